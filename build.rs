@@ -1,0 +1,29 @@
+//! Compiles every `bpf/*.bpf.c` with clang and writes its libbpf skeleton into OUT_DIR,
+//! so that the binary carries its BPF objects and stays one file.
+
+use std::env;
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
+
+const OBJECTS: [&str; 0] = [];
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    println!("cargo:rerun-if-changed=bpf");
+    println!("cargo:rerun-if-env-changed=CLANG");
+    for name in OBJECTS {
+        let source = format!("bpf/{name}.bpf.c");
+        let mut builder = SkeletonBuilder::new();
+        // v3 is the newest instruction set that every kernel since 5.1 takes (v4 needs 6.6).
+        builder.source(&source).clang_args(["-Ibpf", "-mcpu=v3", "-Wall", "-Werror", "-Wextra", "-Wno-unused-parameter"]);
+        if let Some(clang) = env::var_os("CLANG") {
+            builder.clang(clang);
+        }
+        if let Err(error) = builder.build_and_generate(out.join(format!("{name}.skel.rs"))) {
+            eprintln!("cannot compile {source}: {error:#}");
+            eprintln!("the build needs clang 14 or newer, libelf and zlib headers and pkg-config: see README.md, 'Build'");
+            std::process::exit(1);
+        }
+    }
+}

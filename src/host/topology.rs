@@ -1,0 +1,1 @@
+//! Nodes, CPUs, caches and distances of a machine.

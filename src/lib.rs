@@ -1,0 +1,4 @@
+//! numatop-ng: a live profiler for NUMA machines.
+
+pub mod host;
+pub mod units;
