@@ -1,5 +1,12 @@
 //! numatop-ng: a live profiler for NUMA machines.
 
+pub mod collect;
 pub mod host;
+pub mod metric;
+pub mod pmu;
+pub mod sample;
+pub mod snapshot;
+pub mod source;
+pub mod text;
 pub mod topology_cmd;
 pub mod units;
