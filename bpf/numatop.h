@@ -62,7 +62,7 @@ struct nt_cpu {
 	__u32 in_valid;		/* in_* describe the running task */
 	__u32 in_busy;		/* this CPU is counted as busy in its core's word */
 	__u32 slots_valid;	/* bit i: slot_last[i] is a reading of the event now open */
-	__u32 pad;
+	__u32 in_pid;
 	__u64 lost[NT_LOSSES_MAX];
 	__u64 slot_last[NT_SLOTS];
 	__u64 slot_last_enabled[NT_SLOTS];

@@ -132,15 +132,22 @@ static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, __u32 open,
 	}
 }
 
-/* Charge on-CPU time up to now to the node of this CPU, and note where the task is. */
-static inline void charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id, const struct nt_place *place)
+/*
+ * Charge on-CPU time up to now to the node of this CPU, and note where the task is.
+ * Returns the time charged.
+ */
+static inline __u64 charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id, const struct nt_place *place)
 {
+	__u64 delta = exec_ns - rec->exec_seen_ns;
 	__u32 node = place->node;
 
-	/* An exec_seen of the future would be a record of another task: never charge a negative time. */
-	if (exec_ns > rec->exec_seen_ns && node < nr_nodes)
-		rec->run_ns[node] += exec_ns - rec->exec_seen_ns;
-	rec->exec_seen_ns = exec_ns;
+	/* The scheduler's clock of a CPU that was just stopped may stand a little behind: never go back. */
+	if ((__s64)delta < 0)
+		delta = 0;
+	else
+		rec->exec_seen_ns = exec_ns;
+	if (node < nr_nodes)
+		rec->run_ns[node] += delta;
 	if (rec->last_cpu != cpu_id) {
 		__u32 from = rec->last_cpu;
 		struct nt_place *last = bpf_map_lookup_elem(&places, &from);
@@ -153,6 +160,7 @@ static inline void charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id, 
 		}
 		rec->last_cpu = cpu_id;
 	}
+	return delta;
 }
 
 /*
@@ -164,7 +172,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	__u32 cpu_id = bpf_get_smp_processor_id();
 	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
 	struct nt_place *place = bpf_map_lookup_elem(&places, &cpu_id);
-	bool busy = task->pid != 0, next_busy, wanted_next;
+	bool busy = task->pid != 0, next_busy, wanted_next, seen_in;
 	__u64 exec_ns = task->se.sum_exec_runtime, clock;
 	struct nt_rec *rec = NULL;
 
@@ -173,27 +181,34 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		return 0;
 	if (!place)
 		return 0;
+	/*
+	 * Did we see this task come in? Not the first one of a CPU, and not after a switch
+	 * that the kernel did not trace (a guest was seen that hides those of some tasks).
+	 */
+	seen_in = cpu->in_valid && cpu->in_pid == (__u32)task->pid;
 	if (busy) {
 		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 		if (rec && !rec->in_scope)
 			rec = NULL;
 		if (rec)
-			charge_time(rec, exec_ns, cpu_id, place);
-		if (cpu->in_valid && exec_ns > cpu->in_exec_ns)
+			cpu->busy_ns += charge_time(rec, exec_ns, cpu_id, place);
+		else if (seen_in && exec_ns > cpu->in_exec_ns)
 			cpu->busy_ns += exec_ns - cpu->in_exec_ns;
 	}
 	if (next) {
 		cpu->switches++;
 		next_busy = next->pid != 0;
 		cpu->in_exec_ns = next->se.sum_exec_runtime;
+		cpu->in_pid = next->pid;
 	} else {
 		next_busy = busy;
 		cpu->in_exec_ns = exec_ns;
+		cpu->in_pid = task->pid;
 	}
 	if (has_smt) {
 		clock = smt_clock(cpu, place->core, next_busy);
 		/* CPUs may disagree by nanoseconds on the time: never subtract those. */
-		if (rec && cpu->in_valid && clock > cpu->in_smt_ns)
+		if (rec && seen_in && clock > cpu->in_smt_ns)
 			rec->smt_busy_ns += clock - cpu->in_smt_ns;
 		cpu->in_smt_ns = clock;
 	}

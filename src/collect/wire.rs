@@ -101,7 +101,7 @@ pub struct CpuState {
     pub in_valid: u32,
     pub in_busy: u32,
     pub slots_valid: u32,
-    pub pad: u32,
+    pub in_pid: u32,
     pub lost: [u64; LOSSES_MAX],
     pub slot_last: [u64; SLOTS],
     pub slot_last_enabled: [u64; SLOTS],

@@ -55,13 +55,21 @@ impl Event {
         self.kind == SOFTWARE
     }
 
+    /// Every event that can be named.
+    pub fn all() -> Vec<Event> {
+        NAMED
+            .iter()
+            .map(|&(name, kind, config, role)| Event { name: name.into(), kind, config, role })
+            .collect()
+    }
+
     /// The event called `name` (as in perf-list(1)).
     ///
     /// # Errors
     /// Lists the known names.
     pub fn named(name: &str) -> Result<Event> {
-        match NAMED.iter().find(|(known, ..)| *known == name) {
-            Some(&(name, kind, config, role)) => Ok(Event { name: name.into(), kind, config, role }),
+        match Event::all().into_iter().find(|event| event.name == name) {
+            Some(event) => Ok(event),
             None => {
                 let known: Vec<&str> = NAMED.iter().map(|(name, ..)| *name).collect();
                 bail!("unknown event '{name}'; known: {}", known.join(", "))

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 
-use super::Source;
+use super::{Source, poll};
 use crate::collect::nodes::NodeReader;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
@@ -116,19 +116,6 @@ impl LiveSource {
             page_size: own::page_size(),
             multiplexed: false,
         })
-    }
-
-    /// Readable when exits should be gathered before the next sample: see [`LiveSource::gather_exits`].
-    pub fn exit_fd(&self) -> RawFd {
-        self.tasks.exit_fd()
-    }
-
-    /// Moves exits out of the kernel's ring, so that none is lost during a long interval.
-    ///
-    /// # Errors
-    /// The ring could not be read.
-    pub fn gather_exits(&self) -> Result<()> {
-        self.tasks.gather_exits()
     }
 
     /// Opens counters on CPUs that came online, closes those of CPUs that left.
@@ -270,6 +257,18 @@ impl Source for LiveSource {
 
     fn next(&mut self) -> Result<Option<Sample>> {
         self.take().map(Some)
+    }
+
+    /// Moves exits out of the kernel's ring whenever it is half full, so that none is lost during a
+    /// long interval.
+    fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
+        loop {
+            match poll(&[stop, self.tasks.exit_fd()], due).context("waiting for the next sample")? {
+                None => return Ok(false),
+                Some(0) => return Ok(true),
+                Some(_) => self.tasks.gather_exits()?,
+            }
+        }
     }
 }
 
