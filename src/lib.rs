@@ -1,6 +1,8 @@
 //! numatop-ng: a live profiler for NUMA machines.
 
 pub mod collect;
+pub mod doctor;
+pub mod error;
 pub mod host;
 pub mod metric;
 pub mod pmu;

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use serde::Serialize;
-
 use super::cgroups::{self, Hierarchy};
 use super::fact::Fact;
 use super::kernel::KernelFacts;
@@ -13,7 +11,7 @@ use super::topology::Topology;
 use crate::pmu::event::Event;
 
 /// The facts that the rules in [`crate::collect::plan`] are applied to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct HostCheck {
     pub kernel: KernelFacts,
     pub privileges: Privileges,
