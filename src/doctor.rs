@@ -7,7 +7,6 @@ mod findings;
 mod render;
 mod trial;
 
-use std::io;
 use std::path::Path;
 
 use serde::Serialize;
@@ -15,7 +14,6 @@ use serde::Serialize;
 use crate::collect::plan::{Advice, Caveat, Obstacle, Part, Plan, Verdict, plan};
 use crate::error::{self, Exit, Refusal};
 use crate::host::check::HostCheck;
-use crate::host::fact::Fact;
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
 use crate::pmu::event::Event;
 use crate::sample::Missing;
@@ -34,7 +32,7 @@ pub fn check() -> HostCheck {
 }
 
 /// All that doctor has to say.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Report {
     pub schema: u32,
     pub version: &'static str,
@@ -47,7 +45,6 @@ pub struct Report {
     pub node_metrics: Vec<MetricLine>,
     pub caveats: Vec<Caveat>,
     /// The facts that all this follows from.
-    #[serde(serialize_with = "facts")]
     pub facts: HostCheck,
 }
 
@@ -77,7 +74,7 @@ pub struct Probe {
 }
 
 /// Whether one metric can be measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct MetricLine {
     pub id: &'static str,
     pub available: bool,
@@ -106,9 +103,7 @@ impl Report {
             None if trials.is_empty() => error::preflight(&check).err(),
             None => None,
         };
-        for trial in &trials {
-            observe(&mut plan, trial);
-        }
+        observe(&mut plan, &trials);
         let exit = refusal.as_ref().map_or(Exit::Ok, |refusal| refusal.exit);
         Report {
             schema: SCHEMA,
@@ -129,14 +124,21 @@ impl Report {
     }
 }
 
-/// What was tried overrules the rules. Where both say no, the words of the rules are the better ones.
-fn observe(plan: &mut Plan, trial: &Trial) {
-    for part in trial.parts {
-        match (&trial.outcome, plan.part(*part)) {
-            (Ok(_), Err(_)) => plan.observe(*part, Ok(())),
-            (Err(error), Ok(())) => plan.observe(*part, failure(error)),
-            (Ok(_), Ok(())) | (Err(_), Err(_)) => {}
+/// What was tried overrules the rules. Where both say no, the words of the rules are the better ones. Only
+/// when all has started is a rule that said no proved wrong: an early step may get further than the next.
+fn observe(plan: &mut Plan, trials: &[Trial]) {
+    let failed: Vec<(Part, &anyhow::Error)> = trials
+        .iter()
+        .filter_map(|trial| Some((trial.parts, trial.outcome.as_ref().err()?)))
+        .flat_map(|(parts, error)| parts.iter().map(move |part| (*part, error)))
+        .collect();
+    for (part, error) in &failed {
+        if plan.part(*part).is_ok() {
+            plan.observe(*part, failure(error));
         }
+    }
+    if failed.is_empty() {
+        trials.iter().flat_map(|trial| trial.parts).for_each(|part| plan.observe(*part, Ok(())));
     }
 }
 
@@ -160,49 +162,5 @@ fn line(id: &'static str, verdict: Result<(), &Obstacle>) -> MetricLine {
         available: obstacle.is_none(),
         missing: obstacle.map(|obstacle| obstacle.missing.clone()),
         advice: obstacle.map(|obstacle| obstacle.advice.clone()).unwrap_or_default(),
-    }
-}
-
-/// The facts without the list of every CPU: `numatop-ng topology --format json` has that.
-fn facts<S: serde::Serializer>(check: &HostCheck, serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Machine {
-        nodes: usize,
-        sockets: u32,
-        cores: u32,
-        online_cpus: usize,
-        warnings: Vec<String>,
-    }
-    let machine = match &check.topology {
-        Fact::Known(topology) => Fact::Known(Machine {
-            nodes: topology.nodes.len(),
-            sockets: topology.sockets,
-            cores: topology.cores,
-            online_cpus: topology.online_cpus().count(),
-            warnings: topology.warnings(),
-        }),
-        Fact::Unknown { unknown } => Fact::unknown(unknown.clone()),
-    };
-    #[derive(Serialize)]
-    struct Facts<'a> {
-        kernel: &'a crate::host::kernel::KernelFacts,
-        privileges: &'a crate::host::privileges::Privileges,
-        pmu: &'a crate::host::pmu::PmuFacts,
-        cgroups: &'a crate::host::cgroups::Hierarchy,
-        topology: Fact<Machine>,
-    }
-    let HostCheck { kernel, privileges, pmu, cgroups, .. } = check;
-    Facts { kernel, privileges, pmu, cgroups, topology: machine }.serialize(serializer)
-}
-
-/// Writes the report: text of at most `width` columns, or JSON.
-///
-/// # Errors
-/// The errno of the write, such as EPIPE.
-pub fn write(report: &Report, json: bool, width: usize, out: &mut impl io::Write) -> io::Result<()> {
-    if json {
-        writeln!(out, "{:#}", render_json(report))
-    } else {
-        out.write_all(render_text(report, width).as_bytes())
     }
 }

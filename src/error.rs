@@ -54,19 +54,24 @@ pub struct Refusal {
 }
 
 impl fmt::Display for Refusal {
-    /// Several lines, wrapped at 80 columns, commands on lines of their own; no newline at the end.
+    /// Several lines of at most 80 columns; no newline at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.render(WIDTH).trim_end())
+    }
+}
+
+impl Refusal {
+    /// As lines of at most `width` columns; commands stand on lines of their own and are never wrapped.
+    pub fn render(&self, width: usize) -> String {
         let mut text = match &self.why {
-            Some(why) => hanging("", words(&format!("{}: {why}", self.what)), WIDTH),
-            None => hanging("", words(&self.what), WIDTH),
+            Some(why) => hanging("", words(&format!("{}: {why}", self.what)), width),
+            None => hanging("", words(&self.what), width),
         };
         if let Some(said) = &self.said {
-            text += &hanging("  ", words(&format!("the kernel's answer: {said}")), WIDTH);
+            text += &hanging("  ", words(&format!("the kernel's answer: {said}")), width);
         }
-        for advice in &self.advice {
-            text += &advice.render("  ", WIDTH);
-        }
-        f.write_str(text.trim_end())
+        text.extend(self.advice.iter().map(|advice| advice.render("  ", width)));
+        text
     }
 }
 

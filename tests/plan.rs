@@ -39,7 +39,7 @@ fn table() -> Vec<Row> {
             host.kernel.btf = BtfFacts::Denied("/sys/kernel/btf/vmlinux: Permission denied (os error 13)".into());
         }), PROBES, Exit::Privilege, "os error 13"),
         row("5.10 without task storage", linux_5_10(), PROBES, Exit::Kernel, "Linux 6.1 or newer"),
-        row("5.15: thread_info.cpu is elsewhere", without(bare_metal(), &[Feature::ThreadInfoCpu]), &[TaskWalk, Exits], Exit::Kernel, "thread_info.cpu (Linux 5.16)"),
+        row("5.15: thread_info.cpu is elsewhere", without(bare_metal(), &[Feature::ThreadInfoCpu]), &[TaskWalk, Exits], Exit::Kernel, "thread_info.cpu (since Linux 5.16)"),
         row("no CONFIG_SCHED_INFO", without(bare_metal(), &[Feature::SchedInfo]), &[TaskWalk, Exits], Exit::Kernel, "built with CONFIG_SCHED_INFO"),
         row("user with both capabilities", user_with(both), &[], Exit::Ok, ""),
         row("user with CAP_SYS_ADMIN", user_with(CapSet::of(&[Capability::SysAdmin])), &[], Exit::Ok, ""),

@@ -37,7 +37,7 @@ impl Advice {
     pub fn render(&self, indent: &str, width: usize) -> String {
         match &self.command {
             Some(command) => {
-                hanging(indent, words(&format!("{}:", self.say)), width) + &format!("{indent}{command}\n")
+                hanging(indent, words(&format!("{}:", self.say)), width) + &format!("{indent}  {command}\n")
             }
             None => hanging(indent, words(&self.say), width),
         }
@@ -101,7 +101,7 @@ impl Part {
     pub const ESSENTIAL: [Part; 3] = [Part::CpuTime, Part::TaskWalk, Part::Exits];
 
     /// What a part stands on in the kernel.
-    fn features(self) -> &'static [Feature] {
+    pub fn features(self) -> &'static [Feature] {
         use Feature::*;
         match self {
             Part::CpuTime => &[SchedSwitch, TaskStorage, CurrentTask, TracingStorage],
@@ -190,10 +190,11 @@ impl Plan {
         Part::ESSENTIAL.iter().find_map(|part| self.part(*part).as_ref().err())
     }
 
-    /// Whether the metric called `id` can be measured in a live view.
+    /// Whether the metric called `id` can be measured in a live view. Its own reason comes before that of
+    /// the whole view: it would stay when the other is gone.
     pub fn metric(&self, id: &str) -> Result<(), &Obstacle> {
-        let mut needed = Part::ESSENTIAL.iter().chain(parts_of(id));
-        needed.try_for_each(|part| self.part(*part).as_ref().map(|()| ()))
+        let mut needed = parts_of(id).chain(&Part::ESSENTIAL);
+        needed.find_map(|part| self.part(*part).as_ref().err()).map_or(Ok(()), Err)
     }
 
     /// Metric id → why it cannot be measured: what [`crate::sample::HostFacts::missing`] holds.
@@ -247,8 +248,8 @@ fn kernel_has(check: &HostCheck, features: &[Feature]) -> Verdict {
         BtfFacts::Has(present) => present,
         BtfFacts::Absent(why) => {
             let missing = format!("the kernel shows no type information (BTF): {why}");
-            let rebuild = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of the distributions are \
-                           since about Linux 5.10; in a container, mount /sys";
+            let rebuild = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of current \
+                           distributions are; in a container, mount /sys";
             return Err(Obstacle::new(Missing::Unsupported(missing), [Advice::say(rebuild)]));
         }
         BtfFacts::Denied(why) => {
@@ -328,7 +329,7 @@ fn how_to_get(check: &HostCheck, lacking: &[Capability]) -> Vec<Advice> {
     vec![
         Advice::command("run it as root", "sudo numatop-ng"),
         Advice::command(
-            "or give the program what it needs, once; whoever may run it then sees all tasks",
+            "or give the program what it needs, once (whoever may run it then sees all tasks)",
             format!("sudo setcap {}+ep $(command -v numatop-ng)", granted.join(",")),
         ),
     ]

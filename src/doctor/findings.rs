@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Section;
+use crate::collect::plan::Part;
 use crate::host::btf::{BtfFacts, Feature};
 use crate::host::cgroups::{Hierarchy, Mode};
 use crate::host::check::HostCheck;
@@ -82,7 +83,11 @@ fn btf(facts: &BtfFacts) -> Vec<Finding> {
                 return vec![ok(format!("type information (BTF): all {count} things asked for are there"))];
             }
             let found = format!("type information (BTF): {} of {count} things asked for", present.len());
-            let lacks = |one: &Feature| no(format!("no {}, which comes with {}", one.name(), one.origin()));
+            let lacks = |one: &Feature| {
+                let essential = Part::ESSENTIAL.iter().any(|part| part.features().contains(one));
+                let mark = if essential { Mark::No } else { Mark::Warn };
+                Finding { mark, text: format!("missing: {} ({})", one.name(), one.origin()) }
+            };
             std::iter::once(warn(found)).chain(lacking.iter().map(lacks)).collect()
         }
         BtfFacts::Absent(why) => vec![no(format!("type information (BTF): none: {why}"))],

@@ -1,12 +1,13 @@
 //! How a report looks: text for people, with marks that are words; JSON for programs.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use super::{Mark, MetricLine, Report};
 use crate::collect::plan::Advice;
-use crate::text::{hanging, words};
+use crate::host::check::HostCheck;
+use crate::host::fact::Fact;
+use crate::sample::Missing;
+use crate::text::{clean_str, hanging, words};
 
 /// Every mark is as wide as this, so that the texts line up.
 const INDENT: &str = "      ";
@@ -27,12 +28,13 @@ pub fn render_text(report: &Report, width: usize) -> String {
         title(&mut out, "worth knowing");
         for caveat in &report.caveats {
             out += &marked(Mark::Warn, &format!("{}: {}", caveat.about, caveat.say), width);
-            out += &advice(&caveat.advice, width);
+            out.extend(caveat.advice.iter().map(|one| one.render(INDENT, width)));
         }
     }
     out += &probes(report, width);
-    out += &metrics("task metrics", &report.task_metrics, width);
-    out += &metrics("node metrics", &report.node_metrics, width);
+    let mut given = Vec::new();
+    out += &metrics("task metrics", &report.task_metrics, report, &mut given, width);
+    out += &metrics("node metrics", &report.node_metrics, report, &mut given, width);
     out += &verdict(report, width);
     out
 }
@@ -51,16 +53,12 @@ fn marked(mark: Mark, text: &str, width: usize) -> String {
         Mark::Warn => "warn  ",
         Mark::No => "no    ",
     };
-    hanging(prefix, words(text), width)
-}
-
-fn advice(advice: &[Advice], width: usize) -> String {
-    advice.iter().map(|one| one.render(INDENT, width)).collect()
+    hanging(prefix, words(&clean_str(text)), width)
 }
 
 fn probes(report: &Report, width: usize) -> String {
     let mut out = String::new();
-    title(&mut out, "\nprobes");
+    out.push_str("\nprobes\n");
     if report.probes.is_empty() {
         out += &marked(Mark::Warn, "not tried", width);
     }
@@ -76,29 +74,42 @@ fn probes(report: &Report, width: usize) -> String {
     out
 }
 
-/// The metrics that work in one list; the others by reason, each reason once.
-fn metrics(heading: &str, lines: &[MetricLine], width: usize) -> String {
+/// The metrics that work in one list; the others by reason, each reason once. What to do about the reason
+/// that stops the whole view stands at the end of the report, not here; advice in `given` is not repeated.
+fn metrics<'a>(
+    heading: &str,
+    lines: &'a [MetricLine],
+    report: &Report,
+    given: &mut Vec<&'a Advice>,
+    width: usize,
+) -> String {
     let mut out = format!("\n{heading}\n");
     let works: Vec<&str> = lines.iter().filter(|line| line.available).map(|line| line.id).collect();
     if !works.is_empty() {
         out += &marked(Mark::Ok, &works.join(" "), width);
     }
-    let mut reasons: Vec<(String, Vec<&MetricLine>)> = Vec::new();
-    let mut index = BTreeMap::new();
+    let mut reasons: Vec<(&Missing, Vec<&MetricLine>)> = Vec::new();
     for line in lines {
         let Some(missing) = &line.missing else { continue };
-        let why = missing.to_string();
-        let at = *index.entry(why.clone()).or_insert_with(|| {
-            reasons.push((why, Vec::new()));
-            reasons.len() - 1
-        });
-        reasons[at].1.push(line);
+        match reasons.iter_mut().find(|(reason, _)| *reason == missing) {
+            Some((_, lines)) => lines.push(line),
+            None => reasons.push((missing, vec![line])),
+        }
     }
-    for (why, lines) in reasons {
+    let stops = report.live.refusal.as_ref().and_then(|refusal| refusal.why.clone());
+    for (missing, lines) in reasons {
         let ids: Vec<&str> = lines.iter().map(|line| line.id).collect();
+        let why = missing.to_string();
         out += &marked(Mark::No, &ids.join(" "), width);
-        out += &hanging(INDENT, words(&why), width);
-        out += &advice(&lines[0].advice, width);
+        out += &hanging(INDENT, words(&clean_str(&why)), width);
+        if stops.as_ref() != Some(&why) {
+            for one in lines.iter().flat_map(|line| &line.advice) {
+                if !given.contains(&one) {
+                    out += &one.render(INDENT, width);
+                    given.push(one);
+                }
+            }
+        }
     }
     out
 }
@@ -109,7 +120,7 @@ fn verdict(report: &Report, width: usize) -> String {
         Some(refusal) => {
             let code = refusal.exit as u8;
             let heading = format!("The live view does not work here and would exit with code {code}:");
-            format!("\n{}{refusal}\n", hanging("", words(&heading), width))
+            format!("\n{}{}", hanging("", words(&heading), width), refusal.render(width))
         }
     }
 }
@@ -127,9 +138,36 @@ pub fn render_json(report: &Report) -> Value {
         };
         Value::Object(lines.iter().map(entry).collect())
     };
-    // Nothing in a report fails to serialize: no maps with keys that are not text.
-    let mut value = serde_json::to_value(report).unwrap_or_default();
-    value["task_metrics"] = by_id(&report.task_metrics);
-    value["node_metrics"] = by_id(&report.node_metrics);
-    value
+    json!({
+        "schema": report.schema,
+        "version": report.version,
+        "live": report.live,
+        "sections": report.sections,
+        "probes": report.probes,
+        "task_metrics": by_id(&report.task_metrics),
+        "node_metrics": by_id(&report.node_metrics),
+        "caveats": report.caveats,
+        "facts": facts(&report.facts),
+    })
+}
+
+/// Of the machine the numbers only: `numatop-ng topology --format json` has every CPU.
+fn facts(check: &HostCheck) -> Value {
+    let topology = match &check.topology {
+        Fact::Known(topology) => json!({
+            "nodes": topology.nodes.len(),
+            "sockets": (topology.sockets > 0).then_some(topology.sockets),
+            "cores": topology.cores,
+            "online_cpus": topology.online_cpus().count(),
+            "warnings": topology.warnings(),
+        }),
+        Fact::Unknown { unknown } => json!({ "unknown": unknown }),
+    };
+    json!({
+        "kernel": check.kernel,
+        "privileges": check.privileges,
+        "pmu": check.pmu,
+        "cgroups": check.cgroups,
+        "topology": topology,
+    })
 }

@@ -57,64 +57,64 @@ static FEATURES: [Entry; 12] = [
     Entry {
         feature: Feature::SchedSwitch,
         name: "the sched_switch tracepoint in BTF",
-        origin: "Linux 5.5",
+        origin: "since Linux 5.5",
         sign: Typedef("btf_trace_sched_switch"),
     },
     Entry {
         feature: Feature::TaskNewtask,
         name: "the task_newtask tracepoint in BTF",
-        origin: "Linux 5.5",
+        origin: "since Linux 5.5",
         sign: Typedef("btf_trace_task_newtask"),
     },
     Entry {
         feature: Feature::SchedProcessFree,
         name: "the sched_process_free tracepoint in BTF",
-        origin: "Linux 5.5",
+        origin: "since Linux 5.5",
         sign: Typedef("btf_trace_sched_process_free"),
     },
     Entry {
         feature: Feature::TaskIterator,
         name: "the BPF task iterator",
-        origin: "Linux 5.8",
+        origin: "since Linux 5.8",
         sign: StructNamed("bpf_iter__task"),
     },
     Entry {
         feature: Feature::RingBuffer,
         name: "BPF ring buffers",
-        origin: "Linux 5.8",
+        origin: "since Linux 5.8",
         sign: Constant("bpf_map_type", "BPF_MAP_TYPE_RINGBUF"),
     },
     Entry {
         feature: Feature::TaskStorage,
         name: "BPF task storage maps",
-        origin: "Linux 5.11",
+        origin: "since Linux 5.11",
         sign: Constant("bpf_map_type", "BPF_MAP_TYPE_TASK_STORAGE"),
     },
     Entry {
         feature: Feature::CurrentTask,
         name: "the helper bpf_get_current_task_btf",
-        origin: "Linux 5.11",
+        origin: "since Linux 5.11",
         sign: Constant("bpf_func_id", "BPF_FUNC_get_current_task_btf"),
     },
     // Commit a10787e6d58c let tracing programs use task storage; before, it hung on the LSM blob.
     Entry {
         feature: Feature::TracingStorage,
         name: "BPF task storage in tracing programs",
-        origin: "Linux 5.13",
+        origin: "since Linux 5.13",
         sign: Member("task_struct", "bpf_storage"),
     },
     // Commit 2f064a59a11f renamed task_struct.state.
     Entry {
         feature: Feature::TaskState,
         name: "task_struct.__state",
-        origin: "Linux 5.14",
+        origin: "since Linux 5.14",
         sign: Member("task_struct", "__state"),
     },
     // Commit bcf9033e5449 moved it there from task_struct.
     Entry {
         feature: Feature::ThreadInfoCpu,
         name: "thread_info.cpu",
-        origin: "Linux 5.16",
+        origin: "since Linux 5.16",
         sign: Member("thread_info", "cpu"),
     },
     Entry {
@@ -142,14 +142,14 @@ impl Feature {
         self.entry().name
     }
 
-    /// The first kernel that has it, "Linux 5.11"; or the build option that brings it, "CONFIG_…".
+    /// The first kernel that has it, "since Linux 5.11"; or the build option that brings it, "CONFIG_…".
     pub fn origin(self) -> &'static str {
         self.entry().origin
     }
 
     /// True when every kernel has it from some version on; false when it is a matter of configuration.
     pub fn comes_with_version(self) -> bool {
-        self.origin().starts_with("Linux")
+        self.origin().starts_with("since")
     }
 
     fn entry(self) -> &'static Entry {
