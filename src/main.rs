@@ -63,7 +63,8 @@ fn batch(args: &ViewArgs) -> Result<Exit> {
         BatchFormat::Json => Box::new(JsonLines::new(selection)),
         BatchFormat::Csv => Box::new(Csv::new(selection)),
     };
-    let pace = Pace { interval: options::interval(args), iterations: args.iterations, grain: options::grain(args) };
+    let pace =
+        Pace { interval: options::interval(args), iterations: args.iterations, grain: options::grain(args) };
     let stop = stop_signals()?;
     let mut source = start(live)?;
     let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());

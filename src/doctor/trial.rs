@@ -91,7 +91,8 @@ fn task_probe(
     store: &OwnedFd,
     sched: &SchedProbe,
 ) -> Result<(TaskProbe, String)> {
-    let probe = TaskProbe::start(sched, store, topology.possible_nodes, &Scope::default(), cgroup_subsys(check)?)?;
+    let probe =
+        TaskProbe::start(sched, store, topology.possible_nodes, &Scope::default(), cgroup_subsys(check)?)?;
     Ok((probe, "loaded, attached to births and ends of tasks".into()))
 }
 
