@@ -79,11 +79,16 @@ static inline void nt_lose_end(struct nt_rec *rec)
 	if (cpu)
 		nt_count_loss(cpu, NT_LOST_EXIT);
 	for (node = 0; node < NT_NODES_MAX; node++) {
+		/*
+		 * A copy: older verifiers forget the value of a variable whose address a
+		 * helper was given, and with it the end of the loop and of the record.
+		 */
+		__u32 key = node;
 		__u64 *lost;
 
 		if (sizeof(*rec) + (node + 1) * sizeof(__u64) > rec_size)
 			break;
-		lost = bpf_map_lookup_elem(&exit_lost_ns, &node);
+		lost = bpf_map_lookup_elem(&exit_lost_ns, &key);
 		if (lost)
 			__sync_fetch_and_add(lost, rec->run_ns[node]);
 	}
