@@ -56,7 +56,11 @@ fn run_cases(plan: &Plan, channel: &Channel) -> i32 {
     channel.send(&Event::Ready {
         kernel: read_trimmed("/proc/sys/kernel/osrelease"),
         arch: std::env::consts::ARCH.to_owned(),
-        uptime: read_trimmed("/proc/uptime").split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0),
+        uptime: read_trimmed("/proc/uptime")
+            .split(' ')
+            .next()
+            .and_then(|word| word.parse().ok())
+            .unwrap_or(0.0),
     });
     for name in &plan.cases {
         let started = Instant::now();
@@ -67,7 +71,12 @@ fn run_cases(plan: &Plan, channel: &Channel) -> i32 {
         unsafe { libc::kill(-1, libc::SIGKILL) };
         reap_all();
         if let Err(reason) = verdict {
-            channel.send(&Event::End { case: name.clone(), outcome: Outcome::Failed, reason: Some(reason), seconds });
+            channel.send(&Event::End {
+                case: name.clone(),
+                outcome: Outcome::Failed,
+                reason: Some(reason),
+                seconds,
+            });
             worst = 1;
         } else if verdict == Ok(Outcome::Failed) {
             worst = 1;
@@ -91,7 +100,8 @@ fn run_case(name: &str) -> Result<Outcome, String> {
         match reap() {
             Some((reaped, status)) if reaped == pid => {
                 let code = ExitStatus::from_raw(status);
-                return cases::outcome_of(code.code()).ok_or_else(|| format!("the case ended with {code} and no verdict"));
+                return cases::outcome_of(code.code())
+                    .ok_or_else(|| format!("the case ended with {code} and no verdict"));
             }
             Some(_) => continue,
             None if Instant::now() > deadline => {
@@ -130,7 +140,12 @@ fn shell(plan: &Plan) -> Result<(), String> {
     let console = plan.console.clone();
     let (rows, cols) = (shell.rows, shell.cols);
     let mut command = Command::new("/bin/sh");
-    command.arg("-l").env("TERM", &shell.term).env("HOME", "/root").env("PS1", "guest# ").current_dir("/root");
+    command
+        .arg("-l")
+        .env("TERM", &shell.term)
+        .env("HOME", "/root")
+        .env("PS1", "guest# ")
+        .current_dir("/root");
     command.env("LINES", rows.to_string()).env("COLUMNS", cols.to_string());
     // SAFETY: the closure makes system calls only, and one allocation before any other thread exists.
     unsafe {

@@ -62,7 +62,8 @@ pub fn status(pid: i32, tid: i32, key: &str) -> Result<u64, String> {
 
 /// The threads of a process.
 pub fn threads(pid: i32) -> Result<Vec<i32>, String> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| format!("threads of {pid}: {error}"))?;
+    let entries =
+        fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| format!("threads of {pid}: {error}"))?;
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 

@@ -73,6 +73,11 @@ pub fn node_distances(node: u32) -> Result<Vec<u32>, String> {
         .collect()
 }
 
+/// The CPUs that share a core with this one, itself included.
+pub fn siblings(cpu: u32) -> Result<Vec<u32>, String> {
+    list(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+}
+
 /// MemTotal of a node, in KiB.
 pub fn node_memory_kib(node: u32) -> Result<u64, String> {
     let text = read(format!("/sys/devices/system/node/node{node}/meminfo"))?;

@@ -45,8 +45,10 @@ pub fn run(arguments: &[&str]) -> Result<Output, Stop> {
 
 /// Runs a prepared command line to its end.
 pub fn finish(mut command: Command) -> Result<Output, Stop> {
-    let output =
-        command.stdin(Stdio::null()).output().map_err(|error| format!("{TOOL_PATH} cannot be run: {error}"))?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{TOOL_PATH} cannot be run: {error}"))?;
     Ok(Output {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -109,7 +111,8 @@ impl Batch {
         }
         text.lines()
             .map(|line| {
-                serde_json::from_str(line).map_err(|error| Stop::fail(format!("an interval is not JSON: {error}")))
+                serde_json::from_str(line)
+                    .map_err(|error| Stop::fail(format!("an interval is not JSON: {error}")))
             })
             .collect()
     }

@@ -24,7 +24,11 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         let cpus = sysfs::node_cpus(nid)?;
         report.equal(format_args!("CPUs of node {id}"), show_list(&node.cpus), show_list(&cpus));
         let want = format!("{:?}", machine.distances[id]);
-        report.equal(format_args!("distances of node {id}"), want, format!("{:?}", sysfs::node_distances(nid)?));
+        report.equal(
+            format_args!("distances of node {id}"),
+            want,
+            format!("{:?}", sysfs::node_distances(nid)?),
+        );
         let told = node.mem_mib * 1024;
         let found = sysfs::node_memory_kib(nid)?;
         let enough = found <= told && found as f64 >= told as f64 * LEAST_SHARE_OF_MEMORY;
@@ -33,5 +37,13 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let with_cpus: Vec<u32> = machine.cpu_nodes().map(|(id, _)| id as u32).collect();
     let has_cpu = sysfs::list("/sys/devices/system/node/has_cpu")?;
     report.equal("nodes with CPUs", show_list(&with_cpus), show_list(&has_cpu));
+    for first in (0..machine.cpus()).step_by(machine.threads_per_core as usize) {
+        let told: Vec<u32> = (first..first + machine.threads_per_core).collect();
+        report.equal(
+            format_args!("hardware threads of the core of CPU {first}"),
+            show_list(&told),
+            show_list(&sysfs::siblings(first)?),
+        );
+    }
     Ok(())
 }
