@@ -1,6 +1,6 @@
 //! Runs guests one after the other and draws the sum.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::{Duration, Instant};
 
 use vmtests_protocol::Plan;
@@ -33,12 +33,15 @@ pub fn all(jobs: &[Job], options: &Options) -> Result<u8, String> {
     let mut not_covered = Vec::new();
     for job in jobs {
         let arch = job.kernel.arch;
-        if !programs.contains_key(&arch) {
-            programs.insert(arch, Programs::read(&options.binaries.join(arch.machine()), None)?);
-        }
+        let programs = match programs.entry(arch) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(Programs::read(&options.binaries.join(arch.machine()), None)?)
+            }
+        };
         let id = GuestId::of(job);
         println!("{id}");
-        let (tally, end) = one(job, &id, &programs[&arch], options, &mut record)?;
+        let (tally, end) = one(job, &id, programs, options, &mut record)?;
         sum.passed += tally.passed;
         sum.failed += tally.failed;
         sum.skipped += tally.skipped;

@@ -1,13 +1,17 @@
 //! One static program with three lives: process 1 of a guest, one case, one workload.
 
 mod affinity;
+mod bpf;
 mod cases;
 mod init;
+mod intervals;
 mod procfs;
 mod report;
+mod screen;
 mod sysfs;
 mod tool;
 mod tty;
+mod work;
 mod workload;
 
 use std::process::ExitCode;

@@ -1,7 +1,19 @@
 //! The cases: each compares the tool, or the laboratory itself, with a truth.
 
 mod boot;
+mod counters;
+mod degraded;
+mod exits;
+mod hotplug;
+mod load;
+mod moving;
 mod nodes;
+mod pinned;
+mod scope;
+mod storm;
+mod switches;
+mod topology;
+mod tui;
 
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
@@ -10,6 +22,7 @@ use std::time::Instant;
 use vmtests_protocol::{Event, Outcome, Plan};
 
 use crate::init;
+use crate::intervals::Totals;
 use crate::report::{Channel, Report};
 
 pub struct Case {
@@ -19,7 +32,22 @@ pub struct Case {
     run: fn(&mut Report, &Plan) -> Result<(), Stop>,
 }
 
-const CASES: &[Case] = &[boot::CASE, nodes::CASE];
+const CASES: &[Case] = &[
+    boot::CASE,
+    nodes::CASE,
+    topology::CASE,
+    load::CASE,
+    pinned::CASE,
+    moving::CASE,
+    storm::CASE,
+    exits::CASE,
+    switches::CASE,
+    counters::CASE,
+    hotplug::CASE,
+    scope::CASE,
+    degraded::CASE,
+    tui::CASE,
+];
 
 /// Why a case ended before its time.
 #[derive(Debug)]
@@ -43,6 +71,23 @@ impl From<String> for Stop {
     fn from(reason: String) -> Self {
         Stop::Fail(reason)
     }
+}
+
+/// Every CPU of the machine.
+fn all_cpus(plan: &Plan) -> Vec<u32> {
+    (0..plan.machine.cpus()).collect()
+}
+
+/// The tool counts what it could not count; here there is no excuse for any.
+fn no_losses(report: &mut Report, totals: &Totals) {
+    let lost: Vec<String> = totals
+        .lost
+        .iter()
+        .filter(|(_, count)| **count > 0.0)
+        .map(|(cause, count)| format!("{cause} {count}"))
+        .collect();
+    let found = if lost.is_empty() { "none".to_owned() } else { lost.join(", ") };
+    report.equal("losses", "none".to_owned(), found);
 }
 
 /// Runs one case in this process; the exit code is for process 1.

@@ -1,18 +1,40 @@
-//! Work of known size and place. Each workload runs until its standard input ends, and then
-//! prints what it did, as one JSON object: the truth that cases compare the tool with.
+//! Work of known size and place.
+//!
+//! A workload says it has started with one line of JSON, works until its standard input ends, and
+//! then prints what it did as one more line: the truth that cases compare the tool with.
 
+mod alternate;
 mod spin;
+mod storm;
+mod wander;
 
+use std::io::{self, BufRead, Read, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-pub const NAMES: &[(&str, &str)] = &[("spin", "one busy thread pinned to each CPU given")];
+use crate::sysfs;
+
+pub const NAMES: &[(&str, &str)] = &[
+    ("spin", "CPUS: one busy thread pinned to each CPU of the list"),
+    ("wander", "CPUS MILLISECONDS: one busy thread that moves itself from CPU to CPU"),
+    ("alternate", "CPU A B: two processes take turns on one CPU, A and B instructions a turn"),
+    ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
+];
 
 pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
-    let truth: Result<Value, String> = match name {
-        "spin" => spin::run(arguments),
-        _ => Err(format!("no workload {name}; see 'guest workloads'")),
+    let truth = match (name, arguments) {
+        ("spin", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| spin::run(&cpus)),
+        ("wander", [cpus, pause]) => {
+            sysfs::parse_list(cpus).and_then(|cpus| wander::run(&cpus, number(pause)?))
+        }
+        ("alternate", [cpu, a, b]) => {
+            number(cpu).and_then(|cpu| alternate::run(cpu as u32, number(a)?, number(b)?))
+        }
+        ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),
+        _ => Err("see 'guest workloads' for names and arguments".to_owned()),
     };
     match truth {
         Ok(truth) => {
@@ -23,5 +45,50 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
             eprintln!("guest workload {name}: {why}");
             ExitCode::from(2)
         }
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number"))
+}
+
+/// Tells that the work has begun.
+fn started(facts: &Value) {
+    println!("{facts}");
+    let _ = io::stdout().flush();
+}
+
+/// Waits for the first line of standard input: the permission to begin.
+fn wait_for_go() {
+    let mut line = String::new();
+    let _ = io::stdin().lock().read_line(&mut line);
+}
+
+/// A flag that rises when standard input ends.
+fn stop_flag() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raise = Arc::clone(&flag);
+    std::thread::spawn(move || {
+        let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+        raise.store(true, Ordering::Relaxed);
+    });
+    flag
+}
+
+/// Executes twice as many instructions as `rounds` says: one subtraction and one branch a round.
+#[inline(never)]
+pub fn burn(rounds: u64) {
+    if rounds == 0 {
+        return;
+    }
+    // SAFETY: the loop touches one register of its own.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("2: dec {n}", "jnz 2b", n = inout(reg) rounds => _, options(nomem, nostack));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("2: subs {n}, {n}, #1", "b.ne 2b", n = inout(reg) rounds => _, options(nomem, nostack));
     }
 }
