@@ -1,4 +1,17 @@
 //! numatop-ng: a live profiler for NUMA machines.
 
+pub mod batch;
+pub mod cli;
+pub mod collect;
+pub mod export;
+pub mod filter;
 pub mod host;
+pub mod metric;
+pub mod options;
+pub mod pmu;
+pub mod sample;
+pub mod snapshot;
+pub mod source;
+pub mod text;
+pub mod topology_cmd;
 pub mod units;

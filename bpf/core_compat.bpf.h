@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel structures we look into: only the fields in use, relocated by
+ * CO-RE at load time. Every difference between kernels is in this file, with
+ * the kernel that brought it. tests/probes.rs checks all of it against the
+ * running kernel's BTF.
+ */
+#ifndef CORE_COMPAT_BPF_H
+#define CORE_COMPAT_BPF_H
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#define NT_RELOCATED __attribute__((preserve_access_index))
+
+#define PF_KTHREAD 0x00200000	/* include/linux/sched.h, the same since 2.6 */
+#define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */
+#define NT_NICE_OF(static_prio) ((static_prio) - NT_DEFAULT_PRIO)
+
+struct kernfs_node {
+	__u64 id;
+} NT_RELOCATED;
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+} NT_RELOCATED;
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+} NT_RELOCATED;
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+	struct cgroup *dfl_cgrp;
+} NT_RELOCATED;
+
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+struct cred {
+	kuid_t uid;
+} NT_RELOCATED;
+
+struct sched_entity {
+	__u64 sum_exec_runtime;
+	__u64 nr_migrations;
+} NT_RELOCATED;
+
+struct sched_info {
+	unsigned long pcount;
+	unsigned long long run_delay;
+} NT_RELOCATED;
+
+struct percpu_counter {
+	__s64 count;
+} NT_RELOCATED;
+
+struct mm_struct {
+	struct percpu_counter rss_stat[4];
+} NT_RELOCATED;
+
+/* Until 6.1 rss_stat was one struct of atomic counters (commit f1a7941243c1, 6.2). May go with 6.1. */
+struct nt_atomic_long {
+	__s64 counter;
+};
+
+struct mm_rss_stat {
+	struct nt_atomic_long count[4];
+} NT_RELOCATED;
+
+struct mm_struct___v61 {
+	struct mm_rss_stat rss_stat;
+} NT_RELOCATED;
+
+struct thread_info {
+	__u32 cpu;
+} NT_RELOCATED;
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
+	int exit_state;
+	unsigned int flags;
+	unsigned int policy;
+	int static_prio;
+	int nr_cpus_allowed;
+	int pid;
+	int tgid;
+	__u64 start_boottime;
+	char comm[16];
+	struct sched_entity se;
+	struct sched_info sched_info;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	unsigned long min_flt;
+	unsigned long maj_flt;
+	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	const struct cred *cred;
+	struct css_set *cgroups;
+	struct mm_struct *mm;
+	/* With CONFIG_NUMA_BALANCING only. */
+	int numa_preferred_nid;
+	unsigned int numa_scan_period;
+	unsigned long numa_faults_locality[3];
+	unsigned long numa_pages_migrated;
+} NT_RELOCATED;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} NT_RELOCATED;
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} NT_RELOCATED;
+
+#define NT_RSS_FILE 0	/* enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES } */
+#define NT_RSS_ANON 1
+#define NT_RSS_SHMEM 3
+
+/*
+ * Resident pages, as statm counted them until 6.15: from 6.2 the counters are
+ * per CPU and the shared part lags by at most 32 pages per CPU and counter.
+ */
+static inline __u64 nt_rss_pages(struct task_struct *task)
+{
+	struct mm_struct *mm = task->mm;
+	__s64 file, anon, shmem;
+
+	if (!mm)
+		return 0;
+	if (bpf_core_field_exists(struct mm_struct, rss_stat[0].count)) {
+		file = mm->rss_stat[NT_RSS_FILE].count;
+		anon = mm->rss_stat[NT_RSS_ANON].count;
+		shmem = mm->rss_stat[NT_RSS_SHMEM].count;
+	} else {
+		struct mm_struct___v61 *old = (void *)mm;
+
+		file = old->rss_stat.count[NT_RSS_FILE].counter;
+		anon = old->rss_stat.count[NT_RSS_ANON].counter;
+		shmem = old->rss_stat.count[NT_RSS_SHMEM].counter;
+	}
+	/* A counter may be below zero for a moment while its per-CPU parts are not folded. */
+	return (file > 0 ? file : 0) + (anon > 0 ? anon : 0) + (shmem > 0 ? shmem : 0);
+}
+
+#endif /* CORE_COMPAT_BPF_H */

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The maps that several objects share. sched.bpf.c owns them; user space makes
+ * the other objects reuse them. Sizes here are placeholders: user space sets
+ * them from the machine before load.
+ */
+#ifndef MAPS_BPF_H
+#define MAPS_BPF_H
+
+#include "core_compat.bpf.h"
+#include "numatop.h"
+
+/*
+ * One record per task. User space makes this map itself, with a value of
+ * sizeof(struct nt_rec) + nr_nodes * 8 bytes, and has it reused.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct nt_rec);
+} task_recs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct nt_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct nt_place);
+} places SEC(".maps");
+
+static inline struct nt_cpu *nt_this_cpu(void)
+{
+	__u32 id = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&cpus, &id);
+}
+
+static inline void nt_count_loss(struct nt_cpu *cpu, enum nt_loss cause)
+{
+	cpu->lost[cause]++;
+}
+
+#endif /* MAPS_BPF_H */

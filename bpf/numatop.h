@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Every structure that crosses between the kernel programs and user space.
+ *
+ * The Rust twin is src/collect/wire.rs; both sides assert the same sizes, and
+ * all padding is explicit, so that a change on one side cannot go unnoticed.
+ * All values count up and are never reset: only user space subtracts.
+ */
+#ifndef NUMATOP_H
+#define NUMATOP_H
+
+/* Perf counters that are read at a context switch; what a slot holds is user space's business. */
+#define NT_SLOTS 8
+
+/* Why something could not be counted. Indexes nt_cpu.lost; the names users see are in wire.rs. */
+enum nt_loss {
+	NT_LOST_STORAGE,	/* no memory for the record of a new task */
+	NT_LOST_EXIT,		/* exit ring full: totals went to exit_lost_ns instead of a row */
+	NT_LOST_COUNTER,	/* a counter that should be readable was not */
+	NT_LOST_BACKWARDS,	/* a counter went backwards: interval skipped */
+	NT_LOST_SMT,		/* busy-thread word of a core contended: one transition lost */
+	NT_LOSSES,
+	NT_LOSSES_MAX = 8,
+};
+
+/* What a task's row says about it besides the numbers. */
+enum nt_row_flags {
+	NT_ROW_EXITED = 1 << 0,		/* final totals: the task structure is going away */
+	NT_ROW_LEFT = 1 << 1,		/* left the scope: no further rows until it returns */
+	NT_ROW_KTHREAD = 1 << 2,
+	NT_ROW_NO_NUMA = 1 << 3,	/* kernel without CONFIG_NUMA_BALANCING: numa_* fields mean nothing */
+};
+
+/* Which task properties the scope is made of; kinds are and-ed, ids of one kind or-ed. */
+enum nt_scope_kind {
+	NT_SCOPE_PID,
+	NT_SCOPE_TID,
+	NT_SCOPE_UID,
+	NT_SCOPE_CGROUP,	/* a cgroup or any ancestor of it */
+};
+
+struct nt_scope_key {
+	__u32 kind;		/* enum nt_scope_kind */
+	__u32 pad;
+	__u64 id;
+};
+
+/* Where a CPU is. Written by user space, before attach and on hotplug. */
+struct nt_place {
+	__u32 node;
+	__u32 llc;		/* dense index of the last-level cache */
+	__u32 core;		/* dense index of the physical core */
+	__u32 slots;		/* bit i: counter slot i is open on this CPU */
+};
+
+/* One per CPU, written by that CPU only, mapped read-only into user space. */
+struct nt_cpu {
+	__u64 busy_ns;		/* on-CPU time of everything but the idle task */
+	__u64 switches;
+	__u64 in_exec_ns;	/* sum_exec_runtime of the running task when it was switched in */
+	__u64 in_smt_ns;	/* the core's both-busy clock at that moment */
+	__u32 in_valid;		/* in_* describe the running task */
+	__u32 in_busy;		/* this CPU is counted as busy in its core's word */
+	__u32 slots_valid;	/* bit i: slot_last[i] is a reading of the event now open */
+	__u32 in_pid;
+	__u64 lost[NT_LOSSES_MAX];
+	__u64 slot_last[NT_SLOTS];
+	__u64 slot_last_enabled[NT_SLOTS];
+	__u64 slot_last_running[NT_SLOTS];
+	__u64 slot_total[NT_SLOTS];	/* counted while a task (not idle) was running */
+	__u64 slot_enabled_ns[NT_SLOTS];	/* whole life of the event on this CPU, read at each flush */
+	__u64 slot_running_ns[NT_SLOTS];
+	__u64 reserved[4];
+};
+
+/* What we keep for a task: the fixed head, followed by run_ns[nr_nodes]. */
+struct nt_rec {
+	__u64 serial;		/* unique for the life of the probe, survives exec */
+	__u64 exec_seen_ns;	/* sum_exec_runtime up to which time has been charged */
+	__u32 last_cpu;		/* ~0 until it ran */
+	__u32 in_scope;
+	__u64 llc_moves;
+	__u64 node_moves;
+	__u64 smt_busy_ns;
+	__u64 slot[NT_SLOTS];
+	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
+	__u64 slot_running_ns[NT_SLOTS];
+	__u64 leader_start_ns;	/* start of the thread group's leader, kept for the same reason as ppid */
+	__u64 sent;		/* signature of the row last sent to user space */
+	__u32 sent_epoch;
+	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
+	__u64 reserved;
+	__u64 run_ns[];		/* on-CPU time by node */
+};
+
+/* What the kernel's task structure knows for free. On the wire it is followed by the nt_rec. */
+struct nt_task {
+	__u32 size;		/* of this row, nt_rec and run_ns included */
+	__u32 flags;		/* enum nt_row_flags */
+	__u32 tid;
+	__u32 pid;		/* thread group */
+	__u32 ppid;
+	__u32 uid;
+	__u64 start_ns;		/* CLOCK_BOOTTIME */
+	__u64 leader_start_ns;	/* of the thread group's leader: (pid, leader_start_ns) is a process */
+	__u64 cgroup_id;
+	char comm[16];
+	__u64 exec_ns;		/* se.sum_exec_runtime: since the task was born */
+	__u64 run_delay_ns;	/* sched_info.run_delay */
+	__u64 run_count;	/* sched_info.pcount: times it was given a CPU */
+	__u64 nvcsw;
+	__u64 nivcsw;
+	__u64 min_flt;
+	__u64 maj_flt;
+	__u64 cpu_migrations;
+	__u64 rss_pages;
+	__u64 numa_faults_local;	/* of the current scan window, see numa_faults_locality[] */
+	__u64 numa_faults_remote;
+	__u64 numa_pages_migrated;
+	__u32 state;		/* task->__state */
+	__u32 exit_state;
+	__u32 policy;
+	__s32 nice;
+	__u32 cpu;
+	__u32 cpus_allowed;	/* how many */
+	__s32 preferred_nid;
+	__u32 scan_period_ms;
+};
+
+#ifndef __cplusplus
+_Static_assert(sizeof(struct nt_place) == 16, "nt_place");
+_Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
+_Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
+_Static_assert(sizeof(struct nt_rec) == 48 + 3 * 64 + 32, "nt_rec");
+_Static_assert(sizeof(struct nt_task) == 192, "nt_task");
+_Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
+#endif
+
+#endif /* NUMATOP_H */

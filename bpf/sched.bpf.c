@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Who is charged for a stretch of CPU time: at each context switch the task
+ * that leaves the CPU gets its on-CPU time by node, its moves between caches
+ * and nodes, the time its SMT siblings were busy, and the perf counters.
+ *
+ * This is the hot path of the whole tool. No clock is read (the scheduler has
+ * just brought se.sum_exec_runtime up to date), nothing is allocated, and
+ * helpers are called only for the task's record and for open counters.
+ */
+#include "maps.bpf.h"
+
+/* Set by user space before load. */
+const volatile __u32 nr_cpus = 1;	/* possible CPUs: row length of the events table */
+const volatile __u32 nr_nodes = 1;
+const volatile bool has_smt = false;
+const volatile bool scoped = false;	/* not every task is wanted */
+
+/* Set by user space at any time. */
+__u32 nr_slots = 0;		/* counters in use */
+__u32 read_scaled = 0;		/* counters are multiplexed: read enabled and running times too */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} events SEC(".maps");
+
+/*
+ * One word per core: in the top four bits how many of its threads are busy; in
+ * the rest either the time during which at least two were (while fewer are),
+ * or the moment minus that time (while they are). So the clock "both busy" is
+ * read at any moment with one load, and changed with one compare-and-swap.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} cores SEC(".maps");
+
+#define BUSY_SHIFT 60
+#define CLOCK_MASK ((1ULL << BUSY_SHIFT) - 1)
+#define SMT_TRIES 16	/* as many siblings as any core has, twice over */
+
+static inline __u64 both_busy_ns(__u64 word, __u64 now)
+{
+	__u64 clock = word & CLOCK_MASK;
+
+	return (word >> BUSY_SHIFT) >= 2 ? now - clock : clock;
+}
+
+/* Note that this CPU became busy (or idle) and return its core's both-busy clock. */
+static inline __u64 smt_clock(struct nt_cpu *cpu, __u32 core, bool busy)
+{
+	__u64 *word = bpf_map_lookup_elem(&cores, &core);
+	__u64 now = 0, old, seen, threads, clock;
+	int i;
+
+	if (!word)
+		return 0;
+	old = *(volatile __u64 *)word;
+	if (busy == !!cpu->in_busy) {
+		if ((old >> BUSY_SHIFT) >= 2)
+			now = bpf_ktime_get_ns();
+		return both_busy_ns(old, now);
+	}
+	now = bpf_ktime_get_ns();
+	for (i = 0; i < SMT_TRIES; i++) {
+		clock = both_busy_ns(old, now);
+		threads = old >> BUSY_SHIFT;
+		threads = busy ? threads + 1 : threads - 1;
+		seen = __sync_val_compare_and_swap(word, old, threads << BUSY_SHIFT |
+						   ((threads >= 2 ? now - clock : clock) & CLOCK_MASK));
+		if (seen == old) {
+			cpu->in_busy = busy;
+			return clock;
+		}
+		old = seen;
+	}
+	nt_count_loss(cpu, NT_LOST_SMT);
+	return both_busy_ns(old, now);
+}
+
+/* Bring the counters of this CPU up to date; what has been counted goes to rec (if any). */
+static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, __u32 open, struct nt_rec *rec, bool busy)
+{
+	struct bpf_perf_event_value v;
+	__u64 delta;
+	__s64 err;
+	__u32 i;
+
+	for (i = 0; i < NT_SLOTS; i++) {
+		if (i >= nr_slots)
+			break;
+		if (!(open & (1 << i)))
+			continue;
+		if (read_scaled) {
+			err = bpf_perf_event_read_value(&events, i * nr_cpus + cpu_id, &v, sizeof(v));
+		} else {
+			v.counter = bpf_perf_event_read(&events, i * nr_cpus + cpu_id);
+			v.enabled = 0;
+			v.running = 0;
+			/* The old helper returns errors in band. */
+			err = v.counter >= (__u64)-4095 ? -1 : 0;
+		}
+		if (err) {
+			cpu->slots_valid &= ~(1 << i);
+			nt_count_loss(cpu, NT_LOST_COUNTER);
+			continue;
+		}
+		if (cpu->slots_valid & (1 << i)) {
+			if (v.counter < cpu->slot_last[i]) {
+				nt_count_loss(cpu, NT_LOST_BACKWARDS);
+			} else if (busy) {
+				delta = v.counter - cpu->slot_last[i];
+				cpu->slot_total[i] += delta;
+				if (rec) {
+					rec->slot[i] += delta;
+					if (read_scaled && cpu->slot_last_enabled[i]) {
+						rec->slot_enabled_ns[i] += v.enabled - cpu->slot_last_enabled[i];
+						rec->slot_running_ns[i] += v.running - cpu->slot_last_running[i];
+					}
+				}
+			}
+		}
+		cpu->slot_last[i] = v.counter;
+		cpu->slot_last_enabled[i] = v.enabled;
+		cpu->slot_last_running[i] = v.running;
+		cpu->slots_valid |= 1 << i;
+	}
+}
+
+/*
+ * Charge on-CPU time up to now to the node of this CPU, and note where the task is.
+ * Returns the time charged.
+ */
+static inline __u64 charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id, const struct nt_place *place)
+{
+	__u64 delta = exec_ns - rec->exec_seen_ns;
+	__u32 node = place->node;
+
+	/* The scheduler's clock of a CPU that was just stopped may stand a little behind: never go back. */
+	if ((__s64)delta < 0)
+		delta = 0;
+	else
+		rec->exec_seen_ns = exec_ns;
+	if (node < nr_nodes)
+		rec->run_ns[node] += delta;
+	if (rec->last_cpu != cpu_id) {
+		__u32 from = rec->last_cpu;
+		struct nt_place *last = bpf_map_lookup_elem(&places, &from);
+
+		if (last) {
+			if (last->llc != place->llc)
+				rec->llc_moves++;
+			if (last->node != place->node)
+				rec->node_moves++;
+		}
+		rec->last_cpu = cpu_id;
+	}
+	return delta;
+}
+
+/*
+ * `task` has been running on this CPU until now. With `next`, another task runs
+ * from now on; without, the same one goes on (flush).
+ */
+static inline int account(struct task_struct *task, struct task_struct *next)
+{
+	__u32 cpu_id = bpf_get_smp_processor_id();
+	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
+	struct nt_place *place = bpf_map_lookup_elem(&places, &cpu_id);
+	bool busy = task->pid != 0, next_busy, wanted_next, seen_in;
+	__u64 exec_ns = task->se.sum_exec_runtime, clock;
+	struct nt_rec *rec = NULL;
+
+	/* Two ifs: clang would or the pointers, which the verifier refuses. */
+	if (!cpu)
+		return 0;
+	if (!place)
+		return 0;
+	/*
+	 * Did we see this task come in? Not the first one of a CPU, and not after a switch
+	 * that the kernel did not trace (a guest was seen that hides those of some tasks).
+	 */
+	seen_in = cpu->in_valid && cpu->in_pid == (__u32)task->pid;
+	if (busy) {
+		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
+		if (rec && !rec->in_scope)
+			rec = NULL;
+		if (rec)
+			cpu->busy_ns += charge_time(rec, exec_ns, cpu_id, place);
+		else if (seen_in && exec_ns > cpu->in_exec_ns)
+			cpu->busy_ns += exec_ns - cpu->in_exec_ns;
+	}
+	if (next) {
+		cpu->switches++;
+		next_busy = next->pid != 0;
+		cpu->in_exec_ns = next->se.sum_exec_runtime;
+		cpu->in_pid = next->pid;
+	} else {
+		next_busy = busy;
+		cpu->in_exec_ns = exec_ns;
+		cpu->in_pid = task->pid;
+	}
+	if (has_smt) {
+		clock = smt_clock(cpu, place->core, next_busy);
+		/* CPUs may disagree by nanoseconds on the time: never subtract those. */
+		if (rec && seen_in && clock > cpu->in_smt_ns)
+			rec->smt_busy_ns += clock - cpu->in_smt_ns;
+		cpu->in_smt_ns = clock;
+	}
+	cpu->in_valid = 1;
+	if (!nr_slots)
+		return 0;
+	/* The counters run on in any case, so a boundary between two tasks that nobody asked for can be skipped. */
+	wanted_next = next_busy;
+	if (scoped && !rec && next && next_busy) {
+		struct nt_rec *next_rec = bpf_task_storage_get(&task_recs, next, NULL, 0);
+
+		wanted_next = next_rec && next_rec->in_scope;
+	}
+	if (rec || wanted_next || !scoped)
+		charge_counters(cpu, cpu_id, place->slots, rec, busy);
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	return account(prev, next);
+}
+
+/*
+ * Run by user space on each CPU before a read (BPF_PROG_TEST_RUN), because a
+ * task that computes without pause never switches.
+ */
+SEC("raw_tp")
+int on_flush(void *ctx)
+{
+	struct nt_cpu *cpu = nt_this_cpu();
+	struct bpf_perf_event_value v;
+	__u32 cpu_id = bpf_get_smp_processor_id();
+	__u32 i;
+
+	account(bpf_get_current_task_btf(), NULL);
+	if (!cpu)
+		return 0;
+	for (i = 0; i < NT_SLOTS; i++) {
+		if (i >= nr_slots)
+			break;
+		if (bpf_perf_event_read_value(&events, i * nr_cpus + cpu_id, &v, sizeof(v)))
+			continue;
+		cpu->slot_enabled_ns[i] = v.enabled;
+		cpu->slot_running_ns[i] = v.running;
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

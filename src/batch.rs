@@ -1,0 +1,53 @@
+//! Batch mode: one piece of output per interval, until the count is reached or a signal comes.
+
+use std::io::{self, Write};
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::export::Export;
+use crate::snapshot::{Grain, derive};
+use crate::source::Source;
+
+/// What ends and paces a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub interval: Duration,
+    pub iterations: Option<u64>,
+    pub grain: Grain,
+}
+
+/// Takes samples at each interval and writes what happened in between. The first output comes after
+/// the first full interval. Returns when done, when `stop` becomes readable, or when nobody reads
+/// the output any more.
+///
+/// # Errors
+/// The source failed, or the output could not be written for another reason than a closed pipe.
+pub fn run(
+    source: &mut dyn Source,
+    export: &mut dyn Export,
+    out: &mut dyn Write,
+    pace: Pace,
+    stop: RawFd,
+) -> Result<()> {
+    let Some(mut previous) = source.next()? else { return Ok(()) };
+    let mut due = Instant::now() + pace.interval;
+    let mut left = pace.iterations;
+    while left != Some(0) {
+        if source.wait(due, stop)? {
+            return Ok(());
+        }
+        // Intervals start on a grid, so that they do not drift; one that was missed is not made up for.
+        due = (due + pace.interval).max(Instant::now());
+        let Some(current) = source.next()? else { return Ok(()) };
+        let snapshot = derive(&source.host(), Some(&previous), &current, pace.grain);
+        match export.write(out, &snapshot) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+        previous = current;
+        left = left.map(|left| left - 1);
+    }
+    Ok(())
+}

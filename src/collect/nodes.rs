@@ -1,0 +1,143 @@
+//! The memory of each node: `meminfo` and `numastat` below /sys/devices/system/node/nodeN.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::host::topology::Topology;
+use crate::sample::NodeRaw;
+use crate::units::Nid;
+
+/// The open files of one node, read again with each sample.
+struct NodeFiles {
+    id: Nid,
+    meminfo: File,
+    numastat: Option<File>,
+}
+
+/// Reads every node of a topology.
+pub struct NodeReader {
+    files: Vec<NodeFiles>,
+    text: String,
+}
+
+impl NodeReader {
+    /// Opens the files of all nodes below `root` ("/" for this machine).
+    ///
+    /// # Errors
+    /// A `meminfo` cannot be opened. A kernel without CONFIG_NUMA has none; /proc/meminfo stands in.
+    pub fn open(root: &Path, topology: &Topology) -> Result<NodeReader> {
+        let mut files = Vec::new();
+        for node in &topology.nodes {
+            let dir = root.join(format!("sys/devices/system/node/node{}", node.id));
+            let meminfo = if dir.exists() { dir.join("meminfo") } else { root.join("proc/meminfo") };
+            files.push(NodeFiles {
+                id: node.id,
+                meminfo: File::open(&meminfo).with_context(|| format!("opening {}", meminfo.display()))?,
+                numastat: File::open(dir.join("numastat")).ok(),
+            });
+        }
+        Ok(NodeReader { files, text: String::new() })
+    }
+
+    /// The state of all nodes now.
+    ///
+    /// # Errors
+    /// A file could not be read again.
+    pub fn read(&mut self) -> Result<Vec<NodeRaw>> {
+        let NodeReader { files, text } = self;
+        files
+            .iter_mut()
+            .map(|node| {
+                let mut raw = NodeRaw { id: node.id.0, ..NodeRaw::default() };
+                reread(&mut node.meminfo, text)
+                    .with_context(|| format!("reading meminfo of node {}", node.id))?;
+                parse_meminfo(text, &mut raw);
+                if let Some(numastat) = &mut node.numastat {
+                    reread(numastat, text)
+                        .with_context(|| format!("reading numastat of node {}", node.id))?;
+                    parse_numastat(text, &mut raw);
+                }
+                Ok(raw)
+            })
+            .collect()
+    }
+}
+
+fn reread(file: &mut File, text: &mut String) -> io::Result<()> {
+    text.clear();
+    file.rewind()?;
+    file.read_to_string(text).map(|_| ())
+}
+
+/// Lines are `Node 0 MemTotal: 123 kB` in sysfs and `MemTotal: 123 kB` in /proc.
+fn parse_meminfo(text: &str, raw: &mut NodeRaw) {
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let name = name.rsplit(' ').next().unwrap_or(name);
+        let mut words = value.split_whitespace();
+        let Some(number) = words.next().and_then(|word| word.parse::<u64>().ok()) else { continue };
+        let bytes = if words.next() == Some("kB") { number * 1024 } else { number };
+        match name {
+            "MemTotal" => raw.mem_total_bytes = bytes,
+            "MemFree" => raw.mem_free_bytes = bytes,
+            // /proc/meminfo of a kernel without NUMA has Cached instead.
+            "FilePages" | "Cached" => raw.mem_file_bytes = bytes,
+            "AnonPages" => raw.mem_anon_bytes = bytes,
+            "Slab" => raw.mem_slab_bytes = bytes,
+            "HugePages_Total" => raw.huge_total = number,
+            "HugePages_Free" => raw.huge_free = number,
+            _ => {}
+        }
+    }
+}
+
+fn parse_numastat(text: &str, raw: &mut NodeRaw) {
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(Ok(pages))) = (words.next(), words.next().map(str::parse::<u64>)) else {
+            continue;
+        };
+        match name {
+            "numa_hit" => raw.numa_hit = pages,
+            "numa_miss" => raw.numa_miss = pages,
+            "numa_foreign" => raw.numa_foreign = pages,
+            "interleave_hit" => raw.interleave_hit = pages,
+            "local_node" => raw.local_node = pages,
+            "other_node" => raw.other_node = pages,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_meminfo() {
+        let mut raw = NodeRaw::default();
+        parse_meminfo(
+            "Node 1 MemTotal:       98304 kB\nNode 1 MemFree:          33 kB\nNode 1 FilePages:      64 kB\n\
+             Node 1 AnonPages:      12 kB\nNode 1 Slab:      8 kB\nNode 1 HugePages_Total:     4\nNode 1 HugePages_Free:      3\n",
+            &mut raw,
+        );
+        assert_eq!(raw.mem_total_bytes, 98304 * 1024);
+        assert_eq!(raw.mem_free_bytes, 33 * 1024);
+        assert_eq!((raw.mem_file_bytes, raw.mem_anon_bytes, raw.mem_slab_bytes), (65536, 12288, 8192));
+        assert_eq!((raw.huge_total, raw.huge_free), (4, 3));
+    }
+
+    #[test]
+    fn numastat_of_a_busy_host() {
+        let mut raw = NodeRaw::default();
+        parse_numastat(
+            "numa_hit 129600200\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 108648\nlocal_node 129576548\nother_node 23652\n",
+            &mut raw,
+        );
+        assert_eq!(raw.numa_hit, raw.local_node + raw.other_node);
+        assert_eq!(raw.interleave_hit, 108_648);
+    }
+}

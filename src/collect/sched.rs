@@ -1,0 +1,128 @@
+//! The scheduler probe: loads `sched.bpf.c`, opens its counters, brings it up to date before a read.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
+
+use super::records::MappedArray;
+use super::skel::sched::{SchedSkel, SchedSkelBuilder};
+use super::wire::{CpuState, Place, SLOTS, Wire};
+use crate::host::topology::Topology;
+use crate::pmu::event::Event;
+use crate::pmu::open::Counters;
+use crate::sample::Missing;
+use crate::units::CpuId;
+
+/// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
+const TEST_RUN_ON_CPU: u32 = libbpf_rs::libbpf_sys::BPF_F_TEST_RUN_ON_CPU;
+
+/// The loaded and attached probe. Dropping it detaches everything.
+pub struct SchedProbe {
+    // Order matters: links and mappings go before the object they belong to.
+    _switch: Link,
+    states: MappedArray,
+    counters: Counters,
+    possible_cpus: u32,
+    skel: SchedSkel<'static>,
+}
+
+impl SchedProbe {
+    /// Loads and attaches the probe. `records` is the task storage map; `scoped` says that not every
+    /// task will have a record.
+    ///
+    /// # Errors
+    /// Loading or attaching failed; the errno is in the chain.
+    pub fn start(
+        topology: &Topology,
+        records: &OwnedFd,
+        events: Vec<Event>,
+        scoped: bool,
+    ) -> Result<SchedProbe> {
+        let cpus = topology.possible_cpus;
+        // One per run of the program: the skeleton borrows its object for as long as it lives.
+        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = SchedSkelBuilder::default().open(object).context("opening sched.bpf.o")?;
+        let rodata = open.maps.rodata_data.as_deref_mut().context("sched.bpf.o has no .rodata")?;
+        rodata.nr_cpus = cpus;
+        rodata.nr_nodes = topology.possible_nodes;
+        rodata.has_smt = topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
+        rodata.scoped = scoped;
+        open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+        open.maps.cpus.set_max_entries(cpus)?;
+        open.maps.places.set_max_entries(cpus)?;
+        open.maps.cores.set_max_entries(cpus)?;
+        open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
+        let mut skel = open.load().context("loading sched.bpf.o")?;
+
+        let states = MappedArray::new(&skel.maps.cpus.as_fd(), size_of::<CpuState>(), cpus as usize)?;
+        let slots = events.len() as u32;
+        skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?.nr_slots = slots;
+        let switch = skel.progs.on_sched_switch.attach().context("attaching to sched_switch")?;
+        Ok(SchedProbe { _switch: switch, states, counters: Counters::new(events), possible_cpus: cpus, skel })
+    }
+
+    /// Says where `cpu` is and opens its counters. Call it for each CPU that comes online.
+    ///
+    /// # Errors
+    /// The kernel refused the update of the place; counters that cannot be opened are returned.
+    pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Missing>> {
+        let known = topology.cpu(cpu).with_context(|| format!("CPU {cpu} is not in the topology"))?;
+        let (events, possible) = (&self.skel.maps.events, self.possible_cpus);
+        let (slots, failed) = self.counters.open_on(cpu, |slot, fd| {
+            let index = slot as u32 * possible + cpu.0;
+            let value = fd.as_raw_fd() as u32;
+            events
+                .update(&index.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|error| io::Error::other(error.to_string()))
+        });
+        let place =
+            Place { node: known.node.map_or(0, |node| node.0), llc: known.llc, core: known.core, slots };
+        self.skel
+            .maps
+            .places
+            .update(&cpu.0.to_ne_bytes(), place.as_bytes(), MapFlags::ANY)
+            .with_context(|| format!("writing the place of CPU {cpu}"))?;
+        Ok(failed)
+    }
+
+    /// Closes the counters of a CPU that went offline.
+    pub fn offline(&mut self, cpu: CpuId) {
+        self.counters.close_on(cpu);
+    }
+
+    /// Charges the running task of `cpu` up to now.
+    ///
+    /// # Errors
+    /// `ENXIO` when the CPU is offline by now.
+    pub fn flush(&self, cpu: CpuId) -> Result<()> {
+        let input = ProgramInput { cpu: cpu.0, flags: TEST_RUN_ON_CPU, ..ProgramInput::default() };
+        self.skel.progs.on_flush.test_run(input).with_context(|| format!("bringing CPU {cpu} up to date"))?;
+        Ok(())
+    }
+
+    /// Reads enabled and running times with each counter from now on (or no longer).
+    pub fn read_scaled(&mut self, on: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.read_scaled = u32::from(on);
+        }
+    }
+
+    /// What the slots hold.
+    pub fn events(&self) -> &[Event] {
+        self.counters.events()
+    }
+
+    /// The state of one CPU, as of its last switch or flush.
+    pub fn cpu(&self, cpu: CpuId) -> Option<CpuState> {
+        CpuState::from_bytes(self.states.bytes().get(cpu.index() * size_of::<CpuState>()..)?)
+    }
+
+    /// The maps that other objects reuse: per-CPU state and places.
+    pub(super) fn shared_maps(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
+        (self.skel.maps.cpus.as_fd(), self.skel.maps.places.as_fd())
+    }
+}

@@ -1,0 +1,57 @@
+//! Which tasks are wanted: what the kernel programs check, and what is checked in user space.
+
+use std::collections::BTreeSet;
+
+use super::wire::{ScopeKey, ScopeKind};
+
+/// Ids that the kernel programs compare. Kinds are and-ed; ids of one kind or-ed; an empty kind wants all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Process ids (thread groups).
+    pub pids: BTreeSet<u32>,
+    pub tids: BTreeSet<u32>,
+    pub uids: BTreeSet<u32>,
+    /// Cgroup ids (inode numbers); descendants are included.
+    pub cgroups: BTreeSet<u64>,
+}
+
+impl Scope {
+    /// True when every task is wanted.
+    pub fn is_everything(&self) -> bool {
+        self.keys().is_empty()
+    }
+
+    /// Bit k is set when kind k restricts the scope.
+    pub fn kinds(&self) -> u32 {
+        self.keys().iter().fold(0, |bits, key| bits | 1 << key.kind)
+    }
+
+    /// What goes into the kernel's set of wanted ids.
+    pub fn keys(&self) -> Vec<ScopeKey> {
+        let key = |kind: ScopeKind, id: u64| ScopeKey { kind: kind as u32, pad: 0, id };
+        let mut keys = Vec::new();
+        keys.extend(self.pids.iter().map(|id| key(ScopeKind::Pid, u64::from(*id))));
+        keys.extend(self.tids.iter().map(|id| key(ScopeKind::Tid, u64::from(*id))));
+        keys.extend(self.uids.iter().map(|id| key(ScopeKind::Uid, u64::from(*id))));
+        keys.extend(self.cgroups.iter().map(|id| key(ScopeKind::Cgroup, *id)));
+        keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_scope_is_everything() {
+        assert!(Scope::default().is_everything());
+        assert_eq!(Scope::default().kinds(), 0);
+    }
+
+    #[test]
+    fn each_kind_sets_its_bit() {
+        let scope = Scope { pids: [1, 2].into(), uids: [0].into(), ..Scope::default() };
+        assert_eq!(scope.kinds(), 1 << ScopeKind::Pid as u32 | 1 << ScopeKind::Uid as u32);
+        assert_eq!(scope.keys().len(), 3);
+    }
+}

@@ -1,0 +1,287 @@
+//! Which tasks there are now: applies rows of the walk and final rows to a table. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::wire::{ROW_EXITED, ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
+use crate::sample::{Comm, Counts, Slot, TaskRaw};
+use crate::units::Nid;
+
+/// Serials of rows we make ourselves, for the ended threads of a process. The kernel counts up from one.
+const ENDED_THREADS: u64 = 1 << 63;
+
+/// Samples for which an ended process is remembered: its last threads may be reported after its leader.
+const REMEMBER: u32 = 3;
+
+/// A process: its id and the start of its leader.
+type Process = (u32, u64);
+
+/// The tasks of the machine as of the last rows.
+#[derive(Default)]
+pub struct TaskTable {
+    /// Ascending by serial.
+    live: Vec<Arc<TaskRaw>>,
+    /// What ended threads of a process that lives on have left.
+    ended: BTreeMap<Process, Arc<TaskRaw>>,
+    /// Final totals of processes that ended, with the samples since.
+    gone: HashMap<Process, (Arc<TaskRaw>, u32)>,
+    /// Processes to report with the next sample.
+    exited: Vec<Process>,
+    next_ended: u64,
+}
+
+impl TaskTable {
+    /// Takes in rows of one round: final rows first (`exits`), then the walk.
+    pub fn apply(&mut self, exits: Vec<TaskRaw>, walk: Vec<(TaskRaw, bool)>) {
+        for row in exits {
+            self.end(row);
+        }
+        let mut new = Vec::new();
+        let mut left = Vec::new();
+        for (row, leaves) in walk {
+            if leaves {
+                left.push(row);
+                continue;
+            }
+            match self.live.binary_search_by_key(&row.serial, |task| task.serial) {
+                Ok(at) => self.live[at] = Arc::new(row),
+                Err(_) => new.push(Arc::new(row)),
+            }
+        }
+        if !new.is_empty() {
+            self.live.append(&mut new);
+            // Almost sorted already (new tasks have the highest serials), which the merge sort makes use of.
+            self.live.sort_by_key(|task| task.serial);
+        }
+        for row in left {
+            self.remove(row.serial);
+        }
+    }
+
+    fn remove(&mut self, serial: u64) {
+        if let Ok(at) = self.live.binary_search_by_key(&serial, |task| task.serial) {
+            self.live.remove(at);
+        }
+    }
+
+    fn end(&mut self, row: TaskRaw) {
+        self.remove(row.serial);
+        let process = row.process();
+        if row.tid == row.pid {
+            self.end_process(row);
+        } else if let Some((total, age)) = self.gone.get_mut(&process) {
+            // Later than its leader: the kernel frees tasks in no order.
+            let mut sum = TaskRaw::clone(total);
+            sum.counts += &row.counts;
+            sum.exec_ns += row.exec_ns;
+            (*total, *age) = (Arc::new(sum), 0);
+            self.report(process);
+        } else {
+            let next = &mut self.next_ended;
+            let sum = self.ended.entry(process).or_insert_with(|| {
+                *next += 1;
+                Arc::new(TaskRaw {
+                    serial: ENDED_THREADS | *next,
+                    tid: 0,
+                    counts: Counts::default(),
+                    exec_ns: 0,
+                    rss_bytes: 0,
+                    ..row.clone()
+                })
+            });
+            let sum = Arc::make_mut(sum);
+            sum.counts += &row.counts;
+            sum.exec_ns += row.exec_ns;
+        }
+    }
+
+    fn end_process(&mut self, leader: TaskRaw) {
+        let process = leader.process();
+        let mut total = leader;
+        if let Some(ended) = self.ended.remove(&process) {
+            total.counts += &ended.counts;
+            total.exec_ns += ended.exec_ns;
+        }
+        self.gone.insert(process, (Arc::new(total), 0));
+        self.report(process);
+    }
+
+    fn report(&mut self, process: Process) {
+        if !self.exited.contains(&process) {
+            self.exited.push(process);
+        }
+    }
+
+    /// The rows of a sample: live threads and ended threads, ascending by serial; and the processes
+    /// that ended since the call before.
+    pub fn snapshot(&mut self) -> (Vec<Arc<TaskRaw>>, Vec<Arc<TaskRaw>>) {
+        let mut tasks = Vec::with_capacity(self.live.len() + self.ended.len());
+        tasks.extend(self.live.iter().cloned());
+        let mut ended: Vec<_> = self.ended.values().cloned().collect();
+        ended.sort_by_key(|task| task.serial);
+        tasks.append(&mut ended);
+        let gone = &self.gone;
+        let exited = self
+            .exited
+            .drain(..)
+            .filter_map(|process| gone.get(&process).map(|(total, _)| Arc::clone(total)))
+            .collect();
+        self.gone.retain(|_, (_, age)| {
+            *age += 1;
+            *age <= REMEMBER
+        });
+        (tasks, exited)
+    }
+}
+
+/// The task that a row of the wire describes, and whether it left the scope.
+pub fn parse(row: &Row<'_>, page_size: u64) -> (TaskRaw, bool) {
+    let (task, rec) = (&row.task, &row.rec);
+    let mut counts = Counts {
+        run_ns: row.run_ns().collect(),
+        smt_busy_ns: rec.smt_busy_ns,
+        llc_moves: rec.llc_moves,
+        node_moves: rec.node_moves,
+        run_delay_ns: task.run_delay_ns,
+        run_count: task.run_count,
+        nvcsw: task.nvcsw,
+        nivcsw: task.nivcsw,
+        min_flt: task.min_flt,
+        maj_flt: task.maj_flt,
+        cpu_migrations: task.cpu_migrations,
+        numa_pages_migrated: task.numa_pages_migrated,
+        ..Counts::default()
+    };
+    for (i, slot) in counts.slots.iter_mut().enumerate() {
+        *slot = Slot {
+            count: rec.slot[i],
+            enabled_ns: rec.slot_enabled_ns[i],
+            running_ns: rec.slot_running_ns[i],
+        };
+    }
+    let numa = task.flags & ROW_NO_NUMA == 0;
+    let raw = TaskRaw {
+        serial: rec.serial,
+        pid: task.pid,
+        tid: task.tid,
+        ppid: task.ppid,
+        uid: task.uid,
+        start_ns: task.start_ns,
+        leader_start_ns: task.leader_start_ns,
+        cgroup_id: task.cgroup_id,
+        comm: Comm(task.comm),
+        state: task.state,
+        exit_state: task.exit_state,
+        policy: task.policy,
+        nice: task.nice,
+        cpu: if rec.last_cpu == u32::MAX { task.cpu } else { rec.last_cpu },
+        cpus_allowed: task.cpus_allowed,
+        kthread: task.flags & ROW_KTHREAD != 0,
+        rss_bytes: task.rss_pages * page_size,
+        exec_ns: task.exec_ns,
+        preferred_node: (numa && task.preferred_nid >= 0).then_some(Nid(task.preferred_nid as u32)),
+        scan_period_ms: task.scan_period_ms,
+        counts,
+    };
+    (raw, task.flags & ROW_LEFT != 0 && task.flags & ROW_EXITED == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(serial: u64, pid: u32, tid: u32, ns: u64) -> TaskRaw {
+        TaskRaw {
+            serial,
+            pid,
+            tid,
+            ppid: 1,
+            uid: 0,
+            start_ns: u64::from(tid),
+            leader_start_ns: u64::from(pid),
+            cgroup_id: 1,
+            comm: Comm::new("t"),
+            state: 0,
+            exit_state: 0,
+            policy: 0,
+            nice: 0,
+            cpu: 0,
+            cpus_allowed: 1,
+            kthread: false,
+            rss_bytes: 0,
+            exec_ns: ns,
+            preferred_node: None,
+            scan_period_ms: 0,
+            counts: Counts { run_ns: vec![ns], ..Counts::default() },
+        }
+    }
+
+    fn sum(tasks: &[Arc<TaskRaw>]) -> u64 {
+        tasks.iter().map(|task| task.counts.cpu_ns()).sum()
+    }
+
+    fn live(rows: &[TaskRaw]) -> Vec<(TaskRaw, bool)> {
+        rows.iter().map(|row| (row.clone(), false)).collect()
+    }
+
+    #[test]
+    fn an_ended_thread_folds_into_its_process() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
+        table.apply(vec![task(2, 10, 11, 9)], vec![]);
+        let (tasks, exited) = table.snapshot();
+        assert_eq!(sum(&tasks), 14);
+        assert_eq!(tasks.iter().map(|task| task.tid).collect::<Vec<_>>(), [10, 0]);
+        assert!(exited.is_empty());
+    }
+
+    #[test]
+    fn an_ended_process_is_reported_once_with_all_its_threads() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
+        table.apply(vec![task(2, 10, 11, 9), task(1, 10, 10, 6)], vec![]);
+        let (tasks, exited) = table.snapshot();
+        assert!(tasks.is_empty());
+        assert_eq!(sum(&exited), 15);
+        assert!(table.snapshot().1.is_empty());
+    }
+
+    #[test]
+    fn a_thread_freed_after_its_leader_is_added_to_the_total() {
+        let mut table = TaskTable::default();
+        table.apply(vec![task(1, 10, 10, 6)], vec![]);
+        assert_eq!(sum(&table.snapshot().1), 6);
+        table.apply(vec![task(2, 10, 11, 9)], vec![]);
+        assert_eq!(sum(&table.snapshot().1), 15);
+    }
+
+    #[test]
+    fn exec_by_a_thread_keeps_the_sum() {
+        // Thread 11 calls exec: its task takes over tid 10, the old leader is freed as tid 11.
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
+        let old_leader = TaskRaw { tid: 11, ..task(1, 10, 10, 5) };
+        let new_leader = TaskRaw { tid: 10, start_ns: 10, ..task(2, 10, 11, 8) };
+        table.apply(vec![old_leader], live(&[new_leader]));
+        let (tasks, exited) = table.snapshot();
+        assert_eq!(sum(&tasks), 13);
+        assert!(exited.is_empty());
+    }
+
+    #[test]
+    fn a_task_that_leaves_the_scope_is_no_longer_listed() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 20, 20, 7)]));
+        table.apply(vec![], vec![(task(1, 10, 10, 6), true)]);
+        assert_eq!(table.snapshot().0.iter().map(|task| task.pid).collect::<Vec<_>>(), [20]);
+    }
+
+    #[test]
+    fn rows_stay_sorted_by_serial() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(5, 5, 5, 0), task(2, 2, 2, 0)]));
+        table.apply(vec![], live(&[task(3, 3, 3, 0), task(9, 9, 9, 0)]));
+        let serials: Vec<u64> = table.snapshot().0.iter().map(|task| task.serial).collect();
+        assert_eq!(serials, [2, 3, 5, 9]);
+    }
+}

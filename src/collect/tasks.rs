@@ -1,0 +1,186 @@
+//! The task probe: loads `tasks.bpf.c`, walks all tasks for rows that changed, empties the exit ring.
+
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
+
+use super::records;
+use super::sched::SchedProbe;
+use super::scope::Scope;
+use super::skel::tasks::{TasksSkel, TasksSkelBuilder};
+use super::wire::{Row, Wire};
+
+/// Bytes per read of the walk. The kernel hands out at most 32 KiB at a time.
+const WALK_BUFFER: usize = 64 * 1024;
+
+/// Room for exits between two samples, in bytes per CPU; at least [`RING_MIN`]. A process needs
+/// about 480 bytes: 2,000 exits a second on each CPU fill a megabyte.
+const RING_PER_CPU: u32 = 256 * 1024;
+const RING_MIN: u32 = 1024 * 1024;
+const RING_MAX: u32 = 16 * 1024 * 1024;
+
+/// The loaded and attached probe. Dropping it detaches everything.
+pub struct TaskProbe {
+    _newtask: Link,
+    _free: Link,
+    walk: Link,
+    ring: RingBuffer<'static>,
+    pending: Arc<Mutex<Vec<u8>>>,
+    buffer: Vec<u8>,
+    nodes: u32,
+    skel: TasksSkel<'static>,
+}
+
+impl TaskProbe {
+    /// Loads and attaches. `cgroup_subsys` is the v1 controller that names cgroups (its index in
+    /// `enum cgroup_subsys_id`), or `None` for cgroup v2.
+    ///
+    /// # Errors
+    /// Loading or attaching failed; the errno is in the chain.
+    pub fn start(
+        sched: &SchedProbe,
+        records: &OwnedFd,
+        nodes: u32,
+        cpus: u32,
+        scope: &Scope,
+        cgroup_subsys: Option<u32>,
+    ) -> Result<TaskProbe> {
+        // One per run of the program: the skeleton borrows its object for as long as it lives.
+        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = TasksSkelBuilder::default().open(object).context("opening tasks.bpf.o")?;
+        let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
+        rodata.rec_size = records::record_size(nodes);
+        rodata.scoped = !scope.is_everything();
+        rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
+        let (states, places) = sched.shared_maps();
+        open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+        open.maps.cpus.reuse_fd(states).context("sharing the per-CPU state")?;
+        open.maps.places.reuse_fd(places).context("sharing the places of CPUs")?;
+        open.maps.exit_lost_ns.set_max_entries(nodes)?;
+        open.maps.scope_ids.set_max_entries((scope.keys().len() as u32).max(1))?;
+        open.maps.exits.set_max_entries(ring_bytes(cpus))?;
+        let mut skel = open.load().context("loading tasks.bpf.o")?;
+
+        for key in scope.keys() {
+            skel.maps.scope_ids.update(key.as_bytes(), &[1], MapFlags::ANY).context("setting the scope")?;
+        }
+        skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?.scope_kinds = scope.kinds();
+
+        let pending: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let sink = Arc::clone(&pending);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.exits, move |row| {
+                sink.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(row);
+                0
+            })
+            .context("mapping the exit ring")?;
+        let ring = builder.build().context("mapping the exit ring")?;
+
+        // Ends before births: a task must not be born with a record and go without a last row.
+        let free = skel.progs.on_sched_process_free.attach().context("attaching to sched_process_free")?;
+        let newtask = skel.progs.on_task_newtask.attach().context("attaching to task_newtask")?;
+        let walk = skel.progs.on_task_walk.attach().context("attaching the task walk")?;
+        Ok(TaskProbe {
+            _newtask: newtask,
+            _free: free,
+            walk,
+            ring,
+            pending,
+            buffer: vec![0; WALK_BUFFER],
+            nodes,
+            skel,
+        })
+    }
+
+    /// Calls `row` for each live task that changed since the walk before, in no promised order.
+    ///
+    /// # Errors
+    /// The walk could not be read to its end.
+    pub fn walk(&mut self, mut row: impl FnMut(Row<'_>)) -> Result<()> {
+        let mut walk = Iter::new(&self.walk).context("starting the task walk")?;
+        loop {
+            let got = match walk.read(&mut self.buffer) {
+                Ok(0) => return Ok(()),
+                Ok(got) => got,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => continue,
+                Err(error) => return Err(error).context("reading the task walk"),
+            };
+            for_each_row(&self.buffer[..got], &mut row)?;
+        }
+    }
+
+    /// Calls `row` with the final row of each task that was freed since the call before.
+    ///
+    /// # Errors
+    /// The ring could not be read.
+    pub fn exits(&mut self, mut row: impl FnMut(Row<'_>)) -> Result<()> {
+        self.gather_exits()?;
+        let rows = std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        for_each_row(&rows, &mut row)
+    }
+
+    /// Moves what is in the ring to our own memory, so that it cannot overflow before the next sample.
+    ///
+    /// # Errors
+    /// The ring could not be read.
+    pub fn gather_exits(&self) -> Result<()> {
+        self.ring.consume().context("reading the exit ring")
+    }
+
+    /// Becomes readable when the ring is half full.
+    pub fn exit_fd(&self) -> RawFd {
+        self.ring.epoll_fd().as_raw_fd()
+    }
+
+    /// CPU time of exited tasks whose row was lost, by node, ns.
+    ///
+    /// # Errors
+    /// The kernel refused the look-up.
+    pub fn exit_lost_ns(&self) -> Result<Vec<u64>> {
+        (0..self.nodes)
+            .map(|node| {
+                let value = self.skel.maps.exit_lost_ns.lookup(&node.to_ne_bytes(), MapFlags::ANY)?;
+                let value = value.context("array maps have every element")?;
+                Ok(u64::from_ne_bytes(value.as_slice().try_into().context("exit_lost_ns holds u64")?))
+            })
+            .collect::<Result<_>>()
+            .context("reading the CPU time of lost exits")
+    }
+}
+
+fn ring_bytes(cpus: u32) -> u32 {
+    (cpus.saturating_mul(RING_PER_CPU)).next_power_of_two().clamp(RING_MIN, RING_MAX)
+}
+
+fn for_each_row(mut bytes: &[u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {
+    while !bytes.is_empty() {
+        let (first, rest) = Row::split(bytes).context("the kernel handed out half a row")?;
+        ensure!(rest.len() < bytes.len(), "a row of no length");
+        row(first);
+        bytes = rest;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_is_a_power_of_two_of_pages() {
+        for cpus in [1, 2, 3, 64, 1024, 8192] {
+            let bytes = ring_bytes(cpus);
+            assert!(
+                bytes.is_power_of_two() && bytes >= RING_MIN && bytes <= RING_MAX,
+                "{cpus} CPUs: {bytes}"
+            );
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The structures that cross from the kernel programs to user space: the Rust twin of `bpf/numatop.h`.
+
+use std::mem::size_of;
+
+/// Perf counters that are read at a context switch (`NT_SLOTS`).
+pub const SLOTS: usize = 8;
+
+/// Why something could not be counted, in the order of `enum nt_loss`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(usize)]
+pub enum Loss {
+    Storage,
+    Exit,
+    Counter,
+    Backwards,
+    Smt,
+}
+
+impl Loss {
+    pub const ALL: [Loss; 5] = [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt];
+
+    /// The key under `lost` in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            Loss::Storage => "tasks_without_record",
+            Loss::Exit => "exits_not_itemised",
+            Loss::Counter => "counter_reads",
+            Loss::Backwards => "counter_backwards",
+            Loss::Smt => "smt_transitions",
+        }
+    }
+}
+
+pub const LOSSES_MAX: usize = 8;
+
+/// Why a row was sent (`enum nt_row_flags`).
+pub const ROW_EXITED: u32 = 1 << 0;
+pub const ROW_LEFT: u32 = 1 << 1;
+pub const ROW_KTHREAD: u32 = 1 << 2;
+pub const ROW_NO_NUMA: u32 = 1 << 3;
+
+/// `enum nt_scope_kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ScopeKind {
+    Pid,
+    Tid,
+    Uid,
+    Cgroup,
+}
+
+/// A plain structure of integers without padding, which any bytes of its size are a valid value of.
+///
+/// # Safety
+/// Implement it only for `#[repr(C)]` structs of integers whose size is the sum of their fields' sizes.
+pub unsafe trait Wire: Copy {
+    /// The value at the start of `bytes`, or `None` when they are too few.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < size_of::<Self>() {
+            return None;
+        }
+        // SAFETY: the length was checked, any bit pattern is valid (contract of the trait), and
+        // read_unaligned asks for no alignment.
+        Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
+    }
+
+    /// The bytes of the value.
+    fn as_bytes(&self) -> &[u8] {
+        // SAFETY: no padding (contract of the trait), so every byte is initialised.
+        unsafe { std::slice::from_raw_parts((self as *const Self).cast(), size_of::<Self>()) }
+    }
+}
+
+/// `struct nt_scope_key`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ScopeKey {
+    pub kind: u32,
+    pub pad: u32,
+    pub id: u64,
+}
+
+/// `struct nt_place`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Place {
+    pub node: u32,
+    pub llc: u32,
+    pub core: u32,
+    pub slots: u32,
+}
+
+/// `struct nt_cpu`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CpuState {
+    pub busy_ns: u64,
+    pub switches: u64,
+    pub in_exec_ns: u64,
+    pub in_smt_ns: u64,
+    pub in_valid: u32,
+    pub in_busy: u32,
+    pub slots_valid: u32,
+    pub in_pid: u32,
+    pub lost: [u64; LOSSES_MAX],
+    pub slot_last: [u64; SLOTS],
+    pub slot_last_enabled: [u64; SLOTS],
+    pub slot_last_running: [u64; SLOTS],
+    pub slot_total: [u64; SLOTS],
+    pub slot_enabled_ns: [u64; SLOTS],
+    pub slot_running_ns: [u64; SLOTS],
+    pub reserved: [u64; 4],
+}
+
+/// `struct nt_rec` without its trailing `run_ns[]`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Rec {
+    pub serial: u64,
+    pub exec_seen_ns: u64,
+    pub last_cpu: u32,
+    pub in_scope: u32,
+    pub llc_moves: u64,
+    pub node_moves: u64,
+    pub smt_busy_ns: u64,
+    pub slot: [u64; SLOTS],
+    pub slot_enabled_ns: [u64; SLOTS],
+    pub slot_running_ns: [u64; SLOTS],
+    pub leader_start_ns: u64,
+    pub sent: u64,
+    pub sent_epoch: u32,
+    pub ppid: u32,
+    pub reserved: u64,
+}
+
+/// `struct nt_task`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct TaskRow {
+    pub size: u32,
+    pub flags: u32,
+    pub tid: u32,
+    pub pid: u32,
+    pub ppid: u32,
+    pub uid: u32,
+    pub start_ns: u64,
+    pub leader_start_ns: u64,
+    pub cgroup_id: u64,
+    pub comm: [u8; 16],
+    pub exec_ns: u64,
+    pub run_delay_ns: u64,
+    pub run_count: u64,
+    pub nvcsw: u64,
+    pub nivcsw: u64,
+    pub min_flt: u64,
+    pub maj_flt: u64,
+    pub cpu_migrations: u64,
+    pub rss_pages: u64,
+    pub numa_faults_local: u64,
+    pub numa_faults_remote: u64,
+    pub numa_pages_migrated: u64,
+    pub state: u32,
+    pub exit_state: u32,
+    pub policy: u32,
+    pub nice: i32,
+    pub cpu: u32,
+    pub cpus_allowed: u32,
+    pub preferred_nid: i32,
+    pub scan_period_ms: u32,
+}
+
+// SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
+unsafe impl Wire for ScopeKey {}
+unsafe impl Wire for Place {}
+unsafe impl Wire for CpuState {}
+unsafe impl Wire for Rec {}
+unsafe impl Wire for TaskRow {}
+
+const _: () = assert!(size_of::<ScopeKey>() == 16);
+const _: () = assert!(size_of::<Place>() == 16);
+const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
+const _: () = assert!(size_of::<Rec>() == 48 + 3 * 64 + 32);
+const _: () = assert!(size_of::<TaskRow>() == 192);
+
+/// One row as the walk or the exit ring delivers it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    pub task: TaskRow,
+    pub rec: Rec,
+    run_ns: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    /// The row at the start of `bytes`, and what follows it. `None` when `bytes` ends inside it.
+    pub fn split(bytes: &'a [u8]) -> Option<(Row<'a>, &'a [u8])> {
+        let head = size_of::<TaskRow>();
+        let fixed = head + size_of::<Rec>();
+        let task = TaskRow::from_bytes(bytes)?;
+        let size = task.size as usize;
+        if size < fixed || bytes.len() < size {
+            return None;
+        }
+        let rec = Rec::from_bytes(&bytes[head..])?;
+        Some((Row { task, rec, run_ns: &bytes[fixed..size] }, &bytes[size..]))
+    }
+
+    /// On-CPU time by node, in ns.
+    pub fn run_ns(&self) -> impl Iterator<Item = u64> + 'a {
+        self.run_ns
+            .chunks_exact(8)
+            .map(|word| u64::from_ne_bytes(word.try_into().expect("chunks of eight bytes")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row_bytes(nodes: &[u64]) -> Vec<u8> {
+        let size = size_of::<TaskRow>() + size_of::<Rec>() + nodes.len() * 8;
+        let mut bytes = vec![0u8; size];
+        bytes[..4].copy_from_slice(&(size as u32).to_ne_bytes());
+        for (i, ns) in nodes.iter().enumerate() {
+            let at = size - (nodes.len() - i) * 8;
+            bytes[at..at + 8].copy_from_slice(&ns.to_ne_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn rows_follow_each_other() {
+        let mut bytes = row_bytes(&[1, 2]);
+        bytes.extend(row_bytes(&[3, 4]));
+        let (first, rest) = Row::split(&bytes).unwrap();
+        let (second, rest) = Row::split(rest).unwrap();
+        assert_eq!(first.run_ns().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(second.run_ns().collect::<Vec<_>>(), [3, 4]);
+        assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn a_cut_row_is_no_row() {
+        let bytes = row_bytes(&[1]);
+        for cut in 0..bytes.len() {
+            assert!(Row::split(&bytes[..cut]).is_none(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_row_smaller_than_its_head_is_refused() {
+        let mut bytes = row_bytes(&[1]);
+        bytes[..4].copy_from_slice(&8u32.to_ne_bytes());
+        assert!(Row::split(&bytes).is_none());
+    }
+}

@@ -1,0 +1,63 @@
+//! Snapshots for programs and for pipes: one writer per format.
+
+pub mod csv;
+pub mod json;
+pub mod text;
+
+use std::io::{self, Write};
+
+use crate::filter::{self, RowFilter};
+use crate::metric::Metric;
+use crate::metric::task::TASK_METRICS;
+use crate::snapshot::{Snapshot, Task};
+
+/// What goes into the output, in every format.
+#[derive(Clone)]
+pub struct Selection {
+    pub filter: RowFilter,
+    /// Task metrics in the order of output.
+    pub columns: Vec<&'static Metric<Task>>,
+    pub sort: &'static Metric<Task>,
+    pub reversed: bool,
+}
+
+impl Selection {
+    /// The rows to write, in order.
+    pub fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Task> {
+        filter::select(snapshot, &self.filter, self.sort, self.reversed)
+            .into_iter()
+            .map(|at| &snapshot.tasks[at])
+            .collect()
+    }
+}
+
+/// Every task metric, for output that a program reads.
+pub fn all_columns() -> Vec<&'static Metric<Task>> {
+    TASK_METRICS.iter().collect()
+}
+
+/// Writes snapshots one after the other.
+pub trait Export {
+    /// Writes one interval.
+    ///
+    /// # Errors
+    /// What the output returned.
+    fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()>;
+}
+
+/// Wall-clock time as RFC 3339 in UTC with milliseconds.
+pub fn rfc3339(wall_ns: i64) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(wall_ns)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("{time:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_rfc3339_utc() {
+        assert_eq!(rfc3339(1_763_683_199_123_456_789), "2025-11-20T23:59:59.123Z");
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+    }
+}

@@ -1,0 +1,72 @@
+//! CSV (RFC 4180): one line per row and interval, with the time in front.
+
+use std::io::{self, Write};
+
+use super::{Export, Selection, rfc3339};
+use crate::metric::Value;
+use crate::snapshot::Snapshot;
+
+/// Writes a header line once, then rows. A value that could not be measured is an empty field.
+pub struct Csv {
+    selection: Selection,
+    header_written: bool,
+}
+
+impl Csv {
+    pub fn new(selection: Selection) -> Csv {
+        Csv { selection, header_written: false }
+    }
+}
+
+impl Export for Csv {
+    fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
+        if !self.header_written {
+            let ids: Vec<&str> = self.selection.columns.iter().map(|metric| metric.id).collect();
+            write!(out, "time,interval_ns,{},exited\r\n", ids.join(","))?;
+            self.header_written = true;
+        }
+        let time = rfc3339(snapshot.wall_ns);
+        for task in self.selection.rows(snapshot) {
+            write!(out, "{time},{}", snapshot.interval_ns.unwrap_or(0))?;
+            for metric in &self.selection.columns {
+                let text = metric.read(task, snapshot).map_or_else(|_| String::new(), |value| field(&value));
+                write!(out, ",{text}")?;
+            }
+            write!(out, ",{}\r\n", task.exited)?;
+        }
+        out.flush()
+    }
+}
+
+/// One field. Text that a spreadsheet would run as a formula gets an apostrophe in front.
+fn field(value: &Value) -> String {
+    match value {
+        Value::U64(v) => v.to_string(),
+        Value::I64(v) => v.to_string(),
+        Value::F64(v) => format!("{v:.6}"),
+        Value::ByNode(shares) => {
+            shares.iter().map(|(node, share)| format!("{node}:{share:.3}")).collect::<Vec<_>>().join(" ")
+        }
+        Value::Text(text) => quoted(text),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let guard = if text.starts_with(['=', '+', '-', '@']) { "'" } else { "" };
+    if guard.is_empty() && !text.contains([',', '"', '\n', '\r']) {
+        return text.to_string();
+    }
+    format!("\"{guard}{}\"", text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_and_formulas_disarmed() {
+        assert_eq!(field(&Value::Text("java".into())), "java");
+        assert_eq!(field(&Value::Text("a,\"b\"".into())), "\"a,\"\"b\"\"\"");
+        assert_eq!(field(&Value::Text("=cmd()".into())), "\"'=cmd()\"");
+    }
+}

@@ -1,0 +1,139 @@
+//! JSON Lines: one object per interval, schema 1.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{Export, Selection, rfc3339};
+use crate::metric::node::NODE_METRICS;
+use crate::metric::task::scaled;
+use crate::metric::{Metric, Value};
+use crate::sample::{Missing, Reading};
+use crate::snapshot::{Grain, Snapshot, Task};
+
+/// Version of the object's shape. Keys may be added to a schema, never renamed or removed.
+pub const SCHEMA: u32 = 1;
+
+/// Writes one object per interval, on a line of its own.
+pub struct JsonLines {
+    selection: Selection,
+}
+
+impl JsonLines {
+    pub fn new(selection: Selection) -> JsonLines {
+        JsonLines { selection }
+    }
+}
+
+/// Why values are null, by metric; the host's own reason goes before one of a single row.
+#[derive(Default)]
+struct Reasons(BTreeMap<String, String>);
+
+impl Reasons {
+    fn value(&mut self, id: &str, reading: Reading<Value>) -> Json {
+        match reading {
+            Ok(value) => value.to_json(),
+            Err(why) => {
+                self.note(id, &why);
+                Json::Null
+            }
+        }
+    }
+
+    fn note(&mut self, id: &str, why: &Missing) {
+        self.0.entry(id.to_string()).or_insert_with(|| why.to_string());
+    }
+}
+
+impl Export for JsonLines {
+    fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
+        let mut reasons = Reasons::default();
+        for (id, why) in &snapshot.host.missing {
+            reasons.note(id, why);
+        }
+        write!(out, "{{\"schema\":{SCHEMA},\"time\":\"{}\"", rfc3339(snapshot.wall_ns))?;
+        write!(out, ",\"interval_ns\":{}", snapshot.interval_ns.unwrap_or(0))?;
+        write!(out, ",\"host\":{}", host(snapshot))?;
+        // Rows go out one by one: ten thousand of them are never in memory at once.
+        write!(out, ",\"tasks\":[")?;
+        for (i, task) in self.selection.rows(snapshot).into_iter().enumerate() {
+            let row = task_object(&self.selection.columns, task, snapshot, &mut reasons);
+            write!(out, "{}{}", if i > 0 { "," } else { "" }, Json::Object(row))?;
+        }
+        let nodes: Vec<Json> = snapshot
+            .nodes
+            .iter()
+            .map(|node| {
+                let pairs = NODE_METRICS.iter().map(|metric| {
+                    let reading = metric.read(node, snapshot);
+                    (metric.id.to_string(), reasons.value(metric.id, reading))
+                });
+                Json::Object(pairs.collect())
+            })
+            .collect();
+        write!(out, "],\"nodes\":{}", Json::Array(nodes))?;
+        write!(out, ",\"self\":{}", own(snapshot))?;
+        write!(out, ",\"lost\":{}", lost(snapshot))?;
+        write!(out, ",\"notes\":{}", json!(snapshot.notes))?;
+        writeln!(out, ",\"missing\":{}}}", json!(reasons.0))?;
+        out.flush()
+    }
+}
+
+fn task_object(
+    columns: &[&Metric<Task>],
+    task: &Task,
+    snapshot: &Snapshot,
+    reasons: &mut Reasons,
+) -> Map<String, Json> {
+    let mut row = Map::new();
+    for metric in columns {
+        // A process has no thread id: that is what the row is, not something missing.
+        if metric.id == "tid" && task.tid.is_none() {
+            continue;
+        }
+        row.insert(metric.id.to_string(), reasons.value(metric.id, metric.read(task, snapshot)));
+    }
+    if !snapshot.host.events.is_empty() {
+        let events = snapshot.host.events.iter().zip(&task.total.slots);
+        let counts = events.map(|(event, slot)| (event.name.clone(), json!(scaled(slot) as u64)));
+        row.insert("counters".into(), Json::Object(counts.collect()));
+    }
+    row.insert("exited".into(), json!(task.exited));
+    row
+}
+
+fn host(snapshot: &Snapshot) -> Json {
+    let host = &snapshot.host;
+    let pmu: Vec<&str> =
+        host.events.iter().filter(|event| !event.is_software()).map(|event| event.name.as_str()).collect();
+    json!({
+        "hostname": crate::text::clean_str(&host.hostname),
+        "kernel": host.kernel,
+        "arch": host.arch,
+        "cpu_model": crate::text::clean_str(&host.cpu_model),
+        "boot_id": host.boot_id,
+        "cpus": snapshot.online_cpus,
+        "nodes": host.topology.nodes.len(),
+        "pmu": if pmu.is_empty() { Json::Null } else { json!(pmu) },
+        "busy_pct": snapshot.share(snapshot.busy_ns).ok(),
+        "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
+        "scope": host.scope,
+    })
+}
+
+fn own(snapshot: &Snapshot) -> Json {
+    json!({
+        "self_cpu_pct": snapshot.share(snapshot.own.cpu_ns).ok(),
+        "self_rss_bytes": snapshot.own.raw.rss_bytes,
+        "sample_ms": snapshot.own.raw.sample_ns as f64 / 1e6,
+    })
+}
+
+fn lost(snapshot: &Snapshot) -> Json {
+    let mut lost: Map<String, Json> =
+        snapshot.lost.iter().map(|(cause, count)| (cause.clone(), json!(count))).collect();
+    lost.insert("exits_not_itemised_cpu_ns".into(), json!(snapshot.exit_lost_ns));
+    Json::Object(lost)
+}

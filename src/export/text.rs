@@ -1,0 +1,89 @@
+//! A plain table per interval, for pipes and for people without a terminal.
+
+use std::io::{self, Write};
+
+use super::{Export, Selection, rfc3339};
+use crate::metric::{Unit, format};
+use crate::snapshot::Snapshot;
+
+/// Writes a heading, the nodes in a line each, and a table of tasks.
+pub struct Text {
+    selection: Selection,
+    written: bool,
+}
+
+impl Text {
+    pub fn new(selection: Selection) -> Text {
+        Text { selection, written: false }
+    }
+}
+
+impl Export for Text {
+    fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
+        if self.written {
+            writeln!(out)?;
+        }
+        self.written = true;
+        writeln!(out, "{}", heading(snapshot))?;
+        for node in &snapshot.nodes {
+            writeln!(
+                out,
+                "node {}: {} CPUs {}% busy, {} of {} free",
+                node.raw.id,
+                node.cpus,
+                snapshot.share(node.busy_ns).map_or_else(
+                    |_| format::ABSENT.into(),
+                    |pct| format::percent(pct / f64::from(node.cpus.max(1)))
+                ),
+                format::bytes(node.raw.mem_free_bytes as f64),
+                format::bytes(node.raw.mem_total_bytes as f64),
+            )?;
+        }
+        for (cause, count) in snapshot.lost.iter().filter(|(_, count)| **count > 0) {
+            writeln!(out, "lost: {cause} {count}")?;
+        }
+        for note in &snapshot.notes {
+            writeln!(out, "note: {note}")?;
+        }
+        writeln!(out)?;
+        let columns = &self.selection.columns;
+        let title: Vec<String> =
+            columns.iter().map(|metric| pad(metric.title, metric.width, metric.unit == Unit::Text)).collect();
+        writeln!(out, "{}", title.join(" ").trim_end())?;
+        for task in self.selection.rows(snapshot) {
+            let cells: Vec<String> = columns
+                .iter()
+                .map(|metric| {
+                    let text = metric.read(task, snapshot).map_or_else(
+                        |_| format::ABSENT.to_string(),
+                        |value| format::short(&value, metric.unit),
+                    );
+                    pad(&text, metric.width, metric.unit == Unit::Text)
+                })
+                .collect();
+            let mark = if task.exited { "  (exited)" } else { "" };
+            writeln!(out, "{}{mark}", cells.join(" ").trim_end())?;
+        }
+        out.flush()
+    }
+}
+
+fn heading(snapshot: &Snapshot) -> String {
+    let interval =
+        snapshot.interval_ns.map_or_else(|| "since start".into(), |ns| format!("{:.1} s", ns as f64 / 1e9));
+    let own = snapshot.share(snapshot.own.cpu_ns).map_or_else(|_| format::ABSENT.into(), format::percent);
+    format!(
+        "{} {} {} · {} CPUs, {} nodes · interval {interval} · numatop-ng itself {own}% CPU, {}",
+        rfc3339(snapshot.wall_ns),
+        crate::text::clean_str(&snapshot.host.hostname),
+        snapshot.host.kernel,
+        snapshot.online_cpus,
+        snapshot.nodes.len(),
+        format::bytes(snapshot.own.raw.rss_bytes as f64),
+    )
+}
+
+fn pad(text: &str, width: u16, left: bool) -> String {
+    let width = usize::from(width);
+    if left { format!("{text:<width$}") } else { format!("{text:>width$}") }
+}

@@ -1,0 +1,135 @@
+//! Which network cards, disks, GPUs and accelerators the machine has, and on which node each is.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::sysfs::Root;
+use super::{Device, DeviceClass, Node};
+use crate::units::Nid;
+
+/// Every device, ordered by class and name.
+pub fn read(root: &Root) -> Result<Vec<Device>> {
+    let mut devices = Vec::new();
+    of_class(root, "net", DeviceClass::Net, &mut devices)?;
+    of_class(root, "nvme", DeviceClass::Nvme, &mut devices)?;
+    of_pci(root, &mut devices)?;
+    devices.sort_by(|a, b| a.class.cmp(&b.class).then_with(|| natural(&a.name).cmp(&natural(&b.name))));
+    Ok(devices)
+}
+
+/// Moves each device to its node; returns those that are on none of `nodes`.
+pub fn place(devices: Vec<Device>, nodes: &mut [Node]) -> Vec<Device> {
+    let mut unplaced = Vec::new();
+    for device in devices {
+        match nodes.iter_mut().find(|node| Some(node.id) == device.node) {
+            Some(node) => node.devices.push(device),
+            None => unplaced.push(device),
+        }
+    }
+    unplaced
+}
+
+/// Devices of /sys/class/`class` that stand on hardware. Bridges, bonds, veths and NVMe over fabrics have
+/// no `device` link or lead to devices/virtual: they are on no node of their own.
+fn of_class(root: &Root, class: &str, kind: DeviceClass, devices: &mut Vec<Device>) -> Result<()> {
+    let Ok(top) = fs::canonicalize(root.path("sys/devices")) else { return Ok(()) };
+    for name in root.entries(&format!("sys/class/{class}"))? {
+        let Ok(hardware) = fs::canonicalize(root.path(&format!("sys/class/{class}/{name}/device"))) else {
+            continue;
+        };
+        if !hardware.starts_with(top.join("virtual")) {
+            let node = node_of(root, &top, &hardware)?;
+            devices.push(Device { name, class: kind, pci: pci_address(&hardware), node });
+        }
+    }
+    Ok(())
+}
+
+/// PCI functions that have no class directory we read, by their class code
+/// (the kernel's include/linux/pci_ids.h: base class, sub-class, programming interface).
+fn of_pci(root: &Root, devices: &mut Vec<Device>) -> Result<()> {
+    for address in root.entries("sys/bus/pci/devices")? {
+        let function = format!("sys/bus/pci/devices/{address}");
+        let code = root.value(&format!("{function}/class"), "a PCI class code like 0x030200", |text| {
+            u32::from_str_radix(text.trim_start_matches("0x"), 16)
+        })?;
+        let class = match code.map(|code| (code >> 16, code >> 8)) {
+            Some((0x03, _)) => DeviceClass::Gpu,
+            Some((0x12, _)) => DeviceClass::Accelerator,
+            Some((_, 0x0100 | 0x0104 | 0x0107 | 0x0180)) => DeviceClass::Storage,
+            _ => continue,
+        };
+        let node = numa_node(root, &format!("{function}/numa_node"))?.flatten();
+        devices.push(Device { name: address.clone(), class, pci: Some(address), node });
+    }
+    Ok(())
+}
+
+/// The node of the nearest ancestor that tells one: a virtio or USB device has no `numa_node`, the PCI
+/// function it hangs on has.
+fn node_of(root: &Root, top: &Path, hardware: &Path) -> Result<Option<Nid>> {
+    for directory in hardware.ancestors().take_while(|directory| directory.starts_with(top)) {
+        // An absolute path replaces the root when joined: `hardware` is already below it.
+        if let Some(node) = numa_node(root, &directory.join("numa_node").to_string_lossy())? {
+            return Ok(node);
+        }
+    }
+    Ok(None)
+}
+
+/// The outer `None` means no such file, the inner one -1: the firmware did not say.
+fn numa_node(root: &Root, path: &str) -> Result<Option<Option<Nid>>> {
+    root.value(path, "a node number or -1", |text| {
+        text.parse::<i32>().map(|node| u32::try_from(node).ok().map(Nid))
+    })
+}
+
+/// The last part of the path that is a PCI address, such as `0000:3b:00.0`.
+fn pci_address(hardware: &Path) -> Option<String> {
+    hardware.components().rev().find_map(|part| {
+        let part = part.as_os_str().to_str()?;
+        is_pci_address(part).then(|| part.to_owned())
+    })
+}
+
+fn is_pci_address(text: &str) -> bool {
+    let hex =
+        |part: &str, digits: usize| part.len() >= digits && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts: Vec<&str> = text.split([':', '.']).collect();
+    // A domain may have more than four digits (Intel VMD: 10000:e1:00.0).
+    matches!(parts[..], [domain, bus, device, function]
+        if hex(domain, 4) && hex(bus, 2) && hex(device, 2) && hex(function, 1))
+}
+
+/// A sort key that puts nvme2 before nvme10.
+fn natural(name: &str) -> (&str, u64) {
+    let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    (stem, name[stem.len()..].parse().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pci_addresses() {
+        assert_eq!(
+            pci_address(Path::new("/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.1/virtio2")),
+            Some("0000:3b:00.1".to_owned())
+        );
+        assert_eq!(
+            pci_address(Path::new("/sys/devices/pci10000:e0/10000:e1:00.0")),
+            Some("10000:e1:00.0".to_owned())
+        );
+        assert_eq!(pci_address(Path::new("/sys/devices/platform/ahb/28200000.ethernet")), None);
+    }
+
+    #[test]
+    fn names_sort_by_number() {
+        let mut names = ["nvme10", "nvme2", "eth0"];
+        names.sort_by_key(|name| natural(name));
+        assert_eq!(names, ["eth0", "nvme2", "nvme10"]);
+    }
+}

@@ -1,0 +1,132 @@
+//! THE place where a metric is defined: id, title, unit, help, and how to get its value.
+//!
+//! One entry makes a metric a column, a sort key, a key in JSON and CSV, and a line of the help.
+
+pub mod format;
+pub mod node;
+pub mod task;
+
+use serde_json::json;
+
+use crate::sample::Reading;
+use crate::snapshot::Snapshot;
+use crate::units::Nid;
+
+/// What a number means, and so how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// An identifier: never summed, never abbreviated.
+    Id,
+    Text,
+    Count,
+    Percent,
+    PerSecond,
+    Bytes,
+    Nanoseconds,
+    Microseconds,
+    Milliseconds,
+    /// A quotient of two counts.
+    Ratio,
+    Gigahertz,
+}
+
+/// Which end of the list is interesting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Ascending,
+    Descending,
+}
+
+/// The part of `metrics` that a metric belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    Identity,
+    Running,
+    Efficiency,
+    Memory,
+    Node,
+}
+
+impl Group {
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Identity => "Identity",
+            Group::Running => "Running",
+            Group::Efficiency => "Efficiency",
+            Group::Memory => "Memory",
+            Group::Node => "Node",
+        }
+    }
+}
+
+/// A typed value. Text is clean already: it can be shown as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    U64(u64),
+    I64(i64),
+    F64(f64),
+    Text(String),
+    /// Shares or amounts by node; nodes with none are left out.
+    ByNode(Vec<(Nid, f64)>),
+}
+
+impl Value {
+    /// As a JSON value; shares by node become an object from node id to number.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Value::U64(v) => json!(v),
+            Value::I64(v) => json!(v),
+            Value::F64(v) => json!(round(*v)),
+            Value::Text(v) => json!(v),
+            Value::ByNode(v) => {
+                v.iter().map(|(node, share)| (node.to_string(), json!(round(*share)))).collect()
+            }
+        }
+    }
+
+    /// What to compare when sorting; `None` for text.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::U64(v) => Some(*v as f64),
+            Value::I64(v) => Some(*v as f64),
+            Value::F64(v) => Some(*v),
+            Value::Text(_) => None,
+            Value::ByNode(v) => v.iter().map(|(_, share)| *share).max_by(f64::total_cmp),
+        }
+    }
+}
+
+/// Six significant decimals are more than any of our measurements has.
+fn round(v: f64) -> f64 {
+    if !v.is_finite() {
+        return v;
+    }
+    (v * 1e6).round() / 1e6
+}
+
+/// A metric of rows of type `R`.
+pub struct Metric<R: 'static> {
+    /// The name everywhere: `--columns`, `--sort`, JSON, CSV.
+    pub id: &'static str,
+    /// Column title: at most ten characters.
+    pub title: &'static str,
+    /// Column width in cells, title included.
+    pub width: u16,
+    pub group: Group,
+    pub unit: Unit,
+    pub order: Order,
+    /// One or two sentences for a person: what it is, over what time, from where.
+    pub help: &'static str,
+    /// The value, or why there is none for this row.
+    pub value: fn(&R, &Snapshot) -> Reading<Value>,
+}
+
+impl<R> Metric<R> {
+    /// The value of a row, with the host's reason first when the host cannot measure it at all.
+    pub fn read(&self, row: &R, snapshot: &Snapshot) -> Reading<Value> {
+        match snapshot.host_missing(self.id) {
+            Some(missing) => Err(missing.clone()),
+            None => (self.value)(row, snapshot),
+        }
+    }
+}

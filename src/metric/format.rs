@@ -1,0 +1,123 @@
+//! How a value is written in a column: short, aligned, with a unit where it is not plain.
+
+use super::{Unit, Value};
+
+/// What stands where there is no value.
+pub const ABSENT: &str = "-";
+
+/// `value` for a column, without padding.
+pub fn short(value: &Value, unit: Unit) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::I64(v) => v.to_string(),
+        Value::ByNode(shares) => by_node(shares),
+        Value::U64(v) => match unit {
+            Unit::Bytes => bytes(*v as f64),
+            Unit::Nanoseconds => duration(*v),
+            Unit::Count => count(*v as f64),
+            _ => v.to_string(),
+        },
+        Value::F64(v) => match unit {
+            Unit::Percent => percent(*v),
+            Unit::Ratio | Unit::Gigahertz => format!("{v:.2}"),
+            Unit::Bytes => bytes(*v),
+            _ => count(*v),
+        },
+    }
+}
+
+/// `0.0` to `99.9`, then without decimals.
+pub fn percent(v: f64) -> String {
+    if v < 99.95 { format!("{v:.1}") } else { format!("{v:.0}") }
+}
+
+/// Up to five characters with a decimal prefix: `0`, `0.3`, `42`, `9.8k`, `12M`.
+pub fn count(v: f64) -> String {
+    if v == 0.0 {
+        return "0".into();
+    }
+    if v < 10.0 {
+        return format!("{v:.1}").trim_end_matches(".0").into();
+    }
+    prefixed(v, 1000.0, &["", "k", "M", "G", "T", "P", "E"])
+}
+
+/// Up to five characters with a binary prefix: `512`, `1.5K`, `23G`.
+pub fn bytes(v: f64) -> String {
+    prefixed(v, 1024.0, &["", "K", "M", "G", "T", "P", "E"])
+}
+
+fn prefixed(mut v: f64, step: f64, prefixes: &[&str]) -> String {
+    let mut at = 0;
+    while v >= 999.5 && at + 1 < prefixes.len() {
+        v /= step;
+        at += 1;
+    }
+    if v < 9.95 && at > 0 { format!("{v:.1}{}", prefixes[at]) } else { format!("{v:.0}{}", prefixes[at]) }
+}
+
+/// `0:01.25` up to an hour, then `1h02m`, then `3d04h`.
+pub fn duration(ns: u64) -> String {
+    let hundredths = ns / 10_000_000;
+    let seconds = hundredths / 100;
+    match seconds {
+        0..3600 => format!("{}:{:02}.{:02}", seconds / 60, seconds % 60, hundredths % 100),
+        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// The largest shares first, as `node:percent`, as many as a row has room for.
+fn by_node(shares: &[(crate::units::Nid, f64)]) -> String {
+    let mut sorted = shares.to_vec();
+    sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let words: Vec<String> = sorted.iter().map(|(node, share)| format!("{node}:{share:.0}")).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Nid;
+
+    #[test]
+    fn numbers_stay_short() {
+        for (v, text) in [
+            (0.0, "0"),
+            (0.26, "0.3"),
+            (3.0, "3"),
+            (42.4, "42"),
+            (999.4, "999"),
+            (9_840.0, "9.8k"),
+            (12.4e6, "12M"),
+        ] {
+            assert_eq!(count(v), text);
+        }
+        for (v, text) in [
+            (0.0, "0"),
+            (999.0, "999"),
+            (1024.0, "1.0K"),
+            (1536.0, "1.5K"),
+            (24.0 * 1024.0 * 1024.0 * 1024.0, "24G"),
+        ] {
+            assert_eq!(bytes(v), text);
+        }
+        assert_eq!(
+            (percent(0.04).as_str(), percent(99.94).as_str(), percent(390.2).as_str()),
+            ("0.0", "99.9", "390")
+        );
+    }
+
+    #[test]
+    fn durations_keep_their_width() {
+        assert_eq!(duration(1_254_000_000), "0:01.25");
+        assert_eq!(duration(3_723 * 1_000_000_000), "1h02m");
+        assert_eq!(duration(273_600 * 1_000_000_000), "3d04h");
+    }
+
+    #[test]
+    fn the_largest_share_comes_first() {
+        let shares = vec![(Nid(0), 20.0), (Nid(3), 80.0)];
+        assert_eq!(short(&Value::ByNode(shares), Unit::Percent), "3:80 0:20");
+    }
+}

@@ -1,0 +1,124 @@
+//! The metrics of a node.
+
+use super::{Group, Metric, Order, Unit, Value};
+use crate::metric::task::ipc;
+use crate::sample::{Missing, Reading};
+use crate::snapshot::{Node, Snapshot};
+
+/// All metrics of a node, in the order in which help and JSON list them.
+pub static NODE_METRICS: &[Metric<Node>] = &[
+    node("node", "NODE", 4, Unit::Id, "Node id.", |node, _| Ok(Value::U64(node.raw.id.into()))),
+    node("cpus", "CPUS", 5, Unit::Count, "CPUs of the node that are online.", |node, _| {
+        Ok(Value::U64(node.cpus.into()))
+    }),
+    node(
+        "cpu_pct",
+        "CPU%",
+        6,
+        Unit::Percent,
+        "Busy time of the node's CPUs in the interval; 100 is all of them.",
+        |node, snapshot| {
+            if node.cpus == 0 {
+                return Err(Missing::NotCollected("the node has no CPUs".into()));
+            }
+            snapshot.share(node.busy_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
+        },
+    ),
+    node(
+        "ipc",
+        "IPC",
+        5,
+        Unit::Ratio,
+        "Instructions per cycle of everything that ran on the node's CPUs.",
+        |node, snapshot| ipc(&node.slots, snapshot).map(Value::F64),
+    ),
+    node("mem_total_bytes", "TOTAL", 7, Unit::Bytes, "Memory of the node.", |node, _| {
+        Ok(Value::U64(node.raw.mem_total_bytes))
+    }),
+    node("mem_free_bytes", "FREE", 7, Unit::Bytes, "Memory that nothing uses.", |node, _| {
+        Ok(Value::U64(node.raw.mem_free_bytes))
+    }),
+    node(
+        "mem_file_bytes",
+        "FILE",
+        7,
+        Unit::Bytes,
+        "Page cache: file pages, tmpfs and shared memory included.",
+        |node, _| Ok(Value::U64(node.raw.mem_file_bytes)),
+    ),
+    node("mem_anon_bytes", "ANON", 7, Unit::Bytes, "Anonymous memory of processes.", |node, _| {
+        Ok(Value::U64(node.raw.mem_anon_bytes))
+    }),
+    node("mem_slab_bytes", "SLAB", 7, Unit::Bytes, "Kernel slab caches.", |node, _| {
+        Ok(Value::U64(node.raw.mem_slab_bytes))
+    }),
+    node("huge_total", "HUGE", 6, Unit::Count, "Huge pages in the node's hugetlb pool.", |node, _| {
+        Ok(Value::U64(node.raw.huge_total))
+    }),
+    node("huge_free", "HFREE", 6, Unit::Count, "Huge pages in the pool that are free.", |node, _| {
+        Ok(Value::U64(node.raw.huge_free))
+    }),
+    node("numa_hit_per_s", "HIT/s", 7, Unit::PerSecond, "Pages allocated here as intended.", |node, s| {
+        rate(node.pages.numa_hit, s)
+    }),
+    node(
+        "numa_miss_per_s",
+        "MISS/s",
+        7,
+        Unit::PerSecond,
+        "Pages allocated here although another node was preferred.",
+        |node, s| rate(node.pages.numa_miss, s),
+    ),
+    node(
+        "numa_foreign_per_s",
+        "FORGN/s",
+        7,
+        Unit::PerSecond,
+        "Pages wanted here but allocated on another node.",
+        |node, s| rate(node.pages.numa_foreign, s),
+    ),
+    node(
+        "interleave_hit_per_s",
+        "ILEAV/s",
+        7,
+        Unit::PerSecond,
+        "Interleaved pages allocated here as intended.",
+        |node, s| rate(node.pages.interleave_hit, s),
+    ),
+    node(
+        "local_node_per_s",
+        "LOCAL/s",
+        7,
+        Unit::PerSecond,
+        "Pages allocated here by a task running here.",
+        |node, s| rate(node.pages.local_node, s),
+    ),
+    node(
+        "other_node_per_s",
+        "OTHER/s",
+        7,
+        Unit::PerSecond,
+        "Pages allocated here by a task running on another node.",
+        |node, s| rate(node.pages.other_node, s),
+    ),
+];
+
+const fn node(
+    id: &'static str,
+    title: &'static str,
+    width: u16,
+    unit: Unit,
+    help: &'static str,
+    value: fn(&Node, &Snapshot) -> Reading<Value>,
+) -> Metric<Node> {
+    Metric { id, title, width, group: Group::Node, unit, order: Order::Descending, help, value }
+}
+
+fn rate(pages: u64, snapshot: &Snapshot) -> Reading<Value> {
+    snapshot.rate(pages).map(Value::F64)
+}
+
+/// The metric called `id`.
+pub fn by_id(id: &str) -> Option<&'static Metric<Node>> {
+    NODE_METRICS.iter().find(|metric| metric.id == id)
+}

@@ -1,0 +1,216 @@
+//! From what was typed to what it means: checks every value, resolves names, fills in defaults.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use regex_lite::Regex;
+
+use crate::cli::ViewArgs;
+use crate::collect::scope::Scope;
+use crate::export::{Selection, all_columns};
+use crate::filter::RowFilter;
+use crate::host::users;
+use crate::metric::Metric;
+use crate::metric::task::{TASK_METRICS, by_id};
+use crate::pmu::event::Event;
+use crate::snapshot::{Grain, Task};
+use crate::source::live::LiveOptions;
+use crate::units::Nid;
+
+/// A value that cannot be used; names the flag, the value and what would do.
+#[derive(Debug, thiserror::Error)]
+#[error("{flag}: {why}")]
+pub struct BadValue {
+    pub flag: &'static str,
+    pub why: String,
+}
+
+fn bad(flag: &'static str, why: impl Into<String>) -> BadValue {
+    BadValue { flag, why: why.into() }
+}
+
+/// Columns of a text table when none are asked for.
+const TEXT_COLUMNS: [&str; 11] = [
+    "pid",
+    "user",
+    "state",
+    "cpu_pct",
+    "home_node",
+    "ipc",
+    "node_migrations_per_s",
+    "runq_wait_pct",
+    "switches_per_s",
+    "rss_bytes",
+    "comm",
+];
+
+/// The metrics of `--columns`, or `None` when it was not given.
+///
+/// # Errors
+/// An unknown id, or one given twice.
+pub fn columns(args: &ViewArgs) -> Result<Option<Vec<&'static Metric<Task>>>, BadValue> {
+    let mut metrics: Vec<&'static Metric<Task>> = Vec::new();
+    for id in &args.columns {
+        let metric = metric("--columns", id.trim())?;
+        if metrics.iter().any(|other| other.id == metric.id) {
+            return Err(bad("--columns", format!("'{id}' is given twice")));
+        }
+        metrics.push(metric);
+    }
+    Ok((!metrics.is_empty()).then_some(metrics))
+}
+
+/// The metric of `--sort` and whether its order is reversed.
+///
+/// # Errors
+/// An unknown id.
+pub fn sort(args: &ViewArgs) -> Result<Option<(&'static Metric<Task>, bool)>, BadValue> {
+    let Some(text) = &args.sort else { return Ok(None) };
+    let (id, reversed) = text.strip_prefix('-').map_or((text.as_str(), false), |id| (id, true));
+    Ok(Some((metric("--sort", id)?, reversed)))
+}
+
+fn metric(flag: &'static str, id: &str) -> Result<&'static Metric<Task>, BadValue> {
+    by_id(id).ok_or_else(|| {
+        let near: Vec<&str> =
+            TASK_METRICS.iter().map(|metric| metric.id).filter(|known| alike(known, id)).collect();
+        let hint =
+            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+        bad(
+            flag,
+            format!("there is no metric '{}'{hint} See: numatop-ng list metrics", crate::text::clean_str(id)),
+        )
+    })
+}
+
+/// A word of at least three letters in common.
+fn alike(known: &str, typed: &str) -> bool {
+    let typed = typed.to_lowercase();
+    typed.split('_').any(|word| {
+        word.len() >= 3
+            && known
+                .split('_')
+                .any(|part| part.starts_with(word) || word.starts_with(part) && part.len() >= 3)
+    })
+}
+
+/// The part of the selection that user space applies.
+///
+/// # Errors
+/// `--comm` is not a regular expression.
+pub fn filter(args: &ViewArgs) -> Result<RowFilter, BadValue> {
+    let comm = match &args.comm {
+        Some(text) => Some(Regex::new(text).map_err(|error| bad("--comm", error.to_string()))?),
+        None => None,
+    };
+    Ok(RowFilter { comm, node: args.node.map(Nid), top: args.top.map(|top| top as usize) })
+}
+
+/// What batch output contains. `machine_readable` output has all metrics unless columns are named.
+///
+/// # Errors
+/// See [`columns`], [`sort`], [`filter`].
+pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, BadValue> {
+    let default = || {
+        if machine_readable {
+            return all_columns();
+        }
+        let tid = args.threads.then_some("tid");
+        tid.into_iter().chain(TEXT_COLUMNS).filter_map(by_id).collect()
+    };
+    let mut columns = columns(args)?.unwrap_or_else(default);
+    if machine_readable {
+        // A row must say whose it is.
+        for id in ["tid", "pid"] {
+            if (id == "pid" || args.threads) && !columns.iter().any(|metric| metric.id == id) {
+                columns.insert(0, by_id(id).expect("pid and tid are metrics"));
+            }
+        }
+    }
+    let (sort, reversed) = sort(args)?.unwrap_or((by_id("cpu_pct").expect("cpu_pct is a metric"), false));
+    Ok(Selection { filter: filter(args)?, columns, sort, reversed })
+}
+
+/// What the live source is to watch. `names` are the users of this machine.
+///
+/// # Errors
+/// An unknown user or event.
+pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOptions, BadValue> {
+    let mut scope = Scope {
+        pids: args.pids.iter().copied().collect(),
+        tids: args.tids.iter().copied().collect(),
+        ..Scope::default()
+    };
+    for user in &args.users {
+        let uid = users::resolve(user, names).ok_or_else(|| {
+            bad("--user", format!("no user '{}' in /etc/passwd", crate::text::clean_str(user)))
+        })?;
+        scope.uids.insert(uid);
+    }
+    let events = Event::parse_list(&args.events).map_err(|error| bad("--events", error.to_string()))?;
+    Ok(LiveOptions { scope, scope_text: scope_text(args), events })
+}
+
+fn scope_text(args: &ViewArgs) -> String {
+    let list = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let mut words = Vec::new();
+    if !args.pids.is_empty() {
+        words.push(format!("pid {}", list(&args.pids)));
+    }
+    if !args.tids.is_empty() {
+        words.push(format!("tid {}", list(&args.tids)));
+    }
+    if !args.users.is_empty() {
+        words.push(format!("user {}", crate::text::clean_str(&args.users.join(","))));
+    }
+    words.join(", ")
+}
+
+/// The interval of `--delay`.
+pub fn interval(args: &ViewArgs) -> Duration {
+    Duration::from_secs_f64(args.delay)
+}
+
+/// What a row stands for: naming threads implies rows of threads.
+pub fn grain(args: &ViewArgs) -> Grain {
+    if args.threads || !args.tids.is_empty() { Grain::Threads } else { Grain::Processes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser;
+
+    fn args(words: &[&str]) -> ViewArgs {
+        Cli::try_parse_from(std::iter::once(&"numatop-ng").chain(words)).unwrap().view
+    }
+
+    #[test]
+    fn a_misspelt_metric_names_its_neighbours() {
+        let error = selection(&args(&["--sort", "cpu_percent"]), true).err().unwrap().to_string();
+        assert!(error.contains("'cpu_percent'") && error.contains("cpu_pct"), "{error}");
+    }
+
+    #[test]
+    fn a_leading_minus_reverses() {
+        let (metric, reversed) = sort(&args(&["--sort", "-rss_bytes"])).unwrap().unwrap();
+        assert_eq!((metric.id, reversed), ("rss_bytes", true));
+    }
+
+    #[test]
+    fn machine_readable_rows_say_whose_they_are() {
+        let selection = selection(&args(&["--threads", "--columns", "ipc"]), true).unwrap();
+        let ids: Vec<&str> = selection.columns.iter().map(|metric| metric.id).collect();
+        assert_eq!(ids, ["pid", "tid", "ipc"]);
+    }
+
+    #[test]
+    fn users_resolve_by_name_and_number() {
+        let names = [(33, "web".to_string())].into();
+        let scope = live(&args(&["-u", "web,0"]), &names).unwrap().scope;
+        assert_eq!(scope.uids, [0, 33].into());
+        let error = live(&args(&["-u", "nobody-here"]), &names).unwrap_err().to_string();
+        assert!(error.contains("nobody-here"), "{error}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Opening events: tried once on this thread, then on every online CPU, again when a CPU comes back.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::libbpf_sys as sys;
+
+use super::event::{Event, Role};
+use crate::sample::Missing;
+use crate::units::CpuId;
+
+pub use crate::collect::wire::SLOTS;
+
+const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+
+/// Instructions spun when an event is tried: enough that a working counter cannot stay at zero.
+const TRIAL_SPINS: u64 = 100_000;
+
+/// What perf_event_open(2) is asked to count on.
+#[derive(Clone, Copy)]
+enum Target {
+    ThisThread,
+    Cpu(CpuId),
+}
+
+fn perf_event_open(event: &Event, target: Target) -> io::Result<OwnedFd> {
+    let mut attr = sys::perf_event_attr {
+        type_: event.kind,
+        size: size_of::<sys::perf_event_attr>() as u32,
+        config: event.config,
+        read_format: u64::from(sys::PERF_FORMAT_TOTAL_TIME_ENABLED | sys::PERF_FORMAT_TOTAL_TIME_RUNNING),
+        ..Default::default()
+    };
+    attr.set_exclude_guest(0);
+    let (pid, cpu) = match target {
+        Target::ThisThread => (0, -1),
+        Target::Cpu(cpu) => (-1, cpu.0 as i32),
+    };
+    // SAFETY: attr is a valid perf_event_attr of the size it states, and outlives the call.
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Count, enabled and running time of an open event.
+fn read(fd: &OwnedFd) -> io::Result<[u64; 3]> {
+    let mut values = [0u64; 3];
+    // SAFETY: the buffer has the 24 bytes that read_format asks for.
+    let got = unsafe { libc::read(fd.as_raw_fd(), values.as_mut_ptr().cast(), size_of_val(&values)) };
+    if got < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if got as usize != size_of_val(&values) {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+    }
+    Ok(values)
+}
+
+fn refusal(event: &Event, what: &str, error: &io::Error) -> Missing {
+    let text = format!("{what} {}: {error}", event.name);
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO | libc::EINVAL)
+            if !event.is_software() =>
+        {
+            Missing::Unsupported(format!("{text}; this CPU or hypervisor offers no such counter"))
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            Missing::NotPermitted(format!("{text}; needs CAP_PERFMON or kernel.perf_event_paranoid ≤ 0"))
+        }
+        Some(libc::EBUSY) => Missing::Unsupported(format!("{text}; another tool holds the counter")),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            Missing::Unsupported(format!("{text}; raise the limit of open files (ulimit -n)"))
+        }
+        _ => Missing::Unsupported(text),
+    }
+}
+
+/// Does `event` open and count here? A hardware counter that opens but stays at zero while
+/// instructions retire is as good as none (unimplemented Arm events and some virtual PMUs do that).
+///
+/// # Errors
+/// The reason, ready to be shown.
+pub fn try_event(event: &Event) -> Result<(), Missing> {
+    let fd = perf_event_open(event, Target::ThisThread).map_err(|error| refusal(event, "opening", &error))?;
+    if !matches!(event.role, Role::Cycles | Role::Instructions) {
+        return Ok(());
+    }
+    let mut sum = 0u64;
+    for i in 0..TRIAL_SPINS {
+        sum = std::hint::black_box(sum.wrapping_add(i));
+    }
+    let [count, enabled, running] = read(&fd).map_err(|error| refusal(event, "reading", &error))?;
+    if count > 0 {
+        return Ok(());
+    }
+    if running == 0 && enabled > 0 {
+        return Err(Missing::Unsupported(format!(
+            "{} was never scheduled onto the PMU; another tool holds its counters",
+            event.name
+        )));
+    }
+    Err(Missing::Unsupported(format!("{} opens but counts nothing on this CPU", event.name)))
+}
+
+/// The events that work, open on every CPU they could be opened on.
+#[derive(Default)]
+pub struct Counters {
+    events: Vec<Event>,
+    open: BTreeMap<(CpuId, usize), OwnedFd>,
+}
+
+impl Counters {
+    /// Counters for `events` (each known to work, at most [`SLOTS`]); none is open yet.
+    pub fn new(events: Vec<Event>) -> Counters {
+        assert!(events.len() <= SLOTS, "the caller limits the list");
+        Counters { events, open: BTreeMap::new() }
+    }
+
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Opens every event on `cpu` and hands each descriptor to `place` (slot, fd). Returns the slots
+    /// that are open, as a bit mask, and why others are not.
+    pub fn open_on(
+        &mut self,
+        cpu: CpuId,
+        mut place: impl FnMut(usize, &OwnedFd) -> io::Result<()>,
+    ) -> (u32, Vec<Missing>) {
+        let mut mask = 0;
+        let mut failed = Vec::new();
+        for (slot, event) in self.events.iter().enumerate() {
+            let opened =
+                perf_event_open(event, Target::Cpu(cpu)).and_then(|fd| place(slot, &fd).map(|()| fd));
+            match opened {
+                Ok(fd) => {
+                    self.open.insert((cpu, slot), fd);
+                    mask |= 1 << slot;
+                }
+                Err(error) => failed.push(refusal(event, &format!("opening on CPU {cpu}"), &error)),
+            }
+        }
+        (mask, failed)
+    }
+
+    /// Closes what is open on `cpu`: its events died with it when it went offline.
+    pub fn close_on(&mut self, cpu: CpuId) {
+        self.open.retain(|(open_on, _), _| *open_on != cpu);
+    }
+}

@@ -1,0 +1,321 @@
+//! What was measured at one moment: raw and cumulative, nothing derived. This is what recordings keep.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{AddAssign, SubAssign};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::collect::wire::SLOTS;
+use crate::host::topology::Topology;
+use crate::pmu::event::Event;
+use crate::units::{CpuId, Nid};
+
+/// Why there is no value. There is no default: zero means measured zero.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "why", rename_all = "snake_case")]
+pub enum Missing {
+    /// A rate needs two samples.
+    FirstInterval,
+    /// The hardware, hypervisor or kernel configuration does not have it.
+    Unsupported(String),
+    /// It exists, but not for us; says which capability or setting is missing.
+    NotPermitted(String),
+    /// The kernel has it only from a later version on.
+    KernelTooOld(String),
+    /// Not asked for, or not for this row.
+    NotCollected(String),
+    /// It was measured and lost; says to what.
+    Lost(String),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Missing::FirstInterval => f.write_str("needs a full interval"),
+            Missing::Unsupported(why)
+            | Missing::NotPermitted(why)
+            | Missing::KernelTooOld(why)
+            | Missing::NotCollected(why)
+            | Missing::Lost(why) => f.write_str(why),
+        }
+    }
+}
+
+/// A value or the reason why there is none.
+pub type Reading<T> = Result<T, Missing>;
+
+/// A task's name as the kernel keeps it: up to 15 bytes that anybody may choose, so never print
+/// them as they are (see [`crate::text::clean`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default)]
+pub struct Comm(pub [u8; 16]);
+
+impl Comm {
+    /// The bytes up to the first NUL.
+    pub fn bytes(&self) -> &[u8] {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        &self.0[..len]
+    }
+
+    /// A name for tests and synthetic sources; longer text is cut as the kernel cuts it.
+    pub fn new(text: &str) -> Comm {
+        let mut bytes = [0; 16];
+        let len = text.len().min(15);
+        bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
+        Comm(bytes)
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Comm({:?})", String::from_utf8_lossy(self.bytes()))
+    }
+}
+
+/// One perf counter of a row: raw count, and for how much of the time it could count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    pub count: u64,
+    /// Time the event was wanted and time it was on the PMU, in ns of this row's on-CPU time. Both
+    /// stay zero while nothing multiplexes.
+    pub enabled_ns: u64,
+    pub running_ns: u64,
+}
+
+/// Everything about a task that only counts up. Sums of tasks are sums of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// On-CPU time by node id, since numatop-ng first saw the task.
+    pub run_ns: Vec<u64>,
+    pub smt_busy_ns: u64,
+    pub llc_moves: u64,
+    pub node_moves: u64,
+    pub slots: [Slot; SLOTS],
+    // The following are kept by the kernel, since the birth of the task.
+    pub run_delay_ns: u64,
+    pub run_count: u64,
+    pub nvcsw: u64,
+    pub nivcsw: u64,
+    pub min_flt: u64,
+    pub maj_flt: u64,
+    pub cpu_migrations: u64,
+    pub numa_pages_migrated: u64,
+}
+
+impl Counts {
+    /// On-CPU time on all nodes, in ns.
+    pub fn cpu_ns(&self) -> u64 {
+        self.run_ns.iter().fold(0, |sum, ns| sum.wrapping_add(*ns))
+    }
+
+    /// Forgets what the kernel counted before we looked: for a task that is older than our first sight of it.
+    pub fn without_lifetime(&self) -> Counts {
+        Counts {
+            run_ns: self.run_ns.clone(),
+            smt_busy_ns: self.smt_busy_ns,
+            llc_moves: self.llc_moves,
+            node_moves: self.node_moves,
+            slots: self.slots,
+            ..Counts::default()
+        }
+    }
+
+    fn zip(&mut self, other: &Counts, op: fn(&mut u64, u64)) {
+        if self.run_ns.len() < other.run_ns.len() {
+            self.run_ns.resize(other.run_ns.len(), 0);
+        }
+        for (mine, theirs) in self.run_ns.iter_mut().zip(&other.run_ns) {
+            op(mine, *theirs);
+        }
+        for (mine, theirs) in self.slots.iter_mut().zip(&other.slots) {
+            op(&mut mine.count, theirs.count);
+            op(&mut mine.enabled_ns, theirs.enabled_ns);
+            op(&mut mine.running_ns, theirs.running_ns);
+        }
+        for (mine, theirs) in [
+            (&mut self.smt_busy_ns, other.smt_busy_ns),
+            (&mut self.llc_moves, other.llc_moves),
+            (&mut self.node_moves, other.node_moves),
+            (&mut self.run_delay_ns, other.run_delay_ns),
+            (&mut self.run_count, other.run_count),
+            (&mut self.nvcsw, other.nvcsw),
+            (&mut self.nivcsw, other.nivcsw),
+            (&mut self.min_flt, other.min_flt),
+            (&mut self.maj_flt, other.maj_flt),
+            (&mut self.cpu_migrations, other.cpu_migrations),
+            (&mut self.numa_pages_migrated, other.numa_pages_migrated),
+        ] {
+            op(mine, theirs);
+        }
+    }
+
+    /// Turns what went below zero in wrapping arithmetic into zero: a row never shows a negative rate.
+    pub fn clamp(&mut self) {
+        let zero = Counts { run_ns: vec![0; self.run_ns.len()], ..Counts::default() };
+        self.zip(&zero, |mine, _| {
+            if *mine > i64::MAX as u64 {
+                *mine = 0;
+            }
+        });
+    }
+}
+
+impl AddAssign<&Counts> for Counts {
+    /// Wrapping, so that sums of differences come out right whatever their order.
+    fn add_assign(&mut self, other: &Counts) {
+        self.zip(other, |mine, theirs| *mine = mine.wrapping_add(theirs));
+    }
+}
+
+impl SubAssign<&Counts> for Counts {
+    /// Wrapping: see [`Counts::clamp`].
+    fn sub_assign(&mut self, other: &Counts) {
+        self.zip(other, |mine, theirs| *mine = mine.wrapping_sub(theirs));
+    }
+}
+
+/// One thread; or what the ended threads of a process left behind (`tid` 0); or an ended process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskRaw {
+    /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.
+    pub serial: u64,
+    pub pid: u32,
+    pub tid: u32,
+    pub ppid: u32,
+    pub uid: u32,
+    /// CLOCK_BOOTTIME, ns.
+    pub start_ns: u64,
+    /// Start of the thread group's leader: (`pid`, `leader_start_ns`) identifies a process for ever.
+    pub leader_start_ns: u64,
+    pub cgroup_id: u64,
+    pub comm: Comm,
+    /// `task->__state` and `task->exit_state`.
+    pub state: u32,
+    pub exit_state: u32,
+    /// `SCHED_*` of sched(7).
+    pub policy: u32,
+    pub nice: i32,
+    pub cpu: u32,
+    pub cpus_allowed: u32,
+    pub kthread: bool,
+    pub rss_bytes: u64,
+    /// `se.sum_exec_runtime`: on-CPU ns since birth, what /proc/PID/schedstat shows.
+    pub exec_ns: u64,
+    /// The kernel's choice; `None` without CONFIG_NUMA_BALANCING or while it has made none.
+    pub preferred_node: Option<Nid>,
+    pub scan_period_ms: u32,
+    pub counts: Counts,
+}
+
+impl TaskRaw {
+    /// What the row belongs to.
+    pub fn process(&self) -> (u32, u64) {
+        (self.pid, self.leader_start_ns)
+    }
+}
+
+/// One CPU, cumulative since start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuRaw {
+    pub id: u32,
+    pub node: u32,
+    pub online: bool,
+    /// On-CPU time of everything but idle, scoped or not.
+    pub busy_ns: u64,
+    pub switches: u64,
+    /// Counted while a task was running; enabled and running cover the whole life of the event.
+    pub slots: [Slot; SLOTS],
+}
+
+/// One node: gauges from `meminfo`, cumulative pages from `numastat`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRaw {
+    pub id: u32,
+    pub mem_total_bytes: u64,
+    pub mem_free_bytes: u64,
+    pub mem_file_bytes: u64,
+    pub mem_anon_bytes: u64,
+    pub mem_slab_bytes: u64,
+    pub huge_total: u64,
+    pub huge_free: u64,
+    pub numa_hit: u64,
+    pub numa_miss: u64,
+    pub numa_foreign: u64,
+    pub interleave_hit: u64,
+    pub local_node: u64,
+    pub other_node: u64,
+}
+
+/// What numatop-ng itself used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnRaw {
+    /// User and system time of this process, ns since its start.
+    pub cpu_ns: u64,
+    pub rss_bytes: u64,
+    /// Time it took to take this sample.
+    pub sample_ns: u64,
+}
+
+/// Names for numbers that a row carries. Shared between samples, replaced when something is added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    pub users: BTreeMap<u32, String>,
+    pub cgroups: BTreeMap<u64, String>,
+}
+
+/// Everything measured at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// Wall clock, ns since 1970: a label only.
+    pub wall_ns: i64,
+    /// CLOCK_MONOTONIC: what rates are made of.
+    pub mono_ns: u64,
+    /// CLOCK_BOOTTIME: what start times are compared with.
+    pub boot_ns: u64,
+    /// Ascending by serial: live threads, and one row per process that lost threads (`tid` 0).
+    pub tasks: Vec<Arc<TaskRaw>>,
+    /// Processes that ended since the sample before: final totals over all their threads.
+    pub exited: Vec<Arc<TaskRaw>>,
+    pub cpus: Vec<CpuRaw>,
+    pub nodes: Vec<NodeRaw>,
+    /// Cumulative, by cause (see [`crate::collect::wire::Loss::id`]).
+    pub lost: BTreeMap<String, u64>,
+    /// CPU time of exited tasks that got no row, by node, ns.
+    pub exit_lost_ns: Vec<u64>,
+    pub own: OwnRaw,
+    pub names: Arc<Names>,
+    /// Hotplug and other events worth a word, since the sample before.
+    pub notes: Vec<String>,
+}
+
+/// What does not change while we watch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HostFacts {
+    pub hostname: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -m`.
+    pub arch: String,
+    pub cpu_model: String,
+    pub boot_id: String,
+    pub topology: Topology,
+    /// What the counter slots hold, in order.
+    pub events: Vec<Event>,
+    /// Metric id → why it cannot be measured on this host.
+    pub missing: BTreeMap<String, Missing>,
+    /// Human description of the scope; empty when everything is watched.
+    pub scope: String,
+}
+
+impl HostFacts {
+    /// The slot that holds the event of this role.
+    pub fn slot(&self, role: crate::pmu::event::Role) -> Option<usize> {
+        self.events.iter().position(|event| event.role == role)
+    }
+
+    /// The node of a CPU, as far as the topology knows it.
+    pub fn node_of(&self, cpu: u32) -> Option<Nid> {
+        self.topology.cpu(CpuId(cpu)).and_then(|cpu| cpu.node)
+    }
+}

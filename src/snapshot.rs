@@ -1,0 +1,392 @@
+//! From two samples to what is shown: the only place that subtracts. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::sample::{Counts, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw};
+use crate::units::Nid;
+
+/// What one row stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// A process: the sum of its threads, ended ones included.
+    Processes,
+    /// A thread; what ended threads left is a row with `tid` 0.
+    Threads,
+    /// The threads of one process id.
+    ThreadsOf(u32),
+}
+
+/// One row: identity and gauges of a task, and what it did since we first saw it and in the interval.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Identity and gauges: of the thread, or of the process's leader.
+    pub raw: Arc<TaskRaw>,
+    /// `None` when the row is a process.
+    pub tid: Option<u32>,
+    /// Live threads; 0 for a process that ended.
+    pub threads: u32,
+    pub exited: bool,
+    pub rss_bytes: u64,
+    /// Cumulative. Fields that the kernel keeps since birth are since birth here.
+    pub total: Counts,
+    /// In the interval; all zero in a first sample.
+    pub delta: Counts,
+}
+
+/// One node of the machine.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub raw: NodeRaw,
+    /// Online CPUs.
+    pub cpus: u32,
+    /// In the interval: on-CPU time of its CPUs, and its counter slots.
+    pub busy_ns: u64,
+    pub slots: [Slot; crate::collect::wire::SLOTS],
+    /// In the interval: pages, as in numastat(8).
+    pub pages: NumaPages,
+}
+
+/// Page allocations of a node in the interval, as numastat(8) names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NumaPages {
+    pub numa_hit: u64,
+    pub numa_miss: u64,
+    pub numa_foreign: u64,
+    pub interleave_hit: u64,
+    pub local_node: u64,
+    pub other_node: u64,
+}
+
+/// What numatop-ng itself costs.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    pub raw: OwnRaw,
+    /// CPU time in the interval, ns.
+    pub cpu_ns: u64,
+}
+
+/// One interval, ready to be shown. Immutable.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub host: Arc<HostFacts>,
+    pub wall_ns: i64,
+    /// CLOCK_MONOTONIC of the later sample; identifies the snapshot.
+    pub mono_ns: u64,
+    /// Length of the interval; `None` when there is no sample before.
+    pub interval_ns: Option<u64>,
+    pub grain: Grain,
+    pub tasks: Vec<Task>,
+    pub nodes: Vec<Node>,
+    /// In the interval: on-CPU time of all CPUs, and context switches.
+    pub busy_ns: u64,
+    pub switches: u64,
+    pub online_cpus: u32,
+    /// In the interval, over all CPUs.
+    pub slots: [Slot; crate::collect::wire::SLOTS],
+    pub own: Own,
+    /// Cumulative, by cause.
+    pub lost: BTreeMap<String, u64>,
+    /// CPU time of ended tasks without a row, ns, cumulative.
+    pub exit_lost_ns: u64,
+    pub names: Arc<Names>,
+    pub notes: Vec<String>,
+}
+
+impl Snapshot {
+    /// Why `metric` cannot be measured on this host, if it cannot.
+    pub fn host_missing(&self, metric: &str) -> Option<&Missing> {
+        self.host.missing.get(metric)
+    }
+
+    /// `count` per second of the interval.
+    pub fn rate(&self, count: u64) -> Reading<f64> {
+        match self.interval_ns {
+            Some(ns) if ns > 0 => Ok(count as f64 * 1e9 / ns as f64),
+            _ => Err(Missing::FirstInterval),
+        }
+    }
+
+    /// `ns` as a share of the interval in percent; 100 is one CPU.
+    pub fn share(&self, ns: u64) -> Reading<f64> {
+        self.rate(ns).map(|per_second| per_second / 1e7)
+    }
+}
+
+impl Task {
+    /// On-CPU time in the interval, ns.
+    pub fn run_ns(&self) -> u64 {
+        self.delta.cpu_ns()
+    }
+
+    /// Share of its on-CPU time per node in percent, over the interval.
+    ///
+    /// # Errors
+    /// It did not run in the interval.
+    pub fn run_pct_by_node(&self) -> Reading<Vec<(Nid, f64)>> {
+        shares(&self.delta.run_ns).ok_or_else(|| Missing::NotCollected("did not run in this interval".into()))
+    }
+
+    /// The node with the largest share of its on-CPU time: in the interval, or ever if it rested.
+    pub fn home_node(&self) -> Option<Nid> {
+        let ran = if self.run_ns() > 0 { &self.delta.run_ns } else { &self.total.run_ns };
+        let (node, ns) = ran.iter().enumerate().max_by_key(|(node, ns)| (**ns, std::cmp::Reverse(*node)))?;
+        (*ns > 0).then_some(Nid(node as u32))
+    }
+}
+
+fn shares(run_ns: &[u64]) -> Option<Vec<(Nid, f64)>> {
+    let sum: u64 = run_ns.iter().sum();
+    if sum == 0 {
+        return None;
+    }
+    let share = |(node, ns): (usize, &u64)| (Nid(node as u32), *ns as f64 * 100.0 / sum as f64);
+    Some(run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(share).collect())
+}
+
+/// What happened between `previous` and `current`. Without `previous`, totals only.
+pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample, grain: Grain) -> Snapshot {
+    let cpus = cpu_deltas(previous, current);
+    let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
+    let mut snapshot = Snapshot {
+        host: Arc::clone(host),
+        wall_ns: current.wall_ns,
+        mono_ns: current.mono_ns,
+        interval_ns: previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns)),
+        grain,
+        tasks: match grain {
+            Grain::Processes => processes(previous, current),
+            Grain::Threads => threads(previous, current, None),
+            Grain::ThreadsOf(pid) => threads(previous, current, Some(pid)),
+        },
+        nodes: nodes(previous, current, &cpus),
+        busy_ns: 0,
+        switches: 0,
+        online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
+        slots: Default::default(),
+        own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
+        lost: current.lost.clone(),
+        exit_lost_ns: current.exit_lost_ns.iter().sum(),
+        names: Arc::clone(&current.names),
+        notes: current.notes.clone(),
+    };
+    for cpu in &cpus {
+        snapshot.busy_ns += cpu.busy_ns;
+        snapshot.switches += cpu.switches;
+        add_slots(&mut snapshot.slots, &cpu.slots);
+    }
+    snapshot
+}
+
+/// What one CPU did in the interval.
+struct CpuDelta {
+    node: u32,
+    busy_ns: u64,
+    switches: u64,
+    slots: [Slot; crate::collect::wire::SLOTS],
+}
+
+fn cpu_deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
+    let Some(previous) = previous else { return Vec::new() };
+    let before: HashMap<u32, _> = previous.cpus.iter().map(|cpu| (cpu.id, cpu)).collect();
+    let delta = |cpu: &crate::sample::CpuRaw| {
+        let before = before.get(&cpu.id)?;
+        let mut slots = cpu.slots;
+        for (slot, old) in slots.iter_mut().zip(&before.slots) {
+            slot.count = slot.count.saturating_sub(old.count);
+            // The event of a CPU that was offline in between starts again from zero.
+            let reopened = slot.enabled_ns < old.enabled_ns;
+            slot.enabled_ns -= if reopened { 0 } else { old.enabled_ns };
+            slot.running_ns = slot.running_ns.saturating_sub(if reopened { 0 } else { old.running_ns });
+        }
+        Some(CpuDelta {
+            node: cpu.node,
+            busy_ns: cpu.busy_ns.saturating_sub(before.busy_ns),
+            switches: cpu.switches.saturating_sub(before.switches),
+            slots,
+        })
+    };
+    current.cpus.iter().filter_map(delta).collect()
+}
+
+fn add_slots(sum: &mut [Slot], slots: &[Slot]) {
+    for (sum, slot) in sum.iter_mut().zip(slots) {
+        sum.count += slot.count;
+        sum.enabled_ns += slot.enabled_ns;
+        sum.running_ns += slot.running_ns;
+    }
+}
+
+fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<Node> {
+    let row = |raw: &NodeRaw| {
+        let before =
+            previous.and_then(|sample| sample.nodes.iter().find(|node| node.id == raw.id)).unwrap_or(raw);
+        let online = current.cpus.iter().filter(|cpu| cpu.online && cpu.node == raw.id).count() as u32;
+        let mut node = Node {
+            raw: raw.clone(),
+            cpus: online,
+            busy_ns: 0,
+            slots: Default::default(),
+            pages: NumaPages {
+                numa_hit: raw.numa_hit.saturating_sub(before.numa_hit),
+                numa_miss: raw.numa_miss.saturating_sub(before.numa_miss),
+                numa_foreign: raw.numa_foreign.saturating_sub(before.numa_foreign),
+                interleave_hit: raw.interleave_hit.saturating_sub(before.interleave_hit),
+                local_node: raw.local_node.saturating_sub(before.local_node),
+                other_node: raw.other_node.saturating_sub(before.other_node),
+            },
+        };
+        for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
+            node.busy_ns += cpu.busy_ns;
+            add_slots(&mut node.slots, &cpu.slots);
+        }
+        node
+    };
+    current.nodes.iter().map(row).collect()
+}
+
+/// A task seen for the first time: what is its own, and what the kernel counted before we looked?
+fn newcomer(task: &TaskRaw, previous: &Sample) -> Counts {
+    let born_since = task.start_ns >= previous.boot_ns;
+    // Rows of ended threads have always been seen before, as those threads.
+    if born_since || task.tid == 0 { task.counts.clone() } else { task.counts.without_lifetime() }
+}
+
+/// Calls `each` with the rows of both samples that have the same serial. Both are sorted by it.
+fn join<'a>(
+    previous: &'a [Arc<TaskRaw>],
+    current: &'a [Arc<TaskRaw>],
+    mut each: impl FnMut(Option<&'a Arc<TaskRaw>>, Option<&'a Arc<TaskRaw>>),
+) {
+    let (mut old, mut new) = (previous.iter().peekable(), current.iter().peekable());
+    loop {
+        match (old.peek(), new.peek()) {
+            (None, None) => return,
+            (Some(a), Some(b)) if a.serial == b.serial => each(old.next(), new.next()),
+            (Some(a), Some(b)) if a.serial < b.serial => each(old.next(), None),
+            (Some(_), None) => each(old.next(), None),
+            (_, Some(_)) => each(None, new.next()),
+        }
+    }
+}
+
+fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Vec<Task> {
+    let mut rows = Vec::new();
+    let wanted = |task: &TaskRaw| only.is_none_or(|pid| pid == task.pid);
+    let before = previous.map_or(&[][..], |sample| &sample.tasks);
+    join(before, &current.tasks, |old, new| {
+        let Some(new) = new.filter(|new| wanted(new)) else { return };
+        let delta = match (old, previous) {
+            (Some(old), _) if Arc::ptr_eq(old, new) => Counts::default(),
+            (Some(old), _) => {
+                let mut delta = new.counts.clone();
+                delta -= &old.counts;
+                delta.clamp();
+                delta
+            }
+            (None, Some(previous)) => newcomer(new, previous),
+            (None, None) => Counts::default(),
+        };
+        rows.push(Task {
+            raw: Arc::clone(new),
+            tid: Some(new.tid),
+            threads: u32::from(new.tid != 0),
+            exited: new.tid == 0,
+            rss_bytes: new.rss_bytes,
+            total: new.counts.clone(),
+            delta,
+        });
+    });
+    for exited in current.exited.iter().filter(|task| wanted(task)) {
+        rows.push(Task {
+            raw: Arc::clone(exited),
+            tid: Some(exited.tid),
+            threads: 0,
+            exited: true,
+            rss_bytes: 0,
+            total: exited.counts.clone(),
+            delta: exited_delta(previous, current, exited),
+        });
+    }
+    rows
+}
+
+/// What an ended process did in the interval: its total less what all its rows had before.
+fn exited_delta(previous: Option<&Sample>, current: &Sample, exited: &TaskRaw) -> Counts {
+    let Some(previous) = previous else { return Counts::default() };
+    let mut delta = exited.counts.clone();
+    let mut seen = false;
+    for old in previous.tasks.iter().chain(&previous.exited).filter(|old| old.process() == exited.process()) {
+        delta -= &old.counts;
+        seen = true;
+    }
+    debug_assert!(
+        !current.tasks.iter().any(|task| task.process() == exited.process() && task.tid == task.pid)
+    );
+    if !seen && exited.start_ns < previous.boot_ns {
+        return exited.counts.without_lifetime();
+    }
+    delta.clamp();
+    delta
+}
+
+fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
+    let mut rows: Vec<Task> = Vec::new();
+    let mut index: HashMap<(u32, u64), usize> = HashMap::new();
+    // Live processes first: their rows take part in the sums below.
+    for task in &current.tasks {
+        let at = *index.entry(task.process()).or_insert_with(|| {
+            rows.push(Task {
+                raw: Arc::clone(task),
+                tid: None,
+                threads: 0,
+                exited: false,
+                rss_bytes: 0,
+                total: Counts::default(),
+                delta: Counts::default(),
+            });
+            rows.len() - 1
+        });
+        let row = &mut rows[at];
+        row.total += &task.counts;
+        row.threads += u32::from(task.tid != 0);
+        // All threads share the memory, and those that ended have none.
+        row.rss_bytes = row.rss_bytes.max(task.rss_bytes);
+        if task.tid == task.pid {
+            row.raw = Arc::clone(task);
+        }
+    }
+    if let Some(previous) = previous {
+        join(&previous.tasks, &current.tasks, |old, new| match (old, new) {
+            (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
+            (Some(old), Some(new)) => {
+                let delta = &mut rows[index[&new.process()]].delta;
+                *delta += &new.counts;
+                *delta -= &old.counts;
+            }
+            (None, Some(new)) => rows[index[&new.process()]].delta += &newcomer(new, previous),
+            // Its final counts are in the row of ended threads, or it went with its process.
+            (Some(old), None) => {
+                if let Some(at) = index.get(&old.process()) {
+                    rows[*at].delta -= &old.counts;
+                }
+            }
+            (None, None) => {}
+        });
+        for row in &mut rows {
+            row.delta.clamp();
+        }
+    }
+    for exited in &current.exited {
+        rows.push(Task {
+            raw: Arc::clone(exited),
+            tid: None,
+            threads: 0,
+            exited: true,
+            rss_bytes: 0,
+            total: exited.counts.clone(),
+            delta: exited_delta(previous, current, exited),
+        });
+    }
+    rows
+}

@@ -1,0 +1,62 @@
+//! Where samples come from. Everything downstream is the same for all sources.
+
+pub mod live;
+pub mod synthetic;
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::sample::{HostFacts, Sample};
+
+/// A stream of samples of one host.
+pub trait Source {
+    /// What does not change while the source is open.
+    fn host(&self) -> Arc<HostFacts>;
+
+    /// The next sample, or `None` at the end of a finite source.
+    ///
+    /// # Errors
+    /// The source cannot go on.
+    fn next(&mut self) -> Result<Option<Sample>>;
+
+    /// Waits until `due`, doing what the source must do between samples. Returns true when `stop`
+    /// became readable before that.
+    ///
+    /// # Errors
+    /// The source cannot go on.
+    fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
+        poll(&[stop], due).map(|readable| readable == Some(0)).context("waiting for the next sample")
+    }
+}
+
+/// Waits until one of `fds` is readable (its index) or `due` is reached (`None`).
+///
+/// # Errors
+/// What poll(2) returned, interruptions by signals excepted.
+pub fn poll(fds: &[RawFd], due: Instant) -> io::Result<Option<usize>> {
+    let mut polled: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        let timeout =
+            libc::timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        // SAFETY: polled is a valid array of its length, timeout outlives the call, no signal mask.
+        let ready = unsafe {
+            libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &timeout, std::ptr::null())
+        };
+        match ready {
+            0 => return Ok(None),
+            1.. => return Ok(polled.iter().position(|fd| fd.revents != 0)),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Samples of the running machine.
+
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+
+use super::{Source, poll};
+use crate::collect::nodes::NodeReader;
+use crate::collect::sched::SchedProbe;
+use crate::collect::scope::Scope;
+use crate::collect::table::{TaskTable, parse};
+use crate::collect::tasks::TaskProbe;
+use crate::collect::wire::Loss;
+use crate::collect::{own, records};
+use crate::host::cgroups::{self, Hierarchy};
+use crate::host::kernel;
+use crate::host::topology::{Topology, parse_cpulist};
+use crate::host::users;
+use crate::pmu::event::{Event, Role};
+use crate::pmu::open::try_event;
+use crate::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
+use crate::units::CpuId;
+
+/// Where this machine's files are.
+const ROOT: &str = "/";
+
+/// The cgroup tree is not read again more often than this, however many unknown ids turn up.
+const CGROUP_RESCAN: Duration = Duration::from_secs(2);
+
+/// What to watch, and with what.
+#[derive(Clone, Debug, Default)]
+pub struct LiveOptions {
+    pub scope: Scope,
+    /// What the user calls the scope; empty for everything.
+    pub scope_text: String,
+    /// Counters to read at context switches; those that do not work here are left out with a reason.
+    pub events: Vec<Event>,
+}
+
+/// The probes and readers that make samples.
+pub struct LiveSource {
+    host: Arc<HostFacts>,
+    sched: SchedProbe,
+    tasks: TaskProbe,
+    nodes: NodeReader,
+    table: TaskTable,
+    hierarchy: Hierarchy,
+    names: Arc<Names>,
+    cgroups_read: Option<Instant>,
+    online: Vec<CpuId>,
+    notes: Vec<String>,
+    page_size: u64,
+    multiplexed: bool,
+}
+
+impl LiveSource {
+    /// Loads and attaches everything.
+    ///
+    /// # Errors
+    /// The essential probes could not be loaded; see `host::kernel` for turning that into advice.
+    pub fn start(options: LiveOptions) -> Result<LiveSource> {
+        let topology = Topology::read(Path::new(ROOT))?;
+        raise_open_files(topology.possible_cpus);
+        let (events, mut missing) = working_events(options.events);
+        let hierarchy = cgroups::choose(Path::new(ROOT));
+        let nodes = topology.possible_nodes;
+
+        let store = records::create(nodes)?;
+        let mut sched = SchedProbe::start(&topology, &store, events, !options.scope.is_everything())?;
+        let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
+        let mut notes = Vec::new();
+        for cpu in &online {
+            for why in sched.online(&topology, *cpu)? {
+                notes.push(why.to_string());
+            }
+        }
+        let subsys = match &hierarchy.controller {
+            Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
+            None => None,
+        };
+        let tasks = TaskProbe::start(&sched, &store, nodes, topology.possible_cpus, &options.scope, subsys)?;
+        let node_reader = NodeReader::open(Path::new(ROOT), &topology)?;
+        if !topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1) {
+            missing.insert(
+                "smt_busy_pct".into(),
+                Missing::Unsupported("the cores of this machine have one thread each".into()),
+            );
+        }
+        let host = HostFacts {
+            hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
+            kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
+            arch: std::env::consts::ARCH.to_string(),
+            cpu_model: kernel::cpu_model(Path::new(ROOT)),
+            boot_id: kernel::read_trimmed("/proc/sys/kernel/random/boot_id"),
+            topology,
+            events: sched.events().to_vec(),
+            missing,
+            scope: options.scope_text,
+        };
+        let names = Names { users: users::read(Path::new(ROOT)), cgroups: BTreeMap::new() };
+        Ok(LiveSource {
+            host: Arc::new(host),
+            sched,
+            tasks,
+            nodes: node_reader,
+            table: TaskTable::default(),
+            hierarchy,
+            names: Arc::new(names),
+            cgroups_read: None,
+            online,
+            notes,
+            page_size: own::page_size(),
+            multiplexed: false,
+        })
+    }
+
+    /// Opens counters on CPUs that came online, closes those of CPUs that left.
+    fn follow_hotplug(&mut self) -> Result<()> {
+        let text = kernel::read_trimmed("/sys/devices/system/cpu/online");
+        let now: Vec<CpuId> =
+            parse_cpulist(&text).context("reading cpu/online")?.into_iter().map(CpuId).collect();
+        if now == self.online {
+            return Ok(());
+        }
+        for cpu in self.online.iter().filter(|cpu| !now.contains(cpu)) {
+            self.sched.offline(*cpu);
+            self.notes.push(format!("CPU {cpu} went offline"));
+        }
+        // A CPU that was never online before has no place in the topology yet.
+        let topology = Topology::read(Path::new(ROOT))?;
+        for cpu in now.iter().filter(|cpu| !self.online.contains(cpu)) {
+            let failed = self.sched.online(&topology, *cpu)?;
+            self.notes.push(format!("CPU {cpu} came online"));
+            self.notes.extend(failed.iter().map(Missing::to_string));
+        }
+        let mut host = HostFacts::clone(&self.host);
+        host.topology = topology;
+        self.host = Arc::new(host);
+        self.online = now;
+        Ok(())
+    }
+
+    fn cpus(&self) -> Vec<CpuRaw> {
+        let read = |cpu: &crate::host::topology::Cpu| {
+            let state = self.sched.cpu(cpu.id)?;
+            let mut slots = [Slot::default(); crate::collect::wire::SLOTS];
+            for (i, slot) in slots.iter_mut().enumerate() {
+                *slot = Slot {
+                    count: state.slot_total[i],
+                    enabled_ns: state.slot_enabled_ns[i],
+                    running_ns: state.slot_running_ns[i],
+                };
+            }
+            Some(CpuRaw {
+                id: cpu.id.0,
+                node: cpu.node.map_or(0, |node| node.0),
+                online: self.online.contains(&cpu.id),
+                busy_ns: state.busy_ns,
+                switches: state.switches,
+                slots,
+            })
+        };
+        self.host.topology.cpus.iter().filter_map(read).collect()
+    }
+
+    fn lost(&self) -> BTreeMap<String, u64> {
+        let mut lost = BTreeMap::new();
+        for cause in Loss::ALL {
+            let sum: u64 = self
+                .host
+                .topology
+                .cpus
+                .iter()
+                .filter_map(|cpu| self.sched.cpu(cpu.id))
+                .map(|state| state.lost[cause as usize])
+                .sum();
+            lost.insert(cause.id().to_string(), sum);
+        }
+        lost
+    }
+
+    /// Reads the cgroup tree again when a task is in one that has no name yet.
+    fn name_cgroups(&mut self, ids: impl Iterator<Item = u64>) {
+        let mut unknown = ids.filter(|id| !self.names.cgroups.contains_key(id)).peekable();
+        if unknown.peek().is_none() || self.cgroups_read.is_some_and(|at| at.elapsed() < CGROUP_RESCAN) {
+            return;
+        }
+        self.cgroups_read = Some(Instant::now());
+        let found = self.hierarchy.paths();
+        // Names of removed cgroups are kept: tasks that ended in them are still shown.
+        Arc::make_mut(&mut self.names).cgroups.extend(found);
+    }
+
+    fn take(&mut self) -> Result<Sample> {
+        let began = Instant::now();
+        self.follow_hotplug()?;
+        for cpu in &self.online {
+            // It may have gone offline since: then there is nothing to bring up to date.
+            if let Err(error) = self.sched.flush(*cpu) {
+                self.notes.push(format!("{error:#}"));
+            }
+        }
+        let mono_ns = clock_ns(libc::CLOCK_MONOTONIC);
+        let boot_ns = clock_ns(libc::CLOCK_BOOTTIME);
+        let wall_ns = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as i64);
+
+        let (mut walk, mut exits) = (Vec::new(), Vec::new());
+        let page_size = self.page_size;
+        self.tasks.exits(|row| exits.push(parse(&row, page_size).0))?;
+        self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
+        let seen: Vec<u64> =
+            exits.iter().chain(walk.iter().map(|(row, _)| row)).map(|row| row.cgroup_id).collect();
+        self.table.apply(exits, walk);
+        self.name_cgroups(seen.into_iter());
+        let (tasks, exited) = self.table.snapshot();
+        let cpus = self.cpus();
+        self.watch_multiplexing(&cpus);
+        let mut own = own::read(self.page_size);
+        own.sample_ns = began.elapsed().as_nanos() as u64;
+        Ok(Sample {
+            wall_ns,
+            mono_ns,
+            boot_ns,
+            tasks,
+            exited,
+            cpus,
+            nodes: self.nodes.read()?,
+            lost: self.lost(),
+            exit_lost_ns: self.tasks.exit_lost_ns()?,
+            own,
+            names: Arc::clone(&self.names),
+            notes: std::mem::take(&mut self.notes),
+        })
+    }
+
+    /// Once a counter had to share the PMU, counts are read with their times from then on.
+    fn watch_multiplexing(&mut self, cpus: &[CpuRaw]) {
+        let shared = |slot: &Slot| slot.running_ns < slot.enabled_ns;
+        if !self.multiplexed && cpus.iter().any(|cpu| cpu.slots.iter().any(shared)) {
+            self.multiplexed = true;
+            self.sched.read_scaled(true);
+            self.notes.push("counters share the PMU: counts are scaled from here on".into());
+        }
+    }
+}
+
+impl Source for LiveSource {
+    fn host(&self) -> Arc<HostFacts> {
+        Arc::clone(&self.host)
+    }
+
+    fn next(&mut self) -> Result<Option<Sample>> {
+        self.take().map(Some)
+    }
+
+    /// Moves exits out of the kernel's ring whenever it is half full, so that none is lost during a
+    /// long interval.
+    fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
+        loop {
+            match poll(&[stop, self.tasks.exit_fd()], due).context("waiting for the next sample")? {
+                None => return Ok(false),
+                Some(0) => return Ok(true),
+                Some(_) => self.tasks.gather_exits()?,
+            }
+        }
+    }
+}
+
+/// Keeps the events that work here; the others become reasons for what needs them.
+fn working_events(wanted: Vec<Event>) -> (Vec<Event>, BTreeMap<String, Missing>) {
+    let mut missing = BTreeMap::new();
+    let mut working = Vec::new();
+    for event in wanted {
+        match try_event(&event) {
+            Ok(()) => working.push(event),
+            Err(why) => {
+                for metric in needing(event.role) {
+                    missing.entry((*metric).to_string()).or_insert_with(|| why.clone());
+                }
+                missing.insert(event.name.clone(), why);
+            }
+        }
+    }
+    if working.is_empty() && !missing.is_empty() {
+        let why = Missing::Unsupported("no hardware counter works on this machine".into());
+        missing.insert("counters_running_pct".into(), why);
+    }
+    (working, missing)
+}
+
+/// The metrics that cannot be without the event of this role.
+fn needing(role: Role) -> &'static [&'static str] {
+    match role {
+        Role::Cycles => &["cycles_total", "ipc", "cpi", "ghz"],
+        Role::Instructions => &["instructions_total", "ipc", "cpi"],
+        Role::Other => &[],
+    }
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: time is a valid timespec; these clocks exist on every kernel we run on.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Every counter is a descriptor per CPU: raise the soft limit to what may be needed.
+fn raise_open_files(cpus: u32) {
+    let needed = u64::from(cpus) * crate::collect::wire::SLOTS as u64 + 256;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain calls with a valid struct; a refusal shows later as EMFILE with its own message.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < needed {
+            limit.rlim_cur = needed.min(limit.rlim_max);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}

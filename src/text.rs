@@ -1,0 +1,78 @@
+//! Making text from outside safe to show: names of tasks, users, cgroups and files are anybody's choice.
+
+use unicode_width::UnicodeWidthChar;
+
+/// `bytes` with everything escaped that a terminal, a log or a spreadsheet could take for more than
+/// text: control characters (C0, C1, DEL), bidirectional overrides and isolates, characters without
+/// a width of their own, bytes that are not UTF-8 (`\xNN`), and the backslash itself.
+///
+/// Reversible: two different inputs never look the same.
+pub fn clean(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            push_clean(&mut out, c);
+        }
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out
+}
+
+/// [`clean`] for text that is UTF-8 already.
+pub fn clean_str(text: &str) -> String {
+    clean(text.as_bytes())
+}
+
+fn push_clean(out: &mut String, c: char) {
+    match c {
+        '\\' => out.push_str("\\\\"),
+        ' '..='~' => out.push(c),
+        c if (c as u32) < 0x80 => out.push_str(&format!("\\x{:02x}", c as u32)),
+        c if harmless(c) => out.push(c),
+        c => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
+    }
+}
+
+fn harmless(c: char) -> bool {
+    let no_width = c.width().unwrap_or(0) == 0;
+    // The characters of Bidi_Control (Unicode PropList.txt), and the line and paragraph separators.
+    let direction =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !no_width && !direction && !c.is_control()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ordinary_names_stay_as_they_are() {
+        for name in ["kworker/0:1-events", "java", "Ünïcödé", "数据库", "(sd-pam)"] {
+            assert_eq!(clean(name.as_bytes()), name);
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(clean(b"\x1b]0;PWN\x07\x9bx"), "\\x1b]0;PWN\\x07\\x9bx");
+        assert_eq!(clean("a\u{202e}b".as_bytes()), "a\\u{202e}b");
+        assert_eq!(clean("a\u{200d}b\u{85}".as_bytes()), "a\\u{200d}b\\u{85}");
+        assert_eq!(clean(b"tab\there\\"), "tab\\x09here\\\\");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_dangerous_is_left(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let text = clean(&bytes);
+            prop_assert!(text.chars().all(|c| c == ' ' || harmless(c)));
+        }
+
+        #[test]
+        fn different_inputs_look_different(a in proptest::collection::vec(any::<u8>(), 0..6), b in proptest::collection::vec(any::<u8>(), 0..6)) {
+            prop_assert_eq!(a == b, clean(&a) == clean(&b));
+        }
+    }
+}
