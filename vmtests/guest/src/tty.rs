@@ -31,10 +31,10 @@ pub fn drain(fd: RawFd) {
 /// A pseudo terminal of the given size: the side that sees the screen, and the side programs use.
 pub fn pair(rows: u16, cols: u16) -> io::Result<(OwnedFd, OwnedFd)> {
     let (mut ours, mut theirs) = (-1, -1);
-    let mut size = window(rows, cols);
+    let size = window(rows, cols);
     // SAFETY: the two integers and the size live through the call; the other pointers may be null.
     unsafe {
-        check(libc::openpty(&mut ours, &mut theirs, std::ptr::null_mut(), std::ptr::null(), &mut size))?;
+        check(libc::openpty(&mut ours, &mut theirs, std::ptr::null_mut(), std::ptr::null(), &size))?;
         // Children get the other side as their standard streams, and nothing else.
         check(libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC))?;
         check(libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC))?;
