@@ -70,15 +70,16 @@ impl Screen {
         what(self.parser.lock().expect("nobody panics with the lock").screen())
     }
 
-    /// Waits until the screen is as wanted; says whether it came to that.
-    pub fn wait_for(&self, limit: Duration, wanted: impl Fn(&str) -> bool) -> bool {
+    /// Waits until the screen is as wanted; says whether it came to that before the program ended.
+    pub fn wait_for(&mut self, limit: Duration, wanted: impl Fn(&str) -> bool) -> bool {
         let deadline = Instant::now() + limit;
         loop {
             if wanted(&self.text()) {
                 return true;
             }
-            if Instant::now() > deadline {
-                return false;
+            let ended = matches!(self.child.try_wait(), Ok(Some(_)));
+            if ended || Instant::now() > deadline {
+                return wanted(&self.text());
             }
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -18,12 +18,13 @@ pub struct Output {
 }
 
 impl Output {
-    /// The exit code and the first lines of what it said, for a message.
+    /// The exit code and the last lines of what it said, for a message.
     pub fn brief(&self) -> String {
-        let said: Vec<&str> = self.stderr.lines().take(4).collect();
+        let said: Vec<&str> = self.stderr.lines().collect();
+        let said = said[said.len().saturating_sub(5)..].join(" / ");
         match self.code {
-            Some(code) => format!("exit {code}: {}", said.join(" / ")),
-            None => format!("killed by a signal: {}", said.join(" / ")),
+            Some(code) => format!("exit {code}: {said}"),
+            None => format!("killed by a signal: {said}"),
         }
     }
 }

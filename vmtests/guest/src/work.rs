@@ -76,6 +76,13 @@ impl Work {
     }
 }
 
+impl Drop for Work {
+    /// A case that fails leaves no load behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
 fn read_json(stdout: &mut impl BufRead, name: &str) -> Result<Value, Stop> {
     let mut line = String::new();
     stdout.read_line(&mut line).map_err(|error| format!("reading from the workload {name}: {error}"))?;

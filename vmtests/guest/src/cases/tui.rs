@@ -28,12 +28,10 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let pid = work.pid().to_string();
     let shown = screen.wait_for(PATIENCE, |text| text.contains(&pid));
     report.data("screen", screen.text());
-    report.check(
-        shown,
-        "the busy process is on the screen",
-        format_args!("process {pid}"),
-        if shown { "there" } else { "missing" },
-    );
+    if !shown {
+        return Err(Stop::fail(format!("process {pid} is not on the screen, which says: {}", screen.text())));
+    }
+    report.check(true, "the busy process is on the screen", "there", "there");
     screen.type_keys("?")?;
     let help = screen.wait_for(PATIENCE, |text| text.to_lowercase().contains("help"));
     report.data("help", screen.text());

@@ -38,7 +38,7 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
     };
     match truth {
         Ok(truth) => {
-            println!("{truth}");
+            say(&truth);
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -54,8 +54,13 @@ fn number(text: &str) -> Result<u64, String> {
 
 /// Tells that the work has begun.
 fn started(facts: &Value) {
-    println!("{facts}");
-    let _ = io::stdout().flush();
+    say(facts);
+}
+
+/// A case that failed may not listen any more; that is no error of the workload.
+fn say(line: &Value) {
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
 
 /// Waits for the first line of standard input: the permission to begin.
