@@ -32,7 +32,6 @@ pub struct Totals {
     /// CPU time of everything that ran, by the tool's own account per CPU.
     pub busy_ns: f64,
     pub lost: BTreeMap<String, f64>,
-    seen_cpu_ns: BTreeMap<Key, f64>,
     started: bool,
 }
 
@@ -59,13 +58,13 @@ impl Totals {
                 task["tid"].as_u64().unwrap_or(0),
                 task["start_ns"].as_u64().unwrap_or(0),
             );
-            let total = number(task, "cpu_ns")?;
-            let before = self.seen_cpu_ns.insert(key, total).unwrap_or(0.0);
             if first {
                 continue;
             }
             let row = self.rows.entry(key).or_default();
-            let gained = total - before;
+            // Not the difference of two cpu_ns: with --threads the row of an ended process takes over
+            // the sum of all its threads.
+            let gained = number(task, "cpu_pct")? / 100.0 * seconds * 1e9;
             row.cpu_ns += gained;
             for (node, share) in task["run_pct_by_node"].as_object().into_iter().flatten() {
                 let node: u32 =
@@ -121,9 +120,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn interval(cpu_ns: u64, exited: bool) -> Value {
+    fn interval(cpu_pct: f64, exited: bool) -> Value {
         json!({"interval_ns": 500_000_000, "host": {"busy_pct": 50.0}, "lost": {"exits": 0}, "tasks": [
-            {"pid": 7, "start_ns": 1, "comm": "x", "cpu_ns": cpu_ns, "run_pct_by_node": {"0": 25.0, "1": 75.0},
+            {"pid": 7, "start_ns": 1, "comm": "x", "cpu_pct": cpu_pct, "run_pct_by_node": {"0": 25.0, "1": 75.0},
              "switches_per_s": 20.0, "exited": exited}
         ]})
     }
@@ -131,10 +130,10 @@ mod tests {
     #[test]
     fn the_first_interval_is_the_mark_and_the_rest_adds_up() {
         let mut totals = Totals::default();
-        totals.add_all(&[interval(100, false), interval(200, false), interval(500, true)]).unwrap();
+        totals.add_all(&[interval(90.0, false), interval(20.0, false), interval(60.0, true)]).unwrap();
         let row = totals.process(7).unwrap();
-        assert_eq!(row.cpu_ns, 400.0);
-        assert_eq!(row.cpu_ns_by_node[&1], 300.0);
+        assert_eq!(row.cpu_ns, 4e8);
+        assert_eq!(row.cpu_ns_by_node[&1], 3e8);
         assert_eq!(row.switches, 20.0);
         assert!(row.exited);
         assert_eq!(totals.seconds, 1.0);

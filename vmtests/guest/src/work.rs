@@ -22,13 +22,15 @@ pub struct Work {
 pub struct Done {
     /// What it says it did.
     pub truth: Value,
-    /// CPU time of its whole process by the kernel's account, to its last instruction.
+    /// CPU time of its process by the kernel's account, to its last instruction, with the
+    /// children that it waited for.
     pub cpu: Duration,
-    pub voluntary: u64,
-    pub involuntary: u64,
+    /// Context switches, voluntary and not, with those children's.
+    pub switches: u64,
 }
 
 impl Work {
+    /// Starts a workload, which then waits for [`Work::go`].
     pub fn start(name: &str, arguments: &[&str]) -> Result<Self, Stop> {
         let mut child = Command::new("/proc/self/exe")
             .args(["workload", name])
@@ -47,7 +49,14 @@ impl Work {
         self.child.id() as i32
     }
 
-    /// Lets a workload begin that waits for it.
+    /// Starts a workload and lets it begin at once.
+    pub fn start_now(name: &str, arguments: &[&str]) -> Result<Self, Stop> {
+        let mut work = Work::start(name, arguments)?;
+        work.go();
+        Ok(work)
+    }
+
+    /// Gives the workload the permission to begin.
     pub fn go(&mut self) {
         if let Some(stdin) = &mut self.stdin {
             let _ = stdin.write_all(b"go\n");
@@ -70,8 +79,7 @@ impl Work {
         Ok(Done {
             truth,
             cpu: time(usage.ru_utime) + time(usage.ru_stime),
-            voluntary: usage.ru_nvcsw as u64,
-            involuntary: usage.ru_nivcsw as u64,
+            switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
         })
     }
 }

@@ -62,10 +62,15 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Metrics that no row has, with their reasons: what this host cannot do. Reasons of single rows
-/// (has not run yet) come and go.
+/// What no row has because of the row and not of the host; such reasons come and go.
+const OF_ROWS: [&str; 3] = ["preferred_node", "runq_wait_us", "home_node"];
+
+/// Metrics that no row has, with their reasons: what this host cannot do.
 fn missing_everywhere(interval: &Value) -> Map<String, Value> {
     let tasks = || interval["tasks"].as_array().into_iter().flatten();
     let missing = interval["missing"].as_object().cloned().unwrap_or_default();
-    missing.into_iter().filter(|(id, _)| tasks().all(|task| task[id].is_null())).collect()
+    missing
+        .into_iter()
+        .filter(|(id, _)| !OF_ROWS.contains(&id.as_str()) && tasks().all(|task| task[id].is_null()))
+        .collect()
 }

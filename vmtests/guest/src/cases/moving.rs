@@ -30,7 +30,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut totals = Totals::default();
     totals.add(&batch.interval()?)?;
     let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
-    let work = Work::start("wander", &[&list.join(","), "70"])?;
+    let work = Work::start_now("wander", &[&list.join(","), "70"])?;
     let pid = work.pid();
     report.say(format_args!("process {pid} goes round CPUs {} every 70 ms", show_list(&cpus)));
     for _ in 0..5 {

@@ -19,7 +19,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut batch = Batch::start(&["--threads", "-d", "0.5", "-n", "8"])?;
     let mut totals = Totals::default();
     totals.add(&batch.interval()?)?;
-    let work = Work::start("spin", &[&show_list(&all_cpus(plan))])?;
+    let work = Work::start_now("spin", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();
     for _ in 0..4 {
         totals.add(&batch.interval()?)?;

@@ -7,9 +7,9 @@ use vmtests_protocol::Plan;
 use super::{Case, Stop, no_losses};
 use crate::intervals::Totals;
 use crate::report::Report;
-use crate::sysfs;
 use crate::tool::Batch;
 use crate::work::Work;
+use crate::{procfs, sysfs};
 
 pub const CASE: Case = Case {
     name: "scope",
@@ -22,8 +22,8 @@ const GROUP: &str = "/shelf.slice/box";
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let directory = format!("/sys/fs/cgroup{GROUP}");
     fs::create_dir_all(&directory).map_err(|error| format!("creating {directory}: {error}"))?;
-    let work = Work::start("spin", &["0"])?;
-    let other = Work::start("spin", &["0"])?;
+    let mut work = Work::start("spin", &["0"])?;
+    let other = Work::start_now("spin", &["0"])?;
     let pid = work.pid();
     sysfs::write(format!("{directory}/cgroup.procs"), &pid.to_string())?;
 
@@ -41,21 +41,23 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     report.equal("cgroup of the other", "/".to_owned(), cgroup_of(other.pid()));
     drop(batch);
 
-    let mut batch = Batch::start(&["-d", "0.5", "-n", "5", "-p", &pid.to_string()])?;
+    let mut batch = Batch::start(&["-d", "0.5", "-n", "6", "-p", &pid.to_string()])?;
     let mut totals = Totals::default();
     totals.add(&batch.interval()?)?;
-    let ran = crate::procfs::process_run_ns(pid)?;
-    totals.add(&batch.interval()?)?;
-    totals.add(&batch.interval()?)?;
-    let ran = crate::procfs::process_run_ns(pid)? - ran;
-    let strangers = totals.rows.keys().filter(|(row, ..)| *row != pid as u64).count();
-    report.equal("rows of other processes", 0, strangers);
-    report.close("CPU seconds of the process", ran as f64 / 1e9, totals.process(pid)?.cpu_ns / 1e9, 0.03);
+    let before = procfs::process_run_ns(pid)?;
+    work.go();
+    for _ in 0..3 {
+        totals.add(&batch.interval()?)?;
+    }
     let done = work.stop()?;
     let rest = batch.rest()?;
+    totals.add_all(&rest)?;
+    let strangers = totals.rows.keys().filter(|(row, ..)| *row != pid as u64).count();
+    report.equal("rows of other processes", 0, strangers);
+    let truth = done.cpu.as_secs_f64() - before as f64 / 1e9;
+    report.close("CPU seconds of the process", truth, totals.process(pid)?.cpu_ns / 1e9, 0.01);
     let ended = rest.iter().flat_map(|interval| interval["tasks"].as_array().into_iter().flatten());
     report.equal("times it is shown as ended", 1, ended.filter(|task| task["exited"] == true).count());
-    report.say(format_args!("it used {:.2} s", done.cpu.as_secs_f64()));
     no_losses(report, &totals);
     other.stop()?;
     let _ = fs::remove_dir(&directory);

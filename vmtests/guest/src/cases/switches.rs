@@ -27,11 +27,11 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let done = work.stop()?;
     totals.add_all(&batch.rest()?)?;
     let turns = number(&done.truth, "turns")?;
-    let child_truth = number(&done.truth, "child_voluntary")? + number(&done.truth, "child_involuntary")?;
+    let child_truth = number(&done.truth, "child_switches")?;
+    // wait4 counts a child that was waited for with its parent.
+    let own = done.switches as f64 - child_truth;
     report.say(format_args!("{turns} turns"));
-    for (who, pid, truth) in
-        [("parent", pid, (done.voluntary + done.involuntary) as f64), ("child", child, child_truth)]
-    {
+    for (who, pid, truth) in [("parent", pid, own), ("child", child, child_truth)] {
         let row = totals.process(pid)?;
         // The last switch of all, away for ever, comes after getrusage has been filled in.
         let found = row.switches.round();

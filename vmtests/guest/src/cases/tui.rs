@@ -20,10 +20,10 @@ pub const CASE: Case = Case {
 
 const ROWS: NonZero<u16> = NonZero::new(40).unwrap();
 const COLUMNS: NonZero<u16> = NonZero::new(100).unwrap();
-const PATIENCE: Duration = Duration::from_secs(25);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    let work = Work::start("spin", &[&show_list(&all_cpus(plan))])?;
+    let work = Work::start_now("spin", &[&show_list(&all_cpus(plan))])?;
     let mut screen = Screen::start(tool::command(&["-d", "0.5"])?, ROWS, COLUMNS)?;
     let pid = work.pid().to_string();
     let shown = screen.wait_for(PATIENCE, |text| text.contains(&pid));

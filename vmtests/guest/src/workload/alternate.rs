@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use super::{burn, started, stop_flag, wait_for_go};
+use super::{burn, stop_flag, wait_for_go};
 use crate::affinity;
 
 pub fn run(cpu: u32, ours: u64, theirs: u64) -> Result<Value, String> {
@@ -35,8 +35,7 @@ pub fn run(cpu: u32, ours: u64, theirs: u64) -> Result<Value, String> {
     }
     drop((to_child_read, from_child_write));
     affinity::name("turn-a");
-    started(&json!({"pid": std::process::id(), "child": child}));
-    wait_for_go();
+    wait_for_go(&json!({"pid": std::process::id(), "child": child}));
     let stop = stop_flag();
     let mut turns = 0u64;
     let mut byte = [1];
@@ -56,8 +55,7 @@ pub fn run(cpu: u32, ours: u64, theirs: u64) -> Result<Value, String> {
         "turns": turns,
         "instructions": turns * (ours / 2) * 2,
         "child_instructions": turns * (theirs / 2) * 2,
-        "child_voluntary": usage.ru_nvcsw,
-        "child_involuntary": usage.ru_nivcsw,
+        "child_switches": usage.ru_nvcsw + usage.ru_nivcsw,
     }))
 }
 

@@ -1,7 +1,8 @@
 //! Work of known size and place.
 //!
-//! A workload says it has started with one line of JSON, works until its standard input ends, and
-//! then prints what it did as one more line: the truth that cases compare the tool with.
+//! A workload says that it is there with one line of JSON, waits for a line on its standard input,
+//! works until that ends, and then prints what it did as one more line: the truth that cases
+//! compare the tool with.
 
 mod alternate;
 mod spin;
@@ -52,9 +53,11 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number"))
 }
 
-/// Tells that the work has begun.
-fn started(facts: &Value) {
+/// Tells that the workload is there, and waits for the permission to begin.
+fn wait_for_go(facts: &Value) {
     say(facts);
+    let mut line = String::new();
+    let _ = io::stdin().lock().read_line(&mut line);
 }
 
 /// A case that failed may not listen any more; that is no error of the workload.
@@ -63,20 +66,17 @@ fn say(line: &Value) {
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
 
-/// Waits for the first line of standard input: the permission to begin.
-fn wait_for_go() {
-    let mut line = String::new();
-    let _ = io::stdin().lock().read_line(&mut line);
+/// Waits for the end of standard input, then raises the flag.
+fn raise_at_end(flag: &AtomicBool) {
+    let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+    flag.store(true, Ordering::Relaxed);
 }
 
-/// A flag that rises when standard input ends.
+/// A flag that rises when standard input ends, by a thread that does nothing but wait for it.
 fn stop_flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let raise = Arc::clone(&flag);
-    std::thread::spawn(move || {
-        let _ = io::stdin().lock().read_to_end(&mut Vec::new());
-        raise.store(true, Ordering::Relaxed);
-    });
+    std::thread::spawn(move || raise_at_end(&raise));
     flag
 }
 

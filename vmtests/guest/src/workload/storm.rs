@@ -7,15 +7,15 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::{burn, started, stop_flag};
+use super::{burn, stop_flag, wait_for_go};
 use crate::affinity;
 
 const ROUNDS: u64 = 100_000;
 
 pub fn run(cpus: &[u32]) -> Result<Value, String> {
-    let stop = stop_flag();
     affinity::name("storm");
-    started(&json!({"pid": std::process::id()}));
+    wait_for_go(&json!({"pid": std::process::id()}));
+    let stop = stop_flag();
     let threads: Vec<_> = cpus
         .iter()
         .map(|&cpu| {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{burn, started, stop_flag};
+use super::{burn, stop_flag, wait_for_go};
 use crate::affinity;
 
 const ROUNDS: u64 = 5_000;
@@ -16,9 +16,8 @@ pub fn run(cpus: &[u32], pause_ms: u64) -> Result<Value, String> {
     }
     affinity::name("wander");
     go(cpus[0])?;
-    // The waiting thread must not be counted with the one that wanders; it sleeps all the time.
+    wait_for_go(&json!({"pid": std::process::id()}));
     let stop = stop_flag();
-    started(&json!({"pid": std::process::id()}));
     let mut spent = vec![Duration::ZERO; cpus.len()];
     let mut since = affinity::thread_time();
     let before = since;
