@@ -82,6 +82,15 @@ impl Report {
         self.check(ok, what, format_args!("{want:.4} ± {percent} %"), format_args!("{got:.4}"));
     }
 
+    /// Expects seconds of CPU time within one percent, and a little: what a task does between the
+    /// kernel's last account of it and its last switch counts too, and it may take as long as the
+    /// host keeps the emulator waiting.
+    pub fn cpu_seconds(&mut self, what: impl Display, want: f64, got: f64) {
+        let slack = want.abs() * 0.01 + 0.06;
+        let ok = (got - want).abs() <= slack;
+        self.check(ok, what, format_args!("{want:.3} s ± {slack:.3}"), format_args!("{got:.3} s"));
+    }
+
     /// Records a comparison that the caller made.
     pub fn check(&mut self, ok: bool, what: impl Display, want: impl Display, got: impl Display) {
         self.checks += 1;

@@ -50,7 +50,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
                     format_args!("GHz of process {pid}"),
                     1.0,
                     number(task(interval, pid)?, "ghz")?,
-                    0.02,
+                    0.05,
                 );
             }
         }

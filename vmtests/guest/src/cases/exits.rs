@@ -32,13 +32,12 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     report.equal("children shown as ended", done.truth["children"].as_u64().unwrap_or(0), ended.len() as u64);
     let shown: f64 = ended.iter().filter_map(|task| task["cpu_ns"].as_f64()).sum();
     let children = number(&done.truth, "children_cpu_ns")? / 1e9;
-    report.close("CPU seconds of all children", children, shown / 1e9, 0.02);
+    report.cpu_seconds("CPU seconds of all children", children, shown / 1e9);
     // wait4 counts children that were waited for with their parent.
-    report.close(
+    report.cpu_seconds(
         "CPU seconds of their parent",
         done.cpu.as_secs_f64() - children,
         totals.process(pid)?.cpu_ns / 1e9,
-        0.02,
     );
     no_losses(report, &totals);
     Ok(())

@@ -37,6 +37,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let back = Work::start_now("spin", &[&last.to_string()])?;
     let back_pid = back.pid();
     run.follow(&mut batch, 3)?;
+    let settled = run.totals.process(back_pid)?.last.clone();
     let back_done = back.stop()?;
     run.follow(&mut batch, 2)?;
     let ran = procfs::ran_ns()? - ran;
@@ -47,18 +48,17 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         report.check(told, format_args!("a note says that CPU {last} went {word}"), true, told);
     }
     let totals = &run.totals;
-    report.close("rows add up to what the CPUs ran, s", ran as f64 / 1e9, totals.cpu_ns() / 1e9, 0.02);
-    report.close("CPU seconds of the load", done.cpu.as_secs_f64(), totals.process(pid)?.cpu_ns / 1e9, 0.01);
+    report.cpu_seconds("rows add up to what the CPUs ran", ran as f64 / 1e9, totals.cpu_ns() / 1e9);
+    report.cpu_seconds("CPU seconds of the load", done.cpu.as_secs_f64(), totals.process(pid)?.cpu_ns / 1e9);
     let row = totals.process(back_pid)?;
-    report.close(
+    report.cpu_seconds(
         "CPU seconds of the thread on the CPU that came back",
         back_done.cpu.as_secs_f64(),
         row.cpu_ns / 1e9,
-        0.01,
     );
     let node = plan.machine.node_of_cpu(last).unwrap_or(usize::MAX) as u32;
-    let on_node = row.cpu_ns_by_node.get(&node).copied().unwrap_or(0.0) / row.cpu_ns;
-    report.close(format_args!("its share on node {node}"), 1.0, on_node, 0.03);
+    let on_node = settled["run_pct_by_node"][node.to_string()].as_f64().unwrap_or(0.0);
+    report.close(format_args!("its share on node {node}, once it is there"), 100.0, on_node, 0.01);
     if plan.machine.pmu != Pmu::Absent {
         report.close("cycles a nanosecond on it", 1.0, number(&row.last, "cycles_total")? / row.cpu_ns, 0.05);
     }

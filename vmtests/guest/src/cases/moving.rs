@@ -39,7 +39,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let done = work.stop()?;
     totals.add_all(&batch.rest()?)?;
     let row = totals.process(pid)?;
-    report.close("CPU seconds of the process", done.cpu.as_secs_f64(), row.cpu_ns / 1e9, 0.01);
+    report.cpu_seconds("CPU seconds of the process", done.cpu.as_secs_f64(), row.cpu_ns / 1e9);
 
     let mut truth: BTreeMap<u32, f64> = BTreeMap::new();
     for place in done.truth["places"].as_array().into_iter().flatten() {

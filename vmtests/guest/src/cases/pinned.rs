@@ -49,11 +49,10 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     }
     let whole: f64 =
         totals.rows.iter().filter(|((row, ..), _)| *row == pid as u64).map(|(_, row)| row.cpu_ns).sum();
-    report.close(
+    report.cpu_seconds(
         "CPU seconds of the process, ended threads included",
         done.cpu.as_secs_f64(),
         whole / 1e9,
-        0.01,
     );
     no_losses(report, &totals);
     Ok(())

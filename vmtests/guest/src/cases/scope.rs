@@ -55,7 +55,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let strangers = totals.rows.keys().filter(|(row, ..)| *row != pid as u64).count();
     report.equal("rows of other processes", 0, strangers);
     let truth = done.cpu.as_secs_f64() - before as f64 / 1e9;
-    report.close("CPU seconds of the process", truth, totals.process(pid)?.cpu_ns / 1e9, 0.01);
+    report.cpu_seconds("CPU seconds of the process", truth, totals.process(pid)?.cpu_ns / 1e9);
     let ended = rest.iter().flat_map(|interval| interval["tasks"].as_array().into_iter().flatten());
     report.equal("times it is shown as ended", 1, ended.filter(|task| task["exited"] == true).count());
     no_losses(report, &totals);

@@ -34,13 +34,12 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let rows = totals.cpu_ns() / 1e9;
     let children = number(&done.truth, "children")?;
     report.say(format_args!("{children} children in {:.1} s", totals.seconds));
-    report.close(
-        "rows add up to what the CPUs ran (/proc/schedstat), s",
+    report.cpu_seconds(
+        "rows add up to what the CPUs ran (/proc/schedstat)",
         (ran_after - ran) as f64 / 1e9,
         rows,
-        0.02,
     );
-    report.close("rows add up to the tool's own busy time of the CPUs, s", totals.busy_ns / 1e9, rows, 0.005);
+    report.close("rows add up to the tool's own busy seconds of the CPUs", totals.busy_ns / 1e9, rows, 0.005);
     // Not compared: ticks are late when the emulator runs one CPU after the other.
     report.say(format_args!(
         "by the ticks of /proc/stat {:.2} s",
