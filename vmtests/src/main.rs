@@ -5,12 +5,14 @@ mod cpio;
 mod debian;
 mod image;
 mod kernels;
+mod matrix;
 mod options;
 mod plan;
 mod qemu;
 mod record;
 mod run;
 mod shell;
+mod snapshots;
 mod story;
 mod topology;
 
@@ -58,7 +60,14 @@ fn dispatch(options: &Options) -> Result<u8, String> {
         }
         Mode::Run => return run::all(&jobs()?, options),
         Mode::Shell => shell::open(&kernels, &topologies, options)?,
-        Mode::Matrix(_) => return Err("the matrix is not there yet".to_owned()),
+        Mode::Matrix(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("reading {}: {error}", path.display()))?;
+            println!(
+                "{}",
+                matrix::render(&record::read(&text).map_err(|why| format!("{}: {why}", path.display()))?)
+            );
+        }
     }
     Ok(0)
 }

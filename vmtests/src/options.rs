@@ -43,6 +43,8 @@ pub struct Options {
     pub verbose: bool,
     /// Directory with the static binaries: `DIR/ARCH/{guest,numatop-ng}`. Set by `vmtests/run`.
     pub binaries: PathBuf,
+    /// Directory of the reviewed snapshots.
+    pub snapshots: PathBuf,
 }
 
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, String> {
@@ -53,6 +55,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
         accept: false,
         verbose: false,
         binaries: PathBuf::from("target/static/vm"),
+        snapshots: PathBuf::from("vmtests/snapshots"),
     };
     let mut all = false;
     let mut arguments = arguments.into_iter();

@@ -3,7 +3,8 @@
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::{Duration, Instant};
 
-use vmtests_protocol::Plan;
+use serde_json::Value;
+use vmtests_protocol::{Event, Plan};
 
 use crate::boot::{self, End, Guest};
 use crate::debian;
@@ -13,6 +14,7 @@ use crate::options::Options;
 use crate::plan::Job;
 use crate::qemu;
 use crate::record::{GuestEnd, GuestId, Record, What};
+use crate::snapshots::{self, Verdict};
 use crate::story::{Story, Tally};
 
 /// A boot takes 2 to 12 s on a quiet host; this allows for a busy one.
@@ -108,9 +110,15 @@ fn one(
     loop {
         let mut story = Story::new(options.verbose);
         let mut trouble = None;
+        let mut load = None;
         let ran = boot::run(&guest, |event| {
             for line in story.follow(&event) {
                 println!("{line}");
+            }
+            if let Event::Data { key, value, .. } = &event
+                && key == "load"
+            {
+                load = Some(value.clone());
             }
             trouble = record.add(id, What::Event(event)).err().or(trouble.take());
         })?;
@@ -118,6 +126,9 @@ fn one(
             return Err(why);
         }
         end.seconds += ran.seconds;
+        if let Some(load) = &load {
+            compare_snapshot(id, load, options, &mut story.tally)?;
+        }
         let why = match (&ran.end, story.unfinished()) {
             (End::Exit(0), None) if story.tally.failed == 0 => None,
             // The cases that failed say why; the guest itself did its work.
@@ -145,6 +156,25 @@ fn one(
         }
         return Ok((story.tally, end));
     }
+}
+
+/// The snapshot is a case of its own: what a kernel takes may change only by a reviewed commit.
+fn compare_snapshot(id: &GuestId, load: &Value, options: &Options, tally: &mut Tally) -> Result<(), String> {
+    match snapshots::check(&options.snapshots, id, load, options.accept)? {
+        Verdict::Same => {
+            tally.passed += 1;
+            println!("  passed  snapshot");
+        }
+        Verdict::Written(path) => println!("  written {}", path.display()),
+        Verdict::Different(lines) => {
+            tally.failed += 1;
+            println!("  FAILED  snapshot: what this kernel takes has changed; --accept after a review");
+            for line in lines {
+                println!("      {line}");
+            }
+        }
+    }
+    Ok(())
 }
 
 fn during(case: Option<&str>) -> String {

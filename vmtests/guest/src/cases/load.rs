@@ -35,7 +35,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
         output.code.map_or("a signal".to_owned(), |code| code.to_string()),
     );
     if output.code != Some(0) {
-        return Err(Stop::fail(output.stderr.trim().to_owned()));
+        return Err(Stop::fail(output.brief()));
     }
     let mut batch = Batch::start(&["-n", "2", "-d", "0.3"])?;
     let interval = batch.interval()?;
