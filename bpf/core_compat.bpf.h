@@ -18,6 +18,7 @@
 #define NT_RELOCATED __attribute__((preserve_access_index))
 
 #define PF_KTHREAD 0x00200000	/* include/linux/sched.h, the same since 2.6 */
+#define TASK_DEAD 0x00000080	/* include/linux/sched.h, the same since 4.14 */
 #define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */
 #define NT_NICE_OF(static_prio) ((static_prio) - NT_DEFAULT_PRIO)
 
@@ -85,6 +86,12 @@ struct thread_info {
 	__u32 cpu;
 } NT_RELOCATED;
 
+struct signal_struct {
+	struct {
+		int counter;
+	} live;
+} NT_RELOCATED;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -108,6 +115,7 @@ struct task_struct {
 	const struct cred *cred;
 	struct css_set *cgroups;
 	struct mm_struct *mm;
+	struct signal_struct *signal;
 	/* With CONFIG_NUMA_BALANCING only. */
 	int numa_preferred_nid;
 	unsigned int numa_scan_period;

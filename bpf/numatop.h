@@ -25,7 +25,7 @@ enum nt_loss {
 
 /* What a task's row says about it besides the numbers. */
 enum nt_row_flags {
-	NT_ROW_EXITED = 1 << 0,		/* final totals: the task structure is going away */
+	NT_ROW_EXITED = 1 << 0,		/* final totals: it will not run again */
 	NT_ROW_LEFT = 1 << 1,		/* left the scope: no further rows until it returns */
 	NT_ROW_KTHREAD = 1 << 2,
 	NT_ROW_NO_NUMA = 1 << 3,	/* kernel without CONFIG_NUMA_BALANCING: numa_* fields mean nothing */
@@ -89,7 +89,8 @@ struct nt_rec {
 	__u64 sent;		/* signature of the row last sent to user space */
 	__u32 sent_epoch;
 	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
-	__u64 reserved;
+	__u32 ended;		/* its final row was sent (or counted as lost) */
+	__u32 pad;
 	__u64 run_ns[];		/* on-CPU time by node */
 };
 
@@ -125,6 +126,8 @@ struct nt_task {
 	__u32 cpus_allowed;	/* how many */
 	__s32 preferred_nid;
 	__u32 scan_period_ms;
+	__u32 group_live;	/* threads of its process that have not begun to exit */
+	__u32 pad;
 };
 
 #ifndef __cplusplus
@@ -132,7 +135,7 @@ _Static_assert(sizeof(struct nt_place) == 16, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 3 * 64 + 32, "nt_rec");
-_Static_assert(sizeof(struct nt_task) == 192, "nt_task");
+_Static_assert(sizeof(struct nt_task) == 200, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
 #endif
 

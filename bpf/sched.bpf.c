@@ -8,7 +8,7 @@
  * just brought se.sum_exec_runtime up to date), nothing is allocated, and
  * helpers are called only for the task's record and for open counters.
  */
-#include "maps.bpf.h"
+#include "rows.bpf.h"
 
 /* Set by user space before load. */
 const volatile __u32 nr_cpus = 1;	/* possible CPUs: row length of the events table */
@@ -230,7 +230,19 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	return account(prev, next);
+	struct nt_rec *rec;
+
+	account(prev, next);
+	/*
+	 * Not at sched_process_exit: a dying task still runs after it. This is its last
+	 * switch; what it leaves on the CPU is charged already.
+	 */
+	if (prev->__state & TASK_DEAD) {
+		rec = bpf_task_storage_get(&task_recs, prev, NULL, 0);
+		if (rec && rec->in_scope && !rec->ended)
+			nt_report_end(prev, rec);
+	}
+	return 0;
 }
 
 /*

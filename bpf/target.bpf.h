@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Is this task wanted? The scope as user space set it, and the cgroup a task is in. */
+/* Is this task wanted? The scope as user space set it. */
 #ifndef TARGET_BPF_H
 #define TARGET_BPF_H
 
-#include "core_compat.bpf.h"
+#include "cgroup.bpf.h"
 #include "numatop.h"
 
 #define CGROUP_DEPTH_MAX 64	/* levels looked at; deeper ones count as out of scope */
 
-const volatile __s32 cgroup_subsys = -1;	/* index of the v1 controller that names cgroups; -1: cgroup v2 */
 const volatile bool scoped = false;		/* not every task is wanted */
 
 /* Bit k: the scope has ids of kind k. May change at run time. */
@@ -20,26 +19,6 @@ struct {
 	__type(key, struct nt_scope_key);
 	__type(value, __u8);
 } scope_ids SEC(".maps");
-
-static inline struct cgroup_subsys_state *nt_css(struct task_struct *task)
-{
-	struct css_set *set = task->cgroups;
-	struct cgroup_subsys_state *css = NULL;
-
-	if (!set)
-		return NULL;
-	if (cgroup_subsys < 0)
-		return &set->dfl_cgrp->self;
-	bpf_core_read(&css, sizeof(css), &set->subsys[cgroup_subsys]);
-	return css;
-}
-
-static inline __u64 nt_cgroup_id(struct task_struct *task)
-{
-	struct cgroup_subsys_state *css = nt_css(task);
-
-	return css ? BPF_CORE_READ(css, cgroup, kn, id) : 0;
-}
 
 static inline bool nt_has_id(__u32 kind, __u64 id)
 {

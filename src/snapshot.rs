@@ -305,14 +305,14 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
             exited: true,
             rss_bytes: 0,
             total: exited.counts.clone(),
-            delta: exited_delta(previous, current, exited),
+            delta: exited_delta(previous, exited),
         });
     }
     rows
 }
 
 /// What an ended process did in the interval: its total less what all its rows had before.
-fn exited_delta(previous: Option<&Sample>, current: &Sample, exited: &TaskRaw) -> Counts {
+fn exited_delta(previous: Option<&Sample>, exited: &TaskRaw) -> Counts {
     let Some(previous) = previous else { return Counts::default() };
     let mut delta = exited.counts.clone();
     let mut seen = false;
@@ -320,9 +320,6 @@ fn exited_delta(previous: Option<&Sample>, current: &Sample, exited: &TaskRaw) -
         delta -= &old.counts;
         seen = true;
     }
-    debug_assert!(
-        !current.tasks.iter().any(|task| task.process() == exited.process() && task.tid == task.pid)
-    );
     if !seen && exited.start_ns < previous.boot_ns {
         return exited.counts.without_lifetime();
     }
@@ -385,7 +382,7 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
             exited: true,
             rss_bytes: 0,
             total: exited.counts.clone(),
-            delta: exited_delta(previous, current, exited),
+            delta: exited_delta(previous, exited),
         });
     }
     rows

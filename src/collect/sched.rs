@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
-use super::records::MappedArray;
+use super::records::{self, MappedArray};
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use super::wire::{CpuState, Place, SLOTS, Wire};
 use crate::host::topology::Topology;
@@ -19,6 +19,12 @@ use crate::units::CpuId;
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
 const TEST_RUN_ON_CPU: u32 = libbpf_rs::libbpf_sys::BPF_F_TEST_RUN_ON_CPU;
+
+/// Room for exits between two samples, in bytes per CPU; at least [`RING_MIN`]. A process needs
+/// about 480 bytes: 2,000 exits a second on each CPU fill a megabyte.
+const RING_PER_CPU: u32 = 256 * 1024;
+const RING_MIN: u32 = 1024 * 1024;
+const RING_MAX: u32 = 16 * 1024 * 1024;
 
 /// The loaded and attached probe. Dropping it detaches everything.
 pub struct SchedProbe {
@@ -32,7 +38,8 @@ pub struct SchedProbe {
 
 impl SchedProbe {
     /// Loads and attaches the probe. `records` is the task storage map; `scoped` says that not every
-    /// task will have a record.
+    /// task will have a record. `cgroup_subsys` is the v1 controller that names cgroups (its index in
+    /// `enum cgroup_subsys_id`), or `None` for cgroup v2.
     ///
     /// # Errors
     /// Loading or attaching failed; the errno is in the chain.
@@ -41,6 +48,7 @@ impl SchedProbe {
         records: &OwnedFd,
         events: Vec<Event>,
         scoped: bool,
+        cgroup_subsys: Option<u32>,
     ) -> Result<SchedProbe> {
         let cpus = topology.possible_cpus;
         // One per run of the program: the skeleton borrows its object for as long as it lives.
@@ -51,10 +59,14 @@ impl SchedProbe {
         rodata.nr_nodes = topology.possible_nodes;
         rodata.has_smt = topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
         rodata.scoped = scoped;
+        rodata.rec_size = records::record_size(topology.possible_nodes);
+        rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.cpus.set_max_entries(cpus)?;
         open.maps.places.set_max_entries(cpus)?;
         open.maps.cores.set_max_entries(cpus)?;
+        open.maps.exits.set_max_entries(ring_bytes(cpus))?;
+        open.maps.exit_lost_ns.set_max_entries(topology.possible_nodes)?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
         let mut skel = open.load().context("loading sched.bpf.o")?;
 
@@ -121,8 +133,42 @@ impl SchedProbe {
         CpuState::from_bytes(self.states.bytes().get(cpu.index() * size_of::<CpuState>()..)?)
     }
 
-    /// The maps that other objects reuse: per-CPU state and places.
-    pub(super) fn shared_maps(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
-        (self.skel.maps.cpus.as_fd(), self.skel.maps.places.as_fd())
+    /// The maps that other objects reuse.
+    pub(super) fn shared_maps(&self) -> SharedMaps<'_> {
+        let maps = &self.skel.maps;
+        SharedMaps {
+            cpus: maps.cpus.as_fd(),
+            places: maps.places.as_fd(),
+            exits: maps.exits.as_fd(),
+            exit_lost_ns: maps.exit_lost_ns.as_fd(),
+        }
+    }
+}
+
+/// Maps of this object that the task probe uses too.
+pub(super) struct SharedMaps<'a> {
+    pub cpus: BorrowedFd<'a>,
+    pub places: BorrowedFd<'a>,
+    pub exits: BorrowedFd<'a>,
+    pub exit_lost_ns: BorrowedFd<'a>,
+}
+
+fn ring_bytes(cpus: u32) -> u32 {
+    (cpus.saturating_mul(RING_PER_CPU)).next_power_of_two().clamp(RING_MIN, RING_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_is_a_power_of_two_of_pages() {
+        for cpus in [1, 2, 3, 64, 1024, 8192] {
+            let bytes = ring_bytes(cpus);
+            assert!(
+                bytes.is_power_of_two() && bytes >= RING_MIN && bytes <= RING_MAX,
+                "{cpus} CPUs: {bytes}"
+            );
+        }
     }
 }

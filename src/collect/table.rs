@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::wire::{ROW_EXITED, ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
+use super::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
 use crate::sample::{Comm, Counts, Slot, TaskRaw};
 use crate::units::Nid;
 
@@ -27,83 +27,114 @@ pub struct TaskTable {
     gone: HashMap<Process, (Arc<TaskRaw>, u32)>,
     /// Processes to report with the next sample.
     exited: Vec<Process>,
+    /// How many rows of `live` each process has.
+    members: HashMap<Process, u32>,
     next_ended: u64,
 }
 
+/// A row of the wire, taken apart.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    pub task: TaskRaw,
+    /// It left the scope: no further rows until it returns.
+    pub leaves: bool,
+    /// Threads of its process that had not begun to exit.
+    pub group_live: u32,
+}
+
+/// Adds a thread to what ended threads left. The process goes by the name of its leader.
+fn add_ended(sum: &mut TaskRaw, task: &TaskRaw) {
+    sum.counts += &task.counts;
+    sum.exec_ns += task.exec_ns;
+    if task.tid == task.pid {
+        sum.comm = task.comm;
+        sum.uid = task.uid;
+        sum.ppid = task.ppid;
+        sum.start_ns = task.start_ns;
+        sum.cgroup_id = task.cgroup_id;
+    }
+}
+
 impl TaskTable {
-    /// Takes in rows of one round: final rows first (`exits`), then the walk.
-    pub fn apply(&mut self, exits: Vec<TaskRaw>, walk: Vec<(TaskRaw, bool)>) {
-        for row in exits {
+    /// Takes in rows of one round: final rows first (`ends`), then the walk.
+    pub fn apply(&mut self, ends: Vec<Parsed>, walk: Vec<Parsed>) {
+        for row in ends {
             self.end(row);
         }
         let mut new = Vec::new();
         let mut left = Vec::new();
-        for (row, leaves) in walk {
+        for Parsed { task, leaves, .. } in walk {
             if leaves {
-                left.push(row);
+                left.push(task.serial);
                 continue;
             }
-            match self.live.binary_search_by_key(&row.serial, |task| task.serial) {
-                Ok(at) => self.live[at] = Arc::new(row),
-                Err(_) => new.push(Arc::new(row)),
+            match self.find(task.serial) {
+                Some(at) => self.live[at] = Arc::new(task),
+                None => new.push(Arc::new(task)),
             }
         }
         if !new.is_empty() {
+            for task in &new {
+                *self.members.entry(task.process()).or_default() += 1;
+            }
             self.live.append(&mut new);
             // Almost sorted already (new tasks have the highest serials), which the merge sort makes use of.
             self.live.sort_by_key(|task| task.serial);
         }
-        for row in left {
-            self.remove(row.serial);
+        for serial in left {
+            self.remove(serial);
         }
+    }
+
+    fn find(&self, serial: u64) -> Option<usize> {
+        self.live.binary_search_by_key(&serial, |task| task.serial).ok()
     }
 
     fn remove(&mut self, serial: u64) {
-        if let Ok(at) = self.live.binary_search_by_key(&serial, |task| task.serial) {
-            self.live.remove(at);
+        let Some(at) = self.find(serial) else { return };
+        let process = self.live.remove(at).process();
+        if let Some(left) = self.members.get_mut(&process) {
+            *left -= 1;
+            if *left == 0 {
+                self.members.remove(&process);
+            }
         }
     }
 
-    fn end(&mut self, row: TaskRaw) {
-        self.remove(row.serial);
-        let process = row.process();
-        if row.tid == row.pid {
-            self.end_process(row);
-        } else if let Some((total, age)) = self.gone.get_mut(&process) {
-            // Later than its leader: the kernel frees tasks in no order.
-            let mut sum = TaskRaw::clone(total);
-            sum.counts += &row.counts;
-            sum.exec_ns += row.exec_ns;
-            (*total, *age) = (Arc::new(sum), 0);
+    /// A thread ended. With the last one its process does.
+    fn end(&mut self, row: Parsed) {
+        let Parsed { task, group_live, .. } = row;
+        self.remove(task.serial);
+        let process = task.process();
+        if let Some((total, age)) = self.gone.get_mut(&process) {
+            // Threads of a process that exits end on many CPUs, in no order.
+            add_ended(Arc::make_mut(total), &task);
+            *age = 0;
             self.report(process);
-        } else {
-            let next = &mut self.next_ended;
-            let sum = self.ended.entry(process).or_insert_with(|| {
-                *next += 1;
-                Arc::new(TaskRaw {
-                    serial: ENDED_THREADS | *next,
-                    tid: 0,
-                    counts: Counts::default(),
-                    exec_ns: 0,
-                    rss_bytes: 0,
-                    ..row.clone()
-                })
-            });
-            let sum = Arc::make_mut(sum);
-            sum.counts += &row.counts;
-            sum.exec_ns += row.exec_ns;
+            return;
         }
-    }
-
-    fn end_process(&mut self, leader: TaskRaw) {
-        let process = leader.process();
-        let mut total = leader;
-        if let Some(ended) = self.ended.remove(&process) {
-            total.counts += &ended.counts;
-            total.exec_ns += ended.exec_ns;
+        let next = &mut self.next_ended;
+        let ended = self.ended.entry(process).or_insert_with(|| {
+            *next += 1;
+            let serial = ENDED_THREADS | *next;
+            Arc::new(TaskRaw {
+                serial,
+                tid: 0,
+                counts: Counts::default(),
+                exec_ns: 0,
+                rss_bytes: 0,
+                ..task.clone()
+            })
+        });
+        add_ended(Arc::make_mut(ended), &task);
+        if group_live == 0
+            && !self.members.contains_key(&process)
+            && let Some(mut total) = self.ended.remove(&process)
+        {
+            Arc::make_mut(&mut total).tid = total.pid;
+            self.gone.insert(process, (total, 0));
+            self.report(process);
         }
-        self.gone.insert(process, (Arc::new(total), 0));
-        self.report(process);
     }
 
     fn report(&mut self, process: Process) {
@@ -134,8 +165,8 @@ impl TaskTable {
     }
 }
 
-/// The task that a row of the wire describes, and whether it left the scope.
-pub fn parse(row: &Row<'_>, page_size: u64) -> (TaskRaw, bool) {
+/// The task that a row of the wire describes.
+pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
     let (task, rec) = (&row.task, &row.rec);
     let mut counts = Counts {
         run_ns: row.run_ns().collect(),
@@ -183,7 +214,7 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> (TaskRaw, bool) {
         scan_period_ms: task.scan_period_ms,
         counts,
     };
-    (raw, task.flags & ROW_LEFT != 0 && task.flags & ROW_EXITED == 0)
+    Parsed { task: raw, leaves: task.flags & ROW_LEFT != 0, group_live: task.group_live }
 }
 
 #[cfg(test)]
@@ -220,15 +251,19 @@ mod tests {
         tasks.iter().map(|task| task.counts.cpu_ns()).sum()
     }
 
-    fn live(rows: &[TaskRaw]) -> Vec<(TaskRaw, bool)> {
-        rows.iter().map(|row| (row.clone(), false)).collect()
+    fn live(rows: &[TaskRaw]) -> Vec<Parsed> {
+        rows.iter().map(|row| Parsed { task: row.clone(), leaves: false, group_live: 1 }).collect()
+    }
+
+    fn ended(task: TaskRaw, group_live: u32) -> Parsed {
+        Parsed { task, leaves: false, group_live }
     }
 
     #[test]
     fn an_ended_thread_folds_into_its_process() {
         let mut table = TaskTable::default();
         table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
-        table.apply(vec![task(2, 10, 11, 9)], vec![]);
+        table.apply(vec![ended(task(2, 10, 11, 9), 1)], vec![]);
         let (tasks, exited) = table.snapshot();
         assert_eq!(sum(&tasks), 14);
         assert_eq!(tasks.iter().map(|task| task.tid).collect::<Vec<_>>(), [10, 0]);
@@ -239,7 +274,7 @@ mod tests {
     fn an_ended_process_is_reported_once_with_all_its_threads() {
         let mut table = TaskTable::default();
         table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
-        table.apply(vec![task(2, 10, 11, 9), task(1, 10, 10, 6)], vec![]);
+        table.apply(vec![ended(task(2, 10, 11, 9), 0), ended(task(1, 10, 10, 6), 0)], vec![]);
         let (tasks, exited) = table.snapshot();
         assert!(tasks.is_empty());
         assert_eq!(sum(&exited), 15);
@@ -247,22 +282,43 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_freed_after_its_leader_is_added_to_the_total() {
+    fn a_process_lives_on_without_its_leader() {
         let mut table = TaskTable::default();
-        table.apply(vec![task(1, 10, 10, 6)], vec![]);
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
+        table.apply(vec![ended(task(1, 10, 10, 6), 1)], vec![]);
+        let (tasks, exited) = table.snapshot();
+        assert_eq!((sum(&tasks), exited.len()), (13, 0));
+    }
+
+    #[test]
+    fn a_process_waits_for_its_last_known_thread() {
+        // Both threads have begun to exit; thread 11 has not been switched out for the last time.
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
+        table.apply(vec![ended(task(1, 10, 10, 6), 0)], vec![]);
+        let (tasks, exited) = table.snapshot();
+        assert_eq!((sum(&tasks), exited.len()), (13, 0));
+        table.apply(vec![ended(task(2, 10, 11, 8), 0)], vec![]);
+        assert_eq!(sum(&table.snapshot().1), 14);
+    }
+
+    #[test]
+    fn a_late_thread_that_nobody_knew_is_added_to_the_total() {
+        let mut table = TaskTable::default();
+        table.apply(vec![ended(task(1, 10, 10, 6), 0)], vec![]);
         assert_eq!(sum(&table.snapshot().1), 6);
-        table.apply(vec![task(2, 10, 11, 9)], vec![]);
+        table.apply(vec![ended(task(2, 10, 11, 9), 0)], vec![]);
         assert_eq!(sum(&table.snapshot().1), 15);
     }
 
     #[test]
     fn exec_by_a_thread_keeps_the_sum() {
-        // Thread 11 calls exec: its task takes over tid 10, the old leader is freed as tid 11.
+        // Thread 11 calls exec: its task takes over tid 10, the old leader ends as tid 11.
         let mut table = TaskTable::default();
         table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
         let old_leader = TaskRaw { tid: 11, ..task(1, 10, 10, 5) };
         let new_leader = TaskRaw { tid: 10, start_ns: 10, ..task(2, 10, 11, 8) };
-        table.apply(vec![old_leader], live(&[new_leader]));
+        table.apply(vec![ended(old_leader, 1)], live(&[new_leader]));
         let (tasks, exited) = table.snapshot();
         assert_eq!(sum(&tasks), 13);
         assert!(exited.is_empty());
@@ -272,7 +328,7 @@ mod tests {
     fn a_task_that_leaves_the_scope_is_no_longer_listed() {
         let mut table = TaskTable::default();
         table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 20, 20, 7)]));
-        table.apply(vec![], vec![(task(1, 10, 10, 6), true)]);
+        table.apply(vec![], vec![Parsed { task: task(1, 10, 10, 6), leaves: true, group_live: 1 }]);
         assert_eq!(table.snapshot().0.iter().map(|task| task.pid).collect::<Vec<_>>(), [20]);
     }
 

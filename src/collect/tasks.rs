@@ -18,12 +18,6 @@ use super::wire::{Row, Wire};
 /// Bytes per read of the walk. The kernel hands out at most 32 KiB at a time.
 const WALK_BUFFER: usize = 64 * 1024;
 
-/// Room for exits between two samples, in bytes per CPU; at least [`RING_MIN`]. A process needs
-/// about 480 bytes: 2,000 exits a second on each CPU fill a megabyte.
-const RING_PER_CPU: u32 = 256 * 1024;
-const RING_MIN: u32 = 1024 * 1024;
-const RING_MAX: u32 = 16 * 1024 * 1024;
-
 /// The loaded and attached probe. Dropping it detaches everything.
 pub struct TaskProbe {
     _newtask: Link,
@@ -46,7 +40,6 @@ impl TaskProbe {
         sched: &SchedProbe,
         records: &OwnedFd,
         nodes: u32,
-        cpus: u32,
         scope: &Scope,
         cgroup_subsys: Option<u32>,
     ) -> Result<TaskProbe> {
@@ -57,13 +50,13 @@ impl TaskProbe {
         rodata.rec_size = records::record_size(nodes);
         rodata.scoped = !scope.is_everything();
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
-        let (states, places) = sched.shared_maps();
+        let shared = sched.shared_maps();
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
-        open.maps.cpus.reuse_fd(states).context("sharing the per-CPU state")?;
-        open.maps.places.reuse_fd(places).context("sharing the places of CPUs")?;
-        open.maps.exit_lost_ns.set_max_entries(nodes)?;
+        open.maps.cpus.reuse_fd(shared.cpus).context("sharing the per-CPU state")?;
+        open.maps.places.reuse_fd(shared.places).context("sharing the places of CPUs")?;
+        open.maps.exits.reuse_fd(shared.exits).context("sharing the exit ring")?;
+        open.maps.exit_lost_ns.reuse_fd(shared.exit_lost_ns).context("sharing the times of lost exits")?;
         open.maps.scope_ids.set_max_entries((scope.keys().len() as u32).max(1))?;
-        open.maps.exits.set_max_entries(ring_bytes(cpus))?;
         let mut skel = open.load().context("loading tasks.bpf.o")?;
 
         for key in scope.keys() {
@@ -155,10 +148,6 @@ impl TaskProbe {
     }
 }
 
-fn ring_bytes(cpus: u32) -> u32 {
-    (cpus.saturating_mul(RING_PER_CPU)).next_power_of_two().clamp(RING_MIN, RING_MAX)
-}
-
 fn for_each_row(mut bytes: &[u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {
     while !bytes.is_empty() {
         let (first, rest) = Row::split(bytes).context("the kernel handed out half a row")?;
@@ -167,20 +156,4 @@ fn for_each_row(mut bytes: &[u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {
         bytes = rest;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ring_is_a_power_of_two_of_pages() {
-        for cpus in [1, 2, 3, 64, 1024, 8192] {
-            let bytes = ring_bytes(cpus);
-            assert!(
-                bytes.is_power_of_two() && bytes >= RING_MIN && bytes <= RING_MAX,
-                "{cpus} CPUs: {bytes}"
-            );
-        }
-    }
 }

@@ -130,7 +130,8 @@ pub struct Rec {
     pub sent: u64,
     pub sent_epoch: u32,
     pub ppid: u32,
-    pub reserved: u64,
+    pub ended: u32,
+    pub pad: u32,
 }
 
 /// `struct nt_task`.
@@ -167,6 +168,8 @@ pub struct TaskRow {
     pub cpus_allowed: u32,
     pub preferred_nid: i32,
     pub scan_period_ms: u32,
+    pub group_live: u32,
+    pub pad: u32,
 }
 
 // SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
@@ -180,7 +183,7 @@ const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 16);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
 const _: () = assert!(size_of::<Rec>() == 48 + 3 * 64 + 32);
-const _: () = assert!(size_of::<TaskRow>() == 192);
+const _: () = assert!(size_of::<TaskRow>() == 200);
 
 /// One row as the walk or the exit ring delivers it.
 #[derive(Clone, Copy, Debug)]

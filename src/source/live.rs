@@ -70,7 +70,11 @@ impl LiveSource {
         let nodes = topology.possible_nodes;
 
         let store = records::create(nodes)?;
-        let mut sched = SchedProbe::start(&topology, &store, events, !options.scope.is_everything())?;
+        let subsys = match &hierarchy.controller {
+            Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
+            None => None,
+        };
+        let mut sched = SchedProbe::start(&topology, &store, events, !options.scope.is_everything(), subsys)?;
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
         let mut notes = Vec::new();
         for cpu in &online {
@@ -78,11 +82,7 @@ impl LiveSource {
                 notes.push(why.to_string());
             }
         }
-        let subsys = match &hierarchy.controller {
-            Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
-            None => None,
-        };
-        let tasks = TaskProbe::start(&sched, &store, nodes, topology.possible_cpus, &options.scope, subsys)?;
+        let tasks = TaskProbe::start(&sched, &store, nodes, &options.scope, subsys)?;
         let node_reader = NodeReader::open(Path::new(ROOT), &topology)?;
         if !topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1) {
             missing.insert(
@@ -209,17 +209,16 @@ impl LiveSource {
         let wall_ns = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
+        let cpus = self.cpus();
 
-        let (mut walk, mut exits) = (Vec::new(), Vec::new());
+        let (mut walk, mut ends) = (Vec::new(), Vec::new());
         let page_size = self.page_size;
-        self.tasks.exits(|row| exits.push(parse(&row, page_size).0))?;
+        self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
         self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
-        let seen: Vec<u64> =
-            exits.iter().chain(walk.iter().map(|(row, _)| row)).map(|row| row.cgroup_id).collect();
-        self.table.apply(exits, walk);
+        let seen: Vec<u64> = ends.iter().chain(&walk).map(|row| row.task.cgroup_id).collect();
+        self.table.apply(ends, walk);
         self.name_cgroups(seen.into_iter());
         let (tasks, exited) = self.table.snapshot();
-        let cpus = self.cpus();
         self.watch_multiplexing(&cpus);
         let mut own = own::read(self.page_size);
         own.sample_ns = began.elapsed().as_nanos() as u64;

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Rows: what user space is told about a task, while it lives and when it has ended. */
+#ifndef ROWS_BPF_H
+#define ROWS_BPF_H
+
+#include "maps.bpf.h"
+#include "cgroup.bpf.h"
+
+#define NT_NODES_MAX 1024	/* what the kernel can be built for: NODES_SHIFT is at most 10 */
+
+const volatile __u32 rec_size = sizeof(struct nt_rec);	/* with run_ns[]: what user space made the map with */
+
+/* CPU time of exited tasks whose row did not fit the ring, by node. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} exit_lost_ns SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} exits SEC(".maps");
+
+/* Fill a row from the task structure. The task may be dying, but is not freed. */
+static inline void nt_describe(struct nt_task *row, struct task_struct *task, struct nt_rec *rec)
+{
+	row->size = sizeof(*row) + rec_size;
+	row->flags = task->flags & PF_KTHREAD ? NT_ROW_KTHREAD : 0;
+	row->tid = task->pid;
+	row->pid = task->tgid;
+	row->ppid = rec->ppid;
+	row->uid = BPF_CORE_READ(task, cred, uid.val);
+	row->start_ns = task->start_boottime;
+	row->leader_start_ns = rec->leader_start_ns;
+	row->cgroup_id = nt_cgroup_id(task);
+	/* Two words: a byte loop would cost more than all the rest. */
+	((__u64 *)row->comm)[0] = ((__u64 *)task->comm)[0];
+	((__u64 *)row->comm)[1] = ((__u64 *)task->comm)[1];
+	row->exec_ns = task->se.sum_exec_runtime;
+	row->run_delay_ns = task->sched_info.run_delay;
+	row->run_count = task->sched_info.pcount;
+	row->nvcsw = task->nvcsw;
+	row->nivcsw = task->nivcsw;
+	row->min_flt = task->min_flt;
+	row->maj_flt = task->maj_flt;
+	row->cpu_migrations = task->se.nr_migrations;
+	row->rss_pages = nt_rss_pages(task);
+	row->state = task->__state;
+	row->exit_state = task->exit_state;
+	row->policy = task->policy;
+	row->nice = NT_NICE_OF(task->static_prio);
+	row->cpu = task->thread_info.cpu;
+	row->cpus_allowed = task->nr_cpus_allowed;
+	row->group_live = BPF_CORE_READ(task, signal, live.counter);
+	row->pad = 0;
+	if (bpf_core_field_exists(task->numa_preferred_nid)) {
+		row->preferred_nid = task->numa_preferred_nid;
+		row->scan_period_ms = task->numa_scan_period;
+		row->numa_faults_remote = task->numa_faults_locality[0];
+		row->numa_faults_local = task->numa_faults_locality[1];
+		row->numa_pages_migrated = task->numa_pages_migrated;
+	} else {
+		row->flags |= NT_ROW_NO_NUMA;
+		row->preferred_nid = -1;
+		row->scan_period_ms = 0;
+		row->numa_faults_remote = 0;
+		row->numa_faults_local = 0;
+		row->numa_pages_migrated = 0;
+	}
+}
+
+static inline void nt_lose_end(struct nt_rec *rec)
+{
+	struct nt_cpu *cpu = nt_this_cpu();
+	__u32 node;
+
+	if (cpu)
+		nt_count_loss(cpu, NT_LOST_EXIT);
+	for (node = 0; node < NT_NODES_MAX; node++) {
+		__u64 *lost;
+
+		if (sizeof(*rec) + (node + 1) * sizeof(__u64) > rec_size)
+			break;
+		lost = bpf_map_lookup_elem(&exit_lost_ns, &node);
+		if (lost)
+			__sync_fetch_and_add(lost, rec->run_ns[node]);
+	}
+}
+
+/* The last word on a task: its final row goes into the ring, or its time into exit_lost_ns. */
+static inline void nt_report_end(struct task_struct *task, struct nt_rec *rec)
+{
+	struct nt_task *row = bpf_ringbuf_reserve(&exits, sizeof(*row) + rec_size, 0);
+
+	rec->ended = 1;
+	if (!row) {
+		nt_lose_end(rec);
+		return;
+	}
+	nt_describe(row, task, rec);
+	row->flags |= NT_ROW_EXITED;
+	bpf_probe_read_kernel(row + 1, rec_size, rec);
+	/* User space empties the ring with each sample; wake it in between only when half of it is used. */
+	bpf_ringbuf_submit(row, bpf_ringbuf_query(&exits, BPF_RB_AVAIL_DATA) * 2 >
+					bpf_ringbuf_query(&exits, BPF_RB_RING_SIZE) ?
+				BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
+#endif /* ROWS_BPF_H */
