@@ -177,6 +177,9 @@ impl App {
         let paused = if self.paused_at.is_some() { context::PAUSED } else { 0 };
         match self {
             App { prompt: Some(_), .. } => context::PROMPT,
+            App { picker: Some(picker), .. } if picker.columns().is_some() => {
+                context::PICKER | context::COLUMNS
+            }
             App { picker: Some(_), .. } => context::PICKER,
             App { help: Some(_), .. } => context::HELP,
             App { detail: Some(_), .. } => context::DETAIL | paused,

@@ -10,6 +10,8 @@ pub const GUTTER: u16 = 1;
 const GAP: u16 = 1;
 /// The name of a task needs this much to be recognized.
 const NAME_MIN: u16 = 14;
+/// Two nodes and their shares.
+const SHARES_MIN: u16 = 11;
 /// Names longer than this are rare: room beyond goes to the shares by node.
 const NAME_ENOUGH: u16 = 32;
 
@@ -41,6 +43,7 @@ const ORDER: &[&str] = &[
     "user",
     "state",
     "threads",
+    "cpu",
     "cpu_pct",
     "home_node",
     "run_pct_by_node",
@@ -130,6 +133,13 @@ pub fn tasks_for(width: u16, host: &HostFacts, threads: bool, sorted: &str) -> V
     metrics
 }
 
+/// The columns of one process's threads that suit `width` on this host.
+pub fn threads_for(width: u16, host: &HostFacts) -> Vec<&'static Metric<Task>> {
+    let mut metrics = tasks_for(width, host, true, "cpu");
+    metrics.retain(|metric| !matches!(metric.id, "pid" | "user" | "threads" | "cgroup" | "rss_bytes"));
+    metrics
+}
+
 /// The node metrics that suit `width` on this host, in the order of help.
 pub fn nodes_for(width: u16, host: &HostFacts, sorted: &str) -> Vec<&'static Metric<Node>> {
     let wanted: Vec<&str> = ["node", sorted]
@@ -143,7 +153,8 @@ pub fn nodes_for(width: u16, host: &HostFacts, sorted: &str) -> Vec<&'static Met
 /// Takes ids in order of priority while they fit.
 fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>) -> Vec<&'a str> {
     let mut chosen: Vec<&str> = Vec::new();
-    let mut left = width.saturating_sub(GUTTER);
+    // The last column needs no gap after it.
+    let mut left = width.saturating_sub(GUTTER) + GAP;
     for id in wanted {
         let Some(cells) = cells(id) else { continue };
         if chosen.contains(id) {
@@ -159,8 +170,15 @@ fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>)
     chosen
 }
 
+/// The least width of a column.
 fn cells<R>(metric: &Metric<R>) -> u16 {
-    if metric.id == "comm" { NAME_MIN } else { metric.width }
+    match metric.id {
+        "comm" => NAME_MIN,
+        // As many digits as the largest id has (PID_MAX_LIMIT is 4194304).
+        "pid" | "tid" | "ppid" => 7,
+        "run_pct_by_node" => SHARES_MIN,
+        _ => metric.width,
+    }
 }
 
 /// Gives each of `metrics` its place, in order, as many as fit into `width`. The name of the task
@@ -179,15 +197,18 @@ pub fn place<R>(metrics: &[&'static Metric<R>], width: u16) -> Columns<R> {
     let mut spare = u32::from(width).saturating_sub(total(&widths)) as u16;
     let at = |id: &str| metrics[..shown].iter().position(|metric| metric.id == id);
     if let Some(name) = at("comm") {
-        let enough = spare.min(NAME_ENOUGH - NAME_MIN);
-        widths[name] += enough;
-        spare -= enough;
-        if let Some(shares) = at("run_pct_by_node") {
-            let more = spare.min(20);
-            widths[shares] += more;
-            spare -= more;
-        }
-        widths[name] += spare;
+        let mut widen = |column: Option<usize>, most: u16| {
+            if let Some(column) = column {
+                let more = spare.min(most);
+                widths[column] += more;
+                spare -= more;
+            }
+        };
+        let shares = at("run_pct_by_node");
+        widen(shares, 3);
+        widen(Some(name), NAME_ENOUGH - NAME_MIN);
+        widen(shares, 20);
+        widen(Some(name), u16::MAX);
     }
     let mut x = GUTTER;
     let placed = metrics[..shown]

@@ -14,6 +14,8 @@ pub mod context {
     pub const HELP: u8 = 16;
     pub const PICKER: u8 = 32;
     pub const PROMPT: u8 = 64;
+    /// The picker of columns, in which more can be done than choosing.
+    pub const COLUMNS: u8 = 128;
     /// The screens with a table of their own.
     pub const TABLES: u8 = TASKS | NODES;
     pub const SCREENS: u8 = TABLES | DETAIL;
@@ -65,7 +67,8 @@ const fn bind(
 pub static KEYS: &[Binding] = &[
     bind(SCREENS, &[key(KeyCode::F(1)), ch('?'), ch('h')], Action::Help, "Help", "This help"),
     bind(TABLES, &[key(KeyCode::Enter)], Action::Open, "Open", "Details of the task; tasks of the node"),
-    bind(TABLES, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks/Nodes", "The other screen"),
+    bind(TASKS, &[key(KeyCode::Tab)], Action::NextScreen, "Nodes", "The other screen: tasks or nodes"),
+    bind(NODES, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", ""),
     bind(TABLES | DETAIL, &[ch('1')], Action::Show(Screen::Tasks), "", "Tasks"),
     bind(TABLES | DETAIL, &[ch('2')], Action::Show(Screen::Nodes), "", "Nodes"),
     bind(
@@ -78,7 +81,7 @@ pub static KEYS: &[Binding] = &[
     bind(TASKS, &[ch('n')], Action::SearchNext, "", "Next match; with N the one before"),
     bind(TASKS, &[ch('N')], Action::SearchPrevious, "", ""),
     bind(TASKS, &[ch('\\'), key(KeyCode::F(4))], Action::Filter, "Filter", "Show only what matches"),
-    bind(TASKS, &[ch('u')], Action::PickUser, "User", "Show only one user's tasks"),
+    bind(TASKS, &[ch('u')], Action::PickUser, "", "Show only one user's tasks"),
     bind(TABLES, &[key(KeyCode::F(6)), ch('s')], Action::PickSort, "Sort", "Sort by any metric"),
     bind(
         TABLES,
@@ -107,13 +110,7 @@ pub static KEYS: &[Binding] = &[
     ),
     bind(TASKS, &[ch('T')], Action::SortBy("cpu_ns"), "", "Sort by CPU time"),
     bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
-    bind(
-        TASKS,
-        &[key(KeyCode::F(2)), ch('c')],
-        Action::PickColumns,
-        "Columns",
-        "Choose columns and their order",
-    ),
+    bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
     bind(TASKS, &[key(KeyCode::F(5)), ch('e')], Action::Tree, "Tree", "Tree by parent"),
     bind(TASKS, &[ch('z')], Action::Fold, "", "Tree: fold or unfold the selected branch"),
@@ -136,10 +133,10 @@ pub static KEYS: &[Binding] = &[
     bind(LISTS, &[key(KeyCode::Home), ch('g')], Action::Move(Motion::First), "", "First row; End or G: last"),
     bind(LISTS, &[key(KeyCode::End), ch('G')], Action::Move(Motion::Last), "", ""),
     bind(PICKER, &[key(KeyCode::Enter)], Action::Accept, "Done", "List: take the selected line"),
-    bind(PICKER, &[ch(' ')], Action::Toggle, "Toggle", "Columns: show or hide"),
-    bind(PICKER, &[ch('[')], Action::Earlier, "Left", "Columns: move left; with ] right"),
-    bind(PICKER, &[ch(']')], Action::Later, "Right", ""),
-    bind(PICKER, &[ch('r')], Action::Reset, "Reset", "Columns: let the width decide"),
+    bind(COLUMNS, &[ch(' ')], Action::Toggle, "Toggle", "Columns: show or hide"),
+    bind(COLUMNS, &[ch('[')], Action::Earlier, "Left", "Columns: move left; with ] right"),
+    bind(COLUMNS, &[ch(']')], Action::Later, "Right", ""),
+    bind(COLUMNS, &[ch('r')], Action::Reset, "Reset", "Columns: let the width decide"),
     bind(PROMPT, &[key(KeyCode::Enter)], Action::Accept, "Done", "Prompt: take what was typed"),
     bind(
         PROMPT,
@@ -149,11 +146,13 @@ pub static KEYS: &[Binding] = &[
         "Prompt: erase a character; Ctrl-U: all",
     ),
     bind(PROMPT, &[ctrl('u')], Action::EraseAll, "", ""),
-    bind(ALL, &[key(KeyCode::Esc)], Action::Back, "Back", "Close; on the table: drop search and filters"),
     bind(ALL, &[ctrl('l')], Action::Redraw, "", "Draw the screen anew"),
     bind(ALL, &[ctrl('z')], Action::Suspend, "", "Stop; fg brings it back"),
-    bind(LISTS, &[ch('q'), key(KeyCode::F(10))], Action::Quit, "Quit", "Quit; a pop-up closes first"),
-    bind(ALL, &[ctrl('c')], Action::Quit, "", "Quit from anywhere"),
+    bind(DETAIL | HELP | PICKER, &[key(KeyCode::Esc), ch('q')], Action::Back, "Back", "Close what is open"),
+    bind(PROMPT, &[key(KeyCode::Esc)], Action::Back, "Drop", ""),
+    bind(TABLES, &[key(KeyCode::Esc)], Action::Back, "", "On a table: drop search and filters"),
+    bind(TABLES, &[ch('q')], Action::Quit, "Quit", "Quit"),
+    bind(ALL, &[key(KeyCode::F(10)), ctrl('c')], Action::Quit, "", "Quit from anywhere"),
 ];
 
 /// What a key means where these bits of [`context`] hold.
@@ -200,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_key_means_one_thing_in_one_place() {
-        for bit in (0..7).map(|shift| 1u8 << shift) {
+        for bit in (0..8).map(|shift| 1u8 << shift) {
             let here: Vec<&Key> =
                 KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
             for (i, key) in here.iter().enumerate() {

@@ -55,6 +55,7 @@ pub struct Glyphs {
     /// Branches of the tree: a child, the last child, a line going on, none.
     pub branch: [&'static str; 4],
     pub horizontal: char,
+    pub vertical: char,
     pub ended: char,
     pub followed: char,
     pub dot: char,
@@ -70,6 +71,7 @@ static UNICODE: Glyphs = Glyphs {
     ascending: '▲',
     branch: ["├─", "└─", "│ ", "  "],
     horizontal: '─',
+    vertical: '│',
     ended: '×',
     followed: '»',
     dot: '·',
@@ -85,6 +87,7 @@ static ASCII: Glyphs = Glyphs {
     ascending: '^',
     branch: ["|-", "`-", "| ", "  "],
     horizontal: '-',
+    vertical: '|',
     ended: 'x',
     followed: '>',
     dot: '-',

@@ -34,7 +34,7 @@ impl App {
         }
         match (&self.help, &self.detail, self.screen) {
             (Some(_), _, _) => body,
-            (None, Some(detail), _) => below(view::detail::split(body, detail, self.snapshot()).1, 1),
+            (None, Some(_), _) => below(view::detail::split(body, self.snapshot()).1, 1),
             (None, None, Screen::Tasks) => below(body, 1),
             (None, None, Screen::Nodes) => below(view::nodes::split(body, self.snapshot()).0, 1),
         }

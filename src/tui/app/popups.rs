@@ -65,10 +65,6 @@ impl App {
     /// Changes the columns; the table shows it at once.
     pub(super) fn edit_columns(&mut self, action: Action) {
         let Some(picker) = &mut self.picker else { return };
-        if !matches!(picker.options, Options::Columns(_)) {
-            self.message = Some("Enter takes the selected line".into());
-            return;
-        }
         match action {
             Action::Toggle => picker.toggle(),
             Action::Earlier => picker.shift(false),

@@ -3,9 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use crate::metric::Value;
 use crate::metric::format::{bytes, count, duration, percent};
 use crate::metric::task::{by_id, policy, state, user};
-use crate::metric::{Metric, Value};
 use crate::snapshot::{Snapshot, Task};
 use crate::text::clean;
 use crate::tui::app::detail::{Detail, Point};
@@ -22,25 +22,10 @@ const HISTORY: u16 = 3;
 const NODE_LINES: usize = 4;
 /// Cells before the content of a line.
 const LABEL: u16 = 9;
-/// Columns of the threads, in order; what the host lacks is left out.
-const THREAD_COLUMNS: &[&str] = &[
-    "tid",
-    "state",
-    "cpu",
-    "cpu_pct",
-    "home_node",
-    "run_pct_by_node",
-    "ipc",
-    "node_migrations_per_s",
-    "runq_wait_pct",
-    "switches_per_s",
-    "comm",
-];
-
 /// Divides `area` between what is said about the process and its threads.
-pub fn split(area: Rect, detail: &Detail, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
+pub fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
     let nodes = snapshot.map_or(1, |snapshot| snapshot.host.topology.nodes.len());
-    let lines = FACTS + HISTORY + node_lines(detail, nodes);
+    let lines = FACTS + HISTORY + node_lines(nodes);
     // At least titles and two threads stay in view.
     let height = lines.min(area.height.saturating_sub(3));
     let facts = Rect { height, ..area };
@@ -48,7 +33,7 @@ pub fn split(area: Rect, detail: &Detail, snapshot: Option<&Snapshot>) -> (Rect,
 }
 
 /// Lines for nodes: one each, or the busiest and one for all others.
-fn node_lines(_detail: &Detail, nodes: usize) -> u16 {
+fn node_lines(nodes: usize) -> u16 {
     nodes.min(NODE_LINES) as u16
 }
 
@@ -60,7 +45,7 @@ pub fn render(
     area: Rect,
     buf: &mut Buffer,
 ) {
-    let (facts_area, threads_area) = split(area, detail, Some(snapshot));
+    let (facts_area, threads_area) = split(area, Some(snapshot));
     let ellipsis = theme.glyphs.ellipsis;
     let Some(task) = &detail.task else {
         let text = format!("process {} was not there in this interval", detail.process.0);
@@ -74,7 +59,7 @@ pub fn render(
         pen.write(&text, theme.style(role));
     }
     shares(snapshot, task, theme, facts_area, FACTS, buf);
-    let first = FACTS + node_lines(detail, snapshot.host.topology.nodes.len());
+    let first = FACTS + node_lines(snapshot.host.topology.nodes.len());
     for (row, series) in (first..).zip(SERIES) {
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);
         line_of_history(series, snapshot, task, history, theme, &mut pen);
@@ -130,7 +115,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
                 ("command", why, Role::Dim),
                 ("cgroup", cgroup, Role::Plain),
                 ("may use", format!("{} CPUs", task.raw.cpus_allowed), Role::Plain),
-                ("since", String::new(), Role::Plain),
+                ("so far", "-".into(), Role::Dim),
             ];
         }
     };
@@ -241,10 +226,7 @@ fn line_of_history(
 
 fn threads(detail: &Detail, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let Some(threads) = &detail.threads else { return };
-    let lacks = |id: &str| threads.host.missing.contains_key(id);
-    let metrics: Vec<&'static Metric<Task>> =
-        THREAD_COLUMNS.iter().filter(|id| !lacks(id)).filter_map(|id| by_id(id)).collect();
-    let columns = columns::place(&metrics, area.width);
+    let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width);
     let table = Table { columns: &columns, sort: None, snapshot: threads, theme };
     table.titles(area, 0, buf);
     for (row, at) in (1..area.height).zip(detail.order.iter().skip(detail.offset)) {

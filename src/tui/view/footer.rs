@@ -2,6 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
 
 use crate::tui::app::App;
 use crate::tui::keymap::{self, KEYS};
@@ -23,12 +24,19 @@ pub fn render(app: &App, area: Rect, buf: &mut Buffer) {
         return;
     }
     let context = app.contexts() & !keymap::context::PAUSED;
-    let labelled = KEYS.iter().filter(|line| line.contexts & context != 0 && !line.label.is_empty());
-    for line in labelled {
-        let key = line.keys[0].name();
-        if usize::from(pen.room()) < key.len() + line.label.len() + 1 {
-            return;
-        }
-        pen.write(&key, theme.style(Role::Key)).gap(1).write(line.label, theme.style(Role::Plain)).gap(2);
+    let words: Vec<(String, &str)> = KEYS
+        .iter()
+        .filter(|line| line.contexts & context != 0 && !line.label.is_empty())
+        .map(|line| (line.keys[0].name(), line.label))
+        .collect();
+    let Some((way_out, others)) = words.split_last() else { return };
+    let cells = |(key, label): &(String, &str)| (key.width() + label.len() + 3) as u16;
+    // How to get out is worth more than any other key.
+    let fitting = others.iter().scan(pen.room().saturating_sub(cells(way_out)), |room, word| {
+        *room = room.checked_sub(cells(word))?;
+        Some(word)
+    });
+    for (key, label) in fitting.chain([way_out]) {
+        pen.write(key, theme.style(Role::Key)).gap(1).write(label, theme.style(Role::Plain)).gap(2);
     }
 }

@@ -1,7 +1,7 @@
 //! A box with lines to choose from.
 
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Margin, Rect};
 use unicode_width::UnicodeWidthStr;
 
 use crate::snapshot::Snapshot;
@@ -15,10 +15,9 @@ pub fn frame(body: Rect, picker: &Picker) -> Rect {
     layout::popup(body, 76, picker.len().min(200) as u16 + 2)
 }
 
-/// Where its lines are: below its title, above its last line.
+/// Where its lines are: inside the frame.
 pub fn inside(frame: Rect) -> Rect {
-    let rows = frame.height.saturating_sub(2);
-    Rect { y: frame.y + frame.height.min(1), height: rows, ..frame }
+    frame.inner(Margin::new(1, 1))
 }
 
 /// The box, its title, and the lines in view.
@@ -27,9 +26,11 @@ pub fn render(snapshot: &Snapshot, picker: &Picker, theme: &Theme, body: Rect, b
     let glyphs = theme.glyphs;
     for row in 0..frame.height {
         let edge = row == 0 || row + 1 == frame.height;
-        let fill = if edge { glyphs.horizontal } else { ' ' };
+        let (side, fill) = if edge { (glyphs.horizontal, glyphs.horizontal) } else { (glyphs.vertical, ' ') };
         // What lies below must not shine through.
-        Pen::new(buf, frame, row, glyphs.ellipsis).repeat(fill, frame.width, reset(theme.style(Role::Dim)));
+        let dim = reset(theme.style(Role::Dim));
+        let mut pen = Pen::new(buf, frame, row, glyphs.ellipsis);
+        pen.repeat(side, 1, dim).repeat(fill, frame.width.saturating_sub(2), dim).repeat(side, 1, dim);
     }
     let title = format!(" {} ", picker.title());
     Pen::new(buf, frame, 0, glyphs.ellipsis).gap(2).write(&title, theme.style(Role::Title));
