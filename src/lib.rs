@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod cli;
 pub mod collect;
+pub mod container;
 pub mod doctor;
 pub mod error;
 pub mod export;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// User id → name, from `etc/passwd` below `root`. A missing or odd file gives fewer names, not an error.
 pub fn read(root: &Path) -> BTreeMap<u32, String> {
@@ -21,6 +21,17 @@ fn parse(text: &str) -> BTreeMap<u32, String> {
         }
     }
     users
+}
+
+/// User id and home directory of everybody in `etc/passwd` below `root`.
+pub fn homes(root: &Path) -> Vec<(u32, PathBuf)> {
+    let bytes = fs::read(root.join("etc/passwd")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let home = |line: &str| {
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, PathBuf::from(fields.nth(2)?)))
+    };
+    text.lines().filter_map(home).collect()
 }
 
 /// The id of `user`, a name or a number.

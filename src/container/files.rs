@@ -1,0 +1,86 @@
+//! Reading files that a container's owner may have put there: no links, no devices, no endless files.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The content of the regular file `name` below the directory `dir`, at most `max` bytes long. What `dir`
+/// itself is reached by is trusted (administrators move it with links); nothing below it may be a link.
+///
+/// # Errors
+/// The errno of open(2), openat2(2) (Linux 5.6) or read(2); `InvalidData` for a file that is too long or
+/// not a regular one.
+pub fn read_below(dir: &Path, name: &str, max: u64) -> io::Result<Vec<u8>> {
+    let dir = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(dir)?;
+    let file = open_below(&dir, Path::new(name))?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.len() > max {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file of a sensible size"));
+    }
+    let mut bytes = Vec::with_capacity(meta.len() as usize);
+    // It may grow while it is read.
+    file.take(max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn open_below(dir: &File, name: &Path) -> io::Result<File> {
+    let name = CString::new(name.as_os_str().as_bytes())?;
+    // SAFETY: open_how is a struct of integers, for which zero is a valid value.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    // Without O_NONBLOCK a FIFO would hold us until somebody writes to it.
+    how.flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as u64;
+    how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+    // SAFETY: dir is open, name is NUL-terminated, how is of the size given; all outlive the call.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_openat2, dir.as_raw_fd(), name.as_ptr(), &how, size_of::<libc::open_how>())
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor and nobody else has it.
+    Ok(unsafe { File::from_raw_fd(fd as i32) })
+}
+
+/// Names in the directory `dir`, at most `max` of them; none when it cannot be read.
+pub fn list(dir: &Path, max: usize) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.take(max).filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_devices_and_long_files_are_refused() {
+        let dir = std::env::temp_dir().join(format!("numatop-files-{}", std::process::id()));
+        fs::create_dir_all(dir.join("sub")).unwrap();
+        fs::write(dir.join("sub/short"), "abc").unwrap();
+        symlink("/etc/passwd", dir.join("link")).unwrap();
+        symlink("sub", dir.join("way")).unwrap();
+        let fifo = CString::new(dir.join("fifo").as_os_str().as_bytes()).unwrap();
+        // SAFETY: the path is NUL-terminated.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        assert_eq!(read_below(&dir, "sub/short", 3).unwrap(), b"abc");
+        for (name, max) in [
+            ("sub/short", 2),
+            ("link", 1 << 20),
+            ("way/short", 3),
+            ("fifo", 3),
+            ("sub", 3),
+            ("../x", 3),
+            ("no", 3),
+        ] {
+            assert!(read_below(&dir, name, max).is_err(), "{name}");
+        }
+        assert_eq!(list(&dir, 10).len(), 4);
+        assert_eq!(list(&dir, 2).len(), 2);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,212 @@
+//! What does a cgroup path say about who made it? Engines, pods, machines, units, sessions.
+//!
+//! Components are looked at from the leaf upwards, so that in a container inside a container (kind,
+//! docker in docker) the inner one is found. Every component may be anybody's choice: the names that
+//! come out of here are clean and short.
+
+use serde::{Deserialize, Serialize};
+
+use super::component::{
+    after_prefix, capped, is_garden, is_hex, is_id, pod_uid, session, strip_unit, unescape,
+};
+
+/// Who made a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    Docker,
+    Containerd,
+    Nerdctl,
+    CriO,
+    Podman,
+    Runc,
+    Ecs,
+    Lxc,
+    Nspawn,
+    /// A virtual machine of libvirt or Proxmox.
+    Qemu,
+    Garden,
+    /// An id as engines make them, in a place that says no more.
+    Unknown,
+}
+
+impl Engine {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Docker => "docker",
+            Engine::Containerd => "containerd",
+            Engine::Nerdctl => "nerdctl",
+            Engine::CriO => "cri-o",
+            Engine::Podman => "podman",
+            Engine::Runc => "runc",
+            Engine::Ecs => "ecs",
+            Engine::Lxc => "lxc",
+            Engine::Nspawn => "nspawn",
+            Engine::Qemu => "qemu",
+            Engine::Garden => "garden",
+            Engine::Unknown => "container",
+        }
+    }
+
+    /// True for what has an operating system of its own and a name instead of an id: `--machine`.
+    pub fn is_machine(self) -> bool {
+        matches!(self, Engine::Lxc | Engine::Nspawn | Engine::Qemu)
+    }
+}
+
+/// Something in a path, and how many components of the path lead to it, itself included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T> {
+    pub what: T,
+    pub level: usize,
+}
+
+/// A container by what its path says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    pub engine: Engine,
+    /// The full id; the name for engines that use names.
+    pub id: String,
+}
+
+/// All that a path says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The innermost container or machine.
+    pub container: Option<Found<Container>>,
+    /// Kubernetes pod uid with dashes, or the id of a podman pod.
+    pub pod: Option<Found<String>>,
+    /// Name of the systemd unit, suffix included, that is not inside a container.
+    pub unit: Option<Found<String>>,
+    /// User of a login session or user manager.
+    pub uid: Option<u32>,
+}
+
+/// Components looked at; the kernel allows deeper trees, engines do not make them.
+const COMPONENTS_MAX: usize = 64;
+
+/// Prefixes of scopes, and who uses them. CRI-O and podman's monitors are not containers.
+const PREFIXES: [(&str, Engine); 9] = [
+    ("docker-", Engine::Docker),
+    ("cri-containerd-", Engine::Containerd),
+    ("crio-", Engine::CriO),
+    ("libpod-", Engine::Podman),
+    ("nerdctl-", Engine::Nerdctl),
+    ("runc-", Engine::Runc),
+    ("crun-", Engine::Runc),
+    ("lxc.payload.", Engine::Lxc),
+    ("systemd-nspawn@", Engine::Nspawn),
+];
+
+/// What `path` (from the root of its hierarchy) says.
+pub fn identify(path: &str) -> Identity {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).take(COMPONENTS_MAX).collect();
+    // Sysbox gives a container a cgroup tree of its own below this: what is inside is the container's.
+    let outer = parts.iter().position(|part| *part == "syscont-cgroup-root").unwrap_or(parts.len());
+    let parts = &parts[..outer];
+    let container = (0..parts.len()).rev().find_map(|at| found(at, container(parts, at)));
+    let pod_end = container.as_ref().map_or(parts.len(), |container| container.level);
+    let pod = (0..pod_end).rev().find_map(|at| found(at, pod(parts, at)));
+    // The scope of a container is no unit, and units inside it are its own business.
+    let unit_end = (0..parts.len()).find(|at| self::container(parts, *at).is_some()).unwrap_or(parts.len());
+    let unit = (0..unit_end).rev().find_map(|at| found(at, unit(parts[at])));
+    let uid = parts.iter().find_map(|part| after_prefix(part, "user-")?.strip_suffix(".slice")?.parse().ok());
+    Identity { container, pod, unit, uid }
+}
+
+fn found<T>(at: usize, what: Option<T>) -> Option<Found<T>> {
+    what.map(|what| Found { what, level: at + 1 })
+}
+
+fn container(parts: &[&str], at: usize) -> Option<Container> {
+    let part = parts[at];
+    let parent = at.checked_sub(1).map_or("", |above| parts[above]);
+    let of = |engine, id: &str| Some(Container { engine, id: capped(id) });
+    if part.starts_with("libpod-conmon-") || part.starts_with("crio-conmon-") {
+        return None;
+    }
+    if let Some(machine) = machine(part, parent) {
+        return Some(machine);
+    }
+    let name = strip_unit(part);
+    for (prefix, engine) in PREFIXES {
+        let Some(id) = after_prefix(name, prefix) else { continue };
+        if engine.is_machine() || engine == Engine::Runc || is_id(id) {
+            return of(engine, &unescape(id));
+        }
+    }
+    // The systemd driver's path given to the cgroupfs driver: `parent.slice:prefix:id`.
+    let mut words = part.rsplitn(3, ':');
+    if let (Some(id), Some(prefix), Some(_)) = (words.next(), words.next(), words.next())
+        && is_id(id)
+    {
+        let known = PREFIXES.iter().find(|(known, _)| known.strip_suffix('-') == Some(prefix));
+        return of(known.map_or(Engine::Unknown, |(_, engine)| *engine), id);
+    }
+    match parent {
+        "lxc" | "lxc.payload" => return of(Engine::Lxc, part),
+        "docker" | "actions_job" if is_id(part) => return of(Engine::Docker, part),
+        // containerd's own namespaces, for `ctr run`; at the top only, where nobody else puts them.
+        "default" | "k8s.io" | "moby" if at == 1 => return of(Engine::Containerd, part),
+        _ => {}
+    }
+    if at >= 2 && parts[at - 2] == "ecs" && (is_id(part) || fargate(part)) {
+        return of(Engine::Ecs, part);
+    }
+    if is_hex(part, 64) {
+        let in_pod = pod(parts, at.checked_sub(1)?).is_some();
+        return of(if in_pod { Engine::Containerd } else { Engine::Unknown }, part);
+    }
+    if is_garden(part) { of(Engine::Garden, part) } else { None }
+}
+
+/// Machines of systemd-machined, libvirt and Proxmox.
+fn machine(part: &str, parent: &str) -> Option<Container> {
+    if parent == "qemu.slice" {
+        let id = part.strip_suffix(".scope")?;
+        return Some(Container { engine: Engine::Qemu, id: capped(id) });
+    }
+    let name = unescape(after_prefix(part, "machine-")?.strip_suffix(".scope")?);
+    let numbered = |prefix: &str| {
+        let (number, name) = after_prefix(&name, prefix)?.split_once('-')?;
+        number.bytes().all(|byte| byte.is_ascii_digit()).then(|| capped(name))
+    };
+    Some(match (numbered("qemu-"), numbered("lxc-")) {
+        (Some(id), _) => Container { engine: Engine::Qemu, id },
+        (_, Some(id)) => Container { engine: Engine::Lxc, id },
+        _ => Container { engine: Engine::Nspawn, id: capped(&name) },
+    })
+}
+
+/// AWS Fargate: the task's id, a dash, and digits.
+fn fargate(part: &str) -> bool {
+    part.split_once('-').is_some_and(|(task, number)| {
+        is_hex(task, 32) && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+fn pod(parts: &[&str], at: usize) -> Option<String> {
+    let name = parts[at].split(':').next().unwrap_or_default();
+    let name = name.strip_suffix(".slice").unwrap_or(name);
+    // The systemd driver: the whole path of slices is in the name, and the uid has no dashes.
+    if let Some((front, uid)) = name.rsplit_once("-pod")
+        && front.contains("kubepods")
+    {
+        return pod_uid(uid);
+    }
+    if let Some((_, id)) = name.rsplit_once("libpod_pod_") {
+        return is_id(id).then(|| id.to_string());
+    }
+    let in_kubepods = parts[..at].iter().any(|part| part.contains("kubepods"));
+    if in_kubepods { pod_uid(after_prefix(name, "pod")?) } else { None }
+}
+
+fn unit(part: &str) -> Option<String> {
+    let user_manager = part.starts_with("user@") && part.ends_with(".service");
+    if user_manager || !(part.ends_with(".service") || part.ends_with(".scope") || part.ends_with(".socket"))
+    {
+        return None;
+    }
+    Some(capped(&session(part).unwrap_or_else(|| unescape(part))))
+}
