@@ -123,6 +123,20 @@ struct task_struct {
 	unsigned long numa_pages_migrated;
 } NT_RELOCATED;
 
+/*
+ * Threads of a process, in a program that is not a walk itself (6.7). The first
+ * must exist in the running kernel before any is called.
+ */
+struct bpf_iter_task {
+	__u64 opaque[3];
+} __attribute__((aligned(8)));
+
+#define NT_ITER_PROC_THREADS 2	/* enum in kernel/bpf/task_iter.c */
+
+extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task, unsigned int flags) __weak __ksym;
+extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __weak __ksym;
+extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __weak __ksym;
+
 struct seq_file;
 
 struct bpf_iter_meta {

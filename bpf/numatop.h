@@ -37,6 +37,7 @@ enum nt_scope_kind {
 	NT_SCOPE_TID,
 	NT_SCOPE_UID,
 	NT_SCOPE_CGROUP,	/* a cgroup or any ancestor of it */
+	NT_SCOPE_OUTSIDE,	/* the same, but not wanted */
 };
 
 struct nt_scope_key {
@@ -70,7 +71,9 @@ struct nt_cpu {
 	__u64 slot_total[NT_SLOTS];	/* counted while a task (not idle) was running */
 	__u64 slot_enabled_ns[NT_SLOTS];	/* whole life of the event on this CPU, read at each flush */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u64 reserved[4];
+	__u32 in_counted;	/* slot_last was read when the running task came in, or later */
+	__u32 pad;
+	__u64 reserved[3];
 };
 
 /* What we keep for a task: the fixed head, followed by run_ns[nr_nodes]. */
@@ -91,6 +94,8 @@ struct nt_rec {
 	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
 	__u32 ended;		/* its final row was sent (or counted as lost) */
 	__u32 pad;
+	__u64 scope_end_ns;	/* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
+	__u64 scope_gap_ns;	/* time it then spent outside before it came back, not yet left out */
 	__u64 run_ns[];		/* on-CPU time by node */
 };
 
@@ -134,7 +139,7 @@ struct nt_task {
 _Static_assert(sizeof(struct nt_place) == 16, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 48 + 3 * 64 + 32, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 3 * 64 + 48, "nt_rec");
 _Static_assert(sizeof(struct nt_task) == 200, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
 #endif

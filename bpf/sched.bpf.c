@@ -14,9 +14,9 @@
 const volatile __u32 nr_cpus = 1;	/* possible CPUs: row length of the events table */
 const volatile __u32 nr_nodes = 1;
 const volatile bool has_smt = false;
-const volatile bool scoped = false;	/* not every task is wanted */
 
 /* Set by user space at any time. */
+__u32 scoped = 0;		/* not every task is wanted */
 __u32 nr_slots = 0;		/* counters in use */
 __u32 read_scaled = 0;		/* counters are multiplexed: read enabled and running times too */
 
@@ -138,14 +138,20 @@ static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, __u32 open,
  */
 static inline __u64 charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id, const struct nt_place *place)
 {
-	__u64 delta = exec_ns - rec->exec_seen_ns;
+	__u64 end = rec->scope_end_ns, gap = rec->scope_gap_ns, delta;
 	__u32 node = place->node;
 
+	if (end && exec_ns > end)
+		exec_ns = end;
+	delta = exec_ns - rec->exec_seen_ns - gap;
 	/* The scheduler's clock of a CPU that was just stopped may stand a little behind: never go back. */
-	if ((__s64)delta < 0)
+	if ((__s64)delta < 0) {
 		delta = 0;
-	else
+	} else {
 		rec->exec_seen_ns = exec_ns;
+		if (gap)
+			__sync_fetch_and_add(&rec->scope_gap_ns, -gap);
+	}
 	if (node < nr_nodes)
 		rec->run_ns[node] += delta;
 	if (rec->last_cpu != cpu_id) {
@@ -173,7 +179,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
 	struct nt_place *place = bpf_map_lookup_elem(&places, &cpu_id);
 	bool busy = task->pid != 0, next_busy, wanted_next, seen_in;
-	__u64 exec_ns = task->se.sum_exec_runtime, clock;
+	__u64 exec_ns = task->se.sum_exec_runtime, charged = 0, clock;
 	struct nt_rec *rec = NULL;
 
 	/* Two ifs: clang would or the pointers, which the verifier refuses. */
@@ -191,9 +197,15 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		if (rec && !rec->in_scope)
 			rec = NULL;
 		if (rec)
-			cpu->busy_ns += charge_time(rec, exec_ns, cpu_id, place);
+			charged = charge_time(rec, exec_ns, cpu_id, place);
+		/* With a scope a task may be charged a part of what it ran: the CPU was busy for all of it. */
+		if (rec && !scoped)
+			cpu->busy_ns += charged;
 		else if (seen_in && exec_ns > cpu->in_exec_ns)
 			cpu->busy_ns += exec_ns - cpu->in_exec_ns;
+		/* What it did after it left the scope cannot be told from what it did before: neither counts. */
+		if (rec && rec->scope_end_ns)
+			rec = NULL;
 	}
 	if (next) {
 		cpu->switches++;
@@ -222,8 +234,15 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 
 		wanted_next = next_rec && next_rec->in_scope;
 	}
-	if (rec || wanted_next || !scoped)
+	if (rec || wanted_next || !scoped) {
+		/* A task that came into the scope while it ran: what was counted since is not all its own. */
+		if (!cpu->in_counted)
+			rec = NULL;
 		charge_counters(cpu, cpu_id, place->slots, rec, busy);
+		cpu->in_counted = 1;
+	} else {
+		cpu->in_counted = 0;
+	}
 	return 0;
 }
 

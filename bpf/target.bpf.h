@@ -8,13 +8,12 @@
 
 #define CGROUP_DEPTH_MAX 64	/* levels looked at; deeper ones count as out of scope */
 
-const volatile bool scoped = false;		/* not every task is wanted */
-
-/* Bit k: the scope has ids of kind k. May change at run time. */
+/* Bit k: the scope is restricted by ids of kind k; 0: every task is wanted. May change at run time. */
 __u32 scope_kinds = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
 	__type(key, struct nt_scope_key);
 	__type(value, __u8);
@@ -27,7 +26,8 @@ static inline bool nt_has_id(__u32 kind, __u64 id)
 	return bpf_map_lookup_elem(&scope_ids, &key) != NULL;
 }
 
-static inline bool nt_in_cgroup(struct task_struct *task)
+/* Is its cgroup, or one above it, in the set of this kind? */
+static inline bool nt_in_cgroup(struct task_struct *task, __u32 kind)
 {
 	struct cgroup_subsys_state *css = nt_css(task);
 	int i;
@@ -35,7 +35,7 @@ static inline bool nt_in_cgroup(struct task_struct *task)
 	for (i = 0; i < CGROUP_DEPTH_MAX; i++) {
 		if (!css)
 			return false;
-		if (nt_has_id(NT_SCOPE_CGROUP, css->cgroup->kn->id))
+		if (nt_has_id(kind, css->cgroup->kn->id))
 			return true;
 		css = css->parent;
 	}
@@ -46,7 +46,7 @@ static inline bool nt_wanted(struct task_struct *task)
 {
 	__u32 kinds = scope_kinds;
 
-	if (!scoped)
+	if (!kinds)
 		return true;
 	if (kinds & (1 << NT_SCOPE_PID) && !nt_has_id(NT_SCOPE_PID, task->tgid))
 		return false;
@@ -54,7 +54,9 @@ static inline bool nt_wanted(struct task_struct *task)
 		return false;
 	if (kinds & (1 << NT_SCOPE_UID) && !nt_has_id(NT_SCOPE_UID, task->cred->uid.val))
 		return false;
-	if (kinds & (1 << NT_SCOPE_CGROUP) && !nt_in_cgroup(task))
+	if (kinds & (1 << NT_SCOPE_CGROUP) && !nt_in_cgroup(task, NT_SCOPE_CGROUP))
+		return false;
+	if (kinds & (1 << NT_SCOPE_OUTSIDE) && nt_in_cgroup(task, NT_SCOPE_OUTSIDE))
 		return false;
 	return true;
 }

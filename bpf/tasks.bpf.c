@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Which tasks there are: their records are made when they are born (or at the
- * first walk, for those older than we are), rows of those that changed are
- * emitted by a walk over all threads. Their ends are seen in sched.bpf.c, at the
- * last switch.
+ * Which tasks there are: their records are made when they are born, when they
+ * are moved into a cgroup that is watched, or at the first walk (for those older
+ * than we are); rows of those that changed are emitted by a walk over all
+ * threads. Their ends are seen in sched.bpf.c, at the last switch.
  */
 #include "rows.bpf.h"
 #include "target.bpf.h"
@@ -21,8 +21,12 @@ static inline void note_family(struct nt_rec *rec, struct task_struct *task)
 
 static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_ns)
 {
-	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 
+	/* It was here before and left: what it does now is another row. */
+	if (rec && !rec->in_scope)
+		bpf_task_storage_delete(&task_recs, task);
+	rec = bpf_task_storage_get(&task_recs, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!rec) {
 		struct nt_cpu *cpu = nt_this_cpu();
 
@@ -40,6 +44,16 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 		rec->in_scope = 1;
 	}
 	return rec;
+}
+
+/* It was moved out and came back before user space heard of either. */
+static inline void come_back(struct nt_rec *rec, struct task_struct *task)
+{
+	__u64 exec_ns = task->se.sum_exec_runtime;
+
+	if (exec_ns > rec->scope_end_ns)
+		__sync_fetch_and_add(&rec->scope_gap_ns, exec_ns - rec->scope_end_ns);
+	rec->scope_end_ns = 0;
 }
 
 #define MIX(h, v) (((h) ^ (__u64)(v)) * 0x9e3779b97f4a7c15ULL)
@@ -80,6 +94,8 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	}
 	if (!rec->in_scope || rec->ended)
 		return 0;
+	if (wanted && rec->scope_end_ns)
+		come_back(rec, task);
 	note_family(rec, task);
 	nt_describe(&row, task, rec);
 	if (!wanted)
@@ -107,6 +123,71 @@ int BPF_PROG(on_task_newtask, struct task_struct *task, unsigned long clone_flag
 {
 	if (nt_wanted(task))
 		make_rec(task, task->se.sum_exec_runtime);
+	return 0;
+}
+
+/*
+ * Decided at the move itself, so that each side is charged its own part of the
+ * interval. The task may be running elsewhere: its CPU charges it, up to here.
+ */
+static inline void moved(struct task_struct *task)
+{
+	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
+	bool inside = rec && rec->in_scope;
+
+	if (rec && rec->ended)
+		return;
+	if (!nt_wanted(task)) {
+		/* A task that never ran has nothing to be charged: any end will do. */
+		if (inside && !rec->scope_end_ns)
+			rec->scope_end_ns = task->se.sum_exec_runtime | !task->se.sum_exec_runtime;
+	} else if (!inside) {
+		make_rec(task, task->se.sum_exec_runtime);
+	} else if (rec->scope_end_ns) {
+		come_back(rec, task);
+	}
+}
+
+/* `task` is in its new cgroup already; with `threadgroup` all threads of its process are. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(on_cgroup_attach_task, struct cgroup *to, const char *path, struct task_struct *task, bool threadgroup)
+{
+	struct bpf_iter_task it;
+	struct task_struct *thread;
+
+	/* Before 6.7 other threads of the process wait for the next walk. */
+	if (!threadgroup || !bpf_ksym_exists(bpf_iter_task_new)) {
+		moved(task);
+		return 0;
+	}
+	bpf_iter_task_new(&it, task, NT_ITER_PROC_THREADS);
+	while ((thread = bpf_iter_task_next(&it)))
+		moved(thread);
+	bpf_iter_task_destroy(&it);
+	return 0;
+}
+
+/* Goes up when cgroups come, go or get another name: user space reads their tree again. */
+__u32 cgroup_changes = 0;
+
+SEC("tp_btf/cgroup_mkdir")
+int BPF_PROG(on_cgroup_mkdir)
+{
+	__sync_fetch_and_add(&cgroup_changes, 1);
+	return 0;
+}
+
+SEC("tp_btf/cgroup_rmdir")
+int BPF_PROG(on_cgroup_rmdir)
+{
+	__sync_fetch_and_add(&cgroup_changes, 1);
+	return 0;
+}
+
+SEC("tp_btf/cgroup_rename")
+int BPF_PROG(on_cgroup_rename)
+{
+	__sync_fetch_and_add(&cgroup_changes, 1);
 	return 0;
 }
 

@@ -60,6 +60,9 @@ pub enum ColourArg {
     Never,
 }
 
+/// Scopes that are and-ed with the others; several of them are or-ed.
+const CONTAINERS: &str = "Containers (applied in the kernel; several are or-ed)";
+
 /// What to watch and how to show it; the same in the live view and in batch mode.
 #[derive(Args, Debug)]
 pub struct ViewArgs {
@@ -106,6 +109,39 @@ pub struct ViewArgs {
     /// Watch only tasks of these users, by name or number (applied in the kernel).
     #[arg(short = 'u', long = "user", value_name = "USER,...", value_delimiter = ',')]
     pub users: Vec<String>,
+
+    /// Watch only this container, by name or the start of its id; may be given several times.
+    #[arg(long = "container", value_name = "NAME|ID", help_heading = CONTAINERS)]
+    pub containers: Vec<String>,
+
+    /// Watch only this pod, by name or uid.
+    #[arg(long = "pod", value_name = "[NAMESPACE/]NAME", help_heading = CONTAINERS)]
+    pub pods: Vec<String>,
+
+    /// Watch only the pods of this Kubernetes namespace.
+    #[arg(long = "k8s-namespace", value_name = "NAME", help_heading = CONTAINERS)]
+    pub namespaces: Vec<String>,
+
+    /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy
+    /// or below /sys/fs/cgroup, which says in which hierarchy.
+    #[arg(long = "cgroup", value_name = "PATH|GLOB", help_heading = CONTAINERS)]
+    pub cgroups: Vec<String>,
+
+    /// Watch only this systemd unit.
+    #[arg(long = "unit", value_name = "NAME", help_heading = CONTAINERS)]
+    pub units: Vec<String>,
+
+    /// Watch only this machine: LXC, nspawn, libvirt.
+    #[arg(long = "machine", value_name = "NAME", help_heading = CONTAINERS)]
+    pub machines: Vec<String>,
+
+    /// Watch only what is in no container, pod or machine.
+    #[arg(long, help_heading = CONTAINERS, conflicts_with_all = ["containers", "pods", "namespaces", "cgroups", "units", "machines"])]
+    pub host: bool,
+
+    /// Start without what was named above, and wait until it exists.
+    #[arg(long, help_heading = CONTAINERS)]
+    pub wait: bool,
 
     /// Show only tasks whose name matches this regular expression.
     #[arg(long, value_name = "REGEX")]

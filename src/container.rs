@@ -2,5 +2,8 @@
 
 mod component;
 mod files;
+pub mod glob;
+pub mod group;
 pub mod names;
 pub mod patterns;
+pub mod select;

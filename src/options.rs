@@ -1,14 +1,17 @@
 //! From what was typed to what it means: checks every value, resolves names, fills in defaults.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use regex_lite::Regex;
 
 use crate::cli::ViewArgs;
 use crate::collect::scope::Scope;
+use crate::container::select::{Want, Wants};
 use crate::export::{Selection, all_columns};
 use crate::filter::RowFilter;
+use crate::host::cgroups::{self, Hierarchy};
 use crate::host::users;
 use crate::metric::Metric;
 use crate::metric::task::{TASK_METRICS, by_id};
@@ -151,10 +154,45 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
         scope.uids.insert(uid);
     }
     let events = Event::parse_list(&args.events).map_err(|error| bad("--events", error.to_string()))?;
-    Ok(LiveOptions { scope, scope_text: scope_text(args), events })
+    let (wants, hierarchy) = wants(args, Path::new("/"))?;
+    Ok(LiveOptions { scope, scope_text: scope_text(args, &wants), wants, hierarchy, events })
 }
 
-fn scope_text(args: &ViewArgs) -> String {
+/// What of cgroups is wanted, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
+/// by the source. Mounts are read below `root`.
+///
+/// # Errors
+/// A path in a hierarchy that cannot be watched, or paths in several hierarchies.
+fn wants(args: &ViewArgs, root: &Path) -> Result<(Wants, Option<Hierarchy>), BadValue> {
+    let mut wants = Vec::new();
+    let mut chosen: Option<Hierarchy> = None;
+    for path in &args.cgroups {
+        let mut below = path.trim_end_matches('/');
+        let full = below.starts_with("/sys/fs/cgroup");
+        if let Some((hierarchy, rest)) = cgroups::containing(root, Path::new(path)) {
+            if chosen.as_ref().is_some_and(|other| *other != hierarchy) {
+                return Err(bad("--cgroup", "all paths must lie in one hierarchy"));
+            }
+            below = rest.to_str().unwrap_or_default().trim_end_matches('/');
+            chosen = Some(hierarchy);
+        } else if full {
+            let path = crate::text::clean_str(path);
+            return Err(bad("--cgroup", format!("{path} lies in no hierarchy with a controller")));
+        }
+        wants.push(Want::Cgroup(format!("/{}", below.trim_start_matches('/'))));
+    }
+    wants.extend(args.containers.iter().map(|name| Want::Container(name.clone())));
+    wants.extend(args.pods.iter().map(|name| match name.split_once('/') {
+        Some((namespace, name)) => Want::Pod { namespace: Some(namespace.into()), name: name.into() },
+        None => Want::Pod { namespace: None, name: name.clone() },
+    }));
+    wants.extend(args.namespaces.iter().map(|name| Want::Namespace(name.clone())));
+    wants.extend(args.units.iter().map(|name| Want::Unit(name.clone())));
+    wants.extend(args.machines.iter().map(|name| Want::Machine(name.clone())));
+    Ok((Wants { wants, host: args.host, wait: args.wait }, chosen))
+}
+
+fn scope_text(args: &ViewArgs, wants: &Wants) -> String {
     let list = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let mut words = Vec::new();
     if !args.pids.is_empty() {
@@ -165,6 +203,9 @@ fn scope_text(args: &ViewArgs) -> String {
     }
     if !args.users.is_empty() {
         words.push(format!("user {}", crate::text::clean_str(&args.users.join(","))));
+    }
+    if !wants.is_empty() {
+        words.push(wants.describe());
     }
     words.join(", ")
 }
@@ -206,6 +247,15 @@ mod tests {
         let selection = selection(&args(&["--threads", "--columns", "ipc"]), true).unwrap();
         let ids: Vec<&str> = selection.columns.iter().map(|metric| metric.id).collect();
         assert_eq!(ids, ["pid", "tid", "ipc"]);
+    }
+
+    #[test]
+    fn names_of_containers_and_pods_are_taken_apart() {
+        let args = args(&["--container", "web", "--pod", "shop/cart", "--cgroup", "system.slice/", "--wait"]);
+        let (wants, hierarchy) = wants(&args, Path::new("/nonexistent")).unwrap();
+        assert!(wants.wait && hierarchy.is_none());
+        assert_eq!(wants.describe(), "cgroup /system.slice, container web, pod shop/cart");
+        assert_eq!(wants.wants[2], Want::Pod { namespace: Some("shop".into()), name: "cart".into() });
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::collect::wire::SLOTS;
+use crate::container::group::Group;
 use crate::host::topology::Topology;
 use crate::pmu::event::Event;
 use crate::units::{CpuId, Nid};
@@ -262,6 +263,8 @@ pub struct OwnRaw {
 pub struct Names {
     pub users: BTreeMap<u32, String>,
     pub cgroups: BTreeMap<u64, String>,
+    /// What those cgroups are.
+    pub groups: BTreeMap<u64, Arc<Group>>,
 }
 
 /// Everything measured at one moment.
@@ -275,7 +278,7 @@ pub struct Sample {
     pub boot_ns: u64,
     /// Ascending by serial: live threads, and one row per process that lost threads (`tid` 0).
     pub tasks: Vec<Arc<TaskRaw>>,
-    /// Processes that ended since the sample before: final totals over all their threads.
+    /// Processes that ended or left the scope since the sample before: final totals over all their threads.
     pub exited: Vec<Arc<TaskRaw>>,
     pub cpus: Vec<CpuRaw>,
     pub nodes: Vec<NodeRaw>,

@@ -114,6 +114,11 @@ impl Snapshot {
 }
 
 impl Task {
+    /// True for a row of a task that lives on where nobody looks: it was moved out of the scope.
+    pub fn left(&self) -> bool {
+        self.exited && self.raw.tid != 0 && self.raw.exit_state == 0
+    }
+
     /// On-CPU time in the interval, ns.
     pub fn run_ns(&self) -> u64 {
         self.delta.cpu_ns()

@@ -58,7 +58,6 @@ impl SchedProbe {
         rodata.nr_cpus = cpus;
         rodata.nr_nodes = topology.possible_nodes;
         rodata.has_smt = topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
-        rodata.scoped = scoped;
         rodata.rec_size = records::record_size(topology.possible_nodes);
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
@@ -72,7 +71,8 @@ impl SchedProbe {
 
         let states = MappedArray::new(&skel.maps.cpus.as_fd(), size_of::<CpuState>(), cpus as usize)?;
         let slots = events.len() as u32;
-        skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?.nr_slots = slots;
+        let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
+        (bss.nr_slots, bss.scoped) = (slots, u32::from(scoped));
         let switch = skel.progs.on_sched_switch.attach().context("attaching to sched_switch")?;
         Ok(SchedProbe { _switch: switch, states, counters: Counters::new(events), possible_cpus: cpus, skel })
     }
@@ -120,6 +120,13 @@ impl SchedProbe {
     pub fn read_scaled(&mut self, on: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.read_scaled = u32::from(on);
+        }
+    }
+
+    /// Says whether tasks without a record are to be expected from now on.
+    pub fn set_scoped(&mut self, scoped: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.scoped = u32::from(scoped);
         }
     }
 

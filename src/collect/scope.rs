@@ -13,17 +13,22 @@ pub struct Scope {
     pub uids: BTreeSet<u32>,
     /// Cgroup ids (inode numbers); descendants are included.
     pub cgroups: BTreeSet<u64>,
+    /// Cgroup ids whose tasks, and those below, are not wanted.
+    pub outside: BTreeSet<u64>,
+    /// Only tasks of `cgroups` are wanted, also while there is none: one is waited for.
+    pub by_cgroup: bool,
 }
 
 impl Scope {
     /// True when every task is wanted.
     pub fn is_everything(&self) -> bool {
-        self.keys().is_empty()
+        self.kinds() == 0
     }
 
     /// Bit k is set when kind k restricts the scope.
     pub fn kinds(&self) -> u32 {
-        self.keys().iter().fold(0, |bits, key| bits | 1 << key.kind)
+        let waiting = if self.by_cgroup { 1 << ScopeKind::Cgroup as u32 } else { 0 };
+        self.keys().iter().fold(waiting, |bits, key| bits | 1 << key.kind)
     }
 
     /// What goes into the kernel's set of wanted ids.
@@ -34,6 +39,7 @@ impl Scope {
         keys.extend(self.tids.iter().map(|id| key(ScopeKind::Tid, u64::from(*id))));
         keys.extend(self.uids.iter().map(|id| key(ScopeKind::Uid, u64::from(*id))));
         keys.extend(self.cgroups.iter().map(|id| key(ScopeKind::Cgroup, *id)));
+        keys.extend(self.outside.iter().map(|id| key(ScopeKind::Outside, *id)));
         keys
     }
 }
@@ -46,6 +52,12 @@ mod tests {
     fn an_empty_scope_is_everything() {
         assert!(Scope::default().is_everything());
         assert_eq!(Scope::default().kinds(), 0);
+    }
+
+    #[test]
+    fn a_scope_that_waits_for_its_cgroup_wants_nothing_yet() {
+        let scope = Scope { by_cgroup: true, ..Scope::default() };
+        assert!(!scope.is_everything() && scope.keys().is_empty());
     }
 
     #[test]

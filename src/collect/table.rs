@@ -52,37 +52,46 @@ fn add_ended(sum: &mut TaskRaw, task: &TaskRaw) {
         sum.ppid = task.ppid;
         sum.start_ns = task.start_ns;
         sum.cgroup_id = task.cgroup_id;
+        (sum.state, sum.exit_state) = (task.state, task.exit_state);
     }
 }
 
 impl TaskTable {
-    /// Takes in rows of one round: final rows first (`ends`), then the walk.
-    pub fn apply(&mut self, ends: Vec<Parsed>, walk: Vec<Parsed>) {
+    /// Takes in rows of one round: final rows first (`ends`), then the walk. A task that leaves the scope
+    /// is reported like one that ended; `forget` says that the scope itself was changed, and that those
+    /// which leave now are of no interest any more.
+    pub fn apply(&mut self, ends: Vec<Parsed>, walk: Vec<Parsed>, forget: bool) {
         for row in ends {
             self.end(row);
         }
         let mut new = Vec::new();
         let mut left = Vec::new();
-        for Parsed { task, leaves, .. } in walk {
-            if leaves {
-                left.push(task.serial);
+        for row in walk {
+            if row.leaves {
+                left.push(row);
                 continue;
             }
-            match self.find(task.serial) {
-                Some(at) => self.live[at] = Arc::new(task),
-                None => new.push(Arc::new(task)),
+            match self.find(row.task.serial) {
+                Some(at) => self.live[at] = Arc::new(row.task),
+                None => new.push(Arc::new(row.task)),
             }
         }
         if !new.is_empty() {
             for task in &new {
                 *self.members.entry(task.process()).or_default() += 1;
+                // It had left the scope and is back: what it did before has been reported.
+                self.gone.remove(&task.process());
             }
             self.live.append(&mut new);
             // Almost sorted already (new tasks have the highest serials), which the merge sort makes use of.
             self.live.sort_by_key(|task| task.serial);
         }
-        for serial in left {
-            self.remove(serial);
+        for row in left {
+            if forget {
+                self.remove(row.task.serial);
+            } else {
+                self.end(row);
+            }
         }
     }
 
@@ -101,9 +110,9 @@ impl TaskTable {
         }
     }
 
-    /// A thread ended. With the last one its process does.
+    /// A thread ended or left the scope. With the last one its process does.
     fn end(&mut self, row: Parsed) {
-        let Parsed { task, group_live, .. } = row;
+        let Parsed { task, leaves, group_live } = row;
         self.remove(task.serial);
         let process = task.process();
         if let Some((total, age)) = self.gone.get_mut(&process) {
@@ -127,7 +136,7 @@ impl TaskTable {
             })
         });
         add_ended(Arc::make_mut(ended), &task);
-        if group_live == 0
+        if (group_live == 0 || leaves)
             && !self.members.contains_key(&process)
             && let Some(mut total) = self.ended.remove(&process)
         {
@@ -255,6 +264,10 @@ mod tests {
         rows.iter().map(|row| Parsed { task: row.clone(), leaves: false, group_live: 1 }).collect()
     }
 
+    fn leaving(task: TaskRaw) -> Parsed {
+        Parsed { task, leaves: true, group_live: 1 }
+    }
+
     fn ended(task: TaskRaw, group_live: u32) -> Parsed {
         Parsed { task, leaves: false, group_live }
     }
@@ -262,8 +275,8 @@ mod tests {
     #[test]
     fn an_ended_thread_folds_into_its_process() {
         let mut table = TaskTable::default();
-        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
-        table.apply(vec![ended(task(2, 10, 11, 9), 1)], vec![]);
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]), false);
+        table.apply(vec![ended(task(2, 10, 11, 9), 1)], vec![], false);
         let (tasks, exited) = table.snapshot();
         assert_eq!(sum(&tasks), 14);
         assert_eq!(tasks.iter().map(|task| task.tid).collect::<Vec<_>>(), [10, 0]);
@@ -273,8 +286,8 @@ mod tests {
     #[test]
     fn an_ended_process_is_reported_once_with_all_its_threads() {
         let mut table = TaskTable::default();
-        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
-        table.apply(vec![ended(task(2, 10, 11, 9), 0), ended(task(1, 10, 10, 6), 0)], vec![]);
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]), false);
+        table.apply(vec![ended(task(2, 10, 11, 9), 0), ended(task(1, 10, 10, 6), 0)], vec![], false);
         let (tasks, exited) = table.snapshot();
         assert!(tasks.is_empty());
         assert_eq!(sum(&exited), 15);
@@ -284,8 +297,8 @@ mod tests {
     #[test]
     fn a_process_lives_on_without_its_leader() {
         let mut table = TaskTable::default();
-        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
-        table.apply(vec![ended(task(1, 10, 10, 6), 1)], vec![]);
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]), false);
+        table.apply(vec![ended(task(1, 10, 10, 6), 1)], vec![], false);
         let (tasks, exited) = table.snapshot();
         assert_eq!((sum(&tasks), exited.len()), (13, 0));
     }
@@ -294,20 +307,20 @@ mod tests {
     fn a_process_waits_for_its_last_known_thread() {
         // Both threads have begun to exit; thread 11 has not been switched out for the last time.
         let mut table = TaskTable::default();
-        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
-        table.apply(vec![ended(task(1, 10, 10, 6), 0)], vec![]);
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]), false);
+        table.apply(vec![ended(task(1, 10, 10, 6), 0)], vec![], false);
         let (tasks, exited) = table.snapshot();
         assert_eq!((sum(&tasks), exited.len()), (13, 0));
-        table.apply(vec![ended(task(2, 10, 11, 8), 0)], vec![]);
+        table.apply(vec![ended(task(2, 10, 11, 8), 0)], vec![], false);
         assert_eq!(sum(&table.snapshot().1), 14);
     }
 
     #[test]
     fn a_late_thread_that_nobody_knew_is_added_to_the_total() {
         let mut table = TaskTable::default();
-        table.apply(vec![ended(task(1, 10, 10, 6), 0)], vec![]);
+        table.apply(vec![ended(task(1, 10, 10, 6), 0)], vec![], false);
         assert_eq!(sum(&table.snapshot().1), 6);
-        table.apply(vec![ended(task(2, 10, 11, 9), 0)], vec![]);
+        table.apply(vec![ended(task(2, 10, 11, 9), 0)], vec![], false);
         assert_eq!(sum(&table.snapshot().1), 15);
     }
 
@@ -315,28 +328,53 @@ mod tests {
     fn exec_by_a_thread_keeps_the_sum() {
         // Thread 11 calls exec: its task takes over tid 10, the old leader ends as tid 11.
         let mut table = TaskTable::default();
-        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]));
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]), false);
         let old_leader = TaskRaw { tid: 11, ..task(1, 10, 10, 5) };
         let new_leader = TaskRaw { tid: 10, start_ns: 10, ..task(2, 10, 11, 8) };
-        table.apply(vec![ended(old_leader, 1)], live(&[new_leader]));
+        table.apply(vec![ended(old_leader, 1)], live(&[new_leader]), false);
         let (tasks, exited) = table.snapshot();
         assert_eq!(sum(&tasks), 13);
         assert!(exited.is_empty());
     }
 
     #[test]
-    fn a_task_that_leaves_the_scope_is_no_longer_listed() {
+    fn a_task_that_leaves_the_scope_is_reported_once_more() {
         let mut table = TaskTable::default();
-        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 20, 20, 7)]));
-        table.apply(vec![], vec![Parsed { task: task(1, 10, 10, 6), leaves: true, group_live: 1 }]);
-        assert_eq!(table.snapshot().0.iter().map(|task| task.pid).collect::<Vec<_>>(), [20]);
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 20, 20, 7)]), false);
+        table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], false);
+        let (tasks, left) = table.snapshot();
+        assert_eq!(tasks.iter().map(|task| task.pid).collect::<Vec<_>>(), [20]);
+        assert_eq!(sum(&left), 6);
+        assert!(table.snapshot().1.is_empty());
+    }
+
+    #[test]
+    fn a_task_that_comes_back_starts_anew() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5)]), false);
+        table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], false);
+        table.apply(vec![], live(&[task(2, 10, 10, 1)]), false);
+        table.apply(vec![ended(task(2, 10, 10, 2), 0)], vec![], false);
+        let _ = table.snapshot();
+        table.apply(vec![], live(&[task(3, 10, 10, 1)]), false);
+        table.apply(vec![ended(task(3, 10, 10, 4), 0)], vec![], false);
+        assert_eq!(sum(&table.snapshot().1), 4);
+    }
+
+    #[test]
+    fn a_change_of_the_scope_itself_drops_what_leaves() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5)]), false);
+        table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], true);
+        let (tasks, left) = table.snapshot();
+        assert!(tasks.is_empty() && left.is_empty());
     }
 
     #[test]
     fn rows_stay_sorted_by_serial() {
         let mut table = TaskTable::default();
-        table.apply(vec![], live(&[task(5, 5, 5, 0), task(2, 2, 2, 0)]));
-        table.apply(vec![], live(&[task(3, 3, 3, 0), task(9, 9, 9, 0)]));
+        table.apply(vec![], live(&[task(5, 5, 5, 0), task(2, 2, 2, 0)]), false);
+        table.apply(vec![], live(&[task(3, 3, 3, 0), task(9, 9, 9, 0)]), false);
         let serials: Vec<u64> = table.snapshot().0.iter().map(|task| task.serial).collect();
         assert_eq!(serials, [2, 3, 5, 9]);
     }

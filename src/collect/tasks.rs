@@ -18,10 +18,14 @@ use super::wire::{Row, Wire};
 /// Bytes per read of the walk. The kernel hands out at most 32 KiB at a time.
 const WALK_BUFFER: usize = 64 * 1024;
 
+/// Ids that a scope has at most; the kernel takes memory for those in use only.
+const SCOPE_IDS: u32 = 65_536;
+
 /// The loaded and attached probe. Dropping it detaches everything.
 pub struct TaskProbe {
     _newtask: Link,
     _free: Link,
+    _cgroups: Vec<Link>,
     walk: Link,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<u8>>>,
@@ -32,7 +36,7 @@ pub struct TaskProbe {
 
 impl TaskProbe {
     /// Loads and attaches. `cgroup_subsys` is the v1 controller that names cgroups (its index in
-    /// `enum cgroup_subsys_id`), or `None` for cgroup v2.
+    /// `enum cgroup_subsys_id`), or `None` for cgroup v2; `cgroups` says that the kernel has any.
     ///
     /// # Errors
     /// Loading or attaching failed; the errno is in the chain.
@@ -42,13 +46,13 @@ impl TaskProbe {
         nodes: u32,
         scope: &Scope,
         cgroup_subsys: Option<u32>,
+        cgroups: bool,
     ) -> Result<TaskProbe> {
         // One per run of the program: the skeleton borrows its object for as long as it lives.
         let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = TasksSkelBuilder::default().open(object).context("opening tasks.bpf.o")?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
         rodata.rec_size = records::record_size(nodes);
-        rodata.scoped = !scope.is_everything();
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         let shared = sched.shared_maps();
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
@@ -56,13 +60,19 @@ impl TaskProbe {
         open.maps.places.reuse_fd(shared.places).context("sharing the places of CPUs")?;
         open.maps.exits.reuse_fd(shared.exits).context("sharing the exit ring")?;
         open.maps.exit_lost_ns.reuse_fd(shared.exit_lost_ns).context("sharing the times of lost exits")?;
-        open.maps.scope_ids.set_max_entries((scope.keys().len() as u32).max(1))?;
+        open.maps.scope_ids.set_max_entries(SCOPE_IDS)?;
+        // Kernels without CONFIG_CGROUPS have none of these.
+        for program in [
+            &mut open.progs.on_cgroup_attach_task,
+            &mut open.progs.on_cgroup_mkdir,
+            &mut open.progs.on_cgroup_rmdir,
+            &mut open.progs.on_cgroup_rename,
+        ] {
+            program.set_autoload(cgroups);
+        }
         let mut skel = open.load().context("loading tasks.bpf.o")?;
 
-        for key in scope.keys() {
-            skel.maps.scope_ids.update(key.as_bytes(), &[1], MapFlags::ANY).context("setting the scope")?;
-        }
-        skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?.scope_kinds = scope.kinds();
+        set_scope(&mut skel, &Scope::default(), scope)?;
 
         let pending: Arc<Mutex<Vec<u8>>> = Arc::default();
         let sink = Arc::clone(&pending);
@@ -77,11 +87,20 @@ impl TaskProbe {
 
         // Ends before births: a task must not be born with a record and go without a last row.
         let free = skel.progs.on_sched_process_free.attach().context("attaching to sched_process_free")?;
+        let mut links = Vec::new();
+        if cgroups {
+            let progs = &skel.progs;
+            links.push(progs.on_cgroup_attach_task.attach().context("attaching to cgroup_attach_task")?);
+            links.push(progs.on_cgroup_mkdir.attach().context("attaching to cgroup_mkdir")?);
+            links.push(progs.on_cgroup_rmdir.attach().context("attaching to cgroup_rmdir")?);
+            links.push(progs.on_cgroup_rename.attach().context("attaching to cgroup_rename")?);
+        }
         let newtask = skel.progs.on_task_newtask.attach().context("attaching to task_newtask")?;
         let walk = skel.progs.on_task_walk.attach().context("attaching the task walk")?;
         Ok(TaskProbe {
             _newtask: newtask,
             _free: free,
+            _cgroups: links,
             walk,
             ring,
             pending,
@@ -132,6 +151,21 @@ impl TaskProbe {
         self.ring.epoll_fd().as_raw_fd()
     }
 
+    /// Replaces the scope `from` by `to`. Tasks are judged anew at the next walk.
+    ///
+    /// # Errors
+    /// The kernel refused an id: E2BIG when there are more than [`SCOPE_IDS`].
+    pub fn set_scope(&mut self, from: &Scope, to: &Scope) -> Result<()> {
+        set_scope(&mut self.skel, from, to)
+    }
+
+    /// Goes up whenever a cgroup is made, removed or renamed.
+    pub fn cgroup_changes(&self) -> u32 {
+        let bss = self.skel.maps.bss_data.as_deref();
+        // SAFETY: a valid, aligned u32 that the kernel changes while we look.
+        bss.map_or(0, |bss| unsafe { std::ptr::read_volatile(&bss.cgroup_changes) })
+    }
+
     /// CPU time of exited tasks whose row was lost, by node, ns.
     ///
     /// # Errors
@@ -146,6 +180,20 @@ impl TaskProbe {
             .collect::<Result<_>>()
             .context("reading the CPU time of lost exits")
     }
+}
+
+/// Adds before it removes, so that what stays wanted is never unwanted in between.
+fn set_scope(skel: &mut TasksSkel<'static>, from: &Scope, to: &Scope) -> Result<()> {
+    let (old, new) = (from.keys(), to.keys());
+    let ids = &skel.maps.scope_ids;
+    for key in new.iter().filter(|key| !old.contains(key)) {
+        ids.update(key.as_bytes(), &[1], MapFlags::ANY).context("adding to the scope")?;
+    }
+    for key in old.iter().filter(|key| !new.contains(key)) {
+        ids.delete(key.as_bytes()).context("removing from the scope")?;
+    }
+    skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?.scope_kinds = to.kinds();
+    Ok(())
 }
 
 fn for_each_row(mut bytes: &[u8], row: &mut impl FnMut(Row<'_>)) -> Result<()> {

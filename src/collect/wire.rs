@@ -47,6 +47,8 @@ pub enum ScopeKind {
     Tid,
     Uid,
     Cgroup,
+    /// Tasks below these cgroups are not wanted.
+    Outside,
 }
 
 /// A plain structure of integers without padding, which any bytes of its size are a valid value of.
@@ -72,7 +74,7 @@ pub unsafe trait Wire: Copy {
 }
 
 /// `struct nt_scope_key`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ScopeKey {
     pub kind: u32,
@@ -109,7 +111,9 @@ pub struct CpuState {
     pub slot_total: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
-    pub reserved: [u64; 4],
+    pub in_counted: u32,
+    pub pad: u32,
+    pub reserved: [u64; 3],
 }
 
 /// `struct nt_rec` without its trailing `run_ns[]`.
@@ -132,6 +136,8 @@ pub struct Rec {
     pub ppid: u32,
     pub ended: u32,
     pub pad: u32,
+    pub scope_end_ns: u64,
+    pub scope_gap_ns: u64,
 }
 
 /// `struct nt_task`.
@@ -182,7 +188,7 @@ unsafe impl Wire for TaskRow {}
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 16);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 3 * 64 + 32);
+const _: () = assert!(size_of::<Rec>() == 48 + 3 * 64 + 48);
 const _: () = assert!(size_of::<TaskRow>() == 200);
 
 /// One row as the walk or the exit ring delivers it.

@@ -92,8 +92,9 @@ fn task_probe(
     store: &OwnedFd,
     sched: &SchedProbe,
 ) -> Result<(TaskProbe, String)> {
-    let probe =
-        TaskProbe::start(sched, store, topology.possible_nodes, &Scope::default(), cgroup_subsys(check)?)?;
+    let (everything, cgroups) = (Scope::default(), check.cgroups.mount.is_some());
+    let subsys = cgroup_subsys(check)?;
+    let probe = TaskProbe::start(sched, store, topology.possible_nodes, &everything, subsys, cgroups)?;
     Ok((probe, "loaded, attached to births and ends of tasks".into()))
 }
 

@@ -32,7 +32,7 @@ impl Export for Csv {
                 let text = metric.read(task, snapshot).map_or_else(|_| String::new(), |value| field(&value));
                 write!(out, ",{text}")?;
             }
-            write!(out, ",{}\r\n", task.exited)?;
+            write!(out, ",{}\r\n", task.exited && !task.left())?;
         }
         out.flush()
     }

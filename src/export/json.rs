@@ -100,7 +100,10 @@ fn task_object(
         let counts = events.map(|(event, slot)| (event.name.clone(), json!(scaled(slot) as u64)));
         row.insert("counters".into(), Json::Object(counts.collect()));
     }
-    row.insert("exited".into(), json!(task.exited));
+    row.insert("exited".into(), json!(task.exited && !task.left()));
+    if task.left() {
+        row.insert("left_scope".into(), json!(true));
+    }
     row
 }
 

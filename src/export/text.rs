@@ -62,7 +62,11 @@ impl Export for Text {
                     pad(&text, metric.width, metric.unit == Unit::Text)
                 })
                 .collect();
-            let mark = if task.exited { "  (exited)" } else { "" };
+            let mark = match (task.exited, task.left()) {
+                (true, true) => "  (left the scope)",
+                (true, false) => "  (exited)",
+                (false, _) => "",
+            };
             writeln!(out, "{}{mark}", cells.join(" ").trim_end())?;
         }
         out.flush()

@@ -38,8 +38,7 @@ const CONTROLLERS: [&str; 6] = ["memory", "cpuacct", "cpu", "pids", "devices", "
 
 /// Chooses the hierarchy from `proc/self/mountinfo` below `root`.
 pub fn choose(root: &Path) -> Hierarchy {
-    let mountinfo = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
-    let mounts = parse_mounts(&mountinfo);
+    let mounts = mounts(root);
     let v2 = mounts.iter().find(|mount| mount.controllers.is_none()).map(|mount| mount.at.clone());
     let v1 = CONTROLLERS.iter().find_map(|controller| {
         let has = |mount: &&Mount| {
@@ -58,11 +57,38 @@ pub fn choose(root: &Path) -> Hierarchy {
     }
 }
 
-struct Mount {
-    at: PathBuf,
-    /// `None` for cgroup v2.
-    controllers: Option<Vec<String>>,
+/// A mounted hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    pub at: PathBuf,
+    /// Controllers of v1, `name=…` among them; `None` for cgroup v2.
+    pub controllers: Option<Vec<String>>,
 }
+
+/// All hierarchies, from `proc/self/mountinfo` below `root`.
+pub fn mounts(root: &Path) -> Vec<Mount> {
+    parse_mounts(&fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default())
+}
+
+/// The hierarchy that `path` lies in, and what remains of the path; `None` when it lies in none whose
+/// ids the kernel programs can see (a v1 hierarchy without a controller).
+pub fn containing<'a>(root: &Path, path: &'a Path) -> Option<(Hierarchy, &'a Path)> {
+    let mode = choose(root).mode;
+    let lies_in = |mount: &Mount| path.starts_with(&mount.at);
+    let mount = mounts(root).into_iter().filter(lies_in).max_by_key(|mount| mount.at.as_os_str().len())?;
+    let controller = match &mount.controllers {
+        None => None,
+        Some(all) => {
+            Some(all.iter().find(|name| !name.contains('=') && !OPTIONS.contains(&name.as_str()))?.clone())
+        }
+    };
+    let rest = path.strip_prefix(&mount.at).ok()?;
+    Some((Hierarchy { mode, controller, mount: Some(mount.at) }, rest))
+}
+
+/// Mount options that stand among the controllers.
+const OPTIONS: [&str; 8] =
+    ["rw", "ro", "none", "noprefix", "xattr", "clone_children", "cpuset_v2_mode", "favordynmods"];
 
 /// Lines of proc(5): `id parent dev root mountpoint options … - fstype source super-options`.
 fn parse_mounts(mountinfo: &str) -> Vec<Mount> {
@@ -88,6 +114,13 @@ fn unescape(text: &str) -> String {
 }
 
 impl Hierarchy {
+    /// True when the mount shows a part of the tree only, as in a container with a cgroup namespace of
+    /// its own: the root of every hierarchy has inode number 1.
+    pub fn is_partial(&self) -> bool {
+        let ino = |at: &PathBuf| fs::metadata(at).map(|meta| meta.ino()).ok();
+        self.mount.as_ref().and_then(ino).is_some_and(|ino| ino != 1)
+    }
+
     /// Id → path for every cgroup that exists now. The id is the directory's inode number; the root is "/".
     pub fn paths(&self) -> BTreeMap<u64, String> {
         let mut paths = BTreeMap::new();
@@ -137,6 +170,19 @@ mod tests {
         assert_eq!(hierarchy.mode, Mode::Hybrid);
         assert_eq!(hierarchy.controller.as_deref(), Some("memory"));
         assert_eq!(hierarchy.mount.as_deref(), Some(Path::new("/sys/fs/cgroup/memory")));
+    }
+
+    #[test]
+    fn a_full_path_selects_the_hierarchy_it_lies_in() {
+        let dir = std::env::temp_dir().join(format!("numatop-containing-{}", std::process::id()));
+        fs::create_dir_all(dir.join("proc/self")).unwrap();
+        fs::write(dir.join("proc/self/mountinfo"), HYBRID).unwrap();
+        let find = |path: &'static str| containing(&dir, Path::new(path));
+        let (cpu, rest) = find("/sys/fs/cgroup/cpu/docker/web").unwrap();
+        assert_eq!((cpu.controller.as_deref(), rest), (Some("cpu"), Path::new("docker/web")));
+        assert_eq!(find("/sys/fs/cgroup/unified/x").unwrap().0.controller, None);
+        assert!(find("/sys/fs/cgroup/systemd/x").is_none() && find("/docker/web").is_none());
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

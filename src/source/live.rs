@@ -4,19 +4,22 @@ use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::{Source, poll};
+use crate::collect::groups::GroupWatch;
 use crate::collect::nodes::NodeReader;
-use crate::collect::plan::plan;
+use crate::collect::plan::{Advice, plan};
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
 use crate::collect::tasks::TaskProbe;
 use crate::collect::wire::Loss;
 use crate::collect::{own, records};
+use crate::container::select::{Unmatched, Wants};
+use crate::error::{Exit, Refusal};
 use crate::host::cgroups::Hierarchy;
 use crate::host::check::HostCheck;
 use crate::host::kernel;
@@ -24,18 +27,20 @@ use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
 use crate::pmu::event::Event;
 use crate::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
+use crate::text;
 use crate::units::CpuId;
 
 /// Where this machine's files are.
 const ROOT: &str = "/";
 
-/// The cgroup tree is not read again more often than this, however many unknown ids turn up.
-const CGROUP_RESCAN: Duration = Duration::from_secs(2);
-
 /// What to watch, and with what.
 #[derive(Clone, Debug, Default)]
 pub struct LiveOptions {
     pub scope: Scope,
+    /// The part of the scope that cgroups decide.
+    pub wants: Wants,
+    /// The hierarchy in which cgroups are looked for; `None` leaves the choice to us.
+    pub hierarchy: Option<Hierarchy>,
     /// What the user calls the scope; empty for everything.
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
@@ -49,9 +54,10 @@ pub struct LiveSource {
     tasks: TaskProbe,
     nodes: NodeReader,
     table: TaskTable,
-    hierarchy: Hierarchy,
+    groups: GroupWatch,
     names: Arc<Names>,
-    cgroups_read: Option<Instant>,
+    /// The scope was changed while running: who leaves it with the next walk is not reported.
+    forget: bool,
     online: Vec<CpuId>,
     notes: Vec<String>,
     page_size: u64,
@@ -67,26 +73,39 @@ impl LiveSource {
         let check = HostCheck::read(Path::new(ROOT), &options.events);
         let mut missing = plan(&check).missing();
         missing.extend(check.pmu.refused());
-        let HostCheck { topology, pmu, cgroups: hierarchy, .. } = check;
+        let HostCheck { topology, pmu, cgroups, .. } = check;
+        let hierarchy = options.hierarchy.unwrap_or(cgroups);
         let topology = topology.into_known().map_err(anyhow::Error::msg).context("reading the topology")?;
         raise_open_files(topology.possible_cpus);
         let events = pmu.working();
         let nodes = topology.possible_nodes;
 
+        let mut names = Arc::new(Names { users: users::read(Path::new(ROOT)), ..Names::default() });
+        let mut groups = GroupWatch::new(Path::new(ROOT), hierarchy.clone(), options.wants, options.scope);
+        let unmatched = groups.read(0, &mut names);
+        let mut notes = Vec::new();
+        if !unmatched.is_empty() {
+            ensure!(groups.wants.wait, refuse(&unmatched));
+            notes.extend(unmatched.iter().map(|missing| format!("waiting for {}", missing.want)));
+        }
+        if hierarchy.is_partial() {
+            notes.push(PARTIAL.into());
+        }
         let store = records::create(nodes)?;
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,
         };
-        let mut sched = SchedProbe::start(&topology, &store, events, !options.scope.is_everything(), subsys)?;
+        let scoped = !groups.scope().is_everything();
+        let mut sched = SchedProbe::start(&topology, &store, events, scoped, subsys)?;
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
-        let mut notes = Vec::new();
         for cpu in &online {
             for why in sched.online(&topology, *cpu)? {
                 notes.push(why.to_string());
             }
         }
-        let tasks = TaskProbe::start(&sched, &store, nodes, &options.scope, subsys)?;
+        let tasks =
+            TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
         let node_reader = NodeReader::open(Path::new(ROOT), &topology)?;
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
@@ -99,16 +118,15 @@ impl LiveSource {
             missing,
             scope: options.scope_text,
         };
-        let names = Names { users: users::read(Path::new(ROOT)), cgroups: BTreeMap::new() };
         Ok(LiveSource {
             host: Arc::new(host),
             sched,
             tasks,
             nodes: node_reader,
             table: TaskTable::default(),
-            hierarchy,
-            names: Arc::new(names),
-            cgroups_read: None,
+            groups,
+            names,
+            forget: false,
             online,
             notes,
             page_size: own::page_size(),
@@ -181,16 +199,15 @@ impl LiveSource {
         lost
     }
 
-    /// Reads the cgroup tree again when a task is in one that has no name yet.
-    fn name_cgroups(&mut self, ids: impl Iterator<Item = u64>) {
-        let mut unknown = ids.filter(|id| !self.names.cgroups.contains_key(id)).peekable();
-        if unknown.peek().is_none() || self.cgroups_read.is_some_and(|at| at.elapsed() < CGROUP_RESCAN) {
-            return;
+    /// Reads the cgroup tree again when it changed, and has the scope follow.
+    fn follow_cgroups(&mut self, unknown: bool) -> Result<()> {
+        let changes = self.tasks.cgroup_changes();
+        if !self.groups.is_due(changes, unknown) {
+            return Ok(());
         }
-        self.cgroups_read = Some(Instant::now());
-        let found = self.hierarchy.paths();
-        // Names of removed cgroups are kept: tasks that ended in them are still shown.
-        Arc::make_mut(&mut self.names).cgroups.extend(found);
+        let before = self.groups.scope().clone();
+        self.groups.read(changes, &mut self.names);
+        self.tasks.set_scope(&before, self.groups.scope())
     }
 
     fn take(&mut self) -> Result<Sample> {
@@ -209,13 +226,15 @@ impl LiveSource {
             .map_or(0, |since| since.as_nanos() as i64);
         let cpus = self.cpus();
 
+        self.follow_cgroups(false)?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
         let page_size = self.page_size;
         self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
         self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
-        let seen: Vec<u64> = ends.iter().chain(&walk).map(|row| row.task.cgroup_id).collect();
-        self.table.apply(ends, walk);
-        self.name_cgroups(seen.into_iter());
+        let known = &self.names.cgroups;
+        let unknown = ends.iter().chain(&walk).any(|row| !known.contains_key(&row.task.cgroup_id));
+        self.table.apply(ends, walk, std::mem::take(&mut self.forget));
+        self.follow_cgroups(unknown)?;
         let (tasks, exited) = self.table.snapshot();
         self.watch_multiplexing(&cpus);
         let mut own = own::read(self.page_size);
@@ -266,6 +285,26 @@ impl Source for LiveSource {
                 Some(_) => self.tasks.gather_exits()?,
             }
         }
+    }
+}
+
+/// Said when the mounted tree does not begin at its root.
+const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside it have \
+                       no names; run the container of numatop-ng with --cgroupns=host";
+
+/// Names that nothing has: wrong usage, with what there is instead.
+fn refuse(unmatched: &[Unmatched]) -> Refusal {
+    let first = &unmatched[0];
+    let closest = match first.closest.as_slice() {
+        [] => format!("there is no {} here at all", first.want.noun()),
+        names => format!("the closest there are: {}", names.join(", ")),
+    };
+    Refusal {
+        exit: Exit::Usage,
+        what: format!("there is no {}", text::clean_str(&first.want.to_string())),
+        why: Some(closest),
+        said: None,
+        advice: vec![Advice::say("--wait starts without it and waits until it exists")],
     }
 }
 

@@ -98,6 +98,7 @@ fn names() -> Names {
         ]
         .map(|(id, path)| (id, path.into()))
         .into(),
+        ..Names::default()
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod btf;
 mod command;
+mod containers;
 mod truth;
 mod workload;
 
@@ -45,7 +46,21 @@ fn main() {
         test("cpu_clock_in_a_slot_is_time_on_cpu", truth::cpu_clock_in_a_slot_is_time_on_cpu),
         test("a_scope_of_one_process_is_only_that", truth::a_scope_of_one_process_is_only_that),
         test("a_scope_of_a_user_is_only_his", truth::a_scope_of_a_user_is_only_his),
-        test("a_scope_of_a_cgroup_has_its_children", truth::a_scope_of_a_cgroup_has_its_children),
+        test("a_scope_of_a_cgroup_has_its_children", containers::a_scope_of_a_cgroup_has_its_children),
+        test(
+            "a_scoped_total_is_the_usage_of_its_cgroup",
+            containers::a_scoped_total_is_the_usage_of_its_cgroup,
+        ),
+        test(
+            "a_moved_task_is_charged_to_each_side_its_part",
+            containers::a_moved_task_is_charged_to_each_side_its_part,
+        ),
+        test(
+            "out_and_back_between_two_samples_leaves_a_gap",
+            containers::out_and_back_between_two_samples_leaves_a_gap,
+        ),
+        test("a_cgroup_is_waited_for_and_may_go", containers::a_cgroup_is_waited_for_and_may_go),
+        test("an_unknown_cgroup_is_wrong_usage", containers::an_unknown_cgroup_is_wrong_usage),
         test("a_full_exit_ring_is_a_counted_loss", truth::a_full_exit_ring_is_a_counted_loss),
         test("json_has_every_metric_or_its_reason", command::json_has_every_metric_or_its_reason),
         test("json_counts_named_events", command::json_counts_named_events),

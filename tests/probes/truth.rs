@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,7 +41,7 @@ fn row(snapshot: &Snapshot, pid: u32) -> Result<&Task> {
 }
 
 /// On-CPU ns of all threads of a process, by /proc/PID/task/*/schedstat.
-fn schedstat(pid: u32) -> Result<u64> {
+pub fn schedstat(pid: u32) -> Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = fs::read_to_string(entry?.path().join("schedstat"))?;
@@ -61,7 +60,7 @@ fn idle_ns() -> Result<u64> {
     Ok((fields[3] + fields[4]) * tick)
 }
 
-fn near(what: &str, got: u64, truth: u64, tolerance: f64, floor: u64) -> Result<()> {
+pub fn near(what: &str, got: u64, truth: u64, tolerance: f64, floor: u64) -> Result<()> {
     let allowed = (truth as f64 * tolerance) as u64 + floor;
     println!("{what}: {got}, truth {truth}, allowed ±{allowed}");
     ensure!(got.abs_diff(truth) <= allowed, "{what}: counted {got}, truth {truth}, allowed ±{allowed}");
@@ -69,7 +68,7 @@ fn near(what: &str, got: u64, truth: u64, tolerance: f64, floor: u64) -> Result<
 }
 
 /// A tick of the slowest kernel: what `sum_exec_runtime` of a running task may lag behind.
-const TICK_NS: u64 = 10_000_000;
+pub const TICK_NS: u64 = 10_000_000;
 
 pub fn cpu_time_of_hogs_and_sleepers_is_schedstat() -> Result<()> {
     let workloads = [Workload::start("hog")?, Workload::start("hog")?, Workload::start("sleeper")?];
@@ -292,58 +291,6 @@ pub fn a_scope_of_a_user_is_only_his() -> Result<()> {
     let snapshot = between(&source, &from, &to);
     ensure!(snapshot.tasks.iter().all(|task| task.raw.uid == NOBODY), "a task of another user is listed");
     ensure!(row(&snapshot, his.pid())?.run_ns() > 0);
-    Ok(())
-}
-
-/// A cgroup that is removed when dropped.
-struct Cgroup(PathBuf);
-
-impl Cgroup {
-    fn make(parent: &std::path::Path, name: &str) -> Result<Cgroup> {
-        let path = parent.join(name);
-        fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Cgroup(path))
-    }
-
-    fn id(&self) -> Result<u64> {
-        use std::os::unix::fs::MetadataExt;
-        Ok(fs::metadata(&self.0)?.ino())
-    }
-
-    fn adopt(&self, pid: u32) -> Result<()> {
-        fs::write(self.0.join("cgroup.procs"), pid.to_string()).context("moving a process into the cgroup")
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
-pub fn a_scope_of_a_cgroup_has_its_children() -> Result<()> {
-    let hierarchy = numatop_ng::host::cgroups::choose(std::path::Path::new("/"));
-    let mount = hierarchy.mount.context("no cgroup filesystem is mounted")?;
-    let parent = Cgroup::make(&mount, &format!("numatop-ng-test-{}", std::process::id()))?;
-    let child = Cgroup::make(&parent.0, "child")?;
-    // Declared after the cgroups, so that they are gone before those are removed.
-    let (inside, nested, outside) =
-        (Workload::start("hog")?, Workload::start("hog")?, Workload::start("hog")?);
-    parent.adopt(inside.pid())?;
-    child.adopt(nested.pid())?;
-    let mut source = watch(Scope { cgroups: [parent.id()?].into(), ..Scope::default() }, "")?;
-    let from = sample(&mut source)?;
-    thread::sleep(Duration::from_secs(1));
-    let to = sample(&mut source)?;
-    let snapshot = between(&source, &from, &to);
-    let mut pids: Vec<u32> = snapshot.tasks.iter().map(|task| task.raw.pid).collect();
-    pids.sort_unstable();
-    let mut wanted = vec![inside.pid(), nested.pid()];
-    wanted.sort_unstable();
-    ensure!(pids == wanted, "rows {pids:?}, wanted {wanted:?}, outside {}", outside.pid());
-    let path = &snapshot.names.cgroups[&child.id()?];
-    ensure!(path.ends_with("/child"), "the nested cgroup is called {path}");
-    drop((inside, nested, outside));
     Ok(())
 }
 

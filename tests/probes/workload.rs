@@ -121,6 +121,19 @@ pub fn run(name: &str) {
                 burn(Duration::from_secs(1));
             }
         }
+        // Four threads: one sleeps, three wake up now and then.
+        "crowd" => {
+            for _ in 0..3 {
+                thread::spawn(|| {
+                    loop {
+                        burn(Duration::from_millis(1));
+                        thread::sleep(Duration::from_millis(50));
+                    }
+                });
+            }
+            ready();
+            word();
+        }
         "sleeper" => {
             ready();
             loop {

@@ -1,0 +1,113 @@
+//! Which cgroups there are, what they are called, and which of them are in scope: followed while they come
+//! and go.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::scope::Scope;
+use crate::container::group::{Group, describe};
+use crate::container::names::Book;
+use crate::container::select::{Tree, Unmatched, Wants};
+use crate::host::cgroups::Hierarchy;
+use crate::sample::Names;
+
+/// After a reading that took a time t the next one comes after this many times t, so that thousands of
+/// cgroups that come and go cost a small share of one CPU.
+const PAUSE: u32 = 20;
+/// Names of removed cgroups are kept as long: tasks that ended in them are still shown.
+const KEEP_REMOVED: Duration = Duration::from_secs(60);
+
+/// The tree of one hierarchy.
+pub struct GroupWatch {
+    hierarchy: Hierarchy,
+    book: Book,
+    pub wants: Wants,
+    /// The part of the scope that cgroups do not decide.
+    base: Scope,
+    scope: Scope,
+    paths: BTreeMap<u64, String>,
+    removed: Vec<(Instant, u64)>,
+    /// The kernel's count of changes at the last reading.
+    changes: Option<u32>,
+    not_before: Option<Instant>,
+}
+
+impl GroupWatch {
+    /// Reads nothing yet. Names are looked for below `root`.
+    pub fn new(root: &Path, hierarchy: Hierarchy, wants: Wants, base: Scope) -> GroupWatch {
+        GroupWatch {
+            hierarchy,
+            book: Book::new(root),
+            wants,
+            scope: base.clone(),
+            base,
+            paths: BTreeMap::new(),
+            removed: Vec::new(),
+            changes: None,
+            not_before: None,
+        }
+    }
+
+    /// The scope as of the last reading.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// True when it is time to read again: the kernel counted `changes`, or a task is in an `unknown` cgroup.
+    pub fn is_due(&self, changes: u32, unknown: bool) -> bool {
+        let stale = unknown || self.changes != Some(changes);
+        stale && self.not_before.is_none_or(|at| Instant::now() >= at)
+    }
+
+    /// Reads the tree, completes `names`, and finds what is wanted. `changes` is the kernel's count from
+    /// before, so that nothing that changes meanwhile is missed. Returns what is wanted and not there.
+    pub fn read(&mut self, changes: u32, names: &mut Arc<Names>) -> Vec<Unmatched> {
+        let began = Instant::now();
+        let paths = self.hierarchy.paths();
+        self.changes = Some(changes);
+        if paths != self.paths || names.groups.is_empty() {
+            self.rename(&paths, names);
+        }
+        self.paths = paths;
+        let unmatched = self.resolve(names);
+        self.not_before = Some(Instant::now() + began.elapsed() * PAUSE);
+        unmatched
+    }
+
+    /// Finds what is wanted among the cgroups known.
+    pub fn resolve(&mut self, names: &Names) -> Vec<Unmatched> {
+        let tree = Tree { paths: &self.paths, groups: &names.groups };
+        let (scope, unmatched) = self.wants.resolve(&tree, &self.base);
+        self.scope = scope;
+        unmatched
+    }
+
+    fn rename(&mut self, paths: &BTreeMap<u64, String>, names: &mut Arc<Names>) {
+        let names = Arc::make_mut(names);
+        let now = Instant::now();
+        let gone = self.paths.keys().filter(|id| !paths.contains_key(id));
+        self.removed.extend(gone.map(|id| (now, *id)));
+        self.removed.retain(|(at, id)| {
+            let keep = now.duration_since(*at) < KEEP_REMOVED;
+            if !keep {
+                names.cgroups.remove(id);
+                names.groups.remove(id);
+            }
+            keep
+        });
+        // A path may change with a renaming, and a name may have been written after its cgroup was made.
+        let stale = |id: &u64, group: &Group| {
+            group.is_nameless() || paths.get(id).is_some_and(|path| names.cgroups.get(id) != Some(path))
+        };
+        let keep: BTreeMap<u64, Arc<Group>> = names
+            .groups
+            .iter()
+            .filter(|(id, group)| !stale(id, group))
+            .map(|(id, group)| (*id, Arc::clone(group)))
+            .collect();
+        names.groups.extend(describe(paths, &keep, &mut self.book));
+        names.cgroups.extend(paths.iter().map(|(id, path)| (*id, path.clone())));
+    }
+}

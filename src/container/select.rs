@@ -1,0 +1,300 @@
+//! Which cgroups does a name on the command line mean?
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::glob;
+use super::group::{Group, Kind};
+use crate::collect::scope::Scope;
+use crate::text;
+
+/// Names that a failure offers at most.
+const OFFERS: usize = 5;
+
+/// One thing asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// A path from the root of the hierarchy, or a pattern of [`glob`]; all below is included.
+    Cgroup(String),
+    /// Name, full id or the start of one.
+    Container(String),
+    Pod {
+        namespace: Option<String>,
+        name: String,
+    },
+    Namespace(String),
+    /// With or without `.service`.
+    Unit(String),
+    Machine(String),
+}
+
+/// What is to be watched, as far as cgroups decide it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Or-ed.
+    pub wants: Vec<Want>,
+    /// Only what is in no container and no machine.
+    pub host: bool,
+    /// What does not exist yet may come later.
+    pub wait: bool,
+}
+
+/// The cgroups of one hierarchy as of now.
+pub struct Tree<'a> {
+    pub paths: &'a BTreeMap<u64, String>,
+    pub groups: &'a BTreeMap<u64, Arc<Group>>,
+}
+
+/// Nothing has the name that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmatched {
+    pub want: Want,
+    /// Names of the same kind, closest first.
+    pub closest: Vec<String>,
+}
+
+impl Wants {
+    /// True when cgroups decide nothing.
+    pub fn is_empty(&self) -> bool {
+        self.wants.is_empty() && !self.host
+    }
+
+    /// `scope` restricted to what is wanted, and what of it does not exist.
+    pub fn resolve(&self, tree: &Tree<'_>, scope: &Scope) -> (Scope, Vec<Unmatched>) {
+        let mut scope = scope.clone();
+        scope.by_cgroup |= !self.wants.is_empty();
+        if self.host {
+            let apart = |group: &Group| matches!(group.kind, Kind::Container | Kind::Machine | Kind::Pod);
+            scope.outside = tops(tree, |_, group| apart(group));
+        }
+        let mut unmatched = Vec::new();
+        for want in &self.wants {
+            let found = want.find(tree);
+            if found.is_empty() {
+                unmatched.push(Unmatched { want: want.clone(), closest: want.closest(tree) });
+            }
+            scope.cgroups.extend(found);
+        }
+        (scope, unmatched)
+    }
+
+    /// What the header says.
+    pub fn describe(&self) -> String {
+        let words = self.wants.iter().map(Want::to_string).chain(self.host.then(|| "host".to_string()));
+        text::clean_str(&words.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Tops of the groups that `is` is true for.
+fn tops(tree: &Tree<'_>, is: impl Fn(&str, &Group) -> bool) -> BTreeSet<u64> {
+    let own = |(id, path): (&u64, &String)| {
+        let group = tree.groups.get(id)?;
+        is(path, group).then_some(group.top)
+    };
+    tree.paths.iter().filter_map(own).collect()
+}
+
+impl Want {
+    fn find(&self, tree: &Tree<'_>) -> BTreeSet<u64> {
+        match self {
+            Want::Cgroup(pattern) => {
+                let same = |(id, path): (&u64, &String)| glob::matches(pattern, path).then_some(*id);
+                tree.paths.iter().filter_map(same).collect()
+            }
+            Want::Container(name) => {
+                let exact = tops(tree, |_, group| is_container(group) && group.name == *name);
+                if !exact.is_empty() {
+                    return exact;
+                }
+                tops(tree, |_, group| {
+                    is_container(group) && group.id.as_ref().is_some_and(|id| id.starts_with(name.as_str()))
+                })
+            }
+            Want::Pod { namespace, name } => tops(tree, |_, group| {
+                let known = [&group.pod, &group.pod_uid].into_iter().flatten().any(|known| known == name);
+                known && (namespace.is_none() || *namespace == group.namespace)
+            }),
+            Want::Namespace(name) => tops(tree, |_, group| group.namespace.as_ref() == Some(name)),
+            Want::Unit(name) => {
+                let service = format!("{name}.service");
+                tree.paths
+                    .iter()
+                    .filter(|(id, path)| {
+                        let unit = tree.groups.get(id).and_then(|group| group.unit.as_ref());
+                        let last = path.rsplit('/').next().unwrap_or_default();
+                        // The unit's own group, not what is below it: that one is included anyway.
+                        unit.is_some_and(|unit| *unit == *name || *unit == service) && last.contains('.')
+                    })
+                    .map(|(id, _)| *id)
+                    .collect()
+            }
+            Want::Machine(name) => tops(tree, |_, group| group.kind == Kind::Machine && group.name == *name),
+        }
+    }
+
+    /// Names like this one that there are.
+    fn closest(&self, tree: &Tree<'_>) -> Vec<String> {
+        let groups = tree.groups.iter().filter(|(id, _)| tree.paths.contains_key(id)).map(|(_, group)| group);
+        let names: BTreeSet<String> = match self {
+            Want::Cgroup(_) => tree.paths.values().map(|path| text::clean_str(path)).collect(),
+            Want::Container(_) => {
+                groups.filter(|group| is_container(group)).map(|group| group.name.clone()).collect()
+            }
+            Want::Pod { .. } => groups.filter_map(|group| group.pod.clone()).collect(),
+            Want::Namespace(_) => groups.filter_map(|group| group.namespace.clone()).collect(),
+            Want::Unit(_) => groups.filter_map(|group| group.unit.clone()).collect(),
+            Want::Machine(_) => {
+                groups.filter(|group| group.kind == Kind::Machine).map(|group| group.name.clone()).collect()
+            }
+        };
+        let mut near: Vec<(usize, String)> =
+            names.into_iter().map(|name| (distance(&name, self.word()), name)).collect();
+        near.sort();
+        near.into_iter().map(|(_, name)| name).take(OFFERS).collect()
+    }
+
+    fn word(&self) -> &str {
+        match self {
+            Want::Cgroup(word)
+            | Want::Container(word)
+            | Want::Pod { name: word, .. }
+            | Want::Namespace(word)
+            | Want::Unit(word)
+            | Want::Machine(word) => word,
+        }
+    }
+
+    /// `container`, `pod`, …
+    pub fn noun(&self) -> &'static str {
+        match self {
+            Want::Cgroup(_) => "cgroup",
+            Want::Container(_) => "container",
+            Want::Pod { .. } => "pod",
+            Want::Namespace(_) => "Kubernetes namespace",
+            Want::Unit(_) => "unit",
+            Want::Machine(_) => "machine",
+        }
+    }
+}
+
+fn is_container(group: &Group) -> bool {
+    matches!(group.kind, Kind::Container | Kind::Machine)
+}
+
+impl fmt::Display for Want {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Want::Pod { namespace: Some(namespace), name } => write!(f, "pod {namespace}/{name}"),
+            want => write!(f, "{} {}", want.noun(), want.word()),
+        }
+    }
+}
+
+/// Letters to add, drop or change; a start or a part in common counts as close.
+fn distance(known: &str, typed: &str) -> usize {
+    const LOOKED_AT: usize = 64;
+    let (a, b): (Vec<char>, Vec<char>) =
+        (known.chars().take(LOOKED_AT).collect(), typed.chars().take(LOOKED_AT).collect());
+    if !typed.is_empty() && known.contains(typed) {
+        return 0;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = corner + usize::from(!x.eq_ignore_ascii_case(y));
+            corner = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::container::group::describe;
+    use crate::container::names::Book;
+
+    const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
+    const UID: &str = "1a2b3c4d-0000-1111-2222-333344445555";
+
+    struct World(BTreeMap<u64, String>, BTreeMap<u64, Arc<Group>>);
+
+    fn world() -> World {
+        let paths: BTreeMap<u64, String> = [
+            (1, "/".to_string()),
+            (2, format!("/docker/{ID}")),
+            (3, format!("/docker/{ID}/inner")),
+            (4, format!("/kubepods/burstable/pod{UID}")),
+            (5, format!("/kubepods/burstable/pod{UID}/{}", ID.replace('3', "4"))),
+            (6, "/system.slice/nginx.service".to_string()),
+            (7, "/system.slice/nginx.service/worker".to_string()),
+            (8, "/lxc.payload.web".to_string()),
+        ]
+        .into();
+        let groups = describe(&paths, &BTreeMap::new(), &mut Book::new("/nonexistent".as_ref()));
+        World(paths, groups)
+    }
+
+    fn resolve(world: &World, want: Want) -> (BTreeSet<u64>, Vec<Unmatched>) {
+        let wants = Wants { wants: vec![want], ..Wants::default() };
+        let (scope, unmatched) =
+            wants.resolve(&Tree { paths: &world.0, groups: &world.1 }, &Scope::default());
+        (scope.cgroups, unmatched)
+    }
+
+    #[test]
+    fn each_kind_of_name_finds_its_tops() {
+        let world = world();
+        for (want, ids) in [
+            (Want::Container("3c0f".into()), vec![2]),
+            (Want::Container(ID.into()), vec![2]),
+            (Want::Container("web".into()), vec![8]),
+            (Want::Pod { namespace: None, name: UID.into() }, vec![4, 5]),
+            (Want::Unit("nginx".into()), vec![6]),
+            (Want::Unit("nginx.service".into()), vec![6]),
+            (Want::Machine("web".into()), vec![8]),
+            (Want::Cgroup("/docker/*".into()), vec![2]),
+            (Want::Cgroup("/system.slice/**".into()), vec![6, 7]),
+        ] {
+            let name = want.to_string();
+            let (found, unmatched) = resolve(&world, want);
+            assert_eq!(found, ids.into_iter().collect(), "{name}");
+            assert!(unmatched.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_offers_those_like_it() {
+        let (found, unmatched) = resolve(&world(), Want::Unit("ngimx".into()));
+        assert!(found.is_empty());
+        assert_eq!(unmatched[0].closest, ["nginx.service"]);
+    }
+
+    #[test]
+    fn the_host_is_all_but_containers_machines_and_pods() {
+        let World(paths, groups) = world();
+        let wants = Wants { host: true, ..Wants::default() };
+        let (scope, _) = wants.resolve(&Tree { paths: &paths, groups: &groups }, &Scope::default());
+        assert_eq!(scope.outside, [2, 4, 5, 8].into());
+        assert!(scope.cgroups.is_empty() && !scope.by_cgroup);
+    }
+
+    #[test]
+    fn a_scope_that_waits_wants_nothing_yet() {
+        let World(paths, groups) = world();
+        let wants = Wants { wants: vec![Want::Container("later".into())], wait: true, ..Wants::default() };
+        let (scope, unmatched) = wants.resolve(&Tree { paths: &paths, groups: &groups }, &Scope::default());
+        assert!(scope.by_cgroup && scope.cgroups.is_empty() && unmatched.len() == 1);
+    }
+
+    #[test]
+    fn close_names_have_small_distances() {
+        assert_eq!(distance("nginx", "ngimx"), 1);
+        assert_eq!(distance("nginx.service", "nginx"), 0);
+        assert!(distance("postgres", "nginx") > 4);
+    }
+}

@@ -1,0 +1,255 @@
+//! Scopes made of cgroups, beside what the kernel charges to those cgroups itself.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use numatop_ng::collect::scope::Scope;
+use numatop_ng::container::select::{Want, Wants};
+use numatop_ng::error::{Exit, Refusal};
+use numatop_ng::host::cgroups::{self, Hierarchy};
+use numatop_ng::sample::Sample;
+use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
+use numatop_ng::source::Source;
+use numatop_ng::source::live::{LiveOptions, LiveSource};
+
+use crate::truth::{TICK_NS, near, schedstat};
+use crate::workload::Workload;
+
+/// A cgroup that is removed when dropped.
+pub struct Cgroup(pub PathBuf);
+
+impl Cgroup {
+    pub fn make(parent: &Path, name: &str) -> Result<Cgroup> {
+        let path = parent.join(name);
+        fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(Cgroup(path))
+    }
+
+    pub fn id(&self) -> Result<u64> {
+        Ok(fs::metadata(&self.0)?.ino())
+    }
+
+    pub fn adopt(&self, pid: u32) -> Result<()> {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).context("moving a process into the cgroup")
+    }
+
+    /// CPU time that the kernel charged to it and all below, ns.
+    fn usage_ns(&self) -> Result<u64> {
+        if let Ok(text) = fs::read_to_string(self.0.join("cpuacct.usage")) {
+            return Ok(text.trim().parse()?);
+        }
+        let stat = fs::read_to_string(self.0.join("cpu.stat"))?;
+        let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).context("cpu.stat")?;
+        Ok(line.parse::<u64>()? * 1000)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The hierarchy that accounts CPU time here, and a name for a cgroup of this test run.
+fn place(name: &str) -> Result<(Hierarchy, PathBuf, String)> {
+    let root = Path::new("/");
+    let accounts = |mount: &cgroups::Mount| {
+        mount.controllers.as_ref().is_some_and(|all| all.iter().any(|one| one == "cpuacct"))
+    };
+    let mounts = cgroups::mounts(root);
+    let mount = mounts.iter().find(|mount| accounts(mount)).map(|mount| mount.at.clone());
+    let mount = mount.or(cgroups::choose(root).mount).context("no cgroup filesystem is mounted")?;
+    let (hierarchy, _) = cgroups::containing(root, &mount).context("the hierarchy has no controller")?;
+    Ok((hierarchy, mount, format!("numatop-ng-{name}-{}", std::process::id())))
+}
+
+fn wants(pattern: &str, wait: bool) -> Wants {
+    Wants { wants: vec![Want::Cgroup(pattern.into())], wait, ..Wants::default() }
+}
+
+/// Watches what matches `pattern`, and adds up what its rows say.
+struct Watch {
+    source: LiveSource,
+    last: Sample,
+    /// CPU time of all rows since the start.
+    pub total_ns: u64,
+}
+
+impl Watch {
+    fn start(hierarchy: &Hierarchy, pattern: &str, wait: bool) -> Result<Watch> {
+        let mut source = LiveSource::start(LiveOptions {
+            wants: wants(pattern, wait),
+            hierarchy: Some(hierarchy.clone()),
+            ..LiveOptions::default()
+        })?;
+        let last = source.next()?.context("a live source does not end")?;
+        Ok(Watch { source, last, total_ns: 0 })
+    }
+
+    fn step(&mut self) -> Result<Snapshot> {
+        let next = self.source.next()?.context("a live source does not end")?;
+        let snapshot = derive(&self.source.host(), Some(&self.last), &next, Grain::Processes);
+        self.total_ns += snapshot.tasks.iter().map(Task::run_ns).sum::<u64>();
+        self.last = next;
+        Ok(snapshot)
+    }
+
+    /// Samples twice a second.
+    fn run(&mut self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            thread::sleep(Duration::from_millis(500));
+            self.step()?;
+        }
+        Ok(())
+    }
+}
+
+fn pids(snapshot: &Snapshot) -> Vec<u32> {
+    snapshot.tasks.iter().map(|task| task.raw.pid).collect()
+}
+
+pub fn a_scope_of_a_cgroup_has_its_children() -> Result<()> {
+    let hierarchy = cgroups::choose(Path::new("/"));
+    let mount = hierarchy.mount.context("no cgroup filesystem is mounted")?;
+    let parent = Cgroup::make(&mount, &format!("numatop-ng-test-{}", std::process::id()))?;
+    let child = Cgroup::make(&parent.0, "child")?;
+    // Declared after the cgroups, so that they are gone before those are removed.
+    let (inside, nested, outside) =
+        (Workload::start("hog")?, Workload::start("hog")?, Workload::start("hog")?);
+    parent.adopt(inside.pid())?;
+    child.adopt(nested.pid())?;
+    let scope = Scope { cgroups: [parent.id()?].into(), ..Scope::default() };
+    let mut source = LiveSource::start(LiveOptions { scope, ..LiveOptions::default() })?;
+    let from = source.next()?.context("no sample")?;
+    thread::sleep(Duration::from_secs(1));
+    let to = source.next()?.context("no sample")?;
+    let snapshot = derive(&source.host(), Some(&from), &to, Grain::Processes);
+    let mut rows = pids(&snapshot);
+    rows.sort_unstable();
+    let mut wanted = vec![inside.pid(), nested.pid()];
+    wanted.sort_unstable();
+    ensure!(rows == wanted, "rows {rows:?}, wanted {wanted:?}, outside {}", outside.pid());
+    let path = &snapshot.names.cgroups[&child.id()?];
+    ensure!(path.ends_with("/child"), "the nested cgroup is called {path}");
+    drop((inside, nested, outside));
+    Ok(())
+}
+
+pub fn a_scoped_total_is_the_usage_of_its_cgroup() -> Result<()> {
+    let (hierarchy, mount, name) = place("usage")?;
+    let group = Cgroup::make(&mount, &name)?;
+    let _neighbours = [Workload::start("hog")?, Workload::start("alternator")?];
+    let (inside, mut storm, nested) =
+        (Workload::start("hog")?, Workload::start("storm")?, Workload::start("hog")?);
+    group.adopt(inside.pid())?;
+    group.adopt(storm.pid())?;
+    let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
+    let before = group.usage_ns()?;
+    storm.go()?;
+    watch.run(Duration::from_secs(1))?;
+    // A child that is made while we watch.
+    let child = Cgroup::make(&group.0, "child")?;
+    child.adopt(nested.pid())?;
+    watch.run(Duration::from_secs(4))?;
+    let lost: u64 = watch.last.exit_lost_ns.iter().sum();
+    let truth = group.usage_ns()? - before;
+    near("CPU time of the cgroup", watch.total_ns + lost, truth, 0.01, 2 * TICK_NS)?;
+    ensure!(watch.total_ns > 1_000_000_000, "too little ran: {} ns", watch.total_ns);
+    drop((inside, storm, nested));
+    drop(child);
+    Ok(())
+}
+
+pub fn a_moved_task_is_charged_to_each_side_its_part() -> Result<()> {
+    let (hierarchy, mount, name) = place("move")?;
+    let group = Cgroup::make(&mount, &name)?;
+    let neighbour = Workload::start("hog")?;
+    let (comes, goes, crowd) = (Workload::start("hog")?, Workload::start("hog")?, Workload::start("crowd")?);
+    group.adopt(goes.pid())?;
+    let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
+    let before = group.usage_ns()?;
+    let went_from = schedstat(goes.pid())?;
+    // In the middle of an interval: the moves themselves decide, not the samples.
+    thread::sleep(Duration::from_millis(1500));
+    let (came, went) = (schedstat(comes.pid())?, schedstat(goes.pid())?);
+    group.adopt(comes.pid())?;
+    group.adopt(crowd.pid())?;
+    fs::write(mount.join("cgroup.procs"), goes.pid().to_string())?;
+    thread::sleep(Duration::from_millis(1500));
+    let snapshot = watch.step()?;
+    let (truth, came_to) = (group.usage_ns()? - before, schedstat(comes.pid())?);
+    let of = |pid: u32| snapshot.tasks.iter().find(|task| task.raw.pid == pid).context("no row");
+    near("moved in", of(comes.pid())?.run_ns(), came_to - came, 0.01, 2 * TICK_NS)?;
+    near("moved out", of(goes.pid())?.run_ns(), went - went_from, 0.01, 2 * TICK_NS)?;
+    ensure!(of(goes.pid())?.left() && !of(comes.pid())?.exited, "who left is said to have left");
+    near("CPU time of the cgroup", watch.total_ns, truth, 0.01, 4 * TICK_NS)?;
+    let threads = of(crowd.pid())?.threads;
+    ensure!(threads == 4, "{threads} of 4 threads came with their process");
+    ensure!(!pids(&watch.step()?).contains(&goes.pid()), "a task that left is still listed");
+    drop((comes, goes, crowd, neighbour));
+    Ok(())
+}
+
+pub fn out_and_back_between_two_samples_leaves_a_gap() -> Result<()> {
+    let (hierarchy, mount, name) = place("gap")?;
+    let group = Cgroup::make(&mount, &name)?;
+    let hog = Workload::start("hog")?;
+    group.adopt(hog.pid())?;
+    let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
+    let before = group.usage_ns()?;
+    thread::sleep(Duration::from_millis(700));
+    fs::write(mount.join("cgroup.procs"), hog.pid().to_string())?;
+    thread::sleep(Duration::from_millis(700));
+    group.adopt(hog.pid())?;
+    thread::sleep(Duration::from_millis(700));
+    watch.step()?;
+    let truth = group.usage_ns()? - before;
+    near("CPU time of the cgroup", watch.total_ns, truth, 0.01, 3 * TICK_NS)?;
+    drop(hog);
+    Ok(())
+}
+
+pub fn a_cgroup_is_waited_for_and_may_go() -> Result<()> {
+    let (hierarchy, mount, name) = place("wait")?;
+    let pattern = format!("/{name}*");
+    let mut watch = Watch::start(&hierarchy, &pattern, true)?;
+    ensure!(watch.step()?.tasks.is_empty(), "something is listed before its cgroup exists");
+    let group = Cgroup::make(&mount, &name)?;
+    thread::sleep(Duration::from_millis(100));
+    watch.step()?;
+    let mut brief = Workload::start("brief")?;
+    group.adopt(brief.pid())?;
+    brief.go()?;
+    brief.finish()?;
+    drop(group);
+    let rows = watch.step()?;
+    let row = rows.tasks.iter().find(|task| task.raw.pid == brief.pid()).context("its task has no row")?;
+    ensure!(row.exited && row.run_ns() >= 190_000_000, "burnt 200 ms, counted {} ns", row.run_ns());
+    ensure!(rows.names.cgroups.contains_key(&row.raw.cgroup_id), "the removed cgroup has no name");
+    ensure!(watch.step()?.tasks.is_empty());
+    // Another one of that name.
+    let again = Cgroup::make(&mount, &name)?;
+    thread::sleep(Duration::from_millis(100));
+    let hog = Workload::start("hog")?;
+    again.adopt(hog.pid())?;
+    watch.step()?;
+    ensure!(pids(&watch.step()?) == [hog.pid()]);
+    drop(hog);
+    Ok(())
+}
+
+pub fn an_unknown_cgroup_is_wrong_usage() -> Result<()> {
+    let (hierarchy, mount, name) = place("known")?;
+    let _group = Cgroup::make(&mount, &name)?;
+    let error = Watch::start(&hierarchy, &format!("/{name}x"), false).err().context("it started")?;
+    let refusal = error.downcast_ref::<Refusal>().context("not a refusal")?;
+    ensure!(refusal.exit == Exit::Usage, "{refusal:?}");
+    ensure!(refusal.to_string().contains(&name), "the closest name is not offered: {refusal}");
+    Ok(())
+}
