@@ -3,6 +3,7 @@
 pub mod groups;
 pub mod inspect;
 pub mod libbpf_log;
+pub mod limits;
 pub mod nodes;
 pub mod own;
 pub mod plan;

@@ -258,6 +258,28 @@ pub struct OwnRaw {
     pub sample_ns: u64,
 }
 
+/// What the kernel limits a cgroup to, and the memory it charged to it. Read in turns when there are many.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupRaw {
+    /// CLOCK_MONOTONIC when it was read.
+    pub read_ns: u64,
+    /// CPUs and nodes that its tasks may use, as lists.
+    pub cpus: Reading<String>,
+    pub mems: Reading<String>,
+    /// CPU time it may use, in thousandths of a CPU; `None` without a limit.
+    pub cpu_quota_milli: Reading<Option<u64>>,
+    /// Time in which it was not let run because of the quota, ns, cumulative over its CPUs.
+    pub throttled_ns: Reading<u64>,
+    /// The same at the reading before, and when that was.
+    pub throttled_before: Option<(u64, u64)>,
+    /// `None` without a limit.
+    pub mem_limit_bytes: Reading<Option<u64>>,
+    /// Memory charged to it and all below.
+    pub mem_bytes: Reading<u64>,
+    /// Of that, by node (memory.numa_stat).
+    pub mem_bytes_by_node: Reading<BTreeMap<u32, u64>>,
+}
+
 /// Names for numbers that a row carries. Shared between samples, replaced when something is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
@@ -288,6 +310,8 @@ pub struct Sample {
     pub exit_lost_ns: Vec<u64>,
     pub own: OwnRaw,
     pub names: Arc<Names>,
+    /// By cgroup id, for the tops of containers and other groups that have tasks.
+    pub groups: BTreeMap<u64, Arc<GroupRaw>>,
     /// Hotplug and other events worth a word, since the sample before.
     pub notes: Vec<String>,
 }

@@ -1,10 +1,14 @@
 //! From two samples to what is shown: the only place that subtracts. Pure.
 
+mod containers;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::sample::{Counts, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw};
 use crate::units::Nid;
+
+pub use containers::Container;
 
 /// What one row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +81,8 @@ pub struct Snapshot {
     pub interval_ns: Option<u64>,
     pub grain: Grain,
     pub tasks: Vec<Task>,
+    /// The same tasks as sums; a row includes the rows below it.
+    pub containers: Vec<Container>,
     pub nodes: Vec<Node>,
     /// In the interval: on-CPU time of all CPUs, and context switches.
     pub busy_ns: u64,
@@ -164,6 +170,7 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
             Grain::Threads => threads(previous, current, None),
             Grain::ThreadsOf(pid) => threads(previous, current, Some(pid)),
         },
+        containers: containers::containers(&host.topology, previous, current),
         nodes: nodes(previous, current, &cpus),
         busy_ns: 0,
         switches: 0,

@@ -1,21 +1,25 @@
 //! Which cgroups there are, what they are called, and which of them are in scope: followed while they come
 //! and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::limits::LimitReader;
+use super::own;
 use super::scope::Scope;
 use crate::container::group::{Group, describe};
 use crate::container::names::Book;
 use crate::container::select::{Tree, Unmatched, Wants};
 use crate::host::cgroups::Hierarchy;
-use crate::sample::Names;
+use crate::sample::{GroupRaw, Names, TaskRaw};
 
 /// After a reading that took a time t the next one comes after this many times t, so that thousands of
 /// cgroups that come and go cost a small share of one CPU.
 const PAUSE: u32 = 20;
+/// Groups whose files are read with each sample: about ten files each, some microseconds per file.
+const PER_SAMPLE: usize = 16;
 /// Names of removed cgroups are kept as long: tasks that ended in them are still shown.
 const KEEP_REMOVED: Duration = Duration::from_secs(60);
 
@@ -32,12 +36,19 @@ pub struct GroupWatch {
     /// The kernel's count of changes at the last reading.
     changes: Option<u32>,
     not_before: Option<Instant>,
+    limits: LimitReader,
+    /// Limits as last read, and whose are read next.
+    known: BTreeMap<u64, Arc<GroupRaw>>,
+    next: u64,
 }
 
 impl GroupWatch {
     /// Reads nothing yet. Names are looked for below `root`.
     pub fn new(root: &Path, hierarchy: Hierarchy, wants: Wants, base: Scope) -> GroupWatch {
         GroupWatch {
+            limits: LimitReader::new(root, &hierarchy, own::page_size()),
+            known: BTreeMap::new(),
+            next: 0,
             hierarchy,
             book: Book::new(root),
             wants,
@@ -82,6 +93,32 @@ impl GroupWatch {
         let (scope, unmatched) = self.wants.resolve(&tree, &self.base);
         self.scope = scope;
         unmatched
+    }
+
+    /// Limits and memory of the groups that `tasks` are in. Of many, some are read with each sample, in turns.
+    pub fn limits(
+        &mut self,
+        tasks: &[Arc<TaskRaw>],
+        names: &Names,
+        now_ns: u64,
+    ) -> BTreeMap<u64, Arc<GroupRaw>> {
+        let mut ids: Vec<u64> = tasks.iter().map(|task| task.cgroup_id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let tops: BTreeSet<u64> =
+            ids.iter().filter_map(|id| names.groups.get(id)).map(|group| group.top).collect();
+        self.known.retain(|id, _| tops.contains(id));
+        let turn: Vec<u64> =
+            tops.range(self.next..).chain(tops.range(..self.next)).take(PER_SAMPLE).copied().collect();
+        for id in &turn {
+            if let Some(path) = names.cgroups.get(id) {
+                let before = self.known.get(id).map(Arc::as_ref);
+                let raw = self.limits.read(path, now_ns, before);
+                self.known.insert(*id, Arc::new(raw));
+            }
+        }
+        self.next = turn.last().map_or(0, |last| last + 1);
+        self.known.clone()
     }
 
     fn rename(&mut self, paths: &BTreeMap<u64, String>, names: &mut Arc<Names>) {

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value as Json, json};
 
 use super::{Export, Selection, rfc3339};
+use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::task::scaled;
 use crate::metric::{Metric, Value};
@@ -73,6 +74,16 @@ impl Export for JsonLines {
             })
             .collect();
         write!(out, "],\"nodes\":{}", Json::Array(nodes))?;
+        write!(out, ",\"containers\":[")?;
+        for (i, row) in snapshot.containers.iter().enumerate() {
+            let pairs = CONTAINER_METRICS
+                .iter()
+                .map(|metric| (metric.id.to_string(), reasons.value(metric.id, metric.read(row, snapshot))));
+            let mut row_object: Map<String, Json> = pairs.collect();
+            row_object.insert("own_tasks".into(), json!(row.own_tasks));
+            write!(out, "{}{}", if i > 0 { "," } else { "" }, Json::Object(row_object))?;
+        }
+        write!(out, "]")?;
         write!(out, ",\"self\":{}", own(snapshot))?;
         write!(out, ",\"lost\":{}", lost(snapshot))?;
         write!(out, ",\"notes\":{}", json!(snapshot.notes))?;

@@ -1,6 +1,7 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
 use super::{Group, Metric, Order, Unit, Value};
+use crate::container::group::Kind;
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading, Slot};
 use crate::snapshot::{Snapshot, Task};
@@ -118,6 +119,35 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
                 "cgroup {} was removed before its path was read",
                 task.raw.cgroup_id
             ))),
+        },
+    },
+    Metric {
+        id: "container",
+        title: "CONTAINER",
+        width: 16,
+        group: Identity,
+        unit: Unit::Text,
+        order: Ascending,
+        help: "Name of the container it is in, or else its short id.",
+        value: |task, snapshot| match snapshot.names.groups.get(&task.raw.cgroup_id) {
+            Some(group) if matches!(group.kind, Kind::Container | Kind::Machine) => {
+                Ok(Value::Text(group.name.clone()))
+            }
+            _ => Err(no("it is in no container")),
+        },
+    },
+    Metric {
+        id: "pod",
+        title: "POD",
+        width: 20,
+        group: Identity,
+        unit: Unit::Text,
+        order: Ascending,
+        help: "Kubernetes or podman pod it is in: its name where the kubelet's files have it, else its uid.",
+        value: |task, snapshot| {
+            let group = snapshot.names.groups.get(&task.raw.cgroup_id);
+            let pod = group.and_then(|group| group.pod.clone());
+            pod.map(Value::Text).ok_or_else(|| no("it is in no pod"))
         },
     },
     Metric {

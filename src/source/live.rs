@@ -236,6 +236,7 @@ impl LiveSource {
         self.table.apply(ends, walk, std::mem::take(&mut self.forget));
         self.follow_cgroups(unknown)?;
         let (tasks, exited) = self.table.snapshot();
+        let groups = self.groups.limits(&tasks, &self.names, mono_ns);
         self.watch_multiplexing(&cpus);
         let mut own = own::read(self.page_size);
         own.sample_ns = began.elapsed().as_nanos() as u64;
@@ -251,6 +252,7 @@ impl LiveSource {
             exit_lost_ns: self.tasks.exit_lost_ns()?,
             own,
             names: Arc::clone(&self.names),
+            groups,
             notes: std::mem::take(&mut self.notes),
         })
     }

@@ -15,7 +15,7 @@ use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::Event;
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
+    Comm, Counts, CpuRaw, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
 };
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::{App, Settings};
@@ -25,6 +25,8 @@ use numatop_ng::tui::theme::Theme;
 pub mod screen;
 
 const MS: u64 = 1_000_000;
+/// include/linux/sched.h
+const EXIT_DEAD: u32 = 0x10;
 /// When the first sample is taken: 2026-01-02 03:04:05 UTC, a day after boot.
 const WALL_NS: i64 = 1_767_323_045_000_000_000;
 const BOOT_NS: u64 = 86_400_000 * MS;
@@ -85,6 +87,8 @@ pub struct World {
     tick: u64,
     pub lost: BTreeMap<String, u64>,
     pub notes: Vec<String>,
+    /// Limits and memory of cgroups.
+    pub groups: BTreeMap<u64, Arc<GroupRaw>>,
 }
 
 /// What the actors of every world have in common.
@@ -155,6 +159,7 @@ impl World {
             tick: 0,
             lost: [("storage".to_string(), 0), ("exit".to_string(), 0)].into(),
             notes: vec![],
+            groups: BTreeMap::new(),
         }
     }
 
@@ -252,7 +257,7 @@ impl World {
                 }
             };
             if actor.ends == Some(tick) {
-                exited.push(row);
+                exited.push(Arc::new(TaskRaw { exit_state: EXIT_DEAD, ..TaskRaw::clone(&row) }));
             } else {
                 rows.push(row);
             }
@@ -276,6 +281,7 @@ impl World {
             exit_lost_ns: vec![],
             own: OwnRaw { cpu_ns: tick * 3 * MS, rss_bytes: 12 << 20, sample_ns: MS },
             names: Arc::clone(&self.names),
+            groups: self.groups.clone(),
             notes: std::mem::take(&mut self.notes),
         }
     }

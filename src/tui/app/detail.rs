@@ -146,6 +146,7 @@ fn only(sample: &Sample, process: (u32, u64)) -> Sample {
         lost: Default::default(),
         exit_lost_ns: Vec::new(),
         own: sample.own.clone(),
+        groups: Default::default(),
         names: Arc::clone(&sample.names),
         notes: Vec::new(),
     }

@@ -1,0 +1,209 @@
+//! What a cgroup may use and how much memory it has, by node: the files of its controllers, in cgroup v2 or
+//! in the hierarchies of v1.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::host::cgroups::{Hierarchy, mounts};
+use crate::sample::{GroupRaw, Missing, Reading};
+
+/// Bytes of a file read at most; memory.numa_stat of a machine with a thousand nodes fits.
+const READ_MAX: u64 = 1 << 20;
+/// v1 says "no limit" with the largest number of pages, which depends on the page size.
+const V1_UNLIMITED: u64 = 1 << 62;
+
+/// Reads the groups of one hierarchy.
+pub struct LimitReader {
+    /// Where cgroup v2 is, when that is the hierarchy.
+    v2: Option<PathBuf>,
+    /// v1 controller → where it is mounted.
+    v1: BTreeMap<String, PathBuf>,
+    page_size: u64,
+}
+
+impl LimitReader {
+    /// Finds the mounts below `root`.
+    pub fn new(root: &Path, hierarchy: &Hierarchy, page_size: u64) -> LimitReader {
+        let v2 = hierarchy.mount.clone().filter(|_| hierarchy.controller.is_none());
+        let mut v1 = BTreeMap::new();
+        for mount in mounts(root) {
+            for controller in mount.controllers.into_iter().flatten() {
+                v1.entry(controller).or_insert_with(|| mount.at.clone());
+            }
+        }
+        LimitReader { v2, v1, page_size }
+    }
+
+    /// What is known of the cgroup at `path`. `before` is the reading before this one.
+    pub fn read(&self, path: &str, now_ns: u64, before: Option<&GroupRaw>) -> GroupRaw {
+        let before = before.and_then(|raw| Some((raw.read_ns, raw.throttled_ns.clone().ok()?)));
+        let mut raw = if self.v2.is_some() { self.read_v2(path) } else { self.read_v1(path) };
+        (raw.read_ns, raw.throttled_before) = (now_ns, before);
+        raw
+    }
+
+    fn read_v2(&self, path: &str) -> GroupRaw {
+        let text = |file: &str| self.text("", path, file);
+        GroupRaw {
+            read_ns: 0,
+            cpus: text("cpuset.cpus.effective"),
+            mems: text("cpuset.mems.effective"),
+            cpu_quota_milli: text("cpu.max").and_then(|text| known("cpu.max", quota_v2(&text))),
+            throttled_ns: text("cpu.stat")
+                .and_then(|text| known("cpu.stat", field(&text, "throttled_usec")))
+                .map(|usec| usec * 1000),
+            throttled_before: None,
+            mem_limit_bytes: text("memory.max").and_then(|text| known("memory.max", limit(&text))),
+            mem_bytes: text("memory.current").and_then(|text| known("memory.current", text.parse().ok())),
+            mem_bytes_by_node: text("memory.numa_stat").map(|text| numa_v2(&text)),
+        }
+    }
+
+    fn read_v1(&self, path: &str) -> GroupRaw {
+        let number = |controller: &str, file: &str| {
+            self.text(controller, path, file).and_then(|text| known(file, text.parse::<i64>().ok()))
+        };
+        let quota = number("cpu", "cpu.cfs_quota_us")
+            .and_then(|quota| Ok((quota, number("cpu", "cpu.cfs_period_us")?)))
+            .map(|(quota, period)| (quota >= 0 && period > 0).then(|| quota as u64 * 1000 / period as u64));
+        let limit = self.text("memory", path, "memory.limit_in_bytes");
+        let pages = self.page_size;
+        GroupRaw {
+            read_ns: 0,
+            cpus: self.text("cpuset", path, "cpuset.effective_cpus"),
+            mems: self.text("cpuset", path, "cpuset.effective_mems"),
+            cpu_quota_milli: quota,
+            throttled_ns: self
+                .text("cpu", path, "cpu.stat")
+                .and_then(|text| known("cpu.stat", field(&text, "throttled_time"))),
+            throttled_before: None,
+            mem_limit_bytes: limit
+                .and_then(|text| known("memory.limit_in_bytes", text.parse::<u64>().ok()))
+                .map(|bytes| (bytes < V1_UNLIMITED).then_some(bytes)),
+            mem_bytes: number("memory", "memory.usage_in_bytes").map(|bytes| bytes as u64),
+            mem_bytes_by_node: self
+                .text("memory", path, "memory.numa_stat")
+                .and_then(|text| known("memory.numa_stat", numa_v1(&text, pages))),
+        }
+    }
+
+    fn text(&self, controller: &str, path: &str, file: &str) -> Reading<String> {
+        let mount = match &self.v2 {
+            Some(mount) => mount,
+            None => self.v1.get(controller).ok_or_else(|| {
+                Missing::Unsupported(format!("the {controller} controller of cgroup v1 is not mounted"))
+            })?,
+        };
+        let at = mount.join(path.trim_start_matches('/')).join(file);
+        let read = || -> io::Result<String> {
+            let mut text = String::new();
+            File::open(&at)?.take(READ_MAX).read_to_string(&mut text)?;
+            Ok(text.trim().to_string())
+        };
+        read().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Missing::Unsupported(format!("the cgroup has no {file}")),
+            io::ErrorKind::PermissionDenied => Missing::NotPermitted(format!("{file}: {error}")),
+            _ => Missing::Lost(format!("{file}: {error}")),
+        })
+    }
+}
+
+fn known<T>(file: &str, value: Option<T>) -> Reading<T> {
+    value.ok_or_else(|| Missing::Unsupported(format!("{file} cannot be understood")))
+}
+
+/// The number behind `name` in lines of `name number`.
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// `max` or a number.
+fn limit(text: &str) -> Option<Option<u64>> {
+    if text == "max" { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+/// cpu.max: `max 100000` or `50000 100000`, in thousandths of a CPU.
+fn quota_v2(text: &str) -> Option<Option<u64>> {
+    let (quota, period) = text.split_once(' ')?;
+    let period: u64 = period.parse().ok().filter(|period| *period > 0)?;
+    Some(limit(quota)?.map(|quota| quota.saturating_mul(1000) / period))
+}
+
+/// `N0=1 N1=2` by node.
+fn nodes<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (u32, u64)> {
+    words.filter_map(|word| {
+        let (node, amount) = word.strip_prefix('N')?.split_once('=')?;
+        Some((node.parse().ok()?, amount.parse().ok()?))
+    })
+}
+
+/// Kinds of memory that make up the whole; all others are parts of these (Documentation/admin-guide/
+/// cgroup-v2.rst, memory.numa_stat, since 5.10).
+const V2_KINDS: [&str; 7] = [
+    "anon",
+    "file",
+    "kernel_stack",
+    "pagetables",
+    "sec_pagetables",
+    "slab_reclaimable",
+    "slab_unreclaimable",
+];
+
+fn numa_v2(text: &str) -> BTreeMap<u32, u64> {
+    let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        if words.next().is_some_and(|kind| V2_KINDS.contains(&kind)) {
+            for (node, bytes) in nodes(words) {
+                let sum = sums.entry(node).or_default();
+                *sum = sum.saturating_add(bytes);
+            }
+        }
+    }
+    sums
+}
+
+/// Pages of the group and all below.
+fn numa_v1(text: &str, page_size: u64) -> Option<BTreeMap<u32, u64>> {
+    let line = text.lines().find(|line| line.starts_with("hierarchical_total="))?;
+    Some(nodes(line.split(' ')).map(|(node, pages)| (node, pages.saturating_mul(page_size))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quotas_are_thousandths_of_a_cpu() {
+        assert_eq!(quota_v2("max 100000"), Some(None));
+        assert_eq!(quota_v2("150000 100000"), Some(Some(1500)));
+        assert_eq!(quota_v2("1 0"), None);
+    }
+
+    #[test]
+    fn numa_stat_of_v2_counts_each_page_once() {
+        let text = "anon N0=4096 N1=8192\nfile N0=100 N1=0\nshmem N0=50 N1=0\nactive_anon N0=4096 N1=8192";
+        assert_eq!(numa_v2(text), [(0, 4196), (1, 8192)].into());
+    }
+
+    #[test]
+    fn numa_stat_of_v1_is_in_pages_and_includes_what_is_below() {
+        let text = "total=3 N0=1 N1=2\nfile=1 N0=1 N1=0\nhierarchical_total=30 N0=10 N1=20\n";
+        assert_eq!(numa_v1(text, 4096), Some([(0, 40960), (1, 81920)].into()));
+    }
+
+    #[test]
+    fn throttled_time_is_a_field_among_others() {
+        assert_eq!(field("nr_periods 5\nnr_throttled 2\nthrottled_time 77\n", "throttled_time"), Some(77));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_trouble(text in "[a-z0-9N=_ \\n-]{0,200}") {
+            let _ = (quota_v2(&text), limit(&text), numa_v2(&text), numa_v1(&text, 4096), field(&text, "a"));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! From tasks to containers: sums of what their tasks did, and totals along the tree of cgroups. Pure.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::{Task, exited_delta, join, newcomer};
+use crate::container::group::{Group, Kind};
+use crate::host::topology::{Topology, parse_cpulist};
+use crate::sample::{Comm, Counts, GroupRaw, Names, Sample, TaskRaw};
+use crate::units::CpuId;
+
+/// A container, pod, machine, unit or any other cgroup with tasks in it or below it.
+#[derive(Clone, Debug)]
+pub struct Container {
+    /// Id of the cgroup at its top.
+    pub id: u64,
+    /// What it is; `None` when its cgroup was removed before it was read.
+    pub group: Option<Arc<Group>>,
+    /// The row that it is a part of, as an index into the same list.
+    pub parent: Option<usize>,
+    /// It has tasks of its own, or of cgroups that have no row.
+    pub own_tasks: bool,
+    pub processes: u32,
+    /// The sum of its tasks, of those that ended in the interval, and of all rows below it. What only a
+    /// single task has (ids, state, owner) means nothing here.
+    pub sum: Task,
+    /// What it may use, and its memory.
+    pub raw: Option<Arc<GroupRaw>>,
+    /// CPUs that share a core with a CPU of another container; `None` unless both have CPUs of their own.
+    pub smt_shared_cpus: Option<u32>,
+}
+
+impl Container {
+    pub fn kind(&self) -> Kind {
+        self.group.as_ref().map_or(Kind::Group, |group| group.kind)
+    }
+}
+
+/// One row per group that has tasks, and one per cgroup above those.
+pub fn containers(topology: &Topology, previous: Option<&Sample>, current: &Sample) -> Vec<Container> {
+    let mut list = List { names: &current.names, rows: Vec::new(), at: HashMap::new() };
+    let mut processes: HashMap<usize, HashSet<(u32, u64)>> = HashMap::new();
+    let mut rss: HashMap<(u32, u64), (usize, u64)> = HashMap::new();
+    for task in &current.tasks {
+        let at = list.row_of(task.cgroup_id);
+        list.rows[at].own_tasks = true;
+        let sum = &mut list.rows[at].sum;
+        sum.total += &task.counts;
+        sum.threads += u32::from(task.tid != 0);
+        processes.entry(at).or_default().insert(task.process());
+        // All threads share the memory.
+        let entry = rss.entry(task.process()).or_insert((at, 0));
+        entry.1 = entry.1.max(task.rss_bytes);
+    }
+    for (at, bytes) in rss.into_values() {
+        list.rows[at].sum.rss_bytes += bytes;
+    }
+    for (at, members) in processes {
+        list.rows[at].processes = members.len() as u32;
+    }
+    for exited in &current.exited {
+        let at = list.row_of(exited.cgroup_id);
+        list.rows[at].own_tasks = true;
+        list.rows[at].sum.total += &exited.counts;
+        list.rows[at].sum.delta += &exited_delta(previous, exited);
+    }
+    if let Some(previous) = previous {
+        add_deltas(&mut list, previous, current);
+    }
+    for row in &mut list.rows {
+        row.sum.delta.clamp();
+    }
+    let order = list.connect();
+    let mut rows = list.rows;
+    // Deepest first, so that each row is complete when it is added to the one above it.
+    for at in order {
+        let Some(parent) = rows[at].parent else { continue };
+        let (threads, processes, bytes) = (rows[at].sum.threads, rows[at].processes, rows[at].sum.rss_bytes);
+        let (total, delta) = (rows[at].sum.total.clone(), rows[at].sum.delta.clone());
+        let row = &mut rows[parent];
+        row.sum.total += &total;
+        row.sum.delta += &delta;
+        row.sum.threads += threads;
+        row.processes += processes;
+        row.sum.rss_bytes += bytes;
+    }
+    for row in &mut rows {
+        row.raw = current.groups.get(&row.id).cloned();
+    }
+    share_cores(topology, &mut rows);
+    rows
+}
+
+/// A task that was moved between two samples counts where it is now.
+fn add_deltas(list: &mut List<'_>, previous: &Sample, current: &Sample) {
+    let alive: HashSet<(u32, u64)> = current.tasks.iter().map(|task| task.process()).collect();
+    join(&previous.tasks, &current.tasks, |old, new| match (old, new) {
+        (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
+        (Some(old), Some(new)) => {
+            let at = list.row_of(new.cgroup_id);
+            list.rows[at].sum.delta += &new.counts;
+            list.rows[at].sum.delta -= &old.counts;
+        }
+        (None, Some(new)) => {
+            let at = list.row_of(new.cgroup_id);
+            list.rows[at].sum.delta += &newcomer(new, previous);
+        }
+        // Its counts went into the row of its process's ended threads. Those of a process that ended
+        // are accounted for with that.
+        (Some(old), None) if alive.contains(&old.process()) => {
+            let at = list.row_of(old.cgroup_id);
+            list.rows[at].sum.delta -= &old.counts;
+        }
+        _ => {}
+    });
+}
+
+struct List<'a> {
+    names: &'a Names,
+    rows: Vec<Container>,
+    /// Cgroup id → row, for tops and for what is below them.
+    at: HashMap<u64, usize>,
+}
+
+impl List<'_> {
+    /// The row that tasks of this cgroup belong to.
+    fn row_of(&mut self, cgroup: u64) -> usize {
+        if let Some(at) = self.at.get(&cgroup) {
+            return *at;
+        }
+        let top = self.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
+        let at = self.at.get(&top).copied().unwrap_or_else(|| {
+            self.rows.push(empty(top, self.names.groups.get(&top).cloned()));
+            self.rows.len() - 1
+        });
+        self.at.insert(top, at);
+        self.at.insert(cgroup, at);
+        at
+    }
+
+    /// Adds the rows above, and finds everybody's parent. Returns all rows, the deepest first.
+    fn connect(&mut self) -> Vec<usize> {
+        let mut at = 0;
+        while at < self.rows.len() {
+            let above = self.rows[at].group.as_ref().and_then(|group| group.parent);
+            let parent = above.map(|above| self.row_of(above));
+            // A cycle would need two cgroups above each other: ids of a removed one that came again.
+            self.rows[at].parent = parent.filter(|parent| *parent != at);
+            at += 1;
+        }
+        let depth = |mut at: usize| {
+            let mut depth = 0;
+            while let Some(parent) = self.rows[at].parent {
+                (at, depth) = (parent, depth + 1);
+                if depth > self.rows.len() {
+                    break;
+                }
+            }
+            depth
+        };
+        let mut order: Vec<(usize, usize)> = (0..self.rows.len()).map(|at| (depth(at), at)).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        order.into_iter().map(|(_, at)| at).collect()
+    }
+}
+
+fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
+    let raw = TaskRaw {
+        serial: id,
+        pid: 0,
+        tid: 0,
+        ppid: 0,
+        uid: 0,
+        start_ns: 0,
+        leader_start_ns: 0,
+        cgroup_id: id,
+        comm: Comm::default(),
+        state: 0,
+        exit_state: 0,
+        policy: 0,
+        nice: 0,
+        cpu: 0,
+        cpus_allowed: 0,
+        kthread: false,
+        rss_bytes: 0,
+        exec_ns: 0,
+        preferred_node: None,
+        scan_period_ms: 0,
+        counts: Counts::default(),
+    };
+    Container {
+        id,
+        group,
+        parent: None,
+        own_tasks: false,
+        processes: 0,
+        sum: Task {
+            raw: Arc::new(raw),
+            tid: None,
+            threads: 0,
+            exited: false,
+            rss_bytes: 0,
+            total: Counts::default(),
+            delta: Counts::default(),
+        },
+        raw: None,
+        smt_shared_cpus: None,
+    }
+}
+
+/// Which CPUs of a container have a sibling in another one. Those that may use every CPU share with all
+/// anyway and are left out.
+fn share_cores(topology: &Topology, rows: &mut [Container]) {
+    let online = topology.online_cpus().count();
+    let own = |row: &Container| -> Option<BTreeSet<u32>> {
+        if !matches!(row.kind(), Kind::Container | Kind::Machine) {
+            return None;
+        }
+        let cpus: BTreeSet<u32> =
+            parse_cpulist(row.raw.as_ref()?.cpus.as_ref().ok()?).ok()?.into_iter().collect();
+        (!cpus.is_empty() && cpus.len() < online).then_some(cpus)
+    };
+    let sets: Vec<Option<BTreeSet<u32>>> = rows.iter().map(own).collect();
+    let mut users: BTreeMap<u32, u32> = BTreeMap::new();
+    for cpu in sets.iter().flatten().flatten() {
+        *users.entry(*cpu).or_default() += 1;
+    }
+    for (row, set) in rows.iter_mut().zip(&sets) {
+        let Some(set) = set else { continue };
+        let shared = |cpu: &&u32| {
+            let siblings = topology.cpu(CpuId(**cpu)).map_or(&[][..], |cpu| &cpu.siblings);
+            siblings.iter().filter(|sibling| sibling.0 != **cpu).any(|sibling| {
+                users.get(&sibling.0).copied().unwrap_or(0) > u32::from(set.contains(&sibling.0))
+            })
+        };
+        row.smt_shared_cpus = Some(set.iter().filter(shared).count() as u32);
+    }
+}
