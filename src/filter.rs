@@ -61,7 +61,8 @@ pub fn select(snapshot: &Snapshot, filter: &RowFilter, metric: &Metric<Task>, re
     keyed.into_iter().map(|(at, _)| at).collect()
 }
 
-fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
+/// Text by letters, everything else by number.
+pub fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
     match (a, b) {
         (Value::Text(a), Value::Text(b)) => a.cmp(b),
         (a, b) => a.number().unwrap_or(f64::NEG_INFINITY).total_cmp(&b.number().unwrap_or(f64::NEG_INFINITY)),

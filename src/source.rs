@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::sample::{HostFacts, Sample};
 
@@ -22,6 +22,14 @@ pub trait Source {
     /// # Errors
     /// The source cannot go on.
     fn next(&mut self) -> Result<Option<Sample>>;
+
+    /// Watches the cgroup of this id and those below it only; `None`: what was asked for at the start.
+    ///
+    /// # Errors
+    /// The source cannot change what it watches, or there is no such cgroup any more.
+    fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
+        bail!("what is not being measured now cannot be given another scope")
+    }
 
     /// Waits until `due`, doing what the source must do between samples. Returns true when `stop`
     /// became readable before that.

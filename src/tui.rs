@@ -73,6 +73,8 @@ enum Message {
     /// The source could not start or go on.
     Failed(anyhow::Error),
     Inspected(u32, Result<Details, String>),
+    /// The scope could not be changed, for this reason.
+    NotScoped(String),
     Input(Event),
     Signal(i32),
 }
@@ -133,6 +135,10 @@ fn show(
                     app.inspected(pid, found);
                     None
                 }
+                Message::NotScoped(why) => {
+                    app.not_scoped(&why);
+                    None
+                }
                 Message::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => app.press(key),
                 Message::Input(Event::Mouse(mouse)) => app.mouse(mouse),
                 // The size is read when the frame is drawn.
@@ -150,6 +156,7 @@ fn show(
                 Some(Effect::Suspend) => tty.suspend()?,
                 Some(Effect::Redraw) => tty.redraw()?,
                 Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
+                Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
         }

@@ -7,6 +7,7 @@ use common::screen::{draw, dump, text};
 use common::{Actor, World, app, press, type_text};
 use numatop_ng::collect::inspect::Details;
 use numatop_ng::sample::Comm;
+use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::App;
 use numatop_ng::tui::theme::Theme;
 
@@ -35,6 +36,40 @@ fn tasks() {
 #[test]
 fn nodes() {
     check("nodes", World::ft_2500, |app| drop(press(app, "Tab")));
+}
+
+#[test]
+fn containers() {
+    check("containers", World::containers, |app| {
+        press(app, "3");
+        press(app, "Down");
+    });
+}
+
+#[test]
+fn a_tree_of_containers_has_totals() {
+    let mut app = app(&mut World::containers(), 4, (120, 24), Theme::new(false, false));
+    press(&mut app, "3");
+    press(&mut app, "e");
+    insta::assert_snapshot!("containers_tree", dump(&draw(&app, 120, 24)));
+}
+
+#[test]
+fn a_container_is_entered_scoped_and_left() {
+    let mut app = app(&mut World::containers(), 4, (120, 24), Theme::new(false, false));
+    for key in ["3", "Down"] {
+        press(&mut app, key);
+    }
+    let screen = |app: &App| text(&draw(app, 120, 24));
+    assert_eq!(press(&mut app, "c"), Some(Effect::SetScope(Some(13))));
+    assert_eq!(press(&mut app, "c"), Some(Effect::SetScope(None)));
+    press(&mut app, "Enter");
+    assert!(screen(&app).contains("in 3c0f6a4c2b9f") && screen(&app).contains("nginx"), "{}", screen(&app));
+    assert!(!screen(&app).contains("mysqld"));
+    press(&mut app, "Esc");
+    assert!(screen(&app).contains("mysqld"));
+    press(&mut app, "C");
+    assert!(screen(&app).contains("no scope was chosen here"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::own;
 use super::scope::Scope;
 use crate::container::group::{Group, describe};
 use crate::container::names::Book;
-use crate::container::select::{Tree, Unmatched, Wants};
+use crate::container::select::{Tree, Unmatched, Want, Wants};
 use crate::host::cgroups::Hierarchy;
 use crate::sample::{GroupRaw, Names, TaskRaw};
 
@@ -28,6 +28,8 @@ pub struct GroupWatch {
     hierarchy: Hierarchy,
     book: Book,
     pub wants: Wants,
+    /// From the command line.
+    asked: Wants,
     /// The part of the scope that cgroups do not decide.
     base: Scope,
     scope: Scope,
@@ -51,6 +53,7 @@ impl GroupWatch {
             next: 0,
             hierarchy,
             book: Book::new(root),
+            asked: wants.clone(),
             wants,
             scope: base.clone(),
             base,
@@ -95,7 +98,7 @@ impl GroupWatch {
         unmatched
     }
 
-    /// Limits and memory of the groups that `tasks` are in. Of many, some are read with each sample, in turns.
+    /// Limits and memory of the groups that `tasks` are in, and of those above. Of many, some are read with each sample, in turns.
     pub fn limits(
         &mut self,
         tasks: &[Arc<TaskRaw>],
@@ -105,8 +108,14 @@ impl GroupWatch {
         let mut ids: Vec<u64> = tasks.iter().map(|task| task.cgroup_id).collect();
         ids.sort_unstable();
         ids.dedup();
-        let tops: BTreeSet<u64> =
-            ids.iter().filter_map(|id| names.groups.get(id)).map(|group| group.top).collect();
+        let mut tops: BTreeSet<u64> = BTreeSet::new();
+        for id in ids {
+            // Those above have rows of their own.
+            let mut next = names.groups.get(&id).map(|group| group.top);
+            while let Some(id) = next.filter(|id| tops.insert(*id)) {
+                next = names.groups.get(&id).and_then(|group| group.parent);
+            }
+        }
         self.known.retain(|id, _| tops.contains(id));
         let turn: Vec<u64> =
             tops.range(self.next..).chain(tops.range(..self.next)).take(PER_SAMPLE).copied().collect();
@@ -119,6 +128,15 @@ impl GroupWatch {
         }
         self.next = turn.last().map_or(0, |last| last + 1);
         self.known.clone()
+    }
+
+    /// Watches the cgroup at `path` instead of what was asked for at the start, or (`None`) that again.
+    pub fn narrow(&mut self, path: Option<String>, names: &Names) {
+        self.wants = match path {
+            None => self.asked.clone(),
+            Some(path) => Wants { wants: vec![Want::Exactly(path)], wait: true, ..Wants::default() },
+        };
+        self.resolve(names);
     }
 
     fn rename(&mut self, paths: &BTreeMap<u64, String>, names: &mut Arc<Names>) {

@@ -17,6 +17,8 @@ const OFFERS: usize = 5;
 pub enum Want {
     /// A path from the root of the hierarchy, or a pattern of [`glob`]; all below is included.
     Cgroup(String),
+    /// A path as it is, whatever characters are in it.
+    Exactly(String),
     /// Name, full id or the start of one.
     Container(String),
     Pod {
@@ -102,6 +104,9 @@ impl Want {
                 let same = |(id, path): (&u64, &String)| glob::matches(pattern, path).then_some(*id);
                 tree.paths.iter().filter_map(same).collect()
             }
+            Want::Exactly(wanted) => {
+                tree.paths.iter().filter(|(_, path)| *path == wanted).map(|(id, _)| *id).collect()
+            }
             Want::Container(name) => {
                 let exact = tops(tree, |_, group| is_container(group) && group.name == *name);
                 if !exact.is_empty() {
@@ -137,7 +142,9 @@ impl Want {
     fn closest(&self, tree: &Tree<'_>) -> Vec<String> {
         let groups = tree.groups.iter().filter(|(id, _)| tree.paths.contains_key(id)).map(|(_, group)| group);
         let names: BTreeSet<String> = match self {
-            Want::Cgroup(_) => tree.paths.values().map(|path| text::clean_str(path)).collect(),
+            Want::Cgroup(_) | Want::Exactly(_) => {
+                tree.paths.values().map(|path| text::clean_str(path)).collect()
+            }
             Want::Container(_) => {
                 groups.filter(|group| is_container(group)).map(|group| group.name.clone()).collect()
             }
@@ -157,6 +164,7 @@ impl Want {
     fn word(&self) -> &str {
         match self {
             Want::Cgroup(word)
+            | Want::Exactly(word)
             | Want::Container(word)
             | Want::Pod { name: word, .. }
             | Want::Namespace(word)
@@ -168,7 +176,7 @@ impl Want {
     /// `container`, `pod`, …
     pub fn noun(&self) -> &'static str {
         match self {
-            Want::Cgroup(_) => "cgroup",
+            Want::Cgroup(_) | Want::Exactly(_) => "cgroup",
             Want::Container(_) => "container",
             Want::Pod { .. } => "pod",
             Want::Namespace(_) => "Kubernetes namespace",

@@ -275,9 +275,9 @@ fn text_of(text: Option<&String>, otherwise: &str) -> Reading<Value> {
 }
 
 fn raw(row: &Container) -> Reading<&GroupRaw> {
-    row.raw.as_deref().ok_or_else(|| {
-        no(if row.own_tasks { "its files have not been read yet" } else { "it has no tasks of its own" })
-    })
+    row.raw
+        .as_deref()
+        .ok_or_else(|| no("its files have not been read yet: with many cgroups they are read in turns"))
 }
 
 #[cfg(test)]

@@ -62,6 +62,8 @@ pub struct LiveSource {
     notes: Vec<String>,
     page_size: u64,
     multiplexed: bool,
+    /// What the command line asked for, in words.
+    scope_text: String,
 }
 
 impl LiveSource {
@@ -116,7 +118,7 @@ impl LiveSource {
             topology,
             events: sched.events().to_vec(),
             missing,
-            scope: options.scope_text,
+            scope: options.scope_text.clone(),
         };
         Ok(LiveSource {
             host: Arc::new(host),
@@ -131,6 +133,7 @@ impl LiveSource {
             notes,
             page_size: own::page_size(),
             multiplexed: false,
+            scope_text: options.scope_text,
         })
     }
 
@@ -275,6 +278,29 @@ impl Source for LiveSource {
 
     fn next(&mut self) -> Result<Option<Sample>> {
         self.take().map(Some)
+    }
+
+    fn set_scope(&mut self, cgroup: Option<u64>) -> Result<()> {
+        let before = self.groups.scope().clone();
+        let text = match cgroup {
+            None => {
+                self.groups.narrow(None, &self.names);
+                self.scope_text.clone()
+            }
+            Some(id) => {
+                let path = self.names.cgroups.get(&id).context("the cgroup has been removed")?;
+                let name = self.names.groups.get(&id).map_or(path, |group| &group.name).clone();
+                self.groups.narrow(Some(path.clone()), &self.names);
+                name
+            }
+        };
+        self.sched.set_scoped(!self.groups.scope().is_everything());
+        self.tasks.set_scope(&before, self.groups.scope())?;
+        self.forget = true;
+        let mut host = HostFacts::clone(&self.host);
+        host.scope = text;
+        self.host = Arc::new(host);
+        Ok(())
     }
 
     /// Moves exits out of the kernel's ring whenever it is half full, so that none is lost during a

@@ -14,6 +14,10 @@ pub enum Action {
     Move(Motion),
     Show(Screen),
     NextScreen,
+    /// Have the kernel watch the selected container only.
+    Scope,
+    /// Back to the scope of the command line.
+    Unscope,
     /// Go into the selected row.
     Open,
     Threads,
@@ -67,6 +71,7 @@ pub enum Motion {
 pub enum Screen {
     Tasks,
     Nodes,
+    Containers,
 }
 
 /// What the loop does after an update.
@@ -78,6 +83,8 @@ pub enum Effect {
     /// Draw every cell anew.
     Redraw,
     SetInterval(Duration),
+    /// Watch the cgroup of this id only; `None`: what the command line asked for.
+    SetScope(Option<u64>),
     /// Read what /proc says about this process: id and start time in ns since boot.
     Inspect(u32, u64),
 }

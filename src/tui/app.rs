@@ -1,6 +1,7 @@
 //! What is on the screen and why: the state behind every view, and what each action does to it.
 //! Needs no terminal.
 
+pub mod containers;
 mod cursor;
 pub mod detail;
 mod geometry;
@@ -17,6 +18,7 @@ use jiff::tz::TimeZone;
 use ratatui::crossterm::event::KeyEvent;
 use ratatui::layout::Rect;
 
+use self::containers::ContainerList;
 use self::detail::Detail;
 use self::nodes::NodeList;
 use self::picker::Picker;
@@ -57,6 +59,9 @@ pub struct App {
     pub screen: Screen,
     pub tasks: TaskList,
     pub nodes: NodeList,
+    pub containers: ContainerList,
+    /// Cgroup id of the container that was made the scope here.
+    pub scope: Option<u64>,
     pub detail: Option<Detail>,
     /// First line of the help in view, while it is open.
     pub help: Option<usize>,
@@ -92,6 +97,8 @@ impl App {
                 settings.threads,
             ),
             nodes: NodeList::new(),
+            containers: ContainerList::default(),
+            scope: None,
             detail: None,
             help: None,
             picker: None,
@@ -159,6 +166,12 @@ impl App {
         }
     }
 
+    /// The source could not change its scope.
+    pub fn not_scoped(&mut self, why: &str) {
+        self.scope = None;
+        self.message = Some(text::clean_str(why));
+    }
+
     /// No more samples will come; what is known stays on the screen.
     pub fn source_ended(&mut self) {
         self.note = Some("the recording ends here".into());
@@ -173,7 +186,7 @@ impl App {
     }
 
     /// What keys mean now.
-    pub fn contexts(&self) -> u8 {
+    pub fn contexts(&self) -> u16 {
         let paused = if self.paused_at.is_some() { context::PAUSED } else { 0 };
         match self {
             App { prompt: Some(_), .. } => context::PROMPT,
@@ -185,6 +198,7 @@ impl App {
             App { detail: Some(_), .. } => context::DETAIL | paused,
             App { screen: Screen::Tasks, .. } => context::TASKS | paused,
             App { screen: Screen::Nodes, .. } => context::NODES | paused,
+            App { screen: Screen::Containers, .. } => context::CONTAINERS | paused,
         }
     }
 
@@ -210,14 +224,21 @@ impl App {
                 self.detail = None;
             }
             Action::NextScreen => {
-                self.screen = if self.screen == Screen::Tasks { Screen::Nodes } else { Screen::Tasks };
+                self.screen = match self.screen {
+                    Screen::Tasks => Screen::Nodes,
+                    Screen::Nodes => Screen::Containers,
+                    Screen::Containers => Screen::Tasks,
+                };
             }
             Action::Open => return self.open(),
             Action::Threads => {
                 self.tasks.threads = !self.tasks.threads;
                 self.derive();
             }
+            Action::Tree if self.screen == Screen::Containers => self.containers.tree ^= true,
             Action::Tree => self.tasks.choice.tree = !self.tasks.choice.tree,
+            Action::Scope => return self.toggle_scope(),
+            Action::Unscope => return self.set_scope(None),
             Action::Fold => self.fold(),
             Action::Follow => self.tasks.toggle_follow(self.list_height()),
             Action::Pause => self.pause(),
@@ -266,6 +287,7 @@ impl App {
         if let Some(snapshot) = &self.snapshot {
             self.tasks.arrange(snapshot, height);
             self.nodes.arrange(snapshot, height);
+            self.containers.arrange(snapshot, height);
         }
         if let Some(detail) = &mut self.detail {
             detail.settle(height);
@@ -281,11 +303,20 @@ impl App {
 
     fn open(&mut self) -> Option<Effect> {
         let snapshot = self.snapshot.as_ref()?;
-        if self.screen == Screen::Nodes {
-            self.tasks.choice.node = self.nodes.selected(snapshot).map(|node| Nid(node.raw.id));
-            self.screen = Screen::Tasks;
-            self.arrange();
-            return None;
+        match self.screen {
+            Screen::Tasks => {}
+            Screen::Nodes => {
+                self.tasks.choice.node = self.nodes.selected(snapshot).map(|node| Nid(node.raw.id));
+                self.screen = Screen::Tasks;
+                self.arrange();
+                return None;
+            }
+            Screen::Containers => {
+                self.tasks.choice.container = self.containers.selected(snapshot).map(|row| row.id);
+                self.screen = Screen::Tasks;
+                self.arrange();
+                return None;
+            }
         }
         let process = self.tasks.selected(snapshot)?.raw.process();
         let (host, shown) = (self.host.as_ref()?, self.shown()?);
@@ -312,11 +343,28 @@ impl App {
     }
 
     fn fold(&mut self) {
-        if self.tasks.choice.tree {
+        if self.screen == Screen::Containers && self.containers.tree {
+            self.containers.toggle_fold();
+        } else if self.screen == Screen::Tasks && self.tasks.choice.tree {
             self.tasks.toggle_fold();
         } else {
             self.message = Some("only the tree folds: F5 or e shows it".into());
         }
+    }
+
+    /// Makes the selected container the scope, or clears the scope when it is that already.
+    fn toggle_scope(&mut self) -> Option<Effect> {
+        let selected = self.containers.selected(self.snapshot.as_ref()?)?.id;
+        self.set_scope(if self.scope == Some(selected) { None } else { Some(selected) })
+    }
+
+    fn set_scope(&mut self, scope: Option<u64>) -> Option<Effect> {
+        if self.scope == scope {
+            self.message = Some("no scope was chosen here: c on a container does".into());
+            return None;
+        }
+        self.scope = scope;
+        Some(Effect::SetScope(scope))
     }
 
     fn pause(&mut self) {
@@ -369,6 +417,10 @@ impl App {
             if let Some(metric) = crate::metric::node::by_id(id) {
                 self.nodes.sort = Sort { metric, reversed: false };
             }
+        } else if self.screen == Screen::Containers {
+            if let Some(metric) = crate::metric::container::by_id(id) {
+                self.containers.sort = Sort { metric, reversed: false };
+            }
         } else if let Some(metric) = by_id(id) {
             self.tasks.choice.sort = Sort { metric, reversed: false };
             self.explain_absent(metric);
@@ -379,6 +431,7 @@ impl App {
         match self.screen {
             Screen::Tasks => self.tasks.choice.sort.reversed ^= true,
             Screen::Nodes => self.nodes.sort.reversed ^= true,
+            Screen::Containers => self.containers.sort.reversed ^= true,
         }
     }
 
@@ -394,10 +447,15 @@ impl App {
                 let columns = self.nodes.columns_at(self.area.width, snapshot);
                 columns.placed.iter().map(|column| column.metric.id).collect()
             }
+            Screen::Containers => {
+                let columns = self.containers.columns_at(self.area.width, snapshot);
+                columns.placed.iter().map(|column| column.metric.id).collect()
+            }
         };
         let sorted = match self.screen {
             Screen::Tasks => self.tasks.choice.sort.metric.id,
             Screen::Nodes => self.nodes.sort.metric.id,
+            Screen::Containers => self.containers.sort.metric.id,
         };
         let now = ids.iter().position(|id| *id == sorted);
         let next = match (now, right) {

@@ -20,6 +20,8 @@ const SOON: Duration = Duration::from_millis(250);
 /// What the screen asks for.
 pub enum Command {
     SetInterval(Duration),
+    /// Watch the cgroup of this id only, or what the command line asked for.
+    SetScope(Option<u64>),
     /// Read about this process: id, and start in ns since boot.
     Inspect(u32, u64),
     Quit,
@@ -125,6 +127,15 @@ fn collect(
                         if messages.send(Message::Inspected(pid, found)).is_err() {
                             return Ok(());
                         }
+                    }
+                    Command::SetScope(scope) => {
+                        if let Err(error) = source.set_scope(scope)
+                            && messages.send(Message::NotScoped(format!("{error:#}"))).is_err()
+                        {
+                            return Ok(());
+                        }
+                        // What is in scope now is shown at once.
+                        due = Instant::now();
                     }
                     Command::Quit => return Ok(()),
                 }

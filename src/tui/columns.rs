@@ -1,9 +1,10 @@
 //! Which columns a table has at a given width, and where they stand.
 
+use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, task};
 use crate::sample::HostFacts;
-use crate::snapshot::{Node, Task};
+use crate::snapshot::{Container, Node, Task};
 
 /// Cells at the left of a table for marks, and between two columns.
 pub const GUTTER: u16 = 1;
@@ -88,6 +89,30 @@ const PRIORITY: &[&str] = &[
     "cgroup",
 ];
 
+const CONTAINER_PRIORITY: &[&str] = &[
+    "cpu_pct",
+    "kind",
+    "home_node",
+    "mem_bytes",
+    "ipc",
+    "processes",
+    "run_pct_by_node",
+    "mem_bytes_by_node",
+    "cpus_allowed",
+    "throttled_pct",
+    "node_migrations_per_s",
+    "runq_wait_pct",
+    "cpu_quota_pct",
+    "mem_limit_bytes",
+    "mems_allowed",
+    "pod",
+    "smt_shared_cpus",
+    "switches_per_s",
+    "cpu_ns",
+    "engine",
+    "threads",
+];
+
 /// What a machine with one node has nothing to say about.
 const NEEDS_NODES: &[&str] = &["home_node", "run_pct_by_node", "node_migrations_per_s", "preferred_node"];
 
@@ -150,6 +175,21 @@ pub fn nodes_for(width: u16, host: &HostFacts, sorted: &str) -> Vec<&'static Met
     NODE_METRICS.iter().filter(|metric| chosen.contains(&metric.id)).collect()
 }
 
+/// The container metrics that suit `width` on this host, in the order of help.
+pub fn containers_for(width: u16, host: &HostFacts, sorted: &str) -> Vec<&'static Metric<Container>> {
+    let one_node = host.topology.nodes.len() < 2;
+    let fits_host = |id: &&str| {
+        !host.missing.contains_key(*id)
+            && !(one_node && (NEEDS_NODES.contains(id) || *id == "mem_bytes_by_node"))
+    };
+    let wanted: Vec<&str> = ["container", sorted]
+        .into_iter()
+        .chain(CONTAINER_PRIORITY.iter().copied().filter(fits_host))
+        .collect();
+    let chosen = fill(width, &wanted, |id| crate::metric::container::by_id(id).map(cells));
+    CONTAINER_METRICS.iter().filter(|metric| chosen.contains(&metric.id)).collect()
+}
+
 /// Takes ids in order of priority while they fit.
 fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>) -> Vec<&'a str> {
     let mut chosen: Vec<&str> = Vec::new();
@@ -174,6 +214,8 @@ fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>)
 fn cells<R>(metric: &Metric<R>) -> u16 {
     match metric.id {
         "comm" => NAME_MIN,
+        // Trees of cgroups are deep.
+        "container" => NAME_MIN + 6,
         // As many digits as the largest id has (PID_MAX_LIMIT is 4194304).
         "pid" | "tid" | "ppid" => 7,
         "run_pct_by_node" => SHARES_MIN,
@@ -181,9 +223,9 @@ fn cells<R>(metric: &Metric<R>) -> u16 {
     }
 }
 
-/// Gives each of `metrics` its place, in order, as many as fit into `width`. The name of the task
+/// Gives each of `metrics` its place, in order, as many as fit into `width`. The column `name` (if any)
 /// takes what is left over, and with much left over the shares by node get some.
-pub fn place<R>(metrics: &[&'static Metric<R>], width: u16) -> Columns<R> {
+pub fn place<R>(metrics: &[&'static Metric<R>], width: u16, name: &str) -> Columns<R> {
     let mut widths: Vec<u16> = metrics.iter().map(|metric| cells(metric)).collect();
     let total = |widths: &[u16]| {
         widths.iter().fold(u32::from(GUTTER), |sum, width| sum + u32::from(*width) + u32::from(GAP))
@@ -196,7 +238,7 @@ pub fn place<R>(metrics: &[&'static Metric<R>], width: u16) -> Columns<R> {
     widths.truncate(shown);
     let mut spare = u32::from(width).saturating_sub(total(&widths)) as u16;
     let at = |id: &str| metrics[..shown].iter().position(|metric| metric.id == id);
-    if let Some(name) = at("comm") {
+    if let Some(name) = at(name) {
         let mut widen = |column: Option<usize>, most: u16| {
             if let Some(column) = column {
                 let more = spare.min(most);

@@ -7,20 +7,21 @@ use super::action::{Action, Motion, Screen};
 /// Where a key works; bits, because most keys work in several places.
 pub mod context {
     /// While an earlier interval is shown. Stands before the others: it changes what keys mean.
-    pub const PAUSED: u8 = 1;
-    pub const TASKS: u8 = 2;
-    pub const NODES: u8 = 4;
-    pub const DETAIL: u8 = 8;
-    pub const HELP: u8 = 16;
-    pub const PICKER: u8 = 32;
-    pub const PROMPT: u8 = 64;
+    pub const PAUSED: u16 = 1;
+    pub const TASKS: u16 = 2;
+    pub const NODES: u16 = 4;
+    pub const DETAIL: u16 = 8;
+    pub const HELP: u16 = 16;
+    pub const PICKER: u16 = 32;
+    pub const PROMPT: u16 = 64;
     /// The picker of columns, in which more can be done than choosing.
-    pub const COLUMNS: u8 = 128;
+    pub const COLUMNS: u16 = 128;
+    pub const CONTAINERS: u16 = 256;
     /// The screens with a table of their own.
-    pub const TABLES: u8 = TASKS | NODES;
-    pub const SCREENS: u8 = TABLES | DETAIL;
-    pub const LISTS: u8 = SCREENS | HELP | PICKER;
-    pub const ALL: u8 = LISTS | PROMPT;
+    pub const TABLES: u16 = TASKS | NODES | CONTAINERS;
+    pub const SCREENS: u16 = TABLES | DETAIL;
+    pub const LISTS: u16 = SCREENS | HELP | PICKER;
+    pub const ALL: u16 = LISTS | PROMPT;
 }
 use context::*;
 
@@ -43,7 +44,7 @@ const fn key(code: KeyCode) -> Key {
 /// One line of the table.
 pub struct Binding {
     /// Bits of [`context`].
-    pub contexts: u8,
+    pub contexts: u16,
     /// The first is the one that help and footer name first.
     pub keys: &'static [Key],
     pub action: Action,
@@ -54,7 +55,7 @@ pub struct Binding {
 }
 
 const fn bind(
-    contexts: u8,
+    contexts: u16,
     keys: &'static [Key],
     action: Action,
     label: &'static str,
@@ -66,11 +67,27 @@ const fn bind(
 /// All keys, in the order of help and footer.
 pub static KEYS: &[Binding] = &[
     bind(SCREENS, &[key(KeyCode::F(1)), ch('?'), ch('h')], Action::Help, "Help", "This help"),
-    bind(TABLES, &[key(KeyCode::Enter)], Action::Open, "Open", "Details of the task; tasks of the node"),
-    bind(TASKS, &[key(KeyCode::Tab)], Action::NextScreen, "Nodes", "The other screen: tasks or nodes"),
-    bind(NODES, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", ""),
+    bind(
+        TABLES,
+        &[key(KeyCode::Enter)],
+        Action::Open,
+        "Open",
+        "Details of the task; tasks of the node or container",
+    ),
+    bind(
+        TASKS,
+        &[key(KeyCode::Tab)],
+        Action::NextScreen,
+        "Nodes",
+        "The next screen: tasks, nodes, containers",
+    ),
+    bind(NODES, &[key(KeyCode::Tab)], Action::NextScreen, "Containers", ""),
+    bind(CONTAINERS, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", "Containers: back to tasks"),
     bind(TABLES | DETAIL, &[ch('1')], Action::Show(Screen::Tasks), "", "Tasks"),
     bind(TABLES | DETAIL, &[ch('2')], Action::Show(Screen::Nodes), "", "Nodes"),
+    bind(TABLES | DETAIL, &[ch('3')], Action::Show(Screen::Containers), "", "Containers"),
+    bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or no longer"),
+    bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope chosen here"),
     bind(
         TASKS,
         &[ch('/'), key(KeyCode::F(3))],
@@ -112,8 +129,14 @@ pub static KEYS: &[Binding] = &[
     bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
     bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
-    bind(TASKS, &[key(KeyCode::F(5)), ch('e')], Action::Tree, "Tree", "Tree by parent"),
-    bind(TASKS, &[ch('z')], Action::Fold, "", "Tree: fold or unfold the selected branch"),
+    bind(
+        TASKS | CONTAINERS,
+        &[key(KeyCode::F(5)), ch('e')],
+        Action::Tree,
+        "Tree",
+        "Tree by parent, or by cgroup with totals",
+    ),
+    bind(TASKS | CONTAINERS, &[ch('z')], Action::Fold, "", "Tree: fold or unfold the selected branch"),
     bind(TASKS, &[ch('F')], Action::Follow, "", "Follow: keep the selected task in view"),
     bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
     bind(SCREENS, &[key(KeyCode::Left)], Action::Scrub(-1), "", "Pause at the interval before"),
@@ -156,7 +179,7 @@ pub static KEYS: &[Binding] = &[
 ];
 
 /// What a key means where these bits of [`context`] hold.
-pub fn action(event: KeyEvent, contexts: u8) -> Option<Action> {
+pub fn action(event: KeyEvent, contexts: u16) -> Option<Action> {
     let control = event.modifiers.contains(KeyModifiers::CONTROL);
     if event.modifiers.contains(KeyModifiers::ALT) {
         return None;
@@ -199,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_key_means_one_thing_in_one_place() {
-        for bit in (0..8).map(|shift| 1u8 << shift) {
+        for bit in (0..9).map(|shift| 1u16 << shift) {
             let here: Vec<&Key> =
                 KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
             for (i, key) in here.iter().enumerate() {

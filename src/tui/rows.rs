@@ -27,7 +27,7 @@ impl RowKey {
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Index into `Snapshot::tasks`.
+    /// Index into `Snapshot::tasks`, or into `Snapshot::containers`.
     pub task: usize,
     /// Depth in the tree; 0 for a root, and everywhere without a tree.
     depth: u16,
@@ -49,6 +49,8 @@ pub struct Choice {
     pub text: String,
     pub uid: Option<u32>,
     pub node: Option<Nid>,
+    /// Cgroup id of a container: tasks in it and below it.
+    pub container: Option<u64>,
 }
 
 /// The rows of `snapshot` in the order of the screen.
@@ -60,6 +62,7 @@ pub fn arrange(snapshot: &Snapshot, choice: &Choice) -> Vec<Row> {
         let task = &snapshot.tasks[*at];
         choice.uid.is_none_or(|uid| uid == task.raw.uid)
             && here.keeps(task)
+            && choice.container.is_none_or(|top| is_below(task.raw.cgroup_id, top, snapshot))
             && (choice.text.is_empty() || matches(task, snapshot, &choice.text))
     });
     let top = choice.filter.top.unwrap_or(usize::MAX);
@@ -69,7 +72,21 @@ pub fn arrange(snapshot: &Snapshot, choice: &Choice) -> Vec<Row> {
         return rows;
     }
     order.truncate(top);
-    order.into_iter().map(|task| Row { task, depth: 0, lines: 0, folded: 0 }).collect()
+    order.into_iter().map(Row::flat).collect()
+}
+
+/// Whether a cgroup is `top` or lies below it.
+fn is_below(cgroup: u64, top: u64, snapshot: &Snapshot) -> bool {
+    let mut next = Some(cgroup);
+    // A way up has as many steps as there are cgroups at most.
+    for _ in 0..=snapshot.names.groups.len() {
+        match next {
+            Some(id) if id == top => return true,
+            Some(id) => next = snapshot.names.groups.get(&id).and_then(|group| group.parent),
+            None => return false,
+        }
+    }
+    false
 }
 
 /// Whether `needle` is part of the task's name, cgroup or user, or is its pid or tid. Capital letters
@@ -113,15 +130,27 @@ fn tree(snapshot: &Snapshot, order: &[usize], folded: &HashSet<RowKey>) -> Vec<R
     }
     let mut rows = Vec::with_capacity(order.len());
     let mut seen = HashSet::with_capacity(order.len());
-    grow(&roots, &children, snapshot, folded, &mut rows, &mut seen);
+    let is_folded = |at: usize| folded.contains(&RowKey::of(&snapshot.tasks[at]));
+    grow(&roots, &children, &is_folded, &mut rows, &mut seen);
     if seen.len() < order.len() {
         // Ids that were used again can make a circle, which no root leads to.
         for at in order {
             if !seen.contains(at) {
-                grow(&[*at], &children, snapshot, folded, &mut rows, &mut seen);
+                grow(&[*at], &children, &is_folded, &mut rows, &mut seen);
             }
         }
     }
+    rows
+}
+
+/// `roots` and what hangs below them, siblings in the given order; what is below a folded one is counted.
+pub fn forest(
+    roots: &[usize],
+    children: &HashMap<usize, Vec<usize>>,
+    is_folded: &dyn Fn(usize) -> bool,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    grow(roots, children, is_folded, &mut rows, &mut HashSet::new());
     rows
 }
 
@@ -129,8 +158,7 @@ fn tree(snapshot: &Snapshot, order: &[usize], folded: &HashSet<RowKey>) -> Vec<R
 fn grow(
     roots: &[usize],
     children: &HashMap<usize, Vec<usize>>,
-    snapshot: &Snapshot,
-    folded: &HashSet<RowKey>,
+    is_folded: &dyn Fn(usize) -> bool,
     rows: &mut Vec<Row>,
     seen: &mut HashSet<usize>,
 ) {
@@ -145,7 +173,7 @@ fn grow(
             rows[row].folded += 1;
         } else {
             rows.push(Row { task: at, depth, lines, folded: 0 });
-            if folded.contains(&RowKey::of(&snapshot.tasks[at])) {
+            if is_folded(at) {
                 hidden_in = Some(rows.len() - 1);
             }
         }
@@ -158,6 +186,11 @@ fn grow(
 }
 
 impl Row {
+    /// A row outside of any tree.
+    pub fn flat(task: usize) -> Row {
+        Row { task, depth: 0, lines: 0, folded: 0 }
+    }
+
     /// The branches before the name, of at most `levels` levels.
     pub fn prefix(&self, glyphs: &Glyphs, levels: u16) -> String {
         let [child, last, line, none] = glyphs.branch;

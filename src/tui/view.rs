@@ -1,5 +1,6 @@
 //! The parts of the screen, one file each, and how they make a whole.
 
+pub mod containers;
 pub mod detail;
 pub mod footer;
 pub mod header;
@@ -32,6 +33,8 @@ pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
         detail::render(snapshot, detail, &app.history(), &app.theme, body, buf);
     } else if app.screen == Screen::Tasks {
         tasks::render(snapshot, &app.tasks, &app.theme, body, buf);
+    } else if app.screen == Screen::Containers {
+        containers::render(snapshot, &app.containers, &app.theme, body, buf);
     } else {
         nodes::render(snapshot, &app.nodes, &app.theme, body, buf);
     }

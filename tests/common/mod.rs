@@ -11,6 +11,8 @@ use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 
+use numatop_ng::container::group::describe;
+use numatop_ng::container::names::Book;
 use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::Event;
@@ -91,18 +93,25 @@ pub struct World {
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
 }
 
+/// The tree of every world.
+const CGROUPS: [(u64, &str); 8] = [
+    (1, "/init.scope"),
+    (2, "/system.slice/mysql.service"),
+    (3, "/kubepods/burstable/pod1/web"),
+    (10, "/"),
+    (11, "/system.slice"),
+    (12, "/docker"),
+    (13, "/docker/3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f"),
+    (14, "/lxc.payload.build"),
+];
+
 /// What the actors of every world have in common.
 fn names() -> Names {
+    let cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
     Names {
+        groups: describe(&cgroups, &BTreeMap::new(), &mut Book::new(Path::new("/nonexistent"))),
+        cgroups,
         users: [(0, "root"), (33, "www-data"), (105, "mysql")].map(|(id, name)| (id, name.into())).into(),
-        cgroups: [
-            (1, "/init.scope"),
-            (2, "/system.slice/mysql.service"),
-            (3, "/kubepods/burstable/pod1/web"),
-        ]
-        .map(|(id, path)| (id, path.into()))
-        .into(),
-        ..Names::default()
     }
 }
 
@@ -161,6 +170,43 @@ impl World {
             notes: vec![],
             groups: BTreeMap::new(),
         }
+    }
+
+    /// A docker container and a machine on CPUs of their own, beside a service.
+    pub fn containers() -> World {
+        let work =
+            |pid, comm, cgroup, runs: &[(u32, f64)]| Actor { cgroup, ..Actor::new(pid, comm) }.runs(runs);
+        let mut world = World::new(
+            "intel-e5-2682v4",
+            true,
+            vec![
+                work(1, "systemd", 1, &[]),
+                work(300, "mysqld", 2, &[(0, 40.0)]),
+                Actor { ipc: 0.4, ..work(400, "nginx", 13, &[(0, 60.0), (1, 20.0)]) },
+                Actor { ipc: 1.6, ..work(401, "nginx", 13, &[(1, 20.0)]) },
+                Actor { ends: Some(4), ..work(500, "cc1plus", 14, &[(1, 180.0)]) },
+                work(501, "make", 14, &[]),
+            ],
+        );
+        let raw = |cpus: &str, mems: &str, quota, mem: [u64; 2]| GroupRaw {
+            read_ns: 2_000_000_000,
+            cpus: Ok(cpus.into()),
+            mems: Ok(mems.into()),
+            cpu_quota_milli: Ok(quota),
+            throttled_ns: Ok(1_500_000_000),
+            throttled_before: Some((1_000_000_000, 1_250_000_000)),
+            mem_limit_bytes: Ok(quota.map(|_| 8 << 30)),
+            mem_bytes: Ok(mem[0] + mem[1]),
+            mem_bytes_by_node: Ok([(0, mem[0]), (1, mem[1])].into()),
+        };
+        world.groups = [
+            (2, raw("0-63", "0-1", None, [12 << 30, 4 << 30])),
+            (13, raw("0-7", "0-1", Some(1500), [1 << 30, 3 << 29])),
+            (14, raw("32-39", "1", None, [0, 700 << 20])),
+        ]
+        .map(|(id, raw)| (id, Arc::new(raw)))
+        .into();
+        world
     }
 
     /// Two sockets, 64 CPUs, counters; a database spread over both nodes, web workers, a batch job.

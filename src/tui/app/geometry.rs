@@ -35,7 +35,7 @@ impl App {
         match (&self.help, &self.detail, self.screen) {
             (Some(_), _, _) => body,
             (None, Some(_), _) => below(view::detail::split(body, self.snapshot()).1, 1),
-            (None, None, Screen::Tasks) => below(body, 1),
+            (None, None, Screen::Tasks | Screen::Containers) => below(body, 1),
             (None, None, Screen::Nodes) => below(view::nodes::split(body, self.snapshot()).0, 1),
         }
     }
@@ -67,6 +67,8 @@ impl App {
             detail.go(motion, height);
         } else if self.screen == Screen::Tasks {
             self.tasks.go(motion, height);
+        } else if self.screen == Screen::Containers {
+            self.containers.go(motion, height);
         } else {
             self.nodes.go(motion, height);
         }
@@ -103,6 +105,9 @@ impl App {
             match self.screen {
                 Screen::Tasks => self.tasks.select(self.tasks.cursor.offset() + row, height),
                 Screen::Nodes => self.nodes.select(self.nodes.cursor.offset() + row, height),
+                Screen::Containers => {
+                    self.containers.select(self.containers.cursor.offset() + row, height);
+                }
             }
         } else if y + 1 == list.y {
             self.click_title(x.saturating_sub(list.x));
@@ -119,6 +124,10 @@ impl App {
             Screen::Nodes => {
                 let columns = self.nodes.columns_at(self.area.width, snapshot);
                 (columns.at(x).map(|column| column.metric.id), self.nodes.sort.metric.id)
+            }
+            Screen::Containers => {
+                let columns = self.containers.columns_at(self.area.width, snapshot);
+                (columns.at(x).map(|column| column.metric.id), self.containers.sort.metric.id)
             }
         };
         match hit {

@@ -61,6 +61,6 @@ impl NodeList {
     }
 
     pub fn columns_at(&self, width: u16, snapshot: &Snapshot) -> Columns<Node> {
-        columns::place(&columns::nodes_for(width, &snapshot.host, self.sort.metric.id), width)
+        columns::place(&columns::nodes_for(width, &snapshot.host, self.sort.metric.id), width, "")
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::metric::Metric;
 use crate::sample::Missing;
-use crate::snapshot::{Node, Snapshot, Task};
+use crate::snapshot::{Container, Node, Snapshot, Task};
 use crate::tui::action::Motion;
 
 /// What a choice is about, and what it can be.
@@ -11,6 +11,7 @@ pub enum Options {
     Columns(Vec<(&'static Metric<Task>, bool)>),
     TaskSort(Vec<&'static Metric<Task>>),
     NodeSort(Vec<&'static Metric<Node>>),
+    ContainerSort(Vec<&'static Metric<Container>>),
     /// User ids with their tasks; `None` is everybody.
     User(Vec<(Option<u32>, usize)>),
 }
@@ -37,7 +38,7 @@ impl Picker {
     pub fn title(&self) -> &'static str {
         match self.options {
             Options::Columns(_) => "Columns",
-            Options::TaskSort(_) | Options::NodeSort(_) => "Sort by",
+            Options::TaskSort(_) | Options::NodeSort(_) | Options::ContainerSort(_) => "Sort by",
             Options::User(_) => "Tasks of",
         }
     }
@@ -47,6 +48,7 @@ impl Picker {
             Options::Columns(lines) => lines.len(),
             Options::TaskSort(lines) => lines.len(),
             Options::NodeSort(lines) => lines.len(),
+            Options::ContainerSort(lines) => lines.len(),
             Options::User(lines) => lines.len(),
         }
     }
@@ -113,6 +115,9 @@ impl Picker {
             }
             Options::TaskSort(lines) => lines.get(at).map(|metric| line(metric, None, missing(metric.id))),
             Options::NodeSort(lines) => lines.get(at).map(|metric| line(metric, None, missing(metric.id))),
+            Options::ContainerSort(lines) => {
+                lines.get(at).map(|metric| line(metric, None, missing(metric.id)))
+            }
             Options::User(lines) => lines.get(at).map(|(uid, tasks)| Line {
                 checked: None,
                 name: match (uid, snapshot) {

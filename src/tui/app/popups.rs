@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::App;
 use super::picker::{Options, Picker};
 use super::prompt::{Purpose, parse_interval};
+use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::task::TASK_METRICS;
 use crate::snapshot::Snapshot;
@@ -28,6 +29,12 @@ impl App {
                 let sorted = self.nodes.sort.metric.id;
                 let at = metrics.iter().position(|metric| metric.id == sorted).unwrap_or(0);
                 Picker::new(Options::NodeSort(metrics), at)
+            }
+            (_, Screen::Containers) => {
+                let metrics: Vec<_> = CONTAINER_METRICS.iter().collect();
+                let sorted = self.containers.sort.metric.id;
+                let at = metrics.iter().position(|metric| metric.id == sorted).unwrap_or(0);
+                Picker::new(Options::ContainerSort(metrics), at)
             }
         };
         self.picker = Some(picker);
@@ -118,6 +125,11 @@ impl App {
                 }
             }
             Options::NodeSort(metrics) => {
+                if let Some(metric) = metrics.get(picker.at) {
+                    self.sort_by(metric.id);
+                }
+            }
+            Options::ContainerSort(metrics) => {
                 if let Some(metric) = metrics.get(picker.at) {
                     self.sort_by(metric.id);
                 }

@@ -40,6 +40,7 @@ impl TaskList {
                 text: String::new(),
                 uid: None,
                 node: None,
+                container: None,
             },
             columns,
             threads,
@@ -123,10 +124,10 @@ impl TaskList {
     pub fn columns_at(&self, width: u16, snapshot: &Snapshot) -> Columns<Task> {
         let sorted = self.choice.sort.metric.id;
         match &self.columns {
-            Some(chosen) => columns::place(chosen, width),
+            Some(chosen) => columns::place(chosen, width, "comm"),
             None => {
                 let metrics = columns::tasks_for(width, &snapshot.host, self.threads, sorted);
-                columns::place(&metrics, width)
+                columns::place(&metrics, width, "comm")
             }
         }
     }
@@ -137,9 +138,10 @@ impl TaskList {
         let any = !choice.text.is_empty()
             || choice.uid.is_some()
             || choice.node.is_some()
+            || choice.container.is_some()
             || !self.search.is_empty();
         choice.text.clear();
-        (choice.uid, choice.node) = (None, None);
+        (choice.uid, choice.node, choice.container) = (None, None, None);
         self.search.clear();
         any
     }

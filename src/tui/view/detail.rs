@@ -226,8 +226,8 @@ fn line_of_history(
 
 fn threads(detail: &Detail, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let Some(threads) = &detail.threads else { return };
-    let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width);
-    let table = Table { columns: &columns, sort: None, snapshot: threads, theme };
+    let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width, "comm");
+    let table = Table { columns: &columns, sort: None, snapshot: threads, theme, name: "comm" };
     table.titles(area, 0, buf);
     for (row, at) in (1..area.height).zip(detail.order.iter().skip(detail.offset)) {
         let task = &threads.tasks[*at];

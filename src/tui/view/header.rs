@@ -82,6 +82,10 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     if let Some(node) = choice.node.or(choice.filter.node) {
         facts.insert(1, format!("node {node} only"));
     }
+    if let Some(id) = choice.container {
+        let name = snapshot.names.groups.get(&id).map_or_else(|| id.to_string(), |group| group.name.clone());
+        facts.insert(1, format!("in {name}"));
+    }
     if let Some(uid) = choice.uid {
         facts.insert(1, format!("user {}", crate::metric::task::user(uid, snapshot)));
     }

@@ -4,8 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
+use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::node::NODE_METRICS;
-use crate::metric::task::TASK_METRICS;
+use crate::metric::task::{self, TASK_METRICS};
 use crate::metric::{Group, Metric};
 use crate::snapshot::Snapshot;
 use crate::text::clean_str;
@@ -85,6 +86,11 @@ fn lines(width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
     }
     heading(&mut lines, "Nodes");
     for metric in NODE_METRICS {
+        describe(&mut lines, metric, snapshot, width);
+    }
+    heading(&mut lines, "Containers");
+    // What is summed over tasks is described there.
+    for metric in CONTAINER_METRICS.iter().filter(|metric| task::by_id(metric.id).is_none()) {
         describe(&mut lines, metric, snapshot, width);
     }
     lines

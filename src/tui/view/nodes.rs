@@ -27,7 +27,7 @@ pub fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
 pub fn render(snapshot: &Snapshot, list: &NodeList, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let (table_area, facts_area) = split(area, Some(snapshot));
     let columns = list.columns_at(area.width, snapshot);
-    let table = Table { columns: &columns, sort: Some(list.sort), snapshot, theme };
+    let table = Table { columns: &columns, sort: Some(list.sort), snapshot, theme, name: "" };
     table.titles(table_area, 0, buf);
     let offset = list.cursor.offset();
     for (line, at) in (1..table_area.height).zip(list.rows().iter().skip(offset)) {

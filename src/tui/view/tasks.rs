@@ -16,7 +16,7 @@ const TREE_LEVELS: u16 = 12;
 /// Titles and the rows in view.
 pub fn render(snapshot: &Snapshot, list: &TaskList, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let columns = list.columns_at(area.width, snapshot);
-    let table = Table { columns: &columns, sort: Some(list.choice.sort), snapshot, theme };
+    let table = Table { columns: &columns, sort: Some(list.choice.sort), snapshot, theme, name: "comm" };
     table.titles(area, 0, buf);
     let offset = list.cursor.offset();
     for (line, row) in (1..area.height).zip(list.rows().iter().skip(offset)) {
