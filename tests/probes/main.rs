@@ -4,6 +4,7 @@
 mod btf;
 mod command;
 mod containers;
+mod engine;
 mod truth;
 mod workload;
 
@@ -25,6 +26,13 @@ fn main() {
     let test = |name: &str, run: fn() -> anyhow::Result<()>| {
         Trial::test(name, move || run().map_err(|error| Failed::from(format!("{error:#}"))))
             .with_ignored_flag(!root)
+    };
+    let no_engine = engine::obstacle();
+    if let Some(why) = no_engine {
+        eprintln!("tests/probes: {why}: tests with a real engine are ignored");
+    }
+    let with_engine = |name: &str, run: fn() -> anyhow::Result<()>| {
+        test(name, run).with_ignored_flag(!root || no_engine.is_some())
     };
     let tests = vec![
         test("every_relocated_field_is_in_this_kernel", btf::every_relocated_field_is_in_this_kernel),
@@ -61,6 +69,14 @@ fn main() {
         ),
         test("a_cgroup_is_waited_for_and_may_go", containers::a_cgroup_is_waited_for_and_may_go),
         test("an_unknown_cgroup_is_wrong_usage", containers::an_unknown_cgroup_is_wrong_usage),
+        with_engine(
+            "a_container_of_podman_is_watched_by_name",
+            engine::a_container_of_podman_is_watched_by_name,
+        ),
+        with_engine(
+            "a_container_of_podman_is_chosen_on_the_screen",
+            engine::a_container_of_podman_is_chosen_on_the_screen,
+        ),
         test("a_full_exit_ring_is_a_counted_loss", truth::a_full_exit_ring_is_a_counted_loss),
         test("json_has_every_metric_or_its_reason", command::json_has_every_metric_or_its_reason),
         test("json_counts_named_events", command::json_counts_named_events),

@@ -1,0 +1,185 @@
+//! A real engine: containers of podman, whose image is made here from busybox, found by name, shown with
+//! their limits, and chosen on the screen.
+
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
+const IMAGE: &str = "localhost/numatop-ng-test";
+/// Flags with which podman runs where there is no systemd, no network and no right to raise limits.
+const RUN: [&str; 6] = [
+    "--cgroup-manager=cgroupfs",
+    "--runtime=runc",
+    "run",
+    "--detach",
+    "--network=none",
+    "--ulimit=nofile=1024:1024",
+];
+
+/// Why podman cannot be used here, if it cannot.
+pub fn obstacle() -> Option<&'static str> {
+    let works = |program: &str, word: &str| {
+        Command::new(program).arg(word).output().is_ok_and(|output| output.status.success())
+    };
+    if !works("podman", "--version") || !works("runc", "--version") {
+        return Some("podman or runc is not installed");
+    }
+    if !std::path::Path::new("/bin/busybox").exists() {
+        return Some("there is no /bin/busybox (package busybox-static) to make an image of");
+    }
+    None
+}
+
+fn podman(words: &[&str]) -> Result<String> {
+    let output =
+        Command::new("podman").args(words).stdin(Stdio::null()).output().context("starting podman")?;
+    ensure!(output.status.success(), "podman {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?.trim().to_string())
+}
+
+/// An image of one file, removed with its containers when dropped.
+struct Engine {
+    prefix: String,
+}
+
+impl Engine {
+    fn start() -> Result<Engine> {
+        let dir = std::env::temp_dir().join(format!("numatop-ng-image-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("bin"))?;
+        std::fs::copy("/bin/busybox", dir.join("bin/busybox"))?;
+        let archive = dir.with_extension("tar");
+        let tar = Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&dir).arg(".").status()?;
+        ensure!(tar.success(), "tar: {tar}");
+        podman(&["import", archive.to_str().context("a temporary directory in UTF-8")?, IMAGE])?;
+        std::fs::remove_dir_all(&dir)?;
+        std::fs::remove_file(&archive)?;
+        Ok(Engine { prefix: format!("nt{}", std::process::id()) })
+    }
+
+    fn run(&self, name: &str, flags: &[&str], command: &[&str]) -> Result<String> {
+        let name = format!("{}-{name}", self.prefix);
+        let words = [
+            &RUN[..],
+            &["--ulimit=nproc=1024:1024", "--name", &name],
+            flags,
+            &[IMAGE, "/bin/busybox"],
+            command,
+        ];
+        podman(&words.concat())?;
+        Ok(name)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let ours = format!("name=^{}-", self.prefix);
+        if let Ok(ids) = podman(&["ps", "--all", "--quiet", "--filter", &ours]) {
+            for id in ids.lines() {
+                let _ = podman(&["rm", "--force", "--time", "0", id]);
+            }
+        }
+        let _ = podman(&["rmi", "--force", IMAGE]);
+    }
+}
+
+pub fn a_container_of_podman_is_watched_by_name() -> Result<()> {
+    let engine = Engine::start()?;
+    let spin = ["sh", "-c", "while :; do :; done"];
+    let web = engine.run("web", &["--cpuset-cpus=0", "--memory=64m", "--cpus=0.5"], &spin)?;
+    let other = engine.run("other", &[], &spin)?;
+    let output = Command::new(BINARY)
+        .args(["-b", "-n", "1", "-d", "2", "--format", "json", "--container", &web])
+        .output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line: Value = serde_json::from_slice(&output.stdout)?;
+    let tasks = line["tasks"].as_array().context("tasks")?;
+    ensure!(!tasks.is_empty() && tasks.iter().all(|task| task["container"] == web.as_str()), "{tasks:?}");
+    let rows = line["containers"].as_array().context("containers")?;
+    ensure!(!rows.iter().any(|row| row["container"] == other.as_str()), "a row of what is out of scope");
+    let row = rows.iter().find(|row| row["container"] == web.as_str()).context("no row for the container")?;
+    for (key, wanted) in
+        [("kind", "container"), ("engine", "podman"), ("cpus_allowed", "0"), ("nodes_allowed", "0")]
+    {
+        ensure!(row[key] == wanted, "{key} is {}, not {wanted}", row[key]);
+    }
+    ensure!(row["cpu_quota_pct"] == 50.0 && row["mem_limit_bytes"] == 64 << 20, "{row}");
+    ensure!(row["mem_bytes"].as_u64() > Some(0) && row["mem_bytes_by_node"].is_object(), "{row}");
+    let cpu = row["cpu_pct"].as_f64().context("cpu_pct")?;
+    ensure!(cpu > 1.0 && cpu < 60.0, "{cpu}% with a quota of 50%");
+
+    let id = podman(&["inspect", "--format", "{{.Id}}", &web])?;
+    let output =
+        Command::new(BINARY).args(["-b", "-n", "1", "-d", "0.2", "--container", &id[..10]]).output()?;
+    ensure!(output.status.success(), "by the start of its id: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(BINARY).args(["-b", "-n", "1", "--container", &format!("{web}x")]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.code() == Some(2) && said.contains(&web), "{}: {said}", output.status);
+    Ok(())
+}
+
+pub fn a_container_of_podman_is_chosen_on_the_screen() -> Result<()> {
+    let engine = Engine::start()?;
+    let name = engine.run("screen", &["--cpuset-cpus=0"], &["sh", "-c", "while :; do :; done"])?;
+    let pty =
+        native_pty_system().openpty(PtySize { rows: 30, cols: 150, pixel_width: 0, pixel_height: 0 })?;
+    let mut command = CommandBuilder::new(BINARY);
+    command.args(["-d", "0.5"]);
+    command.env("TERM", "xterm-256color");
+    let mut child = pty.slave.spawn_command(command)?;
+    drop(pty.slave);
+    let (rows, columns) = (NonZero::new(30).expect("not zero"), NonZero::new(150).expect("not zero"));
+    let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
+    let (sink, mut output) = (Arc::clone(&screen), pty.master.try_clone_reader()?);
+    thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = output.read(&mut bytes) {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).process(&bytes[..read]);
+        }
+    });
+    let shown = || screen.lock().unwrap_or_else(PoisonError::into_inner).screen().contents();
+    let wait = |what: &str, is: &dyn Fn(&str) -> bool| -> Result<()> {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !is(&shown()) {
+            if Instant::now() > until {
+                bail!("{what}:\n{}", shown());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    };
+    let mut keys = pty.master.take_writer()?;
+    wait("no task is listed", &|text| text.contains("COMMAND"))?;
+    keys.write_all(b"3")?;
+    let row = |text: &str| text.lines().any(|line| line.contains(&name) && line.contains("container"));
+    wait("the container has no row", &row)?;
+    // Sorted by name in reverse nothing is certain: the row is looked for from the top.
+    keys.write_all(b"g")?;
+    let place = || {
+        shown()
+            .lines()
+            .skip_while(|line| !line.contains("CONTAINER"))
+            .skip(1)
+            .position(|line| line.contains(&name))
+    };
+    let at = place().context("the row is gone")?;
+    for _ in 0..at {
+        keys.write_all(b"j")?;
+    }
+    keys.write_all(b"c")?;
+    wait("the header does not show the scope", &|text| text.contains(&format!("only {name}")))?;
+    keys.write_all(b"1")?;
+    wait("tasks out of scope are listed", &|text| text.contains("tasks 1 "))?;
+    keys.write_all(b"C")?;
+    wait("the scope is not cleared", &|text| !text.contains("only ") && !text.contains("tasks 1 "))?;
+    keys.write_all(b"q")?;
+    ensure!(child.wait()?.success());
+    Ok(())
+}
