@@ -86,6 +86,10 @@ pub struct ViewArgs {
     #[arg(short = 'H', long)]
     pub threads: bool,
 
+    /// In batch mode as text or CSV: one row per container, pod, unit or other cgroup, each with all below it.
+    #[arg(long = "by-container", conflicts_with_all = ["threads", "tids"], help_heading = CONTAINERS)]
+    pub by_container: bool,
+
     /// Metrics to show, in order (see: numatop-ng list metrics).
     #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',')]
     pub columns: Vec<String>,

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use crate::filter::{self, RowFilter};
 use crate::metric::Metric;
 use crate::metric::task::TASK_METRICS;
-use crate::snapshot::{Snapshot, Task};
+use crate::snapshot::{Container, Snapshot, Task};
 
 /// What goes into the output, in every format.
 #[derive(Clone)]
@@ -28,6 +28,64 @@ impl Selection {
             .into_iter()
             .map(|at| &snapshot.tasks[at])
             .collect()
+    }
+}
+
+/// Rows of one kind, in the order of output.
+pub trait Rows {
+    type Row: 'static;
+    fn columns(&self) -> &[&'static Metric<Self::Row>];
+    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
+    /// Whether the row ended in the interval, and whether it only left the scope.
+    fn ended(row: &Self::Row) -> (bool, bool);
+}
+
+impl Rows for Selection {
+    type Row = Task;
+
+    fn columns(&self) -> &[&'static Metric<Task>] {
+        &self.columns
+    }
+
+    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Task> {
+        Selection::rows(self, snapshot)
+    }
+
+    fn ended(row: &Task) -> (bool, bool) {
+        (row.exited && !row.left(), row.left())
+    }
+}
+
+/// What goes into output with rows of containers.
+#[derive(Clone)]
+pub struct ContainerSelection {
+    pub columns: Vec<&'static Metric<Container>>,
+    pub sort: &'static Metric<Container>,
+    pub reversed: bool,
+    pub top: Option<usize>,
+}
+
+impl Rows for ContainerSelection {
+    type Row = Container;
+
+    fn columns(&self) -> &[&'static Metric<Container>] {
+        &self.columns
+    }
+
+    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Container> {
+        let mut rows: Vec<&Container> = snapshot.containers.iter().collect();
+        filter::sort_rows(
+            &mut rows,
+            |row| self.sort.read(row, snapshot).ok(),
+            self.sort.order,
+            self.reversed,
+        );
+        rows.truncate(self.top.unwrap_or(usize::MAX));
+        rows
+    }
+
+    fn ended(_: &Container) -> (bool, bool) {
+        (false, false)
     }
 }
 

@@ -61,6 +61,17 @@ pub fn select(snapshot: &Snapshot, filter: &RowFilter, metric: &Metric<Task>, re
     keyed.into_iter().map(|(at, _)| at).collect()
 }
 
+/// Sorts by what `value` gives, in the metric's order or reversed; rows without a value come last, others
+/// with the same value stay as they are.
+pub fn sort_rows<T>(rows: &mut [T], value: impl Fn(&T) -> Option<Value>, order: Order, reversed: bool) {
+    let descending = (order == Order::Descending) != reversed;
+    rows.sort_by(|a, b| match (value(a), value(b)) {
+        (Some(a), Some(b)) if descending => compare(&b, &a),
+        (Some(a), Some(b)) => compare(&a, &b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    });
+}
+
 /// Text by letters, everything else by number.
 pub fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
     match (a, b) {

@@ -62,12 +62,18 @@ fn run(cli: &Cli) -> Result<ExitCode> {
 
 fn batch(args: &ViewArgs) -> Result<ExitCode> {
     let format = args.format.unwrap_or(BatchFormat::Text);
-    let selection = options::selection(args, format != BatchFormat::Text)?;
     let live = options::live(args, &users::read(Path::new("/")))?;
     let mut export: Box<dyn Export> = match format {
-        BatchFormat::Text => Box::new(Text::new(selection)),
-        BatchFormat::Json => Box::new(JsonLines::new(selection)),
-        BatchFormat::Csv => Box::new(Csv::new(selection)),
+        // JSON has tasks and containers both.
+        BatchFormat::Json => Box::new(JsonLines::new(options::selection(args, true)?)),
+        BatchFormat::Text if args.by_container => {
+            Box::new(Text::new(options::container_selection(args, false)?))
+        }
+        BatchFormat::Text => Box::new(Text::new(options::selection(args, false)?)),
+        BatchFormat::Csv if args.by_container => {
+            Box::new(Csv::new(options::container_selection(args, true)?))
+        }
+        BatchFormat::Csv => Box::new(Csv::new(options::selection(args, true)?)),
     };
     let pace =
         Pace { interval: options::interval(args), iterations: args.iterations, grain: options::grain(args) };

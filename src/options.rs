@@ -9,11 +9,12 @@ use regex_lite::Regex;
 use crate::cli::ViewArgs;
 use crate::collect::scope::Scope;
 use crate::container::select::{Want, Wants};
-use crate::export::{Selection, all_columns};
+use crate::export::{ContainerSelection, Selection, all_columns};
 use crate::filter::RowFilter;
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::users;
 use crate::metric::Metric;
+use crate::metric::container::{self, CONTAINER_METRICS};
 use crate::metric::task::{TASK_METRICS, by_id};
 use crate::pmu::event::Event;
 use crate::snapshot::{Grain, Task};
@@ -97,6 +98,47 @@ fn alike(known: &str, typed: &str) -> bool {
             && known
                 .split('_')
                 .any(|part| part.starts_with(word) || word.starts_with(part) && part.len() >= 3)
+    })
+}
+
+/// Columns of a text table of containers when none are asked for.
+const CONTAINER_COLUMNS: [&str; 9] = [
+    "container",
+    "kind",
+    "processes",
+    "cpu_pct",
+    "home_node",
+    "ipc",
+    "mem_bytes",
+    "mem_bytes_by_node",
+    "cpus_allowed",
+];
+
+/// What batch output with rows of containers contains.
+///
+/// # Errors
+/// An unknown metric.
+pub fn container_selection(args: &ViewArgs, machine_readable: bool) -> Result<ContainerSelection, BadValue> {
+    let find = |flag, id: &str| {
+        container::by_id(id)
+            .ok_or_else(|| bad(flag, format!("containers have no metric '{}'", crate::text::clean_str(id))))
+    };
+    let mut columns = Vec::new();
+    for id in &args.columns {
+        columns.push(find("--columns", id.trim())?);
+    }
+    if columns.is_empty() && machine_readable {
+        columns.extend(CONTAINER_METRICS);
+    } else if columns.is_empty() {
+        columns.extend(CONTAINER_COLUMNS.into_iter().filter_map(container::by_id));
+    }
+    let sort = args.sort.as_deref().unwrap_or("cpu_pct");
+    let (id, reversed) = sort.strip_prefix('-').map_or((sort, false), |id| (id, true));
+    Ok(ContainerSelection {
+        columns,
+        sort: find("--sort", id)?,
+        reversed,
+        top: args.top.map(|top| top as usize),
     })
 }
 

@@ -2,37 +2,37 @@
 
 use std::io::{self, Write};
 
-use super::{Export, Selection, rfc3339};
+use super::{Export, Rows, rfc3339};
 use crate::metric::Value;
 use crate::snapshot::Snapshot;
 
 /// Writes a header line once, then rows. A value that could not be measured is an empty field.
-pub struct Csv {
-    selection: Selection,
+pub struct Csv<S> {
+    selection: S,
     header_written: bool,
 }
 
-impl Csv {
-    pub fn new(selection: Selection) -> Csv {
+impl<S: Rows> Csv<S> {
+    pub fn new(selection: S) -> Csv<S> {
         Csv { selection, header_written: false }
     }
 }
 
-impl Export for Csv {
+impl<S: Rows> Export for Csv<S> {
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         if !self.header_written {
-            let ids: Vec<&str> = self.selection.columns.iter().map(|metric| metric.id).collect();
+            let ids: Vec<&str> = self.selection.columns().iter().map(|metric| metric.id).collect();
             write!(out, "time,interval_ns,{},exited\r\n", ids.join(","))?;
             self.header_written = true;
         }
         let time = rfc3339(snapshot.wall_ns);
         for task in self.selection.rows(snapshot) {
             write!(out, "{time},{}", snapshot.interval_ns.unwrap_or(0))?;
-            for metric in &self.selection.columns {
+            for metric in self.selection.columns() {
                 let text = metric.read(task, snapshot).map_or_else(|_| String::new(), |value| field(&value));
                 write!(out, ",{text}")?;
             }
-            write!(out, ",{}\r\n", task.exited && !task.left())?;
+            write!(out, ",{}\r\n", S::ended(task).0)?;
         }
         out.flush()
     }

@@ -2,24 +2,24 @@
 
 use std::io::{self, Write};
 
-use super::{Export, Selection, rfc3339};
+use super::{Export, Rows, rfc3339};
 use crate::metric::{Unit, format};
 use crate::snapshot::Snapshot;
 use crate::text::plural;
 
 /// Writes a heading, the nodes in a line each, and a table of tasks.
-pub struct Text {
-    selection: Selection,
+pub struct Text<S> {
+    selection: S,
     written: bool,
 }
 
-impl Text {
-    pub fn new(selection: Selection) -> Text {
+impl<S: Rows> Text<S> {
+    pub fn new(selection: S) -> Text<S> {
         Text { selection, written: false }
     }
 }
 
-impl Export for Text {
+impl<S: Rows> Export for Text<S> {
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         if self.written {
             writeln!(out)?;
@@ -47,7 +47,7 @@ impl Export for Text {
             writeln!(out, "note: {note}")?;
         }
         writeln!(out)?;
-        let columns = &self.selection.columns;
+        let columns = self.selection.columns();
         let title: Vec<String> =
             columns.iter().map(|metric| pad(metric.title, metric.width, metric.unit == Unit::Text)).collect();
         writeln!(out, "{}", title.join(" ").trim_end())?;
@@ -62,10 +62,10 @@ impl Export for Text {
                     pad(&text, metric.width, metric.unit == Unit::Text)
                 })
                 .collect();
-            let mark = match (task.exited, task.left()) {
-                (true, true) => "  (left the scope)",
+            let mark = match S::ended(task) {
+                (_, true) => "  (left the scope)",
                 (true, false) => "  (exited)",
-                (false, _) => "",
+                _ => "",
             };
             writeln!(out, "{}{mark}", cells.join(" ").trim_end())?;
         }
