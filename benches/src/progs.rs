@@ -73,7 +73,6 @@ pub struct PerSwitch {
     pub switch_program: f64,
     /// ns of all programs of the process, per context switch.
     pub all_programs: f64,
-    pub switches: u64,
 }
 
 /// # Errors
@@ -97,11 +96,7 @@ pub fn per_switch(
         bail!("no program at sched_switch ran; programs: {:?}", after.keys().collect::<Vec<_>>());
     }
     let runs = switch.runs as f64;
-    Ok(PerSwitch {
-        switch_program: switch.ns as f64 / runs,
-        all_programs: all_ns as f64 / runs,
-        switches: switch.runs,
-    })
+    Ok(PerSwitch { switch_program: switch.ns as f64 / runs, all_programs: all_ns as f64 / runs })
 }
 
 #[cfg(test)]
@@ -125,6 +120,6 @@ mod tests {
             ])
         };
         let cost = per_switch(&reading(0, 0), &reading(10, 1000)).unwrap();
-        assert_eq!((cost.switch_program, cost.all_programs, cost.switches), (100.0, 200.0, 10));
+        assert_eq!((cost.switch_program, cost.all_programs), (100.0, 200.0));
     }
 }

@@ -79,9 +79,11 @@ impl Screen {
         self.child.process_id().unwrap_or(0)
     }
 
-    /// What is on the screen.
+    /// What is on the screen. A program that only prints, without taking the whole screen, shows nothing.
     pub fn text(&self) -> String {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).parser.screen().contents()
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let screen = shared.parser.screen();
+        if screen.alternate_screen() { screen.contents() } else { String::new() }
     }
 
     /// Waits until the screen is as `wanted`; the time since the start.

@@ -1,6 +1,8 @@
 //! Loads of known shape. Each runs until it is killed, or until the program that started it is gone.
 
+use std::fs;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -54,6 +56,9 @@ pub enum Work {
         per_second: u64,
         #[arg(long)]
         seconds: u64,
+        /// The cgroup.procs file to move to first.
+        #[arg(long)]
+        cgroup: PathBuf,
     },
 }
 
@@ -80,7 +85,10 @@ impl Work {
                 Ok(())
             }
             Work::Children { child: false } => short_lived(),
-            Work::Storm { per_second, seconds } => storm(per_second, Duration::from_secs(seconds)),
+            Work::Storm { per_second, seconds, cgroup } => {
+                fs::write(&cgroup, "0").with_context(|| format!("writing {}", cgroup.display()))?;
+                storm(per_second, Duration::from_secs(seconds))
+            }
         }
     }
 }
