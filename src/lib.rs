@@ -3,6 +3,8 @@
 pub mod batch;
 pub mod cli;
 pub mod collect;
+pub mod doctor;
+pub mod error;
 pub mod export;
 pub mod filter;
 pub mod host;
@@ -14,4 +16,5 @@ pub mod snapshot;
 pub mod source;
 pub mod text;
 pub mod topology_cmd;
+pub mod tui;
 pub mod units;

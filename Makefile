@@ -1,0 +1,49 @@
+# The commands of the README. `make` alone lists them.
+
+CARGO ?= cargo
+ARCH ?= $(shell uname -m)
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+help:
+	@echo 'make run        install what the build needs, build, and start the live view'
+	@echo 'make build      install what the build needs, and build target/release/numatop-ng'
+	@echo 'make test       everything that can be tested here: this machine, and a core set of virtual ones'
+	@echo 'make test-host  only what needs no virtual machine'
+	@echo 'make test-all   this machine, and the full matrix of virtual ones'
+	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
+	@echo 'make bench      the measurements of docs/performance.md'
+
+build:
+	scripts/install-deps build
+	$(CARGO) build --release --locked
+
+run: build
+	$(SUDO) target/release/numatop-ng
+
+test: test-host
+	vmtests/run --core
+
+test-all: test-host
+	vmtests/run --all
+
+# Root tests run as root: through sudo where we are not.
+test-host:
+	scripts/install-deps test
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) test --locked --workspace --exclude numatop-bench
+ifneq ($(SUDO),)
+	sudo --preserve-env=PATH,HOME,CARGO_HOME,RUSTUP_HOME $(CARGO) test --locked --test probes
+endif
+
+static:
+	scripts/install-deps static
+	vmtests/install-deps
+	vmtests/build-static --release $(ARCH)
+	@echo "target/static/vm/$(ARCH)/numatop-ng"
+
+bench: build
+	scripts/install-deps bench
+	benches/run
+
+.PHONY: help build run test test-host test-all static bench

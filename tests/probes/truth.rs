@@ -1,0 +1,367 @@
+//! What the probes count, beside what the kernel says in /proc, getrusage(2) and cgroup files.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use numatop_ng::collect::scope::Scope;
+use numatop_ng::pmu::event::Event;
+use numatop_ng::sample::Sample;
+use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
+use numatop_ng::source::Source;
+use numatop_ng::source::live::{LiveOptions, LiveSource};
+
+use crate::workload::Workload;
+
+fn watch(scope: Scope, events: &str) -> Result<LiveSource> {
+    LiveSource::start(LiveOptions { scope, events: Event::parse_list(events)?, ..LiveOptions::default() })
+}
+
+fn watch_everything() -> Result<LiveSource> {
+    watch(Scope::default(), "")
+}
+
+fn sample(source: &mut LiveSource) -> Result<Sample> {
+    source.next()?.context("a live source does not end")
+}
+
+fn between(source: &LiveSource, from: &Sample, to: &Sample) -> Snapshot {
+    derive(&source.host(), Some(from), to, Grain::Processes)
+}
+
+fn row(snapshot: &Snapshot, pid: u32) -> Result<&Task> {
+    snapshot
+        .tasks
+        .iter()
+        .find(|task| task.raw.pid == pid)
+        .with_context(|| format!("there is no row for process {pid}"))
+}
+
+/// On-CPU ns of all threads of a process, by /proc/PID/task/*/schedstat.
+fn schedstat(pid: u32) -> Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(entry?.path().join("schedstat"))?;
+        sum += text.split(' ').next().context("schedstat is empty")?.parse::<u64>()?;
+    }
+    Ok(sum)
+}
+
+/// Busy time of all CPUs in ns, by /proc/stat: all but idle and iowait, in ticks of 10 ms.
+fn idle_ns() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let cpu = stat.lines().next().context("/proc/stat is empty")?;
+    let fields: Vec<u64> = cpu.split_whitespace().skip(1).map(str::parse).collect::<Result<_, _>>()?;
+    // SAFETY: sysconf has no preconditions.
+    let tick = 1_000_000_000 / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
+    Ok((fields[3] + fields[4]) * tick)
+}
+
+fn near(what: &str, got: u64, truth: u64, tolerance: f64, floor: u64) -> Result<()> {
+    let allowed = (truth as f64 * tolerance) as u64 + floor;
+    println!("{what}: {got}, truth {truth}, allowed ±{allowed}");
+    ensure!(got.abs_diff(truth) <= allowed, "{what}: counted {got}, truth {truth}, allowed ±{allowed}");
+    Ok(())
+}
+
+/// A tick of the slowest kernel: what `sum_exec_runtime` of a running task may lag behind.
+const TICK_NS: u64 = 10_000_000;
+
+pub fn cpu_time_of_hogs_and_sleepers_is_schedstat() -> Result<()> {
+    let workloads = [Workload::start("hog")?, Workload::start("hog")?, Workload::start("sleeper")?];
+    let mut source = watch_everything()?;
+    let from = sample(&mut source)?;
+    let before: Vec<u64> =
+        workloads.iter().map(|workload| schedstat(workload.pid())).collect::<Result<_>>()?;
+    thread::sleep(Duration::from_secs(5));
+    let to = sample(&mut source)?;
+    let after: Vec<u64> =
+        workloads.iter().map(|workload| schedstat(workload.pid())).collect::<Result<_>>()?;
+    let snapshot = between(&source, &from, &to);
+    for ((workload, before), after) in workloads.iter().zip(before).zip(after) {
+        let task = row(&snapshot, workload.pid())?;
+        near("cpu_ns", task.run_ns(), after - before, 0.01, TICK_NS)?;
+        ensure!(task.total.cpu_ns() >= task.run_ns());
+    }
+    Ok(())
+}
+
+pub fn alternating_tasks_are_not_billed_for_each_other() -> Result<()> {
+    let workloads = [Workload::start("alternator")?, Workload::start("alternator")?];
+    let mut source = watch_everything()?;
+    let from = sample(&mut source)?;
+    let before: Vec<u64> =
+        workloads.iter().map(|workload| schedstat(workload.pid())).collect::<Result<_>>()?;
+    thread::sleep(Duration::from_secs(5));
+    let to = sample(&mut source)?;
+    let snapshot = between(&source, &from, &to);
+    for (workload, before) in workloads.iter().zip(before) {
+        let truth = schedstat(workload.pid())? - before;
+        near("cpu_ns", row(&snapshot, workload.pid())?.run_ns(), truth, 0.01, TICK_NS)?;
+    }
+    Ok(())
+}
+
+pub fn rows_add_up_to_the_busy_time_of_the_machine() -> Result<()> {
+    let _workloads = [Workload::start("hog")?, Workload::start("alternator")?, Workload::start("sleeper")?];
+    let mut source = watch_everything()?;
+    let from = sample(&mut source)?;
+    let (idle, began) = (idle_ns()?, Instant::now());
+    thread::sleep(Duration::from_secs(5));
+    let to = sample(&mut source)?;
+    let (idle, elapsed) = (idle_ns()? - idle, began.elapsed());
+    let snapshot = between(&source, &from, &to);
+    let rows: u64 = snapshot.tasks.iter().map(Task::run_ns).sum();
+    let truth = elapsed.as_nanos() as u64 * u64::from(snapshot.online_cpus) - idle;
+    // Interrupts that find a CPU idle are busy time to /proc/stat, but belong to no task.
+    near("sum of all rows", rows, truth, 0.005, 2 * TICK_NS)?;
+    near("busy time of the CPUs", snapshot.busy_ns, rows, 0.005, TICK_NS)
+}
+
+pub fn a_fork_storm_is_accounted_for() -> Result<()> {
+    let mut storm = Workload::start("storm")?;
+    let mut source = watch_everything()?;
+    let mut from = sample(&mut source)?;
+    let began = Instant::now();
+    storm.go()?;
+    let (mut rows, mut ended) = (0, 0);
+    // Several samples, so that processes end in each part of an interval.
+    while began.elapsed() < Duration::from_secs(5) {
+        thread::sleep(Duration::from_millis(500));
+        let to = sample(&mut source)?;
+        let snapshot = between(&source, &from, &to);
+        for task in &snapshot.tasks {
+            let child = task.raw.ppid == storm.pid();
+            rows += if child || task.raw.pid == storm.pid() { task.run_ns() } else { 0 };
+            ended += u64::from(child && task.exited);
+        }
+        from = to;
+    }
+    let line = storm.line()?;
+    let (forks, truth) = line.split_once(' ').context("the storm prints forks and CPU time")?;
+    let (forks, truth): (u64, u64) = (forks.parse()?, truth.parse()?);
+    ensure!(forks > 400, "only {forks} forks in four seconds: no storm");
+    ensure!(ended == forks, "{ended} ended children were reported, {forks} were forked");
+    let lost: u64 = from.lost.values().sum();
+    ensure!(lost == 0, "{lost} losses: {:?}", from.lost);
+    // Children are added to their parent's usage when they are reaped, before their last moments on CPU;
+    // the parent's own usage is read before it says so.
+    near("CPU time of the storm", rows, truth, 0.005, TICK_NS)
+}
+
+pub fn a_process_is_reported_once_when_it_ends() -> Result<()> {
+    let mut source = watch_everything()?;
+    let mut brief = Workload::start("brief")?;
+    let from = sample(&mut source)?;
+    brief.go()?;
+    brief.finish()?;
+    let to = sample(&mut source)?;
+    let snapshot = between(&source, &from, &to);
+    let rows: Vec<&Task> = snapshot.tasks.iter().filter(|task| task.raw.pid == brief.pid()).collect();
+    ensure!(
+        rows.len() == 1 && rows[0].exited,
+        "{} rows, exited {:?}",
+        rows.len(),
+        rows.first().map(|row| row.exited)
+    );
+    ensure!(rows[0].run_ns() >= 190_000_000, "burnt 200 ms, counted {} ns", rows[0].run_ns());
+    let later = sample(&mut source)?;
+    let snapshot = between(&source, &to, &later);
+    ensure!(row(&snapshot, brief.pid()).is_err(), "an ended process is reported again");
+    Ok(())
+}
+
+pub fn threads_fold_into_their_process() -> Result<()> {
+    let mut source = watch_everything()?;
+    let mut threads = Workload::start("threads")?;
+    let from = sample(&mut source)?;
+    threads.go()?;
+    threads.line()?;
+    // The last switch of a joined thread may be a moment away.
+    thread::sleep(Duration::from_millis(50));
+    let to = sample(&mut source)?;
+    let processes = between(&source, &from, &to);
+    let process = row(&processes, threads.pid())?;
+    ensure!(process.threads == 1, "{} threads are left", process.threads);
+    ensure!(process.run_ns() >= 290_000_000, "burnt 300 ms, counted {} ns", process.run_ns());
+    let rows = derive(&source.host(), Some(&from), &to, Grain::ThreadsOf(threads.pid())).tasks;
+    let sum: u64 = rows.iter().map(Task::run_ns).sum();
+    ensure!(sum == process.run_ns(), "threads sum to {sum} ns, the process to {} ns", process.run_ns());
+    ensure!(rows.iter().any(|row| row.tid == Some(0) && row.exited), "there is no row for the ended threads");
+    Ok(())
+}
+
+pub fn exec_by_a_thread_keeps_the_process() -> Result<()> {
+    let mut source = watch_everything()?;
+    let mut workload = Workload::start("exec-by-thread")?;
+    let from = sample(&mut source)?;
+    workload.go()?;
+    thread::sleep(Duration::from_millis(600));
+    let to = sample(&mut source)?;
+    let snapshot = between(&source, &from, &to);
+    let task = row(&snapshot, workload.pid())?;
+    ensure!(!task.exited && task.raw.comm.bytes() == b"sleep", "{:?}, exited {}", task.raw.comm, task.exited);
+    ensure!(task.run_ns() >= 140_000_000, "burnt 150 ms, counted {} ns", task.run_ns());
+    Ok(())
+}
+
+/// Runs `workload` once to warm up and once between two samples; returns slot 0 of it, its row and its own count.
+fn count_once(event: &str, name: &str) -> Result<(u64, Task, u64)> {
+    let mut workload = Workload::start(name)?;
+    workload.go()?;
+    workload.line()?;
+    let mut source = watch(Scope { pids: [workload.pid()].into(), ..Scope::default() }, event)?;
+    let from = sample(&mut source)?;
+    workload.go()?;
+    let truth: u64 = workload.line()?.parse()?;
+    let to = sample(&mut source)?;
+    let snapshot = between(&source, &from, &to);
+    let task = row(&snapshot, workload.pid())?.clone();
+    println!("{event}: {} in the slot, truth {truth}", task.delta.slots[0].count);
+    Ok((task.delta.slots[0].count, task, truth))
+}
+
+pub fn page_faults_in_a_slot_are_exact() -> Result<()> {
+    let (slot, task, truth) = count_once("page-faults", "faults")?;
+    ensure!(truth >= 4096);
+    // Outside the two getrusage calls the process reads a word and prints a number: a page or two.
+    ensure!(slot.abs_diff(truth) <= 2, "slot {slot}, truth {truth}");
+    ensure!(task.delta.min_flt.abs_diff(truth) <= 2, "min_flt {}, truth {truth}", task.delta.min_flt);
+    Ok(())
+}
+
+pub fn switches_in_a_slot_are_those_of_getrusage() -> Result<()> {
+    let (slot, task, truth) = count_once("context-switches", "switches")?;
+    ensure!(truth >= 500);
+    // Waiting for the word and for the next one: two switches outside the two getrusage calls.
+    ensure!(slot.abs_diff(truth) <= 3, "slot {slot}, truth {truth}");
+    ensure!((task.delta.nvcsw + task.delta.nivcsw).abs_diff(truth) <= 3);
+    Ok(())
+}
+
+pub fn cpu_clock_in_a_slot_is_time_on_cpu() -> Result<()> {
+    let hog = Workload::start("hog")?;
+    let mut source = watch(Scope::default(), "cpu-clock")?;
+    let from = sample(&mut source)?;
+    thread::sleep(Duration::from_secs(3));
+    let to = sample(&mut source)?;
+    let snapshot = between(&source, &from, &to);
+    let task = row(&snapshot, hog.pid())?;
+    // cpu-clock runs in interrupts and while the hypervisor has the CPU; the scheduler's clock does not.
+    near("cpu-clock", task.delta.slots[0].count, task.run_ns(), 0.03, TICK_NS)
+}
+
+pub fn a_scope_of_one_process_is_only_that() -> Result<()> {
+    let (inside, _outside) = (Workload::start("hog")?, Workload::start("hog")?);
+    let mut source = watch(Scope { pids: [inside.pid()].into(), ..Scope::default() }, "cpu-clock")?;
+    let from = sample(&mut source)?;
+    let before = schedstat(inside.pid())?;
+    thread::sleep(Duration::from_secs(3));
+    let to = sample(&mut source)?;
+    let truth = schedstat(inside.pid())? - before;
+    let snapshot = between(&source, &from, &to);
+    ensure!(snapshot.tasks.len() == 1, "{} rows", snapshot.tasks.len());
+    let task = row(&snapshot, inside.pid())?;
+    near("cpu_ns", task.run_ns(), truth, 0.01, TICK_NS)?;
+    near("cpu-clock", task.delta.slots[0].count, truth, 0.03, TICK_NS)?;
+    // The CPUs are busy with what is outside too.
+    ensure!(
+        snapshot.busy_ns > task.run_ns() * 5 / 4,
+        "busy {} ns, inside {} ns",
+        snapshot.busy_ns,
+        task.run_ns()
+    );
+    Ok(())
+}
+
+pub fn a_scope_of_a_user_is_only_his() -> Result<()> {
+    const NOBODY: u32 = 65534;
+    let his = Workload::start_with("hog", |command| {
+        command.uid(NOBODY);
+    });
+    let his = his.context("starting a workload as nobody (the test binary must be readable by him)")?;
+    let _mine = Workload::start("hog")?;
+    let mut source = watch(Scope { uids: [NOBODY].into(), ..Scope::default() }, "")?;
+    let from = sample(&mut source)?;
+    thread::sleep(Duration::from_secs(1));
+    let to = sample(&mut source)?;
+    let snapshot = between(&source, &from, &to);
+    ensure!(snapshot.tasks.iter().all(|task| task.raw.uid == NOBODY), "a task of another user is listed");
+    ensure!(row(&snapshot, his.pid())?.run_ns() > 0);
+    Ok(())
+}
+
+/// A cgroup that is removed when dropped.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn make(parent: &std::path::Path, name: &str) -> Result<Cgroup> {
+        let path = parent.join(name);
+        fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(Cgroup(path))
+    }
+
+    fn id(&self) -> Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        Ok(fs::metadata(&self.0)?.ino())
+    }
+
+    fn adopt(&self, pid: u32) -> Result<()> {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).context("moving a process into the cgroup")
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+pub fn a_scope_of_a_cgroup_has_its_children() -> Result<()> {
+    let hierarchy = numatop_ng::host::cgroups::choose(std::path::Path::new("/"));
+    let mount = hierarchy.mount.context("no cgroup filesystem is mounted")?;
+    let parent = Cgroup::make(&mount, &format!("numatop-ng-test-{}", std::process::id()))?;
+    let child = Cgroup::make(&parent.0, "child")?;
+    // Declared after the cgroups, so that they are gone before those are removed.
+    let (inside, nested, outside) =
+        (Workload::start("hog")?, Workload::start("hog")?, Workload::start("hog")?);
+    parent.adopt(inside.pid())?;
+    child.adopt(nested.pid())?;
+    let mut source = watch(Scope { cgroups: [parent.id()?].into(), ..Scope::default() }, "")?;
+    let from = sample(&mut source)?;
+    thread::sleep(Duration::from_secs(1));
+    let to = sample(&mut source)?;
+    let snapshot = between(&source, &from, &to);
+    let mut pids: Vec<u32> = snapshot.tasks.iter().map(|task| task.raw.pid).collect();
+    pids.sort_unstable();
+    let mut wanted = vec![inside.pid(), nested.pid()];
+    wanted.sort_unstable();
+    ensure!(pids == wanted, "rows {pids:?}, wanted {wanted:?}, outside {}", outside.pid());
+    let path = &snapshot.names.cgroups[&child.id()?];
+    ensure!(path.ends_with("/child"), "the nested cgroup is called {path}");
+    drop((inside, nested, outside));
+    Ok(())
+}
+
+pub fn a_full_exit_ring_is_a_counted_loss() -> Result<()> {
+    let mut source = watch_everything()?;
+    let from = sample(&mut source)?;
+    let ring = 1024 * 1024;
+    // Nobody empties the ring in this interval: more ends than it can hold.
+    let ends = ring / 400;
+    let began = Instant::now();
+    for _ in 0..ends {
+        thread::spawn(|| {}).join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+    }
+    let to = sample(&mut source)?;
+    let lost = to.lost["exits_not_itemised"];
+    println!("{ends} threads ended in {:?}, {lost} without a row", began.elapsed());
+    ensure!(lost > 0, "the ring did not overflow: the test must end more threads");
+    ensure!(to.exit_lost_ns.iter().sum::<u64>() > 0, "the time of lost exits was not kept");
+    ensure!(from.lost["exits_not_itemised"] == 0);
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! Programs with a known behaviour: this test binary, started again with a variable that names one.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// Set in the environment of a workload.
+pub const VARIABLE: &str = "NUMATOP_NG_TEST_WORKLOAD";
+
+/// A running workload. Killed when dropped.
+pub struct Workload {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Workload {
+    /// Starts `name` and waits until it says that it is ready.
+    pub fn start(name: &str) -> Result<Workload> {
+        Workload::start_with(name, |_| {})
+    }
+
+    /// As [`Workload::start`], after `prepare` has had its way with the command.
+    pub fn start_with(name: &str, prepare: impl FnOnce(&mut Command)) -> Result<Workload> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.env(VARIABLE, name).stdin(Stdio::piped()).stdout(Stdio::piped());
+        prepare(&mut command);
+        let mut child = command.spawn().with_context(|| format!("starting workload {name}"))?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().context("the workload has no output")?;
+        let mut workload = Workload { child, stdin, lines: BufReader::new(stdout) };
+        workload.line()?;
+        Ok(workload)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line that the workload prints.
+    pub fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line)?;
+        anyhow::ensure!(!line.is_empty(), "the workload ended early");
+        Ok(line.trim().to_string())
+    }
+
+    /// Tells the workload to go on.
+    pub fn go(&mut self) -> Result<()> {
+        let stdin = self.stdin.as_mut().context("the workload was told to end already")?;
+        stdin.write_all(b"go\n").context("telling the workload to go on")
+    }
+
+    /// Lets the workload end by itself and waits for that.
+    pub fn finish(&mut self) -> Result<()> {
+        self.stdin = None;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Workload {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ready() {
+    println!("ready");
+}
+
+/// Waits for a word from the test; false when the test closed the pipe.
+fn word() -> bool {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).is_ok_and(|read| read > 0)
+}
+
+/// Uses `time` of CPU, however long others make us wait for it.
+fn burn(time: Duration) {
+    let until = thread_cpu_time() + time;
+    while thread_cpu_time() < until {
+        std::hint::spin_loop();
+    }
+}
+
+fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: time is a valid timespec, and every thread has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn pin(cpu: usize) {
+    // SAFETY: a zeroed cpu_set_t is the empty set, and `cpu` is within its 1024 bits.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+/// Takes the name that the test asks for, if it does.
+fn rename() {
+    if let Some(comm) = std::env::var_os("NUMATOP_NG_TEST_COMM") {
+        // Writing comm takes any bytes, as prctl(PR_SET_NAME) does.
+        std::fs::write("/proc/self/comm", comm.as_encoded_bytes()).expect("a process may rename itself");
+    }
+}
+
+/// Runs as the workload called `name`.
+pub fn run(name: &str) {
+    rename();
+    match name {
+        "hog" => {
+            ready();
+            loop {
+                burn(Duration::from_secs(1));
+            }
+        }
+        "sleeper" => {
+            ready();
+            loop {
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        // Runs a millisecond, rests a millisecond, always on CPU 0: two of them take turns.
+        "alternator" => {
+            pin(0);
+            ready();
+            loop {
+                burn(Duration::from_millis(1));
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        "storm" => storm(),
+        "threads" => threads(),
+        "exec-by-thread" => exec_by_thread(),
+        "faults" => faults(),
+        "switches" => switches(),
+        // One that ends when it is told to, after some work.
+        "brief" => {
+            ready();
+            word();
+            burn(Duration::from_millis(200));
+        }
+        other => panic!("no workload '{other}'"),
+    }
+}
+
+/// Forks children that exec and exit, as fast as it can for four seconds; then prints how many there
+/// were and the CPU time, in ns, of itself and of all of them.
+fn storm() {
+    ready();
+    word();
+    let stop = Instant::now() + Duration::from_secs(4);
+    let mut forks = 0;
+    while Instant::now() < stop {
+        // SAFETY: the child calls nothing but exec and _exit.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    let argv = [c"/bin/true".as_ptr(), std::ptr::null()];
+                    libc::execv(argv[0], argv.as_ptr());
+                    libc::_exit(127);
+                }
+                -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+                pid => {
+                    libc::waitpid(pid, std::ptr::null_mut(), 0);
+                }
+            }
+        }
+        forks += 1;
+    }
+    println!("{forks} {}", cpu_ns(libc::RUSAGE_SELF) + cpu_ns(libc::RUSAGE_CHILDREN));
+    word();
+}
+
+/// User and system time, which the kernel makes add up to the scheduler's time on CPU.
+fn cpu_ns(who: libc::c_int) -> u64 {
+    let usage = usage(who);
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+/// Three threads burn 100 ms each and end; the process lives on until told.
+fn threads() {
+    ready();
+    word();
+    let burning: Vec<_> = (0..3).map(|_| thread::spawn(|| burn(Duration::from_millis(100)))).collect();
+    for thread in burning {
+        let _ = thread.join();
+    }
+    println!("joined");
+    word();
+}
+
+/// A thread that is not the leader replaces the program: it becomes the leader.
+fn exec_by_thread() {
+    ready();
+    word();
+    burn(Duration::from_millis(100));
+    let thread = thread::spawn(|| {
+        burn(Duration::from_millis(50));
+        let argv = [c"/bin/sleep".as_ptr(), c"30".as_ptr(), std::ptr::null()];
+        // SAFETY: argv is a NULL-terminated array of NUL-terminated strings.
+        unsafe { libc::execv(argv[0], argv.as_ptr()) };
+    });
+    let _ = thread.join();
+}
+
+/// Touches 4,096 fresh pages each time it is told to, and prints its minor faults before and after.
+fn faults() {
+    ready();
+    while word() {
+        let before = usage(libc::RUSAGE_SELF);
+        let len = 4096 * 4096;
+        // SAFETY: a private anonymous mapping of our own, touched within its length and unmapped again.
+        unsafe {
+            let at = libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert!(at != libc::MAP_FAILED);
+            libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
+            for page in 0..4096 {
+                at.cast::<u8>().add(page * 4096).write_volatile(1);
+            }
+            libc::munmap(at, len);
+        }
+        println!("{}", usage(libc::RUSAGE_SELF).ru_minflt - before.ru_minflt);
+    }
+}
+
+/// Sleeps 500 times, then prints its voluntary and involuntary switches since it was told to.
+fn switches() {
+    ready();
+    while word() {
+        let before = usage(libc::RUSAGE_SELF);
+        for _ in 0..500 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let after = usage(libc::RUSAGE_SELF);
+        println!("{}", after.ru_nvcsw + after.ru_nivcsw - before.ru_nvcsw - before.ru_nivcsw);
+    }
+}
+
+fn usage(who: libc::c_int) -> libc::rusage {
+    // SAFETY: getrusage fills the zeroed struct it is given.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &mut usage);
+        usage
+    }
+}
