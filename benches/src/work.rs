@@ -50,7 +50,8 @@ pub enum Work {
         #[arg(long)]
         child: bool,
     },
-    /// Forks, executes and reaps /bin/true at a rate; prints `children ns` of all at the end.
+    /// Forks, executes and reaps /bin/true at a rate; at the end prints the number of children, their ns,
+    /// and its own ns before it joined the cgroup.
     Storm {
         #[arg(long)]
         per_second: u64,
@@ -87,7 +88,9 @@ impl Work {
             Work::Children { child: false } => short_lived(),
             Work::Storm { per_second, seconds, cgroup } => {
                 fs::write(&cgroup, "0").with_context(|| format!("writing {}", cgroup.display()))?;
-                storm(per_second, Duration::from_secs(seconds))
+                // What it took to get here is not in the cgroup.
+                let outside = schedstat(std::process::id()).context("reading our own schedstat")?;
+                storm(per_second, Duration::from_secs(seconds), outside)
             }
         }
     }
@@ -230,7 +233,7 @@ fn short_lived() -> Result<()> {
 }
 
 /// On enough threads that one fork at a time does not limit the rate.
-fn storm(per_second: u64, time: Duration) -> Result<()> {
+fn storm(per_second: u64, time: Duration, outside: u64) -> Result<()> {
     const LANES: u64 = 4;
     let every = Duration::from_nanos(1_000_000_000 * LANES / per_second.max(1));
     let done = AtomicU64::new(0);
@@ -250,6 +253,6 @@ fn storm(per_second: u64, time: Duration) -> Result<()> {
         let lanes: Vec<_> = (0..LANES).map(|i| scope.spawn(move || lane(i))).collect();
         lanes.into_iter().try_for_each(|lane| lane.join().expect("a lane does not panic"))
     })?;
-    println!("{} {}", done.into_inner(), children_cpu_time().as_nanos());
+    println!("{} {} {outside}", done.into_inner(), children_cpu_time().as_nanos());
     Ok(())
 }

@@ -45,11 +45,12 @@ pub fn run(plan: &Plan, report: &mut Report) -> Result<()> {
         said.hear(&tool.next(PATIENCE)?.line)?;
     }
     let mut words = text.split_whitespace().map(str::parse::<u64>);
-    let (Some(Ok(children)), Some(Ok(children_ns))) = (words.next(), words.next()) else {
+    let (Some(Ok(children)), Some(Ok(children_ns)), Some(Ok(outside_ns))) =
+        (words.next(), words.next(), words.next())
+    else {
         anyhow::bail!("the storm said: {text}");
     };
-    let whole_ns = cgroup.cpu_ns()?;
-    // From before it joined the cgroup; the kernel counts exec and the dynamic loader to the one it came from.
+    let whole_ns = cgroup.cpu_ns()? + outside_ns;
     let family = |row: &&super::Row| row.ppid == pid;
     let rows: Vec<super::Row> = said.ended.values().filter(family).copied().collect();
     let rows_ns: u64 = rows.iter().map(|row| row.ns).sum();
@@ -68,7 +69,11 @@ pub fn run(plan: &Plan, report: &mut Report) -> Result<()> {
         ]
     };
     table.rows.push(row("children (kernel: RUSAGE_CHILDREN when reaped)", rows_ns, children_ns));
-    table.rows.push(row("children and parent (kernel: their cgroup)", rows_ns + forker_ns, whole_ns));
+    table.rows.push(row(
+        "children and parent (kernel: their cgroup, and the parent before it joined)",
+        rows_ns + forker_ns,
+        whole_ns,
+    ));
     report.tables.push(table);
     let share = |part: u64, whole: u64| part as f64 * 100.0 / whole as f64;
     report.at_least(

@@ -1,5 +1,7 @@
 //! Tasks of four kinds, one by one and all together.
 
+use std::collections::HashMap;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -101,6 +103,7 @@ struct Window {
     said: f64,
     busy: f64,
     columns: f64,
+    unseen: f64,
 }
 
 pub fn run(plan: &Plan, report: &mut Report) -> Result<()> {
@@ -133,7 +136,7 @@ pub fn run(plan: &Plan, report: &mut Report) -> Result<()> {
              Busy: {cpus} CPUs times the interval, less idle, iowait and steal; in brackets the sum of the busy \
              columns, which are samples of the timer tick."
         ),
-        &["load", "rows, s", "/proc/stat, s", "error, %"],
+        &["load", "rows, s", "/proc/stat, s", "error, %", "without a row, s"],
     );
     let error = |window: &Window| (window.said - window.busy).abs() * 100.0 / window.busy;
     for window in &sums {
@@ -142,14 +145,32 @@ pub fn run(plan: &Plan, report: &mut Report) -> Result<()> {
             Cell::Number(window.said, 3),
             Cell::text(format!("{:.3} ({:.3})", window.busy, window.columns)),
             Cell::Number(error(window), 3),
+            Cell::Number(window.unseen, 3),
         ]);
     }
     report.tables.push(table);
+    report.note(
+        "*Without a row* is the CPU time, by schedstat, of processes that /proc lists and numatop-ng does not: \
+         those that the kernel hides from BPF.",
+    );
     for what in ["every CPU busy", "partly idle"] {
         let of_load: Vec<f64> = sums.iter().filter(|window| window.what == what).map(error).collect();
         report.at_most(format!("sum over rows, {what}: median error in %"), 0.5, median(&of_load), 3);
     }
     Ok(())
+}
+
+/// CPU time in ns of processes that have no row.
+fn without_row(said: &Said) -> HashMap<u32, u64> {
+    let dirs = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = dirs.filter_map(|dir| dir.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| said.of(*pid).is_none())
+        .map(|pid| {
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+            let tids = threads.filter_map(|dir| dir.file_name().to_str()?.parse().ok());
+            (pid, tids.filter_map(schedstat).sum())
+        })
+        .collect()
 }
 
 fn scenario(
@@ -177,6 +198,7 @@ fn scenario(
     let (mut stat, mut truth) = (first.probed.0?, first.probed.1);
     let mut rows: Vec<Option<u64>> = loads.subjects.iter().map(|subject| said.of(subject.pid)).collect();
     let mut sum = said.sum_ns();
+    let mut unseen = without_row(&said);
     // Those that ended before the first line are in nobody's rows.
     loads.children.try_iter().for_each(drop);
     for _ in 0..windows {
@@ -195,13 +217,16 @@ fn scenario(
             let said = delta(&rows, &now_rows).with_context(missing)?;
             errors.add(subject.kind, said, delta(&truth, &now_truth).with_context(missing)?);
         }
+        let now_unseen = without_row(&said);
+        let hidden = now_unseen.iter().filter_map(|(pid, ns)| Some(ns.saturating_sub(*unseen.get(pid)?)));
         sums.push(Window {
             what,
+            unseen: hidden.sum::<u64>() as f64 / 1e9,
             said: (said.sum_ns() - sum) as f64 / 1e9,
             busy: now_stat.busy_since(&stat, cpus),
             columns: now_stat.columns_since(&stat),
         });
-        (stat, truth, rows, sum) = (now_stat, now_truth, now_rows, said.sum_ns());
+        (stat, truth, rows, sum, unseen) = (now_stat, now_truth, now_rows, said.sum_ns(), now_unseen);
     }
     // The youngest may have ended after the last line.
     let children: Vec<(u32, u64)> = loads.children.try_iter().collect();
