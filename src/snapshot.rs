@@ -2,6 +2,7 @@
 
 mod tally;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -337,20 +338,26 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
     let mut index: HashMap<(u32, u64), usize> = HashMap::new();
     // Live processes first: their rows take part in the sums below.
     for task in &current.tasks {
-        let at = *index.entry(task.process()).or_insert_with(|| {
-            rows.push(Task {
-                raw: Arc::clone(task),
-                tid: None,
-                threads: 0,
-                exited: false,
-                rss_bytes: 0,
-                total: Tally::Nothing,
-                delta: Tally::Nothing,
-            });
-            rows.len() - 1
-        });
-        let row = &mut rows[at];
-        row.total += &task.counts;
+        let row = match index.entry(task.process()) {
+            Entry::Occupied(at) => {
+                let row = &mut rows[*at.get()];
+                row.total += &task.counts;
+                row
+            }
+            Entry::Vacant(at) => {
+                at.insert(rows.len());
+                rows.push(Task {
+                    raw: Arc::clone(task),
+                    tid: None,
+                    threads: 0,
+                    exited: false,
+                    rss_bytes: 0,
+                    total: Tally::Of(Arc::clone(task)),
+                    delta: Tally::Nothing,
+                });
+                rows.last_mut().expect("it was pushed above")
+            }
+        };
         row.threads += u32::from(task.tid != 0);
         // All threads share the memory, and those that ended have none.
         row.rss_bytes = row.rss_bytes.max(task.rss_bytes);
