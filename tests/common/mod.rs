@@ -240,7 +240,7 @@ impl World {
             }
             let before = self.rows.iter().find(|row| row.serial == serial).cloned();
             let row = match before {
-                Some(row) if actor.runs.is_empty() && tick % 3 != 0 => row,
+                Some(row) if actor.runs.is_empty() && !tick.is_multiple_of(3) => row,
                 before => {
                     let before = before.unwrap_or_else(|| Arc::new(born(serial, actor, self.nodes.len())));
                     let row = worked(&before, actor, wave);
