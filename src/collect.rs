@@ -1,8 +1,10 @@
 //! From the kernel to a [`crate::sample::Sample`]: BPF objects and the files of /proc and /sys.
 
 pub mod inspect;
+pub mod libbpf_log;
 pub mod nodes;
 pub mod own;
+pub mod plan;
 pub mod records;
 pub mod sched;
 pub mod scope;

@@ -1,6 +1,11 @@
 //! What this machine is: facts read from an injectable root, no decisions.
 
+pub mod btf;
 pub mod cgroups;
+pub mod check;
+pub mod fact;
 pub mod kernel;
+pub mod pmu;
+pub mod privileges;
 pub mod topology;
 pub mod users;

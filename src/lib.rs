@@ -3,6 +3,8 @@
 pub mod batch;
 pub mod cli;
 pub mod collect;
+pub mod doctor;
+pub mod error;
 pub mod export;
 pub mod filter;
 pub mod host;

@@ -1,6 +1,6 @@
 //! Which mode to run in, and how each ends.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,47 +11,51 @@ use clap::Parser;
 
 use numatop_ng::batch::{self, Pace};
 use numatop_ng::cli::{BatchFormat, Cli, Command, Listing, ReportFormat, ViewArgs};
+use numatop_ng::collect::libbpf_log;
+use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::export::{Export, csv::Csv, json::JsonLines, text::Text};
 use numatop_ng::host::topology::Topology;
 use numatop_ng::host::users;
 use numatop_ng::options::{self, BadValue};
-use numatop_ng::source::live::LiveSource;
-use numatop_ng::topology_cmd;
-
-/// Exit codes, as the manual lists them.
-const USAGE: u8 = 2;
-const FAILED: u8 = 1;
+use numatop_ng::source::live::{LiveOptions, LiveSource};
+use numatop_ng::{doctor, topology_cmd};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are errors to clap, but not to the user.
-            let code = if error.use_stderr() { USAGE } else { 0 };
+            let code = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+            // A closed stdout or stderr leaves nobody to tell.
             let _ = error.print();
-            return ExitCode::from(code);
+            return code.into();
         }
     };
+    libbpf_log::keep();
     match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit) => exit.into(),
         Err(error) => {
-            let code = if error.is::<BadValue>() { USAGE } else { FAILED };
+            let exit = match (error.downcast_ref::<BadValue>(), error.downcast_ref::<Refusal>()) {
+                (Some(_), _) => Exit::Usage,
+                (_, Some(refusal)) => refusal.exit,
+                _ => Exit::CouldNotMeasure,
+            };
             eprintln!("numatop-ng: {error:#}");
-            ExitCode::from(code)
+            exit.into()
         }
     }
 }
 
-fn run(cli: &Cli) -> Result<()> {
+fn run(cli: &Cli) -> Result<Exit> {
     match &cli.command {
+        Some(Command::Doctor { format }) => doctor(*format),
         Some(Command::Topology { format }) => topology(*format),
         Some(Command::List { what }) => list(*what),
-        Some(Command::Doctor { .. }) => unimplemented!(),
         None => batch(&cli.view),
     }
 }
 
-fn batch(args: &ViewArgs) -> Result<()> {
+fn batch(args: &ViewArgs) -> Result<Exit> {
     let selection = options::selection(args, args.format != BatchFormat::Text)?;
     let live = options::live(args, &users::read(Path::new("/")))?;
     let mut export: Box<dyn Export> = match args.format {
@@ -62,9 +66,24 @@ fn batch(args: &ViewArgs) -> Result<()> {
     let pace =
         Pace { interval: options::interval(args), iterations: args.iterations, grain: options::grain(args) };
     let stop = stop_signals()?;
-    let mut source = LiveSource::start(live)?;
+    let mut source = start(live)?;
     let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
-    batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd())
+    batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd())?;
+    Ok(Exit::Ok)
+}
+
+/// The live source, or a refusal that says what stands in the way on this host.
+fn start(options: LiveOptions) -> Result<LiveSource> {
+    LiveSource::start(options).map_err(|error| error::explain(&error, &doctor::check()).into())
+}
+
+fn doctor(format: ReportFormat) -> Result<Exit> {
+    let report = doctor::Report::gather();
+    print(&match format {
+        ReportFormat::Text => doctor::render_text(&report, terminal_width()),
+        ReportFormat::Json => format!("{:#}\n", doctor::render_json(&report)),
+    })?;
+    Ok(report.exit())
 }
 
 /// Becomes readable at SIGINT, SIGTERM or SIGHUP.
@@ -76,16 +95,25 @@ fn stop_signals() -> Result<OwnedFd> {
     Ok(read.into())
 }
 
-fn topology(format: ReportFormat) -> Result<()> {
+fn topology(format: ReportFormat) -> Result<Exit> {
     let topology = Topology::read(Path::new("/"))?;
-    let text = match format {
-        ReportFormat::Text => topology_cmd::render_text(&topology, 80),
+    print(&match format {
+        ReportFormat::Text => topology_cmd::render_text(&topology, terminal_width()),
         ReportFormat::Json => format!("{:#}\n", topology_cmd::render_json(&topology)),
-    };
-    print(&text)
+    })?;
+    Ok(Exit::Ok)
 }
 
-fn list(what: Listing) -> Result<()> {
+/// Columns of the terminal on standard output; 80 when it is something else.
+fn terminal_width() -> usize {
+    const DEFAULT: u16 = 80;
+    if !io::stdout().is_terminal() {
+        return DEFAULT.into();
+    }
+    ratatui::crossterm::terminal::size().map_or(DEFAULT, |(columns, _)| columns.max(40)).into()
+}
+
+fn list(what: Listing) -> Result<Exit> {
     let mut text = String::new();
     match what {
         Listing::Metrics => {
@@ -103,7 +131,8 @@ fn list(what: Listing) -> Result<()> {
             }
         }
     }
-    print(&text)
+    print(&text)?;
+    Ok(Exit::Ok)
 }
 
 /// Writes to standard output; a reader that has gone away is no error.

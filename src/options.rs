@@ -75,10 +75,13 @@ fn metric(flag: &'static str, id: &str) -> Result<&'static Metric<Task>, BadValu
         let near: Vec<&str> =
             TASK_METRICS.iter().map(|metric| metric.id).filter(|known| alike(known, id)).collect();
         let hint =
-            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+            if near.is_empty() { String::new() } else { format!(", did you mean {}?", near.join(" or ")) };
         bad(
             flag,
-            format!("there is no metric '{}'{hint} See: numatop-ng list metrics", crate::text::clean_str(id)),
+            format!(
+                "there is no metric '{}'{hint} (numatop-ng list metrics shows all)",
+                crate::text::clean_str(id)
+            ),
         )
     })
 }

@@ -1,8 +1,8 @@
-//! Making text from outside safe to show: names of tasks, users, cgroups and files are anybody's choice.
+//! How text becomes fit to be shown: cleaned when it comes from outside, wrapped when it is long.
 
 use unicode_width::UnicodeWidthChar;
 
-/// `bytes` with everything escaped that a terminal, a log or a spreadsheet could take for more than
+/// Names of tasks, users, cgroups and files are anybody's choice: `bytes` with everything escaped that a terminal, a log or a spreadsheet could take for more than
 /// text: control characters (C0, C1, DEL), bidirectional overrides and isolates, characters without
 /// a width of their own, bytes that are not UTF-8 (`\xNN`), and the backslash itself.
 ///
@@ -43,6 +43,29 @@ fn harmless(c: char) -> bool {
     !no_width && !direction && !c.is_control()
 }
 
+/// The places where a sentence may wrap: after each space.
+pub fn words(text: &str) -> impl Iterator<Item = String> {
+    text.split_inclusive(' ').map(str::to_owned)
+}
+
+/// `prefix` and the pieces, wrapped at `width` with later lines indented below the first piece; ends with a
+/// newline.
+pub fn hanging(prefix: &str, pieces: impl IntoIterator<Item = String>, width: usize) -> String {
+    let mut text = String::new();
+    let mut line = prefix.to_owned();
+    for piece in pieces {
+        if line.len() > prefix.len() && line.len() + piece.trim_end().len() > width {
+            text += line.trim_end();
+            text.push('\n');
+            line = " ".repeat(prefix.len());
+        }
+        line += &piece;
+    }
+    text += line.trim_end();
+    text.push('\n');
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +84,13 @@ mod tests {
         assert_eq!(clean("a\u{202e}b".as_bytes()), "a\\u{202e}b");
         assert_eq!(clean("a\u{200d}b\u{85}".as_bytes()), "a\\u{200d}b\\u{85}");
         assert_eq!(clean(b"tab\there\\"), "tab\\x09here\\\\");
+    }
+
+    #[test]
+    fn wrapped_lines_hang_below_the_first_piece() {
+        let list = |text: &'static str| text.split_inclusive(',').map(str::to_owned);
+        assert_eq!(hanging("CPUs ", list("0,2,4,6"), 10), "CPUs 0,2,\n     4,6\n");
+        assert_eq!(hanging("CPUs ", list("0-7"), 3), "CPUs 0-7\n");
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::host::topology::{Device, Llc, Node, Topology, format_cpulist};
+use crate::text::{hanging, words};
 use crate::units::{CpuId, Nid};
 
 /// The machine as text of at most `width` columns, in ASCII. Only a single word longer than that, such as a
@@ -268,38 +269,9 @@ fn list(text: &str) -> impl Iterator<Item = String> {
     text.split_inclusive(',').map(str::to_owned)
 }
 
-/// The places where a sentence may wrap: after each space.
-fn words(text: &str) -> impl Iterator<Item = String> {
-    text.split_inclusive(' ').map(str::to_owned)
-}
-
-/// `prefix` and the pieces, wrapped at `width` with later lines indented below the first piece; ends with a
-/// newline.
-fn hanging(prefix: &str, pieces: impl IntoIterator<Item = String>, width: usize) -> String {
-    let mut text = String::new();
-    let mut line = prefix.to_owned();
-    for piece in pieces {
-        if line.len() > prefix.len() && line.len() + piece.trim_end().len() > width {
-            text += line.trim_end();
-            text.push('\n');
-            line = " ".repeat(prefix.len());
-        }
-        line += &piece;
-    }
-    text += line.trim_end();
-    text.push('\n');
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn wrapped_lines_hang_below_the_first_piece() {
-        assert_eq!(hanging("CPUs ", list("0,2,4,6"), 10), "CPUs 0,2,\n     4,6\n");
-        assert_eq!(hanging("CPUs ", list("0-7"), 3), "CPUs 0-7\n");
-    }
 
     #[test]
     fn memory_keeps_small_amounts_visible() {

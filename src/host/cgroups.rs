@@ -25,7 +25,7 @@ pub enum Mode {
 }
 
 /// The hierarchy whose ids and paths are used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hierarchy {
     pub mode: Mode,
     /// The v1 controller, or `None` for v2.

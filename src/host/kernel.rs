@@ -6,9 +6,68 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Enum;
+use serde::Serialize;
 
-/// The kernel's own type information.
-pub const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+use super::btf::BtfFacts;
+use super::fact::{self, Fact};
+
+/// Kernel lockdown, see kernel_lockdown(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lockdown {
+    None,
+    /// User space may not change the kernel. Probes are not affected.
+    Integrity,
+    /// User space may not read the kernel's memory either: no BPF program may.
+    Confidentiality,
+}
+
+/// What decides which probes this kernel takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KernelFacts {
+    /// `uname -r`. To be shown; what the kernel can do is in `btf`.
+    pub release: Fact<String>,
+    /// As Rust names it: x86_64, aarch64, …
+    pub arch: &'static str,
+    pub btf: BtfFacts,
+    pub lockdown: Fact<Lockdown>,
+    /// Sysctls of the same name, see Documentation/admin-guide/sysctl/kernel.rst.
+    pub perf_event_paranoid: Fact<i64>,
+    pub unprivileged_bpf_disabled: Fact<i64>,
+    /// 1: holds one hardware counter of every CPU (x86).
+    pub nmi_watchdog: Fact<i64>,
+    /// 0: off, 1: on, 2: for memory tiers only.
+    pub numa_balancing: Fact<i64>,
+}
+
+impl KernelFacts {
+    /// Reads `proc` and `sys` below `root`.
+    pub fn read(root: &Path) -> KernelFacts {
+        let sysctl = |name: &str| fact::value(root, &format!("proc/sys/kernel/{name}"));
+        KernelFacts {
+            release: fact::text(root, "proc/sys/kernel/osrelease").into(),
+            arch: std::env::consts::ARCH,
+            btf: BtfFacts::read(root),
+            lockdown: fact::text(root, "sys/kernel/security/lockdown")
+                .and_then(|text| lockdown(&text))
+                .into(),
+            perf_event_paranoid: sysctl("perf_event_paranoid"),
+            unprivileged_bpf_disabled: sysctl("unprivileged_bpf_disabled"),
+            nmi_watchdog: sysctl("nmi_watchdog"),
+            numa_balancing: sysctl("numa_balancing"),
+        }
+    }
+}
+
+/// The file lists all levels and marks the one in force: `none [integrity] confidentiality`.
+fn lockdown(text: &str) -> Result<Lockdown, String> {
+    match text.split_whitespace().find(|word| word.starts_with('[')) {
+        Some("[none]") => Ok(Lockdown::None),
+        Some("[integrity]") => Ok(Lockdown::Integrity),
+        Some("[confidentiality]") => Ok(Lockdown::Confidentiality),
+        _ => Err(format!("/sys/kernel/security/lockdown: cannot understand {text:?}")),
+    }
+}
 
 /// The content of a one-line file, or an empty string.
 pub fn read_trimmed(path: impl AsRef<Path>) -> String {
@@ -46,4 +105,23 @@ pub fn cgroup_subsys_index(controller: &str) -> Result<u32> {
         .find(|member| member.name.is_some_and(|name| name.to_string_lossy() == wanted))
         .map(|member| member.value as u32)
         .with_context(|| format!("the kernel has no cgroup controller '{controller}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_level_in_brackets_is_in_force() {
+        assert_eq!(lockdown("none [integrity] confidentiality"), Ok(Lockdown::Integrity));
+        assert_eq!(lockdown("[none] integrity confidentiality"), Ok(Lockdown::None));
+        assert!(lockdown("none integrity").unwrap_err().contains("cannot understand"));
+    }
+
+    #[test]
+    fn a_kernel_that_shows_nothing_is_all_unknown() {
+        let facts = KernelFacts::read(Path::new("/nonexistent"));
+        assert!(facts.release.known().is_none() && facts.lockdown.known().is_none());
+        assert!(matches!(facts.btf, BtfFacts::Absent(_)));
+    }
 }

@@ -166,8 +166,12 @@ fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>)
             continue;
         }
         if cells + GAP > left {
-            // A wide one that does not fit leaves its room to the next.
-            continue;
+            // Few screens have room for a path; what comes after it may have. Otherwise a narrow column
+            // would take the place of a more telling one.
+            if *id == "cgroup" {
+                continue;
+            }
+            break;
         }
         left -= cells + GAP;
         chosen.push(*id);

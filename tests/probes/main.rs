@@ -1,6 +1,8 @@
-//! Do the probes load and count right on *this* kernel? Needs root; compared with what the kernel says itself.
+//! Do the probes load and count right on *this* kernel, and does the built binary say so? Needs root;
+//! compared with what the kernel says itself.
 
 mod btf;
+mod command;
 mod truth;
 mod workload;
 
@@ -45,6 +47,21 @@ fn main() {
         test("a_scope_of_a_user_is_only_his", truth::a_scope_of_a_user_is_only_his),
         test("a_scope_of_a_cgroup_has_its_children", truth::a_scope_of_a_cgroup_has_its_children),
         test("a_full_exit_ring_is_a_counted_loss", truth::a_full_exit_ring_is_a_counted_loss),
+        test("json_has_every_metric_or_its_reason", command::json_has_every_metric_or_its_reason),
+        test("json_counts_named_events", command::json_counts_named_events),
+        test("threads_have_rows_of_their_own", command::threads_have_rows_of_their_own),
+        test("columns_sort_top_and_comm_select", command::columns_sort_top_and_comm_select),
+        test("hostile_names_reach_no_output", command::hostile_names_reach_no_output),
+        test(
+            "without_capabilities_it_says_which_and_exits_3",
+            command::without_capabilities_it_says_which_and_exits_3,
+        ),
+        test(
+            "a_signal_ends_batch_mode_at_once_and_cleanly",
+            command::a_signal_ends_batch_mode_at_once_and_cleanly,
+        ),
+        test("a_closed_pipe_ends_batch_mode", command::a_closed_pipe_ends_batch_mode),
+        test("doctor_agrees_that_the_live_view_works", command::doctor_agrees_that_the_live_view_works),
     ];
     libtest_mimic::run(&arguments, tests).exit();
 }

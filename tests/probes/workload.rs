@@ -103,8 +103,17 @@ fn pin(cpu: usize) {
     }
 }
 
+/// Takes the name that the test asks for, if it does.
+fn rename() {
+    if let Some(comm) = std::env::var_os("NUMATOP_NG_TEST_COMM") {
+        // Writing comm takes any bytes, as prctl(PR_SET_NAME) does.
+        std::fs::write("/proc/self/comm", comm.as_encoded_bytes()).expect("a process may rename itself");
+    }
+}
+
 /// Runs as the workload called `name`.
 pub fn run(name: &str) {
+    rename();
     match name {
         "hog" => {
             ready();

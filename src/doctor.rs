@@ -1,0 +1,166 @@
+//! What works on this host, what does not, why, and what to do: `numatop-ng doctor`.
+//!
+//! The rules say what should work ([`crate::collect::plan`]); then the probes are tried, and what happened
+//! counts more than what was expected.
+
+mod findings;
+mod render;
+mod trial;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::collect::plan::{Advice, Caveat, Obstacle, Part, Plan, Verdict, plan};
+use crate::error::{self, Exit, Refusal};
+use crate::host::check::HostCheck;
+use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
+use crate::pmu::event::Event;
+use crate::sample::Missing;
+
+pub use self::findings::{Finding, Mark};
+pub use self::render::{render_json, render_text};
+pub use self::trial::Trial;
+
+/// Version of the JSON: changes only when a key changes its meaning or goes.
+const SCHEMA: u32 = 1;
+
+/// The facts of this machine. Tries to open and count cycles and instructions.
+pub fn check() -> HostCheck {
+    let basic = Event::parse_list("basic").unwrap_or_default();
+    HostCheck::read(Path::new("/"), &basic)
+}
+
+/// All that doctor has to say.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub schema: u32,
+    pub version: &'static str,
+    /// Whether a live view would start; if not, why.
+    pub live: Live,
+    /// The findings as lines for people, by section.
+    pub sections: Vec<Section>,
+    pub probes: Vec<Probe>,
+    pub task_metrics: Vec<MetricLine>,
+    pub node_metrics: Vec<MetricLine>,
+    pub caveats: Vec<Caveat>,
+    /// The facts that all this follows from.
+    pub facts: HostCheck,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Live {
+    pub works: bool,
+    /// The exit code of the live view, and of doctor.
+    pub exit: Exit,
+    pub refusal: Option<Refusal>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Section {
+    pub title: &'static str,
+    pub findings: Vec<Finding>,
+}
+
+/// How one probe did when it was tried.
+#[derive(Clone, Debug, Serialize)]
+pub struct Probe {
+    pub probe: &'static str,
+    pub works: bool,
+    /// What was seen, or the whole chain of causes with the errno.
+    pub detail: String,
+    /// The last lines of libbpf and of the kernel's verifier; empty when it works.
+    pub log: Vec<String>,
+}
+
+/// Whether one metric can be measured.
+#[derive(Clone, Debug)]
+pub struct MetricLine {
+    pub id: &'static str,
+    pub available: bool,
+    /// Why not.
+    pub missing: Option<Missing>,
+    /// What to do about it.
+    pub advice: Vec<Advice>,
+}
+
+impl Report {
+    /// Gathers the facts of this machine and tries the probes.
+    pub fn gather() -> Report {
+        let check = check();
+        let trials = trial::run(&check);
+        Report::new(check, trials)
+    }
+
+    /// The report on a host with these facts on which the probes did so. Without trials the rules decide.
+    pub fn new(check: HostCheck, trials: Vec<Trial>) -> Report {
+        let mut plan = plan(&check);
+        let essential =
+            trials.iter().filter(|trial| trial.parts.iter().any(|part| Part::ESSENTIAL.contains(part)));
+        let failed = essential.filter_map(|trial| trial.outcome.as_ref().err()).next();
+        let refusal = match failed {
+            Some(error) => Some(error::explain(error, &check)),
+            None if trials.is_empty() => error::preflight(&check).err(),
+            None => None,
+        };
+        observe(&mut plan, &trials);
+        let exit = refusal.as_ref().map_or(Exit::Ok, |refusal| refusal.exit);
+        Report {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            live: Live { works: refusal.is_none(), exit, refusal },
+            sections: findings::sections(&check),
+            probes: trials.into_iter().map(probe).collect(),
+            task_metrics: TASK_METRICS.iter().map(|metric| line(metric.id, plan.metric(metric.id))).collect(),
+            node_metrics: NODE_METRICS.iter().map(|metric| line(metric.id, plan.metric(metric.id))).collect(),
+            caveats: plan.caveats,
+            facts: check,
+        }
+    }
+
+    /// The exit code of `numatop-ng doctor`: 0 when the live view would work, else the code it would exit with.
+    pub fn exit(&self) -> Exit {
+        self.live.exit
+    }
+}
+
+/// What was tried overrules the rules. Where both say no, the words of the rules are the better ones. Only
+/// when all has started is a rule that said no proved wrong: an early step may get further than the next.
+fn observe(plan: &mut Plan, trials: &[Trial]) {
+    let failed: Vec<(Part, &anyhow::Error)> = trials
+        .iter()
+        .filter_map(|trial| Some((trial.parts, trial.outcome.as_ref().err()?)))
+        .flat_map(|(parts, error)| parts.iter().map(move |part| (*part, error)))
+        .collect();
+    for (part, error) in &failed {
+        if plan.part(*part).is_ok() {
+            plan.observe(*part, failure(error));
+        }
+    }
+    if failed.is_empty() {
+        trials.iter().flat_map(|trial| trial.parts).for_each(|part| plan.observe(*part, Ok(())));
+    }
+}
+
+fn failure(error: &anyhow::Error) -> Verdict {
+    let missing = Missing::Unsupported(error::chain(error));
+    Err(Obstacle { missing, advice: Vec::new() })
+}
+
+fn probe(trial: Trial) -> Probe {
+    let Trial { name, outcome, log, .. } = trial;
+    match outcome {
+        Ok(detail) => Probe { probe: name, works: true, detail, log: Vec::new() },
+        Err(error) => Probe { probe: name, works: false, detail: error::chain(&error), log },
+    }
+}
+
+fn line(id: &'static str, verdict: Result<(), &Obstacle>) -> MetricLine {
+    let obstacle = verdict.err();
+    MetricLine {
+        id,
+        available: obstacle.is_none(),
+        missing: obstacle.map(|obstacle| obstacle.missing.clone()),
+        advice: obstacle.map(|obstacle| obstacle.advice.clone()).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,192 @@
+//! The facts of a host as lines: each says what is there, and whether that is good.
+
+use serde::Serialize;
+
+use super::Section;
+use crate::collect::plan::Part;
+use crate::host::btf::{BtfFacts, Feature};
+use crate::host::cgroups::{Hierarchy, Mode};
+use crate::host::check::HostCheck;
+use crate::host::fact::Fact;
+use crate::host::kernel::{KernelFacts, Lockdown};
+use crate::host::pmu::PmuFacts;
+use crate::host::privileges::{Capability, Privileges};
+use crate::host::topology::Topology;
+
+/// How good a finding is, as a word: colours may add to it, not replace it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mark {
+    Ok,
+    /// Works, but less than it could; or nobody can tell.
+    Warn,
+    No,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub mark: Mark,
+    pub text: String,
+}
+
+fn ok(text: impl Into<String>) -> Finding {
+    Finding { mark: Mark::Ok, text: text.into() }
+}
+
+fn warn(text: impl Into<String>) -> Finding {
+    Finding { mark: Mark::Warn, text: text.into() }
+}
+
+fn no(text: impl Into<String>) -> Finding {
+    Finding { mark: Mark::No, text: text.into() }
+}
+
+/// What the host is, section by section.
+pub fn sections(check: &HostCheck) -> Vec<Section> {
+    vec![
+        Section { title: "kernel", findings: kernel(&check.kernel) },
+        Section { title: "privileges", findings: privileges(&check.privileges, &check.kernel) },
+        Section { title: "counters", findings: counters(&check.pmu, &check.kernel) },
+        Section { title: "machine", findings: vec![machine(&check.topology)] },
+        Section { title: "cgroups", findings: vec![cgroups(&check.cgroups)] },
+    ]
+}
+
+fn kernel(facts: &KernelFacts) -> Vec<Finding> {
+    let release = match &facts.release {
+        Fact::Known(release) => ok(format!("Linux {release} ({})", facts.arch)),
+        Fact::Unknown { unknown } => warn(format!("release unknown: {unknown}")),
+    };
+    let balancing = match &facts.numa_balancing {
+        Fact::Known(0) => ok("NUMA balancing: off (kernel.numa_balancing is 0)"),
+        Fact::Known(mode) => ok(format!("NUMA balancing: on (kernel.numa_balancing is {mode})")),
+        Fact::Unknown { unknown } => ok(format!("NUMA balancing: no switch for it: {unknown}")),
+    };
+    let lockdown = match &facts.lockdown {
+        Fact::Known(Lockdown::None) => ok("lockdown: none"),
+        Fact::Known(Lockdown::Integrity) => ok("lockdown: integrity, which does not matter here"),
+        Fact::Known(Lockdown::Confidentiality) => no("lockdown: confidentiality, which forbids BPF to read"),
+        Fact::Unknown { unknown } => warn(format!("lockdown unknown: {unknown}")),
+    };
+    let mut findings = vec![release];
+    findings.extend(btf(&facts.btf));
+    findings.extend([lockdown, balancing]);
+    findings
+}
+
+fn btf(facts: &BtfFacts) -> Vec<Finding> {
+    match facts {
+        BtfFacts::Has(present) => {
+            let lacking: Vec<Feature> = Feature::all().filter(|one| !present.contains(one)).collect();
+            let count = Feature::all().count();
+            if lacking.is_empty() {
+                return vec![ok(format!("type information (BTF): all {count} things asked for are there"))];
+            }
+            let found = format!("type information (BTF): {} of {count} things asked for", present.len());
+            let lacks = |one: &Feature| {
+                let essential = Part::ESSENTIAL.iter().any(|part| part.features().contains(one));
+                let mark = if essential { Mark::No } else { Mark::Warn };
+                Finding { mark, text: format!("missing: {} ({})", one.name(), one.origin()) }
+            };
+            std::iter::once(warn(found)).chain(lacking.iter().map(lacks)).collect()
+        }
+        BtfFacts::Absent(why) => vec![no(format!("type information (BTF): none: {why}"))],
+        BtfFacts::Denied(why) | BtfFacts::Damaged(why) => {
+            vec![no(format!("type information (BTF): unreadable: {why}"))]
+        }
+    }
+}
+
+fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Finding> {
+    let who = own.uid.known().map_or("uid unknown".into(), |uid| format!("uid {uid}"));
+    let mut findings = match &own.effective {
+        Fact::Known(effective) => {
+            let held: Vec<String> = effective.iter().map(|one| one.to_string()).collect();
+            let held = if held.is_empty() { "none of those that matter".into() } else { held.join(" ") };
+            vec![ok(format!("{who}, capabilities: {held}"))]
+        }
+        Fact::Unknown { unknown } => vec![warn(format!("{who}, capabilities unknown: {unknown}"))],
+    };
+    findings.extend(own.lacking().iter().map(|one| {
+        no(format!(
+            "{one} is missing: {}",
+            match one {
+                Capability::Bpf => "needed to make maps and load programs",
+                _ => "needed to trace the kernel and to count on all CPUs",
+            }
+        ))
+    }));
+    if own.no_new_privs.is(&true) {
+        findings.push(warn("no_new_privs is set: sudo and file capabilities have no effect here"));
+    }
+    if own.seccomp_filter.is(&true) {
+        findings.push(warn("a seccomp filter decides which system calls are allowed"));
+    }
+    findings.push(match own.host_user_namespace {
+        Fact::Known(true) => ok("user namespace: the host's"),
+        Fact::Known(false) => no("user namespace: a container's, whose capabilities do not count"),
+        Fact::Unknown { ref unknown } => warn(format!("user namespace unknown: {unknown}")),
+    });
+    findings.push(match own.host_pid_namespace {
+        Fact::Known(true) => ok("pid namespace: the host's"),
+        Fact::Known(false) => warn("pid namespace: a container's, so that only its tasks are listed"),
+        Fact::Unknown { ref unknown } => warn(format!("pid namespace unknown: {unknown}")),
+    });
+    findings.push(sysctl("kernel.unprivileged_bpf_disabled", &kernel.unprivileged_bpf_disabled));
+    findings
+}
+
+fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Finding> {
+    let mut findings = vec![match &pmu.sources {
+        Fact::Known(names) => ok(format!("event sources: {}", names.join(" "))),
+        Fact::Unknown { unknown } => no(format!("event sources unknown: {unknown}")),
+    }];
+    findings.extend(pmu.trials.iter().map(|trial| match &trial.outcome {
+        Ok(()) => ok(format!("{}: counts", trial.event.name)),
+        Err(why) => no(format!("{}: {why}", trial.event.name)),
+    }));
+    findings.push(sysctl("kernel.perf_event_paranoid", &kernel.perf_event_paranoid));
+    findings.push(sysctl("kernel.nmi_watchdog", &kernel.nmi_watchdog));
+    findings
+}
+
+/// A value that is neither good nor bad by itself: the rules say what follows from it.
+fn sysctl(name: &str, value: &Fact<i64>) -> Finding {
+    match value {
+        Fact::Known(value) => ok(format!("{name} is {value}")),
+        Fact::Unknown { unknown } => warn(format!("{name} unknown: {unknown}")),
+    }
+}
+
+fn machine(topology: &Fact<Topology>) -> Finding {
+    let topology = match topology {
+        Fact::Known(topology) => topology,
+        Fact::Unknown { unknown } => return no(format!("topology: {unknown}")),
+    };
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let sockets = match topology.sockets {
+        0 => "unknown sockets".into(),
+        sockets => count(sockets as usize, "socket"),
+    };
+    ok(format!(
+        "{}, {sockets}, {}, {} online",
+        count(topology.nodes.len(), "node"),
+        count(topology.cores as usize, "core"),
+        count(topology.online_cpus().count(), "CPU"),
+    ))
+}
+
+fn cgroups(hierarchy: &Hierarchy) -> Finding {
+    let mode = match hierarchy.mode {
+        Mode::Unified => "unified (v2)",
+        Mode::Hybrid => "hybrid (v1 controllers beside v2)",
+        Mode::Legacy => "legacy (v1)",
+        Mode::None => return warn("none is mounted"),
+    };
+    let used = match &hierarchy.controller {
+        Some(controller) => format!("the v1 controller '{controller}'"),
+        None => "the v2 tree".into(),
+    };
+    let mount = hierarchy.mount.as_ref().map_or(String::new(), |mount| format!(" at {}", mount.display()));
+    ok(format!("{mode}; names come from {used}{mount}"))
+}

@@ -1,0 +1,112 @@
+//! Do the probes load and run here? They are tried, as a live view would start them, and taken down again.
+
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Error, Result};
+
+use crate::collect::plan::Part;
+use crate::collect::sched::SchedProbe;
+use crate::collect::scope::Scope;
+use crate::collect::tasks::TaskProbe;
+use crate::collect::{libbpf_log, records};
+use crate::host::check::HostCheck;
+use crate::host::kernel;
+use crate::host::topology::Topology;
+use crate::sample::Missing;
+
+/// One step of starting a live view.
+pub struct Trial {
+    /// What was tried.
+    pub name: &'static str,
+    /// What hangs on it.
+    pub parts: &'static [Part],
+    /// What was seen to work, or why it did not.
+    pub outcome: Result<String>,
+    /// What libbpf said meanwhile, line by line.
+    pub log: Vec<String>,
+}
+
+/// Tries each step; those after a failure are not tried, because they build on it.
+pub fn run(check: &HostCheck) -> Vec<Trial> {
+    let Some(topology) = check.topology.known() else { return Vec::new() };
+    libbpf_log::keep();
+    libbpf_log::take();
+    let mut trials = Vec::new();
+    // The first failure is in `trials`; there is nothing else to do about it.
+    let _stopped = steps(check, topology, &mut trials);
+    trials
+}
+
+/// Notes a step; hands out what it made, or `None` to stop.
+fn note<T>(
+    trials: &mut Vec<Trial>,
+    name: &'static str,
+    parts: &'static [Part],
+    outcome: Result<(T, String)>,
+) -> Option<T> {
+    let (made, outcome) = match outcome {
+        Ok((made, seen)) => (Some(made), Ok(seen)),
+        Err(error) => (None, Err(error)),
+    };
+    trials.push(Trial { name, parts, outcome, log: libbpf_log::take() });
+    made
+}
+
+fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Option<()> {
+    let store = note(trials, "task storage", &Part::ESSENTIAL, task_storage(topology))?;
+    let started = sched_switch(check, topology, &store);
+    let (sched, refused) = note(trials, "sched_switch", &[Part::CpuTime], started)?;
+    if let Some(why) = refused.into_iter().next() {
+        // A live view starts all the same, without them.
+        let parts = &[Part::Counters, Part::Cycles, Part::Instructions];
+        note(trials, "counters on each CPU", parts, Err::<((), String), _>(Error::msg(why.to_string())));
+    }
+    let both = &[Part::TaskWalk, Part::Exits];
+    let tasks = note(trials, "task probe", both, task_probe(check, topology, &store, &sched))?;
+    note(trials, "task walk", both, task_walk(tasks))
+}
+
+fn task_storage(topology: &Topology) -> Result<(OwnedFd, String)> {
+    let store = records::create(topology.possible_nodes)?;
+    Ok((store, format!("room for {} per task", plural(topology.possible_nodes as usize, "node"))))
+}
+
+/// The probe, and the counters that did not open on some CPU.
+type Started = (SchedProbe, Vec<Missing>);
+
+fn sched_switch(check: &HostCheck, topology: &Topology, store: &OwnedFd) -> Result<(Started, String)> {
+    let mut probe = SchedProbe::start(topology, store, check.pmu.working(), false, cgroup_subsys(check)?)?;
+    let online: Vec<_> = topology.online_cpus().map(|cpu| cpu.id).collect();
+    let mut refused = Vec::new();
+    for cpu in &online {
+        refused.extend(probe.online(topology, *cpu)?);
+        probe.flush(*cpu)?;
+    }
+    Ok(((probe, refused), format!("loaded, attached, run on {}", plural(online.len(), "CPU"))))
+}
+
+fn task_probe(
+    check: &HostCheck,
+    topology: &Topology,
+    store: &OwnedFd,
+    sched: &SchedProbe,
+) -> Result<(TaskProbe, String)> {
+    let probe =
+        TaskProbe::start(sched, store, topology.possible_nodes, &Scope::default(), cgroup_subsys(check)?)?;
+    Ok((probe, "loaded, attached to births and ends of tasks".into()))
+}
+
+fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {
+    check.cgroups.controller.as_deref().map(kernel::cgroup_subsys_index).transpose()
+}
+
+fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {
+    let mut threads = 0;
+    probe.walk(|_| threads += 1)?;
+    probe.exits(|_| {}).context("emptying the exit ring")?;
+    Ok(((), format!("{} listed", plural(threads, "thread"))))
+}
+
+fn plural(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,0 +1,134 @@
+//! What does a failure mean for the user: which exit code, why, and what to do about it?
+
+use std::fmt;
+use std::process::ExitCode;
+
+use anyhow::Error;
+use serde::{Serialize, Serializer};
+
+use crate::collect::plan::{Advice, Obstacle, plan};
+use crate::host::check::HostCheck;
+use crate::sample::Missing;
+use crate::text::{hanging, words};
+
+/// Width that messages on stderr are wrapped at.
+const WIDTH: usize = 80;
+
+/// The exit codes of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    Ok = 0,
+    /// What was asked for could not be measured.
+    CouldNotMeasure = 1,
+    Usage = 2,
+    /// A capability is missing, or a policy of the host forbids it.
+    Privilege = 3,
+    /// The kernel lacks something that cannot be done without.
+    Kernel = 4,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+impl Serialize for Exit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(*self as u8)
+    }
+}
+
+/// Why the program does not go on, in words for its user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+pub struct Refusal {
+    pub exit: Exit,
+    /// What could not be done.
+    pub what: String,
+    /// The cause, as far as it is known.
+    pub why: Option<String>,
+    /// What was tried and the kernel's answer to it, errno included.
+    pub said: Option<String>,
+    pub advice: Vec<Advice>,
+}
+
+impl fmt::Display for Refusal {
+    /// Several lines of at most 80 columns; no newline at the end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.render(WIDTH).trim_end())
+    }
+}
+
+impl Refusal {
+    /// As lines of at most `width` columns; commands stand on lines of their own and are never wrapped.
+    pub fn render(&self, width: usize) -> String {
+        let mut text = match &self.why {
+            Some(why) => hanging("", words(&format!("{}: {why}", self.what)), width),
+            None => hanging("", words(&self.what), width),
+        };
+        if let Some(said) = &self.said {
+            text += &hanging("  ", words(&format!("the kernel's answer: {said}")), width);
+        }
+        text.extend(self.advice.iter().map(|advice| advice.render("  ", width)));
+        text
+    }
+}
+
+/// Refuses what is known to fail, before anything is loaded, so that the message can be a good one.
+/// What is not known to fail is never refused: no version number and no user id decides.
+///
+/// # Errors
+/// The first reason for which the live view cannot start here.
+pub fn preflight(check: &HostCheck) -> Result<(), Refusal> {
+    match plan(check).obstacle_to_start() {
+        Some(obstacle) => Err(refusal(obstacle)),
+        None => Ok(()),
+    }
+}
+
+/// Turns the failure of a start into advice: a known obstacle of this host with the kernel's answer beside
+/// it, or else the failure as it is. Never a guess.
+pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
+    if let Some(refusal) = error.downcast_ref::<Refusal>() {
+        return refusal.clone();
+    }
+    let said = chain(error);
+    match preflight(check) {
+        Err(refusal) => Refusal { said: Some(said), ..refusal },
+        Ok(()) => Refusal {
+            exit: Exit::CouldNotMeasure,
+            what: "cannot start".into(),
+            why: Some(said),
+            said: None,
+            advice: vec![Advice::command(
+                "nothing known about this host explains it; please report it with the output of",
+                "numatop-ng doctor --format json",
+            )],
+        },
+    }
+}
+
+/// The whole chain of causes in one line. libbpf's own text about an errno is kept as it is.
+pub fn chain(error: &Error) -> String {
+    format!("{error:#}")
+}
+
+fn refusal(obstacle: &Obstacle) -> Refusal {
+    Refusal {
+        exit: exit_for(&obstacle.missing),
+        what: "the scheduler of this machine cannot be watched".into(),
+        why: Some(obstacle.missing.to_string()),
+        said: None,
+        advice: obstacle.advice.clone(),
+    }
+}
+
+/// The exit code when something essential is missing for this reason.
+fn exit_for(missing: &Missing) -> Exit {
+    match missing {
+        Missing::NotPermitted(_) => Exit::Privilege,
+        Missing::KernelTooOld(_) | Missing::Unsupported(_) => Exit::Kernel,
+        Missing::FirstInterval | Missing::NotCollected(_) | Missing::Lost(_) => Exit::CouldNotMeasure,
+    }
+}

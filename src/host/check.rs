@@ -1,0 +1,35 @@
+//! Everything about the host that decides what can be measured here, gathered once.
+
+use std::path::Path;
+
+use super::cgroups::{self, Hierarchy};
+use super::fact::Fact;
+use super::kernel::KernelFacts;
+use super::pmu::PmuFacts;
+use super::privileges::Privileges;
+use super::topology::Topology;
+use crate::pmu::event::Event;
+
+/// The facts that the rules in [`crate::collect::plan`] are applied to.
+#[derive(Clone, Debug)]
+pub struct HostCheck {
+    pub kernel: KernelFacts,
+    pub privileges: Privileges,
+    pub pmu: PmuFacts,
+    pub cgroups: Hierarchy,
+    pub topology: Fact<Topology>,
+}
+
+impl HostCheck {
+    /// Reads what is below `root` ("/" for this machine), and tries `events` on the running kernel.
+    /// Nothing here fails: what cannot be read is a fact that is not known, with the reason.
+    pub fn read(root: &Path, events: &[Event]) -> HostCheck {
+        HostCheck {
+            kernel: KernelFacts::read(root),
+            privileges: Privileges::read(root),
+            pmu: PmuFacts::read(root, events),
+            cgroups: cgroups::choose(root),
+            topology: Topology::read(root).map_err(|error| format!("{error:#}")).into(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Does the command behave, where nothing needs to be measured: help, bad values, missing privileges?
+
+use std::process::{Command, Output, Stdio};
+
+fn numatop(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_numatop-ng")).args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn help_and_version_go_to_stdout_and_succeed() {
+    for words in [&["--help"][..], &["--version"], &["doctor", "--help"]] {
+        let output = numatop(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_bad_flag_or_value_exits_2_and_is_named() {
+    for (words, named) in [
+        (&["--frobnicate"][..], "--frobnicate"),
+        (&["-b", "-d", "0.05"], "0.05"),
+        (&["-b", "-n", "0"], "0"),
+        (&["-b", "-p", "abc"], "abc"),
+        (&["-b", "-p", "0"], "0"),
+        (&["-b", "--format", "xml"], "xml"),
+        (&["-b", "--sort", "cpu_percent"], "cpu_percent"),
+        (&["-b", "--columns", "pid,nonsense"], "nonsense"),
+        (&["-b", "--columns", "pid,pid"], "pid"),
+        (&["-b", "--comm", "("], "--comm"),
+        (&["-b", "--user", "no-such-user-here"], "no-such-user-here"),
+        (&["-b", "--events", "cyclse"], "cyclse"),
+        (&["doctor", "--format", "csv"], "csv"),
+    ] {
+        let output = numatop(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(named), "{words:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn control_characters_in_a_value_are_not_echoed() {
+    let output = numatop(&["-b", "--sort", "\x1b]0;PWN\x07"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!output.stderr.contains(&0x1b), "{}", stderr(&output));
+}
+
+#[test]
+fn metrics_and_events_are_listed() {
+    let metrics = String::from_utf8(numatop(&["list", "metrics"]).stdout).unwrap();
+    for id in ["cpu_ns", "cpu_pct", "run_pct_by_node", "ipc", "counters_running_pct"] {
+        assert!(metrics.lines().any(|line| line.split(' ').next() == Some(id)), "{id} is not listed");
+    }
+    let events = String::from_utf8(numatop(&["list", "events"]).stdout).unwrap();
+    assert!(events.contains("cycles") && events.contains("page-faults"), "{events}");
+}
+
+#[test]
+fn topology_needs_no_privilege() {
+    let output = numatop(&["topology", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let topology: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(topology["schema"], 1);
+    assert!(!topology["nodes"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_numatop-ng"))
+        .args(["list", "metrics"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
+}

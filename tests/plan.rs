@@ -1,0 +1,162 @@
+//! What the rules make of imagined hosts: one row of the table for each.
+
+mod imagined;
+
+use imagined::{
+    bare_metal, default_container, fixture, linux_5_10, user_with, without, without_btf, without_pmu,
+};
+use numatop_ng::collect::plan::Part::*;
+use numatop_ng::collect::plan::{Part, plan};
+use numatop_ng::error::{Exit, preflight};
+use numatop_ng::host::btf::{BtfFacts, Feature};
+use numatop_ng::host::check::HostCheck;
+use numatop_ng::host::fact::Fact;
+use numatop_ng::host::kernel::Lockdown;
+use numatop_ng::host::privileges::{CapSet, Capability};
+use numatop_ng::sample::Missing;
+
+/// A host, what it cannot do, and the exit code of a live view on it.
+struct Row {
+    name: &'static str,
+    host: HostCheck,
+    lacks: &'static [Part],
+    exit: Exit,
+    /// What the user must read, in the reason or in the advice of the first part that is missing.
+    says: &'static str,
+}
+
+#[rustfmt::skip]
+fn table() -> Vec<Row> {
+    const PROBES: &[Part] = &Part::ESSENTIAL;
+    const COUNTERS: &[Part] = &[Counters, Cycles, Instructions];
+    let row = |name, host, lacks, exit, says| Row { name, host, lacks, exit, says };
+    let both = CapSet::of(&Capability::NEEDED);
+    vec![
+        row("bare metal, root", bare_metal(), &[], Exit::Ok, ""),
+        row("VM without PMU", without_pmu(), COUNTERS, Exit::Ok, "pmu=on"),
+        row("no BTF", without_btf(), PROBES, Exit::Kernel, "CONFIG_DEBUG_INFO_BTF"),
+        row("BTF behind a sandbox", set(|host| {
+            host.kernel.btf = BtfFacts::Denied("/sys/kernel/btf/vmlinux: Permission denied (os error 13)".into());
+        }), PROBES, Exit::Privilege, "os error 13"),
+        row("5.10 without task storage", linux_5_10(), PROBES, Exit::Kernel, "Linux 6.1 or newer"),
+        row("5.15: thread_info.cpu is elsewhere", without(bare_metal(), &[Feature::ThreadInfoCpu]), &[TaskWalk, Exits], Exit::Kernel, "thread_info.cpu (since Linux 5.16)"),
+        row("no CONFIG_SCHED_INFO", without(bare_metal(), &[Feature::SchedInfo]), &[TaskWalk, Exits], Exit::Kernel, "built with CONFIG_SCHED_INFO"),
+        row("user with both capabilities", user_with(both), &[], Exit::Ok, ""),
+        row("user with CAP_SYS_ADMIN", user_with(CapSet::of(&[Capability::SysAdmin])), &[], Exit::Ok, ""),
+        row("user with nothing", user_with(CapSet::default()), PROBES, Exit::Privilege, "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep $(command -v numatop-ng)"),
+        row("CAP_BPF only", user_with(CapSet::of(&[Capability::Bpf])), PROBES, Exit::Privilege, "CAP_PERFMON is missing (uid 1000)"),
+        row("CAP_PERFMON only", user_with(CapSet::of(&[Capability::Perfmon])), PROBES, Exit::Privilege, "CAP_BPF is missing (uid 1000)"),
+        row("user with nothing on 5.10", set_on(linux_5_10(), |host| {
+            host.privileges.effective = Fact::Known(CapSet::default());
+        }), PROBES, Exit::Kernel, "task storage"),
+        row("no_new_privs", set_on(user_with(CapSet::default()), |host| {
+            host.privileges.no_new_privs = Fact::Known(true);
+        }), PROBES, Exit::Privilege, "no_new_privs is set"),
+        row("lockdown=integrity", set(|host| host.kernel.lockdown = Fact::Known(Lockdown::Integrity)), &[], Exit::Ok, ""),
+        row("lockdown=confidentiality", set(|host| {
+            host.kernel.lockdown = Fact::Known(Lockdown::Confidentiality);
+        }), &[TaskWalk, Exits], Exit::Privilege, "without lockdown=confidentiality"),
+        row("container, default capabilities", default_container(), PROBES, Exit::Privilege, "--cap-add BPF --cap-add PERFMON --pid host"),
+        row("container with its own pid namespace", set(|host| {
+            host.privileges.host_pid_namespace = Fact::Known(false);
+        }), &[], Exit::Ok, ""),
+        row("rootless container", set(|host| {
+            host.privileges.host_user_namespace = Fact::Known(false);
+        }), PROBES, Exit::Privilege, "user namespace of its own"),
+        row("no CONFIG_NUMA_BALANCING", without(bare_metal(), &[Feature::NumaBalancing]), &[NumaFields], Exit::Ok, "built with CONFIG_NUMA_BALANCING"),
+        row("NUMA balancing switched off", set(|host| host.kernel.numa_balancing = Fact::Known(0)), &[NumaFields], Exit::Ok, "sysctl kernel.numa_balancing=1"),
+        row("NUMA hidden by the firmware", set(|host| {
+            host.topology = Fact::Known(fixture("intel-8269cy-hidden"));
+        }), &[NumaFields], Exit::Ok, "one node"),
+        row("no CONFIG_NUMA", set(|host| host.topology = Fact::Known(fixture("no-numa"))), &[SmtTime, NumaFields, NodePages], Exit::Ok, "one thread each"),
+        row("no SMT", set(|host| host.topology = Fact::Known(fixture("kunpeng-920-4826"))), &[SmtTime], Exit::Ok, "one thread each"),
+        row("sysfs not mounted", set(|host| {
+            host.topology = Fact::unknown("opening /sys/devices/system/cpu/online: no such file");
+        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages], Exit::CouldNotMeasure, "cpu/online"),
+        row("nothing known about privileges", set(|host| {
+            host.privileges.effective = Fact::unknown("/proc is not mounted");
+            host.privileges.host_user_namespace = Fact::unknown("/proc is not mounted");
+        }), &[], Exit::Ok, ""),
+        row("lockdown and release unknown", set(|host| {
+            host.kernel.lockdown = Fact::unknown("securityfs is not mounted");
+            host.kernel.release = Fact::unknown("?");
+        }), &[], Exit::Ok, ""),
+    ]
+}
+
+fn set(change: impl FnOnce(&mut HostCheck)) -> HostCheck {
+    set_on(bare_metal(), change)
+}
+
+fn set_on(mut host: HostCheck, change: impl FnOnce(&mut HostCheck)) -> HostCheck {
+    change(&mut host);
+    host
+}
+
+#[test]
+fn each_host_lacks_what_it_must_and_says_so() {
+    for Row { name, host, lacks, exit, says } in table() {
+        let plan = plan(&host);
+
+        let missing: Vec<Part> = Part::ALL.into_iter().filter(|part| plan.part(*part).is_err()).collect();
+        assert_eq!(missing, lacks, "{name}");
+        assert_eq!(preflight(&host).err().map_or(Exit::Ok, |refusal| refusal.exit), exit, "{name}");
+        if let Some(Err(obstacle)) = missing.first().map(|part| plan.part(*part)) {
+            let mut words = obstacle.missing.to_string();
+            words.extend(obstacle.advice.iter().flat_map(|advice| {
+                [" ".to_string(), advice.say.clone(), " ".into(), advice.command.clone().unwrap_or_default()]
+            }));
+            assert!(words.contains(says), "{name}: {says:?} is not in {words:?}");
+        }
+    }
+}
+
+#[test]
+fn metrics_follow_from_the_parts_they_need() {
+    let plan_without_pmu = plan(&without_pmu());
+    assert!(plan_without_pmu.metric("cpu_pct").is_ok());
+    for id in ["ipc", "cpi", "ghz", "cycles_total", "instructions_total", "counters_running_pct"] {
+        let obstacle = plan_without_pmu.metric(id).expect_err(id);
+        assert!(matches!(obstacle.missing, Missing::Unsupported(_)), "{id}");
+    }
+
+    let missing = plan(&set(|host| host.kernel.numa_balancing = Fact::Known(0))).missing();
+    assert_eq!(missing.keys().collect::<Vec<_>>(), ["preferred_node", "scan_period_ms"]);
+
+    let nothing_works = plan(&user_with(CapSet::default()));
+    assert!(
+        matches!(nothing_works.metric("pid"), Err(obstacle) if matches!(obstacle.missing, Missing::NotPermitted(_)))
+    );
+}
+
+#[test]
+fn a_counter_nobody_asked_for_is_not_called_unsupported() {
+    let host = set(|host| host.pmu.trials.retain(|trial| trial.event.name == "cycles"));
+
+    let plan = plan(&host);
+
+    assert!(plan.metric("cycles_total").is_ok() && plan.metric("counters_running_pct").is_ok());
+    assert!(
+        matches!(&plan.metric("ipc").unwrap_err().missing, Missing::NotCollected(why) if why.contains("--events"))
+    );
+}
+
+#[test]
+fn what_works_differently_from_what_one_expects_is_told() {
+    let caveats = |host: &HostCheck| -> Vec<&'static str> {
+        plan(host).caveats.iter().map(|caveat| caveat.about).collect()
+    };
+
+    assert!(caveats(&bare_metal()).is_empty());
+    assert_eq!(
+        caveats(&set(|host| host.privileges.host_pid_namespace = Fact::Known(false))),
+        ["pid namespace"]
+    );
+    assert_eq!(caveats(&set(|host| host.kernel.nmi_watchdog = Fact::Known(1))), ["NMI watchdog"]);
+    let mut virtual_machine = without_pmu();
+    virtual_machine.kernel.nmi_watchdog = Fact::Known(1);
+    assert!(caveats(&virtual_machine).is_empty(), "without counters the watchdog takes none");
+    let hidden = set(|host| host.topology = Fact::Known(fixture("intel-8269cy-hidden")));
+    assert_eq!(caveats(&hidden), ["topology"]);
+    assert!(plan(&hidden).caveats[0].say.starts_with("2 sockets but 1 node"));
+}

@@ -1,0 +1,207 @@
+//! The built binary as a program sees it: batch output, its keys, its endings.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::workload::Workload;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
+
+fn numatop(words: &[&str]) -> Result<Output> {
+    Command::new(BINARY).args(words).stdin(Stdio::null()).output().context("starting numatop-ng")
+}
+
+fn intervals(words: &[&str]) -> Result<Vec<Value>> {
+    let output = numatop(words)?;
+    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout)?;
+    text.lines().map(|line| serde_json::from_str(line).context("a line is not JSON")).collect()
+}
+
+fn task(interval: &Value, pid: u32) -> Result<&Value> {
+    let tasks = interval["tasks"].as_array().context("tasks is no array")?;
+    tasks.iter().find(|task| task["pid"] == pid).with_context(|| format!("no row for {pid}"))
+}
+
+pub fn json_has_every_metric_or_its_reason() -> Result<()> {
+    let lines = intervals(&["-b", "-n", "2", "-d", "0.3", "--format", "json"])?;
+    ensure!(lines.len() == 2, "{} lines for -n 2", lines.len());
+    for line in &lines {
+        ensure!(line["schema"] == 1);
+        let length = line["interval_ns"].as_u64().context("interval_ns")?;
+        ensure!((200_000_000..3_000_000_000).contains(&length), "an interval of {length} ns");
+        for key in ["hostname", "kernel", "arch", "cpus", "nodes", "pmu"] {
+            ensure!(line["host"].get(key).is_some(), "host has no {key}");
+        }
+        ensure!(line["lost"].is_object() && line["self"]["self_rss_bytes"].as_u64() > Some(0));
+        let missing = line["missing"].as_object().context("missing is no object")?;
+        for task in line["tasks"].as_array().context("tasks")? {
+            for metric in numatop_ng::metric::task::TASK_METRICS.iter().filter(|metric| metric.id != "tid") {
+                let value = task.get(metric.id).with_context(|| format!("a task has no {}", metric.id))?;
+                ensure!(
+                    !value.is_null() || missing.contains_key(metric.id),
+                    "{} is null without a reason",
+                    metric.id
+                );
+            }
+        }
+        let nodes = line["nodes"].as_array().context("nodes")?;
+        ensure!(nodes.iter().all(|node| node["mem_total_bytes"].as_u64() > Some(0)));
+    }
+    Ok(())
+}
+
+pub fn threads_have_rows_of_their_own() -> Result<()> {
+    let mut threads = Workload::start("threads")?;
+    threads.go()?;
+    let pid = threads.pid().to_string();
+    let lines = intervals(&["-b", "-n", "1", "-d", "0.3", "--format", "json", "--threads", "-p", &pid])?;
+    let tasks = lines[0]["tasks"].as_array().context("tasks")?;
+    ensure!(!tasks.is_empty());
+    ensure!(tasks.iter().all(|task| task["tid"].is_u64() && task["pid"] == threads.pid()), "{tasks:?}");
+    Ok(())
+}
+
+pub fn columns_sort_top_and_comm_select() -> Result<()> {
+    let _hogs = [Workload::start("hog")?, Workload::start("hog")?, Workload::start("hog")?];
+    let name = std::fs::read_to_string("/proc/self/comm")?;
+    let comm = format!("^{}$", name.trim());
+    let words = [
+        "-b",
+        "-n",
+        "1",
+        "-d",
+        "1",
+        "--format",
+        "json",
+        "--columns",
+        "cpu_pct",
+        "--sort",
+        "-cpu_pct",
+        "--top",
+        "2",
+        "--comm",
+        &comm,
+    ];
+    let lines = intervals(&words)?;
+    let tasks = lines[0]["tasks"].as_array().context("tasks")?;
+    ensure!(tasks.len() == 2, "{} rows for --top 2", tasks.len());
+    let keys: BTreeSet<&str> = tasks[0].as_object().context("a task")?.keys().map(String::as_str).collect();
+    ensure!(keys == ["cpu_pct", "exited", "pid"].into(), "{keys:?}");
+    ensure!(tasks[0]["cpu_pct"].as_f64() <= tasks[1]["cpu_pct"].as_f64(), "not ascending: {tasks:?}");
+    Ok(())
+}
+
+pub fn hostile_names_reach_no_output() -> Result<()> {
+    let mut hostile = Workload::start_with("brief", |command| {
+        command.env("NUMATOP_NG_TEST_COMM", "\u{1b}]0;P\u{7}\u{9b}\u{202e}x\n,\"");
+    })?;
+    let pid = hostile.pid().to_string();
+    for format in ["text", "json", "csv"] {
+        let output = numatop(&["-b", "-n", "1", "-d", "0.1", "--format", format, "-p", &pid])?;
+        ensure!(output.status.success());
+        let text = String::from_utf8(output.stdout).context("output is not UTF-8")?;
+        ensure!(text.contains("P"), "{format}: the row is not there");
+        let bad = text.chars().find(|c| (c.is_control() && !"\r\n".contains(*c)) || *c == '\u{202e}');
+        ensure!(bad.is_none(), "{format}: {bad:?} got through");
+        if format == "csv" {
+            ensure!(text.lines().count() == 2, "a name broke a CSV line: {text}");
+        }
+    }
+    hostile.go()?;
+    hostile.finish()
+}
+
+pub fn without_capabilities_it_says_which_and_exits_3() -> Result<()> {
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", BINARY, "-b", "-n", "1"])
+        .output()
+        .context("starting setpriv (util-linux)")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3), "{}: {said}", output.status);
+    for word in ["CAP_BPF", "CAP_PERFMON", "setcap", "os error 1"] {
+        ensure!(said.contains(word), "'{word}' is not said: {said}");
+    }
+    Ok(())
+}
+
+fn running(words: &[&str]) -> Result<Child> {
+    let mut child = Command::new(BINARY).args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().context("stdout")?).read_line(&mut line)?;
+    ensure!(!line.is_empty(), "nothing was written");
+    Ok(child)
+}
+
+fn wait(child: &mut Child) -> Result<std::process::ExitStatus> {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if Instant::now() > until {
+            child.kill()?;
+            anyhow::bail!("it did not end within ten seconds");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn a_signal_ends_batch_mode_at_once_and_cleanly() -> Result<()> {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let mut child = running(&["-b", "-d", "0.2", "--format", "json"])?;
+        // Now in a long wait: the signal must not have to wait for the interval.
+        // SAFETY: the child is ours and not reaped yet.
+        unsafe { libc::kill(child.id() as i32, signal) };
+        let status = wait(&mut child)?;
+        let mut said = String::new();
+        child.stderr.take().context("stderr")?.read_to_string(&mut said)?;
+        ensure!(status.success(), "signal {signal}: {status}, killed by {:?}: {said}", status.signal());
+        ensure!(said.is_empty(), "{said}");
+    }
+    Ok(())
+}
+
+pub fn a_closed_pipe_ends_batch_mode() -> Result<()> {
+    let mut child = running(&["-b", "-d", "0.1", "--format", "json"])?;
+    drop(child.stdout.take());
+    ensure!(wait(&mut child)?.success());
+    Ok(())
+}
+
+pub fn doctor_agrees_that_the_live_view_works() -> Result<()> {
+    let output = numatop(&["doctor", "--format", "json"])?;
+    ensure!(output.status.success(), "{}", output.status);
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(report["schema"] == 1, "{report}");
+    Ok(())
+}
+
+pub fn json_counts_named_events() -> Result<()> {
+    let hog = Workload::start("hog")?;
+    let pid = hog.pid().to_string();
+    let lines = intervals(&[
+        "-b",
+        "-n",
+        "1",
+        "-d",
+        "1",
+        "--format",
+        "json",
+        "--events",
+        "cpu-clock,page-faults",
+        "-p",
+        &pid,
+    ])?;
+    let counters = &task(&lines[0], hog.pid())?["counters"];
+    ensure!(counters["cpu-clock"].as_u64() > Some(100_000_000), "{counters}");
+    ensure!(counters["page-faults"].is_u64(), "{counters}");
+    Ok(())
+}

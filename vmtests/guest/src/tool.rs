@@ -1,0 +1,132 @@
+//! Runs the tool and reads its JSON.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+use vmtests_protocol::TOOL_PATH;
+
+use crate::cases::Stop;
+
+/// What a finished run left.
+#[derive(Debug)]
+pub struct Output {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Output {
+    /// The exit code and the last lines of what it said, for a message.
+    pub fn brief(&self) -> String {
+        let said: Vec<&str> = self.stderr.lines().collect();
+        let said = said[said.len().saturating_sub(5)..].join(" / ");
+        match self.code {
+            Some(code) => format!("exit {code}: {said}"),
+            None => format!("killed by a signal: {said}"),
+        }
+    }
+}
+
+/// A command line of the tool, or the reason to skip when it is not in this guest.
+pub fn command(arguments: &[&str]) -> Result<Command, Stop> {
+    if !Path::new(TOOL_PATH).exists() {
+        return Err(Stop::skip("the tool is not in this guest"));
+    }
+    let mut command = Command::new(TOOL_PATH);
+    command.args(arguments).env_clear().env("PATH", "/bin").env("HOME", "/root").env("RUST_BACKTRACE", "1");
+    Ok(command)
+}
+
+/// Runs the tool to its end.
+pub fn run(arguments: &[&str]) -> Result<Output, Stop> {
+    finish(command(arguments)?)
+}
+
+/// Runs a prepared command line to its end.
+pub fn finish(mut command: Command) -> Result<Output, Stop> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{TOOL_PATH} cannot be run: {error}"))?;
+    Ok(Output {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+/// Runs the tool, which must succeed and print one JSON value.
+pub fn json(arguments: &[&str]) -> Result<Value, Stop> {
+    let output = run(arguments)?;
+    if output.code != Some(0) {
+        return Err(Stop::fail(format!("numatop-ng {}: {}", arguments.join(" "), output.brief())));
+    }
+    serde_json::from_str(&output.stdout)
+        .map_err(|error| Stop::fail(format!("numatop-ng {} printed no JSON: {error}", arguments.join(" "))))
+}
+
+/// A batch run that goes on beside a workload.
+pub struct Batch {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    arguments: String,
+}
+
+impl Batch {
+    /// Starts `--batch --format json` with these further arguments.
+    pub fn start(arguments: &[&str]) -> Result<Self, Stop> {
+        let mut command = command(&["--batch", "--format", "json"])?;
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("{TOOL_PATH} cannot be run: {error}"))?;
+        let lines = BufReader::new(child.stdout.take().expect("stdout was asked for"));
+        Ok(Batch { child, lines, arguments: arguments.join(" ") })
+    }
+
+    /// The next interval; waits for it.
+    pub fn interval(&mut self) -> Result<Value, Stop> {
+        let mut line = String::new();
+        match self.lines.read_line(&mut line) {
+            Ok(0) => {
+                let output = self.end()?;
+                Err(Stop::fail(format!("numatop-ng --batch {} ended early: {}", output.1, output.0.brief())))
+            }
+            Ok(_) => serde_json::from_str(&line)
+                .map_err(|error| Stop::fail(format!("an interval is not JSON: {error}: {:.200}", line))),
+            Err(error) => Err(Stop::fail(format!("reading an interval: {error}"))),
+        }
+    }
+
+    /// Waits for the end and gives all intervals that were not read yet.
+    pub fn rest(mut self) -> Result<Vec<Value>, Stop> {
+        let mut text = String::new();
+        self.lines.read_to_string(&mut text).map_err(|error| format!("reading intervals: {error}"))?;
+        let (output, arguments) = self.end()?;
+        if output.code != Some(0) {
+            return Err(Stop::fail(format!("numatop-ng --batch {arguments}: {}", output.brief())));
+        }
+        text.lines()
+            .map(|line| {
+                serde_json::from_str(line)
+                    .map_err(|error| Stop::fail(format!("an interval is not JSON: {error}")))
+            })
+            .collect()
+    }
+
+    fn end(&mut self) -> Result<(Output, String), Stop> {
+        let mut stderr = String::new();
+        if let Some(mut pipe) = self.child.stderr.take() {
+            let _ = pipe.read_to_string(&mut stderr);
+        }
+        let status = self.child.wait().map_err(|error| format!("waiting for the tool: {error}"))?;
+        Ok((Output { code: status.code(), stdout: String::new(), stderr }, self.arguments.clone()))
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
