@@ -240,7 +240,10 @@ impl App {
             Action::Toggle | Action::Earlier | Action::Later | Action::Reset => self.edit_columns(action),
             Action::Erase | Action::EraseAll | Action::Type(_) => self.edit_prompt(action),
         }
-        self.arrange();
+        // Moving leaves the rows where they are; the others have arranged a new snapshot already.
+        if !matches!(action, Action::Move(_) | Action::Threads | Action::Pause | Action::Scrub(_)) {
+            self.arrange();
+        }
         None
     }
 

@@ -238,7 +238,8 @@ impl World {
             if actor.ends.is_some_and(|end| tick > end) {
                 continue;
             }
-            let before = self.rows.iter().find(|row| row.serial == serial).cloned();
+            let before = self.rows.binary_search_by_key(&serial, |row| row.serial).ok();
+            let before = before.map(|at| Arc::clone(&self.rows[at]));
             let row = match before {
                 Some(row) if actor.runs.is_empty() && !tick.is_multiple_of(3) => row,
                 before => {
