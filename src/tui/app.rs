@@ -91,7 +91,7 @@ impl App {
                 settings.columns,
                 settings.threads,
             ),
-            nodes: NodeList::new(),
+            nodes: NodeList::default(),
             detail: None,
             help: None,
             picker: None,
@@ -240,7 +240,10 @@ impl App {
             Action::Toggle | Action::Earlier | Action::Later | Action::Reset => self.edit_columns(action),
             Action::Erase | Action::EraseAll | Action::Type(_) => self.edit_prompt(action),
         }
-        self.arrange();
+        // Moving leaves the rows where they are; the others have arranged a new snapshot already.
+        if !matches!(action, Action::Move(_) | Action::Threads | Action::Pause | Action::Scrub(_)) {
+            self.arrange();
+        }
         None
     }
 
@@ -301,21 +304,27 @@ impl App {
                 Purpose::Filter => self.tasks.choice.text = prompt.before,
                 Purpose::Interval => {}
             }
-        } else if self.picker.take().is_none()
-            && self.help.take().is_none()
-            && self.detail.take().is_none()
-            && !self.tasks.drop_filters()
-            && self.note.take().is_none()
-        {
-            self.message = Some("nothing to close; q quits".into());
+            return;
         }
+        let closed =
+            self.picker.take().is_some() || self.help.take().is_some() || self.detail.take().is_some();
+        if closed {
+            return;
+        }
+        self.message = if self.tasks.drop_filters() {
+            Some("search and filters are dropped".into())
+        } else if self.note.take().is_some() {
+            None
+        } else {
+            Some("nothing to close; q quits".into())
+        };
     }
 
     fn fold(&mut self) {
-        if self.tasks.choice.tree {
-            self.tasks.toggle_fold();
-        } else {
+        if !self.tasks.choice.tree {
             self.message = Some("only the tree folds: F5 or e shows it".into());
+        } else if !self.tasks.toggle_fold() {
+            self.message = Some("nothing hangs below this row".into());
         }
     }
 

@@ -80,12 +80,12 @@ const PRIORITY: &[&str] = &[
     "cpu_ns",
     "smt_busy_pct",
     "threads",
+    "cgroup",
     "llc_migrations_per_s",
     "minor_faults_per_s",
     "major_faults_per_s",
     "ghz",
     "preferred_node",
-    "cgroup",
 ];
 
 /// What a machine with one node has nothing to say about.
@@ -115,7 +115,12 @@ const NODE_PRIORITY: &[&str] = &[
 /// sorted by is among them, whatever it is.
 pub fn tasks_for(width: u16, host: &HostFacts, threads: bool, sorted: &str) -> Vec<&'static Metric<Task>> {
     let one_node = host.topology.nodes.len() < 2;
-    let fits_host = |id: &str| !host.missing.contains_key(id) && !(one_node && NEEDS_NODES.contains(&id));
+    let one_cache = host.topology.llcs.len() < 2;
+    let fits_host = |id: &str| {
+        !(host.missing.contains_key(id)
+            || one_node && NEEDS_NODES.contains(&id)
+            || one_cache && id == "llc_migrations_per_s")
+    };
     let urgent = ["comm", sorted, if threads { "tid" } else { "pid" }];
     let wanted: Vec<&str> = urgent
         .into_iter()
@@ -161,8 +166,12 @@ fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>)
             continue;
         }
         if cells + GAP > left {
-            // A wide one that does not fit leaves its room to the next.
-            continue;
+            // Few screens have room for a path; what comes after it may have. Otherwise a narrow column
+            // would take the place of a more telling one.
+            if *id == "cgroup" {
+                continue;
+            }
+            break;
         }
         left -= cells + GAP;
         chosen.push(*id);

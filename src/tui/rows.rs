@@ -158,12 +158,17 @@ fn grow(
 }
 
 impl Row {
+    /// Depth in the tree.
+    pub fn depth(&self) -> u16 {
+        self.depth
+    }
+
     /// The branches before the name, of at most `levels` levels.
     pub fn prefix(&self, glyphs: &Glyphs, levels: u16) -> String {
         let [child, last, line, none] = glyphs.branch;
         let goes_on = |depth: u16| self.lines >> u32::from(depth).min(63) & 1 == 1;
         let mut text = String::new();
-        let from = if self.depth > levels { self.depth - levels } else { 0 };
+        let from = self.depth.saturating_sub(levels);
         for depth in from + 1..=self.depth {
             text.push_str(match (depth == self.depth, goes_on(depth)) {
                 (true, true) => child,
