@@ -46,12 +46,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
             }
             // The PMU of this guest counts virtual nanoseconds: one gigahertz, whatever the host does.
             for (pid, interval) in [(pids.0, &intervals[1]), (pids.1, &intervals[1])] {
-                report.close(
-                    format_args!("GHz of process {pid}"),
-                    1.0,
-                    number(task(interval, pid)?, "ghz")?,
-                    0.05,
-                );
+                report.close(format_args!("GHz of process {pid}"), 1.0, reading(interval, pid, "ghz")?, 0.05);
             }
         }
         Pmu::Icount { shift } => {
@@ -61,7 +56,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
                 report.close(
                     format_args!("IPC of process {pid}"),
                     ipc,
-                    number(task(&intervals[1], pid)?, "ipc")?,
+                    reading(&intervals[1], pid, "ipc")?,
                     0.01,
                 );
             }
@@ -106,6 +101,15 @@ fn absent_with_reason(report: &mut Report, id: &str, intervals: &[Value]) {
         "a sentence",
         format_args!("{reason:?}"),
     );
+}
+
+/// A number of a process's row, or the tool's reason for having none.
+fn reading(interval: &Value, pid: i32, id: &str) -> Result<f64, Stop> {
+    let task = task(interval, pid)?;
+    task[id].as_f64().ok_or_else(|| {
+        let why = interval["missing"][id].as_str().unwrap_or("no reason given");
+        Stop::fail(format!("process {pid} ({} % CPU) has no {id}: {why}", task["cpu_pct"]))
+    })
 }
 
 fn task(interval: &Value, pid: i32) -> Result<&Value, Stop> {

@@ -21,7 +21,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     if last == 0 {
         return Err(Stop::skip("there is one CPU only"));
     }
-    let mut batch = Batch::start(&["-d", "0.5", "-n", "14"])?;
+    let mut batch = Batch::start(&["-d", "0.5", "-n", "15"])?;
     let mut run = Run::default();
     run.follow(&mut batch, 1)?;
     let ran = procfs::ran_ns()?;
@@ -34,8 +34,10 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     run.follow(&mut batch, 2)?;
     let done = work.stop()?;
     report.say(format_args!("CPU {last} is back; a thread is pinned to it"));
-    let back = Work::start_now("spin", &[&last.to_string()])?;
+    let mut back = Work::start("spin", &[&last.to_string()])?;
     let back_pid = back.pid();
+    run.follow(&mut batch, 1)?;
+    back.go();
     run.follow(&mut batch, 3)?;
     let settled = run.totals.process(back_pid)?.last.clone();
     let back_done = back.stop()?;
