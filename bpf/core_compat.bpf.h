@@ -156,9 +156,10 @@ static inline __u64 nt_rss_pages(struct task_struct *task)
 	} else {
 		struct mm_struct___v61 *old = (void *)mm;
 
-		file = old->rss_stat.count[NT_RSS_FILE].counter;
-		anon = old->rss_stat.count[NT_RSS_ANON].counter;
-		shmem = old->rss_stat.count[NT_RSS_SHMEM].counter;
+		/* By probe: 6.1 refuses a direct load through the typedef of an array element. */
+		file = BPF_CORE_READ(old, rss_stat.count[NT_RSS_FILE].counter);
+		anon = BPF_CORE_READ(old, rss_stat.count[NT_RSS_ANON].counter);
+		shmem = BPF_CORE_READ(old, rss_stat.count[NT_RSS_SHMEM].counter);
 	}
 	/* A counter may be below zero for a moment while its per-CPU parts are not folded. */
 	return (file > 0 ? file : 0) + (anon > 0 ? anon : 0) + (shmem > 0 ? shmem : 0);

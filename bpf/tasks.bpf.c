@@ -15,8 +15,8 @@ __u64 next_serial = 0;
 /* Only while the task is alive: its parent and leader may be gone before it is freed. */
 static inline void note_family(struct nt_rec *rec, struct task_struct *task)
 {
-	rec->ppid = BPF_CORE_READ(task, real_parent, tgid);
-	rec->leader_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	rec->ppid = task->real_parent->tgid;
+	rec->leader_start_ns = task->group_leader->start_boottime;
 }
 
 static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_ns)

@@ -10,14 +10,16 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 use numatop_ng::batch::{self, Pace};
-use numatop_ng::cli::{BatchFormat, Cli, Command, Listing, ReportFormat, ViewArgs};
+use numatop_ng::cli::{BatchFormat, Cli, ColourArg, Command, Listing, ReportFormat, ViewArgs};
 use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::export::{Export, csv::Csv, json::JsonLines, text::Text};
 use numatop_ng::host::topology::Topology;
 use numatop_ng::host::users;
 use numatop_ng::options::{self, BadValue};
+use numatop_ng::snapshot::Grain;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
+use numatop_ng::tui::{self, ColourChoice, Ended, TuiOptions};
 use numatop_ng::{doctor, topology_cmd};
 
 fn main() -> ExitCode {
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
     };
     libbpf_log::keep();
     match run(&cli) {
-        Ok(exit) => exit.into(),
+        Ok(code) => code,
         Err(error) => {
             let exit = match (error.downcast_ref::<BadValue>(), error.downcast_ref::<Refusal>()) {
                 (Some(_), _) => Exit::Usage,
@@ -46,19 +48,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> Result<Exit> {
+fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Some(Command::Doctor { format }) => doctor(*format),
         Some(Command::Topology { format }) => topology(*format),
         Some(Command::List { what }) => list(*what),
-        None => batch(&cli.view),
+        None if cli.view.batch || cli.view.format.is_some() || !io::stdout().is_terminal() => {
+            batch(&cli.view)
+        }
+        None => live(&cli.view),
     }
 }
 
-fn batch(args: &ViewArgs) -> Result<Exit> {
-    let selection = options::selection(args, args.format != BatchFormat::Text)?;
+fn batch(args: &ViewArgs) -> Result<ExitCode> {
+    let format = args.format.unwrap_or(BatchFormat::Text);
+    let selection = options::selection(args, format != BatchFormat::Text)?;
     let live = options::live(args, &users::read(Path::new("/")))?;
-    let mut export: Box<dyn Export> = match args.format {
+    let mut export: Box<dyn Export> = match format {
         BatchFormat::Text => Box::new(Text::new(selection)),
         BatchFormat::Json => Box::new(JsonLines::new(selection)),
         BatchFormat::Csv => Box::new(Csv::new(selection)),
@@ -69,7 +75,30 @@ fn batch(args: &ViewArgs) -> Result<Exit> {
     let mut source = start(live)?;
     let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
     batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd())?;
-    Ok(Exit::Ok)
+    Ok(ExitCode::SUCCESS)
+}
+
+fn live(args: &ViewArgs) -> Result<ExitCode> {
+    let options = TuiOptions {
+        interval: options::interval(args),
+        columns: options::columns(args)?,
+        sort: options::sort(args)?,
+        threads: options::grain(args) == Grain::Threads,
+        filter: options::filter(args)?,
+        mouse: !args.no_mouse,
+        colour: match args.color {
+            ColourArg::Auto => ColourChoice::Auto,
+            ColourArg::Always => ColourChoice::Always,
+            ColourArg::Never => ColourChoice::Never,
+        },
+        ascii: args.ascii,
+    };
+    let live = options::live(args, &users::read(Path::new("/")))?;
+    match tui::run(options, move || Ok(Box::new(start(live)?)))? {
+        Ended::Quit => Ok(ExitCode::SUCCESS),
+        // As a shell reports it: 128 plus the number, which is below 32.
+        Ended::Signal(signal) => Ok(ExitCode::from(128 + signal as u8)),
+    }
 }
 
 /// The live source, or a refusal that says what stands in the way on this host.
@@ -77,13 +106,13 @@ fn start(options: LiveOptions) -> Result<LiveSource> {
     LiveSource::start(options).map_err(|error| error::explain(&error, &doctor::check()).into())
 }
 
-fn doctor(format: ReportFormat) -> Result<Exit> {
+fn doctor(format: ReportFormat) -> Result<ExitCode> {
     let report = doctor::Report::gather();
     print(&match format {
         ReportFormat::Text => doctor::render_text(&report, terminal_width()),
         ReportFormat::Json => format!("{:#}\n", doctor::render_json(&report)),
     })?;
-    Ok(report.exit())
+    Ok(report.exit().into())
 }
 
 /// Becomes readable at SIGINT, SIGTERM or SIGHUP.
@@ -95,13 +124,13 @@ fn stop_signals() -> Result<OwnedFd> {
     Ok(read.into())
 }
 
-fn topology(format: ReportFormat) -> Result<Exit> {
+fn topology(format: ReportFormat) -> Result<ExitCode> {
     let topology = Topology::read(Path::new("/"))?;
     print(&match format {
         ReportFormat::Text => topology_cmd::render_text(&topology, terminal_width()),
         ReportFormat::Json => format!("{:#}\n", topology_cmd::render_json(&topology)),
     })?;
-    Ok(Exit::Ok)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Columns of the terminal on standard output; 80 when it is something else.
@@ -113,7 +142,7 @@ fn terminal_width() -> usize {
     ratatui::crossterm::terminal::size().map_or(DEFAULT, |(columns, _)| columns.max(40)).into()
 }
 
-fn list(what: Listing) -> Result<Exit> {
+fn list(what: Listing) -> Result<ExitCode> {
     let mut text = String::new();
     match what {
         Listing::Metrics => {
@@ -132,7 +161,7 @@ fn list(what: Listing) -> Result<Exit> {
         }
     }
     print(&text)?;
-    Ok(Exit::Ok)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes to standard output; a reader that has gone away is no error.

@@ -66,6 +66,11 @@ pub fn hanging(prefix: &str, pieces: impl IntoIterator<Item = String>, width: us
     text
 }
 
+/// `1 node`, `2 nodes`: for nouns whose plural is an s.
+pub fn plural(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

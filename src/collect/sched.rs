@@ -166,7 +166,7 @@ mod tests {
         for cpus in [1, 2, 3, 64, 1024, 8192] {
             let bytes = ring_bytes(cpus);
             assert!(
-                bytes.is_power_of_two() && bytes >= RING_MIN && bytes <= RING_MAX,
+                bytes.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&bytes),
                 "{cpus} CPUs: {bytes}"
             );
         }
