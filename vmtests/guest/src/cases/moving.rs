@@ -53,14 +53,16 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         *truth.entry(node).or_default() += number(place, "cpu_ns")?;
     }
     let all: f64 = truth.values().sum();
+    // How much of a move was spent on which side is not known.
+    let unsure = 1.0 + number(&done.truth, "moving_ns")? / all * 100.0;
     for (node, ns) in truth {
         let share = row.cpu_ns_by_node.get(&node).copied().unwrap_or(0.0) / row.cpu_ns * 100.0;
         let want = ns / all * 100.0;
         // Points, not percent of a share that may be small.
         report.check(
-            (share - want).abs() <= 1.0,
+            (share - want).abs() <= unsure,
             format_args!("share on node {node}"),
-            format_args!("{want:.2} ± 1 points"),
+            format_args!("{want:.2} ± {unsure:.2} points"),
             format_args!("{share:.2}"),
         );
     }
