@@ -3,6 +3,7 @@
 
 mod btf;
 mod command;
+mod screen;
 mod truth;
 mod workload;
 
@@ -62,6 +63,16 @@ fn main() {
         ),
         test("a_closed_pipe_ends_batch_mode", command::a_closed_pipe_ends_batch_mode),
         test("doctor_agrees_that_the_live_view_works", command::doctor_agrees_that_the_live_view_works),
+        test("the_live_view_comes_up_and_goes_away", screen::the_live_view_comes_up_and_goes_away),
+        test("a_signal_leaves_a_sane_terminal", screen::a_signal_leaves_a_sane_terminal),
+        test("stopped_and_continued_it_draws_again", screen::stopped_and_continued_it_draws_again),
+        test("resizing_redraws_at_every_size", screen::resizing_redraws_at_every_size),
+        test("hostile_names_do_not_reach_the_terminal", screen::hostile_names_do_not_reach_the_terminal),
+        test("no_colour_means_no_colour", screen::no_colour_means_no_colour),
+        test(
+            "without_capabilities_the_screen_is_given_back_first",
+            screen::without_capabilities_the_screen_is_given_back_first,
+        ),
     ];
     libtest_mimic::run(&arguments, tests).exit();
 }
