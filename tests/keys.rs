@@ -308,6 +308,29 @@ fn a_folded_branch_counts_what_it_hides() {
 }
 
 #[test]
+fn parents_in_a_circle_are_all_shown() {
+    let circle = [(10, 11), (11, 12), (12, 10), (20, 20)];
+    let actors = circle.map(|(pid, ppid)| Actor { ppid, ..Actor::new(pid, "loop") });
+    let mut world = World::new("no-numa", false, actors.to_vec());
+    let mut app = app(&mut world, 2, SIZE, Theme::new(true, false));
+    press(&mut app, "e");
+    let mut shown = pids(&app);
+    shown.sort_unstable();
+    assert_eq!(shown, [10, 11, 12, 20]);
+}
+
+#[test]
+fn a_deep_tree_is_drawn_without_recursion() {
+    let actors = (1..5_000).map(|pid| Actor { ppid: pid - 1, ..Actor::new(pid, "deep") });
+    let mut world = World::new("no-numa", false, actors.collect());
+    let mut app = app(&mut world, 2, SIZE, Theme::new(true, false));
+    press(&mut app, "e");
+    press(&mut app, "End");
+    assert_eq!(selected_pid(&app), 4_999);
+    assert!(screen(&app).contains("deep"));
+}
+
+#[test]
 fn details_show_threads_history_and_proc() {
     let (mut world, mut app) = intel(6);
     assert_eq!(press(&mut app, "Enter"), Some(Effect::Inspect(4242, 4_242_000_000)));
