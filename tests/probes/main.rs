@@ -58,6 +58,7 @@ fn main() {
         command::a_closed_pipe_ends_batch_mode,
         command::doctor_agrees_that_the_live_view_works,
         screen::the_live_view_comes_up_and_goes_away,
+        screen::it_closes_by_itself_after_n_intervals,
         screen::a_signal_leaves_a_sane_terminal,
         screen::stopped_and_continued_it_draws_again,
         screen::resizing_redraws_at_every_size,

@@ -125,6 +125,13 @@ pub fn the_live_view_comes_up_and_goes_away() -> Result<()> {
     terminal.is_sane()
 }
 
+pub fn it_closes_by_itself_after_n_intervals() -> Result<()> {
+    let mut terminal = Terminal::start(&["-d", "0.2", "-n", "2"], 24, 80)?;
+    terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
+    ensure!(terminal.ended()?.exit_code() == 0);
+    terminal.is_sane()
+}
+
 pub fn a_signal_leaves_a_sane_terminal() -> Result<()> {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         let mut terminal = Terminal::start(&["-d", "0.3"], 24, 80)?;
