@@ -105,8 +105,15 @@ impl Totals {
             .ok_or_else(|| Stop::fail(format!("the tool never showed thread {tid}")))
     }
 
+    /// CPU time of all rows.
     pub fn cpu_ns(&self) -> f64 {
-        self.rows.values().map(|row| row.cpu_ns).sum()
+        self.cpu_ns_without(&[])
+    }
+
+    /// CPU time of all rows but those of these processes.
+    pub fn cpu_ns_without(&self, pids: &[i32]) -> f64 {
+        let others = self.rows.iter().filter(|((pid, ..), _)| !pids.iter().any(|&out| *pid == out as u64));
+        others.map(|(_, row)| row.cpu_ns).sum()
     }
 }
 

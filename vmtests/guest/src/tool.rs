@@ -84,6 +84,10 @@ impl Batch {
         Ok(Batch { child, lines, arguments: arguments.join(" ") })
     }
 
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
     /// The next interval; waits for it.
     pub fn interval(&mut self) -> Result<Value, Stop> {
         let mut line = String::new();

@@ -43,9 +43,9 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
             turns,
             found,
         );
-        // One to get there.
+        // Starting it may take two: exec looks for an idle CPU, then it pins itself.
         let moves = row.node_moves.round();
-        report.check(moves <= 1.0, format_args!("moves of the {who}, which is pinned"), "at most 1", moves);
+        report.check(moves <= 2.0, format_args!("moves of the {who}, which is pinned"), "at most 2", moves);
     }
     no_losses(report, &totals);
     Ok(())
