@@ -12,6 +12,17 @@
 /* Perf counters that are read at a context switch; what a slot holds is user space's business. */
 #define NT_SLOTS 8
 
+/* Threads per element of the marks table. */
+#define NT_MARKS 4096
+
+/*
+ * By thread id: it ran (or was born) since the walk looked at it last. A byte each,
+ * so that no CPU has to be kept from writing.
+ */
+struct nt_marks {
+	__u8 of[NT_MARKS];
+};
+
 /* Why something could not be counted. Indexes nt_cpu.lost; the names users see are in wire.rs. */
 enum nt_loss {
 	NT_LOST_STORAGE,	/* no memory for the record of a new task */
@@ -77,17 +88,15 @@ struct nt_cpu {
 /* What we keep for a task: the fixed head, followed by run_ns[nr_nodes]. */
 struct nt_rec {
 	/*
-	 * All that the walk needs of a task that rests, and the switch of one that runs: 56 bytes,
+	 * All that the walk needs of a task that rests, and the switch of one that runs: 48 bytes,
 	 * as many as share a cache line with what the look-up of the record itself has to read.
 	 */
 	__u64 exec_seen_ns;	/* sum_exec_runtime up to which time has been charged */
 	__u32 last_cpu;		/* ~0 until it ran */
 	__u32 in_scope;
 	__u64 sent;		/* signature of the row last sent to user space */
-	__u32 sent_epoch;
 	__u32 ended;		/* its final row was sent (or counted as lost) */
 	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
-	__u32 pad;
 	__u64 leader_start_ns;	/* start of the thread group's leader, kept for the same reason as ppid */
 	__u64 serial;		/* unique for the life of the probe, survives exec */
 
@@ -140,7 +149,7 @@ struct nt_task {
 _Static_assert(sizeof(struct nt_place) == 16, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 56 + 24 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 24 + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_task) == 200, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
 #endif

@@ -187,6 +187,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	 */
 	seen_in = cpu->in_valid && cpu->in_pid == (__u32)task->pid;
 	if (busy) {
+		nt_mark(task->pid);
 		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 		if (rec && !rec->in_scope)
 			rec = NULL;

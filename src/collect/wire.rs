@@ -34,6 +34,9 @@ impl Loss {
     }
 }
 
+/// Threads per element of the marks table (`NT_MARKS`).
+pub const MARKS: u32 = 4096;
+
 pub const LOSSES_MAX: usize = 8;
 
 /// Why a row was sent (`enum nt_row_flags`).
@@ -123,10 +126,8 @@ pub struct Rec {
     pub last_cpu: u32,
     pub in_scope: u32,
     pub sent: u64,
-    pub sent_epoch: u32,
     pub ended: u32,
     pub ppid: u32,
-    pub pad: u32,
     pub leader_start_ns: u64,
     pub serial: u64,
     pub llc_moves: u64,
@@ -185,7 +186,7 @@ unsafe impl Wire for TaskRow {}
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 16);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 56 + 24 + 3 * 64);
+const _: () = assert!(size_of::<Rec>() == 48 + 24 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 200);
 
 /// One row as the walk or the exit ring delivers it.
