@@ -315,34 +315,48 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
             row.delta.clamp();
         }
     }
-    for exited in current.exited.iter().filter(|task| wanted(task)) {
-        rows.push(Task {
-            raw: Arc::clone(exited),
-            tid: Some(exited.tid),
-            threads: 0,
-            exited: true,
-            rss_bytes: 0,
-            total: Tally::Of(Arc::clone(exited)),
-            delta: exited_delta(previous, exited).into(),
-        });
-    }
+    let exited = current.exited.iter().filter(|task| wanted(task));
+    add_exited(&mut rows, Grain::Threads, previous, exited, gone);
     rows
 }
 
-/// What an ended process did in the interval: its total less what all its rows had before.
-fn exited_delta(previous: Option<&Sample>, exited: &TaskRaw) -> Counts {
-    let Some(previous) = previous else { return Counts::default() };
-    let mut delta = exited.counts.clone();
-    let mut seen = false;
-    for old in previous.tasks.iter().chain(&previous.exited).filter(|old| old.process() == exited.process()) {
-        delta -= &old.counts;
-        seen = true;
+/// Adds the processes that ended in the interval to `rows`. `gone` is what threads that are no more had
+/// done before, by process.
+fn add_exited<'a>(
+    rows: &mut Vec<Task>,
+    grain: Grain,
+    previous: Option<&Sample>,
+    exited: impl Iterator<Item = &'a Arc<TaskRaw>>,
+    mut gone: HashMap<(u32, u64), Counts>,
+) {
+    // Reported before, and now again with what a thread did that ended late.
+    for old in previous.iter().flat_map(|sample| &sample.exited) {
+        *gone.entry(old.process()).or_default() += &old.counts;
     }
-    if !seen && exited.start_ns < previous.boot_ns {
-        return exited.counts.without_lifetime();
+    for task in exited {
+        let delta = match (previous, gone.get(&task.process())) {
+            (None, _) => Tally::Nothing,
+            (Some(_), Some(before)) => {
+                let mut delta = Tally::Of(Arc::clone(task));
+                delta -= before;
+                delta.clamp();
+                delta
+            }
+            (Some(previous), None) if task.start_ns < previous.boot_ns => {
+                task.counts.without_lifetime().into()
+            }
+            (Some(_), None) => Tally::Of(Arc::clone(task)),
+        };
+        rows.push(Task {
+            raw: Arc::clone(task),
+            tid: (grain != Grain::Processes).then_some(task.tid),
+            threads: 0,
+            exited: true,
+            rss_bytes: 0,
+            total: Tally::Of(Arc::clone(task)),
+            delta,
+        });
     }
-    delta.clamp();
-    delta
 }
 
 fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
@@ -377,6 +391,7 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
             row.raw = Arc::clone(task);
         }
     }
+    let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
     if let Some(previous) = previous {
         join(&previous.tasks, &current.tasks, |old, new| match (old, new) {
             (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
@@ -387,28 +402,17 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
             }
             (None, Some(new)) => rows[index[&new.process()]].delta += &newcomer(new, previous),
             // Its final counts are in the row of ended threads, or it went with its process.
-            (Some(old), None) => {
-                if let Some(at) = index.get(&old.process()) {
-                    rows[*at].delta -= &old.counts;
-                }
-            }
+            (Some(old), None) => match index.get(&old.process()) {
+                Some(at) => rows[*at].delta -= &old.counts,
+                None => *gone.entry(old.process()).or_default() += &old.counts,
+            },
             (None, None) => {}
         });
         for row in &mut rows {
             row.delta.clamp();
         }
     }
-    for exited in &current.exited {
-        rows.push(Task {
-            raw: Arc::clone(exited),
-            tid: None,
-            threads: 0,
-            exited: true,
-            rss_bytes: 0,
-            total: Tally::Of(Arc::clone(exited)),
-            delta: exited_delta(previous, exited).into(),
-        });
-    }
+    add_exited(&mut rows, Grain::Processes, previous, current.exited.iter(), gone);
     rows
 }
 
