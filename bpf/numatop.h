@@ -19,6 +19,7 @@ enum nt_loss {
 	NT_LOST_COUNTER,	/* a counter that should be readable was not */
 	NT_LOST_BACKWARDS,	/* a counter went backwards: interval skipped */
 	NT_LOST_SMT,		/* busy-thread word of a core contended: one transition lost */
+	NT_LOST_SWITCH,		/* a task came in unseen: its counters up to here are nobody's */
 	NT_LOSSES,
 	NT_LOSSES_MAX = 8,
 };

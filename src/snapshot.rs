@@ -271,10 +271,15 @@ fn join<'a>(
 }
 
 fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Vec<Task> {
-    let mut rows = Vec::new();
+    let mut rows: Vec<Task> = Vec::new();
     let wanted = |task: &TaskRaw| only.is_none_or(|pid| pid == task.pid);
     let before = previous.map_or(&[][..], |sample| &sample.tasks);
+    // What threads that ended since had done before, by process.
+    let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
     join(before, &current.tasks, |old, new| {
+        if let (Some(old), None) = (old, new) {
+            *gone.entry(old.process()).or_default() += &old.counts;
+        }
         let Some(new) = new.filter(|new| wanted(new)) else { return };
         let delta = match (old, previous) {
             (Some(old), _) if Arc::ptr_eq(old, new) => Counts::default(),
@@ -297,6 +302,13 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
             delta,
         });
     });
+    // The sum of ended threads grows by their whole life when they end: only the last of it is new.
+    for row in rows.iter_mut().filter(|row| row.raw.tid == 0) {
+        if let Some(before) = gone.get(&row.raw.process()) {
+            row.delta -= before;
+            row.delta.clamp();
+        }
+    }
     for exited in current.exited.iter().filter(|task| wanted(task)) {
         rows.push(Task {
             raw: Arc::clone(exited),
@@ -386,4 +398,62 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
         });
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Comm;
+
+    fn thread(serial: u64, tid: u32, ns: u64) -> Arc<TaskRaw> {
+        Arc::new(TaskRaw {
+            serial,
+            pid: 10,
+            tid,
+            ppid: 1,
+            uid: 0,
+            start_ns: 1,
+            leader_start_ns: 1,
+            cgroup_id: 1,
+            comm: Comm::new("t"),
+            state: 0,
+            exit_state: 0,
+            policy: 0,
+            nice: 0,
+            cpu: 0,
+            cpus_allowed: 1,
+            kthread: false,
+            rss_bytes: 0,
+            exec_ns: ns,
+            preferred_node: None,
+            scan_period_ms: 0,
+            counts: Counts { run_ns: vec![ns], ..Counts::default() },
+        })
+    }
+
+    #[test]
+    fn ended_threads_count_what_they_did_in_the_interval_only() {
+        let before = [thread(1, 10, 50), thread(2, 11, 7_000), thread(3, 12, 300)];
+        // Threads 11 and 12 ended after 5 and 1 more ns; their sum is a new row.
+        let after = [thread(1, 10, 60), thread(9, 0, 7_306)];
+        let sample = |tasks: &[Arc<TaskRaw>], mono_ns| Sample {
+            wall_ns: 0,
+            mono_ns,
+            boot_ns: 100,
+            tasks: tasks.to_vec(),
+            exited: vec![],
+            cpus: vec![],
+            nodes: vec![],
+            lost: BTreeMap::new(),
+            exit_lost_ns: vec![],
+            own: OwnRaw::default(),
+            names: Arc::default(),
+            notes: vec![],
+        };
+        let (before, after) = (sample(&before, 1), sample(&after, 2));
+        let rows = threads(Some(&before), &after, None);
+        let ran: Vec<(u32, u64)> = rows.iter().map(|row| (row.raw.tid, row.run_ns())).collect();
+        assert_eq!(ran, [(10, 10), (0, 6)]);
+        assert_eq!(processes(Some(&before), &after)[0].run_ns(), 16);
+    }
 }

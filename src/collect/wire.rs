@@ -14,10 +14,12 @@ pub enum Loss {
     Counter,
     Backwards,
     Smt,
+    Switch,
 }
 
 impl Loss {
-    pub const ALL: [Loss; 5] = [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt];
+    pub const ALL: [Loss; 6] =
+        [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt, Loss::Switch];
 
     /// The key under `lost` in JSON.
     pub fn id(self) -> &'static str {
@@ -27,6 +29,7 @@ impl Loss {
             Loss::Counter => "counter_reads",
             Loss::Backwards => "counter_backwards",
             Loss::Smt => "smt_transitions",
+            Loss::Switch => "counters_of_unseen_switches",
         }
     }
 }
