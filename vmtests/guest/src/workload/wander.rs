@@ -14,7 +14,6 @@ pub fn run(cpus: &[u32], pause_ms: u64) -> Result<Value, String> {
     if cpus.is_empty() {
         return Err("no CPU to run on".to_owned());
     }
-    affinity::name("wander");
     go(cpus[0])?;
     wait_for_go(&json!({"pid": std::process::id()}));
     let stop = stop_flag();
