@@ -1,10 +1,15 @@
 //! From two samples to what is shown: the only place that subtracts. Pure.
 
+mod tally;
+
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::sample::{Counts, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw};
 use crate::units::Nid;
+
+pub use tally::Tally;
 
 /// What one row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +34,9 @@ pub struct Task {
     pub exited: bool,
     pub rss_bytes: u64,
     /// Cumulative. Fields that the kernel keeps since birth are since birth here.
-    pub total: Counts,
+    pub total: Tally,
     /// In the interval; all zero in a first sample.
-    pub delta: Counts,
+    pub delta: Tally,
 }
 
 /// One node of the machine.
@@ -262,7 +267,8 @@ fn join<'a>(
     loop {
         match (old.peek(), new.peek()) {
             (None, None) => return,
-            (Some(a), Some(b)) if a.serial == b.serial => each(old.next(), new.next()),
+            // Most are unchanged: the pointers tell it without a look at the tasks.
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) || a.serial == b.serial => each(old.next(), new.next()),
             (Some(a), Some(b)) if a.serial < b.serial => each(old.next(), None),
             (Some(_), None) => each(old.next(), None),
             (_, Some(_)) => each(None, new.next()),
@@ -282,15 +288,15 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
         }
         let Some(new) = new.filter(|new| wanted(new)) else { return };
         let delta = match (old, previous) {
-            (Some(old), _) if Arc::ptr_eq(old, new) => Counts::default(),
+            (Some(old), _) if Arc::ptr_eq(old, new) => Tally::Nothing,
             (Some(old), _) => {
-                let mut delta = new.counts.clone();
+                let mut delta = Tally::Of(Arc::clone(new));
                 delta -= &old.counts;
                 delta.clamp();
                 delta
             }
-            (None, Some(previous)) => newcomer(new, previous),
-            (None, None) => Counts::default(),
+            (None, Some(previous)) => newcomer(new, previous).into(),
+            (None, None) => Tally::Nothing,
         };
         rows.push(Task {
             raw: Arc::clone(new),
@@ -298,7 +304,7 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
             threads: u32::from(new.tid != 0),
             exited: new.tid == 0,
             rss_bytes: new.rss_bytes,
-            total: new.counts.clone(),
+            total: Tally::Of(Arc::clone(new)),
             delta,
         });
     });
@@ -316,8 +322,8 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
             threads: 0,
             exited: true,
             rss_bytes: 0,
-            total: exited.counts.clone(),
-            delta: exited_delta(previous, exited),
+            total: Tally::Of(Arc::clone(exited)),
+            delta: exited_delta(previous, exited).into(),
         });
     }
     rows
@@ -344,20 +350,26 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
     let mut index: HashMap<(u32, u64), usize> = HashMap::new();
     // Live processes first: their rows take part in the sums below.
     for task in &current.tasks {
-        let at = *index.entry(task.process()).or_insert_with(|| {
-            rows.push(Task {
-                raw: Arc::clone(task),
-                tid: None,
-                threads: 0,
-                exited: false,
-                rss_bytes: 0,
-                total: Counts::default(),
-                delta: Counts::default(),
-            });
-            rows.len() - 1
-        });
-        let row = &mut rows[at];
-        row.total += &task.counts;
+        let row = match index.entry(task.process()) {
+            Entry::Occupied(at) => {
+                let row = &mut rows[*at.get()];
+                row.total += &task.counts;
+                row
+            }
+            Entry::Vacant(at) => {
+                at.insert(rows.len());
+                rows.push(Task {
+                    raw: Arc::clone(task),
+                    tid: None,
+                    threads: 0,
+                    exited: false,
+                    rss_bytes: 0,
+                    total: Tally::Of(Arc::clone(task)),
+                    delta: Tally::Nothing,
+                });
+                rows.last_mut().expect("it was pushed above")
+            }
+        };
         row.threads += u32::from(task.tid != 0);
         // All threads share the memory, and those that ended have none.
         row.rss_bytes = row.rss_bytes.max(task.rss_bytes);
@@ -393,8 +405,8 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
             threads: 0,
             exited: true,
             rss_bytes: 0,
-            total: exited.counts.clone(),
-            delta: exited_delta(previous, exited),
+            total: Tally::Of(Arc::clone(exited)),
+            delta: exited_delta(previous, exited).into(),
         });
     }
     rows
