@@ -13,8 +13,7 @@ use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use super::wire::{CpuState, Place, SLOTS, Wire};
 use crate::host::topology::Topology;
 use crate::pmu::event::Event;
-use crate::pmu::open::Counters;
-use crate::sample::Missing;
+use crate::pmu::open::{Counters, Refused};
 use crate::units::CpuId;
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
@@ -81,7 +80,7 @@ impl SchedProbe {
     ///
     /// # Errors
     /// The kernel refused the update of the place; counters that cannot be opened are returned.
-    pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Missing>> {
+    pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Refused>> {
         let known = topology.cpu(cpu).with_context(|| format!("CPU {cpu} is not in the topology"))?;
         let (events, possible) = (&self.skel.maps.events, self.possible_cpus);
         let (slots, failed) = self.counters.open_on(cpu, |slot, fd| {

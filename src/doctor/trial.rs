@@ -12,7 +12,7 @@ use crate::collect::{libbpf_log, records};
 use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::Topology;
-use crate::sample::Missing;
+use crate::pmu::open::Refused;
 use crate::text::plural;
 
 /// One step of starting a live view.
@@ -57,10 +57,10 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     let store = note(trials, "task storage", &Part::ESSENTIAL, task_storage(topology))?;
     let started = sched_switch(check, topology, &store);
     let (sched, refused) = note(trials, "sched_switch", &[Part::CpuTime], started)?;
-    if let Some(why) = refused.into_iter().next() {
+    if let Some(refused) = refused.into_iter().next() {
         // A live view starts all the same, without them.
         let parts = &[Part::Counters, Part::Cycles, Part::Instructions];
-        note(trials, "counters on each CPU", parts, Err::<((), String), _>(Error::msg(why.to_string())));
+        note(trials, "counters on each CPU", parts, Err::<((), String), _>(Error::msg(refused.why.to_string())));
     }
     let both = &[Part::TaskWalk, Part::Exits];
     let tasks = note(trials, "task probe", both, task_probe(check, topology, &store, &sched))?;
@@ -73,7 +73,7 @@ fn task_storage(topology: &Topology) -> Result<(OwnedFd, String)> {
 }
 
 /// The probe, and the counters that did not open on some CPU.
-type Started = (SchedProbe, Vec<Missing>);
+type Started = (SchedProbe, Vec<Refused>);
 
 fn sched_switch(check: &HostCheck, topology: &Topology, store: &OwnedFd) -> Result<(Started, String)> {
     let mut probe = SchedProbe::start(topology, store, check.pmu.working(), false, cgroup_subsys(check)?)?;
