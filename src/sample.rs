@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::collect::wire::SLOTS;
 use crate::host::topology::Topology;
-use crate::pmu::event::Event;
+use crate::pmu::catalog::TableInUse;
+use crate::pmu::event::{Event, Role};
 use crate::units::{CpuId, Nid};
 
 /// Why there is no value. There is no default: zero means measured zero.
@@ -302,16 +303,23 @@ pub struct HostFacts {
     pub topology: Topology,
     /// What the counter slots hold, in order.
     pub events: Vec<Event>,
-    /// Metric id → why it cannot be measured on this host.
+    /// Where the meaning of the events is from: one table for each kind of core.
+    #[serde(default)]
+    pub tables: Vec<TableInUse>,
+    /// Metric id or event name → why it cannot be measured on this host.
     pub missing: BTreeMap<String, Missing>,
     /// Human description of the scope; empty when everything is watched.
     pub scope: String,
 }
 
 impl HostFacts {
-    /// The slot that holds the event of this role.
-    pub fn slot(&self, role: crate::pmu::event::Role) -> Option<usize> {
-        self.events.iter().position(|event| event.role == role)
+    /// The slots that hold events of this role: on a machine with several kinds of cores one for each, so
+    /// that their sum is the count. Of events that count on the same CPUs only the first.
+    pub fn slots(&self, role: Role) -> impl Iterator<Item = usize> + '_ {
+        self.events.iter().enumerate().filter_map(move |(slot, event)| {
+            let mut earlier = self.events[..slot].iter().filter(|other| other.role == role);
+            (event.role == role && !earlier.any(|other| other.shares_cpus_with(event))).then_some(slot)
+        })
     }
 
     /// The node of a CPU, as far as the topology knows it.

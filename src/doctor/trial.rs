@@ -12,6 +12,7 @@ use crate::collect::{libbpf_log, records};
 use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::Topology;
+use crate::pmu::event::Role;
 use crate::pmu::open::Refused;
 use crate::text::plural;
 
@@ -59,8 +60,13 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     let (sched, refused) = note(trials, "sched_switch", &[Part::CpuTime], started)?;
     if let Some(refused) = refused.into_iter().next() {
         // A live view starts all the same, without them.
-        let parts = &[Part::Counters, Part::Cycles, Part::Instructions];
-        note(trials, "counters on each CPU", parts, Err::<((), String), _>(Error::msg(refused.why.to_string())));
+        let parts = &[Part::Counters, Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)];
+        note(
+            trials,
+            "counters on each CPU",
+            parts,
+            Err::<((), String), _>(Error::msg(refused.why.to_string())),
+        );
     }
     let both = &[Part::TaskWalk, Part::Exits];
     let tasks = note(trials, "task probe", both, task_probe(check, topology, &store, &sched))?;

@@ -42,7 +42,8 @@ impl Budget {
             Some(more) if !smt => more,
             _ => counters.general,
         };
-        let general = catalog.cores.iter().map(|core| core.table.counters.as_ref().map_or(LEAST, of_table)).min();
+        let general =
+            catalog.cores.iter().map(|core| core.table.counters.as_ref().map_or(LEAST, of_table)).min();
         let general = general.unwrap_or(LEAST);
         let fixed = |core: &super::catalog::Core| {
             core.table.entries(Role::Cycles).any(|entry| entry.counters == Place::Fixed)
@@ -135,9 +136,10 @@ mod tests {
         assert!(watched(INTEL).fits(&intel));
         intel.push(need(Role::Dtlb, Place::FirstFour));
         assert!(INTEL.fits(&intel) && !watched(INTEL).fits(&intel));
-        let amd: Vec<Need> = [Role::Cycles, Role::Instructions, Role::Llc, Role::Dtlb, Role::Itlb, Role::Branch]
-            .map(|role| need(role, Place::Any))
-            .into();
+        let amd: Vec<Need> =
+            [Role::Cycles, Role::Instructions, Role::Llc, Role::Dtlb, Role::Itlb, Role::Branch]
+                .map(|role| need(role, Place::Any))
+                .into();
         assert!(AMD.fits(&amd) && !watched(AMD).fits(&amd));
     }
 

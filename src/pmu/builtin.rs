@@ -68,7 +68,11 @@ mod tests {
             for file in fs::read_dir(vendor.unwrap().path()).unwrap() {
                 let path = file.unwrap().path();
                 let id = path.strip_prefix(&root).unwrap().with_extension("");
-                assert!(TEXTS.iter().any(|(known, _)| Path::new(known) == id), "{} is not carried", id.display());
+                assert!(
+                    TEXTS.iter().any(|(known, _)| Path::new(known) == id),
+                    "{} is not carried",
+                    id.display()
+                );
                 files += 1;
             }
         }

@@ -162,17 +162,17 @@ fn resolve(entry: &Entry, device: Option<&Device>, advertised_only: bool) -> Rea
         )));
     }
     let terms = entry.terms().ok_or_else(|| Missing::Unsupported("its encoding is not sound".into()))?;
-    let words = device
-        .format
-        .encode(&terms)
-        .map_err(|why| Missing::Unsupported(format!("PMU {}: {why}; kernel or hypervisor do not offer it", device.name)))?;
+    let words = device.format.encode(&terms).map_err(|why| {
+        Missing::Unsupported(format!("PMU {}: {why}; kernel or hypervisor do not offer it", device.name))
+    })?;
     let [config, config1, config2] = words;
     Ok(Event { kind: device.kind, config, config1, config2, cpus: device.cpus.clone(), ..described })
 }
 
 /// The tables of a folder, by file name.
 fn read_tables(dir: &Path) -> Result<Vec<(String, String, Table)>> {
-    let entries = fs::read_dir(dir).with_context(|| format!("reading the event tables in {}", dir.display()))?;
+    let entries =
+        fs::read_dir(dir).with_context(|| format!("reading the event tables in {}", dir.display()))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
     paths.sort_unstable();

@@ -24,7 +24,8 @@ impl CpuKind {
         let midr = format!("sys/devices/system/cpu/cpu{cpu}/regs/identification/midr_el1");
         if let Ok(text) = fact::text(root, &midr) {
             let hex = text.trim_start_matches("0x");
-            let midr = u64::from_str_radix(hex, 16).map_err(|_| format!("{midr}: '{text}' is not a number"))?;
+            let midr =
+                u64::from_str_radix(hex, 16).map_err(|_| format!("{midr}: '{text}' is not a number"))?;
             return Ok(CpuKind::Arm {
                 implementer: (midr >> 24 & 0xff) as u32,
                 part: (midr >> 4 & 0xfff) as u32,
@@ -41,7 +42,10 @@ fn from_cpuinfo(text: &str, cpu: CpuId) -> Option<CpuKind> {
     let is_of = |block: &&str| value(block, "processor").is_some_and(|number| number == cpu.to_string());
     let block = blocks().find(is_of).or_else(|| blocks().next())?;
     if let Some(implementer) = value(block, "CPU implementer") {
-        return Some(CpuKind::Arm { implementer: number(implementer)?, part: number(value(block, "CPU part")?)? });
+        return Some(CpuKind::Arm {
+            implementer: number(implementer)?,
+            part: number(value(block, "CPU part")?)?,
+        });
     }
     Some(CpuKind::X86 {
         vendor: value(block, "vendor_id")?.to_string(),
@@ -70,7 +74,9 @@ impl fmt::Display for CpuKind {
             CpuKind::X86 { vendor, family, model, stepping } => {
                 write!(f, "{vendor} family {family:#x} model {model:#x} stepping {stepping}")
             }
-            CpuKind::Arm { implementer, part } => write!(f, "Arm implementer {implementer:#x} part {part:#x}"),
+            CpuKind::Arm { implementer, part } => {
+                write!(f, "Arm implementer {implementer:#x} part {part:#x}")
+            }
         }
     }
 }
@@ -85,10 +91,7 @@ mod tests {
     #[test]
     fn x86_is_in_cpuinfo() {
         let kind = from_cpuinfo(INTEL, CpuId(0)).unwrap();
-        assert_eq!(
-            kind,
-            CpuKind::X86 { vendor: "GenuineIntel".into(), family: 6, model: 79, stepping: 1 }
-        );
+        assert_eq!(kind, CpuKind::X86 { vendor: "GenuineIntel".into(), family: 6, model: 79, stepping: 1 });
         assert_eq!(kind.to_string(), "GenuineIntel family 0x6 model 0x4f stepping 1");
     }
 
@@ -105,7 +108,8 @@ mod tests {
 
     #[test]
     fn a_damaged_cpuinfo_is_no_cpu() {
-        for text in ["", "processor: 0", "vendor_id: x\ncpu family: many\nmodel: 1", "CPU implementer: 0xzz"] {
+        for text in ["", "processor: 0", "vendor_id: x\ncpu family: many\nmodel: 1", "CPU implementer: 0xzz"]
+        {
             assert_eq!(from_cpuinfo(text, CpuId(0)), None, "{text:?}");
         }
     }

@@ -155,11 +155,25 @@ impl Event {
         self.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu))
     }
 
+    /// True when there are CPUs that have both.
+    pub fn shares_cpus_with(&self, other: &Event) -> bool {
+        match (&self.cpus, &other.cpus) {
+            (Some(mine), Some(theirs)) => mine.iter().any(|cpu| theirs.contains(cpu)),
+            _ => true,
+        }
+    }
+
     /// Every event that the kernel names.
     pub fn all() -> Vec<Event> {
         NAMED
             .iter()
-            .map(|&(name, kind, config, role)| Event { name: name.into(), kind, config, role, ..Event::default() })
+            .map(|&(name, kind, config, role)| Event {
+                name: name.into(),
+                kind,
+                config,
+                role,
+                ..Event::default()
+            })
             .collect()
     }
 

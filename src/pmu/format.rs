@@ -136,7 +136,9 @@ mod tests {
 
     #[test]
     fn damaged_formats_and_terms_are_no_panic() {
-        for text in ["", "config", "config:", "config:8-", "config:9-8", "config:0-64", "config9:0-7", "config:a"] {
+        for text in
+            ["", "config", "config:", "config:8-", "config:9-8", "config:0-64", "config9:0-7", "config:a"]
+        {
             assert_eq!(field(text), None, "{text}");
         }
         for text in ["", "event", "event=", "event=0x", "event=1,event=2", "event=-1"] {

@@ -115,12 +115,11 @@ pub fn try_together(events: &[Event]) -> Result<(), Missing> {
         return try_event(event);
     }
     let open = |event: &Event| {
-        let fd = perf_event_open(event, Target::ThisThread).map_err(|error| refusal(event, "opening", &error))?;
-        Ok((event, fd))
+        perf_event_open(event, Target::ThisThread).map_err(|error| refusal(event, "opening", &error))
     };
-    let open: Vec<(&Event, OwnedFd)> = events.iter().map(open).collect::<Result<_, Missing>>()?;
+    let open: Vec<OwnedFd> = events.iter().map(open).collect::<Result<_, Missing>>()?;
     spin();
-    for (event, fd) in &open {
+    for (event, fd) in events.iter().zip(&open) {
         let [_, enabled, running] = read(fd).map_err(|error| refusal(event, "reading", &error))?;
         if running < enabled {
             return Err(Missing::Unsupported(format!("{} has to take turns with other events", event.name)));

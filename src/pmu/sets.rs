@@ -17,7 +17,11 @@ use crate::text::clean_str;
 
 /// What `--events` takes besides names, and what each set is for.
 pub const SETS: [(&str, &[Role], &str); 6] = [
-    ("auto", &[Role::Cycles, Role::Instructions, Role::Lma, Role::Rma], "IPC and memory accesses by distance"),
+    (
+        "auto",
+        &[Role::Cycles, Role::Instructions, Role::Lma, Role::Rma],
+        "IPC and memory accesses by distance",
+    ),
     ("basic", &[Role::Cycles, Role::Instructions], "IPC"),
     (
         "numa",
@@ -45,6 +49,13 @@ pub struct Choice {
     pub tables: Vec<TableInUse>,
     /// More than fits at once was asked for by name: counts have to be scaled.
     pub takes_turns: bool,
+}
+
+impl From<Vec<Event>> for Choice {
+    /// These events, whatever the tables say.
+    fn from(events: Vec<Event>) -> Choice {
+        Choice { events, ..Choice::default() }
+    }
 }
 
 /// Chooses on one machine.
@@ -171,7 +182,9 @@ impl Chooser<'_> {
             (self.opens)(std::slice::from_ref(&pick.event))?;
         }
         let mut needs: Vec<Need> = picks.iter().map(|pick| pick.need).collect();
-        needs.extend(found.iter().filter(|pick| picks.iter().all(|old| old.event != pick.event)).map(|pick| pick.need));
+        needs.extend(
+            found.iter().filter(|pick| picks.iter().all(|old| old.event != pick.event)).map(|pick| pick.need),
+        );
         if needs.len() > SLOTS || !self.budget.fits(&needs) {
             return Err(self.full());
         }
@@ -179,11 +192,7 @@ impl Chooser<'_> {
     }
 
     fn full(&self) -> Missing {
-        let watchdog = if self.budget.watchdog {
-            "; kernel.nmi_watchdog=0 frees one"
-        } else {
-            ""
-        };
+        let watchdog = if self.budget.watchdog { "; kernel.nmi_watchdog=0 frees one" } else { "" };
         Missing::NotCollected(format!(
             "no counter is left for it: {} of {} are free{watchdog}; ask for fewer sets with --events",
             self.budget.free(),
@@ -210,8 +219,10 @@ impl Chooser<'_> {
             if let Some(why) = core.table.absent.get(&role) {
                 return Err(Missing::Unsupported(why.clone()));
             }
-            let at_rank: Vec<&Resolved> = core.of(role).filter(|resolved| resolved.entry.rank == rank).collect();
-            let preferred = |resolved: &&&Resolved| self.subnuma && resolved.entry.when == Some(When::Subnuma);
+            let at_rank: Vec<&Resolved> =
+                core.of(role).filter(|resolved| resolved.entry.rank == rank).collect();
+            let preferred =
+                |resolved: &&&Resolved| self.subnuma && resolved.entry.when == Some(When::Subnuma);
             let plain = |resolved: &&&Resolved| resolved.entry.when.is_none();
             let Some(resolved) = at_rank.iter().find(preferred).or_else(|| at_rank.iter().find(plain)) else {
                 return Err(Missing::Unsupported(format!("{} has no such event", core.in_use.name)));

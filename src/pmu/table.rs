@@ -61,7 +61,10 @@ impl CpuMatch {
     fn matches(&self, kind: &CpuKind) -> bool {
         let within = |range: &(u32, u32), number: u32| (range.0..=range.1).contains(&number);
         match (self, kind) {
-            (CpuMatch::X86 { vendor, family, models, steppings }, CpuKind::X86 { vendor: v, family: f, model, stepping }) => {
+            (
+                CpuMatch::X86 { vendor, family, models, steppings },
+                CpuKind::X86 { vendor: v, family: f, model, stepping },
+            ) => {
                 vendor == v
                     && family == f
                     && models.iter().any(|range| within(range, *model))
@@ -171,14 +174,18 @@ impl Table {
     /// True when LMA or another role can be counted, whatever its kernel has.
     pub fn covers(&self, role: Role) -> bool {
         self.entries(role).next().is_some()
-            || role == Role::Lma && self.lma_is_llc_less_rma && self.covers(Role::Llc) && self.covers(Role::Rma)
+            || role == Role::Lma
+                && self.lma_is_llc_less_rma
+                && self.covers(Role::Llc)
+                && self.covers(Role::Rma)
     }
 
     fn check(&self) -> Result<()> {
         ensure!(!self.cpus.is_empty() || self.fallback.is_some(), "no [[cpu]] says which CPUs it is for");
         for entry in &self.events {
             entry.check().with_context(|| format!("event '{}'", entry.name))?;
-            let same = self.events.iter().filter(|other| other.name.eq_ignore_ascii_case(&entry.name)).count();
+            let same =
+                self.events.iter().filter(|other| other.name.eq_ignore_ascii_case(&entry.name)).count();
             ensure!(same == 1, "event '{}' is there {same} times", entry.name);
             ensure!(
                 !entry.of_slots || self.entries(Role::Slots).next().is_some(),
@@ -202,7 +209,10 @@ impl Entry {
         ensure!(self.rank >= 1, "rank is 1 or more");
         let plain = |c: char| c.is_ascii_graphic() && c != ',';
         ensure!(!self.name.is_empty() && self.name.chars().all(plain), "a name has no spaces and no commas");
-        ensure!(!self.counts.is_empty() && !self.source.is_empty(), "'counts' and 'source' must say something");
+        ensure!(
+            !self.counts.is_empty() && !self.source.is_empty(),
+            "'counts' and 'source' must say something"
+        );
         match (&self.encoding, &self.kernel) {
             (Some(text), None) => {
                 Terms::parse(text).map_err(anyhow::Error::msg)?;
@@ -213,7 +223,10 @@ impl Entry {
             _ => anyhow::bail!("it needs either 'encoding' or 'kernel'"),
         }
         ensure!(self.slots_per_cycle != Some(0), "slots_per_cycle is 1 or more");
-        ensure!(self.slots_per_cycle.is_none() || !self.of_slots, "slots_per_cycle and of_slots exclude each other");
+        ensure!(
+            self.slots_per_cycle.is_none() || !self.of_slots,
+            "slots_per_cycle and of_slots exclude each other"
+        );
         Ok(())
     }
 }

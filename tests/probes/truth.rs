@@ -18,7 +18,11 @@ use numatop_ng::source::live::{LiveOptions, LiveSource};
 use crate::workload::Workload;
 
 fn watch(scope: Scope, events: &str) -> Result<LiveSource> {
-    LiveSource::start(LiveOptions { scope, events: Event::parse_list(events)?, ..LiveOptions::default() })
+    LiveSource::start(LiveOptions {
+        scope,
+        events: Event::parse_list(events)?.into(),
+        ..LiveOptions::default()
+    })
 }
 
 fn watch_everything() -> Result<LiveSource> {
