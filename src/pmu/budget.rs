@@ -7,8 +7,9 @@ use super::event::Role;
 use super::table::Place;
 use crate::host::fact;
 
-/// What is assumed where no table says how many counters there are: as many as any PMU has.
-const LEAST: u32 = 2;
+/// What is assumed where no table says how many counters there are: as many as any server CPU has. That they are
+/// free is found out by opening the events together.
+const LEAST: u32 = 4;
 
 /// Offcore-response registers of a hardware thread (Intel).
 const OFFCORE: usize = 2;

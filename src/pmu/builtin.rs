@@ -1,5 +1,7 @@
 //! The event tables that the program carries.
 
+use std::sync::LazyLock;
+
 use super::table::Table;
 
 /// Id (the path below src/pmu/events without its ending) and text.
@@ -40,8 +42,12 @@ const TEXTS: [(&str, &str); 29] = tables![
 ];
 
 /// Every table with its id.
-pub fn tables() -> impl Iterator<Item = (&'static str, Table)> {
-    TEXTS.iter().map(|(id, text)| (*id, Table::parse(text).expect("a test parses every table")))
+pub fn tables() -> impl Iterator<Item = (&'static str, &'static Table)> {
+    static TABLES: LazyLock<Vec<(&str, Table)>> = LazyLock::new(|| {
+        let parse = |text| Table::parse(text).expect("a test parses every table");
+        TEXTS.iter().map(|(id, text)| (*id, parse(text))).collect()
+    });
+    TABLES.iter().map(|(id, table)| (*id, table))
 }
 
 #[cfg(test)]

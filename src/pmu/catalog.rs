@@ -48,6 +48,14 @@ pub struct TableInUse {
     pub lma_is_llc_less_rma: bool,
 }
 
+/// A table that may be chosen.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    id: &'a str,
+    origin: &'a str,
+    table: &'a Table,
+}
+
 /// An entry of a table, and the event it is here.
 #[derive(Clone, Debug)]
 pub struct Resolved {
@@ -61,11 +69,13 @@ impl Catalog {
     /// # Errors
     /// A table of the user cannot be read or is not sound.
     pub fn read(root: &Path, user_dir: Option<&Path>) -> Result<Catalog> {
-        let mut tables = match user_dir {
+        let own = match user_dir {
             Some(dir) => read_tables(dir)?,
             None => Vec::new(),
         };
-        tables.extend(builtin::tables().map(|(id, table)| (id.to_string(), "built in".to_string(), table)));
+        let own = own.iter().map(|(id, origin, table)| Known { id, origin, table });
+        let tables: Vec<Known> =
+            own.chain(builtin::tables().map(|(id, table)| Known { id, origin: "built in", table })).collect();
         let devices = Device::read_all(root);
         let cores = if devices.is_empty() {
             vec![Core::new(root, None, &tables)]
@@ -88,7 +98,7 @@ impl Catalog {
 }
 
 impl Core {
-    fn new(root: &Path, device: Option<Device>, tables: &[(String, String, Table)]) -> Core {
+    fn new(root: &Path, device: Option<Device>, tables: &[Known]) -> Core {
         let first = device.as_ref().and_then(|device| device.cpus.as_ref()?.first().copied());
         let kind = CpuKind::read(root, first.unwrap_or(CpuId(0)));
         let pmu = device.as_ref().map_or(String::new(), |device| device.name.clone());
@@ -100,10 +110,10 @@ impl Core {
             Ok(CpuKind::Arm { .. }) => Fallback::Arm,
             _ => Fallback::Any,
         };
-        let (id, origin, table) = tables
+        let Known { id, origin, table } = *tables
             .iter()
-            .find(|(_, _, table)| fits(table))
-            .or_else(|| tables.iter().find(|(_, _, table)| table.fallback == Some(fallback)))
+            .find(|known| fits(known.table))
+            .or_else(|| tables.iter().find(|known| known.table.fallback == Some(fallback)))
             .expect("a test finds the built-in fallbacks");
         let advertised_only = matches!(kind, Ok(CpuKind::Arm { .. }));
         let resolve = |entry: &Entry| Resolved {
@@ -113,9 +123,9 @@ impl Core {
         Core {
             entries: table.events.iter().map(resolve).collect(),
             in_use: TableInUse {
-                id: id.clone(),
+                id: id.to_string(),
                 name: table.name.clone(),
-                origin: origin.clone(),
+                origin: origin.to_string(),
                 cpu: kind.map_or_else(|why| format!("unknown: {why}"), |kind| kind.to_string()),
                 pmu,
                 verified_on: table.verified_on.clone(),
