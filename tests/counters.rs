@@ -10,6 +10,7 @@ use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use common::{Actor, World, screen};
+use numatop_ng::collect::wire::NodeCounts;
 use numatop_ng::export::{Export, Selection, all_columns, csv::Csv, json::JsonLines};
 use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::by_id;
@@ -26,6 +27,8 @@ struct Bench {
     host: HostFacts,
     before: Vec<Slot>,
     after: Vec<Slot>,
+    /// Before and after.
+    by_node: [Vec<NodeCounts>; 2],
 }
 
 /// An event that is named like its role.
@@ -46,14 +49,17 @@ impl Bench {
             host: HostFacts { events, ..HostFacts::clone(&world.host) },
             before: vec![Slot::default(); counts.len()],
             after: counts.iter().map(|(_, count)| slot(*count)).collect(),
+            by_node: Default::default(),
         }
     }
 
     fn samples(&self) -> [Sample; 2] {
         let mut world = World::new("intel-e5-2682v4", true, vec![Actor::new(42, "work").runs(&[(0, 100.0)])]);
-        [&self.before, &self.after].map(|slots| {
+        let [before, after] = &self.by_node;
+        [(&self.before, before), (&self.after, after)].map(|(slots, by_node)| {
             let mut sample = world.tick();
             let mut task = TaskRaw::clone(&sample.tasks[0]);
+            task.counts.by_node = by_node.clone();
             task.counts.slots = Default::default();
             task.counts.slots[..slots.len()].copy_from_slice(slots);
             sample.tasks[0] = Arc::new(task);
@@ -261,6 +267,22 @@ fn where_local_is_what_is_not_remote_it_never_goes_below_zero() {
     assert_eq!(*value(&usual, "llc_mpki").0, json!(100.0));
     let odd = derived(10, 30);
     assert_eq!((value(&odd, "lma_per_s").0, value(&odd, "rma_lma").0), (&json!(0.0), &json!("inf")));
+}
+
+#[test]
+fn each_node_has_an_ipc_of_its_own() {
+    let mut bench = Bench::counts(&[(Role::Cycles, 4_000), (Role::Instructions, 5_000)]);
+    let on = |cycles, instructions| NodeCounts { cycles, instructions };
+    bench.by_node = [vec![on(500, 100), on(0, 0)], vec![on(1_500, 2_100), on(3_000, 3_000)]];
+
+    let json = bench.json();
+
+    assert_eq!(*value(&json, "ipc_by_node").0, json!({"0": 2.0, "1": 1.0}));
+    assert_eq!(bench.cell("ipc_by_node"), "0:2.00");
+    bench.by_node = Default::default();
+    let json = bench.json();
+    let (value, why) = value(&json, "ipc_by_node");
+    assert!(value.is_null() && why.contains("not kept by node"), "{value} {why}");
 }
 
 #[test]

@@ -133,7 +133,7 @@ const NEEDS: [(&[&str], &[Part]); 18] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
-    (&["ipc", "cpi"], &[Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)]),
+    (&["ipc", "cpi", "ipc_by_node"], &[Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)]),
     (&["stall_frontend_pct"], &[Part::Counter(Role::StallFrontend), Part::Counter(Role::Cycles)]),
     (&["stall_backend_pct"], &[Part::Counter(Role::StallBackend), Part::Counter(Role::Cycles)]),
     (&["llc_mpki"], &[Part::Counter(Role::Llc), Part::Counter(Role::Instructions)]),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
-use super::records::{self, MappedArray};
+use super::records::{Layout, MappedArray};
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use super::wire::{CpuState, Place, SLOTS, Wire};
 use crate::host::topology::Topology;
@@ -32,6 +32,7 @@ pub struct SchedProbe {
     states: MappedArray,
     counters: Counters,
     possible_cpus: u32,
+    layout: Layout,
     skel: SchedSkel<'static>,
 }
 
@@ -58,7 +59,11 @@ impl SchedProbe {
         rodata.nr_nodes = topology.possible_nodes;
         rodata.has_smt = topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
         rodata.scoped = scoped;
-        rodata.rec_size = records::record_size(topology.possible_nodes);
+        let layout = Layout::new(topology.possible_nodes, &events);
+        rodata.rec_size = layout.size();
+        if let Some((cycles, instructions)) = layout.by_node {
+            (rodata.cycles_slot, rodata.instructions_slot) = (cycles, instructions);
+        }
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.cpus.set_max_entries(cpus)?;
@@ -73,7 +78,14 @@ impl SchedProbe {
         let slots = events.len() as u32;
         skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?.nr_slots = slots;
         let switch = skel.progs.on_sched_switch.attach().context("attaching to sched_switch")?;
-        Ok(SchedProbe { _switch: switch, states, counters: Counters::new(events), possible_cpus: cpus, skel })
+        Ok(SchedProbe {
+            _switch: switch,
+            states,
+            counters: Counters::new(events),
+            possible_cpus: cpus,
+            layout,
+            skel,
+        })
     }
 
     /// Says where `cpu` is and opens its counters. Call it for each CPU that comes online.
@@ -125,6 +137,11 @@ impl SchedProbe {
     /// What the slots hold.
     pub fn events(&self) -> &[Event] {
         self.counters.events()
+    }
+
+    /// What a task's record holds.
+    pub(super) fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// The state of one CPU, as of its last switch or flush.

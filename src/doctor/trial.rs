@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context, Error, Result};
 
 use crate::collect::plan::Part;
+use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::tasks::TaskProbe;
@@ -55,7 +56,7 @@ fn note<T>(
 }
 
 fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Option<()> {
-    let store = note(trials, "task storage", &Part::ESSENTIAL, task_storage(topology))?;
+    let store = note(trials, "task storage", &Part::ESSENTIAL, task_storage(check, topology))?;
     let started = sched_switch(check, topology, &store);
     let (sched, refused) = note(trials, "sched_switch", &[Part::CpuTime], started)?;
     if let Some(refused) = refused.into_iter().next() {
@@ -73,8 +74,8 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     note(trials, "task walk", both, task_walk(tasks))
 }
 
-fn task_storage(topology: &Topology) -> Result<(OwnedFd, String)> {
-    let store = records::create(topology.possible_nodes)?;
+fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {
+    let store = records::create(Layout::new(topology.possible_nodes, &check.pmu.working()))?;
     Ok((store, format!("room for {} per task", plural(topology.possible_nodes as usize, "node"))))
 }
 

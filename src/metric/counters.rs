@@ -3,9 +3,11 @@
 //! The same for every kind of row: a thread, a process, a node, the host. A counter that was not on the PMU, or not
 //! on every CPU, gives a reason and never a number that is too low.
 
+use crate::collect::wire::NodeCounts;
 use crate::pmu::event::{Role, ShareOf};
-use crate::sample::{Missing, Reading, Slot};
+use crate::sample::{Counts, Missing, Reading, Slot};
 use crate::snapshot::Snapshot;
+use crate::units::Nid;
 
 fn no(why: &str) -> Missing {
     Missing::NotCollected(why.into())
@@ -117,6 +119,27 @@ pub fn ipc(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     let cycles = count(slots, snapshot, Role::Cycles)?;
     let instructions = count(slots, snapshot, Role::Instructions)?;
     if cycles > 0.0 { Ok(instructions / cycles) } else { Err(no("no cycle was counted in this interval")) }
+}
+
+/// Instructions per cycle on each node that the row ran on.
+///
+/// Where counters take turns both are scaled by their share over all nodes.
+///
+/// # Errors
+/// As [`ipc`]; or counts are not kept by node: the machine has one, or the recording has none.
+pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<Vec<(Nid, f64)>> {
+    let overall = ipc(&counts.slots, snapshot)?;
+    let sum = |of: fn(&NodeCounts) -> u64| counts.by_node.iter().map(of).sum::<u64>() as f64;
+    let (cycles, instructions) = (sum(|node| node.cycles), sum(|node| node.instructions));
+    if cycles <= 0.0 || instructions <= 0.0 {
+        return Err(no("cycles and instructions are not kept by node here"));
+    }
+    let scale = overall / (instructions / cycles);
+    let ran = |(node, counts): (usize, &NodeCounts)| {
+        let ipc = counts.instructions as f64 / counts.cycles as f64;
+        (counts.cycles > 0).then_some((Nid(node as u32), ipc * scale))
+    };
+    Ok(counts.by_node.iter().enumerate().filter_map(ran).collect())
 }
 
 /// Stalls of a role in percent of cycles, or of issue slots where the CPU counts those.

@@ -336,6 +336,16 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         },
     },
     Metric {
+        id: "ipc_by_node",
+        title: "IPC BY NODE",
+        width: 14,
+        group: Efficiency,
+        unit: Unit::Ratio,
+        order: Ascending,
+        help: "Instructions per cycle on each node it ran on in the interval.",
+        value: |task, snapshot| counters::ipc_by_node(&task.delta, snapshot).map(Value::ByNode),
+    },
+    Metric {
         id: "stall_frontend_pct",
         title: "FE%",
         width: 5,

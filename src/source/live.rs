@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use super::{Source, poll};
 use crate::collect::nodes::NodeReader;
 use crate::collect::plan::plan;
+use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
@@ -75,9 +76,9 @@ impl LiveSource {
         let hierarchy = check.cgroups.clone();
         raise_open_files(topology.possible_cpus);
         let events = check.pmu.working();
-        let nodes = topology.possible_nodes;
 
-        let store = records::create(nodes)?;
+        let nodes = topology.possible_nodes;
+        let store = records::create(Layout::new(nodes, &events))?;
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,

@@ -43,6 +43,7 @@ fn main() {
         test("page_faults_in_a_slot_are_exact", truth::page_faults_in_a_slot_are_exact),
         test("switches_in_a_slot_are_those_of_getrusage", truth::switches_in_a_slot_are_those_of_getrusage),
         test("cpu_clock_in_a_slot_is_time_on_cpu", truth::cpu_clock_in_a_slot_is_time_on_cpu),
+        test("counts_by_node_add_up_to_the_slots", truth::counts_by_node_add_up_to_the_slots),
         test("a_scope_of_one_process_is_only_that", truth::a_scope_of_one_process_is_only_that),
         test("a_scope_of_a_user_is_only_his", truth::a_scope_of_a_user_is_only_his),
         test("a_scope_of_a_cgroup_has_its_children", truth::a_scope_of_a_cgroup_has_its_children),
