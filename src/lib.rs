@@ -11,6 +11,7 @@ pub mod host;
 pub mod metric;
 pub mod options;
 pub mod pmu;
+pub mod record;
 pub mod sample;
 pub mod snapshot;
 pub mod source;

@@ -265,7 +265,7 @@ pub struct Names {
 }
 
 /// Everything measured at one moment.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Wall clock, ns since 1970: a label only.
     pub wall_ns: i64,
@@ -290,7 +290,7 @@ pub struct Sample {
 }
 
 /// What does not change while we watch.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
     pub hostname: String,
     /// `uname -r`.

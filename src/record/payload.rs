@@ -1,0 +1,413 @@
+//! A sample as bytes and back: sections with their length in front, told apart from a keyframe or from nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::columns::{self, Layout};
+use super::format::{
+    Head, MAX_CELLS, MAX_CPUS, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_PAYLOAD, MAX_ROWS, MAX_TEXT,
+};
+use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
+use crate::sample::{CpuRaw, Names, NodeRaw, OwnRaw, Sample, TaskRaw};
+
+/// Sections of a sample. A reader skips those it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Section {
+    Times = 1,
+    Tasks = 2,
+    Exited = 3,
+    Cpus = 4,
+    Nodes = 5,
+    Lost = 6,
+    ExitLost = 7,
+    Own = 8,
+    Users = 9,
+    Cgroups = 10,
+    Notes = 11,
+}
+
+const SECTIONS: [Section; 11] = [
+    Section::Times,
+    Section::Tasks,
+    Section::Exited,
+    Section::Cpus,
+    Section::Nodes,
+    Section::Lost,
+    Section::ExitLost,
+    Section::Own,
+    Section::Users,
+    Section::Cgroups,
+    Section::Notes,
+];
+
+/// A sample is beyond what the format can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the sample has more {0} than a recording can hold")]
+pub struct TooLarge(pub &'static str);
+
+/// Writes `sample` as what differs from `base`, or whole.
+///
+/// # Errors
+/// It is beyond the limits that readers keep.
+pub fn encode(out: &mut Vec<u8>, base: Option<&Sample>, sample: &Sample) -> Result<(), TooLarge> {
+    check_limits(sample)?;
+    let mut bytes = Vec::new();
+    for section in SECTIONS {
+        bytes.clear();
+        encode_section(&mut bytes, section, base, sample);
+        out.push(section as u8);
+        put(out, bytes.len() as u64);
+        out.extend_from_slice(&bytes);
+    }
+    if out.len() > MAX_PAYLOAD { Err(TooLarge("bytes")) } else { Ok(()) }
+}
+
+fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
+    let rows = || sample.tasks.iter().chain(&sample.exited);
+    let width = rows().map(|task| task.counts.run_ns.len()).max().unwrap_or(0);
+    let most = sample.tasks.len().max(sample.exited.len());
+    let times: usize = rows().map(|task| task.counts.run_ns.len()).sum();
+    let names = sample.names.users.values().chain(sample.names.cgroups.values());
+    let mut texts = names.chain(&sample.notes).chain(sample.lost.keys());
+    let lists = [sample.names.users.len(), sample.names.cgroups.len(), sample.notes.len(), sample.lost.len()];
+    for (within, what) in [
+        (most <= MAX_ROWS, "tasks"),
+        (width <= MAX_NODES && sample.nodes.len() <= MAX_NODES, "nodes"),
+        (sample.exit_lost_ns.len() <= MAX_NODES, "nodes"),
+        (most.saturating_mul(width) <= MAX_CELLS, "tasks times nodes"),
+        (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "tasks times nodes"),
+        (sample.cpus.len() <= MAX_CPUS, "CPUs"),
+        (lists.iter().all(|len| *len <= MAX_NAMES), "names"),
+        (texts.all(|text| text.len() <= MAX_TEXT), "letters in a name"),
+    ] {
+        if !within {
+            return Err(TooLarge(what));
+        }
+    }
+    Ok(())
+}
+
+fn encode_section(out: &mut Vec<u8>, section: Section, base: Option<&Sample>, sample: &Sample) {
+    match section {
+        Section::Times => {
+            put(out, sample.wall_ns as u64);
+            put(out, sample.mono_ns);
+            put(out, sample.boot_ns);
+        }
+        Section::Tasks => encode_tasks(out, base, sample),
+        Section::Exited => {
+            let rows: Vec<_> = sample.exited.iter().map(|task| (&**task, None)).collect();
+            put(out, rows.len() as u64);
+            columns::encode(out, columns::task(), &rows);
+        }
+        Section::Cpus => {
+            let before = base.map_or(&[][..], |base| &base.cpus);
+            let row = |(at, cpu)| (cpu, before.get(at));
+            let rows: Vec<(&CpuRaw, _)> = sample.cpus.iter().enumerate().map(row).collect();
+            put(out, rows.len() as u64);
+            columns::encode(out, columns::cpu(), &rows);
+        }
+        Section::Nodes => {
+            let before = base.map_or(&[][..], |base| &base.nodes);
+            let row = |(at, node)| (node, before.get(at));
+            let rows: Vec<(&NodeRaw, _)> = sample.nodes.iter().enumerate().map(row).collect();
+            put(out, rows.len() as u64);
+            columns::encode(out, columns::node(), &rows);
+        }
+        Section::Lost => {
+            if base.is_some_and(|base| base.lost == sample.lost) {
+                return;
+            }
+            put(out, sample.lost.len() as u64);
+            for (cause, count) in &sample.lost {
+                put_text(out, cause);
+                put(out, *count);
+            }
+        }
+        Section::ExitLost => {
+            put(out, sample.exit_lost_ns.len() as u64);
+            sample.exit_lost_ns.iter().for_each(|ns| put(out, *ns));
+        }
+        Section::Own => {
+            put(out, sample.own.cpu_ns);
+            put(out, sample.own.rss_bytes);
+            put(out, sample.own.sample_ns);
+        }
+        Section::Users => {
+            let before = base.map(|base| &base.names);
+            if !before.is_some_and(|before| Arc::ptr_eq(before, &sample.names)) {
+                encode_names(out, before.map(|names| &names.users), &sample.names.users);
+            }
+        }
+        Section::Cgroups => {
+            let before = base.map(|base| &base.names);
+            if !before.is_some_and(|before| Arc::ptr_eq(before, &sample.names)) {
+                encode_names(out, before.map(|names| &names.cgroups), &sample.names.cgroups);
+            }
+        }
+        Section::Notes => {
+            put(out, sample.notes.len() as u64);
+            sample.notes.iter().for_each(|note| put_text(out, note));
+        }
+    }
+}
+
+/// The sample in `bytes`. `base` must be the keyframe it was told apart from.
+///
+/// # Errors
+/// The bytes are not a sample, or it is beyond the limits.
+pub fn decode(bytes: &[u8], layouts: &Layouts, base: Option<&Sample>) -> Result<Sample, Malformed> {
+    let mut found: [Option<Bytes<'_>>; SECTIONS.len()] = [None; SECTIONS.len()];
+    let mut input = Bytes(bytes);
+    while !input.0.is_empty() {
+        let id = input.take(1)?[0];
+        let len = input.count(MAX_PAYLOAD)?;
+        let body = Bytes(input.take(len)?);
+        if let Some(at) = SECTIONS.iter().position(|section| *section as u8 == id) {
+            found[at] = Some(body);
+        }
+    }
+    let get = |section: Section| {
+        let at = SECTIONS.iter().position(|other| *other == section);
+        at.and_then(|at| found[at]).ok_or(Malformed("a part of the sample is not there"))
+    };
+    let mut room = MAX_NODE_TIMES;
+
+    let mut times = get(Section::Times)?;
+    let (wall_ns, mono_ns, boot_ns) = (times.number()? as i64, times.number()?, times.number()?);
+    times.finish()?;
+    let tasks = decode_tasks(get(Section::Tasks)?, layouts, base, &mut room)?;
+
+    let mut input = get(Section::Exited)?;
+    let count = input.count(MAX_ROWS)?;
+    let exited = columns::decode(&mut input, &layouts.task, count, |_| None, &mut room)?;
+    input.finish()?;
+
+    let mut input = get(Section::Cpus)?;
+    let count = input.count(MAX_CPUS)?;
+    let before = base.map_or(&[][..], |base| &base.cpus);
+    let cpus = columns::decode(&mut input, &layouts.cpu, count, |at| before.get(at), &mut room)?;
+    input.finish()?;
+
+    let mut input = get(Section::Nodes)?;
+    let count = input.count(MAX_NODES)?;
+    let before = base.map_or(&[][..], |base| &base.nodes);
+    let nodes = columns::decode(&mut input, &layouts.node, count, |at| before.get(at), &mut room)?;
+    input.finish()?;
+
+    let mut own = get(Section::Own)?;
+    let used = OwnRaw { cpu_ns: own.number()?, rss_bytes: own.number()?, sample_ns: own.number()? };
+    own.finish()?;
+
+    Ok(Sample {
+        wall_ns,
+        mono_ns,
+        boot_ns,
+        tasks,
+        exited: exited.into_iter().map(Arc::new).collect(),
+        cpus,
+        nodes,
+        lost: decode_lost(get(Section::Lost)?, base)?,
+        exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
+        own: used,
+        names: decode_both_names(get(Section::Users)?, get(Section::Cgroups)?, base)?,
+        notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
+    })
+}
+
+/// How the rows of a file are laid out.
+pub struct Layouts {
+    task: Layout<TaskRaw>,
+    cpu: Layout<CpuRaw>,
+    node: Layout<NodeRaw>,
+}
+
+impl Layouts {
+    /// # Errors
+    /// A column that rows are made of is not in the head.
+    pub fn of(head: &Head) -> Result<Layouts, String> {
+        Ok(Layouts {
+            task: Layout::of(&head.columns.task, columns::task())?,
+            cpu: Layout::of(&head.columns.cpu, columns::cpu())?,
+            node: Layout::of(&head.columns.node, columns::node())?,
+        })
+    }
+}
+
+/// Rows of the base that are gone, rows of it that changed, and new ones. Rows are matched by serial,
+/// which both lists are sorted by; a list that is not is written whole.
+fn encode_tasks(out: &mut Vec<u8>, base: Option<&Sample>, sample: &Sample) {
+    let sorted = |tasks: &[Arc<TaskRaw>]| tasks.windows(2).all(|pair| pair[0].serial < pair[1].serial);
+    let base = base.map_or(&[][..], |base| &base.tasks);
+    let base = if sorted(base) && sorted(&sample.tasks) { base } else { &[] };
+    let (mut gone, mut changed, mut rows, mut new) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut at = 0;
+    for task in &sample.tasks {
+        while at < base.len() && base[at].serial < task.serial {
+            gone.push(at);
+            at += 1;
+        }
+        if at < base.len() && base[at].serial == task.serial {
+            if !Arc::ptr_eq(&base[at], task) && base[at] != *task {
+                changed.push(at);
+                rows.push((&**task, Some(&*base[at])));
+            }
+            at += 1;
+        } else {
+            new.push((&**task, None));
+        }
+    }
+    gone.extend(at..base.len());
+    put(out, base.len() as u64);
+    encode_gaps(out, &gone);
+    encode_gaps(out, &changed);
+    put(out, new.len() as u64);
+    rows.append(&mut new);
+    columns::encode(out, columns::task(), &rows);
+}
+
+/// Ascending indexes as the distances between them.
+fn encode_gaps(out: &mut Vec<u8>, indexes: &[usize]) {
+    put(out, indexes.len() as u64);
+    let mut next = 0;
+    for index in indexes {
+        put(out, (index - next) as u64);
+        next = index + 1;
+    }
+}
+
+fn decode_gaps(input: &mut Bytes<'_>, below: usize) -> Result<Vec<usize>, Malformed> {
+    let count = input.count(below)?;
+    let mut indexes = Vec::with_capacity(count);
+    let mut next = 0;
+    for _ in 0..count {
+        let index = next + input.count(below)?;
+        if index >= below {
+            return Err(Malformed("it names a row that its keyframe does not have"));
+        }
+        indexes.push(index);
+        next = index + 1;
+    }
+    Ok(indexes)
+}
+
+fn decode_tasks(
+    mut input: Bytes<'_>,
+    layouts: &Layouts,
+    base: Option<&Sample>,
+    room: &mut usize,
+) -> Result<Vec<Arc<TaskRaw>>, Malformed> {
+    let known = base.map_or(&[][..], |base| &base.tasks);
+    let used = input.count(known.len())?;
+    if used != 0 && used != known.len() {
+        return Err(Malformed("it belongs to another keyframe"));
+    }
+    let base = &known[..used];
+    let gone = decode_gaps(&mut input, base.len())?;
+    let changed = decode_gaps(&mut input, base.len())?;
+    let new = input.count(MAX_ROWS - changed.len().min(MAX_ROWS))?;
+    let of = |at: usize| changed.get(at).map(|index| &*base[*index]);
+    let mut rows =
+        columns::decode(&mut input, &layouts.task, changed.len() + new, of, room)?.into_iter().map(Arc::new);
+    input.finish()?;
+
+    let mut tasks: Vec<Arc<TaskRaw>> = base.to_vec();
+    for (index, row) in changed.iter().zip(rows.by_ref()) {
+        tasks[*index] = row;
+    }
+    let mut gone = gone.into_iter().peekable();
+    let mut at = 0;
+    tasks.retain(|_| {
+        let keep = gone.next_if_eq(&at).is_none();
+        at += 1;
+        keep
+    });
+    if base.is_empty() {
+        return Ok(rows.collect());
+    }
+    tasks.extend(rows);
+    tasks.sort_by_key(|task| task.serial);
+    Ok(tasks)
+}
+
+fn decode_lost(mut input: Bytes<'_>, base: Option<&Sample>) -> Result<BTreeMap<String, u64>, Malformed> {
+    if input.0.is_empty() {
+        return base.map(|base| base.lost.clone()).ok_or(Malformed("its losses are those of no keyframe"));
+    }
+    let mut lost = BTreeMap::new();
+    for _ in 0..input.count(MAX_NAMES)? {
+        let cause = input.text(MAX_TEXT)?.to_string();
+        lost.insert(cause, input.number()?);
+    }
+    input.finish()?;
+    Ok(lost)
+}
+
+fn decode_list<T>(
+    mut input: Bytes<'_>,
+    limit: usize,
+    each: impl Fn(&mut Bytes<'_>) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    let count = input.count(limit)?;
+    // Every entry takes a byte at least, so the list cannot be longer than its bytes.
+    let mut list = Vec::with_capacity(count.min(input.0.len()));
+    for _ in 0..count {
+        list.push(each(&mut input)?);
+    }
+    input.finish()?;
+    Ok(list)
+}
+
+/// Ids that are gone, then ids that are new or called something else.
+fn encode_names<K: Copy + Ord + Into<u64>>(
+    out: &mut Vec<u8>,
+    base: Option<&BTreeMap<K, String>>,
+    names: &BTreeMap<K, String>,
+) {
+    let gone: Vec<K> =
+        base.iter().flat_map(|base| base.keys()).filter(|id| !names.contains_key(id)).copied().collect();
+    let new: Vec<(&K, &String)> =
+        names.iter().filter(|(id, name)| base.and_then(|base| base.get(id)) != Some(*name)).collect();
+    put(out, gone.len() as u64);
+    gone.into_iter().for_each(|id| put(out, id.into()));
+    put(out, new.len() as u64);
+    let mut before = 0;
+    for (id, name) in new {
+        put(out, difference((*id).into(), before));
+        before = (*id).into();
+        put_text(out, name);
+    }
+}
+
+fn decode_names<K: Ord + TryFrom<u64>>(
+    mut input: Bytes<'_>,
+    names: &mut BTreeMap<K, String>,
+) -> Result<(), Malformed> {
+    let id = |number: u64| K::try_from(number).map_err(|_| Malformed("an id is out of range"));
+    for _ in 0..input.count(MAX_NAMES)? {
+        names.remove(&id(input.number()?)?);
+    }
+    let mut before = 0;
+    for _ in 0..input.count(MAX_NAMES)? {
+        before = undo_difference(input.number()?, before);
+        names.insert(id(before)?, input.text(MAX_TEXT)?.to_string());
+    }
+    input.finish()
+}
+
+fn decode_both_names(
+    users: Bytes<'_>,
+    cgroups: Bytes<'_>,
+    base: Option<&Sample>,
+) -> Result<Arc<Names>, Malformed> {
+    if users.0.is_empty() && cgroups.0.is_empty() {
+        return base
+            .map(|base| Arc::clone(&base.names))
+            .ok_or(Malformed("its names are those of no keyframe"));
+    }
+    let mut names = base.map_or_else(Names::default, |base| Names::clone(&base.names));
+    decode_names(users, &mut names.users)?;
+    decode_names(cgroups, &mut names.cgroups)?;
+    Ok(Arc::new(names))
+}
