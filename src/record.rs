@@ -6,9 +6,14 @@
 
 pub mod columns;
 pub mod dir;
+pub mod fold;
 pub mod format;
 pub mod frame;
 pub mod payload;
 pub mod reader;
+pub mod recorder;
+pub mod seek;
+pub mod time;
 pub mod varint;
+pub mod verify;
 pub mod writer;

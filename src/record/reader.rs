@@ -68,6 +68,8 @@ pub struct Reader {
     file: File,
     /// The number in all its frames, once it is known.
     id: Option<u32>,
+    /// Where the first head is.
+    first_at: u64,
     stored: Vec<u8>,
     raw: Vec<u8>,
     /// The head and the keyframe used last, by place.
@@ -89,16 +91,24 @@ impl Reader {
         if !meta.is_file() {
             bail!("{} is not a regular file", path.display());
         }
-        let mut reader =
-            Reader { file, id: None, stored: Vec::new(), raw: Vec::new(), head: None, key: None };
-        let first = reader.first_head().with_context(|| path.display().to_string())?;
+        let mut reader = Reader {
+            file,
+            id: None,
+            first_at: 0,
+            stored: Vec::new(),
+            raw: Vec::new(),
+            head: None,
+            key: None,
+        };
+        let first = reader.find_head().with_context(|| path.display().to_string())?;
         reader.id = Some(first.head.file);
-        reader.head_at(first.first()).with_context(|| path.display().to_string())?;
+        reader.first_at = first.first();
+        reader.first_head().with_context(|| path.display().to_string())?;
         Ok(reader)
     }
 
     /// The head that the file begins with; of two copies the first that is whole.
-    fn first_head(&mut self) -> Result<Frame> {
+    fn find_head(&mut self) -> Result<Frame> {
         let mut at = 0;
         loop {
             match self.at(at)? {
@@ -111,6 +121,14 @@ impl Reader {
                 Found::End { .. } => bail!("there is no recording in it"),
             }
         }
+    }
+
+    /// The head that the file begins with.
+    ///
+    /// # Errors
+    /// It was damaged after the file was opened.
+    pub fn first_head(&mut self) -> Result<Arc<HeadInForce>> {
+        self.head_at(self.first_at)
     }
 
     /// Bytes in the file now.
