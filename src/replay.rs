@@ -44,9 +44,11 @@ pub fn run(
         recording.seek(from.saturating_sub(1))?;
     }
     let mut previous: Option<Sample> = None;
+    // Of samples that no interval ends with.
+    let mut notes = Vec::new();
     let mut written = 0;
     while part.iterations != Some(written) {
-        let Some(current) = recording.next()? else {
+        let Some(mut current) = recording.next()? else {
             if part.follow && !recording.wait(Instant::now() + FOLLOW_EVERY, stop)? {
                 continue;
             }
@@ -55,6 +57,7 @@ pub fn run(
         if part.to_wall_ns.is_some_and(|to| current.wall_ns > to) {
             break;
         }
+        current.notes.splice(..0, notes.drain(..));
         let before = previous.take().filter(|_| recording.continues());
         if let Some(before) = before
             && part.from_wall_ns.is_none_or(|from| current.wall_ns >= from)
@@ -65,6 +68,8 @@ pub fn run(
                 result => result?,
             }
             written += 1;
+        } else {
+            notes.clone_from(&current.notes);
         }
         previous = Some(current);
     }

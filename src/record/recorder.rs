@@ -180,7 +180,7 @@ impl Recorder {
         let paused = self.paused.take();
         let current = self.current.as_mut().expect("begin_file made it");
         let written = (|| {
-            if !current.host.as_ref().is_some_and(|known| Arc::ptr_eq(known, host)) {
+            if !current.host.as_ref().is_some_and(|known| Arc::ptr_eq(known, host) || known == host) {
                 let mut head = Head::new(host, &self.session, number);
                 head.interval_ns = self.options.interval.as_nanos() as u64;
                 head.folded = self.options.keep.describe();

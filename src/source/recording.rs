@@ -10,7 +10,7 @@ use crate::export::rfc3339;
 use crate::record::dir::is_ring_name;
 use crate::record::format::{End, Gap, Kind};
 use crate::record::reader::{Found, Frame, HeadInForce, Reader};
-use crate::sample::{HostFacts, Sample};
+use crate::sample::{HostFacts, Sample, TaskRaw};
 
 /// A recording that is read from front to back, from any time on. What is damaged is left out, and the next
 /// sample says so in its notes; so it does of pauses of the recorder.
@@ -28,6 +28,8 @@ pub struct Recording {
     head: Arc<HeadInForce>,
     /// The session of the last sample, unless we have jumped since.
     session: Option<String>,
+    /// The rows of the last sample.
+    tasks: Vec<Arc<TaskRaw>>,
     continues: bool,
     notes: Vec<String>,
 }
@@ -65,6 +67,7 @@ impl Recording {
             last: None,
             head,
             session: None,
+            tasks: Vec::new(),
             continues: false,
             notes,
         })
@@ -186,6 +189,8 @@ impl Recording {
                 self.session = Some(session.clone());
                 self.head = head;
                 self.last = Some((self.current, frame.first()));
+                share(&self.tasks, &mut sample.tasks);
+                self.tasks.clone_from(&sample.tasks);
                 sample.notes.append(&mut self.notes);
                 Ok(Some(sample))
             }
@@ -244,8 +249,11 @@ impl Source for Recording {
     }
 }
 
-/// The files of a recording in the order of time.
-fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
+/// The files of a recording in the order of time: one with those it was rotated to, or those of a ring.
+///
+/// # Errors
+/// A directory cannot be read, or has no recording in it.
+pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(rotated(path));
     }
@@ -272,6 +280,20 @@ fn rotated(path: &Path) -> Vec<PathBuf> {
     };
     let next = (1..).map(numbered).take_while(|path| path.is_file());
     std::iter::once(path.to_owned()).chain(next).collect()
+}
+
+/// Puts rows of the sample before in the place of equal ones, as a live source does: a history of samples
+/// then takes little memory, and what did not change is seen at once.
+fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
+    let mut before = before.iter().peekable();
+    for task in tasks {
+        while before.next_if(|old| old.serial < task.serial).is_some() {}
+        if let Some(old) = before.next_if(|old| old.serial == task.serial)
+            && old == task
+        {
+            *task = Arc::clone(old);
+        }
+    }
 }
 
 /// When the first sample of a file was taken.

@@ -61,9 +61,10 @@ fn flip(path: &Path, samples: &[Sample], which: impl Fn(u64) -> Box<dyn Iterator
 }
 
 #[test]
-fn any_flipped_bit_costs_at_most_its_frame() {
+fn a_flipped_bit_costs_at_most_its_frame() {
     let scratch = Scratch::new();
-    let lost = flip(&scratch.join("file"), &Machine::new(1).ticks(3), |bits| Box::new(0..bits));
+    // Every third: all bytes, all positions in a byte.
+    let lost = flip(&scratch.join("file"), &Machine::new(1).ticks(3), |bits| Box::new((0..bits).step_by(3)));
     assert!(lost > 0, "nothing was hit");
 }
 

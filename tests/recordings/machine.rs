@@ -32,7 +32,7 @@ pub fn host() -> HostFacts {
 /// Makes one sample after the other.
 pub struct Machine {
     seed: u64,
-    /// Tasks that run in an interval, and tasks that end and begin in one, of a hundred each.
+    /// Tasks of a hundred that run in an interval, and of a thousand that end and are followed by others.
     pub active: u64,
     pub churn: u64,
     next: u64,
@@ -48,7 +48,7 @@ impl Machine {
         let mut machine = Machine {
             seed: 42,
             active: 16,
-            churn: 1,
+            churn: 10,
             next: 0,
             sample: Sample {
                 wall_ns: BEGAN,
@@ -161,7 +161,7 @@ impl Machine {
             }
         }
         let tasks = self.sample.tasks.len() as u64;
-        let ends = tasks * self.churn / 100;
+        let ends = tasks * self.churn / 1000;
         for _ in 0..ends {
             let at = self.random(tasks - ends) as usize;
             let ended = self.sample.tasks.remove(at);

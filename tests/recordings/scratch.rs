@@ -18,6 +18,10 @@ impl Scratch {
     pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
 }
 
 impl Drop for Scratch {
