@@ -1,7 +1,8 @@
 //! How rows become columns of small numbers: one entry per field, and the coding of them all.
 //!
 //! Each number is written as its difference from the same field of a base: the row of the keyframe, or
-//! without one the row before it. A column in which nothing differs takes one byte.
+//! without one the row before it. A column in which nothing differs takes one byte, and so some columns are
+//! differences of two fields (`a-b`) that go together.
 
 use std::sync::LazyLock;
 
@@ -117,7 +118,17 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "ppid", "id", ppid),
             field!(TaskRaw, "uid", "id", uid),
             field!(TaskRaw, "start_ns", "ns", start_ns),
-            field!(TaskRaw, "leader_start_ns", "ns", leader_start_ns),
+            // Most tasks are the leader of their process.
+            Column {
+                name: "start_ns-leader_start_ns",
+                unit: "ns",
+                width: |_| 1,
+                get: |row, _| row.start_ns.wrapping_sub(row.leader_start_ns),
+                set: |row, _, value| {
+                    row.leader_start_ns = row.start_ns.wrapping_sub(value);
+                    Some(0)
+                },
+            },
             field!(TaskRaw, "cgroup_id", "id", cgroup_id),
             // A name as two numbers of eight bytes, the first letter in the lowest byte.
             Column {
@@ -140,7 +151,6 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "cpus_allowed", "CPUs", cpus_allowed),
             field!(TaskRaw, "kthread", "bool", kthread),
             field!(TaskRaw, "rss_bytes", "bytes", rss_bytes),
-            field!(TaskRaw, "exec_ns", "ns, counter", exec_ns),
             field!(TaskRaw, "preferred_node", "id + 1", preferred_node),
             field!(TaskRaw, "scan_period_ms", "ms", scan_period_ms),
             Column {
@@ -168,6 +178,17 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     None => (value == 0).then_some(0),
                 },
             },
+            // What it ran before it was first seen, which stays as it is.
+            Column {
+                name: "exec_ns-run_ns",
+                unit: "ns",
+                width: |_| 1,
+                get: |row, _| row.exec_ns.wrapping_sub(row.counts.cpu_ns()),
+                set: |row, _, value| {
+                    row.exec_ns = value.wrapping_add(row.counts.cpu_ns());
+                    Some(0)
+                },
+            },
             field!(TaskRaw, "smt_busy_ns", "ns, counter", counts.smt_busy_ns),
             field!(TaskRaw, "llc_moves", "counter", counts.llc_moves),
             field!(TaskRaw, "node_moves", "counter", counts.node_moves),
@@ -175,9 +196,19 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             slots!(TaskRaw, "slot_enabled_ns", "ns by event, counter", counts.slots, enabled_ns),
             slots!(TaskRaw, "slot_running_ns", "ns by event, counter", counts.slots, running_ns),
             field!(TaskRaw, "run_delay_ns", "ns, counter", counts.run_delay_ns),
-            field!(TaskRaw, "run_count", "counter", counts.run_count),
             field!(TaskRaw, "nvcsw", "counter", counts.nvcsw),
             field!(TaskRaw, "nivcsw", "counter", counts.nivcsw),
+            // Each run ends with a switch.
+            Column {
+                name: "run_count-nvcsw-nivcsw",
+                unit: "counter",
+                width: |_| 1,
+                get: |row, _| row.counts.run_count.wrapping_sub(switches(row)),
+                set: |row, _, value| {
+                    row.counts.run_count = value.wrapping_add(switches(row));
+                    Some(0)
+                },
+            },
             field!(TaskRaw, "min_flt", "counter", counts.min_flt),
             field!(TaskRaw, "maj_flt", "counter", counts.maj_flt),
             field!(TaskRaw, "cpu_migrations", "counter", counts.cpu_migrations),
@@ -185,6 +216,10 @@ pub fn task() -> &'static [Column<TaskRaw>] {
         ]
     });
     &COLUMNS
+}
+
+fn switches(row: &TaskRaw) -> u64 {
+    row.counts.nvcsw.wrapping_add(row.counts.nivcsw)
 }
 
 /// Columns of [`CpuRaw`].

@@ -1,11 +1,16 @@
 //! A sample as bytes and back: sections with their length in front, told apart from a keyframe or from nothing.
+//!
+//! Rows of tasks are those that changed of late ([`super::changes`]); the others are as in the sample before,
+//! or in one a little further back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::changes::Changes;
 use super::columns::{self, Layout};
 use super::format::{
-    Head, MAX_CELLS, MAX_CPUS, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_PAYLOAD, MAX_ROWS, MAX_TEXT,
+    Head, KEY_EVERY, MAX_CELLS, MAX_CPUS, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_PAYLOAD, MAX_ROWS,
+    MAX_TEXT,
 };
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::sample::{CpuRaw, Names, NodeRaw, OwnRaw, Sample, TaskRaw};
@@ -46,11 +51,11 @@ const SECTIONS: [Section; 11] = [
 #[error("the sample has more {0} than a recording can hold")]
 pub struct TooLarge(pub &'static str);
 
-/// Writes `sample` as what differs from `base`, or whole.
+/// Writes `sample` as what differs from the keyframe and is in `changes`, or whole.
 ///
 /// # Errors
 /// It is beyond the limits that readers keep.
-pub fn encode(out: &mut Vec<u8>, base: Option<&Sample>, sample: &Sample) -> Result<(), TooLarge> {
+pub fn encode(out: &mut Vec<u8>, base: Option<(&Sample, &Changes)>, sample: &Sample) -> Result<(), TooLarge> {
     check_limits(sample)?;
     let mut bytes = Vec::new();
     for section in SECTIONS {
@@ -88,14 +93,15 @@ fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
     Ok(())
 }
 
-fn encode_section(out: &mut Vec<u8>, section: Section, base: Option<&Sample>, sample: &Sample) {
+fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &Changes)>, sample: &Sample) {
+    let base = delta.map(|(key, _)| key);
     match section {
         Section::Times => {
             put(out, sample.wall_ns as u64);
             put(out, sample.mono_ns);
             put(out, sample.boot_ns);
         }
-        Section::Tasks => encode_tasks(out, base, sample),
+        Section::Tasks => encode_tasks(out, delta, sample),
         Section::Exited => {
             let rows: Vec<_> = sample.exited.iter().map(|task| (&**task, None)).collect();
             put(out, rows.len() as u64);
@@ -153,11 +159,21 @@ fn encode_section(out: &mut Vec<u8>, section: Section, base: Option<&Sample>, sa
     }
 }
 
-/// The sample in `bytes`. `base` must be the keyframe it was told apart from.
+/// The keyframe of a sample, and a sample before it that is near enough.
+#[derive(Clone, Copy)]
+pub struct Base<'a> {
+    pub key: &'a Sample,
+    /// Samples from the keyframe to this one.
+    pub tick: u32,
+    pub tasks: &'a [Arc<TaskRaw>],
+}
+
+/// The sample in `bytes`, and how many samples after its keyframe it is.
 ///
 /// # Errors
-/// The bytes are not a sample, or it is beyond the limits.
-pub fn decode(bytes: &[u8], layouts: &Layouts, base: Option<&Sample>) -> Result<Sample, Malformed> {
+/// The bytes are not a sample, it is beyond the limits, or `base` is too far back.
+pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Result<(Sample, u32), Malformed> {
+    let base = state.map(|state| state.key);
     let mut found: [Option<Bytes<'_>>; SECTIONS.len()] = [None; SECTIONS.len()];
     let mut input = Bytes(bytes);
     while !input.0.is_empty() {
@@ -177,7 +193,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, base: Option<&Sample>) -> Result<
     let mut times = get(Section::Times)?;
     let (wall_ns, mono_ns, boot_ns) = (times.number()? as i64, times.number()?, times.number()?);
     times.finish()?;
-    let tasks = decode_tasks(get(Section::Tasks)?, layouts, base, &mut room)?;
+    let (tasks, tick) = decode_tasks(get(Section::Tasks)?, layouts, state, &mut room)?;
 
     let mut input = get(Section::Exited)?;
     let count = input.count(MAX_ROWS)?;
@@ -200,7 +216,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, base: Option<&Sample>) -> Result<
     let used = OwnRaw { cpu_ns: own.number()?, rss_bytes: own.number()?, sample_ns: own.number()? };
     own.finish()?;
 
-    Ok(Sample {
+    let sample = Sample {
         wall_ns,
         mono_ns,
         boot_ns,
@@ -213,7 +229,8 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, base: Option<&Sample>) -> Result<
         own: used,
         names: decode_both_names(get(Section::Users)?, get(Section::Cgroups)?, base)?,
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
-    })
+    };
+    Ok((sample, tick))
 }
 
 /// How the rows of a file are laid out.
@@ -235,100 +252,97 @@ impl Layouts {
     }
 }
 
-/// Rows of the base that are gone, rows of it that changed, and new ones. Rows are matched by serial,
-/// which both lists are sorted by; a list that is not is written whole.
-fn encode_tasks(out: &mut Vec<u8>, base: Option<&Sample>, sample: &Sample) {
-    let sorted = |tasks: &[Arc<TaskRaw>]| tasks.windows(2).all(|pair| pair[0].serial < pair[1].serial);
-    let base = base.map_or(&[][..], |base| &base.tasks);
-    let base = if sorted(base) && sorted(&sample.tasks) { base } else { &[] };
-    let (mut gone, mut changed, mut rows, mut new) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut at = 0;
-    for task in &sample.tasks {
-        while at < base.len() && base[at].serial < task.serial {
-            gone.push(at);
-            at += 1;
-        }
-        if at < base.len() && base[at].serial == task.serial {
-            if !Arc::ptr_eq(&base[at], task) && base[at] != *task {
-                changed.push(at);
-                rows.push((&**task, Some(&*base[at])));
-            }
-            at += 1;
-        } else {
-            new.push((&**task, None));
-        }
-    }
-    gone.extend(at..base.len());
-    put(out, base.len() as u64);
-    encode_gaps(out, &gone);
-    encode_gaps(out, &changed);
-    put(out, new.len() as u64);
-    rows.append(&mut new);
+/// How far from the keyframe, how far back the changes reach, serials that are gone, serials of the rows
+/// that follow, rows. A whole sample has all its rows, in its order and without their serials in front.
+fn encode_tasks(out: &mut Vec<u8>, delta: Option<(&Sample, &Changes)>, sample: &Sample) {
+    let Some((key, changes)) = delta else {
+        put(out, 0);
+        put(out, sample.tasks.len() as u64);
+        let rows: Vec<_> = sample.tasks.iter().map(|task| (&**task, None)).collect();
+        columns::encode(out, columns::task(), &rows);
+        return;
+    };
+    put(out, changes.tick().into());
+    put(out, changes.reach().into());
+    put_ascending(out, &changes.gone().collect::<Vec<_>>());
+    let rows: Vec<_> = changes.rows(sample).map(|task| (task, find(&key.tasks, task.serial))).collect();
+    put_ascending(out, &rows.iter().map(|(task, _)| task.serial).collect::<Vec<_>>());
     columns::encode(out, columns::task(), &rows);
 }
 
-/// Ascending indexes as the distances between them.
-fn encode_gaps(out: &mut Vec<u8>, indexes: &[usize]) {
-    put(out, indexes.len() as u64);
-    let mut next = 0;
-    for index in indexes {
-        put(out, (index - next) as u64);
-        next = index + 1;
+/// The row with this serial among rows in the order of serials.
+fn find(tasks: &[Arc<TaskRaw>], serial: u64) -> Option<&TaskRaw> {
+    tasks.binary_search_by_key(&serial, |task| task.serial).ok().map(|at| &*tasks[at])
+}
+
+fn put_ascending(out: &mut Vec<u8>, serials: &[u64]) {
+    put(out, serials.len() as u64);
+    let mut before = 0;
+    for serial in serials {
+        put(out, serial.wrapping_sub(before));
+        before = *serial;
     }
 }
 
-fn decode_gaps(input: &mut Bytes<'_>, below: usize) -> Result<Vec<usize>, Malformed> {
-    let count = input.count(below)?;
-    let mut indexes = Vec::with_capacity(count);
-    let mut next = 0;
+fn ascending(input: &mut Bytes<'_>) -> Result<Vec<u64>, Malformed> {
+    let count = input.count(MAX_ROWS)?;
+    // Each takes a byte at least.
+    let mut serials: Vec<u64> = Vec::with_capacity(count.min(input.0.len()));
     for _ in 0..count {
-        let index = next + input.count(below)?;
-        if index >= below {
-            return Err(Malformed("it names a row that its keyframe does not have"));
-        }
-        indexes.push(index);
-        next = index + 1;
+        let more = input.number()?;
+        let serial = match serials.last() {
+            Some(before) if more > 0 => before.checked_add(more),
+            Some(_) => None,
+            None => Some(more),
+        };
+        serials.push(serial.ok_or(Malformed("serials are not in order"))?);
     }
-    Ok(indexes)
+    Ok(serials)
 }
 
 fn decode_tasks(
     mut input: Bytes<'_>,
     layouts: &Layouts,
-    base: Option<&Sample>,
+    state: Option<Base<'_>>,
     room: &mut usize,
-) -> Result<Vec<Arc<TaskRaw>>, Malformed> {
-    let known = base.map_or(&[][..], |base| &base.tasks);
-    let used = input.count(known.len())?;
-    if used != 0 && used != known.len() {
-        return Err(Malformed("it belongs to another keyframe"));
+) -> Result<(Vec<Arc<TaskRaw>>, u32), Malformed> {
+    let tick = input.count(KEY_EVERY as usize)? as u32;
+    if tick == 0 {
+        let count = input.count(MAX_ROWS)?;
+        let rows = columns::decode(&mut input, &layouts.task, count, |_| None, room)?;
+        input.finish()?;
+        return Ok((rows.into_iter().map(Arc::new).collect(), 0));
     }
-    let base = &known[..used];
-    let gone = decode_gaps(&mut input, base.len())?;
-    let changed = decode_gaps(&mut input, base.len())?;
-    let new = input.count(MAX_ROWS - changed.len().min(MAX_ROWS))?;
-    let of = |at: usize| changed.get(at).map(|index| &*base[*index]);
-    let mut rows =
-        columns::decode(&mut input, &layouts.task, changed.len() + new, of, room)?.into_iter().map(Arc::new);
+    let state = state.ok_or(Malformed("its keyframe is not there"))?;
+    let reach = input.count(tick as usize)? as u32;
+    if state.tick >= tick || state.tick < tick - reach {
+        return Err(Malformed("the samples before it are not there"));
+    }
+    let gone = ascending(&mut input)?;
+    let serials = ascending(&mut input)?;
+    let of = |at: usize| find(&state.key.tasks, serials[at]);
+    let rows = columns::decode(&mut input, &layouts.task, serials.len(), of, room)?;
     input.finish()?;
-
-    let mut tasks: Vec<Arc<TaskRaw>> = base.to_vec();
-    for (index, row) in changed.iter().zip(rows.by_ref()) {
-        tasks[*index] = row;
+    if rows.iter().zip(&serials).any(|(row, serial)| row.serial != *serial) {
+        return Err(Malformed("a row is not the one it says"));
     }
-    let mut gone = gone.into_iter().peekable();
-    let mut at = 0;
-    tasks.retain(|_| {
-        let keep = gone.next_if_eq(&at).is_none();
-        at += 1;
-        keep
-    });
-    if base.is_empty() {
-        return Ok(rows.collect());
+    // Rows of the sample before, but for those that are gone or here; all lists are in the order of serials.
+    let mut tasks = Vec::with_capacity(state.tasks.len() + rows.len());
+    let mut gone = gone.iter().peekable();
+    let mut rows = rows.into_iter().map(Arc::new).peekable();
+    for old in state.tasks {
+        while let Some(row) = rows.next_if(|row| row.serial < old.serial) {
+            tasks.push(row);
+        }
+        while gone.next_if(|serial| **serial < old.serial).is_some() {}
+        let is_gone = gone.peek() == Some(&&old.serial);
+        let replaced = rows.peek().is_some_and(|row| row.serial == old.serial);
+        if !is_gone && !replaced {
+            tasks.push(Arc::clone(old));
+        }
     }
     tasks.extend(rows);
-    tasks.sort_by_key(|task| task.serial);
-    Ok(tasks)
+    Ok((tasks, tick))
 }
 
 fn decode_lost(mut input: Bytes<'_>, base: Option<&Sample>) -> Result<BTreeMap<String, u64>, Malformed> {

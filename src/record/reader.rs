@@ -13,8 +13,8 @@ use anyhow::{Context, Result, bail};
 
 use super::format::{Head, Kind, MAX_PAYLOAD};
 use super::frame::{FrameHead, HEAD_LEN, MAGIC};
-use super::payload::{self, Layouts};
-use crate::sample::{HostFacts, Sample};
+use super::payload::{self, Base, Layouts};
+use crate::sample::{HostFacts, Sample, TaskRaw};
 
 /// Bytes looked through at a time when a frame is searched.
 const WINDOW: usize = 64 << 10;
@@ -63,6 +63,13 @@ struct KeyInForce {
     sample: Arc<Sample>,
 }
 
+/// The rows of the sample that was read last: of which keyframe, and how many samples after it.
+struct Near {
+    key: u64,
+    tick: u32,
+    tasks: Vec<Arc<TaskRaw>>,
+}
+
 /// An open file of a recording.
 pub struct Reader {
     file: File,
@@ -75,6 +82,7 @@ pub struct Reader {
     /// The head and the keyframe used last, by place.
     head: Option<(u64, Arc<HeadInForce>)>,
     key: Option<(u64, KeyInForce)>,
+    near: Option<Near>,
 }
 
 impl Reader {
@@ -99,6 +107,7 @@ impl Reader {
             raw: Vec::new(),
             head: None,
             key: None,
+            near: None,
         };
         let first = reader.find_head().with_context(|| path.display().to_string())?;
         reader.id = Some(first.head.file);
@@ -250,7 +259,7 @@ impl Reader {
         }
         let key = self.either_copy(at, Kind::Key, |reader, frame| {
             let head = reader.head_at(frame.head.base)?;
-            let sample = reader.decode(frame, &head, None)?;
+            let sample = reader.decode(frame, &head, None)?.0;
             Ok(KeyInForce { head, sample: Arc::new(sample) })
         })?;
         self.key = Some((at, key.clone()));
@@ -292,26 +301,74 @@ impl Reader {
         match frame.head.kind {
             Kind::Key => {
                 let head = self.head_at(frame.head.base)?;
-                let sample = self.decode(frame, &head, None)?;
+                let sample = self.decode(frame, &head, None)?.0;
                 // The frames after it need it next.
                 let key = KeyInForce { head: Arc::clone(&head), sample: Arc::new(sample.clone()) };
+                self.near = Some(Near { key: frame.first(), tick: 0, tasks: sample.tasks.clone() });
                 self.key = Some((frame.first(), key));
                 Ok((head, sample))
             }
             Kind::Delta => {
                 let key = self.key_at(frame.head.base)?;
-                let sample = self.decode(frame, &key.head, Some(&key.sample))?;
+                let sample = match self.delta(frame, &key) {
+                    Ok(sample) => sample,
+                    // It was jumped to: what it needs is between its keyframe and itself.
+                    Err(_) => {
+                        self.walk_to(frame, &key)?;
+                        self.delta(frame, &key)?
+                    }
+                };
                 Ok((key.head, sample))
             }
             _ => bail!("the frame at byte {} holds no sample", frame.at),
         }
     }
 
-    fn decode(&mut self, frame: Frame, head: &HeadInForce, base: Option<&Sample>) -> Result<Sample> {
+    /// The sample of a delta, from the last one that was read, which must be near.
+    fn delta(&mut self, frame: Frame, key: &KeyInForce) -> Result<Sample> {
+        let near = self.near.take().filter(|near| near.key == frame.head.base);
+        let (tick, tasks) = near.as_ref().map_or((0, &key.sample.tasks), |near| (near.tick, &near.tasks));
+        let base = Base { key: &key.sample, tick, tasks };
+        let decoded = self.decode(frame, &key.head, Some(base));
+        match decoded {
+            Ok((sample, tick)) => {
+                self.near = Some(Near { key: frame.head.base, tick, tasks: sample.tasks.clone() });
+                Ok(sample)
+            }
+            Err(error) => {
+                self.near = near;
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the samples between the keyframe and this frame, as far as they are whole.
+    fn walk_to(&mut self, frame: Frame, key: &KeyInForce) -> Result<()> {
+        self.near = None;
+        let mut at = frame.head.base;
+        while at < frame.at {
+            at = match self.at(at)? {
+                Found::Frame(found) => {
+                    if found.at < frame.at
+                        && found.head.kind == Kind::Delta
+                        && found.head.base == frame.head.base
+                    {
+                        // A damaged one may yet be bridged by those after it.
+                        let _ = self.delta(found, key);
+                    }
+                    found.end()
+                }
+                Found::Damaged { next } => next,
+                Found::End { .. } => break,
+            };
+        }
+        Ok(())
+    }
+
+    fn decode(&mut self, frame: Frame, head: &HeadInForce, base: Option<Base<'_>>) -> Result<(Sample, u32)> {
         self.payload(frame)?;
-        let sample = payload::decode(&self.raw, &head.layouts, base)
-            .with_context(|| format!("the frame at byte {} is damaged", frame.at))?;
-        Ok(sample)
+        payload::decode(&self.raw, &head.layouts, base)
+            .with_context(|| format!("the frame at byte {} is damaged", frame.at))
     }
 
     /// Reads all of `bytes`; false when the file ends before.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use super::changes::Changes;
 use super::format::{End, FORMAT, Gap, Head, KEY_EVERY, Kind};
 use super::frame::{FrameHead, Sealer};
 use super::payload::{self, TooLarge};
@@ -37,7 +38,8 @@ pub struct Writer {
     head_at: u64,
     /// The keyframe in force and where it is.
     key: Option<(Sample, u64)>,
-    since_key: u32,
+    /// What changed of late, as of the last sample.
+    changes: Changes,
     /// Times of the last sample.
     mono_ns: u64,
     wall_ns: i64,
@@ -59,7 +61,7 @@ impl Writer {
             next_seq: 0,
             head_at: 0,
             key: None,
-            since_key: 0,
+            changes: Changes::default(),
             mono_ns: 0,
             wall_ns: 0,
             sealer: Sealer::new(LEVEL)?,
@@ -98,19 +100,20 @@ impl Writer {
     pub fn sample(&mut self, sample: &Sample) -> Result<(), WriteError> {
         (self.mono_ns, self.wall_ns) = (sample.mono_ns, sample.wall_ns);
         self.payload.clear();
-        match &self.key {
-            Some((key, key_at)) if self.since_key < KEY_EVERY => {
+        let changes = self.changes.after(sample);
+        match (&self.key, changes) {
+            (Some((key, key_at)), Some(changes)) if changes.tick() < KEY_EVERY => {
                 let key_at = *key_at;
-                payload::encode(&mut self.payload, Some(key), sample)?;
+                payload::encode(&mut self.payload, Some((key, &changes)), sample)?;
                 self.append(Kind::Delta, key_at, false)?;
-                self.since_key += 1;
+                self.changes = changes;
             }
             _ => {
                 payload::encode(&mut self.payload, None, sample)?;
                 let at = self.end;
                 self.append(Kind::Key, self.head_at, true)?;
                 self.key = Some((sample.clone(), at));
-                self.since_key = 1;
+                self.changes = Changes::since(sample);
             }
         }
         Ok(())
