@@ -10,21 +10,19 @@ const volatile __s32 cgroup_subsys = -1;	/* index of the v1 controller that name
 static inline struct cgroup_subsys_state *nt_css(struct task_struct *task)
 {
 	struct css_set *set = task->cgroups;
-	struct cgroup_subsys_state *css = NULL;
 
 	if (!set)
 		return NULL;
 	if (cgroup_subsys < 0)
 		return &set->dfl_cgrp->self;
-	bpf_core_read(&css, sizeof(css), &set->subsys[cgroup_subsys]);
-	return css;
+	return set->subsys[cgroup_subsys];
 }
 
 static inline __u64 nt_cgroup_id(struct task_struct *task)
 {
 	struct cgroup_subsys_state *css = nt_css(task);
 
-	return css ? BPF_CORE_READ(css, cgroup, kn, id) : 0;
+	return css ? css->cgroup->kn->id : 0;
 }
 
 #endif /* CGROUP_BPF_H */

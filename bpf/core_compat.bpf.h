@@ -18,6 +18,7 @@
 #define NT_RELOCATED __attribute__((preserve_access_index))
 
 #define PF_KTHREAD 0x00200000	/* include/linux/sched.h, the same since 2.6 */
+#define TASK_RUNNING 0x00000000	/* include/linux/sched.h, since ever: on a CPU or waiting for one */
 #define TASK_DEAD 0x00000080	/* include/linux/sched.h, the same since 4.14 */
 #define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */
 #define NT_NICE_OF(static_prio) ((static_prio) - NT_DEFAULT_PRIO)
@@ -156,9 +157,10 @@ static inline __u64 nt_rss_pages(struct task_struct *task)
 	} else {
 		struct mm_struct___v61 *old = (void *)mm;
 
-		file = old->rss_stat.count[NT_RSS_FILE].counter;
-		anon = old->rss_stat.count[NT_RSS_ANON].counter;
-		shmem = old->rss_stat.count[NT_RSS_SHMEM].counter;
+		/* By probe: 6.1 refuses a direct load through the typedef of an array element. */
+		file = BPF_CORE_READ(old, rss_stat.count[NT_RSS_FILE].counter);
+		anon = BPF_CORE_READ(old, rss_stat.count[NT_RSS_ANON].counter);
+		shmem = BPF_CORE_READ(old, rss_stat.count[NT_RSS_SHMEM].counter);
 	}
 	/* A counter may be below zero for a moment while its per-CPU parts are not folded. */
 	return (file > 0 ? file : 0) + (anon > 0 ? anon : 0) + (shmem > 0 ? shmem : 0);

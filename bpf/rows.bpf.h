@@ -31,7 +31,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	row->tid = task->pid;
 	row->pid = task->tgid;
 	row->ppid = rec->ppid;
-	row->uid = BPF_CORE_READ(task, cred, uid.val);
+	row->uid = task->cred->uid.val;
 	row->start_ns = task->start_boottime;
 	row->leader_start_ns = rec->leader_start_ns;
 	row->cgroup_id = nt_cgroup_id(task);
@@ -53,7 +53,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	row->nice = NT_NICE_OF(task->static_prio);
 	row->cpu = task->thread_info.cpu;
 	row->cpus_allowed = task->nr_cpus_allowed;
-	row->group_live = BPF_CORE_READ(task, signal, live.counter);
+	row->group_live = task->signal->live.counter;
 	row->pad = 0;
 	if (bpf_core_field_exists(task->numa_preferred_nid)) {
 		row->preferred_nid = task->numa_preferred_nid;
@@ -79,11 +79,16 @@ static inline void nt_lose_end(struct nt_rec *rec)
 	if (cpu)
 		nt_count_loss(cpu, NT_LOST_EXIT);
 	for (node = 0; node < NT_NODES_MAX; node++) {
+		/*
+		 * A copy: older verifiers forget the value of a variable whose address a
+		 * helper was given, and with it the end of the loop and of the record.
+		 */
+		__u32 key = node;
 		__u64 *lost;
 
 		if (sizeof(*rec) + (node + 1) * sizeof(__u64) > rec_size)
 			break;
-		lost = bpf_map_lookup_elem(&exit_lost_ns, &node);
+		lost = bpf_map_lookup_elem(&exit_lost_ns, &key);
 		if (lost)
 			__sync_fetch_and_add(lost, rec->run_ns[node]);
 	}

@@ -35,9 +35,9 @@ static inline bool nt_in_cgroup(struct task_struct *task)
 	for (i = 0; i < CGROUP_DEPTH_MAX; i++) {
 		if (!css)
 			return false;
-		if (nt_has_id(NT_SCOPE_CGROUP, BPF_CORE_READ(css, cgroup, kn, id)))
+		if (nt_has_id(NT_SCOPE_CGROUP, css->cgroup->kn->id))
 			return true;
-		css = BPF_CORE_READ(css, parent);
+		css = css->parent;
 	}
 	return false;
 }
@@ -52,7 +52,7 @@ static inline bool nt_wanted(struct task_struct *task)
 		return false;
 	if (kinds & (1 << NT_SCOPE_TID) && !nt_has_id(NT_SCOPE_TID, task->pid))
 		return false;
-	if (kinds & (1 << NT_SCOPE_UID) && !nt_has_id(NT_SCOPE_UID, BPF_CORE_READ(task, cred, uid.val)))
+	if (kinds & (1 << NT_SCOPE_UID) && !nt_has_id(NT_SCOPE_UID, task->cred->uid.val))
 		return false;
 	if (kinds & (1 << NT_SCOPE_CGROUP) && !nt_in_cgroup(task))
 		return false;

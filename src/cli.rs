@@ -151,7 +151,7 @@ impl ExportArgs {
     pub fn view(&self) -> ViewArgs {
         let defaults = Cli::parse_from(["numatop-ng"]).view;
         ViewArgs {
-            format: self.format,
+            format: Some(self.format),
             threads: self.threads,
             columns: self.columns.clone(),
             sort: self.sort.clone(),
@@ -198,9 +198,9 @@ pub struct ViewArgs {
     #[arg(short = 'b', long)]
     pub batch: bool,
 
-    /// Format of batch output.
-    #[arg(long, value_enum, default_value_t = BatchFormat::Text)]
-    pub format: BatchFormat,
+    /// Format of batch output, text if not given; implies --batch.
+    #[arg(long, value_enum)]
+    pub format: Option<BatchFormat>,
 
     /// Stop after this many intervals.
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -1,5 +1,6 @@
 //! From the kernel to a [`crate::sample::Sample`]: BPF objects and the files of /proc and /sys.
 
+pub mod inspect;
 pub mod libbpf_log;
 pub mod nodes;
 pub mod own;

@@ -101,7 +101,10 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
             what: "cannot start".into(),
             why: Some(said),
             said: None,
-            advice: vec![Advice::command("to see what works here and what does not", "numatop-ng doctor")],
+            advice: vec![Advice::command(
+                "nothing known about this host explains it; please report it with the output of",
+                "numatop-ng doctor --format json",
+            )],
         },
     }
 }

@@ -18,4 +18,5 @@ pub mod snapshot;
 pub mod source;
 pub mod text;
 pub mod topology_cmd;
+pub mod tui;
 pub mod units;

@@ -13,7 +13,9 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 use numatop_ng::batch::{self, Pace};
-use numatop_ng::cli::{BatchFormat, Cli, Command, ExportArgs, Listing, RecordLimits, ReportFormat, ViewArgs};
+use numatop_ng::cli::{
+    BatchFormat, Cli, ColourArg, Command, ExportArgs, Listing, RecordLimits, ReportFormat, ViewArgs,
+};
 use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::export::{Export, csv::Csv, json::JsonLines, quiet::Quiet, text::Text};
@@ -23,9 +25,12 @@ use numatop_ng::options::{self, BadValue};
 use numatop_ng::record::recorder::Recorder;
 use numatop_ng::record::verify;
 use numatop_ng::replay::{self, Part};
+use numatop_ng::snapshot::Grain;
+use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::recorded::Recorded;
 use numatop_ng::source::recording::{self, Recording};
+use numatop_ng::tui::{self, ColourChoice, Ended, TuiOptions};
 use numatop_ng::{doctor, topology_cmd};
 
 fn main() -> ExitCode {
@@ -41,7 +46,7 @@ fn main() -> ExitCode {
     };
     libbpf_log::keep();
     match run(&cli) {
-        Ok(exit) => exit.into(),
+        Ok(code) => code,
         Err(error) => {
             let exit = match (error.downcast_ref::<BadValue>(), error.downcast_ref::<Refusal>()) {
                 (Some(_), _) => Exit::Usage,
@@ -54,7 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> Result<Exit> {
+fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Some(Command::Doctor { format }) => doctor(*format),
         Some(Command::Topology { format }) => topology(*format),
@@ -63,11 +68,16 @@ fn run(cli: &Cli) -> Result<Exit> {
         Some(Command::Replay { path, at, follow, view }) => replay(path, at.as_deref(), *follow, view),
         Some(Command::Export(args)) => export(args),
         Some(Command::Verify { paths }) => verify(paths),
-        None => batch(&cli.view, cli.record.as_deref(), &cli.limits),
+        None if wants_batch(&cli.view) => batch(&cli.view, cli.record.as_deref(), &cli.limits),
+        None => live(&cli.view, cli.record.as_deref(), &cli.limits),
     }
 }
 
-fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<Exit> {
+fn wants_batch(args: &ViewArgs) -> bool {
+    args.batch || args.format.is_some() || !io::stdout().is_terminal()
+}
+
+fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
     let mut export = exporter(args)?;
     let live = options::live(args, &users::read(Path::new("/")))?;
     let pace =
@@ -85,13 +95,54 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
         }
         None => batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd())?,
     }
-    Ok(Exit::Ok)
+    Ok(ExitCode::SUCCESS)
+}
+
+fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
+    let live = options::live(args, &users::read(Path::new("/")))?;
+    let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
+    let rotate = rotate_signal()?;
+    show(args, move || {
+        let source = start(live)?;
+        Ok(match recorder {
+            Some(recorder) => Box::new(Recorded::new(source, recorder, rotate)) as Box<dyn Source>,
+            None => Box::new(source),
+        })
+    })
+}
+
+/// The screen, with the samples of the source that `start` makes.
+fn show(
+    args: &ViewArgs,
+    start: impl FnOnce() -> Result<Box<dyn Source>> + Send + 'static,
+) -> Result<ExitCode> {
+    let options = TuiOptions {
+        interval: options::interval(args),
+        iterations: args.iterations,
+        columns: options::columns(args)?,
+        sort: options::sort(args)?,
+        threads: options::grain(args) == Grain::Threads,
+        filter: options::filter(args)?,
+        mouse: !args.no_mouse,
+        colour: match args.color {
+            ColourArg::Auto => ColourChoice::Auto,
+            ColourArg::Always => ColourChoice::Always,
+            ColourArg::Never => ColourChoice::Never,
+        },
+        ascii: args.ascii,
+    };
+    match tui::run(options, start)? {
+        Ended::Quit => Ok(ExitCode::SUCCESS),
+        // As a shell reports it: 128 plus the number, which is below 32.
+        Ended::Signal(signal) => Ok(ExitCode::from(128 + signal as u8)),
+    }
 }
 
 /// The writer of `--format`, with its choice of rows and columns.
 fn exporter(args: &ViewArgs) -> Result<Box<dyn Export>> {
-    let selection = options::selection(args, args.format != BatchFormat::Text)?;
-    Ok(match args.format {
+    let format = args.format.unwrap_or(BatchFormat::Text);
+    let selection = options::selection(args, format != BatchFormat::Text)?;
+    Ok(match format {
         BatchFormat::Text => Box::new(Text::new(selection)),
         BatchFormat::Json => Box::new(JsonLines::new(selection)),
         BatchFormat::Csv => Box::new(Csv::new(selection)),
@@ -99,7 +150,7 @@ fn exporter(args: &ViewArgs) -> Result<Box<dyn Export>> {
 }
 
 /// Records without showing anything; what there is to say goes to standard error, once.
-fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<Exit> {
+fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCode> {
     let live = options::live(args, &users::read(Path::new("/")))?;
     let pace =
         Pace { interval: options::interval(args), iterations: args.iterations, grain: options::grain(args) };
@@ -108,10 +159,10 @@ fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<Exit> {
     let mut source = Recorded::new(start(live)?, recorder, rotate_signal()?);
     let ran = batch::run(&mut source, &mut Quiet::default(), &mut io::stderr(), pace, stop.as_raw_fd());
     source.finish()?;
-    ran.map(|()| Exit::Ok)
+    ran.map(|()| ExitCode::SUCCESS)
 }
 
-fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<Exit> {
+fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<ExitCode> {
     options::check_replay(args)?;
     let mut export = exporter(args)?;
     let mut recording = Recording::open(path)?;
@@ -126,10 +177,10 @@ fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Resul
     let stop = stop_signals()?;
     let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
     replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
-    Ok(Exit::Ok)
+    Ok(ExitCode::SUCCESS)
 }
 
-fn export(args: &ExportArgs) -> Result<Exit> {
+fn export(args: &ExportArgs) -> Result<ExitCode> {
     let view = args.view();
     let mut export = exporter(&view)?;
     let mut recording = Recording::open(&args.path)?;
@@ -150,12 +201,12 @@ fn export(args: &ExportArgs) -> Result<Exit> {
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
     if written == 0 {
         eprintln!("numatop-ng: {} has no interval in that time", args.path.display());
-        return Ok(Exit::CouldNotMeasure);
+        return Ok(Exit::CouldNotMeasure.into());
     }
-    Ok(Exit::Ok)
+    Ok(ExitCode::SUCCESS)
 }
 
-fn verify(paths: &[PathBuf]) -> Result<Exit> {
+fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
     let mut exit = Exit::Ok;
     for path in paths {
         for file in recording::files_of(path)? {
@@ -173,7 +224,7 @@ fn verify(paths: &[PathBuf]) -> Result<Exit> {
             }
         }
     }
-    Ok(exit)
+    Ok(exit.into())
 }
 
 /// Set at SIGUSR1: the recording goes on in a new file.
@@ -188,13 +239,13 @@ fn start(options: LiveOptions) -> Result<LiveSource> {
     LiveSource::start(options).map_err(|error| error::explain(&error, &doctor::check()).into())
 }
 
-fn doctor(format: ReportFormat) -> Result<Exit> {
+fn doctor(format: ReportFormat) -> Result<ExitCode> {
     let report = doctor::Report::gather();
     print(&match format {
         ReportFormat::Text => doctor::render_text(&report, terminal_width()),
         ReportFormat::Json => format!("{:#}\n", doctor::render_json(&report)),
     })?;
-    Ok(report.exit())
+    Ok(report.exit().into())
 }
 
 /// Becomes readable at SIGINT, SIGTERM or SIGHUP.
@@ -206,13 +257,13 @@ fn stop_signals() -> Result<OwnedFd> {
     Ok(read.into())
 }
 
-fn topology(format: ReportFormat) -> Result<Exit> {
+fn topology(format: ReportFormat) -> Result<ExitCode> {
     let topology = Topology::read(Path::new("/"))?;
     print(&match format {
         ReportFormat::Text => topology_cmd::render_text(&topology, terminal_width()),
         ReportFormat::Json => format!("{:#}\n", topology_cmd::render_json(&topology)),
     })?;
-    Ok(Exit::Ok)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Columns of the terminal on standard output; 80 when it is something else.
@@ -224,7 +275,7 @@ fn terminal_width() -> usize {
     ratatui::crossterm::terminal::size().map_or(DEFAULT, |(columns, _)| columns.max(40)).into()
 }
 
-fn list(what: Listing) -> Result<Exit> {
+fn list(what: Listing) -> Result<ExitCode> {
     let mut text = String::new();
     match what {
         Listing::Metrics => {
@@ -243,7 +294,7 @@ fn list(what: Listing) -> Result<Exit> {
         }
     }
     print(&text)?;
-    Ok(Exit::Ok)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes to standard output; a reader that has gone away is no error.

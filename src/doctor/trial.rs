@@ -13,6 +13,7 @@ use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::Topology;
 use crate::sample::Missing;
+use crate::text::plural;
 
 /// One step of starting a live view.
 pub struct Trial {
@@ -105,8 +106,4 @@ fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {
     probe.walk(|_| threads += 1)?;
     probe.exits(|_| {}).context("emptying the exit ring")?;
     Ok(((), format!("{} listed", plural(threads, "thread"))))
-}
-
-fn plural(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

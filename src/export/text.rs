@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::{Export, Selection, rfc3339};
 use crate::metric::{Unit, format};
 use crate::snapshot::Snapshot;
+use crate::text::plural;
 
 /// Writes a heading, the nodes in a line each, and a table of tasks.
 pub struct Text {
@@ -73,12 +74,12 @@ fn heading(snapshot: &Snapshot) -> String {
         snapshot.interval_ns.map_or_else(|| "since start".into(), |ns| format!("{:.1} s", ns as f64 / 1e9));
     let own = snapshot.share(snapshot.own.cpu_ns).map_or_else(|_| format::ABSENT.into(), format::percent);
     format!(
-        "{} {} {} · {} CPUs, {} nodes · interval {interval} · numatop-ng itself {own}% CPU, {}",
+        "{} {} {} · {}, {} · interval {interval} · numatop-ng itself {own}% CPU, {}",
         rfc3339(snapshot.wall_ns),
         crate::text::clean_str(&snapshot.host.hostname),
         snapshot.host.kernel,
-        snapshot.online_cpus,
-        snapshot.nodes.len(),
+        plural(snapshot.online_cpus as usize, "CPU"),
+        plural(snapshot.nodes.len(), "node"),
         format::bytes(snapshot.own.raw.rss_bytes as f64),
     )
 }

@@ -19,7 +19,18 @@ impl<T> Fact<T> {
         Fact::Unknown { unknown: why.into() }
     }
 
-    /// The value, if it is known.
+    /// The value.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub fn into_known(self) -> Result<T, String> {
+        match self {
+            Fact::Known(value) => Ok(value),
+            Fact::Unknown { unknown } => Err(unknown),
+        }
+    }
+
+    /// The value, where it is known.
     pub fn known(&self) -> Option<&T> {
         match self {
             Fact::Known(value) => Some(value),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::fact::Fact;
 use crate::pmu::event::Event;
 use crate::pmu::open::try_event;
-use crate::sample::Reading;
+use crate::sample::{Missing, Reading};
 
 /// The PMUs the kernel knows, and how the wanted events did when they were tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,6 +36,11 @@ impl PmuFacts {
     pub fn working(&self) -> Vec<Event> {
         let works = |trial: &&Trial| trial.outcome.is_ok();
         self.trials.iter().filter(works).map(|trial| trial.event.clone()).collect()
+    }
+
+    /// The events that do not, by name, and why.
+    pub fn refused(&self) -> impl Iterator<Item = (String, Missing)> {
+        self.trials.iter().filter_map(|trial| Some((trial.event.name.clone(), trial.outcome.clone().err()?)))
     }
 }
 

@@ -315,6 +315,15 @@ impl Recorder {
     }
 }
 
+impl Drop for Recorder {
+    /// What nobody finished ends here, as well as it can.
+    fn drop(&mut self) {
+        if let Some(current) = self.current.take().filter(|current| !current.writer.is_empty()) {
+            let _ = current.writer.end(End::Stopped);
+        }
+    }
+}
+
 /// Makes the directory of a ring, for its owner only, unless it is there.
 fn make_private_dir(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;

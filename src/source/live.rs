@@ -10,18 +10,19 @@ use anyhow::{Context, Result};
 
 use super::{Source, poll};
 use crate::collect::nodes::NodeReader;
+use crate::collect::plan::plan;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
 use crate::collect::tasks::TaskProbe;
 use crate::collect::wire::Loss;
 use crate::collect::{own, records};
-use crate::host::cgroups::{self, Hierarchy};
+use crate::host::cgroups::Hierarchy;
+use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
-use crate::pmu::event::{Event, Role};
-use crate::pmu::open::try_event;
+use crate::pmu::event::Event;
 use crate::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
 use crate::units::CpuId;
 
@@ -61,12 +62,15 @@ impl LiveSource {
     /// Loads and attaches everything.
     ///
     /// # Errors
-    /// The essential probes could not be loaded; see `host::kernel` for turning that into advice.
+    /// The essential probes could not be loaded; [`crate::error::explain`] turns that into advice.
     pub fn start(options: LiveOptions) -> Result<LiveSource> {
-        let topology = Topology::read(Path::new(ROOT))?;
+        let check = HostCheck::read(Path::new(ROOT), &options.events);
+        let mut missing = plan(&check).missing();
+        missing.extend(check.pmu.refused());
+        let HostCheck { topology, pmu, cgroups: hierarchy, .. } = check;
+        let topology = topology.into_known().map_err(anyhow::Error::msg).context("reading the topology")?;
         raise_open_files(topology.possible_cpus);
-        let (events, mut missing) = working_events(options.events);
-        let hierarchy = cgroups::choose(Path::new(ROOT));
+        let events = pmu.working();
         let nodes = topology.possible_nodes;
 
         let store = records::create(nodes)?;
@@ -84,12 +88,6 @@ impl LiveSource {
         }
         let tasks = TaskProbe::start(&sched, &store, nodes, &options.scope, subsys)?;
         let node_reader = NodeReader::open(Path::new(ROOT), &topology)?;
-        if !topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1) {
-            missing.insert(
-                "smt_busy_pct".into(),
-                Missing::Unsupported("the cores of this machine have one thread each".into()),
-            );
-        }
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
             kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
@@ -268,37 +266,6 @@ impl Source for LiveSource {
                 Some(_) => self.tasks.gather_exits()?,
             }
         }
-    }
-}
-
-/// Keeps the events that work here; the others become reasons for what needs them.
-fn working_events(wanted: Vec<Event>) -> (Vec<Event>, BTreeMap<String, Missing>) {
-    let mut missing = BTreeMap::new();
-    let mut working = Vec::new();
-    for event in wanted {
-        match try_event(&event) {
-            Ok(()) => working.push(event),
-            Err(why) => {
-                for metric in needing(event.role) {
-                    missing.entry((*metric).to_string()).or_insert_with(|| why.clone());
-                }
-                missing.insert(event.name.clone(), why);
-            }
-        }
-    }
-    if working.is_empty() && !missing.is_empty() {
-        let why = Missing::Unsupported("no hardware counter works on this machine".into());
-        missing.insert("counters_running_pct".into(), why);
-    }
-    (working, missing)
-}
-
-/// The metrics that cannot be without the event of this role.
-fn needing(role: Role) -> &'static [&'static str] {
-    match role {
-        Role::Cycles => &["cycles_total", "ipc", "cpi", "ghz"],
-        Role::Instructions => &["instructions_total", "ipc", "cpi"],
-        Role::Other => &[],
     }
 }
 

@@ -1,1 +1,73 @@
-fn main() {}
+//! The runner: boots guests, hands each its cases, and says honestly what came of it.
+
+mod boot;
+mod cpio;
+mod debian;
+mod image;
+mod kernels;
+mod matrix;
+mod options;
+mod plan;
+mod qemu;
+mod record;
+mod run;
+mod shell;
+mod snapshots;
+mod story;
+mod topology;
+
+use std::process::ExitCode;
+
+use options::{Mode, Options};
+
+fn main() -> ExitCode {
+    let options = match options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("vmtests: {why}\n\n{}", options::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    match dispatch(&options) {
+        Ok(code) => ExitCode::from(code),
+        Err(why) => {
+            eprintln!("vmtests: {why}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn dispatch(options: &Options) -> Result<u8, String> {
+    let kernels = kernels::parse(include_str!("../KERNELS"))?;
+    let topologies = topology::parse(include_str!("../topologies.toml"))?;
+    let jobs = || plan::jobs(include_str!("../guests.toml"), &kernels, &topologies, &options.wanted);
+    match &options.mode {
+        Mode::Help => println!("{}", options::USAGE),
+        Mode::List => {
+            for job in jobs()? {
+                println!("{}: {}", record::GuestId::of(&job), job.cases.join(" "));
+            }
+        }
+        Mode::Fetch => {
+            for kernel in &kernels {
+                match debian::kernel(kernel, true) {
+                    Ok((path, package)) => {
+                        println!("{} {}: {package} in {}", kernel.name, kernel.arch, path.display());
+                    }
+                    Err(why) => println!("{} {}: not covered: {why}", kernel.name, kernel.arch),
+                }
+            }
+        }
+        Mode::Run => return run::all(&jobs()?, options),
+        Mode::Shell => shell::open(&kernels, &topologies, options)?,
+        Mode::Matrix(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("reading {}: {error}", path.display()))?;
+            println!(
+                "{}",
+                matrix::render(&record::read(&text).map_err(|why| format!("{}: {why}", path.display()))?)
+            );
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,243 @@
+//! The rules themselves: one function for each thing that may be in the way, with what to do about it.
+
+use super::{Advice, Caveat, Obstacle, Part, Verdict};
+use crate::host::btf::{BtfFacts, Feature};
+use crate::host::cgroups::Mode;
+use crate::host::check::HostCheck;
+use crate::host::fact::Fact;
+use crate::host::kernel::Lockdown;
+use crate::host::privileges::Capability;
+use crate::host::topology::{NumaSupport, Topology};
+use crate::pmu::event::Role;
+use crate::sample::Missing;
+
+/// What the rules say about one part on one host.
+pub fn verdict(check: &HostCheck, part: Part) -> Verdict {
+    match part {
+        Part::CpuTime | Part::TaskWalk | Part::Exits => probe(check, part),
+        Part::SmtTime => smt_time(&check.topology),
+        Part::Counters => any_counter(check),
+        Part::Cycles => counter(check, Role::Cycles),
+        Part::Instructions => counter(check, Role::Instructions),
+        Part::NumaFields => numa_fields(check),
+        Part::NodeMemory => topology(&check.topology).map(|_| ()),
+        Part::NodePages => node_pages(&check.topology),
+    }
+}
+
+/// The kernel first: nobody should look for privileges on a kernel that cannot do it.
+fn probe(check: &HostCheck, part: Part) -> Verdict {
+    kernel_has(check, part.features())?;
+    topology(&check.topology)?;
+    privileges(check)?;
+    // The scheduler probe follows trusted pointers only; the others call bpf_probe_read_kernel, which
+    // LOCKDOWN_BPF_READ_KERNEL takes away (security/lockdown, 5.4).
+    if part != Part::CpuTime && check.kernel.lockdown.is(&Lockdown::Confidentiality) {
+        return Err(Obstacle::new(
+            Missing::NotPermitted(
+                "kernel lockdown is 'confidentiality': no BPF program may read kernel memory, whatever its \
+                 capabilities"
+                    .into(),
+            ),
+            [Advice::say("boot without lockdown=confidentiality ('integrity' is fine)")],
+        ));
+    }
+    Ok(())
+}
+
+fn kernel_has(check: &HostCheck, features: &[Feature]) -> Verdict {
+    let release = check.kernel.release.known().map_or("this kernel", String::as_str);
+    let enough = Advice::say(format!("use Linux 6.1 or newer: it has all of this; {release} is running"));
+    let present = match &check.kernel.btf {
+        BtfFacts::Has(present) => present,
+        BtfFacts::Absent(why) => {
+            let missing = format!("the kernel shows no type information (BTF): {why}");
+            let rebuild = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of current \
+                           distributions are; in a container, mount /sys";
+            return Err(Obstacle::new(Missing::Unsupported(missing), [Advice::say(rebuild)]));
+        }
+        BtfFacts::Denied(why) => {
+            let missing = format!("the kernel's type information (BTF) may not be read: {why}");
+            let advice = "every user may read this file on an ordinary host: look for a sandbox or mount that forbids it";
+            return Err(Obstacle::new(Missing::NotPermitted(missing), [Advice::say(advice)]));
+        }
+        BtfFacts::Damaged(why) => {
+            let missing = format!("the kernel's type information (BTF) cannot be understood: {why}");
+            return Err(Obstacle::new(Missing::Lost(missing), []));
+        }
+    };
+    let lacking: Vec<Feature> = features.iter().copied().filter(|one| !present.contains(one)).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = lacking.iter().map(|one| format!("{} ({})", one.name(), one.origin())).collect();
+    let missing = format!("the kernel lacks {}", names.join(", "));
+    if lacking.iter().any(|one| one.comes_with_version()) {
+        Err(Obstacle::new(Missing::KernelTooOld(missing), [enough]))
+    } else {
+        let options: Vec<&str> = lacking.iter().map(|one| one.origin()).collect();
+        let advice = Advice::say(format!("use a kernel built with {}", options.join(", ")));
+        Err(Obstacle::new(Missing::Unsupported(missing), [advice]))
+    }
+}
+
+fn topology(topology: &Fact<Topology>) -> Result<&Topology, Obstacle> {
+    match topology {
+        Fact::Known(topology) => Ok(topology),
+        Fact::Unknown { unknown } => {
+            let missing = Missing::Lost(format!("the topology cannot be read: {unknown}"));
+            Err(Obstacle::new(missing, []))
+        }
+    }
+}
+
+fn privileges(check: &HostCheck) -> Verdict {
+    let own = &check.privileges;
+    if own.host_user_namespace.is(&false) {
+        let missing = "this process is in a user namespace of its own, as in a rootless container: its \
+                       capabilities do not count for the host's kernel";
+        let advice =
+            Advice::say("run it on the host, or in a container started by root without user namespaces");
+        return Err(Obstacle::new(Missing::NotPermitted(missing.into()), [advice]));
+    }
+    let lacking = own.lacking();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = lacking.iter().map(Capability::to_string).collect();
+    let verb = if lacking.len() == 1 { "is" } else { "are" };
+    let who = own.uid.known().map_or(String::new(), |uid| format!(" (uid {uid})"));
+    let missing = Missing::NotPermitted(format!("{} {verb} missing{who}", names.join(" and ")));
+    Err(Obstacle::new(missing, how_to_get(check, &lacking)))
+}
+
+/// How a process like this one gets the capabilities it lacks.
+fn how_to_get(check: &HostCheck, lacking: &[Capability]) -> Vec<Advice> {
+    let own = &check.privileges;
+    if !own.could_get(lacking) {
+        let adds: Vec<String> =
+            lacking.iter().map(|one| format!("--cap-add {}", one.to_string().replace("CAP_", ""))).collect();
+        return vec![Advice::command(
+            "not even root gets them here: the bounding set of this container or service leaves them out. A container \
+             gets them with",
+            format!("docker run {} --pid host IMAGE", adds.join(" ")),
+        )];
+    }
+    if own.no_new_privs.is(&true) {
+        return vec![Advice::say(
+            "no_new_privs is set here, so neither sudo nor file capabilities have an effect: start it from outside \
+             of this sandbox or service",
+        )];
+    }
+    let granted: Vec<String> = Capability::GRANTED.iter().map(|one| one.to_string().to_lowercase()).collect();
+    vec![
+        Advice::command("run it as root", "sudo numatop-ng"),
+        Advice::command(
+            "or give the program what it needs, once (whoever may run it then sees all tasks)",
+            format!("sudo setcap {}+ep $(command -v numatop-ng)", granted.join(",")),
+        ),
+    ]
+}
+
+fn smt_time(facts: &Fact<Topology>) -> Verdict {
+    let topology = topology(facts)?;
+    if topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1) {
+        return Ok(());
+    }
+    Err(Obstacle::new(Missing::Unsupported("the cores of this machine have one thread each".into()), []))
+}
+
+fn any_counter(check: &HostCheck) -> Verdict {
+    if check.pmu.trials.iter().any(|trial| trial.outcome.is_ok()) {
+        return Ok(());
+    }
+    match check.pmu.trials.iter().find_map(|trial| trial.outcome.as_ref().err()) {
+        Some(missing) => Err(Obstacle::new(missing.clone(), counter_advice(check, missing))),
+        None => Err(Obstacle::new(Missing::NotCollected("no counter was asked for (--events)".into()), [])),
+    }
+}
+
+fn counter(check: &HostCheck, role: Role) -> Verdict {
+    match check.pmu.trials.iter().find(|trial| trial.event.role == role).map(|trial| &trial.outcome) {
+        Some(Ok(())) => Ok(()),
+        Some(Err(missing)) => Err(Obstacle::new(missing.clone(), counter_advice(check, missing))),
+        None => {
+            let missing = Missing::NotCollected("its counter was not asked for (--events)".into());
+            Err(Obstacle::new(missing, []))
+        }
+    }
+}
+
+fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
+    if matches!(missing, Missing::NotPermitted(_)) {
+        return match check.kernel.perf_event_paranoid.known() {
+            Some(level) => vec![Advice::say(format!("kernel.perf_event_paranoid is {level} now"))],
+            None => Vec::new(),
+        };
+    }
+    // x86 and most others call it cpu (cpu_core, cpu_atom, cpum_cf), Arm armv8_….
+    let of_a_cpu = |name: &String| name.starts_with("cpu") || name.starts_with("arm");
+    if check.pmu.sources.known().is_some_and(|names| !names.iter().any(of_a_cpu)) {
+        return vec![Advice::say(
+            "the kernel has found no PMU of the CPU (/sys/bus/event_source/devices). A virtual machine has one only \
+             when its hypervisor gives it one: with QEMU and KVM, -cpu host,pmu=on",
+        )];
+    }
+    Vec::new()
+}
+
+fn numa_fields(check: &HostCheck) -> Verdict {
+    if matches!(check.kernel.btf, BtfFacts::Has(_)) {
+        kernel_has(check, &[Feature::NumaBalancing])?;
+    }
+    let off = |why: &str, advice: Vec<Advice>| Err(Obstacle::new(Missing::NotCollected(why.into()), advice));
+    if check.topology.known().is_some_and(|topology| topology.nodes.len() == 1) {
+        return off("the machine has one node: NUMA balancing has nothing to choose", Vec::new());
+    }
+    if check.kernel.numa_balancing.is(&0) {
+        let on = Advice::command("to see them, switch it on", "sudo sysctl kernel.numa_balancing=1");
+        return off("NUMA balancing is off (kernel.numa_balancing is 0)", vec![on]);
+    }
+    Ok(())
+}
+
+fn node_pages(facts: &Fact<Topology>) -> Verdict {
+    if topology(facts)?.numa == NumaSupport::NotBuilt {
+        let missing = Missing::Unsupported("a kernel without CONFIG_NUMA keeps no numastat".into());
+        return Err(Obstacle::new(missing, [Advice::say("use a kernel built with CONFIG_NUMA=y")]));
+    }
+    Ok(())
+}
+
+/// What works here, but shows less or something else than one would expect.
+pub fn caveats(check: &HostCheck) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
+    if check.privileges.host_pid_namespace.is(&false) {
+        caveats.push(Caveat {
+            about: "pid namespace",
+            say: "this process is in a container with a pid namespace of its own: only its tasks are listed, by \
+                  their ids on the host"
+                .into(),
+            advice: vec![Advice::command("to list all tasks, start the container with", "--pid host")],
+        });
+    }
+    let counting = check.pmu.working().iter().any(|event| !event.is_software());
+    if counting && check.kernel.nmi_watchdog.is(&1) {
+        caveats.push(Caveat {
+            about: "NMI watchdog",
+            say: "it holds one hardware counter of each CPU: with many events counters have to take turns"
+                .into(),
+            advice: vec![Advice::command("to free the counter", "sudo sysctl kernel.nmi_watchdog=0")],
+        });
+    }
+    if check.cgroups.mode == Mode::None {
+        caveats.push(Caveat {
+            about: "cgroups",
+            say: "no cgroup file system is mounted: cgroups have no names".into(),
+            advice: Vec::new(),
+        });
+    }
+    let warnings = check.topology.known().map(Topology::warnings).unwrap_or_default();
+    caveats.extend(warnings.into_iter().map(|say| Caveat { about: "topology", say, advice: Vec::new() }));
+    caveats
+}

@@ -1,0 +1,202 @@
+//! The live view: threads, one channel, and the loop that turns messages into screens.
+//!
+//! A collector thread owns the source, an input thread reads keys, a signal thread waits for signals;
+//! the calling thread owns the state and the terminal.
+
+pub mod action;
+pub mod app;
+mod collector;
+mod columns;
+pub mod keymap;
+mod layout;
+pub mod ring;
+pub mod rows;
+mod terminal;
+pub mod theme;
+pub mod view;
+pub mod widget;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::tz::TimeZone;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
+
+use self::action::Effect;
+use self::app::{App, Settings};
+use self::collector::{Collector, Command};
+use self::terminal::Tty;
+pub use self::theme::ColourChoice;
+use self::theme::Theme;
+use crate::collect::inspect::Details;
+use crate::filter::RowFilter;
+use crate::metric::Metric;
+use crate::sample::{HostFacts, Sample};
+use crate::snapshot::Task;
+use crate::source::Source;
+
+/// Messages that wait at most. When the terminal does not take our output, the collector waits too
+/// instead of piling up samples.
+const QUEUE: usize = 64;
+
+/// What is chosen on the command line.
+pub struct TuiOptions {
+    pub interval: Duration,
+    /// Closes the view after this many intervals.
+    pub iterations: Option<u64>,
+    /// Columns in order; `None` lets the width of the screen decide.
+    pub columns: Option<Vec<&'static Metric<Task>>>,
+    /// What to sort by, and whether against its natural order.
+    pub sort: Option<(&'static Metric<Task>, bool)>,
+    pub threads: bool,
+    pub filter: RowFilter,
+    pub mouse: bool,
+    pub colour: ColourChoice,
+    pub ascii: bool,
+}
+
+/// Why the view was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Quit,
+    /// By this signal: the shell expects 128 plus its number.
+    Signal(i32),
+}
+
+/// What the threads tell the loop.
+enum Message {
+    Sample(Arc<HostFacts>, Box<Sample>),
+    SourceEnded,
+    /// The source could not start or go on.
+    Failed(anyhow::Error),
+    Inspected(u32, Result<Details, String>),
+    Input(Event),
+    Signal(i32),
+}
+
+/// Shows what the source made by `start` measures, until the user quits or a signal comes. The first
+/// frame is drawn before `start` is called; the terminal is given back before this returns.
+///
+/// # Errors
+/// What `start` or the source reported, or that the terminal cannot be used.
+pub fn run(
+    options: TuiOptions,
+    start: impl FnOnce() -> Result<Box<dyn Source>> + Send + 'static,
+) -> Result<Ended> {
+    let mut app = App::new(Settings {
+        interval: options.interval,
+        columns: options.columns,
+        sort: options.sort,
+        threads: options.threads,
+        filter: options.filter,
+        theme: Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok()),
+        zone: TimeZone::system(),
+    });
+    let (sender, messages) = sync_channel(QUEUE);
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGTSTP, SIGCONT]).context("catching signals")?;
+    let handle = signals.handle();
+    spawn("signals", sender.clone(), move |sender| forward_signals(signals, sender))?;
+    let mut tty = Tty::enter(options.mouse)?;
+    tty.draw(&mut app)?;
+    spawn("input", sender.clone(), forward_input)?;
+    let mut collector = Collector::spawn(start, options.interval, sender)?;
+    let ended = show(&mut app, &mut tty, &mut collector, &messages, options.iterations);
+    handle.close();
+    // Before the collector is waited for: it may be about to send.
+    drop(messages);
+    drop(tty);
+    collector.stop();
+    ended
+}
+
+fn show(
+    app: &mut App,
+    tty: &mut Tty,
+    collector: &mut Collector,
+    messages: &Receiver<Message>,
+    iterations: Option<u64>,
+) -> Result<Ended> {
+    // Two samples bracket the first short interval, which is there to have something to show.
+    let mut samples_left = iterations.map(|intervals| intervals.saturating_add(2));
+    loop {
+        let first = messages.recv().context("all threads have ended")?;
+        // Whatever else has come meanwhile is drawn in the same frame.
+        for message in std::iter::once(first).chain(messages.try_iter()) {
+            let effect = match message {
+                Message::Sample(host, sample) => {
+                    samples_left = samples_left.map(|left| left.saturating_sub(1));
+                    app.sample(host, *sample)
+                }
+                Message::SourceEnded => {
+                    app.source_ended();
+                    None
+                }
+                Message::Failed(error) => return Err(error),
+                Message::Inspected(pid, found) => {
+                    app.inspected(pid, found);
+                    None
+                }
+                Message::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => app.press(key),
+                Message::Input(Event::Mouse(mouse)) => app.mouse(mouse),
+                // The size is read when the frame is drawn.
+                Message::Input(_) => None,
+                Message::Signal(SIGTSTP) => Some(Effect::Suspend),
+                Message::Signal(SIGCONT) => {
+                    tty.resume()?;
+                    None
+                }
+                Message::Signal(signal) => return Ok(Ended::Signal(signal)),
+            };
+            match effect {
+                None => {}
+                Some(Effect::Quit) => return Ok(Ended::Quit),
+                Some(Effect::Suspend) => tty.suspend()?,
+                Some(Effect::Redraw) => tty.redraw()?,
+                Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
+                Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
+            }
+        }
+        tty.draw(app)?;
+        if samples_left == Some(0) {
+            return Ok(Ended::Quit);
+        }
+    }
+}
+
+/// Starts a thread that nobody waits for: it ends when the loop has ended.
+fn spawn(
+    name: &str,
+    sender: SyncSender<Message>,
+    work: impl FnOnce(SyncSender<Message>) + Send + 'static,
+) -> Result<()> {
+    let thread = thread::Builder::new().name(name.into()).spawn(move || work(sender));
+    thread.map(drop).with_context(|| format!("starting the {name} thread"))
+}
+
+fn forward_input(sender: SyncSender<Message>) {
+    // Without a terminal to read from there is nothing to forward.
+    while let Ok(event) = event::read() {
+        if sender.send(Message::Input(event)).is_err() {
+            return;
+        }
+    }
+}
+
+fn forward_signals(mut signals: Signals, sender: SyncSender<Message>) {
+    let mut asked = false;
+    for signal in signals.forever() {
+        let fatal = !matches!(signal, SIGTSTP | SIGCONT);
+        let taken = sender.try_send(Message::Signal(signal)).is_ok();
+        if fatal && (asked || !taken) {
+            // The loop hangs, perhaps because the terminal does not take our output.
+            terminal::leave();
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+        asked |= fatal;
+    }
+}

@@ -1,0 +1,83 @@
+//! What input asks for, and what an update asks the loop to do.
+
+use std::time::Duration;
+
+/// One thing a user can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Quit,
+    Suspend,
+    Redraw,
+    Help,
+    /// Close what is open; with nothing open, drop search and filters.
+    Back,
+    Move(Motion),
+    Show(Screen),
+    NextScreen,
+    /// Go into the selected row.
+    Open,
+    Threads,
+    Tree,
+    Fold,
+    Follow,
+    Pause,
+    /// Look at an earlier (negative) or later interval.
+    Scrub(i32),
+    Slower,
+    Faster,
+    AskInterval,
+    Search,
+    SearchNext,
+    SearchPrevious,
+    Filter,
+    PickUser,
+    PickColumns,
+    PickSort,
+    SortBy(&'static str),
+    SortLeft,
+    SortRight,
+    Invert,
+    /// In a prompt or a picker.
+    Accept,
+    Toggle,
+    Earlier,
+    Later,
+    Reset,
+    Erase,
+    EraseAll,
+    Type(char),
+    /// At this column and row of the screen.
+    Click(u16, u16),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Motion {
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    WheelUp,
+    WheelDown,
+}
+
+/// The screens that are reached by a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Screen {
+    Tasks,
+    Nodes,
+}
+
+/// What the loop does after an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Quit,
+    /// Give the terminal back and stop, as Ctrl-Z does.
+    Suspend,
+    /// Draw every cell anew.
+    Redraw,
+    SetInterval(Duration),
+    /// Read what /proc says about this process: id and start time in ns since boot.
+    Inspect(u32, u64),
+}

@@ -1,0 +1,322 @@
+//! What is on the screen and why: the state behind every view, and what each action does to it.
+//! Needs no terminal.
+
+mod cursor;
+pub mod detail;
+mod geometry;
+pub mod nodes;
+mod order;
+pub mod picker;
+mod popups;
+pub mod prompt;
+pub mod tasks;
+mod time;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use ratatui::crossterm::event::KeyEvent;
+use ratatui::layout::Rect;
+
+use self::detail::Detail;
+use self::nodes::NodeList;
+use self::picker::Picker;
+use self::prompt::{Prompt, Purpose};
+use self::tasks::TaskList;
+pub use self::time::seconds;
+use super::action::{Action, Effect, Screen};
+use super::keymap::{self, context};
+use super::ring::Ring;
+use super::theme::Theme;
+use super::widget::table::Sort;
+use crate::collect::inspect::Details;
+use crate::filter::RowFilter;
+use crate::metric::Metric;
+use crate::metric::task::by_id;
+use crate::sample::{HostFacts, Sample};
+use crate::snapshot::{Grain, Snapshot, Task, derive};
+use crate::text;
+use crate::units::Nid;
+
+/// What is chosen on the command line.
+pub struct Settings {
+    pub interval: Duration,
+    /// `None` lets the width of the screen decide.
+    pub columns: Option<Vec<&'static Metric<Task>>>,
+    /// Metric, and whether against its natural order.
+    pub sort: Option<(&'static Metric<Task>, bool)>,
+    pub threads: bool,
+    pub filter: RowFilter,
+    pub theme: Theme,
+    /// In which times of day are shown.
+    pub zone: TimeZone,
+}
+
+pub struct App {
+    pub theme: Theme,
+    pub zone: TimeZone,
+    pub interval: Duration,
+    pub screen: Screen,
+    pub tasks: TaskList,
+    pub nodes: NodeList,
+    pub detail: Option<Detail>,
+    /// First line of the help in view, while it is open.
+    pub help: Option<usize>,
+    pub picker: Option<Picker>,
+    pub prompt: Option<Prompt>,
+    /// Said once, until the next key.
+    pub message: Option<String>,
+    /// The last event worth a word, until Esc.
+    pub note: Option<String>,
+    /// What makes this machine's numbers misleading.
+    pub warnings: Vec<String>,
+    host: Option<Arc<HostFacts>>,
+    snapshot: Option<Snapshot>,
+    ring: Ring,
+    /// Number of the sample that ends the interval shown; `None` follows the newest.
+    paused_at: Option<u64>,
+    area: Rect,
+}
+
+impl App {
+    pub fn new(settings: Settings) -> App {
+        let natural = (by_id("cpu_pct").expect("cpu_pct is a metric"), false);
+        let (metric, reversed) = settings.sort.unwrap_or(natural);
+        App {
+            theme: settings.theme,
+            zone: settings.zone,
+            interval: settings.interval,
+            screen: Screen::Tasks,
+            tasks: TaskList::new(
+                Sort { metric, reversed },
+                settings.filter,
+                settings.columns,
+                settings.threads,
+            ),
+            nodes: NodeList::default(),
+            detail: None,
+            help: None,
+            picker: None,
+            prompt: None,
+            message: None,
+            note: None,
+            warnings: Vec::new(),
+            host: None,
+            snapshot: None,
+            ring: Ring::default(),
+            paused_at: None,
+            area: Rect::new(0, 0, 80, 24),
+        }
+    }
+
+    /// The interval on the screen; `None` before the first sample.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// What the process in the detail view did, up to the interval shown.
+    pub fn history(&self) -> Vec<detail::Point> {
+        match (&self.detail, self.shown()) {
+            (Some(detail), Some(shown)) => detail.history(shown),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes a new sample. While paused it is kept for later.
+    pub fn sample(&mut self, host: Arc<HostFacts>, sample: Sample) -> Option<Effect> {
+        if !self.host.as_ref().is_some_and(|known| Arc::ptr_eq(known, &host)) {
+            self.warnings = host.topology.warnings().iter().map(|text| text::clean_str(text)).collect();
+        }
+        if let Some(note) = sample.notes.last() {
+            self.note = Some(text::clean_str(note));
+        }
+        self.ring.push(sample);
+        let newest = self.ring.newest()?;
+        if let Some(detail) = &mut self.detail {
+            detail.extend(&host, &self.ring, newest);
+        }
+        self.host = Some(host);
+        if let (Some(paused), Some(oldest)) = (self.paused_at, self.ring.oldest()) {
+            if paused >= oldest {
+                return None;
+            }
+            // The ring has moved past what was shown.
+            self.paused_at = Some(oldest);
+        }
+        self.derive();
+        self.inspect()
+    }
+
+    /// Takes what /proc said about the process in the detail view.
+    pub fn inspected(&mut self, pid: u32, found: Result<Details, String>) {
+        if let Some(detail) = self.detail.as_mut().filter(|detail| detail.process.0 == pid) {
+            detail.details = Some(found);
+        }
+    }
+
+    /// No more samples will come; what is known stays on the screen.
+    pub fn source_ended(&mut self) {
+        self.note = Some("the recording ends here".into());
+    }
+
+    /// Takes the size of the screen.
+    pub fn resize(&mut self, area: Rect) {
+        if self.area != area {
+            self.area = area;
+            self.arrange();
+        }
+    }
+
+    /// What keys mean now.
+    pub fn contexts(&self) -> u8 {
+        let paused = if self.paused_at.is_some() { context::PAUSED } else { 0 };
+        match self {
+            App { prompt: Some(_), .. } => context::PROMPT,
+            App { picker: Some(picker), .. } if picker.columns().is_some() => {
+                context::PICKER | context::COLUMNS
+            }
+            App { picker: Some(_), .. } => context::PICKER,
+            App { help: Some(_), .. } => context::HELP,
+            App { detail: Some(_), .. } => context::DETAIL | paused,
+            App { screen: Screen::Tasks, .. } => context::TASKS | paused,
+            App { screen: Screen::Nodes, .. } => context::NODES | paused,
+        }
+    }
+
+    /// Takes a key.
+    pub fn press(&mut self, key: KeyEvent) -> Option<Effect> {
+        let action = keymap::action(key, self.contexts())?;
+        self.update(action)
+    }
+
+    /// Does what was asked for; what it cannot do itself is the answer.
+    pub fn update(&mut self, action: Action) -> Option<Effect> {
+        self.message = None;
+        match action {
+            Action::Quit => return Some(Effect::Quit),
+            Action::Suspend => return Some(Effect::Suspend),
+            Action::Redraw => return Some(Effect::Redraw),
+            Action::Help => self.help = Some(0),
+            Action::Back => self.back(),
+            Action::Move(motion) => self.go(motion),
+            Action::Click(x, y) => self.click(x, y),
+            Action::Show(screen) => {
+                self.screen = screen;
+                self.detail = None;
+            }
+            Action::NextScreen => {
+                self.screen = if self.screen == Screen::Tasks { Screen::Nodes } else { Screen::Tasks };
+            }
+            Action::Open => return self.open(),
+            Action::Threads => {
+                self.tasks.threads = !self.tasks.threads;
+                self.derive();
+            }
+            Action::Tree => self.tasks.choice.tree = !self.tasks.choice.tree,
+            Action::Fold => self.fold(),
+            Action::Follow => self.tasks.toggle_follow(self.list_height()),
+            Action::Pause => self.pause(),
+            Action::Scrub(step) => self.scrub(step),
+            Action::Slower => return self.set_interval(prompt::step(self.interval, true)),
+            Action::Faster => return self.set_interval(prompt::step(self.interval, false)),
+            Action::AskInterval => self.prompt = Some(Prompt::new(Purpose::Interval, "")),
+            Action::Search => self.prompt = Some(Prompt::new(Purpose::Search, "")),
+            Action::Filter => {
+                self.prompt = Some(Prompt::new(Purpose::Filter, &self.tasks.choice.text));
+            }
+            Action::SearchNext => self.find(1),
+            Action::SearchPrevious => self.find(-1),
+            Action::PickUser | Action::PickColumns | Action::PickSort => self.pick(action),
+            Action::SortBy(id) => self.sort_by(id),
+            Action::SortLeft => self.sort_beside(false),
+            Action::SortRight => self.sort_beside(true),
+            Action::Invert => self.invert(),
+            Action::Accept => return self.accept(),
+            Action::Toggle | Action::Earlier | Action::Later | Action::Reset => self.edit_columns(action),
+            Action::Erase | Action::EraseAll | Action::Type(_) => self.edit_prompt(action),
+        }
+        // Moving leaves the rows where they are; the others have arranged a new snapshot already.
+        if !matches!(action, Action::Move(_) | Action::Threads | Action::Pause | Action::Scrub(_)) {
+            self.arrange();
+        }
+        None
+    }
+
+    /// Makes the snapshot of the interval shown, and everything that depends on it.
+    fn derive(&mut self) {
+        let (Some(host), Some(shown)) = (&self.host, self.shown()) else { return };
+        let Some((previous, current)) = self.ring.pair(shown) else { return };
+        let grain = if self.tasks.threads { Grain::Threads } else { Grain::Processes };
+        self.snapshot = Some(derive(host, previous, current, grain));
+        if let Some(detail) = &mut self.detail {
+            detail.show(host, &self.ring, shown);
+        }
+        self.arrange();
+    }
+
+    /// Puts rows in order and keeps selections in place.
+    fn arrange(&mut self) {
+        let height = self.list_height();
+        if let Some(snapshot) = &self.snapshot {
+            self.tasks.arrange(snapshot, height);
+            self.nodes.arrange(snapshot, height);
+        }
+        if let Some(detail) = &mut self.detail {
+            detail.settle(height);
+        }
+        if let Some(picker) = &mut self.picker {
+            picker.scroll(height);
+        }
+    }
+
+    fn inspect(&self) -> Option<Effect> {
+        self.detail.as_ref().map(|detail| Effect::Inspect(detail.process.0, detail.process.1))
+    }
+
+    fn open(&mut self) -> Option<Effect> {
+        let snapshot = self.snapshot.as_ref()?;
+        if self.screen == Screen::Nodes {
+            self.tasks.choice.node = self.nodes.selected(snapshot).map(|node| Nid(node.raw.id));
+            self.screen = Screen::Tasks;
+            self.arrange();
+            return None;
+        }
+        let process = self.tasks.selected(snapshot)?.raw.process();
+        let (host, shown) = (self.host.as_ref()?, self.shown()?);
+        self.detail = Some(Detail::open(process, host, &self.ring, shown));
+        self.inspect()
+    }
+
+    /// Closes what is on top; on a bare table drops search and filters.
+    fn back(&mut self) {
+        if let Some(prompt) = self.prompt.take() {
+            match prompt.purpose {
+                Purpose::Search => self.tasks.search.clear(),
+                Purpose::Filter => self.tasks.choice.text = prompt.before,
+                Purpose::Interval => {}
+            }
+            return;
+        }
+        let closed =
+            self.picker.take().is_some() || self.help.take().is_some() || self.detail.take().is_some();
+        if closed {
+            return;
+        }
+        self.message = if self.tasks.drop_filters() {
+            Some("search and filters are dropped".into())
+        } else if self.note.take().is_some() {
+            None
+        } else {
+            Some("nothing to close; q quits".into())
+        };
+    }
+
+    fn fold(&mut self) {
+        if !self.tasks.choice.tree {
+            self.message = Some("only the tree folds: F5 or e shows it".into());
+        } else if !self.tasks.toggle_fold() {
+            self.message = Some("nothing hangs below this row".into());
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The list of nodes: how it is sorted and which one is selected.
+
+use super::cursor::Cursor;
+use crate::metric::node::NODE_METRICS;
+use crate::metric::{Order, Value};
+use crate::snapshot::{Node, Snapshot};
+use crate::tui::action::Motion;
+use crate::tui::columns::{self, Columns};
+use crate::tui::widget::table::Sort;
+use crate::units::Nid;
+
+pub struct NodeList {
+    pub sort: Sort<Node>,
+    pub cursor: Cursor<Nid>,
+    /// Indexes into `Snapshot::nodes`.
+    rows: Vec<usize>,
+    keys: Vec<Nid>,
+}
+
+impl Default for NodeList {
+    /// Sorted by node id.
+    fn default() -> NodeList {
+        let metric = &NODE_METRICS[0];
+        let sort = Sort { metric, reversed: metric.order == Order::Descending };
+        NodeList { sort, cursor: Cursor::new(), rows: Vec::new(), keys: Vec::new() }
+    }
+}
+
+impl NodeList {
+    pub fn rows(&self) -> &[usize] {
+        &self.rows
+    }
+
+    /// Sorts the nodes; those without a value come last, ties by id.
+    pub fn arrange(&mut self, snapshot: &Snapshot, height: usize) {
+        let key = |node: &Node| -> Option<f64> {
+            self.sort.metric.read(node, snapshot).ok().as_ref().and_then(Value::number)
+        };
+        let mut keyed: Vec<(usize, Option<f64>)> =
+            snapshot.nodes.iter().enumerate().map(|(at, node)| (at, key(node))).collect();
+        let descending = self.sort.descending();
+        keyed.sort_by(|(_, a), (_, b)| match (a, b) {
+            (Some(a), Some(b)) if descending => b.total_cmp(a),
+            (Some(a), Some(b)) => a.total_cmp(b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        });
+        self.rows = keyed.into_iter().map(|(at, _)| at).collect();
+        self.keys = self.rows.iter().map(|at| Nid(snapshot.nodes[*at].raw.id)).collect();
+        self.cursor.settle(&self.keys, height);
+    }
+
+    pub fn go(&mut self, motion: Motion, height: usize) {
+        self.cursor.go(motion, &self.keys, height);
+    }
+
+    pub fn select(&mut self, at: usize, height: usize) {
+        self.cursor.select(at, &self.keys, height);
+    }
+
+    /// The selected node.
+    pub fn selected<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Node> {
+        self.rows.get(self.cursor.at()).and_then(|at| snapshot.nodes.get(*at))
+    }
+
+    pub fn columns_at(&self, width: u16, snapshot: &Snapshot) -> Columns<Node> {
+        columns::place(&columns::nodes_for(width, &snapshot.host, self.sort.metric.id), width)
+    }
+}

@@ -1,0 +1,152 @@
+//! What actions do in prompts and pickers.
+
+use std::collections::BTreeMap;
+
+use super::App;
+use super::picker::{Options, Picker};
+use super::prompt::{Purpose, parse_interval};
+use crate::metric::node::NODE_METRICS;
+use crate::metric::task::TASK_METRICS;
+use crate::snapshot::Snapshot;
+use crate::tui::action::{Action, Effect, Screen};
+
+impl App {
+    /// Opens a picker.
+    pub(super) fn pick(&mut self, action: Action) {
+        let Some(snapshot) = &self.snapshot else { return };
+        let picker = match (action, self.screen) {
+            (Action::PickUser, _) => self.users(snapshot),
+            (Action::PickColumns, _) => self.column_picker(snapshot),
+            (_, Screen::Tasks) => {
+                let metrics: Vec<_> = TASK_METRICS.iter().collect();
+                let sorted = self.tasks.choice.sort.metric.id;
+                let at = metrics.iter().position(|metric| metric.id == sorted).unwrap_or(0);
+                Picker::new(Options::TaskSort(metrics), at)
+            }
+            (_, Screen::Nodes) => {
+                let metrics: Vec<_> = NODE_METRICS.iter().collect();
+                let sorted = self.nodes.sort.metric.id;
+                let at = metrics.iter().position(|metric| metric.id == sorted).unwrap_or(0);
+                Picker::new(Options::NodeSort(metrics), at)
+            }
+        };
+        self.picker = Some(picker);
+    }
+
+    /// Users with rows, by name of who has most.
+    fn users(&self, snapshot: &Snapshot) -> Picker {
+        let mut rows: BTreeMap<u32, usize> = BTreeMap::new();
+        for task in &snapshot.tasks {
+            *rows.entry(task.raw.uid).or_default() += 1;
+        }
+        let mut lines: Vec<(Option<u32>, usize)> =
+            rows.into_iter().map(|(uid, rows)| (Some(uid), rows)).collect();
+        lines.sort_by_key(|(uid, rows)| (std::cmp::Reverse(*rows), *uid));
+        lines.insert(0, (None, snapshot.tasks.len()));
+        let at = lines.iter().position(|(uid, _)| *uid == self.tasks.choice.uid).unwrap_or(0);
+        Picker::new(Options::User(lines), at)
+    }
+
+    /// The columns on the screen in their order, then all others.
+    fn column_picker(&self, snapshot: &Snapshot) -> Picker {
+        let shown = match &self.tasks.columns {
+            Some(chosen) => chosen.clone(),
+            None => {
+                let columns = self.tasks.columns_at(self.area.width, snapshot);
+                columns.placed.iter().map(|column| column.metric).collect()
+            }
+        };
+        let others = TASK_METRICS.iter().filter(|metric| !shown.iter().any(|other| other.id == metric.id));
+        let mut lines: Vec<_> = shown.iter().map(|metric| (*metric, true)).collect();
+        lines.extend(others.map(|metric| (metric, false)));
+        Picker::new(Options::Columns(lines), 0)
+    }
+
+    /// Changes the columns; the table shows it at once.
+    pub(super) fn edit_columns(&mut self, action: Action) {
+        let Some(picker) = &mut self.picker else { return };
+        match action {
+            Action::Toggle => picker.toggle(),
+            Action::Earlier => picker.shift(false),
+            Action::Later => picker.shift(true),
+            _ => {
+                self.tasks.columns = None;
+                let Some(snapshot) = &self.snapshot else { return };
+                self.picker = Some(self.column_picker(snapshot));
+                self.message = Some("the width of the screen decides which columns are shown".into());
+                return;
+            }
+        }
+        match picker.columns() {
+            Some(columns) if columns.is_empty() => {
+                picker.toggle();
+                self.message = Some("one column has to stay".into());
+            }
+            columns => self.tasks.columns = columns,
+        }
+    }
+
+    /// Takes what was typed or selected.
+    pub(super) fn accept(&mut self) -> Option<Effect> {
+        let effect = match (self.prompt.take(), self.picker.take()) {
+            (Some(prompt), _) if prompt.purpose == Purpose::Interval => match parse_interval(&prompt.text) {
+                Ok(interval) => self.set_interval(interval),
+                Err(why) => {
+                    self.message = Some(why);
+                    self.prompt = Some(prompt);
+                    None
+                }
+            },
+            // Search and filter took effect while they were typed.
+            (Some(_), _) => None,
+            (None, Some(picker)) => {
+                self.choose(picker);
+                None
+            }
+            (None, None) => None,
+        };
+        self.arrange();
+        effect
+    }
+
+    fn choose(&mut self, picker: Picker) {
+        match picker.options {
+            Options::Columns(_) => {}
+            Options::TaskSort(metrics) => {
+                if let Some(metric) = metrics.get(picker.at) {
+                    self.sort_by(metric.id);
+                }
+            }
+            Options::NodeSort(metrics) => {
+                if let Some(metric) = metrics.get(picker.at) {
+                    self.sort_by(metric.id);
+                }
+            }
+            Options::User(lines) => {
+                if let Some((uid, _)) = lines.get(picker.at) {
+                    self.tasks.choice.uid = *uid;
+                }
+            }
+        }
+    }
+
+    /// Types or erases; searching and filtering happen with every character.
+    pub(super) fn edit_prompt(&mut self, action: Action) {
+        let Some(prompt) = &mut self.prompt else { return };
+        match action {
+            Action::Type(c) => prompt.push(c),
+            Action::Erase => drop(prompt.text.pop()),
+            _ => prompt.text.clear(),
+        }
+        match prompt.purpose {
+            Purpose::Filter => self.tasks.choice.text = prompt.text.clone(),
+            Purpose::Search => {
+                self.tasks.search = prompt.text.clone();
+                if !self.tasks.search.is_empty() {
+                    self.find(0);
+                }
+            }
+            Purpose::Interval => {}
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Which key does what. Help and footer are printed from this table.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::action::{Action, Motion, Screen};
+
+/// Where a key works; bits, because most keys work in several places.
+pub mod context {
+    /// While paused; what keys mean there comes before what they mean elsewhere.
+    pub const PAUSED: u8 = 1;
+    pub const TASKS: u8 = 2;
+    pub const NODES: u8 = 4;
+    pub const DETAIL: u8 = 8;
+    pub const HELP: u8 = 16;
+    pub const PICKER: u8 = 32;
+    pub const PROMPT: u8 = 64;
+    /// The picker of columns, in which more can be done than choosing.
+    pub const COLUMNS: u8 = 128;
+    /// The screens with a table of their own.
+    pub const TABLES: u8 = TASKS | NODES;
+    pub const SCREENS: u8 = TABLES | DETAIL;
+    pub const LISTS: u8 = SCREENS | HELP | PICKER;
+    pub const ALL: u8 = LISTS | PROMPT;
+}
+use context::*;
+
+/// A key, with or without Ctrl. Shift is in the character already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key(pub KeyCode, pub bool);
+
+const fn ch(c: char) -> Key {
+    Key(KeyCode::Char(c), false)
+}
+
+const fn ctrl(c: char) -> Key {
+    Key(KeyCode::Char(c), true)
+}
+
+const fn key(code: KeyCode) -> Key {
+    Key(code, false)
+}
+
+/// One line of the table.
+pub struct Binding {
+    /// Bits of [`context`].
+    pub contexts: u8,
+    /// The first is the one that help and footer name first.
+    pub keys: &'static [Key],
+    pub action: Action,
+    /// One word for the footer; empty when it is not worth the room.
+    pub label: &'static str,
+    /// For the help; empty when the line before describes both.
+    pub help: &'static str,
+}
+
+const fn bind(
+    contexts: u8,
+    keys: &'static [Key],
+    action: Action,
+    label: &'static str,
+    help: &'static str,
+) -> Binding {
+    Binding { contexts, keys, action, label, help }
+}
+
+/// All keys, in the order of help and footer.
+pub static KEYS: &[Binding] = &[
+    bind(SCREENS, &[key(KeyCode::F(1)), ch('?'), ch('h')], Action::Help, "Help", "This help"),
+    bind(TABLES, &[key(KeyCode::Enter)], Action::Open, "Open", "Details of the task; tasks of the node"),
+    bind(TASKS, &[key(KeyCode::Tab)], Action::NextScreen, "Nodes", "The other screen: tasks or nodes"),
+    bind(NODES, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", ""),
+    bind(TABLES | DETAIL, &[ch('1')], Action::Show(Screen::Tasks), "", "Tasks"),
+    bind(TABLES | DETAIL, &[ch('2')], Action::Show(Screen::Nodes), "", "Nodes"),
+    bind(
+        TASKS,
+        &[ch('/'), key(KeyCode::F(3))],
+        Action::Search,
+        "Search",
+        "Search names, cgroups, pids as you type",
+    ),
+    bind(TASKS, &[ch('n')], Action::SearchNext, "", "Next match; with N the one before"),
+    bind(TASKS, &[ch('N')], Action::SearchPrevious, "", ""),
+    bind(TASKS, &[ch('\\'), key(KeyCode::F(4))], Action::Filter, "Filter", "Show only what matches"),
+    bind(TASKS, &[ch('u')], Action::PickUser, "", "Show only one user's tasks"),
+    bind(TABLES, &[key(KeyCode::F(6)), ch('s')], Action::PickSort, "Sort", "Sort by any metric"),
+    bind(
+        TABLES,
+        &[ch('<'), ch(',')],
+        Action::SortLeft,
+        "",
+        "Sort by the column to the left; with > to the right",
+    ),
+    bind(TABLES, &[ch('>'), ch('.')], Action::SortRight, "", ""),
+    bind(TABLES, &[ch('I')], Action::Invert, "", "Reverse the order"),
+    bind(TASKS, &[ch('P')], Action::SortBy("cpu_pct"), "", "Sort by CPU%"),
+    bind(TASKS, &[ch('M')], Action::SortBy("rss_bytes"), "", "Sort by resident memory"),
+    bind(TASKS, &[ch('T')], Action::SortBy("cpu_ns"), "", "Sort by CPU time"),
+    bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
+    bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
+    bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
+    bind(TASKS, &[key(KeyCode::F(5)), ch('e')], Action::Tree, "Tree", "Tree by parent"),
+    bind(TASKS, &[ch('z')], Action::Fold, "", "Tree: fold or unfold the selected branch"),
+    bind(TASKS, &[ch('F')], Action::Follow, "", "Follow: keep the selected task in view"),
+    bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
+    bind(SCREENS, &[key(KeyCode::Left)], Action::Scrub(-1), "", "Pause at the interval before"),
+    bind(
+        PAUSED,
+        &[key(KeyCode::Left), ch('T')],
+        Action::Scrub(-1),
+        "",
+        "Paused: the interval before (Left or T)",
+    ),
+    bind(
+        PAUSED,
+        &[key(KeyCode::Right), ch('t')],
+        Action::Scrub(1),
+        "",
+        "Paused: the interval after (Right or t)",
+    ),
+    bind(SCREENS, &[ch('+'), ch('=')], Action::Slower, "", "Longer interval; with - shorter"),
+    bind(SCREENS, &[ch('-')], Action::Faster, "", ""),
+    bind(SCREENS, &[ch('d')], Action::AskInterval, "", "Type an interval, 0.1 to 60 seconds"),
+    bind(LISTS, &[key(KeyCode::Up), ch('k')], Action::Move(Motion::Up), "", "Up; Down or j: down"),
+    bind(LISTS, &[key(KeyCode::Down), ch('j')], Action::Move(Motion::Down), "", ""),
+    bind(
+        LISTS,
+        &[key(KeyCode::PageUp), ctrl('b')],
+        Action::Move(Motion::PageUp),
+        "",
+        "A page up; PgDn: down",
+    ),
+    bind(LISTS, &[key(KeyCode::PageDown), ctrl('f')], Action::Move(Motion::PageDown), "", ""),
+    bind(LISTS, &[key(KeyCode::Home), ch('g')], Action::Move(Motion::First), "", "First row; End or G: last"),
+    bind(LISTS, &[key(KeyCode::End), ch('G')], Action::Move(Motion::Last), "", ""),
+    bind(PICKER, &[key(KeyCode::Enter)], Action::Accept, "Done", "List: take the selected line"),
+    bind(COLUMNS, &[ch(' ')], Action::Toggle, "Toggle", "Columns: show or hide"),
+    bind(COLUMNS, &[ch('[')], Action::Earlier, "Left", "Columns: move left; with ] right"),
+    bind(COLUMNS, &[ch(']')], Action::Later, "Right", ""),
+    bind(COLUMNS, &[ch('r')], Action::Reset, "Reset", "Columns: let the width decide"),
+    bind(PROMPT, &[key(KeyCode::Enter)], Action::Accept, "Done", "Prompt: take what was typed"),
+    bind(
+        PROMPT,
+        &[key(KeyCode::Backspace), ctrl('h')],
+        Action::Erase,
+        "Erase",
+        "Prompt: erase a character; Ctrl-U: all",
+    ),
+    bind(PROMPT, &[ctrl('u')], Action::EraseAll, "", ""),
+    bind(ALL, &[ctrl('l')], Action::Redraw, "", "Draw the screen anew"),
+    bind(ALL, &[ctrl('z')], Action::Suspend, "", "Stop; fg brings it back"),
+    bind(DETAIL | HELP | PICKER, &[key(KeyCode::Esc), ch('q')], Action::Back, "Back", "Close what is open"),
+    bind(PROMPT, &[key(KeyCode::Esc)], Action::Back, "Drop", ""),
+    bind(TABLES, &[key(KeyCode::Esc)], Action::Back, "", "On a table: drop search and filters"),
+    bind(TABLES, &[ch('q')], Action::Quit, "Quit", "Quit"),
+    bind(ALL, &[key(KeyCode::F(10)), ctrl('c')], Action::Quit, "", "Quit from anywhere"),
+];
+
+/// What a key means where these bits of [`context`] hold.
+pub fn action(event: KeyEvent, contexts: u8) -> Option<Action> {
+    let control = event.modifiers.contains(KeyModifiers::CONTROL);
+    if event.modifiers.contains(KeyModifiers::ALT) {
+        return None;
+    }
+    let pressed = Key(event.code, control);
+    let find = |bits| KEYS.iter().find(|line| line.contexts & bits != 0 && line.keys.contains(&pressed));
+    let bound = find(contexts & PAUSED).or_else(|| find(contexts));
+    match (bound, event.code) {
+        (Some(line), _) => Some(line.action),
+        (None, KeyCode::Char(c)) if contexts & PROMPT != 0 && !control => Some(Action::Type(c)),
+        _ => None,
+    }
+}
+
+impl Key {
+    /// As the key is labelled.
+    pub fn name(self) -> String {
+        let name = match self.0 {
+            KeyCode::Char(' ') => "Space".into(),
+            KeyCode::Char(c) if self.1 => return format!("Ctrl-{}", c.to_ascii_uppercase()),
+            KeyCode::Char(c) => c.to_string(),
+            KeyCode::F(n) => format!("F{n}"),
+            KeyCode::PageUp => "PgUp".into(),
+            KeyCode::PageDown => "PgDn".into(),
+            code => format!("{code:?}"),
+        };
+        if self.1 { format!("Ctrl-{name}") } else { name }
+    }
+}
+
+impl Binding {
+    /// Its keys as help shows them.
+    pub fn names(&self) -> String {
+        self.keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_means_one_thing_in_one_place() {
+        for bit in (0..8).map(|shift| 1u8 << shift) {
+            let here: Vec<&Key> =
+                KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
+            for (i, key) in here.iter().enumerate() {
+                assert!(!here[..i].contains(key), "{} is bound twice where {bit}", key.name());
+            }
+        }
+    }
+
+    #[test]
+    fn t_sorts_by_time_except_while_paused() {
+        let press = |contexts| action(KeyEvent::new(KeyCode::Char('T'), KeyModifiers::SHIFT), contexts);
+        assert_eq!(press(TASKS), Some(Action::SortBy("cpu_ns")));
+        assert_eq!(press(TASKS | PAUSED), Some(Action::Scrub(-1)));
+    }
+
+    #[test]
+    fn a_prompt_takes_characters_but_ctrl_c_still_quits() {
+        let press = |code, modifiers| action(KeyEvent::new(code, modifiers), PROMPT);
+        assert_eq!(press(KeyCode::Char('q'), KeyModifiers::NONE), Some(Action::Type('q')));
+        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
+        assert_eq!(press(KeyCode::Char('x'), KeyModifiers::CONTROL), None);
+    }
+
+    #[test]
+    fn help_describes_every_line_or_the_one_before_does() {
+        assert!(!KEYS[0].help.is_empty());
+        for pair in KEYS.windows(2) {
+            assert!(!(pair[0].help.is_empty() && pair[1].help.is_empty()), "{}", pair[1].names());
+        }
+    }
+}

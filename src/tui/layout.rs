@@ -1,0 +1,103 @@
+//! Where the parts of the screen are: the same answer for drawing and for the mouse.
+
+use ratatui::layout::Rect;
+
+use crate::host::topology::Topology;
+
+/// How the header shows the nodes, by how many there are and how wide the screen is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeStyle {
+    /// A line with bars for each node.
+    Lines,
+    /// A column of numbers for each node, this wide.
+    Cells(u16),
+    /// One character for each node.
+    Strip,
+}
+
+/// Cells before the nodes in [`NodeStyle::Cells`] and [`NodeStyle::Strip`].
+pub const LABEL: u16 = 6;
+
+/// The parts from top to bottom; any of them may be empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    pub title: Rect,
+    pub nodes: Rect,
+    pub status: Rect,
+    pub notice: Rect,
+    pub body: Rect,
+    pub footer: Rect,
+}
+
+/// How `nodes` nodes are shown in `width` columns of a screen with `height` rows.
+pub fn node_style(nodes: usize, width: u16, height: u16) -> NodeStyle {
+    let wide = usize::from(width.saturating_sub(LABEL)) / nodes.max(1);
+    if nodes <= 2 || (nodes <= 4 && height >= 40) {
+        NodeStyle::Lines
+    } else if wide >= 4 {
+        NodeStyle::Cells(wide.min(20) as u16)
+    } else {
+        NodeStyle::Strip
+    }
+}
+
+/// Divides the screen. `compact` leaves the nodes out; `notice` keeps a line for a warning.
+pub fn parts(screen: Rect, topology: Option<&Topology>, compact: bool, notice: bool) -> Parts {
+    let height = screen.height;
+    let count = topology.map_or(1, |topology| topology.nodes.len());
+    let nodes = match node_style(count, screen.width, height) {
+        _ if compact || height < 15 => 0,
+        NodeStyle::Lines => count as u16,
+        NodeStyle::Cells(_) => 3,
+        NodeStyle::Strip => 2,
+    };
+    let mut left = screen;
+    let mut take = |wanted: u16| {
+        let rows = wanted.min(left.height);
+        let part = Rect { height: rows, ..left };
+        left.y += rows;
+        left.height -= rows;
+        part
+    };
+    let title = take(u16::from(height >= 5));
+    let nodes = take(nodes);
+    let status = take(u16::from(height >= 9));
+    let notice = take(u16::from(notice && height >= 12));
+    let footer = u16::from(height >= 4);
+    let body_rows =
+        height.saturating_sub(title.height + nodes.height + status.height + notice.height + footer);
+    let body = take(body_rows);
+    let footer = take(footer);
+    Parts { title, nodes, status, notice, body, footer }
+}
+
+/// The box of a pop-up over `body`: as wide and high as wanted where there is room.
+pub fn popup(body: Rect, width: u16, height: u16) -> Rect {
+    let (width, height) = (width.min(body.width), height.min(body.height));
+    Rect { x: body.x + (body.width - width) / 2, y: body.y + (body.height - height) / 2, width, height }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_fill_the_screen_without_overlap() {
+        for (width, height) in [(1, 1), (80, 3), (80, 8), (80, 24), (160, 50), (300, 100)] {
+            let screen = Rect::new(0, 0, width, height);
+            let Parts { title, nodes, status, notice, body, footer } = parts(screen, None, false, true);
+            let all = [title, nodes, status, notice, body, footer];
+            assert_eq!(all.iter().map(|part| part.height).sum::<u16>(), height);
+            assert!(all.windows(2).all(|pair| pair[0].bottom() == pair[1].y));
+            assert!(body.height > 0);
+        }
+    }
+
+    #[test]
+    fn many_nodes_take_less_room_each() {
+        assert_eq!(node_style(2, 80, 24), NodeStyle::Lines);
+        assert_eq!(node_style(4, 80, 24), NodeStyle::Cells(18));
+        assert_eq!(node_style(16, 80, 24), NodeStyle::Cells(4));
+        assert_eq!(node_style(64, 80, 24), NodeStyle::Strip);
+    }
+}

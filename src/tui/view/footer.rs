@@ -1,0 +1,42 @@
+//! The last line: what is being typed, what has to be said, or which keys there are.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+use crate::tui::app::App;
+use crate::tui::keymap::{self, KEYS};
+use crate::tui::theme::Role;
+use crate::tui::widget::pen::Pen;
+
+pub fn render(app: &App, area: Rect, buf: &mut Buffer) {
+    let theme = &app.theme;
+    let mut pen = Pen::new(buf, area, 0, theme.glyphs.ellipsis);
+    if let Some(prompt) = &app.prompt {
+        pen.write(prompt.question(), theme.style(Role::Title)).write(&prompt.text, theme.style(Role::Plain));
+        pen.write(" ", theme.style(Role::Selected)).gap(1);
+        let hint = app.message.as_deref().unwrap_or("Enter takes it, Esc drops it");
+        pen.write(hint, theme.style(if app.message.is_some() { Role::Warn } else { Role::Dim }));
+        return;
+    }
+    if let Some(message) = &app.message {
+        pen.write(message, theme.style(Role::Warn));
+        return;
+    }
+    let context = app.contexts() & !keymap::context::PAUSED;
+    let words: Vec<(String, &str)> = KEYS
+        .iter()
+        .filter(|line| line.contexts & context != 0 && !line.label.is_empty())
+        .map(|line| (line.keys[0].name(), line.label))
+        .collect();
+    let Some((way_out, others)) = words.split_last() else { return };
+    let cells = |(key, label): &(String, &str)| (key.width() + label.len() + 3) as u16;
+    // How to get out is worth more than any other key.
+    let fitting = others.iter().scan(pen.room().saturating_sub(cells(way_out)), |room, word| {
+        *room = room.checked_sub(cells(word))?;
+        Some(word)
+    });
+    for (key, label) in fitting.chain([way_out]) {
+        pen.write(key, theme.style(Role::Key)).gap(1).write(label, theme.style(Role::Plain)).gap(2);
+    }
+}

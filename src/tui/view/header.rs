@@ -1,0 +1,252 @@
+//! The lines at the top: whose machine, what its nodes do, what is lost, what we cost.
+
+use jiff::Timestamp;
+use ratatui::buffer::Buffer;
+
+use crate::metric::format::{bytes, count, duration, percent};
+use crate::metric::task::ipc;
+use crate::sample::Reading;
+use crate::snapshot::{Node, Snapshot};
+use crate::text::clean_str;
+use crate::tui::app::{App, seconds};
+use crate::tui::layout::{LABEL, NodeStyle, Parts, node_style};
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widget::bar::{bar, level};
+use crate::tui::widget::pen::Pen;
+
+/// Bars longer than this say no more.
+const BAR_MAX: u16 = 40;
+
+/// Everything above the body.
+pub fn render(snapshot: &Snapshot, app: &App, parts: &Parts, buf: &mut Buffer) {
+    let ellipsis = app.theme.glyphs.ellipsis;
+    title(snapshot, app, &mut Pen::new(buf, parts.title, 0, ellipsis));
+    if parts.nodes.height > 0 {
+        let screen = (parts.title.width, parts.footer.bottom());
+        match node_style(snapshot.host.topology.nodes.len(), screen.0, screen.1) {
+            NodeStyle::Lines => {
+                for (row, node) in (0..parts.nodes.height).zip(&snapshot.nodes) {
+                    node_line(snapshot, node, &app.theme, &mut Pen::new(buf, parts.nodes, row, ellipsis));
+                }
+            }
+            NodeStyle::Cells(width) => {
+                for row in 0..parts.nodes.height {
+                    let pen = &mut Pen::new(buf, parts.nodes, row, ellipsis);
+                    node_cells(snapshot, row, width, &app.theme, pen);
+                }
+            }
+            NodeStyle::Strip => {
+                for row in 0..parts.nodes.height {
+                    node_strip(snapshot, row, &app.theme, &mut Pen::new(buf, parts.nodes, row, ellipsis));
+                }
+            }
+        }
+    }
+    status(snapshot, app, &mut Pen::new(buf, parts.status, 0, ellipsis));
+    if let Some(text) = app.notice() {
+        let more = if app.note.is_none() && app.warnings.len() > 1 {
+            format!(" (+{} more)", app.warnings.len() - 1)
+        } else {
+            String::new()
+        };
+        let mut pen = Pen::new(buf, parts.notice, 0, ellipsis);
+        let room = pen.room().saturating_sub(more.len() as u16 + 2);
+        pen.write("! ", app.theme.style(Role::Alert)).write_within(text, room, app.theme.style(Role::Warn));
+        pen.write(&more, app.theme.style(Role::Warn));
+    }
+}
+
+fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
+    let theme = &app.theme;
+    let width = pen.room();
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    pen.write("numatop-ng ", theme.style(Role::Title));
+    let time = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
+        .map_or("?".into(), |time| time.to_zoned(app.zone.clone()).strftime("%H:%M:%S").to_string());
+    pen.write(&time, plain);
+    if let Some(behind) = app.behind_ns() {
+        let text = format!("PAUSED -{}s", (behind as f64 / 1e9).round());
+        pen.gap(1).write(&text, theme.style(Role::Alert));
+    }
+    let host = &snapshot.host;
+    let nodes = host.topology.nodes.len();
+    let mut facts = vec![
+        format!("every {}", seconds(app.interval)),
+        clean_str(&host.hostname),
+        format!("{} CPUs", snapshot.online_cpus),
+        format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }),
+    ];
+    if !host.scope.is_empty() {
+        facts.insert(1, format!("only {}", clean_str(&host.scope)));
+    }
+    let choice = &app.tasks.choice;
+    if let Some(node) = choice.node.or(choice.filter.node) {
+        facts.insert(1, format!("node {node} only"));
+    }
+    if let Some(uid) = choice.uid {
+        facts.insert(1, format!("user {}", crate::metric::task::user(uid, snapshot)));
+    }
+    if !choice.text.is_empty() {
+        facts.insert(1, format!("filter '{}'", choice.text));
+    }
+    if let Some(comm) = &choice.filter.comm {
+        facts.insert(1, format!("name ~ {}", clean_str(comm.as_str())));
+    }
+    let sorted = choice.sort.metric;
+    let columns = app.tasks.columns_at(width, snapshot);
+    if !columns.placed.iter().any(|column| column.metric.id == sorted.id) {
+        facts.insert(1, format!("by {}", sorted.title));
+    }
+    for fact in facts {
+        pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(&fact, plain);
+    }
+}
+
+/// `node 0  CPU ####....  42.0%  MEM ####==..  free 33M of 128G`
+fn node_line(snapshot: &Snapshot, node: &Node, theme: &Theme, pen: &mut Pen<'_>) {
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    let fixed = 9 + 4 + 7 + 2 + 4 + 19;
+    let width = (pen.room().saturating_sub(fixed) / 2).min(BAR_MAX);
+    pen.write(&format!("node {:<4}", node.raw.id), plain).write("CPU ", dim);
+    let cpu = cpu_share(node, snapshot);
+    let share = cpu.as_ref().ok().copied().unwrap_or(0.0);
+    bar(pen, width, &[(share, busy_role(share))], theme);
+    let text = cpu.map_or("-".into(), |share| format!("{}%", percent(share * 100.0)));
+    pen.write_right(&text, 7, plain).write("  MEM ", dim);
+    bar(pen, width, &memory(node), theme);
+    let free = format!(
+        "  free {} of {}",
+        bytes(node.raw.mem_free_bytes as f64),
+        bytes(node.raw.mem_total_bytes as f64)
+    );
+    pen.write(&free, plain);
+}
+
+/// Row 0: ids; row 1: CPU; row 2: free memory.
+fn node_cells(snapshot: &Snapshot, row: u16, width: u16, theme: &Theme, pen: &mut Pen<'_>) {
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    let label = match row {
+        0 => "node",
+        1 => "CPU%",
+        _ if width >= 6 => "free",
+        _ => "free%",
+    };
+    pen.write_within(&format!("{label:LABEL$}", LABEL = usize::from(LABEL)), LABEL, dim);
+    for node in &snapshot.nodes {
+        // Wide cells have room for a picture beside the number.
+        let picture = if width >= 12 { width - 8 } else { 0 };
+        pen.gap(1);
+        match row {
+            0 => {
+                pen.gap(picture);
+                pen.write_right(&node.raw.id.to_string(), width - 1 - picture, dim);
+            }
+            1 => {
+                let cpu = cpu_share(node, snapshot).ok();
+                let share = cpu.unwrap_or(0.0);
+                bar(pen, picture, &[(share, busy_role(share))], theme);
+                let text = cpu.map_or("-".into(), |share| {
+                    if width >= 6 { percent(share * 100.0) } else { format!("{:.0}", share * 100.0) }
+                });
+                let role = if share >= 0.9 { Role::Warn } else { Role::Plain };
+                pen.write_right(&text, width - 1 - picture, theme.style(role));
+            }
+            _ => {
+                bar(pen, picture, &memory(node), theme);
+                let free = node.raw.mem_free_bytes as f64;
+                let text = match node.raw.mem_total_bytes {
+                    0 => "-".into(),
+                    _ if width >= 6 => bytes(free),
+                    total => format!("{:.0}", free * 100.0 / total as f64),
+                };
+                pen.write_right(&text, width - 1 - picture, plain);
+            }
+        }
+    }
+}
+
+/// One character per node. Row 0: CPU; row 1: memory in use, page cache included.
+fn node_strip(snapshot: &Snapshot, row: u16, theme: &Theme, pen: &mut Pen<'_>) {
+    let label = if row == 0 { "CPU" } else { "MEM" };
+    pen.write_within(&format!("{label:LABEL$}", LABEL = usize::from(LABEL)), LABEL, theme.style(Role::Dim));
+    let hidden = snapshot.nodes.len().saturating_sub(usize::from(pen.room()));
+    let more = if hidden > 0 { format!(" +{}", hidden + 5) } else { String::new() };
+    let room = usize::from(pen.room()) - more.len().min(usize::from(pen.room()));
+    for node in snapshot.nodes.iter().take(room) {
+        let share = if row == 0 {
+            cpu_share(node, snapshot).ok()
+        } else {
+            Some(memory(node).iter().map(|(share, _)| share).sum())
+        };
+        match share {
+            Some(share) => pen.repeat(level(share, theme), 1, theme.style(busy_role(share))),
+            None => pen.repeat('-', 1, theme.style(Role::Dim)),
+        };
+    }
+    pen.write(&more, theme.style(Role::Warn));
+}
+
+/// Busy share of the node's CPUs, 0.0..=1.0.
+fn cpu_share(node: &Node, snapshot: &Snapshot) -> Reading<f64> {
+    let share = snapshot.share(node.busy_ns)? / 100.0;
+    if node.cpus == 0 {
+        return Err(crate::sample::Missing::NotCollected("the node has no CPUs".into()));
+    }
+    Ok((share / f64::from(node.cpus)).min(1.0))
+}
+
+fn busy_role(share: f64) -> Role {
+    if share >= 0.9 { Role::Warn } else { Role::Local }
+}
+
+/// Shares of the node's memory: what programs and the kernel use, then page cache.
+fn memory(node: &Node) -> [(f64, Role); 2] {
+    let raw = &node.raw;
+    let total = raw.mem_total_bytes.max(1) as f64;
+    let used = raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes + raw.mem_file_bytes);
+    [(used as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
+}
+
+/// Losses first: what is not shown must not be believed complete.
+fn status(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
+    let theme = &app.theme;
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    let mut lost: Vec<String> = snapshot
+        .lost
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(cause, lost)| format!("{} {}", clean_str(cause), count(*lost as f64)))
+        .collect();
+    if snapshot.exit_lost_ns > 0 {
+        lost.push(format!("{} of ended tasks", duration(snapshot.exit_lost_ns)));
+    }
+    if !lost.is_empty() {
+        pen.write(&format!("LOST {}", lost.join(", ")), theme.style(Role::Alert)).gap(2);
+    }
+    let shown = app.tasks.rows().len();
+    let all = snapshot.tasks.len();
+    let what = if app.tasks.threads { "threads" } else { "tasks" };
+    let rows = if shown == all { count_of(all) } else { format!("{} of {}", count_of(shown), count_of(all)) };
+    pen.write(&format!("{what} "), dim).write(&rows, plain);
+    let rate = snapshot.rate(snapshot.switches).map_or("-".into(), count);
+    pen.gap(2).write("CSW/s ", dim).write(&rate, plain);
+    let own = snapshot.share(snapshot.own.cpu_ns).map_or("-".into(), |pct| format!("{}%", percent(pct)));
+    let memory = bytes(snapshot.own.raw.rss_bytes as f64);
+    pen.gap(2).write("self ", dim).write(&format!("{own} {memory}"), plain);
+    pen.gap(2);
+    if lost.is_empty() {
+        pen.write("lost ", dim).write("0", plain).gap(2);
+    }
+    let host_ipc = match snapshot.host_missing("ipc") {
+        Some(why) => Err(why.clone()),
+        None => ipc(&snapshot.slots, snapshot),
+    };
+    match host_ipc {
+        Ok(ipc) => pen.write("IPC ", dim).write(&format!("{ipc:.2}"), plain),
+        Err(why) => pen.write("IPC n/a: ", dim).write(&clean_str(&why.to_string()), dim),
+    };
+}
+
+fn count_of(rows: usize) -> String {
+    if rows < 100_000 { rows.to_string() } else { count(rows as f64) }
+}

@@ -1,0 +1,380 @@
+//! Machines that do the same every time: samples of made-up work on the hosts of tests/fixtures.
+
+#![allow(dead_code, reason = "each test target uses a part")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::Rect;
+
+use numatop_ng::filter::RowFilter;
+use numatop_ng::host::topology::Topology;
+use numatop_ng::pmu::event::Event;
+use numatop_ng::sample::{
+    Comm, Counts, CpuRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
+};
+use numatop_ng::tui::action::Effect;
+use numatop_ng::tui::app::{App, Settings};
+use numatop_ng::tui::keymap::{KEYS, Key};
+use numatop_ng::tui::theme::Theme;
+
+pub mod screen;
+
+const MS: u64 = 1_000_000;
+/// When the first sample is taken: 2026-01-02 03:04:05 UTC, a day after boot.
+const WALL_NS: i64 = 1_767_323_045_000_000_000;
+const BOOT_NS: u64 = 86_400_000 * MS;
+
+/// A thread and what it does each second.
+#[derive(Clone)]
+pub struct Actor {
+    pub pid: u32,
+    pub tid: u32,
+    pub ppid: u32,
+    pub uid: u32,
+    pub comm: Comm,
+    pub cgroup: u64,
+    /// Node and percent of one CPU.
+    pub runs: Vec<(u32, f64)>,
+    pub ipc: f64,
+    pub node_moves: u64,
+    pub wait_pct: f64,
+    pub switches: u64,
+    pub rss: u64,
+    /// The tick at which it ends, with its process when it is the leader.
+    pub ends: Option<u64>,
+}
+
+impl Actor {
+    pub fn new(pid: u32, comm: &str) -> Actor {
+        Actor {
+            pid,
+            tid: pid,
+            ppid: 1,
+            uid: 0,
+            comm: Comm::new(comm),
+            cgroup: 1,
+            runs: vec![],
+            ipc: 1.0,
+            node_moves: 0,
+            wait_pct: 0.0,
+            switches: 2,
+            rss: 8 << 20,
+            ends: None,
+        }
+    }
+
+    pub fn runs(mut self, runs: &[(u32, f64)]) -> Actor {
+        self.runs = runs.to_vec();
+        self
+    }
+}
+
+/// A host with actors on it.
+pub struct World {
+    pub host: Arc<HostFacts>,
+    pub actors: Vec<Actor>,
+    names: Arc<Names>,
+    rows: Vec<Arc<TaskRaw>>,
+    cpus: Vec<CpuRaw>,
+    nodes: Vec<NodeRaw>,
+    tick: u64,
+    pub lost: BTreeMap<String, u64>,
+    pub notes: Vec<String>,
+}
+
+/// What the actors of every world have in common.
+fn names() -> Names {
+    Names {
+        users: [(0, "root"), (33, "www-data"), (105, "mysql")].map(|(id, name)| (id, name.into())).into(),
+        cgroups: [
+            (1, "/init.scope"),
+            (2, "/system.slice/mysql.service"),
+            (3, "/kubepods/burstable/pod1/web"),
+        ]
+        .map(|(id, path)| (id, path.into()))
+        .into(),
+    }
+}
+
+impl World {
+    pub fn new(fixture: &str, pmu: bool, actors: Vec<Actor>) -> World {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(fixture);
+        let topology = Topology::read(&root).unwrap();
+        let mut missing = BTreeMap::new();
+        if !pmu {
+            let why = Missing::Unsupported("no hardware counters in this virtual machine".into());
+            for id in ["ipc", "cpi", "ghz", "cycles_total", "instructions_total", "counters_running_pct"] {
+                missing.insert(id.to_string(), why.clone());
+            }
+        }
+        if !topology.smt() {
+            let why = Missing::Unsupported("the cores of this machine have one thread each".into());
+            missing.insert("smt_busy_pct".into(), why);
+        }
+        let cpu = |cpu: &numatop_ng::host::topology::Cpu| CpuRaw {
+            id: cpu.id.0,
+            node: cpu.node.map_or(0, |node| node.0),
+            online: cpu.online,
+            ..CpuRaw::default()
+        };
+        let cpus = topology.cpus.iter().map(cpu).collect();
+        let node = |node: &numatop_ng::host::topology::Node| NodeRaw {
+            id: node.id.0,
+            mem_total_bytes: node.mem_total_bytes,
+            mem_free_bytes: node.mem_free_bytes,
+            mem_file_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 3,
+            mem_anon_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 2,
+            mem_slab_bytes: 1 << 30,
+            ..NodeRaw::default()
+        };
+        let nodes = topology.nodes.iter().map(node).collect();
+        let host = HostFacts {
+            hostname: fixture.into(),
+            kernel: "6.12.0".into(),
+            arch: "x86_64".into(),
+            cpu_model: fixture.into(),
+            boot_id: "synthetic".into(),
+            topology,
+            events: if pmu { Event::parse_list("basic").unwrap() } else { vec![] },
+            missing,
+            scope: String::new(),
+        };
+        World {
+            host: Arc::new(host),
+            actors,
+            names: Arc::new(names()),
+            rows: vec![],
+            cpus,
+            nodes,
+            tick: 0,
+            lost: [("storage".to_string(), 0), ("exit".to_string(), 0)].into(),
+            notes: vec![],
+        }
+    }
+
+    /// Two sockets, 64 CPUs, counters; a database spread over both nodes, web workers, a batch job.
+    pub fn intel() -> World {
+        let mut actors = vec![
+            Actor::new(1, "systemd"),
+            Actor { switches: 40, ..Actor::new(2, "kthreadd") },
+            Actor { ppid: 2, switches: 900, ..Actor::new(91, "kswapd0") }.runs(&[(0, 3.2)]),
+            Actor { uid: 105, cgroup: 2, rss: 19 << 30, ..Actor::new(4242, "mysqld") },
+            Actor { ppid: 1, ..Actor::new(700, "sshd") },
+            Actor { ppid: 700, ..Actor::new(9001, "bash") },
+            Actor { ppid: 9001, ipc: 2.19, wait_pct: 31.0, ..Actor::new(9002, "bc") }.runs(&[(1, 99.7)]),
+            Actor { ppid: 9001, ends: Some(4), ..Actor::new(9003, "cc1plus") }.runs(&[(0, 54.0)]),
+            Actor { uid: 4711, cgroup: 3, ..Actor::new(5000, "nginx") },
+        ];
+        for i in 0..4 {
+            let tid = 4243 + i;
+            let runs = [(0, 80.0 - 15.0 * f64::from(i)), (1, 15.0 * f64::from(i))];
+            let leader = actors[3].clone();
+            actors.push(
+                Actor {
+                    tid,
+                    ipc: 0.42,
+                    node_moves: 12 * u64::from(i),
+                    switches: 3000,
+                    comm: Comm::new("connection"),
+                    ..leader
+                }
+                .runs(&runs),
+            );
+        }
+        for i in 0..3 {
+            actors.push(
+                Actor {
+                    ppid: 5000,
+                    uid: 33,
+                    cgroup: 3,
+                    ipc: 0.9,
+                    switches: 12_000,
+                    ..Actor::new(5001 + i, "nginx")
+                }
+                .runs(&[(i % 2, 17.5)]),
+            );
+        }
+        World::new("intel-e5-2682v4", true, actors)
+    }
+
+    /// 16 nodes of 8 cores; one unbound service all over them.
+    pub fn ft_2500() -> World {
+        let mut actors = vec![Actor::new(1, "systemd")];
+        for i in 0..24 {
+            let (a, b) = (i % 16, (i * 7 + 3) % 16);
+            let actor = Actor { rss: 6 << 30, comm: Comm::new("svc"), ..Actor::new(3000, "svc") };
+            actors.push(
+                Actor { tid: 3000 + i, ipc: 0.08, node_moves: 40, switches: 700, ..actor }
+                    .runs(&[(a, 50.0), (b, 30.0)]),
+            );
+        }
+        World::new("ft-2500", true, actors)
+    }
+
+    /// A virtual machine with one node and no counters.
+    pub fn vm() -> World {
+        let actors = vec![
+            Actor::new(1, "init"),
+            Actor::new(812, "postgres").runs(&[(0, 61.0)]),
+            Actor { ppid: 812, wait_pct: 12.0, ..Actor::new(815, "postgres") }.runs(&[(0, 88.0)]),
+        ];
+        World::new("no-numa", false, actors)
+    }
+
+    /// The sample after another second of work.
+    pub fn tick(&mut self) -> Sample {
+        let tick = self.tick;
+        self.tick += 1;
+        // Work comes in waves, so that histories have a shape.
+        let wave = if tick == 0 { 0.0 } else { 1.0 - 0.1 * ((tick * 3) % 5) as f64 };
+        let mut exited = Vec::new();
+        let mut rows = Vec::new();
+        for (serial, actor) in (1..).zip(&self.actors) {
+            if actor.ends.is_some_and(|end| tick > end) {
+                continue;
+            }
+            let before = self.rows.binary_search_by_key(&serial, |row| row.serial).ok();
+            let before = before.map(|at| Arc::clone(&self.rows[at]));
+            let row = match before {
+                Some(row) if actor.runs.is_empty() && !tick.is_multiple_of(3) => row,
+                before => {
+                    let before = before.unwrap_or_else(|| Arc::new(born(serial, actor, self.nodes.len())));
+                    let row = worked(&before, actor, wave);
+                    for (node, pct) in &actor.runs {
+                        charge(&mut self.cpus, *node, *pct * wave, actor);
+                    }
+                    Arc::new(row)
+                }
+            };
+            if actor.ends == Some(tick) {
+                exited.push(row);
+            } else {
+                rows.push(row);
+            }
+        }
+        for node in &mut self.nodes {
+            node.numa_hit += 20_000;
+            node.local_node += 19_000;
+            node.other_node += 1_000 * u64::from(node.id % 2);
+            node.numa_miss += 300 * u64::from(node.id % 2);
+        }
+        self.rows = rows.clone();
+        Sample {
+            wall_ns: WALL_NS + (tick * 1000 * MS) as i64,
+            mono_ns: BOOT_NS + tick * 1000 * MS,
+            boot_ns: BOOT_NS + tick * 1000 * MS,
+            tasks: rows,
+            exited,
+            cpus: self.cpus.clone(),
+            nodes: self.nodes.clone(),
+            lost: self.lost.clone(),
+            exit_lost_ns: vec![],
+            own: OwnRaw { cpu_ns: tick * 3 * MS, rss_bytes: 12 << 20, sample_ns: MS },
+            names: Arc::clone(&self.names),
+            notes: std::mem::take(&mut self.notes),
+        }
+    }
+}
+
+fn born(serial: u64, actor: &Actor, nodes: usize) -> TaskRaw {
+    TaskRaw {
+        serial,
+        pid: actor.pid,
+        tid: actor.tid,
+        ppid: actor.ppid,
+        uid: actor.uid,
+        start_ns: u64::from(actor.tid) * MS,
+        leader_start_ns: u64::from(actor.pid) * MS,
+        cgroup_id: actor.cgroup,
+        comm: actor.comm,
+        state: u32::from(actor.runs.is_empty()),
+        exit_state: 0,
+        policy: 0,
+        nice: 0,
+        cpu: actor.runs.first().map_or(0, |(node, _)| node * 8),
+        cpus_allowed: 64,
+        kthread: actor.ppid == 2 || actor.pid == 2,
+        rss_bytes: actor.rss,
+        exec_ns: 0,
+        preferred_node: None,
+        scan_period_ms: 0,
+        counts: Counts { run_ns: vec![0; nodes], ..Counts::default() },
+    }
+}
+
+fn worked(before: &TaskRaw, actor: &Actor, wave: f64) -> TaskRaw {
+    let mut row = before.clone();
+    for (node, pct) in &actor.runs {
+        let ns = (pct * wave * 1e7) as u64;
+        row.counts.run_ns[*node as usize] += ns;
+        row.exec_ns += ns;
+        add(&mut row.counts.slots, ns, actor.ipc);
+        row.counts.smt_busy_ns += ns / 4;
+    }
+    if wave > 0.0 {
+        row.counts.node_moves += actor.node_moves;
+        row.counts.nvcsw += actor.switches;
+        row.counts.run_count += actor.switches;
+        row.counts.run_delay_ns += (actor.wait_pct * 1e7) as u64;
+    }
+    row
+}
+
+/// Cycles at 2 GHz and the instructions that `ipc` makes of them.
+fn add(slots: &mut [Slot], ns: u64, ipc: f64) {
+    slots[0].count += ns * 2;
+    slots[1].count += (ns as f64 * 2.0 * ipc) as u64;
+}
+
+fn charge(cpus: &mut [CpuRaw], node: u32, pct: f64, actor: &Actor) {
+    let here: Vec<&mut CpuRaw> = cpus.iter_mut().filter(|cpu| cpu.online && cpu.node == node).collect();
+    let ns = (pct * 1e7) as u64 / here.len() as u64;
+    for cpu in here {
+        cpu.busy_ns += ns;
+        cpu.switches += 7;
+        add(&mut cpu.slots, ns, actor.ipc);
+    }
+}
+
+/// An app that has seen `ticks` samples of `world` on a screen of this size.
+pub fn app(world: &mut World, ticks: usize, size: (u16, u16), theme: Theme) -> App {
+    let mut app = App::new(Settings {
+        interval: Duration::from_secs(1),
+        columns: None,
+        sort: None,
+        threads: false,
+        filter: RowFilter::default(),
+        theme,
+        zone: TimeZone::UTC,
+    });
+    app.resize(Rect::new(0, 0, size.0, size.1));
+    for _ in 0..ticks {
+        let sample = world.tick();
+        app.sample(Arc::clone(&world.host), sample);
+    }
+    app
+}
+
+/// Presses a key by the name that the help gives it.
+pub fn press(app: &mut App, name: &str) -> Option<Effect> {
+    let key = KEYS.iter().flat_map(|line| line.keys).find(|key| key.name() == name);
+    let event = match key {
+        Some(Key(code, ctrl)) => {
+            KeyEvent::new(*code, if *ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE })
+        }
+        None => KeyEvent::new(KeyCode::Char(name.chars().next().unwrap()), KeyModifiers::NONE),
+    };
+    app.press(event)
+}
+
+/// Types characters.
+pub fn type_text(app: &mut App, text: &str) {
+    for c in text.chars() {
+        app.press(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+    }
+}

@@ -1,0 +1,184 @@
+//! Whether the screen says the right thing: every view at two sizes, with colour and without colour and
+//! Unicode, cell by cell.
+
+mod common;
+
+use common::screen::{draw, dump, text};
+use common::{Actor, World, app, press, type_text};
+use numatop_ng::collect::inspect::Details;
+use numatop_ng::sample::Comm;
+use numatop_ng::tui::app::App;
+use numatop_ng::tui::theme::Theme;
+
+const SIZES: [(u16, u16); 2] = [(80, 24), (160, 50)];
+
+/// Draws what `prepare` makes at every size and in both themes.
+fn check(view: &str, world: fn() -> World, prepare: fn(&mut App)) {
+    for size in SIZES {
+        for (name, theme) in [("colour", Theme::new(true, false)), ("mono", Theme::new(false, true))] {
+            let mut app = app(&mut world(), 4, size, theme);
+            prepare(&mut app);
+            let buf = draw(&app, size.0, size.1);
+            if name == "mono" {
+                assert!(text(&buf).is_ascii(), "{}", text(&buf));
+            }
+            insta::assert_snapshot!(format!("{view}_{}x{}_{name}", size.0, size.1), dump(&buf));
+        }
+    }
+}
+
+#[test]
+fn tasks() {
+    check("tasks", World::intel, |app| {
+        press(app, "Down");
+    });
+}
+
+#[test]
+fn nodes() {
+    check("nodes", World::ft_2500, |app| {
+        press(app, "Tab");
+    });
+}
+
+#[test]
+fn detail() {
+    check("detail", World::intel, |app| {
+        press(app, "Enter");
+        let details = Details {
+            pid: 4242,
+            start_ns: 4242 * 1_000_000,
+            cmdline: "/usr/sbin/mysqld --defaults-file=/etc/mysql/my.cnf --innodb-numa-interleave=ON".into(),
+            cpus_allowed: "0-63".into(),
+            mems_allowed: "0-1".into(),
+            cgroups: vec!["/system.slice/mysql.service".into()],
+            rss: Some([19 << 30, 61 << 20, 0]),
+            schedstat: Some([3_723_000_000_000, 12_500_000_000]),
+        };
+        app.inspected(4242, Ok(details));
+    });
+}
+
+#[test]
+fn help() {
+    check("help", World::vm, |app| {
+        press(app, "?");
+    });
+}
+
+#[test]
+fn columns() {
+    check("columns", World::intel, |app| {
+        press(app, "c");
+    });
+}
+
+#[test]
+fn sort() {
+    check("sort", World::vm, |app| {
+        press(app, "s");
+    });
+}
+
+fn colour(view: &str, app: &App) {
+    insta::assert_snapshot!(view, dump(&draw(app, 80, 24)));
+}
+
+#[test]
+fn sixteen_nodes_in_eighty_columns() {
+    let mut app = app(&mut World::ft_2500(), 3, (80, 24), Theme::new(true, false));
+    press(&mut app, "H");
+    colour("tasks_ft_2500", &app);
+}
+
+#[test]
+fn one_node_without_counters() {
+    let app = app(&mut World::vm(), 3, (80, 24), Theme::new(true, false));
+    colour("tasks_vm", &app);
+}
+
+#[test]
+fn a_tree_while_paused_with_losses_and_a_filter() {
+    let mut world = World::intel();
+    world.lost.insert("exit".into(), 1234);
+    world.notes = vec!["CPU 7 went offline".into()];
+    let mut app = app(&mut world, 3, (80, 24), Theme::new(true, false));
+    press(&mut app, "Space");
+    for _ in 0..2 {
+        app.sample(world.host.clone(), world.tick());
+    }
+    press(&mut app, "\\");
+    type_text(&mut app, "n");
+    press(&mut app, "Enter");
+    press(&mut app, "F5");
+    colour("tasks_tree_paused", &app);
+}
+
+#[test]
+fn hidden_numa_is_said() {
+    let mut world = World::new("intel-8269cy-hidden", true, vec![Actor::new(1, "systemd")]);
+    let app = app(&mut world, 2, (160, 50), Theme::new(true, false));
+    let screen = text(&draw(&app, 160, 50));
+    assert!(screen.contains("2 sockets but 1 node"), "{screen}");
+}
+
+#[test]
+fn an_ended_task_is_marked_in_the_interval_in_which_it_ended() {
+    let mut world = World::intel();
+    let mut app = app(&mut world, 5, (80, 24), Theme::new(false, true));
+    let row = |app: &App| {
+        text(&draw(app, 80, 24)).lines().find(|line| line.contains("cc1plus")).map(str::to_string)
+    };
+    assert!(row(&app).is_some_and(|row| row.starts_with("x   9003 X")));
+    app.sample(world.host.clone(), world.tick());
+    assert_eq!(row(&app), None);
+}
+
+#[test]
+fn nothing_that_a_terminal_obeys_reaches_a_cell() {
+    let hostile =
+        ["\x1b]0;PWN\x07", "\x1b[2J\x1b[31m", "a\u{202e}b\u{2066}", "z\u{200d}\u{200b}\u{85}x", "\u{9b}31m"];
+    let mut actors: Vec<Actor> =
+        (1..).zip(hostile).map(|(pid, name)| Actor::new(pid, name).runs(&[(0, 9.0)])).collect();
+    let mut invalid = Actor::new(77, "");
+    invalid.comm =
+        Comm([0xff, 0x1b, b'[', 0x9b, 0xc3, 0x28, 0xe2, 0x80, b'\n', b'\r', 8, 127, b'c', b'd', b'e', 0]);
+    actors.push(invalid);
+    let mut world = World::new("intel-e5-2682v4", true, actors);
+    world.notes = vec!["\x1b[2J CPU went \u{202e}".into()];
+    for ascii in [true, false] {
+        let mut app = app(&mut world, 3, (120, 30), Theme::new(true, ascii));
+        for key in ["F5", "Enter", "Esc", "H", "u", "Enter", "Tab", "?", "Esc", "c"] {
+            press(&mut app, key);
+            let buf = draw(&app, 120, 30);
+            for cell in buf.content() {
+                let harmless = |c: char| {
+                    !c.is_control()
+                        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+                };
+                assert!(cell.symbol().chars().all(harmless), "{:?} after {key}", cell.symbol());
+            }
+        }
+    }
+}
+
+#[test]
+fn before_the_first_sample_the_screen_says_what_is_being_done() {
+    let app = app(&mut World::vm(), 0, (80, 24), Theme::new(true, false));
+    assert!(text(&draw(&app, 80, 24)).contains("first sample"));
+}
+
+#[test]
+fn ten_thousand_rows_are_arranged_and_drawn_in_no_time() {
+    let actors =
+        (1..10_001).map(|pid| Actor::new(pid, "worker").runs(&[(pid % 2, 0.01 * f64::from(pid % 100))]));
+    let mut world = World::new("intel-e5-2682v4", true, actors.collect());
+    let mut app = app(&mut world, 2, (160, 50), Theme::new(true, false));
+    let began = std::time::Instant::now();
+    for _ in 0..20 {
+        press(&mut app, "PgDn");
+        draw(&app, 160, 50);
+    }
+    // Formatting every row would take a hundred times as long, also without optimization.
+    assert!(began.elapsed() < std::time::Duration::from_secs(2), "{:?}", began.elapsed());
+}

@@ -1,0 +1,79 @@
+//! A CPU goes away and comes back while everything is busy.
+
+use vmtests_protocol::{Plan, Pmu};
+
+use super::{Case, Stop, all_cpus, no_losses};
+use crate::intervals::{Totals, number};
+use crate::procfs;
+use crate::report::Report;
+use crate::sysfs::{self, show_list};
+use crate::tool::Batch;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "hotplug",
+    about: "a CPU taken offline and back under load: no CPU time is lost, and counters count on it again",
+    run,
+};
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    let last = plan.machine.cpus() - 1;
+    if last == 0 {
+        return Err(Stop::skip("there is one CPU only"));
+    }
+    let mut batch = Batch::start(&["-d", "0.5"])?;
+    let mut totals = Totals::default();
+    batch.follow(&mut totals, 1)?;
+    let watchers = [batch.pid(), std::process::id() as i32];
+    let ran = procfs::ran_ns_without(&watchers)?;
+    let work = Work::start_now("spin", &[&show_list(&all_cpus(plan))])?;
+    let pid = work.pid();
+    batch.follow(&mut totals, 2)?;
+    sysfs::set_online(last, false)?;
+    batch.follow(&mut totals, 3)?;
+    sysfs::set_online(last, true)?;
+    batch.follow(&mut totals, 2)?;
+    let done = work.stop()?;
+    report.say(format_args!("CPU {last} is back; a thread is pinned to it"));
+    let mut back = Work::start("spin", &[&last.to_string()])?;
+    let back_pid = back.pid();
+    batch.follow(&mut totals, 1)?;
+    back.go();
+    batch.follow(&mut totals, 3)?;
+    let settled = totals.process(back_pid)?.last.clone();
+    let back_done = back.stop()?;
+    batch.follow(&mut totals, 2)?;
+    let ran = procfs::ran_ns_without(&watchers)? - ran;
+    batch.stop()?;
+    let notes: Vec<&str> = totals
+        .intervals
+        .iter()
+        .flat_map(|interval| interval["notes"].as_array().into_iter().flatten())
+        .filter_map(|note| note.as_str())
+        .collect();
+    report.say(format_args!("notes: {notes:?}"));
+    for word in ["offline", "online"] {
+        let told = notes.iter().any(|note| note.contains(&format!("CPU {last}")) && note.contains(word));
+        report.check(told, format_args!("a note says that CPU {last} went {word}"), true, told);
+    }
+    report.cpu_seconds(
+        "rows add up to what the CPUs ran",
+        ran as f64 / 1e9,
+        totals.cpu_ns_without(&watchers) / 1e9,
+    );
+    report.cpu_seconds("CPU seconds of the load", done.cpu.as_secs_f64(), totals.process(pid)?.cpu_ns / 1e9);
+    let row = totals.process(back_pid)?;
+    report.cpu_seconds(
+        "CPU seconds of the thread on the CPU that came back",
+        back_done.cpu.as_secs_f64(),
+        row.cpu_ns / 1e9,
+    );
+    let node = plan.machine.node_of_cpu(last).unwrap_or(usize::MAX) as u32;
+    let on_node = settled["run_pct_by_node"][node.to_string()].as_f64().unwrap_or(0.0);
+    report.close(format_args!("its share on node {node}, once it is there"), 100.0, on_node, 0.01);
+    if plan.machine.pmu != Pmu::Absent {
+        report.close("cycles a nanosecond on it", 1.0, number(&row.last, "cycles_total")? / row.cpu_ns, 0.05);
+    }
+    no_losses(report, &totals);
+    Ok(())
+}

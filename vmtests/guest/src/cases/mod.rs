@@ -1,0 +1,179 @@
+//! The cases: each compares the tool, or the laboratory itself, with a truth.
+
+mod boot;
+mod counters;
+mod degraded;
+mod exits;
+mod hotplug;
+mod load;
+mod moving;
+mod nodes;
+mod pinned;
+mod scope;
+mod storm;
+mod switches;
+mod topology;
+mod tui;
+
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use vmtests_protocol::{Event, Outcome, Plan};
+
+use crate::init;
+use crate::intervals::Totals;
+use crate::report::{Channel, Report};
+
+pub struct Case {
+    name: &'static str,
+    /// One line: what is compared with which truth.
+    about: &'static str,
+    run: fn(&mut Report, &Plan) -> Result<(), Stop>,
+}
+
+const CASES: &[Case] = &[
+    boot::CASE,
+    nodes::CASE,
+    topology::CASE,
+    load::CASE,
+    pinned::CASE,
+    moving::CASE,
+    storm::CASE,
+    exits::CASE,
+    switches::CASE,
+    counters::CASE,
+    hotplug::CASE,
+    scope::CASE,
+    degraded::CASE,
+    tui::CASE,
+];
+
+/// Why a case ended before its time.
+#[derive(Debug)]
+pub enum Stop {
+    /// It cannot be run here; one sentence says why.
+    Skip(String),
+    Fail(String),
+}
+
+impl Stop {
+    pub fn skip(reason: impl Into<String>) -> Self {
+        Stop::Skip(reason.into())
+    }
+
+    pub fn fail(reason: impl Into<String>) -> Self {
+        Stop::Fail(reason.into())
+    }
+}
+
+impl From<String> for Stop {
+    fn from(reason: String) -> Self {
+        Stop::Fail(reason)
+    }
+}
+
+/// Every CPU of the machine.
+fn all_cpus(plan: &Plan) -> Vec<u32> {
+    (0..plan.machine.cpus()).collect()
+}
+
+/// The tool counts what it could not count; here there is no excuse for any.
+fn no_losses(report: &mut Report, totals: &Totals) {
+    let lost: Vec<String> = totals
+        .lost
+        .iter()
+        .filter(|(_, count)| **count > 0.0)
+        .map(|(cause, count)| format!("{cause} {count}"))
+        .collect();
+    let found = if lost.is_empty() { "none".to_owned() } else { lost.join(", ") };
+    report.equal("losses", "none".to_owned(), found);
+}
+
+/// Runs one case in this process; the exit code is for process 1.
+pub fn run(name: &str) -> ExitCode {
+    let plan = match init::read_plan() {
+        Ok(plan) => plan,
+        Err(why) => {
+            eprintln!("guest: {why}; cases run in a guest only");
+            return ExitCode::from(2);
+        }
+    };
+    let channel = plan.results.as_deref().map_or_else(|| Ok(Channel::stdout()), Channel::open);
+    let mut report = match channel {
+        Ok(channel) => Report::new(name, channel),
+        Err(why) => {
+            eprintln!("guest: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let started = Instant::now();
+    let (outcome, reason) = judge(name, &mut report, &plan);
+    let seconds = started.elapsed().as_secs_f64();
+    report.send(&Event::End { case: name.to_owned(), outcome, reason, seconds });
+    ExitCode::from(code_of(outcome))
+}
+
+fn judge(name: &str, report: &mut Report, plan: &Plan) -> (Outcome, Option<String>) {
+    let Some(case) = CASES.iter().find(|case| case.name == name) else {
+        report.send(&Event::Begin { case: name.to_owned(), about: String::new() });
+        return (Outcome::Failed, Some("the guest has no case of this name".to_owned()));
+    };
+    report.send(&Event::Begin { case: name.to_owned(), about: case.about.to_owned() });
+    let result = panic::catch_unwind(AssertUnwindSafe(|| (case.run)(report, plan)));
+    match result {
+        Err(cause) => (Outcome::Failed, Some(format!("panicked: {}", message(&*cause)))),
+        Ok(Err(Stop::Fail(reason))) => (Outcome::Failed, Some(reason)),
+        Ok(_) if report.wrong > 0 => {
+            (Outcome::Failed, Some(format!("{} of {} checks are wrong", report.wrong, report.checks)))
+        }
+        Ok(Err(Stop::Skip(reason))) => (Outcome::Skipped, Some(reason)),
+        // A case that compared nothing has shown nothing.
+        Ok(Ok(())) if report.checks == 0 => (Outcome::Failed, Some("nothing was checked".to_owned())),
+        Ok(Ok(())) => (Outcome::Passed, None),
+    }
+}
+
+fn message(cause: &(dyn std::any::Any + Send)) -> &str {
+    cause
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| cause.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}
+
+fn code_of(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Passed => 0,
+        Outcome::Failed => 10,
+        Outcome::Skipped => 11,
+    }
+}
+
+/// What the exit code of a case process says; `None` for one that did not get to its end.
+pub fn outcome_of(code: Option<i32>) -> Option<Outcome> {
+    [Outcome::Passed, Outcome::Failed, Outcome::Skipped]
+        .into_iter()
+        .find(|&outcome| code == Some(i32::from(code_of(outcome))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_or_a_signal_is_no_verdict() {
+        assert_eq!(outcome_of(Some(0)), Some(Outcome::Passed));
+        assert_eq!(outcome_of(Some(11)), Some(Outcome::Skipped));
+        assert_eq!(outcome_of(Some(101)), None);
+        assert_eq!(outcome_of(None), None);
+    }
+
+    #[test]
+    fn names_are_unique_and_each_case_says_what_it_is_about() {
+        for (index, case) in CASES.iter().enumerate() {
+            assert!(!case.about.is_empty());
+            assert!(CASES[..index].iter().all(|other| other.name != case.name));
+        }
+    }
+}

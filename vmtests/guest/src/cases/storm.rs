@@ -1,0 +1,54 @@
+//! Nothing is forgotten when thousands of short processes come and go.
+
+use vmtests_protocol::Plan;
+
+use super::{Case, Stop, all_cpus, no_losses};
+use crate::intervals::{Totals, number};
+use crate::procfs;
+use crate::report::Report;
+use crate::sysfs::show_list;
+use crate::tool::Batch;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "storm",
+    about: "under a fork storm the rows add up to the machine's CPU time, and no child is missing",
+    run,
+};
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    let mut batch = Batch::start(&["-d", "0.5"])?;
+    let mut totals = Totals::default();
+    let watchers = [batch.pid(), std::process::id() as i32];
+    // Marks are set while nothing runs, so that it does not matter when exactly.
+    batch.follow(&mut totals, 1)?;
+    let (stat, ran) = (procfs::stat()?, procfs::ran_ns_without(&watchers)?);
+    let work = Work::start_now("storm", &[&show_list(&all_cpus(plan))])?;
+    let pid = work.pid();
+    batch.follow(&mut totals, 5)?;
+    let done = work.stop()?;
+    batch.follow(&mut totals, 2)?;
+    let (stat_after, ran_after) = (procfs::stat()?, procfs::ran_ns_without(&watchers)?);
+    let rows = totals.cpu_ns() / 1e9;
+    let children = number(&done.truth, "children")?;
+    report.say(format_args!("{children} children in {:.1} s", totals.seconds));
+    let others = totals.cpu_ns_without(&watchers) / 1e9;
+    report.cpu_seconds(
+        "rows add up to what the CPUs ran (/proc/schedstat)",
+        (ran_after - ran) as f64 / 1e9,
+        others,
+    );
+    report.close("rows add up to the tool's own busy seconds of the CPUs", totals.busy_ns / 1e9, rows, 0.005);
+    // Not compared: ticks are late when the emulator runs one CPU after the other.
+    report.say(format_args!(
+        "by the ticks of /proc/stat {:.2} s",
+        (stat_after.busy - stat.busy) as f64 / 100.0
+    ));
+    let forks = (stat_after.forks - stat.forks) as f64;
+    report.check(forks >= children, "forks counted by the kernel, at least one a child", children, forks);
+    let storm = totals.process(pid)?;
+    report.check(storm.exited, "the storm itself is shown as ended", true, storm.exited);
+    batch.stop()?;
+    no_losses(report, &totals);
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! One static program with three lives: process 1 of a guest, one case, one workload.
+
+mod affinity;
+mod bpf;
+mod cases;
+mod init;
+mod intervals;
+mod procfs;
+mod report;
+mod screen;
+mod sysfs;
+mod tool;
+mod tty;
+mod work;
+mod workload;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: guest case NAME                run one case (in a guest)
+       guest workload NAME [...]      run a workload until its input ends, then print what it did
+       guest workloads                list the workloads";
+
+fn main() -> ExitCode {
+    // SAFETY: getpid has no preconditions.
+    if unsafe { libc::getpid() } == 1 {
+        init::run();
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["case", name] => cases::run(name),
+        ["workload", name, rest @ ..] => workload::run(name, rest),
+        ["workloads"] => {
+            for (name, about) in workload::NAMES {
+                println!("{name:<12}{about}");
+            }
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What the kernel itself has counted, from /proc: the truth for what the tool says of tasks.
+
+use std::fs;
+
+use crate::sysfs;
+
+/// The counters of /proc/stat that cases compare with.
+#[derive(Debug, Clone)]
+pub struct Stat {
+    /// Ticks of USER_HZ in which a CPU was not idle and did not wait.
+    pub busy: u64,
+    pub switches: u64,
+    pub forks: u64,
+}
+
+pub fn stat() -> Result<Stat, String> {
+    parse_stat(&sysfs::read("/proc/stat")?)
+}
+
+fn parse_stat(text: &str) -> Result<Stat, String> {
+    let numbers = |key: &str| -> Option<Vec<u64>> {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(key))?;
+        line.split_whitespace().skip(1).map(|word| word.parse().ok()).collect()
+    };
+    let one = |key: &str| {
+        numbers(key).and_then(|all| all.first().copied()).ok_or_else(|| format!("/proc/stat has no {key}"))
+    };
+    let cpu = numbers("cpu").filter(|all| all.len() >= 8).ok_or("/proc/stat has no cpu line of 8 numbers")?;
+    // user nice system idle iowait irq softirq steal; guest time is in user already.
+    let busy = cpu[0] + cpu[1] + cpu[2] + cpu[5] + cpu[6] + cpu[7];
+    Ok(Stat { busy, switches: one("ctxt")?, forks: one("processes")? })
+}
+
+/// Nanoseconds for which all CPUs together ran tasks, idle excluded, from /proc/schedstat.
+///
+/// To the nanosecond, where the times of /proc/stat are a sample taken at every tick; but a task
+/// that runs without pause is counted when it leaves its CPU.
+pub fn ran_ns() -> Result<u64, String> {
+    parse_ran_ns(&sysfs::read("/proc/schedstat")?)
+}
+
+/// The same without what these processes ran: between the tool's look at the machine and a case's
+/// look at it these two are busy, printing and parsing.
+pub fn ran_ns_without(pids: &[i32]) -> Result<u64, String> {
+    let mut ran = ran_ns()?;
+    for &pid in pids {
+        ran = ran.saturating_sub(process_run_ns(pid)?);
+    }
+    Ok(ran)
+}
+
+fn parse_ran_ns(text: &str) -> Result<u64, String> {
+    let mut sum = None;
+    for line in text.lines().filter(|line| line.starts_with("cpu")) {
+        // cpuN, then: three of yield and schedule, two of wakeups, then time run, time waited, slices.
+        let ran: u64 = line
+            .split_whitespace()
+            .nth(7)
+            .and_then(|word| word.parse().ok())
+            .ok_or_else(|| format!("/proc/schedstat has a line of another kind: {line:?}"))?;
+        sum = Some(sum.unwrap_or(0) + ran);
+    }
+    sum.ok_or_else(|| "/proc/schedstat has no CPU; the kernel lacks CONFIG_SCHEDSTATS".to_owned())
+}
+
+/// On-CPU nanoseconds of the live threads of a process, from their schedstat.
+pub fn process_run_ns(pid: i32) -> Result<u64, String> {
+    let entries =
+        fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| format!("threads of {pid}: {error}"))?;
+    let mut sum = 0;
+    for entry in entries.flatten() {
+        let path = entry.path().join("schedstat");
+        let text = sysfs::read(&path)?;
+        sum += text
+            .split_whitespace()
+            .next()
+            .and_then(|word| word.parse::<u64>().ok())
+            .ok_or_else(|| format!("{} does not start with a number", path.display()))?;
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_is_all_that_is_not_idle_or_waiting() {
+        let stat = parse_stat("cpu  1 2 3 40 50 6 7 8 0 0\ncpu0 0\nctxt 12\nprocesses 3\n").unwrap();
+        assert_eq!(stat.busy, 27);
+        assert_eq!((stat.switches, stat.forks), (12, 3));
+        assert!(parse_stat("cpu 1").is_err());
+    }
+
+    #[test]
+    fn the_time_that_cpus_ran_is_the_seventh_number() {
+        let text =
+            "version 15\ntimestamp 1\ncpu0 0 0 1 2 3 4 500 6 7\ndomain0 3 1\ncpu1 0 0 1 2 3 4 70 6 7\n";
+        assert_eq!(parse_ran_ns(text), Ok(570));
+        assert!(parse_ran_ns("version 15\n").is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! How cases answer: events as JSON lines on the result channel.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+
+use serde_json::Value;
+use vmtests_protocol::Event;
+
+use crate::tty;
+
+/// The second serial line, or standard output when there is none.
+pub struct Channel(Option<File>);
+
+impl Channel {
+    pub fn open(path: &str) -> Result<Self, String> {
+        let line = tty::open(path).map_err(|error| format!("opening {path}: {error}"))?;
+        tty::make_raw(line.as_raw_fd()).map_err(|error| format!("making {path} raw: {error}"))?;
+        Ok(Channel(Some(line)))
+    }
+
+    pub fn stdout() -> Self {
+        Channel(None)
+    }
+
+    pub fn send(&self, event: &Event) {
+        let text = serde_json::to_string(event).expect("an event is JSON");
+        // Without the channel there is nobody left to tell; the runner sees the missing EXIT.
+        let _ = self.raw_line(&text);
+    }
+
+    pub fn raw_line(&self, text: &str) -> Result<(), String> {
+        let line = format!("{text}\n");
+        match &self.0 {
+            Some(file) => (&mut &*file).write_all(line.as_bytes()),
+            None => io::stdout().write_all(line.as_bytes()),
+        }
+        .map_err(|error| format!("writing a result: {error}"))
+    }
+
+    pub fn drain(&self) {
+        if let Some(line) = &self.0 {
+            tty::drain(line.as_raw_fd());
+        }
+    }
+}
+
+/// What one case has to say.
+pub struct Report {
+    case: String,
+    channel: Channel,
+    pub wrong: u32,
+    pub checks: u32,
+}
+
+impl Report {
+    pub fn new(case: &str, channel: Channel) -> Self {
+        Report { case: case.to_owned(), channel, wrong: 0, checks: 0 }
+    }
+
+    /// A sentence of the story.
+    pub fn say(&self, text: impl Display) {
+        self.channel.send(&Event::Say { case: self.case.clone(), text: text.to_string() });
+    }
+
+    /// A value to keep.
+    pub fn data(&self, key: &str, value: impl Into<Value>) {
+        self.channel.send(&Event::Data { case: self.case.clone(), key: key.to_owned(), value: value.into() });
+    }
+
+    /// Compares what was found with the truth.
+    pub fn equal<T: PartialEq + Display>(&mut self, what: impl Display, want: T, got: T) {
+        let ok = want == got;
+        self.check(ok, what, want, got);
+    }
+
+    /// Expects `got` within `share` (0.01 is one percent) of `want`.
+    pub fn close(&mut self, what: impl Display, want: f64, got: f64, share: f64) {
+        let ok = (got - want).abs() <= want.abs() * share;
+        let percent = share * 100.0;
+        self.check(ok, what, format_args!("{want:.4} ± {percent} %"), format_args!("{got:.4}"));
+    }
+
+    /// Expects seconds of CPU time within one percent, and a little: what a task does between the
+    /// kernel's last account of it and its last switch counts too, and it may take as long as the
+    /// host keeps the emulator waiting.
+    pub fn cpu_seconds(&mut self, what: impl Display, want: f64, got: f64) {
+        let slack = want.abs() * 0.01 + 0.06;
+        let ok = (got - want).abs() <= slack;
+        self.check(ok, what, format_args!("{want:.3} s ± {slack:.3}"), format_args!("{got:.3} s"));
+    }
+
+    /// Records a comparison that the caller made.
+    pub fn check(&mut self, ok: bool, what: impl Display, want: impl Display, got: impl Display) {
+        self.checks += 1;
+        self.wrong += u32::from(!ok);
+        self.channel.send(&Event::Check {
+            case: self.case.clone(),
+            ok,
+            what: what.to_string(),
+            want: want.to_string(),
+            got: got.to_string(),
+        });
+    }
+
+    pub fn send(&self, event: &Event) {
+        self.channel.send(event);
+    }
+}

@@ -1,0 +1,169 @@
+//! Runs the tool and reads its JSON.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+
+use serde_json::Value;
+use vmtests_protocol::TOOL_PATH;
+
+use crate::cases::Stop;
+use crate::intervals::Totals;
+
+/// What a finished run left.
+#[derive(Debug)]
+pub struct Output {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Output {
+    /// The exit code and the last lines of what it said, for a message.
+    pub fn brief(&self) -> String {
+        let said: Vec<&str> = self.stderr.lines().collect();
+        let said = said[said.len().saturating_sub(5)..].join(" / ");
+        match self.code {
+            Some(code) => format!("exit {code}: {said}"),
+            None => format!("killed by a signal: {said}"),
+        }
+    }
+}
+
+/// A command line of the tool, or the reason to skip when it is not in this guest.
+pub fn command(arguments: &[&str]) -> Result<Command, Stop> {
+    if !Path::new(TOOL_PATH).exists() {
+        return Err(Stop::skip("the tool is not in this guest"));
+    }
+    let mut command = Command::new(TOOL_PATH);
+    command.args(arguments).env_clear().env("PATH", "/bin").env("HOME", "/root").env("RUST_BACKTRACE", "1");
+    Ok(command)
+}
+
+/// Runs the tool to its end.
+pub fn run(arguments: &[&str]) -> Result<Output, Stop> {
+    finish(command(arguments)?)
+}
+
+/// Runs a prepared command line to its end.
+pub fn finish(mut command: Command) -> Result<Output, Stop> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{TOOL_PATH} cannot be run: {error}"))?;
+    Ok(Output {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+/// Runs the tool, which must succeed and print one JSON value.
+pub fn json(arguments: &[&str]) -> Result<Value, Stop> {
+    let output = run(arguments)?;
+    if output.code != Some(0) {
+        return Err(Stop::fail(format!("numatop-ng {}: {}", arguments.join(" "), output.brief())));
+    }
+    serde_json::from_str(&output.stdout)
+        .map_err(|error| Stop::fail(format!("numatop-ng {} printed no JSON: {error}", arguments.join(" "))))
+}
+
+/// A batch run that goes on beside a workload, until it is stopped.
+pub struct Batch {
+    child: Child,
+    lines: Receiver<String>,
+    arguments: String,
+}
+
+impl Batch {
+    /// Starts `--batch --format json` with these further arguments.
+    pub fn start(arguments: &[&str]) -> Result<Self, Stop> {
+        let mut command = command(&["--batch", "--format", "json"])?;
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("{TOOL_PATH} cannot be run: {error}"))?;
+        let stdout = BufReader::new(child.stdout.take().expect("stdout was asked for"));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Batch { child, lines, arguments: arguments.join(" ") })
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Adds what was said until now, waits for this many further intervals and adds those; gives
+    /// the last. The first that is ever added only sets the mark, and is always a new one.
+    ///
+    /// A busy guest keeps a case from reading for seconds, so what waits to be read may be old.
+    pub fn follow(&mut self, totals: &mut Totals, further: usize) -> Result<Value, Stop> {
+        while let Ok(line) = self.lines.try_recv() {
+            if totals.marked() {
+                totals.add(parse(&line)?)?;
+            }
+        }
+        let mut last = Value::Null;
+        for _ in 0..further {
+            last = self.next()?;
+            totals.add(last.clone())?;
+        }
+        Ok(last)
+    }
+
+    /// The next interval; waits for it.
+    pub fn next(&mut self) -> Result<Value, Stop> {
+        match self.lines.recv() {
+            Ok(line) => parse(&line),
+            Err(_) => {
+                let output = self.end()?;
+                Err(Stop::fail(format!(
+                    "numatop-ng --batch {} ended early: {}",
+                    self.arguments,
+                    output.brief()
+                )))
+            }
+        }
+    }
+
+    /// Asks the tool to end, which it must do in good order.
+    pub fn stop(mut self) -> Result<(), Stop> {
+        // SAFETY: the child is ours and has not been waited for, so the pid is its.
+        unsafe { libc::kill(self.pid(), libc::SIGTERM) };
+        let output = self.end()?;
+        match output.code {
+            Some(0) => Ok(()),
+            _ => Err(Stop::fail(format!(
+                "numatop-ng --batch {}, at SIGTERM: {}",
+                self.arguments,
+                output.brief()
+            ))),
+        }
+    }
+
+    fn end(&mut self) -> Result<Output, Stop> {
+        let mut stderr = String::new();
+        if let Some(mut pipe) = self.child.stderr.take() {
+            let _ = pipe.read_to_string(&mut stderr);
+        }
+        let status = self.child.wait().map_err(|error| format!("waiting for the tool: {error}"))?;
+        Ok(Output { code: status.code(), stdout: String::new(), stderr })
+    }
+}
+
+fn parse(line: &str) -> Result<Value, Stop> {
+    serde_json::from_str(line)
+        .map_err(|error| Stop::fail(format!("an interval is not JSON: {error}: {line:.200}")))
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,100 @@
+//! Work of known size and place.
+//!
+//! A workload says that it is there with one line of JSON, waits for a line on its standard input,
+//! works until that ends, and then prints what it did as one more line: the truth that cases
+//! compare the tool with.
+
+mod alternate;
+mod spin;
+mod storm;
+mod wander;
+
+use std::io::{self, BufRead, Read, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+use crate::{affinity, sysfs};
+
+pub const NAMES: &[(&str, &str)] = &[
+    ("spin", "CPUS: one busy thread pinned to each CPU of the list"),
+    ("wander", "CPUS MILLISECONDS: one busy thread that moves itself from CPU to CPU"),
+    ("alternate", "CPU A B: two processes take turns on one CPU, A and B instructions a turn"),
+    ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
+];
+
+pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
+    affinity::name(name);
+    let truth = match (name, arguments) {
+        ("spin", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| spin::run(&cpus)),
+        ("wander", [cpus, pause]) => {
+            sysfs::parse_list(cpus).and_then(|cpus| wander::run(&cpus, number(pause)?))
+        }
+        ("alternate", [cpu, a, b]) => {
+            number(cpu).and_then(|cpu| alternate::run(cpu as u32, number(a)?, number(b)?))
+        }
+        ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),
+        _ => Err("see 'guest workloads' for names and arguments".to_owned()),
+    };
+    match truth {
+        Ok(truth) => {
+            say(&truth);
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("guest workload {name}: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number"))
+}
+
+/// Tells that the workload is there, and waits for the permission to begin.
+fn wait_for_go(facts: &Value) {
+    say(facts);
+    let mut line = String::new();
+    let _ = io::stdin().lock().read_line(&mut line);
+}
+
+/// A case that failed may not listen any more; that is no error of the workload.
+fn say(line: &Value) {
+    let mut stdout = io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+/// Waits for the end of standard input, then raises the flag.
+fn raise_at_end(flag: &AtomicBool) {
+    let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+    flag.store(true, Ordering::Relaxed);
+}
+
+/// A flag that rises when standard input ends, by a thread that does nothing but wait for it.
+fn stop_flag() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raise = Arc::clone(&flag);
+    std::thread::spawn(move || raise_at_end(&raise));
+    flag
+}
+
+/// Executes twice as many instructions as `rounds` says: one subtraction and one branch a round.
+#[inline(never)]
+pub fn burn(rounds: u64) {
+    if rounds == 0 {
+        return;
+    }
+    // SAFETY: the loop touches one register of its own.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("2: dec {n}", "jnz 2b", n = inout(reg) rounds => _, options(nomem, nostack));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("2: subs {n}, {n}, #1", "b.ne 2b", n = inout(reg) rounds => _, options(nomem, nostack));
+    }
+}

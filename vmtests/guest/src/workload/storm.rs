@@ -1,0 +1,64 @@
+//! A fork storm: on each CPU a process that does nothing but fork children which work a little
+//! and end. Whatever the tool forgets when a task ends is missing from its sums here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::{burn, stop_flag, wait_for_go};
+use crate::affinity;
+
+const ROUNDS: u64 = 100_000;
+
+pub fn run(cpus: &[u32]) -> Result<Value, String> {
+    wait_for_go(&json!({"pid": std::process::id()}));
+    let stop = stop_flag();
+    let threads: Vec<_> = cpus
+        .iter()
+        .map(|&cpu| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || -> Result<u64, String> {
+                affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
+                let mut children = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    one_child()?;
+                    children += 1;
+                }
+                Ok(children)
+            })
+        })
+        .collect();
+    let mut children = 0;
+    for thread in threads {
+        children += thread.join().map_err(|_| "a thread panicked".to_owned())??;
+    }
+    // SAFETY: a zeroed rusage is a valid place for the answer.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    Ok(json!({
+        "children": children,
+        "children_cpu_ns": ns(usage.ru_utime) + ns(usage.ru_stime),
+        "cpu_ns": affinity::process_time().as_nanos() as u64,
+    }))
+}
+
+fn one_child() -> Result<(), String> {
+    // SAFETY: between fork and _exit the child of this threaded process only burns CPU time.
+    unsafe {
+        match libc::fork() {
+            0 => {
+                burn(ROUNDS);
+                libc::_exit(0);
+            }
+            child if child > 0 => {
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+                Ok(())
+            }
+            _ => Err(format!("fork: {}", std::io::Error::last_os_error())),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the runner and a guest say to each other: the plan (runner → guest, a file in the
+//! initramfs) and the events (guest → runner, JSON lines on the second serial port).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Where the runner puts the plan in the initramfs.
+///
+/// A file, not the kernel command line: that ends at 2048 bytes, and the distances of sixteen
+/// nodes alone take half of it.
+pub const PLAN_PATH: &str = "/plan.json";
+/// Where the runner puts the tool in the initramfs.
+pub const TOOL_PATH: &str = "/bin/numatop-ng";
+/// The last line of a guest that came to its end; nothing else counts as success.
+pub const EXIT_WORD: &str = "EXIT";
+
+/// What a guest is told: what it is, and what to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Plan {
+    /// The line that answers are written to, for example `/dev/ttyS1`; `None` in a shell guest.
+    pub results: Option<String>,
+    /// The line a person sits at in a shell guest.
+    pub console: String,
+    /// Cases to run, in this order. Empty: the guest is for a shell.
+    pub cases: Vec<String>,
+    /// What QEMU was told; the cases compare the kernel and the tool with it.
+    pub machine: Machine,
+    /// Whether the tool is in the initramfs.
+    pub tool: bool,
+    pub shell: Option<Shell>,
+}
+
+/// The terminal of the person in front of a shell guest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Shell {
+    pub term: String,
+    pub rows: u16,
+    pub cols: u16,
+}
+
+/// A machine as QEMU is told to make it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    pub topology: String,
+    pub sockets: u32,
+    pub threads_per_core: u32,
+    pub nodes: Vec<Node>,
+    /// Row by row; `distances[i][j]` is the cost from node i to node j, 10 on the diagonal.
+    pub distances: Vec<Vec<u32>>,
+    pub pmu: Pmu,
+    /// `integrity` or `confidentiality` when the kernel was started locked down.
+    pub lockdown: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The CPUs of this node, ascending; empty for a memory-only node.
+    pub cpus: Vec<u32>,
+    pub mem_mib: u64,
+}
+
+/// What the guest's performance counters can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pmu {
+    /// No PMU at all: every x86 guest under TCG, and arm64 with `pmu=off`.
+    Absent,
+    /// PMUv3 without `-icount`: cycles count host time, instructions cannot be opened.
+    CyclesOnly,
+    /// PMUv3 with `-icount shift=N`: cycles are instructions × 2^N, so IPC is 2^-N exactly.
+    Icount { shift: u32 },
+}
+
+impl Machine {
+    pub fn cpus(&self) -> u32 {
+        self.nodes.iter().map(|node| node.cpus.len() as u32).sum()
+    }
+
+    pub fn cpu_nodes(&self) -> impl Iterator<Item = (usize, &Node)> {
+        self.nodes.iter().enumerate().filter(|(_, node)| !node.cpus.is_empty())
+    }
+
+    pub fn node_of_cpu(&self, cpu: u32) -> Option<usize> {
+        self.nodes.iter().position(|node| node.cpus.contains(&cpu))
+    }
+}
+
+/// How a case ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// One line from the guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// The guest is in user space and starts its cases.
+    Ready { kernel: String, arch: String, uptime: f64 },
+    /// A case begins.
+    Begin { case: String, about: String },
+    /// A sentence of the story that the case tells.
+    Say { case: String, text: String },
+    /// One comparison with a truth.
+    Check { case: String, ok: bool, what: String, want: String, got: String },
+    /// A value worth keeping beyond pass and fail: load reasons, verifier counts, a screen.
+    Data { case: String, key: String, value: Value },
+    /// A case is over.
+    End { case: String, outcome: Outcome, reason: Option<String>, seconds: f64 },
+}
+
+/// A line from the guest, read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Line {
+    Event(Event),
+    Exit(i32),
+}
+
+/// Reads one line of the result channel.
+pub fn parse_line(line: &str) -> Result<Line, String> {
+    let line = line.trim();
+    if let Some(code) = line.strip_prefix(EXIT_WORD) {
+        return code.trim().parse().map(Line::Exit).map_err(|_| format!("no exit code in {line:?}"));
+    }
+    serde_json::from_str(line)
+        .map(Line::Event)
+        .map_err(|error| format!("not a result line ({error}): {line:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_back_as_they_went() {
+        let event = Event::Check {
+            case: "nodes".into(),
+            ok: false,
+            what: "CPUs of node 1".into(),
+            want: "2-3".into(),
+            got: "2".into(),
+        };
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(parse_line(&text), Ok(Line::Event(event)));
+        assert_eq!(parse_line("EXIT 1\r\n"), Ok(Line::Exit(1)));
+    }
+
+    #[test]
+    fn noise_is_an_error_with_the_noise_in_it() {
+        assert!(parse_line("[    2.31] printk").unwrap_err().contains("printk"));
+        assert!(parse_line("EXIT").unwrap_err().contains("EXIT"));
+    }
+}

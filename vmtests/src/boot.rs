@@ -1,0 +1,189 @@
+//! Starts one guest and sees it through to its end: console, results, deadline.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use vmtests_protocol::{Event, Line, parse_line};
+
+use crate::kernels::Arch;
+use crate::qemu::{self, Lines, Start};
+
+/// What is started.
+pub struct Guest<'a> {
+    pub start: Start<'a>,
+    pub initramfs: &'a [u8],
+    pub deadline: Duration,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub struct Ran {
+    pub end: End,
+    pub ready: bool,
+    pub console: String,
+    pub seconds: f64,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum End {
+    /// The guest said EXIT and this code.
+    Exit(i32),
+    /// QEMU ended and the guest had not said EXIT.
+    Died(String),
+    Deadline(Duration),
+    /// A line on the result channel was not a result.
+    Noise(String),
+}
+
+/// Runs a guest, handing each event over as it comes.
+pub fn run(guest: &Guest, mut on_event: impl FnMut(Event)) -> Result<Ran, String> {
+    let scratch = Scratch::new()?;
+    let initrd = scratch.path("initrd");
+    std::fs::write(&initrd, guest.initramfs)
+        .map_err(|error| format!("writing {}: {error}", initrd.display()))?;
+    let socket = scratch.path("results");
+    let listener =
+        UnixListener::bind(&socket).map_err(|error| format!("listening on {}: {error}", socket.display()))?;
+    let lines = Lines::Test { results: &socket };
+    let started = Instant::now();
+    let arguments = qemu::arguments(&guest.start, &initrd, &lines);
+    let mut qemu = start(guest.start.arch, arguments, Stdio::null(), Stdio::piped())?;
+    let console = qemu.drain();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let Ok((stream, _)) = listener.accept() else { return };
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if !line.trim().is_empty() && sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+
+    let mut ready = false;
+    let mut exit = None;
+    let end = loop {
+        let left = guest.deadline.saturating_sub(started.elapsed());
+        match receiver.recv_timeout(left.min(Duration::from_millis(500))) {
+            Ok(line) => match parse_line(&line) {
+                Ok(Line::Event(event)) => {
+                    ready |= matches!(event, Event::Ready { .. });
+                    on_event(event);
+                }
+                Ok(Line::Exit(code)) => exit = Some(code),
+                Err(why) => break End::Noise(why),
+            },
+            Err(_) if left.is_zero() => break End::Deadline(guest.deadline),
+            // No result line for a while, or no more to come: has QEMU ended?
+            Err(reason) => {
+                let ended = qemu.ended()?;
+                match (ended, exit) {
+                    (Some(_), Some(code)) => break End::Exit(code),
+                    // What QEMU wrote just before it ended may still be on its way through the thread.
+                    (Some(status), None) if reason == RecvTimeoutError::Disconnected || !ready => {
+                        break End::Died(status);
+                    }
+                    (None, _) if reason == RecvTimeoutError::Disconnected => {
+                        thread::sleep(Duration::from_millis(50));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    };
+    qemu.stop();
+    let console = console.join().unwrap_or_default();
+    Ok(Ran { end, ready, console, seconds: started.elapsed().as_secs_f64() })
+}
+
+/// Starts a guest whose console is this terminal and waits for its end.
+pub fn shell(guest: &Guest) -> Result<(), String> {
+    let scratch = Scratch::new()?;
+    let initrd = scratch.path("initrd");
+    std::fs::write(&initrd, guest.initramfs)
+        .map_err(|error| format!("writing {}: {error}", initrd.display()))?;
+    let arguments = qemu::arguments(&guest.start, &initrd, &Lines::Shell);
+    let mut qemu = start(guest.start.arch, arguments, Stdio::inherit(), Stdio::inherit())?;
+    let status = qemu.child.wait().map_err(|error| format!("waiting for QEMU: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("QEMU ended with {status}")) }
+}
+
+/// A QEMU that ends when this goes out of scope.
+struct Qemu {
+    child: Child,
+}
+
+fn start(
+    arch: Arch,
+    arguments: Vec<std::ffi::OsString>,
+    stdin: Stdio,
+    stdout: Stdio,
+) -> Result<Qemu, String> {
+    let program = qemu::program(arch);
+    // setpriv becomes QEMU (same pid) and asks the kernel to kill it should the runner be killed.
+    let child = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--", program])
+        .args(arguments)
+        .stdin(stdin)
+        .stderr(Stdio::inherit())
+        .stdout(stdout)
+        .spawn()
+        .map_err(|error| format!("setpriv {program} cannot be run: {error}; see vmtests/install-deps"))?;
+    Ok(Qemu { child })
+}
+
+impl Qemu {
+    /// Collects the console until QEMU closes it.
+    fn drain(&mut self) -> thread::JoinHandle<String> {
+        let mut stdout = self.child.stdout.take().expect("stdout was asked for");
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stdout.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    }
+
+    fn ended(&mut self) -> Result<Option<String>, String> {
+        let status = self.child.try_wait().map_err(|error| format!("waiting for QEMU: {error}"))?;
+        Ok(status.map(|status| format!("QEMU ended with {status} and no EXIT line")))
+    }
+
+    /// Kills this child only, by its pid.
+    fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A directory that is removed when this goes out of scope.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, String> {
+        // Short, because the path of a socket ends at 108 bytes.
+        let path = std::env::temp_dir().join(format!("numatop-vm.{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).map_err(|error| format!("creating {}: {error}", path.display()))?;
+        Ok(Scratch(path))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,203 @@
+//! Gets files out of Debian packages of any suite and architecture, without touching what this
+//! machine has installed or where its apt looks.
+//!
+//! Each (suite, architecture) has an apt root of its own in the cache; apt checks the signatures
+//! with the keyring of the package debian-archive-keyring, and asks the mirror that this machine
+//! is set up for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::kernels::{self, Arch, Kernel};
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// `$XDG_CACHE_HOME/numatop-ng/vm`, or the same under `~/.cache`.
+pub fn cache() -> Result<PathBuf, String> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = variable("XDG_CACHE_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| variable("HOME").map(|home| home.join(".cache")))
+        .ok_or("no place for the kernels: neither XDG_CACHE_HOME nor HOME is set")?;
+    Ok(base.join("numatop-ng/vm"))
+}
+
+/// The kernel image, from the cache or else from Debian; with the package it came from.
+pub fn kernel(kernel: &Kernel, refresh: bool) -> Result<(PathBuf, String), String> {
+    let keep = cache()?.join("kernels").join(format!("{}.{}", kernel.name, kernel.arch));
+    file_from_package(&keep, "vmlinuz", kernel.arch, &kernel.suite, &kernel.package, refresh, |path| {
+        path.rsplit('/').next().is_some_and(|name| name.starts_with("vmlinuz"))
+    })
+}
+
+/// A static busybox, for the person in a shell guest.
+pub fn busybox(arch: Arch) -> Result<PathBuf, String> {
+    let keep = cache()?.join("busybox").join(arch.debian());
+    let is_it = |path: &str| path.ends_with("/bin/busybox");
+    Ok(file_from_package(&keep, "busybox", arch, "bookworm", "busybox-static", false, is_it)?.0)
+}
+
+fn file_from_package(
+    keep: &Path,
+    file: &str,
+    arch: Arch,
+    suite: &str,
+    pattern: &str,
+    refresh: bool,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<(PathBuf, String), String> {
+    let path = keep.join(file);
+    let note = keep.join("package");
+    if !refresh && let (true, Ok(package)) = (path.exists(), fs::read_to_string(&note)) {
+        return Ok((path, package.trim().to_owned()));
+    }
+    let root = AptRoot::open(suite, arch, refresh)?;
+    let package = root.newest(pattern)?;
+    eprintln!("vmtests: getting {package} ({suite}, {arch})");
+    let deb = root.download(&package)?;
+    let contents = extract(&deb, wanted)?;
+    fs::create_dir_all(keep).map_err(|error| format!("creating {}: {error}", keep.display()))?;
+    // A file that is there is whole: it gets its name when all of it is written.
+    let part = keep.join(format!("{file}.part"));
+    fs::write(&part, contents).map_err(|error| format!("writing {}: {error}", part.display()))?;
+    fs::rename(&part, &path).map_err(|error| format!("naming {}: {error}", path.display()))?;
+    fs::write(&note, format!("{package}\n"))
+        .map_err(|error| format!("writing {}: {error}", note.display()))?;
+    let _ = fs::remove_file(&deb);
+    Ok((path, package))
+}
+
+/// An apt configuration, its package lists and nothing else.
+struct AptRoot {
+    directory: PathBuf,
+    suite: String,
+}
+
+impl AptRoot {
+    fn open(suite: &str, arch: Arch, refresh: bool) -> Result<Self, String> {
+        let directory = cache()?.join("apt").join(format!("{suite}.{arch}"));
+        for part in [
+            "etc/apt/preferences.d",
+            "etc/apt/apt.conf.d",
+            "etc/apt/sources.list.d",
+            "var/lib/apt/lists/partial",
+            "var/cache/apt/archives/partial",
+            "var/lib/dpkg",
+            "debs",
+        ] {
+            let path = directory.join(part);
+            fs::create_dir_all(&path).map_err(|error| format!("creating {}: {error}", path.display()))?;
+        }
+        let root = directory.display();
+        let configuration = format!(
+            "Dir \"{root}\";\n\
+             Dir::State::status \"{root}/var/lib/dpkg/status\";\n\
+             Dir::Etc::trustedparts \"/etc/apt/trusted.gpg.d\";\n\
+             APT::Architecture \"{arch}\";\n\
+             APT::Architectures {{ \"{arch}\"; }};\n\
+             APT::Sandbox::User \"root\";\n\
+             Acquire::Languages \"none\";\n\
+             Acquire::Retries \"3\";\n\
+             // Suites in development and frozen mirrors have Release files past their date;\n\
+             // their signatures are checked all the same.\n\
+             Acquire::Check-Valid-Until \"false\";\n"
+        );
+        let sources = format!("deb [arch={arch} signed-by={KEYRING}] {} {suite} main\n", mirror()?);
+        for (name, text) in [
+            ("apt.conf", configuration.as_str()),
+            ("etc/apt/sources.list", &sources),
+            ("var/lib/dpkg/status", ""),
+        ] {
+            let path = directory.join(name);
+            fs::write(&path, text).map_err(|error| format!("writing {}: {error}", path.display()))?;
+        }
+        let root = AptRoot { directory, suite: suite.to_owned() };
+        let stamp = root.directory.join("updated");
+        if refresh || !stamp.exists() {
+            // --error-on=any: apt-get update returns 0 when a suite could not be fetched.
+            run(root.apt("apt-get").args(["update", "-qq", "--error-on=any"]))
+                .map_err(|error| format!("suite {suite} cannot be read: {error}"))?;
+            let _ = fs::write(stamp, "");
+        }
+        Ok(root)
+    }
+
+    fn apt(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("APT_CONFIG", self.directory.join("apt.conf")).env("LC_ALL", "C");
+        command.current_dir(self.directory.join("debs"));
+        command
+    }
+
+    fn newest(&self, pattern: &str) -> Result<String, String> {
+        let stem = pattern.split('*').next().unwrap_or(pattern);
+        let names = run(self.apt("apt-cache").args(["pkgnames", stem]))?;
+        let names = String::from_utf8_lossy(&names);
+        kernels::newest(pattern, names.lines())
+            .map(str::to_owned)
+            .ok_or_else(|| format!("suite {} has no package {pattern}", self.suite))
+    }
+
+    fn download(&self, package: &str) -> Result<PathBuf, String> {
+        let debs = self.directory.join("debs");
+        let _ = fs::remove_dir_all(&debs);
+        fs::create_dir_all(&debs).map_err(|error| format!("creating {}: {error}", debs.display()))?;
+        run(self.apt("apt-get").args(["download", "-qq", package]))?;
+        fs::read_dir(&debs)
+            .ok()
+            .and_then(|entries| entries.flatten().map(|entry| entry.path()).find(|path| is_deb(path)))
+            .ok_or_else(|| format!("apt-get download {package} left no file"))
+    }
+}
+
+fn is_deb(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "deb")
+}
+
+/// The mirror that this machine itself uses.
+fn mirror() -> Result<String, String> {
+    let output = run(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI) $(ORIGIN)"]))?;
+    let output = String::from_utf8_lossy(&output);
+    let debian =
+        output.lines().filter_map(|line| line.split_once(' ')).filter(|(_, origin)| *origin == "Debian");
+    debian
+        .map(|(uri, _)| uri)
+        .find(|uri| !uri.contains("-security"))
+        .map(str::to_owned)
+        .ok_or_else(|| "apt knows no Debian mirror here: run apt-get update once, as root".to_owned())
+}
+
+/// The one file of a package whose name is wanted.
+fn extract(deb: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<u8>, String> {
+    let names = pipe_tar(deb, &["-t"])?;
+    let names = String::from_utf8_lossy(&names);
+    let name = names
+        .lines()
+        .find(|name| wanted(name))
+        .ok_or_else(|| format!("{} does not contain the file looked for", deb.display()))?;
+    pipe_tar(deb, &["-x", "-O", name])
+}
+
+fn pipe_tar(deb: &Path, arguments: &[&str]) -> Result<Vec<u8>, String> {
+    let mut unpack = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(deb)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("dpkg-deb cannot be run: {error}; install dpkg"))?;
+    let tar = unpack.stdout.take().expect("stdout was asked for");
+    let output = run(Command::new("tar").args(arguments).stdin(tar));
+    let _ = unpack.wait();
+    output
+}
+
+fn run(command: &mut Command) -> Result<Vec<u8>, String> {
+    let name = format!("{command:?}").replace('"', "");
+    let output = command.output().map_err(|error| format!("{name} cannot be run: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{name} failed ({}): {}", output.status, said.trim().replace('\n', "; ")));
+    }
+    Ok(output.stdout)
+}

@@ -1,0 +1,169 @@
+//! The support matrix: what was shown to work where, from a file of results. Markdown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vmtests_protocol::{Event, Outcome};
+
+use crate::record::{GuestId, Line, What};
+
+/// What one cell of the table is made of: every run of a case on a kernel and architecture.
+#[derive(Default)]
+struct Cell {
+    passed: u32,
+    failed: BTreeSet<String>,
+    skipped: BTreeSet<String>,
+    refused: BTreeSet<String>,
+}
+
+/// A column: kernel as in KERNELS, then architecture.
+type Column = (Vec<u32>, String, String);
+
+/// Renders the matrix; each kernel and architecture is a column, each case a row.
+pub fn render(lines: &[Line]) -> String {
+    let mut columns: BTreeSet<Column> = BTreeSet::new();
+    let mut rows: Vec<&str> = Vec::new();
+    let mut cells: BTreeMap<(&str, Column), Cell> = BTreeMap::new();
+    let mut releases: BTreeMap<Column, String> = BTreeMap::new();
+    let mut not_covered: BTreeMap<Column, String> = BTreeMap::new();
+    for line in lines {
+        let column = column(&line.guest);
+        columns.insert(column.clone());
+        match &line.what {
+            What::Event(Event::Ready { kernel, .. }) => {
+                releases.insert(column, kernel.clone());
+            }
+            What::Event(Event::Data { case, key, value }) if key == "load" => {
+                if let Some(why) = value["refused"].as_str() {
+                    cells.entry((case.as_str(), column)).or_default().refused.insert(why.to_owned());
+                }
+            }
+            What::Event(Event::End { case, outcome, reason, .. }) => {
+                if !rows.contains(&case.as_str()) {
+                    rows.push(case);
+                }
+                let reason =
+                    || format!("{}: {}", place(&line.guest), reason.as_deref().unwrap_or("no reason given"));
+                let cell = cells.entry((case.as_str(), column)).or_default();
+                match outcome {
+                    Outcome::Passed => cell.passed += 1,
+                    Outcome::Failed => drop(cell.failed.insert(reason())),
+                    Outcome::Skipped => drop(cell.skipped.insert(reason())),
+                }
+            }
+            What::Guest(end) => {
+                if let Some(why) = &end.not_covered {
+                    not_covered.insert(column, why.clone());
+                }
+            }
+            What::Event(_) => {}
+        }
+    }
+    let mut notes = Notes::default();
+    let mut text = String::from("| case |");
+    for (_, kernel, arch) in &columns {
+        text.push_str(&format!(" {kernel} {arch} |"));
+    }
+    text.push_str(&format!("\n|---|{}\n", "---|".repeat(columns.len())));
+    for row in rows {
+        text.push_str(&format!("| {row} |"));
+        for column in &columns {
+            let word = match (cells.get(&(row, column.clone())), not_covered.get(column)) {
+                (Some(cell), _) => cell.word(&mut notes),
+                (None, Some(why)) => notes.mark("not covered", why),
+                (None, None) => "–".to_owned(),
+            };
+            text.push_str(&format!(" {word} |"));
+        }
+        text.push('\n');
+    }
+    text.push_str("\nyes: compared with a truth and right. –: no guest runs this case there.\n\nKernels: ");
+    let releases: BTreeSet<&String> = releases.values().collect();
+    text.push_str(&releases.into_iter().map(String::as_str).collect::<Vec<_>>().join(", "));
+    text.push_str(".\n");
+    for (index, note) in notes.0.iter().enumerate() {
+        text.push_str(&format!("\n{}. {note}", index + 1));
+    }
+    text
+}
+
+impl Cell {
+    fn word(&self, notes: &mut Notes) -> String {
+        let all = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join("; ");
+        if !self.failed.is_empty() {
+            notes.mark("**no**", &all(&self.failed))
+        } else if !self.refused.is_empty() {
+            notes.mark("refused", &all(&self.refused))
+        } else if self.passed > 0 {
+            "yes".to_owned()
+        } else {
+            notes.mark("skipped", &all(&self.skipped))
+        }
+    }
+}
+
+/// Reasons, each written once and pointed at by number.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    fn mark(&mut self, word: &str, why: &str) -> String {
+        let why = why.replace(['\n', '|'], " ");
+        let index = self.0.iter().position(|note| *note == why).unwrap_or_else(|| {
+            self.0.push(why);
+            self.0.len() - 1
+        });
+        format!("{word} [{}]", index + 1)
+    }
+}
+
+fn column(guest: &GuestId) -> Column {
+    // 5.10 comes after 5.9 and before 6.1.
+    let order = guest.kernel.split('.').map(|part| part.parse().unwrap_or(u32::MAX)).collect();
+    (order, guest.kernel.clone(), guest.arch.clone())
+}
+
+fn place(guest: &GuestId) -> String {
+    if guest.variant == "plain" {
+        format!("topology {}", guest.topology)
+    } else {
+        format!("topology {}, {}", guest.topology, guest.variant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::GuestEnd;
+
+    fn guest(kernel: &str) -> GuestId {
+        GuestId { arch: "amd64".into(), kernel: kernel.into(), topology: "2".into(), variant: "plain".into() }
+    }
+
+    fn end(kernel: &str, outcome: Outcome, reason: Option<&str>) -> Line {
+        let event =
+            Event::End { case: "moving".into(), outcome, reason: reason.map(Into::into), seconds: 1.0 };
+        Line { guest: guest(kernel), what: What::Event(event) }
+    }
+
+    #[test]
+    fn a_skipped_or_missing_kernel_is_never_a_yes() {
+        let gone = GuestEnd {
+            package: None,
+            seconds: 0.0,
+            retries: 0,
+            not_covered: Some("suite forky cannot be read".into()),
+            failed: None,
+        };
+        let lines = [
+            end("6.12", Outcome::Passed, None),
+            end("5.10", Outcome::Skipped, Some("one node")),
+            end("6.1", Outcome::Passed, None),
+            end("6.1", Outcome::Failed, Some("2 checks")),
+            Line { guest: guest("7.x"), what: What::Guest(gone) },
+        ];
+        let text = render(&lines);
+        assert!(text.starts_with("| case | 5.10 amd64 | 6.1 amd64 | 6.12 amd64 | 7.x amd64 |\n"), "{text}");
+        assert!(text.contains("| moving | skipped [1] | **no** [2] | yes | not covered [3] |"), "{text}");
+        assert!(text.contains("2. topology 2: 2 checks"), "{text}");
+    }
+}

@@ -1,0 +1,128 @@
+//! What the command line asks for.
+
+use std::path::PathBuf;
+
+use crate::kernels::Arch;
+use crate::plan::{Variant, Wanted};
+
+pub const USAGE: &str = "\
+usage: vmtests/run [--core | --all] [options]      run cases in guests (default: --core)
+       vmtests/run --shell [options]               sit in a guest with the tool and busybox
+       vmtests/run --list [options]                say what would run
+       vmtests/run --matrix FILE                   print the support matrix from results
+       vmtests/run --fetch                         get all kernels, newest point release
+
+  --kernel NAME      5.10, 6.1, 6.12, 7.x (names of vmtests/KERNELS); may be repeated, as all below
+  --arch ARCH        amd64 or arm64
+  --topology NAME    1, 2, 4, 16, 2+1, … (names of vmtests/topologies.toml)
+  --variant NAME     plain, icount0, icount1, icount2, nopmu, integrity, confidentiality
+  --case NAME        only this case
+  --json FILE        add every result line to FILE
+  --accept           take what was seen as the new vmtests/snapshots
+  --verbose          print every check, not only the failed ones
+
+Exit status: 0 all that was asked for ran and passed, 1 something failed, 2 wrong usage,
+3 what ran passed but a kernel could not be had (\"not covered\").";
+
+#[derive(Debug, PartialEq)]
+pub enum Mode {
+    Run,
+    Shell,
+    List,
+    Fetch,
+    Matrix(PathBuf),
+    Help,
+}
+
+#[derive(Debug)]
+pub struct Options {
+    pub mode: Mode,
+    pub wanted: Wanted,
+    pub json: Option<PathBuf>,
+    pub accept: bool,
+    pub verbose: bool,
+    /// Directory with the static binaries: `DIR/ARCH/{guest,numatop-ng}`. Set by `vmtests/run`.
+    pub binaries: PathBuf,
+    /// Directory of the reviewed snapshots.
+    pub snapshots: PathBuf,
+}
+
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options {
+        mode: Mode::Run,
+        wanted: Wanted::default(),
+        json: None,
+        accept: false,
+        verbose: false,
+        binaries: PathBuf::from("target/static/vm"),
+        snapshots: PathBuf::from("vmtests/snapshots"),
+    };
+    let mut all = false;
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let (name, inline) = match argument.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (argument, None),
+        };
+        let mut value =
+            || inline.clone().or_else(|| arguments.next()).ok_or_else(|| format!("{name} wants a value"));
+        match name.as_str() {
+            "--kernel" => options.wanted.kernels.push(value()?),
+            "--arch" => options.wanted.archs.push(Arch::parse(&value()?)?),
+            "--topology" => options.wanted.topologies.push(value()?),
+            "--variant" => options.wanted.variants.push(Variant::parse(&value()?)?),
+            "--case" => options.wanted.cases.push(value()?),
+            "--json" => options.json = Some(value()?.into()),
+            "--binaries" => options.binaries = value()?.into(),
+            "--matrix" => options.mode = Mode::Matrix(value()?.into()),
+            "--accept" => options.accept = true,
+            "--verbose" => options.verbose = true,
+            "--core" => options.wanted.core = true,
+            "--all" => all = true,
+            "--shell" => options.mode = Mode::Shell,
+            "--list" => options.mode = Mode::List,
+            "--fetch" => options.mode = Mode::Fetch,
+            "--help" | "-h" => options.mode = Mode::Help,
+            other => return Err(format!("{other:?} is not an option")),
+        }
+    }
+    let wanted = &mut options.wanted;
+    let narrowed = !(wanted.kernels.is_empty()
+        && wanted.archs.is_empty()
+        && wanted.topologies.is_empty()
+        && wanted.variants.is_empty()
+        && wanted.cases.is_empty());
+    if all && wanted.core {
+        return Err("--core and --all exclude each other".to_owned());
+    }
+    // Who names a guest wants that guest, in the core set or not.
+    wanted.core |= !all && !narrowed;
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Result<Options, String> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn the_core_set_is_the_default_and_a_name_lifts_it() {
+        assert!(of("").unwrap().wanted.core);
+        assert!(!of("--all").unwrap().wanted.core);
+        assert!(!of("--kernel 5.10").unwrap().wanted.core);
+        assert!(of("--core --arch arm64").unwrap().wanted.core);
+        assert!(of("--core --all").is_err());
+    }
+
+    #[test]
+    fn values_come_with_a_space_or_an_equals_sign() {
+        let options = of("--kernel=6.12 --arch aarch64 --topology 2+1 --case nodes").unwrap();
+        assert_eq!(options.wanted.kernels, ["6.12"]);
+        assert_eq!(options.wanted.archs, [Arch::Arm64]);
+        assert_eq!(of("--kernel").unwrap_err(), "--kernel wants a value");
+        assert_eq!(of("--kernle 6.1").unwrap_err(), "\"--kernle\" is not an option");
+    }
+}

@@ -1,0 +1,220 @@
+//! Which guests a run starts: reads `guests.toml` and applies what was asked on the command line.
+
+use serde::Deserialize;
+use vmtests_protocol::Pmu;
+
+use crate::kernels::{Arch, Kernel};
+use crate::topology::Topology;
+
+/// One guest to start.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub kernel: Kernel,
+    pub topology: Topology,
+    pub variant: Variant,
+    pub cases: Vec<String>,
+}
+
+/// What sets guests of the same kernel and topology apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Variant {
+    Plain,
+    Icount0,
+    Icount1,
+    Icount2,
+    NoPmu,
+    Integrity,
+    Confidentiality,
+}
+
+impl Variant {
+    const ALL: [Variant; 7] = [
+        Variant::Plain,
+        Variant::Icount0,
+        Variant::Icount1,
+        Variant::Icount2,
+        Variant::NoPmu,
+        Variant::Integrity,
+        Variant::Confidentiality,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::Plain => "plain",
+            Variant::Icount0 => "icount0",
+            Variant::Icount1 => "icount1",
+            Variant::Icount2 => "icount2",
+            Variant::NoPmu => "nopmu",
+            Variant::Integrity => "integrity",
+            Variant::Confidentiality => "confidentiality",
+        }
+    }
+
+    pub fn parse(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|variant| variant.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Variant::name).join(", ");
+            format!("variant {name:?} is not known: {names}")
+        })
+    }
+
+    pub fn pmu(self, arch: Arch) -> Pmu {
+        match (arch, self) {
+            (Arch::Amd64, _) | (_, Variant::NoPmu) => Pmu::Absent,
+            (_, Variant::Icount0) => Pmu::Icount { shift: 0 },
+            (_, Variant::Icount1) => Pmu::Icount { shift: 1 },
+            (_, Variant::Icount2) => Pmu::Icount { shift: 2 },
+            (Arch::Arm64, _) => Pmu::CyclesOnly,
+        }
+    }
+
+    pub fn lockdown(self) -> Option<String> {
+        matches!(self, Variant::Integrity | Variant::Confidentiality).then(|| self.name().to_owned())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    topology: String,
+    variant: Variant,
+    archs: Vec<String>,
+    kernels: Vec<String>,
+    core: Vec<String>,
+    core_archs: Option<Vec<String>>,
+    cases: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    guest: Vec<Row>,
+}
+
+/// What was asked on the command line; an empty list asks for all.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    pub kernels: Vec<String>,
+    pub archs: Vec<Arch>,
+    pub topologies: Vec<String>,
+    pub variants: Vec<Variant>,
+    pub cases: Vec<String>,
+    pub core: bool,
+}
+
+/// The guests of `guests.toml` that are wanted, smallest detour first: by kernel, then topology.
+pub fn jobs(
+    text: &str,
+    kernels: &[Kernel],
+    topologies: &[Topology],
+    wanted: &Wanted,
+) -> Result<Vec<Job>, String> {
+    let file: File = toml::from_str(text).map_err(|error| format!("guests.toml: {error}"))?;
+    let mut jobs = Vec::new();
+    for row in &file.guest {
+        let topology = topologies
+            .iter()
+            .find(|topology| topology.name == row.topology)
+            .ok_or_else(|| format!("guests.toml: no topology {} in topologies.toml", row.topology))?;
+        for arch in &row.archs {
+            let arch = Arch::parse(arch).map_err(|why| format!("guests.toml: {why}"))?;
+            for name in &row.kernels {
+                let kernel = kernels
+                    .iter()
+                    .find(|kernel| kernel.name == *name && kernel.arch == arch)
+                    .ok_or_else(|| format!("guests.toml: no kernel {name} for {arch} in KERNELS"))?;
+                if !wanted.takes(row, kernel) {
+                    continue;
+                }
+                let cases: Vec<_> =
+                    row.cases.iter().filter(|case| among(&wanted.cases, case)).cloned().collect();
+                if !cases.is_empty() {
+                    let (kernel, topology) = (kernel.clone(), topology.clone());
+                    jobs.push(Job { kernel, topology, variant: row.variant, cases });
+                }
+            }
+        }
+    }
+    wanted.check(kernels, topologies, &file)?;
+    Ok(jobs)
+}
+
+impl Wanted {
+    fn takes(&self, row: &Row, kernel: &Kernel) -> bool {
+        let in_core = row.core.contains(&kernel.name)
+            && row
+                .core_archs
+                .as_ref()
+                .is_none_or(|archs| archs.iter().any(|arch| arch == kernel.arch.debian()));
+        (!self.core || in_core)
+            && among(&self.kernels, &kernel.name)
+            && among(&self.archs, &kernel.arch)
+            && among(&self.topologies, &row.topology)
+            && among(&self.variants, &row.variant)
+    }
+
+    /// A name that exists nowhere is a mistake of the caller, not an empty run.
+    fn check(&self, kernels: &[Kernel], topologies: &[Topology], file: &File) -> Result<(), String> {
+        let mut known_cases: Vec<&str> =
+            file.guest.iter().flat_map(|row| row.cases.iter().map(String::as_str)).collect();
+        known_cases.sort_unstable();
+        known_cases.dedup();
+        let known_kernels: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        let known_topologies: Vec<&str> = topologies.iter().map(|topology| topology.name.as_str()).collect();
+        for (what, asked, known) in [
+            ("kernel", &self.kernels, known_kernels),
+            ("topology", &self.topologies, known_topologies),
+            ("case", &self.cases, known_cases),
+        ] {
+            if let Some(name) = asked.iter().find(|name| !known.contains(&name.as_str())) {
+                return Err(format!("{what} {name:?} is not known: {}", known.join(", ")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn among<T: PartialEq>(asked: &[T], one: &T) -> bool {
+    asked.is_empty() || asked.contains(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{kernels, topology};
+
+    fn shipped(wanted: &Wanted) -> Result<Vec<Job>, String> {
+        let kernels = kernels::parse(include_str!("../KERNELS")).unwrap();
+        let topologies = topology::parse(include_str!("../topologies.toml")).unwrap();
+        jobs(include_str!("../guests.toml"), &kernels, &topologies, wanted)
+    }
+
+    #[test]
+    fn the_core_set_has_two_kernels_of_each_architecture_and_sixteen_nodes() {
+        let core = shipped(&Wanted { core: true, ..Wanted::default() }).unwrap();
+        for arch in [Arch::Amd64, Arch::Arm64] {
+            let on_two = core.iter().filter(|job| job.kernel.arch == arch && job.topology.name == "2");
+            let mut kernels: Vec<_> = on_two.map(|job| job.kernel.name.as_str()).collect();
+            kernels.dedup();
+            assert_eq!(kernels, ["6.1", "6.12"]);
+        }
+        assert!(core.iter().any(|job| job.topology.name == "16"));
+        let all = shipped(&Wanted::default()).unwrap();
+        assert!(all.len() > core.len());
+    }
+
+    #[test]
+    fn what_is_asked_narrows_guests_and_cases() {
+        let wanted =
+            Wanted { kernels: vec!["6.12".into()], cases: vec!["nodes".into()], ..Wanted::default() };
+        let jobs = shipped(&wanted).unwrap();
+        assert!(!jobs.is_empty());
+        assert!(jobs.iter().all(|job| job.kernel.name == "6.12" && job.cases == ["nodes"]));
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_with_the_known_ones() {
+        let wanted = Wanted { cases: vec!["nods".into()], ..Wanted::default() };
+        assert!(shipped(&wanted).unwrap_err().starts_with("case \"nods\" is not known: "));
+    }
+}

@@ -1,0 +1,112 @@
+//! The reviewed record of what each kernel takes: `snapshots/load-KERNEL-ARCH-VARIANT.txt`.
+//!
+//! Programs and reasons must be exactly those of the file. Instruction counts of the verifier
+//! change with a point release or another clang, so they may differ by a quarter.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::record::GuestId;
+
+const TOLERANCE: f64 = 0.25;
+
+/// How a snapshot compares with what was seen.
+#[derive(Debug, PartialEq)]
+pub enum Verdict {
+    Same,
+    /// There was none, or it was to be replaced.
+    Written(PathBuf),
+    /// Lines to show.
+    Different(Vec<String>),
+}
+
+/// Compares the data of the case `load` with its snapshot, or makes it the snapshot.
+pub fn check(directory: &Path, id: &GuestId, load: &Value, accept: bool) -> Result<Verdict, String> {
+    let name = format!("load-{}-{}-{}.txt", id.kernel, id.arch, id.variant);
+    let path = directory.join(&name);
+    let seen = render(load);
+    if accept {
+        fs::create_dir_all(directory)
+            .map_err(|error| format!("creating {}: {error}", directory.display()))?;
+        fs::write(&path, &seen).map_err(|error| format!("writing {}: {error}", path.display()))?;
+        return Ok(Verdict::Written(path));
+    }
+    let Ok(known) = fs::read_to_string(&path) else {
+        return Ok(Verdict::Different(vec![format!("there is no snapshots/{name} yet")]));
+    };
+    let lines = compare(&known, &seen);
+    Ok(if lines.is_empty() { Verdict::Same } else { Verdict::Different(lines) })
+}
+
+/// One line per fact, sorted, to be read by a reviewer and by `compare`.
+fn render(load: &Value) -> String {
+    let mut lines = Vec::new();
+    for (name, program) in load["programs"].as_object().into_iter().flatten() {
+        let number = |key: &str| program[key].as_u64().unwrap_or(0);
+        lines.push(format!("program {name} type {} verified {}", number("type"), number("verified")));
+    }
+    for (metric, reason) in load["missing"].as_object().into_iter().flatten() {
+        lines.push(format!("missing {metric}: {}", reason.as_str().unwrap_or_default()));
+    }
+    if let Some(reason) = load["refused"].as_str() {
+        lines.extend(reason.lines().map(|line| format!("refused: {line}")));
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn compare(known: &str, seen: &str) -> Vec<String> {
+    let mut differences = Vec::new();
+    for line in known.lines() {
+        if !seen.lines().any(|other| same(line, other)) {
+            differences.push(format!("- {line}"));
+        }
+    }
+    for line in seen.lines() {
+        if !known.lines().any(|other| same(line, other)) {
+            differences.push(format!("+ {line}"));
+        }
+    }
+    differences
+}
+
+fn same(a: &str, b: &str) -> bool {
+    match (a.rsplit_once(" verified "), b.rsplit_once(" verified ")) {
+        (Some((a, m)), Some((b, n))) => a == b && near(m, n),
+        _ => a == b,
+    }
+}
+
+fn near(a: &str, b: &str) -> bool {
+    let number = |text: &str| text.parse::<f64>().unwrap_or(f64::NAN);
+    let (a, b) = (number(a), number(b));
+    (a - b).abs() <= a.max(b) * TOLERANCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn counts_may_drift_and_reasons_may_not() {
+        let load = |verified: u64, why: &str| json!({"programs": {"on_switch": {"type": 26, "verified": verified}}, "missing": {"ipc": why}});
+        let known = render(&load(1000, "no PMU"));
+        assert_eq!(known, "program on_switch type 26 verified 1000\nmissing ipc: no PMU\n");
+        assert!(compare(&known, &render(&load(1200, "no PMU"))).is_empty());
+        assert_eq!(compare(&known, &render(&load(2000, "no PMU"))).len(), 2);
+        assert_eq!(
+            compare(&known, &render(&load(1000, "EPERM"))),
+            ["- missing ipc: no PMU", "+ missing ipc: EPERM"]
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_a_fact_too() {
+        assert_eq!(
+            render(&json!({"refused": "kernel too old\nneeds 5.11"})),
+            "refused: kernel too old\nrefused: needs 5.11\n"
+        );
+    }
+}
