@@ -177,32 +177,26 @@ impl Recorder {
     fn write(&mut self, host: &Arc<HostFacts>, sample: &Sample, words: &mut Vec<String>) -> Result<()> {
         self.begin_file(sample.wall_ns, words)?;
         let number = self.begun - 1;
-        let paused = self.paused.take();
+        let gap = self.paused.as_ref().map(|paused| Gap {
+            reason: paused.reason.clone(),
+            from_wall_ns: paused.from_wall_ns,
+            samples: paused.samples,
+        });
         let current = self.current.as_mut().expect("begin_file made it");
-        let written = (|| {
-            if !current.host.as_ref().is_some_and(|known| Arc::ptr_eq(known, host) || known == host) {
-                let mut head = Head::new(host, &self.session, number);
-                head.interval_ns = self.options.interval.as_nanos() as u64;
-                head.folded = self.options.keep.describe();
-                current.writer.head(&head)?;
-                current.host = Some(Arc::clone(host));
-            }
-            if let Some(Paused { reason, from_wall_ns, samples }) = &paused {
-                let gap = Gap { reason: reason.clone(), from_wall_ns: *from_wall_ns, samples: *samples };
-                current.writer.gap(&gap)?;
-            }
-            Ok(())
-        })();
-        if let Err(error) = written {
-            self.paused = paused;
-            return Err(self.failed(error));
-        }
-        if let Some(paused) = paused {
-            words.push(format!("recording goes on; {} samples were not recorded", paused.samples));
+        if !current.host.as_ref().is_some_and(|known| Arc::ptr_eq(known, host) || known == host) {
+            let mut head = Head::new(host, &self.session, number);
+            head.interval_ns = self.options.interval.as_nanos() as u64;
+            head.folded = self.options.keep.describe();
+            current.writer.head(&head).map_err(|error| self.failed(error))?;
+            let current = self.current.as_mut().expect("it was there above");
+            current.host = Some(Arc::clone(host));
         }
         let current = self.current.as_mut().expect("it was there above");
-        if let Err(error) = current.writer.sample(sample) {
+        if let Err(error) = current.writer.sample(sample, gap.as_ref()) {
             return Err(self.failed(error));
+        }
+        if let Some(paused) = self.paused.take() {
+            words.push(format!("recording goes on; {} samples were not recorded", paused.samples));
         }
         if let Place::Ring { .. } = self.place
             && self.other_bytes + self.current.as_ref().map_or(0, |current| current.writer.len())

@@ -45,7 +45,9 @@ pub struct Writer {
     wall_ns: i64,
     sealer: Sealer,
     payload: Vec<u8>,
+    /// Frames to be written, and how many; the copy of a frame is not one of its own.
     frames: Vec<u8>,
+    sealed: u64,
 }
 
 impl Writer {
@@ -67,6 +69,7 @@ impl Writer {
             sealer: Sealer::new(LEVEL)?,
             payload: Vec::new(),
             frames: Vec::new(),
+            sealed: 0,
         })
     }
 
@@ -87,45 +90,46 @@ impl Writer {
     pub fn head(&mut self, head: &Head) -> Result<(), WriteError> {
         self.json(head);
         let at = self.end;
-        self.append(Kind::Head, at, true)?;
+        self.seal(Kind::Head, at, true)?;
+        self.write()?;
         self.head_at = at;
         self.key = None;
         Ok(())
     }
 
-    /// Writes a sample: whole if it is time for a keyframe, as differences otherwise.
+    /// Writes a sample: whole if it is time for a keyframe, as differences otherwise. In front of it, and
+    /// only together with it, that there is a gap before it.
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn sample(&mut self, sample: &Sample) -> Result<(), WriteError> {
+    pub fn sample(&mut self, sample: &Sample, gap: Option<&Gap>) -> Result<(), WriteError> {
+        if let Some(gap) = gap {
+            self.json(gap);
+            self.seal(Kind::Gap, self.head_at, false)?;
+        }
         (self.mono_ns, self.wall_ns) = (sample.mono_ns, sample.wall_ns);
         self.payload.clear();
         let changes = self.changes.after(sample);
         match (&self.key, changes) {
             (Some((key, key_at)), Some(changes)) if changes.tick() < KEY_EVERY => {
                 let key_at = *key_at;
-                payload::encode(&mut self.payload, Some((key, &changes)), sample)?;
-                self.append(Kind::Delta, key_at, false)?;
+                let encoded = payload::encode(&mut self.payload, Some((key, &changes)), sample);
+                encoded.map_err(|error| self.refuse(error.into()))?;
+                self.seal(Kind::Delta, key_at, false)?;
+                self.write()?;
                 self.changes = changes;
             }
             _ => {
-                payload::encode(&mut self.payload, None, sample)?;
-                let at = self.end;
-                self.append(Kind::Key, self.head_at, true)?;
+                let encoded = payload::encode(&mut self.payload, None, sample);
+                encoded.map_err(|error| self.refuse(error.into()))?;
+                let at = self.end + self.frames.len() as u64;
+                self.seal(Kind::Key, self.head_at, true)?;
+                self.write()?;
                 self.key = Some((sample.clone(), at));
                 self.changes = Changes::since(sample);
             }
         }
         Ok(())
-    }
-
-    /// Says that samples were taken and not recorded.
-    ///
-    /// # Errors
-    /// See [`WriteError`].
-    pub fn gap(&mut self, gap: &Gap) -> Result<(), WriteError> {
-        self.json(gap);
-        self.append(Kind::Gap, self.head_at, false)
     }
 
     /// Says that nothing follows, and has the disk take in everything.
@@ -134,7 +138,8 @@ impl Writer {
     /// See [`WriteError`].
     pub fn end(mut self, end: End) -> Result<(), WriteError> {
         self.json(&end);
-        self.append(Kind::End, self.head_at, false)?;
+        self.seal(Kind::End, self.head_at, false)?;
+        self.write()?;
         self.file.sync_data().map_err(WriteError::NotWritten)
     }
 
@@ -144,8 +149,8 @@ impl Writer {
             .expect("these types become JSON, and memory takes it");
     }
 
-    /// Puts `self.payload` at the end of the file. Either all of it is there afterwards, or nothing.
-    fn append(&mut self, kind: Kind, base: u64, twice: bool) -> Result<(), WriteError> {
+    /// Makes a frame of `self.payload`, to be written with the others in `self.frames`.
+    fn seal(&mut self, kind: Kind, base: u64, twice: bool) -> Result<(), WriteError> {
         let head = FrameHead {
             kind,
             compressed: false,
@@ -154,22 +159,38 @@ impl Writer {
             file: self.id,
             stored: 0,
             raw: 0,
-            seq: self.next_seq,
+            seq: self.next_seq + self.sealed,
             mono_ns: self.mono_ns,
             wall_ns: self.wall_ns,
             base,
             payload_crc: 0,
         };
+        let sealed = self.sealer.seal(&mut self.frames, head, &self.payload, twice);
+        sealed.map_err(|error| self.refuse(WriteError::NotWritten(error)))?;
+        self.sealed += 1;
+        Ok(())
+    }
+
+    /// Forgets the frames that are sealed and not written.
+    fn refuse(&mut self, error: WriteError) -> WriteError {
         self.frames.clear();
-        self.sealer.seal(&mut self.frames, head, &self.payload, twice).map_err(WriteError::NotWritten)?;
+        self.sealed = 0;
+        error
+    }
+
+    /// Puts the sealed frames at the end of the file: all of them, or nothing.
+    fn write(&mut self) -> Result<(), WriteError> {
         if let Err(write) = self.file.write_all_at(&self.frames, self.end) {
-            return Err(match self.file.set_len(self.end) {
+            let undone = self.file.set_len(self.end);
+            return Err(self.refuse(match undone {
                 Ok(()) => WriteError::NotWritten(write),
                 Err(undo) => WriteError::Damaged { write, undo },
-            });
+            }));
         }
         self.end += self.frames.len() as u64;
-        self.next_seq += 1;
+        self.next_seq += self.sealed;
+        self.frames.clear();
+        self.sealed = 0;
         Ok(())
     }
 }

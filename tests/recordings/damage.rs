@@ -94,7 +94,7 @@ fn a_file_cut_anywhere_has_all_samples_before_the_cut() {
     let mut writer = write(&path, &[]);
     let mut ends = Vec::new();
     for sample in &samples {
-        writer.sample(sample).unwrap();
+        writer.sample(sample, None).unwrap();
         ends.push(writer.len());
     }
     let bytes = std::fs::read(&path).unwrap();
@@ -148,7 +148,7 @@ fn frames_of_another_recording_are_not_taken_for_its_own() {
     let mut writer =
         numatop_ng::record::writer::Writer::new(std::fs::File::create_new(&other).unwrap(), 8).unwrap();
     writer.head(&numatop_ng::record::format::Head::new(&crate::machine::host(), "another", 0)).unwrap();
-    writer.sample(&Machine::new(9).tick()).unwrap();
+    writer.sample(&Machine::new(9).tick(), None).unwrap();
     // A disk block of a deleted recording turns up at the end of this one.
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend(std::fs::read(&other).unwrap());

@@ -20,7 +20,7 @@ pub fn write(path: &Path, samples: &[Sample]) -> Writer {
     let mut writer = Writer::new(File::create_new(path).unwrap(), 7).unwrap();
     writer.head(&Head::new(&machine::host(), "a session", 0)).unwrap();
     for sample in samples {
-        writer.sample(sample).unwrap();
+        writer.sample(sample, None).unwrap();
     }
     writer
 }
@@ -88,8 +88,8 @@ fn a_file_has_every_sample_and_what_explains_it() {
     let path = scratch.join("file");
     // Two keyframes' worth.
     let samples = Machine::new(40).ticks(90);
-    let mut writer = write(&path, &samples);
-    writer.gap(&Gap { reason: "full".into(), from_wall_ns: 5, samples: 3 }).unwrap();
+    let mut writer = write(&path, &samples[..89]);
+    writer.sample(&samples[89], Some(&Gap { reason: "full".into(), from_wall_ns: 5, samples: 3 })).unwrap();
     writer.end(End::Stopped).unwrap();
 
     let mut reader = Reader::open(&path).unwrap();
@@ -107,7 +107,7 @@ fn a_file_has_every_sample_and_what_explains_it() {
         .map(|frame| reader.sample(*frame).unwrap().1)
         .collect();
     assert_eq!(read, samples);
-    let gap: Gap = reader.json(frames[91]).unwrap();
+    let gap: Gap = reader.json(frames[90]).unwrap();
     assert_eq!((gap.reason.as_str(), gap.samples), ("full", 3));
     assert_eq!(reader.json::<End>(frames[92]).unwrap(), End::Stopped);
 }
