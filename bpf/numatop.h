@@ -12,6 +12,17 @@
 /* Perf counters that are read at a context switch; what a slot holds is user space's business. */
 #define NT_SLOTS 8
 
+/* Threads per element of the marks table. */
+#define NT_MARKS 4096
+
+/*
+ * By thread id: it ran (or was born) since the walk looked at it last. A byte each,
+ * so that no CPU has to be kept from writing.
+ */
+struct nt_marks {
+	__u8 of[NT_MARKS];
+};
+
 /* Why something could not be counted. Indexes nt_cpu.lost; the names users see are in wire.rs. */
 enum nt_loss {
 	NT_LOST_STORAGE,	/* no memory for the record of a new task */
@@ -19,6 +30,7 @@ enum nt_loss {
 	NT_LOST_COUNTER,	/* a counter that should be readable was not */
 	NT_LOST_BACKWARDS,	/* a counter went backwards: interval skipped */
 	NT_LOST_SMT,		/* busy-thread word of a core contended: one transition lost */
+	NT_LOST_SWITCH,		/* a task came in unseen: its counters up to here are nobody's */
 	NT_LOSSES,
 	NT_LOSSES_MAX = 8,
 };
@@ -78,22 +90,25 @@ struct nt_cpu {
  * user space asked for it, struct nt_node_counts[nr_nodes].
  */
 struct nt_rec {
-	__u64 serial;		/* unique for the life of the probe, survives exec */
+	/*
+	 * All that the walk needs of a task that rests, and the switch of one that runs: 48 bytes,
+	 * as many as share a cache line with what the look-up of the record itself has to read.
+	 */
 	__u64 exec_seen_ns;	/* sum_exec_runtime up to which time has been charged */
 	__u32 last_cpu;		/* ~0 until it ran */
 	__u32 in_scope;
+	__u64 sent;		/* signature of the row last sent to user space */
+	__u32 ended;		/* its final row was sent (or counted as lost) */
+	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
+	__u64 leader_start_ns;	/* start of the thread group's leader, kept for the same reason as ppid */
+	__u64 serial;		/* unique for the life of the probe, survives exec */
+
 	__u64 llc_moves;
 	__u64 node_moves;
 	__u64 smt_busy_ns;
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u64 leader_start_ns;	/* start of the thread group's leader, kept for the same reason as ppid */
-	__u64 sent;		/* signature of the row last sent to user space */
-	__u32 sent_epoch;
-	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
-	__u32 ended;		/* its final row was sent (or counted as lost) */
-	__u32 pad;
 	__u64 run_ns[];		/* on-CPU time by node */
 };
 
@@ -143,7 +158,7 @@ struct nt_task {
 _Static_assert(sizeof(struct nt_place) == 16, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 48 + 3 * 64 + 32, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 24 + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 200, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");

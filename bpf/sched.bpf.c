@@ -197,7 +197,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	__u32 cpu_id = bpf_get_smp_processor_id();
 	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
 	struct nt_place *place = bpf_map_lookup_elem(&places, &cpu_id);
-	bool busy = task->pid != 0, next_busy, wanted_next, seen_in;
+	bool busy = task->pid != 0, next_busy, wanted_next, seen_in, known;
 	__u64 exec_ns = task->se.sum_exec_runtime, clock;
 	struct nt_rec *rec = NULL;
 
@@ -212,6 +212,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	 */
 	seen_in = cpu->in_valid && cpu->in_pid == (__u32)task->pid;
 	if (busy) {
+		nt_mark(task->pid);
 		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 		if (rec && !rec->in_scope)
 			rec = NULL;
@@ -237,9 +238,17 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 			rec->smt_busy_ns += clock - cpu->in_smt_ns;
 		cpu->in_smt_ns = clock;
 	}
+	known = cpu->in_valid;
 	cpu->in_valid = 1;
 	if (!nr_slots)
 		return 0;
+	/* What was counted since another task came in is not this one's: better nobody's than a wrong one's. */
+	if (rec && !seen_in) {
+		if (known)
+			nt_count_loss(cpu, NT_LOST_SWITCH);
+		rec = NULL;
+		busy = false;
+	}
 	/* The counters run on in any case, so a boundary between two tasks that nobody asked for can be skipped. */
 	wanted_next = next_busy;
 	if (scoped && !rec && next && next_busy) {

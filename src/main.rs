@@ -82,6 +82,7 @@ fn batch(args: &ViewArgs) -> Result<ExitCode> {
 fn live(args: &ViewArgs) -> Result<ExitCode> {
     let options = TuiOptions {
         interval: options::interval(args),
+        iterations: args.iterations,
         columns: options::columns(args)?,
         sort: options::sort(args)?,
         threads: options::grain(args) == Grain::Threads,

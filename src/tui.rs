@@ -47,6 +47,8 @@ const QUEUE: usize = 64;
 /// What is chosen on the command line.
 pub struct TuiOptions {
     pub interval: Duration,
+    /// Closes the view after this many intervals.
+    pub iterations: Option<u64>,
     /// Columns in order; `None` lets the width of the screen decide.
     pub columns: Option<Vec<&'static Metric<Task>>>,
     /// What to sort by, and whether against its natural order.
@@ -103,7 +105,7 @@ pub fn run(
     tty.draw(&mut app)?;
     spawn("input", sender.clone(), forward_input)?;
     let mut collector = Collector::spawn(start, options.interval, sender)?;
-    let ended = show(&mut app, &mut tty, &mut collector, &messages);
+    let ended = show(&mut app, &mut tty, &mut collector, &messages, options.iterations);
     handle.close();
     // Before the collector is waited for: it may be about to send.
     drop(messages);
@@ -117,13 +119,19 @@ fn show(
     tty: &mut Tty,
     collector: &mut Collector,
     messages: &Receiver<Message>,
+    iterations: Option<u64>,
 ) -> Result<Ended> {
+    // Two samples bracket the first short interval, which is there to have something to show.
+    let mut samples_left = iterations.map(|intervals| intervals.saturating_add(2));
     loop {
         let first = messages.recv().context("all threads have ended")?;
         // Whatever else has come meanwhile is drawn in the same frame.
         for message in std::iter::once(first).chain(messages.try_iter()) {
             let effect = match message {
-                Message::Sample(host, sample) => app.sample(host, *sample),
+                Message::Sample(host, sample) => {
+                    samples_left = samples_left.map(|left| left.saturating_sub(1));
+                    app.sample(host, *sample)
+                }
                 Message::SourceEnded => {
                     app.source_ended();
                     None
@@ -154,6 +162,9 @@ fn show(
             }
         }
         tty.draw(app)?;
+        if samples_left == Some(0) {
+            return Ok(Ended::Quit);
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
 use super::records::{Layout, MappedArray};
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
-use super::wire::{CpuState, Place, SLOTS, Wire};
+use super::wire::{CpuState, MARKS, Place, SLOTS, Wire};
+use crate::host::kernel;
 use crate::host::topology::Topology;
 use crate::pmu::event::Event;
 use crate::pmu::open::{Counters, Refused};
@@ -72,6 +73,7 @@ impl SchedProbe {
         open.maps.exits.set_max_entries(ring_bytes(cpus))?;
         open.maps.exit_lost_ns.set_max_entries(topology.possible_nodes)?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
+        open.maps.marks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
         let mut skel = open.load().context("loading sched.bpf.o")?;
 
         let states = MappedArray::new(&skel.maps.cpus.as_fd(), size_of::<CpuState>(), cpus as usize)?;
@@ -155,6 +157,7 @@ impl SchedProbe {
         SharedMaps {
             cpus: maps.cpus.as_fd(),
             places: maps.places.as_fd(),
+            marks: maps.marks.as_fd(),
             exits: maps.exits.as_fd(),
             exit_lost_ns: maps.exit_lost_ns.as_fd(),
         }
@@ -165,6 +168,7 @@ impl SchedProbe {
 pub(super) struct SharedMaps<'a> {
     pub cpus: BorrowedFd<'a>,
     pub places: BorrowedFd<'a>,
+    pub marks: BorrowedFd<'a>,
     pub exits: BorrowedFd<'a>,
     pub exit_lost_ns: BorrowedFd<'a>,
 }

@@ -77,9 +77,13 @@ impl TaskTable {
             for task in &new {
                 *self.members.entry(task.process()).or_default() += 1;
             }
+            new.sort_unstable_by_key(|task| task.serial);
+            // Serials count up: only a task that came back into the scope belongs further down.
+            let follows = self.live.last().is_none_or(|last| last.serial < new[0].serial);
             self.live.append(&mut new);
-            // Almost sorted already (new tasks have the highest serials), which the merge sort makes use of.
-            self.live.sort_by_key(|task| task.serial);
+            if !follows {
+                self.live.sort_by_key(|task| task.serial);
+            }
         }
         for serial in left {
             self.remove(serial);

@@ -54,6 +54,7 @@ impl TaskProbe {
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.cpus.reuse_fd(shared.cpus).context("sharing the per-CPU state")?;
         open.maps.places.reuse_fd(shared.places).context("sharing the places of CPUs")?;
+        open.maps.marks.reuse_fd(shared.marks).context("sharing the marks of threads that ran")?;
         open.maps.exits.reuse_fd(shared.exits).context("sharing the exit ring")?;
         open.maps.exit_lost_ns.reuse_fd(shared.exit_lost_ns).context("sharing the times of lost exits")?;
         open.maps.scope_ids.set_max_entries((scope.keys().len() as u32).max(1))?;
@@ -91,11 +92,20 @@ impl TaskProbe {
         })
     }
 
-    /// Calls `row` for each live task that changed since the walk before, in no promised order.
+    /// Calls `row` for each live task that changed since the walk before, in no promised order. What was
+    /// done to a task that did not run (renice, another cgroup or parent) is seen within four walks.
     ///
     /// # Errors
     /// The walk could not be read to its end.
-    pub fn walk(&mut self, mut row: impl FnMut(Row<'_>)) -> Result<()> {
+    pub fn walk(&mut self, row: impl FnMut(Row<'_>)) -> Result<()> {
+        self.read_walk(row)?;
+        let bss = self.skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
+        // Never zero again: that would be a first walk.
+        bss.walks = bss.walks.wrapping_add(1).max(1);
+        Ok(())
+    }
+
+    fn read_walk(&mut self, mut row: impl FnMut(Row<'_>)) -> Result<()> {
         let mut walk = Iter::new(&self.walk).context("starting the task walk")?;
         loop {
             let got = match walk.read(&mut self.buffer) {

@@ -16,10 +16,12 @@ pub enum Loss {
     Counter,
     Backwards,
     Smt,
+    Switch,
 }
 
 impl Loss {
-    pub const ALL: [Loss; 5] = [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt];
+    pub const ALL: [Loss; 6] =
+        [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt, Loss::Switch];
 
     /// The key under `lost` in JSON.
     pub fn id(self) -> &'static str {
@@ -29,9 +31,13 @@ impl Loss {
             Loss::Counter => "counter_reads",
             Loss::Backwards => "counter_backwards",
             Loss::Smt => "smt_transitions",
+            Loss::Switch => "counters_of_unseen_switches",
         }
     }
 }
+
+/// Threads per element of the marks table (`NT_MARKS`).
+pub const MARKS: u32 = 4096;
 
 pub const LOSSES_MAX: usize = 8;
 
@@ -118,22 +124,20 @@ pub struct CpuState {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Rec {
-    pub serial: u64,
     pub exec_seen_ns: u64,
     pub last_cpu: u32,
     pub in_scope: u32,
+    pub sent: u64,
+    pub ended: u32,
+    pub ppid: u32,
+    pub leader_start_ns: u64,
+    pub serial: u64,
     pub llc_moves: u64,
     pub node_moves: u64,
     pub smt_busy_ns: u64,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
-    pub leader_start_ns: u64,
-    pub sent: u64,
-    pub sent_epoch: u32,
-    pub ppid: u32,
-    pub ended: u32,
-    pub pad: u32,
 }
 
 /// `struct nt_task`.
@@ -184,7 +188,7 @@ unsafe impl Wire for TaskRow {}
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 16);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 3 * 64 + 32);
+const _: () = assert!(size_of::<Rec>() == 48 + 24 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 200);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.

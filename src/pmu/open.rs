@@ -63,22 +63,23 @@ fn read(fd: &OwnedFd) -> io::Result<[u64; 3]> {
     Ok(values)
 }
 
+/// The meaning of a failure first, because a narrow screen cuts the end; then what failed and the errno.
 fn refusal(event: &Event, what: &str, error: &io::Error) -> Missing {
-    let text = format!("{what} {}: {error}", event.name);
+    let with = |meaning: &str| format!("{meaning} ({what} {}: {error})", event.name);
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO | libc::EINVAL)
             if !event.is_software() =>
         {
-            Missing::Unsupported(format!("{text}; this CPU or hypervisor offers no such counter"))
+            Missing::Unsupported(with("no such counter on this CPU or hypervisor"))
         }
         Some(libc::EACCES | libc::EPERM) => {
-            Missing::NotPermitted(format!("{text}; needs CAP_PERFMON or kernel.perf_event_paranoid ≤ 0"))
+            Missing::NotPermitted(with("needs CAP_PERFMON or kernel.perf_event_paranoid ≤ 0"))
         }
-        Some(libc::EBUSY) => Missing::Unsupported(format!("{text}; another tool holds the counter")),
+        Some(libc::EBUSY) => Missing::Unsupported(with("another tool holds the counter")),
         Some(libc::EMFILE | libc::ENFILE) => {
-            Missing::Unsupported(format!("{text}; raise the limit of open files (ulimit -n)"))
+            Missing::Unsupported(with("too many open files: raise the limit (ulimit -n)"))
         }
-        _ => Missing::Unsupported(text),
+        _ => Missing::Unsupported(with("the kernel refuses the counter")),
     }
 }
 

@@ -5,10 +5,12 @@ mod cursor;
 pub mod detail;
 mod geometry;
 pub mod nodes;
+mod order;
 pub mod picker;
 mod popups;
 pub mod prompt;
 pub mod tasks;
+mod time;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +24,7 @@ use self::nodes::NodeList;
 use self::picker::Picker;
 use self::prompt::{Prompt, Purpose};
 use self::tasks::TaskList;
+pub use self::time::seconds;
 use super::action::{Action, Effect, Screen};
 use super::keymap::{self, context};
 use super::ring::Ring;
@@ -29,9 +32,9 @@ use super::theme::Theme;
 use super::widget::table::Sort;
 use crate::collect::inspect::Details;
 use crate::filter::RowFilter;
+use crate::metric::Metric;
 use crate::metric::task::by_id;
-use crate::metric::{Metric, Value};
-use crate::sample::{HostFacts, Reading, Sample};
+use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, Snapshot, Task, derive};
 use crate::text;
 use crate::units::Nid;
@@ -91,7 +94,7 @@ impl App {
                 settings.columns,
                 settings.threads,
             ),
-            nodes: NodeList::new(),
+            nodes: NodeList::default(),
             detail: None,
             help: None,
             picker: None,
@@ -110,13 +113,6 @@ impl App {
     /// The interval on the screen; `None` before the first sample.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_ref()
-    }
-
-    /// How far the interval shown lies behind the newest, ns; `None` when not paused.
-    pub fn behind_ns(&self) -> Option<u64> {
-        let (_, newest) = self.ring.pair(self.ring.newest()?)?;
-        let shown = self.snapshot.as_ref()?.mono_ns;
-        self.paused_at.map(|_| newest.mono_ns.saturating_sub(shown))
     }
 
     /// What the process in the detail view did, up to the interval shown.
@@ -240,12 +236,11 @@ impl App {
             Action::Toggle | Action::Earlier | Action::Later | Action::Reset => self.edit_columns(action),
             Action::Erase | Action::EraseAll | Action::Type(_) => self.edit_prompt(action),
         }
-        self.arrange();
+        // Moving leaves the rows where they are; the others have arranged a new snapshot already.
+        if !matches!(action, Action::Move(_) | Action::Threads | Action::Pause | Action::Scrub(_)) {
+            self.arrange();
+        }
         None
-    }
-
-    fn shown(&self) -> Option<u64> {
-        self.paused_at.or(self.ring.newest())
     }
 
     /// Makes the snapshot of the interval shown, and everything that depends on it.
@@ -301,128 +296,27 @@ impl App {
                 Purpose::Filter => self.tasks.choice.text = prompt.before,
                 Purpose::Interval => {}
             }
-        } else if self.picker.take().is_none()
-            && self.help.take().is_none()
-            && self.detail.take().is_none()
-            && !self.tasks.drop_filters()
-            && self.note.take().is_none()
-        {
-            self.message = Some("nothing to close; q quits".into());
+            return;
         }
+        let closed =
+            self.picker.take().is_some() || self.help.take().is_some() || self.detail.take().is_some();
+        if closed {
+            return;
+        }
+        self.message = if self.tasks.drop_filters() {
+            Some("search and filters are dropped".into())
+        } else if self.note.take().is_some() {
+            None
+        } else {
+            Some("nothing to close; q quits".into())
+        };
     }
 
     fn fold(&mut self) {
-        if self.tasks.choice.tree {
-            self.tasks.toggle_fold();
-        } else {
+        if !self.tasks.choice.tree {
             self.message = Some("only the tree folds: F5 or e shows it".into());
+        } else if !self.tasks.toggle_fold() {
+            self.message = Some("nothing hangs below this row".into());
         }
     }
-
-    fn pause(&mut self) {
-        self.paused_at = if self.paused_at.is_some() { None } else { self.ring.newest() };
-        self.derive();
-    }
-
-    fn scrub(&mut self, step: i32) {
-        let (Some(shown), Some(oldest), Some(newest)) =
-            (self.shown(), self.ring.oldest(), self.ring.newest())
-        else {
-            return;
-        };
-        let wanted = shown.saturating_add_signed(step.into());
-        if wanted < oldest {
-            self.message = Some("nothing older is kept".into());
-        } else if wanted > newest {
-            self.message = Some("this is the newest interval; space follows it".into());
-        }
-        self.paused_at = Some(wanted.clamp(oldest, newest));
-        self.derive();
-    }
-
-    fn set_interval(&mut self, interval: Duration) -> Option<Effect> {
-        if interval == self.interval {
-            self.message = Some(format!(
-                "the interval stays at {}; it can be {} to {} s",
-                seconds(interval),
-                prompt::SHORTEST,
-                prompt::LONGEST
-            ));
-            return None;
-        }
-        self.interval = interval;
-        Some(Effect::SetInterval(interval))
-    }
-
-    fn find(&mut self, step: isize) {
-        let height = self.list_height();
-        let Some(snapshot) = &self.snapshot else { return };
-        if self.tasks.search.is_empty() {
-            self.message = Some("no search yet: / starts one".into());
-        } else if !self.tasks.find(snapshot, step, height) {
-            self.message = Some(format!("nothing matches '{}'", self.tasks.search));
-        }
-    }
-
-    fn sort_by(&mut self, id: &str) {
-        if self.screen == Screen::Nodes {
-            if let Some(metric) = crate::metric::node::by_id(id) {
-                self.nodes.sort = Sort { metric, reversed: false };
-            }
-        } else if let Some(metric) = by_id(id) {
-            self.tasks.choice.sort = Sort { metric, reversed: false };
-            self.explain_absent(metric);
-        }
-    }
-
-    fn invert(&mut self) {
-        match self.screen {
-            Screen::Tasks => self.tasks.choice.sort.reversed ^= true,
-            Screen::Nodes => self.nodes.sort.reversed ^= true,
-        }
-    }
-
-    /// Sorts by the visible column beside the one that rows are sorted by now.
-    fn sort_beside(&mut self, right: bool) {
-        let Some(snapshot) = &self.snapshot else { return };
-        let ids: Vec<&str> = match self.screen {
-            Screen::Tasks => {
-                let columns = self.tasks.columns_at(self.area.width, snapshot);
-                columns.placed.iter().map(|column| column.metric.id).collect()
-            }
-            Screen::Nodes => {
-                let columns = self.nodes.columns_at(self.area.width, snapshot);
-                columns.placed.iter().map(|column| column.metric.id).collect()
-            }
-        };
-        let sorted = match self.screen {
-            Screen::Tasks => self.tasks.choice.sort.metric.id,
-            Screen::Nodes => self.nodes.sort.metric.id,
-        };
-        let now = ids.iter().position(|id| *id == sorted);
-        let next = match (now, right) {
-            (Some(now), true) => now + 1,
-            (Some(now), false) => now.wrapping_sub(1),
-            (None, _) => 0,
-        };
-        match ids.get(next) {
-            Some(id) => self.sort_by(id),
-            None => self.message = Some("there is no column further on; F6 lists every metric".into()),
-        }
-    }
-
-    /// Says why the selected row has no value of `metric`, if it has none.
-    fn explain_absent(&mut self, metric: &Metric<Task>) {
-        let Some(snapshot) = &self.snapshot else { return };
-        let value: Option<Reading<Value>> =
-            self.tasks.selected(snapshot).map(|task| metric.read(task, snapshot));
-        if let Some(Err(why)) = value {
-            self.message = Some(format!("{} is -: {}", metric.title, text::clean_str(&why.to_string())));
-        }
-    }
-}
-
-/// `1 s`, `0.5 s`.
-pub fn seconds(interval: Duration) -> String {
-    format!("{} s", interval.as_millis() as f64 / 1e3)
 }

@@ -85,9 +85,10 @@ fn collect(
 ) -> Result<()> {
     let mut source = start()?;
     let mut due = Instant::now();
-    let mut taken = 0u64;
+    let mut first = true;
     let mut ended = false;
     loop {
+        let began = Instant::now();
         if !ended {
             let message = match source.next()? {
                 Some(sample) => Message::Sample(source.host(), Box::new(sample)),
@@ -97,12 +98,10 @@ fn collect(
             if messages.send(message).is_err() {
                 return Ok(());
             }
-            taken += 1;
-            let wait = if taken == 1 { SOON.min(interval) } else { interval };
+            let wait = if std::mem::take(&mut first) { SOON.min(interval) } else { interval };
             // Intervals lie on a grid, so that they do not drift; one that was missed is not made up for.
             due = (due + wait).max(Instant::now());
         }
-        let mut last = due.checked_sub(interval).unwrap_or(due);
         loop {
             let until = if ended { Instant::now() + Duration::from_secs(3600) } else { due };
             if !source.wait(until, wake.as_raw_fd())? {
@@ -115,9 +114,8 @@ fn collect(
             for command in commands.try_iter() {
                 match command {
                     Command::SetInterval(wanted) => {
-                        last = due.checked_sub(interval).unwrap_or(last);
                         interval = wanted;
-                        due = (last + interval).max(Instant::now());
+                        due = (began + interval).max(Instant::now());
                     }
                     Command::Inspect(pid, start_ns) => {
                         let found = inspect::read(Path::new("/"), pid, start_ns);

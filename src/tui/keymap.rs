@@ -6,7 +6,7 @@ use super::action::{Action, Motion, Screen};
 
 /// Where a key works; bits, because most keys work in several places.
 pub mod context {
-    /// While an earlier interval is shown. Stands before the others: it changes what keys mean.
+    /// While paused; what keys mean there comes before what they mean elsewhere.
     pub const PAUSED: u8 = 1;
     pub const TASKS: u8 = 2;
     pub const NODES: u8 = 4;
@@ -94,6 +94,15 @@ pub static KEYS: &[Binding] = &[
     bind(TABLES, &[ch('I')], Action::Invert, "", "Reverse the order"),
     bind(TASKS, &[ch('P')], Action::SortBy("cpu_pct"), "", "Sort by CPU%"),
     bind(TASKS, &[ch('M')], Action::SortBy("rss_bytes"), "", "Sort by resident memory"),
+    bind(TASKS, &[ch('T')], Action::SortBy("cpu_ns"), "", "Sort by CPU time"),
+    bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
+    bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
+    bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
+    bind(TASKS, &[key(KeyCode::F(5)), ch('e')], Action::Tree, "Tree", "Tree by parent"),
+    bind(TASKS, &[ch('z')], Action::Fold, "", "Tree: fold or unfold the selected branch"),
+    bind(TASKS, &[ch('F')], Action::Follow, "", "Follow: keep the selected task in view"),
+    bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
+    bind(SCREENS, &[key(KeyCode::Left)], Action::Scrub(-1), "", "Pause at the interval before"),
     bind(
         PAUSED,
         &[key(KeyCode::Left), ch('T')],
@@ -108,15 +117,6 @@ pub static KEYS: &[Binding] = &[
         "",
         "Paused: the interval after (Right or t)",
     ),
-    bind(TASKS, &[ch('T')], Action::SortBy("cpu_ns"), "", "Sort by CPU time"),
-    bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
-    bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
-    bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
-    bind(TASKS, &[key(KeyCode::F(5)), ch('e')], Action::Tree, "Tree", "Tree by parent"),
-    bind(TASKS, &[ch('z')], Action::Fold, "", "Tree: fold or unfold the selected branch"),
-    bind(TASKS, &[ch('F')], Action::Follow, "", "Follow: keep the selected task in view"),
-    bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
-    bind(SCREENS, &[key(KeyCode::Left)], Action::Scrub(-1), "", "Pause at the interval before"),
     bind(SCREENS, &[ch('+'), ch('=')], Action::Slower, "", "Longer interval; with - shorter"),
     bind(SCREENS, &[ch('-')], Action::Faster, "", ""),
     bind(SCREENS, &[ch('d')], Action::AskInterval, "", "Type an interval, 0.1 to 60 seconds"),
@@ -162,7 +162,8 @@ pub fn action(event: KeyEvent, contexts: u8) -> Option<Action> {
         return None;
     }
     let pressed = Key(event.code, control);
-    let bound = KEYS.iter().find(|line| line.contexts & contexts != 0 && line.keys.contains(&pressed));
+    let find = |bits| KEYS.iter().find(|line| line.contexts & bits != 0 && line.keys.contains(&pressed));
+    let bound = find(contexts & PAUSED).or_else(|| find(contexts));
     match (bound, event.code) {
         (Some(line), _) => Some(line.action),
         (None, KeyCode::Char(c)) if contexts & PROMPT != 0 && !control => Some(Action::Type(c)),

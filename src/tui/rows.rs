@@ -151,20 +151,26 @@ fn grow(
         }
         let below = children.get(&at).map_or(&[][..], Vec::as_slice);
         for (i, child) in below.iter().enumerate().rev() {
-            let goes_on = u64::from(i + 1 < below.len()) << u32::from(depth + 1).min(63);
-            stack.push((*child, depth.saturating_add(1), lines | goes_on, hidden_in));
+            let depth = depth.saturating_add(1);
+            let goes_on = u64::from(i + 1 < below.len()) << u32::from(depth).min(63);
+            stack.push((*child, depth, lines | goes_on, hidden_in));
         }
     }
 }
 
 impl Row {
+    /// Depth in the tree.
+    pub fn depth(&self) -> u16 {
+        self.depth
+    }
+
     /// The branches before the name, of at most `levels` levels.
     pub fn prefix(&self, glyphs: &Glyphs, levels: u16) -> String {
         let [child, last, line, none] = glyphs.branch;
         let goes_on = |depth: u16| self.lines >> u32::from(depth).min(63) & 1 == 1;
         let mut text = String::new();
-        let from = if self.depth > levels { self.depth - levels } else { 0 };
-        for depth in from + 1..=self.depth {
+        let from = self.depth.saturating_sub(levels);
+        for depth in (from..self.depth).map(|above| above + 1) {
             text.push_str(match (depth == self.depth, goes_on(depth)) {
                 (true, true) => child,
                 (true, false) => last,

@@ -61,14 +61,23 @@ fn schedstat(pid: u32) -> Result<u64> {
     Ok(sum)
 }
 
-/// Busy time of all CPUs in ns, by /proc/stat: all but idle and iowait, in ticks of 10 ms.
-fn idle_ns() -> Result<u64> {
+/// One of the times in the first line of /proc/stat, over all CPUs, in ns (ticks of 10 ms).
+fn proc_stat(columns: &[usize]) -> Result<u64> {
     let stat = fs::read_to_string("/proc/stat")?;
     let cpu = stat.lines().next().context("/proc/stat is empty")?;
     let fields: Vec<u64> = cpu.split_whitespace().skip(1).map(str::parse).collect::<Result<_, _>>()?;
     // SAFETY: sysconf has no preconditions.
     let tick = 1_000_000_000 / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
-    Ok((fields[3] + fields[4]) * tick)
+    Ok(columns.iter().map(|column| fields[*column]).sum::<u64>() * tick)
+}
+
+fn idle_ns() -> Result<u64> {
+    proc_stat(&[3, 4])
+}
+
+/// Time in interrupts and time that the hypervisor took: on CPU to a clock, but not to the scheduler.
+fn stolen_ns() -> Result<u64> {
+    proc_stat(&[5, 6, 7])
 }
 
 fn near(what: &str, got: u64, truth: u64, tolerance: f64, floor: u64) -> Result<()> {
@@ -219,20 +228,28 @@ pub fn exec_by_a_thread_keeps_the_process() -> Result<()> {
     Ok(())
 }
 
-/// Runs `workload` once to warm up and once between two samples; returns slot 0 of it, its row and its own count.
+/// Runs workload `name` once to warm up and once between two samples; returns slot 0 of it, its row and
+/// its own count. Some kernels hide switches, and what counters counted across one is nobody's: tries
+/// again until there was none.
 fn count_once(event: &str, name: &str) -> Result<(u64, Task, u64)> {
-    let mut workload = Workload::start(name)?;
-    workload.go()?;
-    workload.line()?;
-    let mut source = watch(Scope { pids: [workload.pid()].into(), ..Scope::default() }, event)?;
-    let from = sample(&mut source)?;
-    workload.go()?;
-    let truth: u64 = workload.line()?.parse()?;
-    let to = sample(&mut source)?;
-    let snapshot = between(&source, &from, &to);
-    let task = row(&snapshot, workload.pid())?.clone();
-    println!("{event}: {} in the slot, truth {truth}", task.delta.slots[0].count);
-    Ok((task.delta.slots[0].count, task, truth))
+    for _ in 0..10 {
+        let mut workload = Workload::start(name)?;
+        workload.go()?;
+        workload.line()?;
+        let mut source = watch(Scope { pids: [workload.pid()].into(), ..Scope::default() }, event)?;
+        let from = sample(&mut source)?;
+        workload.go()?;
+        let truth: u64 = workload.line()?.parse()?;
+        let to = sample(&mut source)?;
+        let snapshot = between(&source, &from, &to);
+        let task = row(&snapshot, workload.pid())?.clone();
+        let slot = task.delta.slots[0].count;
+        println!("{event}: {slot} in the slot, truth {truth}, lost {:?}", to.lost);
+        if to.lost.values().all(|lost| *lost == 0) {
+            return Ok((slot, task, truth));
+        }
+    }
+    anyhow::bail!("in ten attempts a switch was always hidden")
 }
 
 pub fn page_faults_in_a_slot_are_exact() -> Result<()> {
@@ -247,9 +264,10 @@ pub fn page_faults_in_a_slot_are_exact() -> Result<()> {
 pub fn switches_in_a_slot_are_those_of_getrusage() -> Result<()> {
     let (slot, task, truth) = count_once("context-switches", "switches")?;
     ensure!(truth >= 500);
-    // Waiting for the word and for the next one: two switches outside the two getrusage calls.
-    ensure!(slot.abs_diff(truth) <= 3, "slot {slot}, truth {truth}");
-    ensure!((task.delta.nvcsw + task.delta.nivcsw).abs_diff(truth) <= 3);
+    let kernel = task.delta.nvcsw + task.delta.nivcsw;
+    ensure!(slot.abs_diff(kernel) <= 1, "slot {slot}, nvcsw and nivcsw {kernel}");
+    // Waiting for the words, and whoever takes the CPU meanwhile, are outside the two getrusage calls.
+    ensure!((truth..truth + 50).contains(&slot), "slot {slot}, truth {truth}");
     Ok(())
 }
 
@@ -257,12 +275,13 @@ pub fn cpu_clock_in_a_slot_is_time_on_cpu() -> Result<()> {
     let hog = Workload::start("hog")?;
     let mut source = watch(Scope::default(), "cpu-clock")?;
     let from = sample(&mut source)?;
+    let stolen = stolen_ns()?;
     thread::sleep(Duration::from_secs(3));
     let to = sample(&mut source)?;
+    let stolen = stolen_ns()? - stolen;
     let snapshot = between(&source, &from, &to);
     let task = row(&snapshot, hog.pid())?;
-    // cpu-clock runs in interrupts and while the hypervisor has the CPU; the scheduler's clock does not.
-    near("cpu-clock", task.delta.slots[0].count, task.run_ns(), 0.03, TICK_NS)
+    near("cpu-clock", task.delta.slots[0].count, task.run_ns(), 0.03, TICK_NS + stolen)
 }
 
 /// On a machine that could have four nodes, with two events in the roles of cycles and instructions.
@@ -309,15 +328,15 @@ pub fn a_scope_of_one_process_is_only_that() -> Result<()> {
     let (inside, _outside) = (Workload::start("hog")?, Workload::start("hog")?);
     let mut source = watch(Scope { pids: [inside.pid()].into(), ..Scope::default() }, "cpu-clock")?;
     let from = sample(&mut source)?;
-    let before = schedstat(inside.pid())?;
+    let (before, stolen) = (schedstat(inside.pid())?, stolen_ns()?);
     thread::sleep(Duration::from_secs(3));
     let to = sample(&mut source)?;
-    let truth = schedstat(inside.pid())? - before;
+    let (truth, stolen) = (schedstat(inside.pid())? - before, stolen_ns()? - stolen);
     let snapshot = between(&source, &from, &to);
     ensure!(snapshot.tasks.len() == 1, "{} rows", snapshot.tasks.len());
     let task = row(&snapshot, inside.pid())?;
     near("cpu_ns", task.run_ns(), truth, 0.01, TICK_NS)?;
-    near("cpu-clock", task.delta.slots[0].count, truth, 0.03, TICK_NS)?;
+    near("cpu-clock", task.delta.slots[0].count, truth, 0.03, TICK_NS + stolen)?;
     // The CPUs are busy with what is outside too.
     ensure!(
         snapshot.busy_ns > task.run_ns() * 5 / 4,

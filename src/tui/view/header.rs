@@ -58,6 +58,7 @@ pub fn render(snapshot: &Snapshot, app: &App, parts: &Parts, buf: &mut Buffer) {
 
 fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     let theme = &app.theme;
+    let width = pen.room();
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     pen.write("numatop-ng ", theme.style(Role::Title));
     let time = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
@@ -90,6 +91,11 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     }
     if let Some(comm) = &choice.filter.comm {
         facts.insert(1, format!("name ~ {}", clean_str(comm.as_str())));
+    }
+    let sorted = choice.sort.metric;
+    let columns = app.tasks.columns_at(width, snapshot);
+    if !columns.placed.iter().any(|column| column.metric.id == sorted.id) {
+        facts.insert(1, format!("by {}", sorted.title));
     }
     for fact in facts {
         pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(&fact, plain);
