@@ -71,8 +71,9 @@ fn proc_stat(columns: &[usize]) -> Result<u64> {
     Ok(columns.iter().map(|column| fields[*column]).sum::<u64>() * tick)
 }
 
+/// Time in which nothing of ours ran: idle, waiting for a disk, or taken by the hypervisor.
 fn idle_ns() -> Result<u64> {
-    proc_stat(&[3, 4])
+    proc_stat(&[3, 4, 7])
 }
 
 /// Time in interrupts and time that the hypervisor took: on CPU to a clock, but not to the scheduler.
@@ -219,7 +220,11 @@ pub fn exec_by_a_thread_keeps_the_process() -> Result<()> {
     let mut workload = Workload::start("exec-by-thread")?;
     let from = sample(&mut source)?;
     workload.go()?;
-    thread::sleep(Duration::from_millis(600));
+    let (comm, end) = (format!("/proc/{}/comm", workload.pid()), Instant::now() + Duration::from_secs(20));
+    while fs::read_to_string(&comm)?.trim() != "sleep" {
+        ensure!(Instant::now() < end, "the workload does not get to its exec");
+        thread::sleep(Duration::from_millis(10));
+    }
     let to = sample(&mut source)?;
     let snapshot = between(&source, &from, &to);
     let task = row(&snapshot, workload.pid())?;
