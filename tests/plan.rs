@@ -135,6 +135,17 @@ fn metrics_follow_from_the_parts_they_need() {
 }
 
 #[test]
+fn each_cloud_has_its_own_way_to_counters() {
+    for (platform, says) in [("Google", "enhanced"), ("Amazon EC2", "bare metal"), ("QEMU", "pmu=on")] {
+        let mut host = without_pmu();
+        host.pmu.platform = Fact::Known(platform.into());
+        let plan = plan(&host);
+        let advice = &plan.metric("ipc").unwrap_err().advice;
+        assert!(advice.iter().any(|one| one.say.contains(says)), "{platform}: {advice:?}");
+    }
+}
+
+#[test]
 fn a_counter_nobody_asked_for_is_not_called_unsupported() {
     let host = set(|host| host.pmu.trials.retain(|trial| trial.event.name == "cycles"));
 
