@@ -276,6 +276,7 @@ fn where_local_is_what_is_not_remote_it_never_goes_below_zero() {
         bench.json()
     };
     let usual = derived(100, 30);
+    assert_eq!(usual["host"]["event_tables"], json!(["arm/neoverse-n1"]));
     assert_eq!((value(&usual, "lma_per_s").0, value(&usual, "lpi").0), (&json!(70.0), &json!(70.0)));
     assert_eq!(*value(&usual, "llc_mpki").0, json!(100.0));
     let odd = derived(10, 30);
