@@ -17,10 +17,11 @@ use numatop_ng::export::{Export, csv::Csv, json::JsonLines, text::Text};
 use numatop_ng::host::topology::Topology;
 use numatop_ng::host::users;
 use numatop_ng::options::{self, BadValue};
+use numatop_ng::pmu::open::try_event;
 use numatop_ng::snapshot::Grain;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::tui::{self, ColourChoice, Ended, TuiOptions};
-use numatop_ng::{doctor, topology_cmd};
+use numatop_ng::{doctor, events_cmd, topology_cmd};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -52,7 +53,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Some(Command::Doctor { format }) => doctor(*format),
         Some(Command::Topology { format }) => topology(*format),
-        Some(Command::List { what }) => list(*what),
+        Some(Command::List { what, pmu_dir }) => list(*what, pmu_dir.as_deref()),
         None if cli.view.batch || cli.view.format.is_some() || !io::stdout().is_terminal() => {
             batch(&cli.view)
         }
@@ -143,7 +144,7 @@ fn terminal_width() -> usize {
     ratatui::crossterm::terminal::size().map_or(DEFAULT, |(columns, _)| columns.max(40)).into()
 }
 
-fn list(what: Listing) -> Result<ExitCode> {
+fn list(what: Listing, pmu_dir: Option<&Path>) -> Result<ExitCode> {
     let mut text = String::new();
     match what {
         Listing::Metrics => {
@@ -152,13 +153,11 @@ fn list(what: Listing) -> Result<ExitCode> {
             }
         }
         Listing::Events => {
-            for event in numatop_ng::pmu::event::Event::all() {
-                let state = match numatop_ng::pmu::open::try_event(&event) {
-                    Ok(()) => "works here".to_string(),
-                    Err(why) => why.to_string(),
-                };
-                text.push_str(&format!("{:20} {state}\n", event.name));
-            }
+            let root = Path::new("/");
+            let catalog = options::catalog(root, pmu_dir)?;
+            let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
+            let budget = options::budget(root, &catalog);
+            text = events_cmd::render_text(&catalog, budget, &try_event, &choose, terminal_width());
         }
     }
     print(&text)?;

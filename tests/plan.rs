@@ -13,6 +13,7 @@ use numatop_ng::host::check::HostCheck;
 use numatop_ng::host::fact::Fact;
 use numatop_ng::host::kernel::Lockdown;
 use numatop_ng::host::privileges::{CapSet, Capability};
+use numatop_ng::pmu::event::Role;
 use numatop_ng::sample::Missing;
 
 /// A host, what it cannot do, and the exit code of a live view on it.
@@ -28,7 +29,11 @@ struct Row {
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
     const PROBES: &[Part] = &Part::ESSENTIAL;
-    const COUNTERS: &[Part] = &[Counters, Cycles, Instructions];
+    const COUNTERS: &[Part] = &[
+        Counters, Counter(Role::Cycles), Counter(Role::Instructions), Counter(Role::Lma), Counter(Role::Rma),
+        Counter(Role::StallFrontend), Counter(Role::StallBackend), Counter(Role::Llc), Counter(Role::Dtlb),
+        Counter(Role::Itlb), Counter(Role::Branch),
+    ];
     let row = |name, host, lacks, exit, says| Row { name, host, lacks, exit, says };
     let both = CapSet::of(&Capability::NEEDED);
     vec![

@@ -155,7 +155,11 @@ pub fn stopped_and_continued_it_draws_again() -> Result<()> {
         ensure!(Instant::now() < end, "Ctrl-Z did not stop it");
         terminal.take_in(Duration::from_millis(20));
     }
-    terminal.is_sane().context("while it is stopped")?;
+    // What it wrote before it stopped may still be on its way to us.
+    while terminal.is_sane().is_err() {
+        ensure!(Instant::now() < end, "while it is stopped: {:#}", terminal.is_sane().unwrap_err());
+        terminal.take_in(Duration::from_millis(20));
+    }
     terminal.signal(libc::SIGCONT)?;
     terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
     ensure!(terminal.screen.screen().alternate_screen());

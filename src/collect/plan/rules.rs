@@ -9,6 +9,7 @@ use crate::host::kernel::Lockdown;
 use crate::host::privileges::Capability;
 use crate::host::topology::{NumaSupport, Topology};
 use crate::pmu::event::Role;
+use crate::pmu::sets::SETS;
 use crate::sample::Missing;
 
 /// What the rules say about one part on one host.
@@ -17,8 +18,7 @@ pub fn verdict(check: &HostCheck, part: Part) -> Verdict {
         Part::CpuTime | Part::TaskWalk | Part::Exits => probe(check, part),
         Part::SmtTime => smt_time(&check.topology),
         Part::Counters => any_counter(check),
-        Part::Cycles => counter(check, Role::Cycles),
-        Part::Instructions => counter(check, Role::Instructions),
+        Part::Counter(role) => counter(check, role),
         Part::NumaFields => numa_fields(check),
         Part::NodeMemory => topology(&check.topology).map(|_| ()),
         Part::NodePages => node_pages(&check.topology),
@@ -151,21 +151,28 @@ fn any_counter(check: &HostCheck) -> Verdict {
     if check.pmu.trials.iter().any(|trial| trial.outcome.is_ok()) {
         return Ok(());
     }
-    match check.pmu.trials.iter().find_map(|trial| trial.outcome.as_ref().err()) {
+    let refused = check.pmu.trials.iter().find_map(|trial| trial.outcome.as_ref().err());
+    match refused.or(check.pmu.absent.values().next()) {
         Some(missing) => Err(Obstacle::new(missing.clone(), counter_advice(check, missing))),
         None => Err(Obstacle::new(Missing::NotCollected("no counter was asked for (--events)".into()), [])),
     }
 }
 
 fn counter(check: &HostCheck, role: Role) -> Verdict {
-    match check.pmu.trials.iter().find(|trial| trial.event.role == role).map(|trial| &trial.outcome) {
-        Some(Ok(())) => Ok(()),
-        Some(Err(missing)) => Err(Obstacle::new(missing.clone(), counter_advice(check, missing))),
-        None => {
-            let missing = Missing::NotCollected("its counter was not asked for (--events)".into());
-            Err(Obstacle::new(missing, []))
-        }
+    let trials = check.pmu.trials_of(role);
+    if let Some(missing) = trials.iter().find_map(|trial| trial.outcome.as_ref().err()) {
+        return Err(Obstacle::new(missing.clone(), counter_advice(check, missing)));
     }
+    if !trials.is_empty() {
+        return Ok(());
+    }
+    if let Some(missing) = check.pmu.absent.get(&role) {
+        return Err(Obstacle::new(missing.clone(), counter_advice(check, missing)));
+    }
+    let set = SETS.iter().find(|(name, roles, _)| *name != "auto" && roles.contains(&role));
+    let advice = set.map(|(name, ..)| Advice::command("to count it", format!("numatop-ng --events {name}")));
+    let missing = Missing::NotCollected("its counter was not asked for (--events)".into());
+    Err(Obstacle::new(missing, advice.into_iter().collect::<Vec<_>>()))
 }
 
 fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 
+use crate::metric::counters::ipc;
 use crate::metric::format::{bytes, count, duration, percent};
-use crate::metric::task::ipc;
 use crate::sample::Reading;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;

@@ -27,22 +27,21 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     if cpus.len() < 2 {
         return Err(Stop::skip("there is one node with CPUs only"));
     }
-    let mut batch = Batch::start(&["-d", "0.5", "-n", "10"])?;
+    let mut batch = Batch::start(&["-d", "0.5"])?;
     let mut totals = Totals::default();
     let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
     let mut work = Work::start("wander", &[&list.join(","), "70"])?;
     let pid = work.pid();
     // The mark is set when the threads are where they belong and wait.
-    batch.interval()?;
-    totals.add(&batch.interval()?)?;
+    batch.next()?;
+    batch.follow(&mut totals, 1)?;
     let before = procfs::process_run_ns(pid)? as f64 / 1e9;
     work.go();
     report.say(format_args!("process {pid} goes round CPUs {} every 70 ms", show_list(&cpus)));
-    for _ in 0..5 {
-        totals.add(&batch.interval()?)?;
-    }
+    batch.follow(&mut totals, 5)?;
     let done = work.stop()?;
-    totals.add_all(&batch.rest()?)?;
+    batch.follow(&mut totals, 2)?;
+    batch.stop()?;
     let row = totals.process(pid)?;
     report.cpu_seconds("CPU seconds of the process", done.cpu.as_secs_f64() - before, row.cpu_ns / 1e9);
 

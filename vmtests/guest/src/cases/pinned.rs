@@ -17,20 +17,19 @@ pub const CASE: Case = Case {
 };
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    let mut batch = Batch::start(&["--threads", "-d", "0.5", "-n", "10"])?;
+    let mut batch = Batch::start(&["--threads", "-d", "0.5"])?;
     let mut totals = Totals::default();
     let mut work = Work::start("spin", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();
     // The mark is set when the threads are where they belong and wait.
-    batch.interval()?;
-    totals.add(&batch.interval()?)?;
+    batch.next()?;
+    batch.follow(&mut totals, 1)?;
     let before = procfs::process_run_ns(pid)? as f64 / 1e9;
     work.go();
-    for _ in 0..4 {
-        totals.add(&batch.interval()?)?;
-    }
+    batch.follow(&mut totals, 4)?;
     let done = work.stop()?;
-    totals.add_all(&batch.rest()?)?;
+    batch.follow(&mut totals, 2)?;
+    batch.stop()?;
     for thread in done.truth["threads"].as_array().into_iter().flatten() {
         let (tid, cpu) = (thread["tid"].as_i64().unwrap_or(0), thread["cpu"].as_u64().unwrap_or(0) as u32);
         let node = plan.machine.node_of_cpu(cpu).unwrap_or(usize::MAX);
