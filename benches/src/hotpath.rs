@@ -127,11 +127,12 @@ impl Pipe {
     }
 }
 
-/// Runs the load on its CPU, ahead of whatever else the machine does.
+/// Runs the load on its CPU, ahead of whatever else the machine does: with a real-time priority, or
+/// others would take turns with it and its wall-clock time would be theirs.
 fn pipe(loops: u64) -> Result<Pipe> {
     let before = children_cpu_time();
-    let output = pinned(LOAD_CPU, "nice")
-        .args(["-n", "-20", "perf", "bench", "sched", "pipe", "-l", &loops.to_string()])
+    let output = pinned(LOAD_CPU, "chrt")
+        .args(["--fifo", "1", "perf", "bench", "sched", "pipe", "-l", &loops.to_string()])
         .stdin(Stdio::null())
         .output()
         .context("running perf bench sched pipe")?;
@@ -155,7 +156,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let (rounds, loops) = if plan.quick { (3, 50_000) } else { (13, 100_000) };
     wall_clock(plan, &mut report, rounds, loops)?;
     report.note(format!(
-        "Load: `taskset -c {LOAD_CPU} perf bench sched pipe`, two tasks that do nothing but wake each other ({perf}), at nice -20; \
+        "Load: `taskset -c {LOAD_CPU} perf bench sched pipe`, two tasks that do nothing but wake each other ({perf}), with real-time priority 1; \
          the watching tool is held to CPU {}.",
         beside()
     ));
@@ -232,7 +233,7 @@ fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Re
             before = after;
         }
     }
-    let bases: Vec<f64> = pairs.iter().flatten().map(|(_, without)| without.wall).collect();
+    let base = Spread::of(&pairs.iter().flatten().map(|(_, without)| without.wall).collect::<Vec<_>>());
     let spread = |at: usize, read: fn(&(Pipe, Pipe)) -> f64| {
         Spread::of(&pairs[at].iter().map(read).collect::<Vec<_>>())
     };
@@ -240,8 +241,8 @@ fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Re
         format!(
             "The same load, BPF statistics off, each run between two runs without a watcher; median (quartiles) of \
              {rounds} interleaved rounds. numatop-ng refreshes once a second meanwhile. Without a watcher an \
-             operation of two switches takes {:.2} µs.",
-            median(&bases)
+             operation of two switches takes {:.2} µs ({:.2}–{:.2}).",
+            base.median, base.low, base.high
         ),
         &["watcher", "wall-clock ratio", "CPU time ratio", "CPU ns added per switch"],
     );
