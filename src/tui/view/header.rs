@@ -81,8 +81,13 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     }
     let host = &snapshot.host;
     let nodes = host.topology.nodes.len();
+    let interval = match (&app.replay, snapshot.interval_ns) {
+        (Some(_), Some(ns)) => format!("over {:.1} s", ns as f64 / 1e9),
+        (Some(_), None) => "the first sample".into(),
+        (None, _) => format!("every {}", seconds(app.interval)),
+    };
     let mut facts = vec![
-        format!("every {}", seconds(app.interval)),
+        interval,
         clean_str(&host.hostname),
         format!("{} CPUs", snapshot.online_cpus),
         format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }),
