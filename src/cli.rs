@@ -55,7 +55,7 @@ pub enum Command {
         #[command(flatten)]
         view: Box<ViewArgs>,
     },
-    /// Show a recording as batch mode would have shown it at the time. Needs no privilege.
+    /// Show a recording, on the screen or as batch output. Needs no privilege.
     Replay {
         /// A recording, or a directory of them.
         #[arg(value_name = "FILE|DIR")]

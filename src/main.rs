@@ -103,21 +103,20 @@ fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result
     let live = options::live(args, &users::read(Path::new("/")))?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;
-    show(args, move || {
+    let options = tui_options(args)?;
+    let start = move || {
         let source = start(live)?;
         Ok(match recorder {
             Some(recorder) => Box::new(Recorded::new(source, recorder, rotate)) as Box<dyn Source>,
             None => Box::new(source),
         })
-    })
+    };
+    ended(tui::run(options, start)?)
 }
 
-/// The screen, with the samples of the source that `start` makes.
-fn show(
-    args: &ViewArgs,
-    start: impl FnOnce() -> Result<Box<dyn Source>> + Send + 'static,
-) -> Result<ExitCode> {
-    let options = TuiOptions {
+/// The screen, as it was asked for.
+fn tui_options(args: &ViewArgs) -> Result<TuiOptions> {
+    Ok(TuiOptions {
         interval: options::interval(args),
         iterations: args.iterations,
         columns: options::columns(args)?,
@@ -131,8 +130,11 @@ fn show(
             ColourArg::Never => ColourChoice::Never,
         },
         ascii: args.ascii,
-    };
-    match tui::run(options, start)? {
+    })
+}
+
+fn ended(ended: Ended) -> Result<ExitCode> {
+    match ended {
         Ended::Quit => Ok(ExitCode::SUCCESS),
         // As a shell reports it: 128 plus the number, which is below 32.
         Ended::Signal(signal) => Ok(ExitCode::from(128 + signal as u8)),
@@ -165,11 +167,16 @@ fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCod
 
 fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<ExitCode> {
     options::check_replay(args)?;
-    let mut export = exporter(args)?;
     let mut recording = Recording::open(path)?;
     let span = recording.span().unwrap_or_default();
+    let at = options::moment("--at", at, span)?;
+    if !wants_batch(args) {
+        let begin = if follow { span.1 } else { span.0 };
+        return ended(tui::replay(tui_options(args)?, recording, span, at.unwrap_or(begin), follow)?);
+    }
+    let mut export = exporter(args)?;
     let part = Part {
-        from_wall_ns: options::moment("--at", at, span)?,
+        from_wall_ns: at,
         to_wall_ns: None,
         iterations: args.iterations,
         follow,

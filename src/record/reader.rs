@@ -144,7 +144,7 @@ impl Reader {
     ///
     /// # Errors
     /// What fstat(2) returned.
-    pub fn len(&self) -> io::Result<u64> {
+    pub fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
@@ -158,7 +158,7 @@ impl Reader {
     /// # Errors
     /// The file cannot be read.
     pub fn at(&self, at: u64) -> Result<Found> {
-        let len = self.len()?;
+        let len = self.bytes()?;
         let mut bytes = [0; HEAD_LEN];
         if at.checked_add(HEAD_LEN as u64).is_some_and(|end| end <= len)
             && self.read_exact(&mut bytes, at)?

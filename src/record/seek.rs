@@ -14,7 +14,7 @@ impl Reader {
     /// # Errors
     /// The file cannot be read.
     pub fn seek(&self, wall_ns: i64) -> Result<Option<Frame>> {
-        let (mut low, mut high) = (0, self.len()?);
+        let (mut low, mut high) = (0, self.bytes()?);
         while high - low > NEAR {
             let middle = low + (high - low) / 2;
             match self.sample_from(middle, high)? {
@@ -22,7 +22,7 @@ impl Reader {
                 _ => high = middle,
             }
         }
-        let end = self.len()?;
+        let end = self.bytes()?;
         let mut best: Option<Frame> = None;
         let mut at = low;
         while let Some(frame) = self.sample_from(at, end)? {

@@ -50,7 +50,7 @@ pub fn verify(path: &Path) -> Result<Report> {
     let head = reader.first_head()?;
     let mut report = Report {
         path: path.to_owned(),
-        bytes: reader.len()?,
+        bytes: reader.bytes()?,
         writer: head.head.writer.clone(),
         format: head.head.format,
         host: head.host.hostname.clone(),

@@ -76,9 +76,9 @@ impl Recording {
     /// Wall clock of the first and of the last sample, ns since 1970; `None` without samples.
     pub fn span(&self) -> Option<(i64, i64)> {
         let mut readers = self.files.iter().filter_map(|file| Reader::open(file).ok());
-        let first = readers.find_map(|reader| reader.sample_from(0, reader.len().ok()?).ok().flatten());
+        let first = readers.find_map(|reader| reader.sample_from(0, reader.bytes().ok()?).ok().flatten());
         let mut readers = self.files.iter().rev().filter_map(|file| Reader::open(file).ok());
-        let last = readers.find_map(|reader| reader.sample_before(reader.len().ok()?).ok().flatten());
+        let last = readers.find_map(|reader| reader.sample_before(reader.bytes().ok()?).ok().flatten());
         first.zip(last).map(|(first, last)| (first.head.wall_ns, last.head.wall_ns))
     }
 
@@ -112,7 +112,7 @@ impl Recording {
         let Some((file, at)) = self.last else { return self.go_to(0, 0) };
         for file in (0..=file).rev() {
             let Ok(reader) = Reader::open(&self.files[file]) else { continue };
-            let end = if self.last.is_some_and(|(last, _)| last == file) { at } else { reader.len()? };
+            let end = if self.last.is_some_and(|(last, _)| last == file) { at } else { reader.bytes()? };
             if let Some(frame) = reader.sample_before(end)? {
                 return self.go_to(file, frame.first());
             }
@@ -299,6 +299,6 @@ fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
 /// When the first sample of a file was taken.
 fn begins(file: &Path) -> Option<i64> {
     let reader = Reader::open(file).ok()?;
-    let frame = reader.sample_from(0, reader.len().ok()?).ok()??;
+    let frame = reader.sample_from(0, reader.bytes().ok()?).ok()??;
     Some(frame.head.wall_ns)
 }

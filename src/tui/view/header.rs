@@ -17,6 +17,9 @@ use crate::tui::widget::pen::Pen;
 /// Bars longer than this say no more.
 const BAR_MAX: u16 = 40;
 
+/// Cells of the bar that shows where in a recording we are.
+const TIME_BAR: u16 = 12;
+
 /// Everything above the body.
 pub fn render(snapshot: &Snapshot, app: &App, parts: &Parts, buf: &mut Buffer) {
     let ellipsis = app.theme.glyphs.ellipsis;
@@ -64,14 +67,27 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     let time = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
         .map_or("?".into(), |time| time.to_zoned(app.zone.clone()).strftime("%H:%M:%S").to_string());
     pen.write(&time, plain);
+    if let Some(replay) = &app.replay {
+        let state = if replay.playing { format!("x{}", replay.speed) } else { "still".into() };
+        pen.gap(1).write("REPLAY ", theme.style(Role::Alert)).write(&state, theme.style(Role::Alert)).gap(1);
+        let date = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
+            .map_or("?".into(), |time| time.to_zoned(app.zone.clone()).strftime("%Y-%m-%d").to_string());
+        bar(pen, TIME_BAR, &[(replay.share(snapshot.wall_ns), Role::Alert)], theme);
+        pen.gap(1).write(&date, plain);
+    }
     if let Some(behind) = app.behind_ns() {
         let text = format!("PAUSED -{}s", (behind as f64 / 1e9).round());
         pen.gap(1).write(&text, theme.style(Role::Alert));
     }
     let host = &snapshot.host;
     let nodes = host.topology.nodes.len();
+    let interval = match (&app.replay, snapshot.interval_ns) {
+        (Some(_), Some(ns)) => format!("over {:.1} s", ns as f64 / 1e9),
+        (Some(_), None) => "the first sample".into(),
+        (None, _) => format!("every {}", seconds(app.interval)),
+    };
     let mut facts = vec![
-        format!("every {}", seconds(app.interval)),
+        interval,
         clean_str(&host.hostname),
         format!("{} CPUs", snapshot.online_cpus),
         format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }),
