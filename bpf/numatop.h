@@ -12,6 +12,17 @@
 /* Perf counters that are read at a context switch; what a slot holds is user space's business. */
 #define NT_SLOTS 8
 
+/* Threads per element of the marks table. */
+#define NT_MARKS 4096
+
+/*
+ * By thread id: it ran (or was born) since the walk looked at it last. A byte each,
+ * so that no CPU has to be kept from writing.
+ */
+struct nt_marks {
+	__u8 of[NT_MARKS];
+};
+
 /* Why something could not be counted. Indexes nt_cpu.lost; the names users see are in wire.rs. */
 enum nt_loss {
 	NT_LOST_STORAGE,	/* no memory for the record of a new task */
@@ -19,6 +30,7 @@ enum nt_loss {
 	NT_LOST_COUNTER,	/* a counter that should be readable was not */
 	NT_LOST_BACKWARDS,	/* a counter went backwards: interval skipped */
 	NT_LOST_SMT,		/* busy-thread word of a core contended: one transition lost */
+	NT_LOST_SWITCH,		/* a task came in unseen: its counters up to here are nobody's */
 	NT_LOSSES,
 	NT_LOSSES_MAX = 8,
 };
@@ -30,6 +42,9 @@ enum nt_row_flags {
 	NT_ROW_KTHREAD = 1 << 2,
 	NT_ROW_NO_NUMA = 1 << 3,	/* kernel without CONFIG_NUMA_BALANCING: numa_* fields mean nothing */
 };
+
+/* nt_rec.in_scope of a task that was moved out of the scope, or out and back. */
+#define NT_CROSSED 2
 
 /* Which task properties the scope is made of; kinds are and-ed, ids of one kind or-ed. */
 enum nt_scope_kind {
@@ -52,6 +67,8 @@ struct nt_place {
 	__u32 llc;		/* dense index of the last-level cache */
 	__u32 core;		/* dense index of the physical core */
 	__u32 slots;		/* bit i: counter slot i is open on this CPU */
+	__u32 opened;		/* changes whenever the counters are opened anew: they start from zero */
+	__u32 pad;
 };
 
 /* One per CPU, written by that CPU only, mapped read-only into user space. */
@@ -71,32 +88,44 @@ struct nt_cpu {
 	__u64 slot_total[NT_SLOTS];	/* counted while a task (not idle) was running */
 	__u64 slot_enabled_ns[NT_SLOTS];	/* whole life of the event on this CPU, read at each flush */
 	__u64 slot_running_ns[NT_SLOTS];
+	__u32 opened;		/* nt_place.opened that slot_last[] belongs to */
 	__u32 in_counted;	/* slot_last was read when the running task came in, or later */
-	__u32 pad;
 	__u64 reserved[3];
 };
 
-/* What we keep for a task: the fixed head, followed by run_ns[nr_nodes]. */
+/*
+ * What we keep for a task: the fixed head, followed by run_ns[nr_nodes] and, where
+ * user space asked for it, struct nt_node_counts[nr_nodes].
+ */
 struct nt_rec {
-	__u64 serial;		/* unique for the life of the probe, survives exec */
+	/*
+	 * All that the walk needs of a task that rests, and the switch of one that runs: 48 bytes,
+	 * as many as share a cache line with what the look-up of the record itself has to read.
+	 */
 	__u64 exec_seen_ns;	/* sum_exec_runtime up to which time has been charged */
 	__u32 last_cpu;		/* ~0 until it ran */
-	__u32 in_scope;
+	__u32 in_scope;		/* 1, or NT_CROSSED when scope_* say something */
+	__u64 sent;		/* signature of the row last sent to user space */
+	__u32 ended;		/* its final row was sent (or counted as lost) */
+	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
+	__u64 leader_start_ns;	/* start of the thread group's leader, kept for the same reason as ppid */
+	__u64 serial;		/* unique for the life of the probe, survives exec */
+
 	__u64 llc_moves;
 	__u64 node_moves;
 	__u64 smt_busy_ns;
+	__u64 scope_end_ns;	/* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
+	__u64 scope_gap_ns;	/* time it then spent outside before it came back, not yet left out */
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u64 leader_start_ns;	/* start of the thread group's leader, kept for the same reason as ppid */
-	__u64 sent;		/* signature of the row last sent to user space */
-	__u32 sent_epoch;
-	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
-	__u32 ended;		/* its final row was sent (or counted as lost) */
-	__u32 pad;
-	__u64 scope_end_ns;	/* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
-	__u64 scope_gap_ns;	/* time it then spent outside before it came back, not yet left out */
 	__u64 run_ns[];		/* on-CPU time by node */
+};
+
+/* Cycles and instructions on one node. */
+struct nt_node_counts {
+	__u64 cycles;
+	__u64 instructions;
 };
 
 /* What the kernel's task structure knows for free. On the wire it is followed by the nt_rec. */
@@ -132,14 +161,15 @@ struct nt_task {
 	__s32 preferred_nid;
 	__u32 scan_period_ms;
 	__u32 group_live;	/* threads of its process that have not begun to exit */
-	__u32 pad;
+	__u32 nodes;		/* how many run_ns[] the nt_rec has */
 };
 
 #ifndef __cplusplus
-_Static_assert(sizeof(struct nt_place) == 16, "nt_place");
+_Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 48 + 3 * 64 + 48, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 40 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 200, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
 #endif

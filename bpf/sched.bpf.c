@@ -12,8 +12,10 @@
 
 /* Set by user space before load. */
 const volatile __u32 nr_cpus = 1;	/* possible CPUs: row length of the events table */
-const volatile __u32 nr_nodes = 1;
 const volatile bool has_smt = false;
+/* Slots whose counts are kept by node too, when rec_size has room for them; ~0: none. */
+const volatile __u32 cycles_slot = ~0U;
+const volatile __u32 instructions_slot = ~0U;
 
 /* Set by user space at any time. */
 __u32 scoped = 0;		/* not every task is wanted */
@@ -83,18 +85,36 @@ static inline __u64 smt_clock(struct nt_cpu *cpu, __u32 core, bool busy)
 	return both_busy_ns(old, now);
 }
 
+/*
+ * Where the counts of a task on a node are kept. Between two switches a task is on one
+ * CPU, and so on one node: nothing has to be guessed.
+ */
+static inline struct nt_node_counts *node_counts(struct nt_rec *rec, __u32 node)
+{
+	if (node >= nr_nodes)
+		return NULL;
+	return (struct nt_node_counts *)&rec->run_ns[nr_nodes] + node;
+}
+
 /* Bring the counters of this CPU up to date; what has been counted goes to rec (if any). */
-static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, __u32 open, struct nt_rec *rec, bool busy)
+static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, const struct nt_place *place,
+				   struct nt_rec *rec, bool busy)
 {
 	struct bpf_perf_event_value v;
+	struct nt_node_counts *here;
+	__u32 node = place->node;
 	__u64 delta;
 	__s64 err;
 	__u32 i;
 
+	if (cpu->opened != place->opened) {
+		cpu->opened = place->opened;
+		cpu->slots_valid = 0;
+	}
 	for (i = 0; i < NT_SLOTS; i++) {
 		if (i >= nr_slots)
 			break;
-		if (!(open & (1 << i)))
+		if (!(place->slots & (1 << i)))
 			continue;
 		if (read_scaled) {
 			err = bpf_perf_event_read_value(&events, i * nr_cpus + cpu_id, &v, sizeof(v));
@@ -118,6 +138,15 @@ static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, __u32 open,
 				cpu->slot_total[i] += delta;
 				if (rec) {
 					rec->slot[i] += delta;
+					if (i == cycles_slot) {
+						here = node_counts(rec, node);
+						if (here)
+							here->cycles += delta;
+					} else if (i == instructions_slot) {
+						here = node_counts(rec, node);
+						if (here)
+							here->instructions += delta;
+					}
 					if (read_scaled && cpu->slot_last_enabled[i]) {
 						rec->slot_enabled_ns[i] += v.enabled - cpu->slot_last_enabled[i];
 						rec->slot_running_ns[i] += v.running - cpu->slot_last_running[i];
@@ -138,9 +167,13 @@ static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, __u32 open,
  */
 static inline __u64 charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id, const struct nt_place *place)
 {
-	__u64 end = rec->scope_end_ns, gap = rec->scope_gap_ns, delta;
+	__u64 end = 0, gap = 0, delta;
 	__u32 node = place->node;
 
+	if (rec->in_scope == NT_CROSSED) {
+		end = rec->scope_end_ns;
+		gap = rec->scope_gap_ns;
+	}
 	if (end && exec_ns > end)
 		exec_ns = end;
 	delta = exec_ns - rec->exec_seen_ns - gap;
@@ -178,7 +211,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	__u32 cpu_id = bpf_get_smp_processor_id();
 	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
 	struct nt_place *place = bpf_map_lookup_elem(&places, &cpu_id);
-	bool busy = task->pid != 0, next_busy, wanted_next, seen_in;
+	bool busy = task->pid != 0, next_busy, wanted_next, seen_in, known;
 	__u64 exec_ns = task->se.sum_exec_runtime, charged = 0, clock;
 	struct nt_rec *rec = NULL;
 
@@ -193,6 +226,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	 */
 	seen_in = cpu->in_valid && cpu->in_pid == (__u32)task->pid;
 	if (busy) {
+		nt_mark(task->pid);
 		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 		if (rec && !rec->in_scope)
 			rec = NULL;
@@ -204,7 +238,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		else if (seen_in && exec_ns > cpu->in_exec_ns)
 			cpu->busy_ns += exec_ns - cpu->in_exec_ns;
 		/* What it did after it left the scope cannot be told from what it did before: neither counts. */
-		if (rec && rec->scope_end_ns)
+		if (rec && rec->in_scope == NT_CROSSED && rec->scope_end_ns)
 			rec = NULL;
 	}
 	if (next) {
@@ -224,9 +258,17 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 			rec->smt_busy_ns += clock - cpu->in_smt_ns;
 		cpu->in_smt_ns = clock;
 	}
+	known = cpu->in_valid;
 	cpu->in_valid = 1;
 	if (!nr_slots)
 		return 0;
+	/* What was counted since another task came in is not this one's: better nobody's than a wrong one's. */
+	if (rec && !seen_in) {
+		if (known)
+			nt_count_loss(cpu, NT_LOST_SWITCH);
+		rec = NULL;
+		busy = false;
+	}
 	/* The counters run on in any case, so a boundary between two tasks that nobody asked for can be skipped. */
 	wanted_next = next_busy;
 	if (scoped && !rec && next && next_busy) {
@@ -238,7 +280,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		/* A task that came into the scope while it ran: what was counted since is not all its own. */
 		if (!cpu->in_counted)
 			rec = NULL;
-		charge_counters(cpu, cpu_id, place->slots, rec, busy);
+		charge_counters(cpu, cpu_id, place, rec, busy);
 		cpu->in_counted = 1;
 	} else {
 		cpu->in_counted = 0;

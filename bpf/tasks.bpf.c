@@ -8,8 +8,8 @@
 #include "rows.bpf.h"
 #include "target.bpf.h"
 
-/* Raised by user space to have every row sent again. */
-__u32 epoch = 0;
+/* Walks so far, counted by user space. The first looks at every task. */
+__u32 walks = 0;
 __u64 next_serial = 0;
 
 /* Only while the task is alive: its parent and leader may be gone before it is freed. */
@@ -71,6 +71,18 @@ static inline __u64 signature(const struct nt_task *row)
 	return h;
 }
 
+/*
+ * A task that did not run has done nothing, but others may have done something to
+ * it: moved, reniced or adopted it. For that each is looked at in every eighth walk.
+ */
+#define LOOK_EVERY 8
+
+/* Its record and most of its task structure are not in any cache: leave them alone if we can. */
+static inline bool nothing_new(struct task_struct *task, const __u8 *mark)
+{
+	return walks && mark && !*mark && (task->pid + walks) % LOOK_EVERY && task->__state != TASK_RUNNING;
+}
+
 SEC("iter/task")
 int on_task_walk(struct bpf_iter__task *ctx)
 {
@@ -79,10 +91,17 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	struct nt_task row;
 	struct nt_rec *rec;
 	bool wanted;
+	__u8 *mark;
 	__u64 sig;
 
 	if (!task)
 		return 0;
+	mark = nt_mark_of(task->pid);
+	if (nothing_new(task, mark))
+		return 0;
+	/* Before we look: what it does meanwhile is for the next walk. */
+	if (mark)
+		*mark = 0;
 	wanted = nt_wanted(task);
 	rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	if (!rec || (wanted && !rec->in_scope && !rec->ended)) {
@@ -101,18 +120,17 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	if (!wanted)
 		row.flags |= NT_ROW_LEFT;
 	sig = MIX(signature(&row), rec->exec_seen_ns);
-	if (sig == rec->sent && rec->sent_epoch == epoch)
-		return 0;
-	if (bpf_seq_write(seq, &row, sizeof(row)))
-		return 0;
-	if (bpf_seq_write(seq, rec, rec_size))
+	if (sig == rec->sent)
 		return 0;
 	/*
-	 * Only now: when the buffer overflows the kernel takes the whole row
-	 * back and calls us again for the same task.
+	 * When the buffer overflows the kernel takes the whole row back and calls
+	 * us again for the same task: then nothing may be noted as sent.
 	 */
+	if (bpf_seq_write(seq, &row, sizeof(row)) || bpf_seq_write(seq, rec, rec_size)) {
+		nt_mark(task->pid);
+		return 0;
+	}
 	rec->sent = sig;
-	rec->sent_epoch = epoch;
 	if (!wanted)
 		rec->in_scope = 0;
 	return 0;
@@ -121,6 +139,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 SEC("tp_btf/task_newtask")
 int BPF_PROG(on_task_newtask, struct task_struct *task, unsigned long clone_flags)
 {
+	nt_mark(task->pid);
 	if (nt_wanted(task))
 		make_rec(task, task->se.sum_exec_runtime);
 	return 0;
@@ -137,10 +156,13 @@ static inline void moved(struct task_struct *task)
 
 	if (rec && rec->ended)
 		return;
+	nt_mark(task->pid);
 	if (!nt_wanted(task)) {
 		/* A task that never ran has nothing to be charged: any end will do. */
-		if (inside && !rec->scope_end_ns)
+		if (inside && !rec->scope_end_ns) {
 			rec->scope_end_ns = task->se.sum_exec_runtime | !task->se.sum_exec_runtime;
+			rec->in_scope = NT_CROSSED;
+		}
 	} else if (!inside) {
 		make_rec(task, task->se.sum_exec_runtime);
 	} else if (rec->scope_end_ns) {

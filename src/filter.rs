@@ -1,5 +1,7 @@
 //! Which rows are shown, and in which order: the part of a selection that user space decides.
 
+use std::cmp::Reverse;
+
 use regex_lite::Regex;
 
 use crate::metric::{Metric, Order, Value};
@@ -34,31 +36,18 @@ fn touches(task: &Task, node: Nid) -> bool {
     task.home_node() == Some(node)
 }
 
-/// Indexes into `snapshot.tasks` of the rows that `filter` keeps, sorted by `metric` in its natural
-/// order (or reversed). Rows without a value come last; ties go to the busier, then the older task,
-/// so that a screen does not flicker.
-pub fn select(snapshot: &Snapshot, filter: &RowFilter, metric: &Metric<Task>, reversed: bool) -> Vec<usize> {
-    let mut keyed: Vec<(usize, Reading<Value>)> = (0..snapshot.tasks.len())
-        .filter(|at| filter.keeps(&snapshot.tasks[*at]))
-        .map(|at| (at, metric.read(&snapshot.tasks[at], snapshot)))
-        .collect();
-    let descending = (metric.order == Order::Descending) != reversed;
-    let age = |at: usize| {
-        let task = &snapshot.tasks[at];
-        (std::cmp::Reverse(task.total.cpu_ns()), task.raw.pid, task.raw.tid, task.raw.serial)
-    };
-    keyed.sort_by(|(a, va), (b, vb)| {
-        let by_value = match (va, vb) {
-            (Ok(va), Ok(vb)) if descending => compare(vb, va),
-            (Ok(va), Ok(vb)) => compare(va, vb),
-            (Ok(_), Err(_)) => std::cmp::Ordering::Less,
-            (Err(_), Ok(_)) => std::cmp::Ordering::Greater,
-            (Err(_), Err(_)) => std::cmp::Ordering::Equal,
-        };
-        by_value.then_with(|| age(*a).cmp(&age(*b)))
-    });
-    keyed.truncate(filter.top.unwrap_or(usize::MAX));
-    keyed.into_iter().map(|(at, _)| at).collect()
+/// What a row is sorted by, worked out once: comparing ten thousand rows must not look into each again.
+/// Fields count in their order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    key: Key,
+    /// Ties go to the busier, then the older task, so that a screen does not flicker.
+    cpu_ns: Reverse<u64>,
+    pid: u32,
+    tid: u32,
+    serial: u64,
+    /// Index into `snapshot.tasks`.
+    at: usize,
 }
 
 /// Sorts by what `value` gives, in the metric's order or reversed; rows without a value come last, others
@@ -77,5 +66,79 @@ pub fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
     match (a, b) {
         (Value::Text(a), Value::Text(b)) => a.cmp(b),
         (a, b) => a.number().unwrap_or(f64::NEG_INFINITY).total_cmp(&b.number().unwrap_or(f64::NEG_INFINITY)),
+    }
+}
+
+/// Rows without a value come last, whatever the direction.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Number(u64),
+    Text(String),
+    TextFromTheEnd(Reverse<String>),
+    Missing,
+}
+
+impl Key {
+    fn new(value: Reading<Value>, descending: bool) -> Key {
+        match value {
+            Err(_) => Key::Missing,
+            Ok(Value::Text(text)) if descending => Key::TextFromTheEnd(Reverse(text)),
+            Ok(Value::Text(text)) => Key::Text(text),
+            Ok(value) => {
+                let bits = ordered_bits(value.number().unwrap_or(f64::NEG_INFINITY));
+                Key::Number(if descending { !bits } else { bits })
+            }
+        }
+    }
+}
+
+/// A whole number for each floating-point number, in the same order (IEEE 754 totalOrder).
+fn ordered_bits(number: f64) -> u64 {
+    let bits = number.to_bits();
+    if number.is_sign_negative() { !bits } else { bits | 1 << 63 }
+}
+
+/// Indexes into `snapshot.tasks` of the rows that `filter` keeps, sorted by `metric` in its natural
+/// order (or reversed). Rows without a value come last; ties go to the busier, then the older task.
+pub fn select(snapshot: &Snapshot, filter: &RowFilter, metric: &Metric<Task>, reversed: bool) -> Vec<usize> {
+    let descending = (metric.order == Order::Descending) != reversed;
+    // Asked once, not for each row.
+    let measured = snapshot.host_missing(metric.id).is_none();
+    let rank = |(at, task): (usize, &Task)| Rank {
+        key: if measured { Key::new((metric.value)(task, snapshot), descending) } else { Key::Missing },
+        cpu_ns: Reverse(task.total.cpu_ns()),
+        pid: task.raw.pid,
+        tid: task.raw.tid,
+        serial: task.raw.serial,
+        at,
+    };
+    let kept = snapshot.tasks.iter().enumerate().filter(|(_, task)| filter.keeps(task));
+    let mut ranks: Vec<Rank> = kept.map(rank).collect();
+    if let Some(top) = filter.top.filter(|top| *top < ranks.len()) {
+        ranks.select_nth_unstable(top);
+        ranks.truncate(top);
+    }
+    ranks.sort_unstable();
+    ranks.into_iter().map(|rank| rank.at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Missing;
+
+    #[test]
+    fn keys_sort_as_their_values_and_missing_ones_last() {
+        let keys = |descending: bool| {
+            [-1.5, 0.0, 2.0, 1e300].map(|number| Key::new(Ok(Value::F64(number)), descending))
+        };
+        assert!(keys(false).is_sorted());
+        assert!(keys(true).iter().rev().is_sorted());
+        for descending in [false, true] {
+            let missing = Key::new(Err(Missing::FirstInterval), descending);
+            let text = Key::new(Ok(Value::Text("z".into())), descending);
+            assert!(text < missing && keys(descending).iter().all(|key| *key < missing));
+        }
+        assert!(Key::new(Ok(Value::Text("b".into())), true) < Key::new(Ok(Value::Text("a".into())), true));
     }
 }

@@ -6,17 +6,24 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
-use crate::cli::ViewArgs;
+use crate::cli::{RecordLimits, ViewArgs};
 use crate::collect::scope::Scope;
 use crate::container::select::{Want, Wants};
 use crate::export::{ContainerSelection, Selection, all_columns};
 use crate::filter::RowFilter;
 use crate::host::cgroups::{self, Hierarchy};
+use crate::host::topology::Topology;
 use crate::host::users;
 use crate::metric::Metric;
 use crate::metric::container::{self, CONTAINER_METRICS};
 use crate::metric::task::{TASK_METRICS, by_id};
-use crate::pmu::event::Event;
+use crate::pmu::budget::{Budget, general_by_cpuid};
+use crate::pmu::catalog::Catalog;
+use crate::pmu::open::try_together;
+use crate::pmu::sets::{Choice, Chooser};
+use crate::record::fold::Keep;
+use crate::record::recorder::RecordOptions;
+use crate::record::time;
 use crate::snapshot::{Grain, Task};
 use crate::source::live::LiveOptions;
 use crate::units::Nid;
@@ -195,9 +202,46 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
         })?;
         scope.uids.insert(uid);
     }
-    let events = Event::parse_list(&args.events).map_err(|error| bad("--events", error.to_string()))?;
+    let events = events(args)?;
     let (wants, hierarchy) = wants(args, Path::new("/"))?;
     Ok(LiveOptions { scope, scope_text: scope_text(args, &wants), wants, hierarchy, events })
+}
+
+/// What `--events` means on this machine: tries events to find out.
+///
+/// # Errors
+/// An unknown event, or an event table of the user that is not sound.
+fn events(args: &ViewArgs) -> Result<Choice, BadValue> {
+    let root = Path::new("/");
+    let catalog = catalog(root, args.pmu_dir.as_deref())?;
+    choose(root, &catalog, &args.events).map_err(|error| bad("--events", error.to_string()))
+}
+
+/// The event catalogue of the machine below `root`, with the tables of `--pmu-dir`.
+///
+/// # Errors
+/// An event table of the user cannot be read or is not sound.
+pub fn catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, BadValue> {
+    Catalog::read(root, pmu_dir).map_err(|error| bad("--pmu-dir", format!("{error:#}")))
+}
+
+/// The counters of the machine below `root`, which is the one that this runs on.
+pub fn budget(root: &Path, catalog: &Catalog) -> Budget {
+    let smt = Topology::read(root).ok().is_none_or(|topology| topology.smt());
+    Budget::read(root, catalog, smt, general_by_cpuid())
+}
+
+/// Chooses events for the machine below `root`, which is the one that this runs on.
+///
+/// # Errors
+/// As [`Chooser::choose`].
+pub fn choose(root: &Path, catalog: &Catalog, list: &str) -> anyhow::Result<Choice> {
+    // Without a topology nothing can be counted anyway, and the live source says why.
+    let subnuma = Topology::read(root).is_ok_and(|topology| {
+        let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
+        topology.sockets > 0 && with_cpus > topology.sockets as usize
+    });
+    Chooser { catalog, budget: budget(root, catalog), subnuma, opens: &mut try_together }.choose(list)
 }
 
 /// What of cgroups is wanted, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
@@ -250,6 +294,44 @@ fn scope_text(args: &ViewArgs, wants: &Wants) -> String {
         words.push(wants.describe());
     }
     words.join(", ")
+}
+
+/// How to record.
+pub fn recording(limits: &RecordLimits, args: &ViewArgs) -> RecordOptions {
+    RecordOptions {
+        interval: interval(args),
+        max_bytes: limits.record_max_size,
+        max_age: limits.record_max_age,
+        keep: Keep { top: limits.record_top.map(|top| top as usize), min_cpu_pct: limits.record_min_cpu },
+    }
+}
+
+/// Refuses flags that decide what is measured: a recording has what it has.
+///
+/// # Errors
+/// Names the first of them.
+pub fn check_replay(args: &ViewArgs) -> Result<(), BadValue> {
+    let chosen = [
+        ("--pid", !args.pids.is_empty()),
+        ("--tid", !args.tids.is_empty()),
+        ("--user", !args.users.is_empty()),
+    ];
+    match chosen.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(bad(
+            flag,
+            "chooses what is measured, and a recording was measured already (--comm and --node choose rows)",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A moment of a recording that lasts from the first to the second of `span`.
+///
+/// # Errors
+/// The text is no time.
+pub fn moment(flag: &'static str, text: Option<&str>, span: (i64, i64)) -> Result<Option<i64>, BadValue> {
+    let zone = jiff::tz::TimeZone::system();
+    text.map(|text| time::parse(text, span, &zone)).transpose().map_err(|why| bad(flag, why))
 }
 
 /// The interval of `--delay`.

@@ -1,6 +1,8 @@
 //! Where samples come from. Everything downstream is the same for all sources.
 
 pub mod live;
+pub mod recorded;
+pub mod recording;
 pub mod synthetic;
 
 use std::io;
@@ -29,6 +31,12 @@ pub trait Source {
     /// The source cannot change what it watches, or there is no such cgroup any more.
     fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
         bail!("what is not being measured now cannot be given another scope")
+    }
+
+    /// Whether the last sample goes on from the one before: the same run of the same kernel, so that their
+    /// difference means something. Only recordings have more than one run in them.
+    fn continues(&self) -> bool {
+        true
     }
 
     /// Waits until `due`, doing what the source must do between samples. Returns true when `stop`

@@ -2,9 +2,10 @@
 
 use unicode_width::UnicodeWidthChar;
 
-/// Names of tasks, users, cgroups and files are anybody's choice: `bytes` with everything escaped that a terminal, a log or a spreadsheet could take for more than
-/// text: control characters (C0, C1, DEL), bidirectional overrides and isolates, characters without
-/// a width of their own, bytes that are not UTF-8 (`\xNN`), and the backslash itself.
+/// `bytes` with everything escaped that a terminal, a log or a spreadsheet could take for more than text:
+/// control characters (C0, C1, DEL), bidirectional overrides and isolates, characters without a width of
+/// their own, bytes that are not UTF-8 (`\xNN`), and the backslash itself. Names of tasks, users, cgroups
+/// and files are anybody's choice.
 ///
 /// Reversible: two different inputs never look the same.
 pub fn clean(bytes: &[u8]) -> String {
@@ -18,6 +19,11 @@ pub fn clean(bytes: &[u8]) -> String {
         }
     }
     out
+}
+
+/// True for text that can be shown as it is: [`clean`] may have made it.
+pub fn is_clean(text: &str) -> bool {
+    text.chars().all(|c| c == ' ' || harmless(c))
 }
 
 /// [`clean`] for text that is UTF-8 already.

@@ -9,6 +9,7 @@ mod collector;
 mod columns;
 pub mod keymap;
 mod layout;
+mod player;
 pub mod ring;
 pub mod rows;
 mod terminal;
@@ -16,6 +17,7 @@ pub mod theme;
 pub mod view;
 pub mod widget;
 
+use std::io::PipeReader;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -39,6 +41,7 @@ use crate::metric::Metric;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::Task;
 use crate::source::Source;
+use crate::source::recording::Recording;
 
 /// Messages that wait at most. When the terminal does not take our output, the collector waits too
 /// instead of piling up samples.
@@ -47,6 +50,8 @@ const QUEUE: usize = 64;
 /// What is chosen on the command line.
 pub struct TuiOptions {
     pub interval: Duration,
+    /// Closes the view after this many intervals.
+    pub iterations: Option<u64>,
     /// Columns in order; `None` lets the width of the screen decide.
     pub columns: Option<Vec<&'static Metric<Task>>>,
     /// What to sort by, and whether against its natural order.
@@ -69,6 +74,8 @@ pub enum Ended {
 /// What the threads tell the loop.
 enum Message {
     Sample(Arc<HostFacts>, Box<Sample>),
+    /// The recording was moved: the sample to show, and the one before it.
+    Moved(Arc<HostFacts>, Option<Box<Sample>>, Box<Sample>),
     SourceEnded,
     /// The source could not start or go on.
     Failed(anyhow::Error),
@@ -88,7 +95,34 @@ pub fn run(
     options: TuiOptions,
     start: impl FnOnce() -> Result<Box<dyn Source>> + Send + 'static,
 ) -> Result<Ended> {
-    let mut app = App::new(Settings {
+    let (interval, iterations, mouse) = (options.interval, options.iterations, options.mouse);
+    run_with(new_app(options), mouse, iterations, move |messages, commands, wake| {
+        collector::collect(start, interval, messages, commands, wake)
+    })
+}
+
+/// Shows a recording from the sample at `at` on, until the user quits or a signal comes. It lasts from the
+/// first to the second of `span`, as wall clock in ns since 1970; with `follow` more is waited for.
+///
+/// # Errors
+/// The recording cannot be read, or the terminal cannot be used.
+pub fn replay(
+    options: TuiOptions,
+    recording: Recording,
+    span: (i64, i64),
+    at: i64,
+    follow: bool,
+) -> Result<Ended> {
+    let mouse = options.mouse;
+    let mut app = new_app(options);
+    app.replay(span);
+    run_with(app, mouse, None, move |messages, commands, wake| {
+        player::play(recording, span, at, follow, messages, &commands, wake)
+    })
+}
+
+fn new_app(options: TuiOptions) -> App {
+    App::new(Settings {
         interval: options.interval,
         columns: options.columns,
         sort: options.sort,
@@ -96,16 +130,25 @@ pub fn run(
         filter: options.filter,
         theme: Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok()),
         zone: TimeZone::system(),
-    });
+    })
+}
+
+/// The view with a thread of its own for where samples come from.
+fn run_with(
+    mut app: App,
+    mouse: bool,
+    iterations: Option<u64>,
+    collect: impl FnOnce(&SyncSender<Message>, Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
+) -> Result<Ended> {
     let (sender, messages) = sync_channel(QUEUE);
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGTSTP, SIGCONT]).context("catching signals")?;
     let handle = signals.handle();
     spawn("signals", sender.clone(), move |sender| forward_signals(signals, sender))?;
-    let mut tty = Tty::enter(options.mouse)?;
+    let mut tty = Tty::enter(mouse)?;
     tty.draw(&mut app)?;
     spawn("input", sender.clone(), forward_input)?;
-    let mut collector = Collector::spawn(start, options.interval, sender)?;
-    let ended = show(&mut app, &mut tty, &mut collector, &messages);
+    let mut collector = Collector::spawn(sender, collect)?;
+    let ended = show(&mut app, &mut tty, &mut collector, &messages, iterations);
     handle.close();
     // Before the collector is waited for: it may be about to send.
     drop(messages);
@@ -119,13 +162,22 @@ fn show(
     tty: &mut Tty,
     collector: &mut Collector,
     messages: &Receiver<Message>,
+    iterations: Option<u64>,
 ) -> Result<Ended> {
+    // Two samples bracket the first short interval, which is there to have something to show.
+    let mut samples_left = iterations.map(|intervals| intervals.saturating_add(2));
     loop {
         let first = messages.recv().context("all threads have ended")?;
         // Whatever else has come meanwhile is drawn in the same frame.
         for message in std::iter::once(first).chain(messages.try_iter()) {
             let effect = match message {
-                Message::Sample(host, sample) => app.sample(host, *sample),
+                Message::Sample(host, sample) => {
+                    samples_left = samples_left.map(|left| left.saturating_sub(1));
+                    app.sample(host, *sample)
+                }
+                Message::Moved(host, previous, sample) => {
+                    app.moved(host, previous.map(|sample| *sample), *sample)
+                }
                 Message::SourceEnded => {
                     app.source_ended();
                     None
@@ -157,10 +209,14 @@ fn show(
                 Some(Effect::Redraw) => tty.redraw()?,
                 Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
+                Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
         }
         tty.draw(app)?;
+        if samples_left == Some(0) {
+            return Ok(Ended::Quit);
+        }
     }
 }
 

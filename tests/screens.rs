@@ -30,12 +30,16 @@ fn check(view: &str, world: fn() -> World, prepare: fn(&mut App)) {
 
 #[test]
 fn tasks() {
-    check("tasks", World::intel, |app| drop(press(app, "Down")));
+    check("tasks", World::intel, |app| {
+        press(app, "Down");
+    });
 }
 
 #[test]
 fn nodes() {
-    check("nodes", World::ft_2500, |app| drop(press(app, "Tab")));
+    check("nodes", World::ft_2500, |app| {
+        press(app, "Tab");
+    });
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn detail() {
             mems_allowed: "0-1".into(),
             cgroups: vec!["/system.slice/mysql.service".into()],
             rss: Some([19 << 30, 61 << 20, 0]),
-            schedstat: Some([3_723_000_000_000, 12_500_000_000, 1_200_000]),
+            schedstat: Some([3_723_000_000_000, 12_500_000_000]),
         };
         app.inspected(4242, Ok(details));
     });
@@ -92,17 +96,23 @@ fn detail() {
 
 #[test]
 fn help() {
-    check("help", World::vm, |app| drop(press(app, "?")));
+    check("help", World::vm, |app| {
+        press(app, "?");
+    });
 }
 
 #[test]
 fn columns() {
-    check("columns", World::intel, |app| drop(press(app, "c")));
+    check("columns", World::intel, |app| {
+        press(app, "c");
+    });
 }
 
 #[test]
 fn sort() {
-    check("sort", World::vm, |app| drop(press(app, "s")));
+    check("sort", World::vm, |app| {
+        press(app, "s");
+    });
 }
 
 fn colour(view: &str, app: &App) {
@@ -205,5 +215,5 @@ fn ten_thousand_rows_are_arranged_and_drawn_in_no_time() {
         draw(&app, 160, 50);
     }
     // Formatting every row would take a hundred times as long, also without optimization.
-    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() < std::time::Duration::from_secs(2), "{:?}", began.elapsed());
 }

@@ -28,8 +28,8 @@ pub struct Details {
     pub cgroups: Vec<String>,
     /// Resident anonymous, file and shared memory in bytes, where the kernel tells them apart (4.5).
     pub rss: Option<[u64; 3]>,
-    /// Of its main thread since its start: time on a CPU and time waiting for one in ns, and dispatches.
-    pub schedstat: Option<[u64; 3]>,
+    /// Of its main thread since its start, ns: time on a CPU and time waiting for one.
+    pub schedstat: Option<[u64; 2]>,
 }
 
 /// Reads about process `pid` that started at `start_ns` since boot, below `root` (`/`).
@@ -97,9 +97,9 @@ fn cgroups(bytes: &[u8]) -> Vec<String> {
     paths
 }
 
-fn schedstat(bytes: &[u8]) -> Option<[u64; 3]> {
+fn schedstat(bytes: &[u8]) -> Option<[u64; 2]> {
     let mut numbers = std::str::from_utf8(bytes).ok()?.split_ascii_whitespace().map(str::parse);
-    Some([numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?])
+    Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The scheduler probe: loads `sched.bpf.c`, opens its counters, brings it up to date before a read.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -8,13 +9,13 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
-use super::records::{self, MappedArray};
+use super::records::{Layout, MappedArray};
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
-use super::wire::{CpuState, Place, SLOTS, Wire};
+use super::wire::{CpuState, MARKS, Place, SLOTS, Wire};
+use crate::host::kernel;
 use crate::host::topology::Topology;
 use crate::pmu::event::Event;
-use crate::pmu::open::Counters;
-use crate::sample::Missing;
+use crate::pmu::open::{Counters, Refused};
 use crate::units::CpuId;
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
@@ -32,7 +33,11 @@ pub struct SchedProbe {
     _switch: Link,
     states: MappedArray,
     counters: Counters,
+    places: BTreeMap<CpuId, Place>,
+    /// How often counters were opened on a CPU.
+    openings: u32,
     possible_cpus: u32,
+    layout: Layout,
     skel: SchedSkel<'static>,
 }
 
@@ -58,7 +63,11 @@ impl SchedProbe {
         rodata.nr_cpus = cpus;
         rodata.nr_nodes = topology.possible_nodes;
         rodata.has_smt = topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
-        rodata.rec_size = records::record_size(topology.possible_nodes);
+        let layout = Layout::new(topology.possible_nodes, &events);
+        rodata.rec_size = layout.size();
+        if let Some((cycles, instructions)) = layout.by_node {
+            (rodata.cycles_slot, rodata.instructions_slot) = (cycles, instructions);
+        }
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.cpus.set_max_entries(cpus)?;
@@ -67,6 +76,7 @@ impl SchedProbe {
         open.maps.exits.set_max_entries(ring_bytes(cpus))?;
         open.maps.exit_lost_ns.set_max_entries(topology.possible_nodes)?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
+        open.maps.marks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
         let mut skel = open.load().context("loading sched.bpf.o")?;
 
         let states = MappedArray::new(&skel.maps.cpus.as_fd(), size_of::<CpuState>(), cpus as usize)?;
@@ -74,15 +84,27 @@ impl SchedProbe {
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
         (bss.nr_slots, bss.scoped) = (slots, u32::from(scoped));
         let switch = skel.progs.on_sched_switch.attach().context("attaching to sched_switch")?;
-        Ok(SchedProbe { _switch: switch, states, counters: Counters::new(events), possible_cpus: cpus, skel })
+        Ok(SchedProbe {
+            _switch: switch,
+            states,
+            counters: Counters::new(events),
+            places: BTreeMap::new(),
+            openings: 0,
+            possible_cpus: cpus,
+            layout,
+            skel,
+        })
     }
 
-    /// Says where `cpu` is and opens its counters. Call it for each CPU that comes online.
+    /// Says where `cpu` is and opens its counters, anew if they were open. Call it for each CPU that comes
+    /// online.
     ///
     /// # Errors
     /// The kernel refused the update of the place; counters that cannot be opened are returned.
-    pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Missing>> {
+    pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Refused>> {
         let known = topology.cpu(cpu).with_context(|| format!("CPU {cpu} is not in the topology"))?;
+        // Nobody reads a counter of this CPU while they change.
+        self.offline(cpu)?;
         let (events, possible) = (&self.skel.maps.events, self.possible_cpus);
         let (slots, failed) = self.counters.open_on(cpu, |slot, fd| {
             let index = slot as u32 * possible + cpu.0;
@@ -91,19 +113,39 @@ impl SchedProbe {
                 .update(&index.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
                 .map_err(|error| io::Error::other(error.to_string()))
         });
-        let place =
-            Place { node: known.node.map_or(0, |node| node.0), llc: known.llc, core: known.core, slots };
+        self.openings += 1;
+        let place = Place {
+            node: known.node.map_or(0, |node| node.0),
+            llc: known.llc,
+            core: known.core,
+            slots,
+            opened: self.openings,
+            pad: 0,
+        };
+        self.set_place(cpu, place)?;
+        Ok(failed)
+    }
+
+    /// Closes the counters of a CPU that went offline.
+    ///
+    /// # Errors
+    /// The kernel refused the update of the place.
+    pub fn offline(&mut self, cpu: CpuId) -> Result<()> {
+        if let Some(place) = self.places.get(&cpu).copied() {
+            self.set_place(cpu, Place { slots: 0, ..place })?;
+        }
+        self.counters.close_on(cpu);
+        Ok(())
+    }
+
+    fn set_place(&mut self, cpu: CpuId, place: Place) -> Result<()> {
         self.skel
             .maps
             .places
             .update(&cpu.0.to_ne_bytes(), place.as_bytes(), MapFlags::ANY)
             .with_context(|| format!("writing the place of CPU {cpu}"))?;
-        Ok(failed)
-    }
-
-    /// Closes the counters of a CPU that went offline.
-    pub fn offline(&mut self, cpu: CpuId) {
-        self.counters.close_on(cpu);
+        self.places.insert(cpu, place);
+        Ok(())
     }
 
     /// Charges the running task of `cpu` up to now.
@@ -135,6 +177,11 @@ impl SchedProbe {
         self.counters.events()
     }
 
+    /// What a task's record holds.
+    pub(super) fn layout(&self) -> Layout {
+        self.layout
+    }
+
     /// The state of one CPU, as of its last switch or flush.
     pub fn cpu(&self, cpu: CpuId) -> Option<CpuState> {
         CpuState::from_bytes(self.states.bytes().get(cpu.index() * size_of::<CpuState>()..)?)
@@ -146,6 +193,7 @@ impl SchedProbe {
         SharedMaps {
             cpus: maps.cpus.as_fd(),
             places: maps.places.as_fd(),
+            marks: maps.marks.as_fd(),
             exits: maps.exits.as_fd(),
             exit_lost_ns: maps.exit_lost_ns.as_fd(),
         }
@@ -156,6 +204,7 @@ impl SchedProbe {
 pub(super) struct SharedMaps<'a> {
     pub cpus: BorrowedFd<'a>,
     pub places: BorrowedFd<'a>,
+    pub marks: BorrowedFd<'a>,
     pub exits: BorrowedFd<'a>,
     pub exit_lost_ns: BorrowedFd<'a>,
 }

@@ -82,9 +82,13 @@ impl TaskTable {
                 // It had left the scope and is back: what it did before has been reported.
                 self.gone.remove(&task.process());
             }
+            new.sort_unstable_by_key(|task| task.serial);
+            // Serials count up: only a task that came back into the scope belongs further down.
+            let follows = self.live.last().is_none_or(|last| last.serial < new[0].serial);
             self.live.append(&mut new);
-            // Almost sorted already (new tasks have the highest serials), which the merge sort makes use of.
-            self.live.sort_by_key(|task| task.serial);
+            if !follows {
+                self.live.sort_by_key(|task| task.serial);
+            }
         }
         for row in left {
             if forget {
@@ -179,6 +183,7 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
     let (task, rec) = (&row.task, &row.rec);
     let mut counts = Counts {
         run_ns: row.run_ns().collect(),
+        by_node: row.node_counts().collect(),
         smt_busy_ns: rec.smt_busy_ns,
         llc_moves: rec.llc_moves,
         node_moves: rec.node_moves,

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
 
-use super::records;
 use super::sched::SchedProbe;
 use super::scope::Scope;
 use super::skel::tasks::{TasksSkel, TasksSkelBuilder};
@@ -52,12 +51,14 @@ impl TaskProbe {
         let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = TasksSkelBuilder::default().open(object).context("opening tasks.bpf.o")?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
-        rodata.rec_size = records::record_size(nodes);
+        rodata.rec_size = sched.layout().size();
+        rodata.nr_nodes = nodes;
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         let shared = sched.shared_maps();
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.cpus.reuse_fd(shared.cpus).context("sharing the per-CPU state")?;
         open.maps.places.reuse_fd(shared.places).context("sharing the places of CPUs")?;
+        open.maps.marks.reuse_fd(shared.marks).context("sharing the marks of threads that ran")?;
         open.maps.exits.reuse_fd(shared.exits).context("sharing the exit ring")?;
         open.maps.exit_lost_ns.reuse_fd(shared.exit_lost_ns).context("sharing the times of lost exits")?;
         open.maps.scope_ids.set_max_entries(SCOPE_IDS)?;
@@ -110,11 +111,20 @@ impl TaskProbe {
         })
     }
 
-    /// Calls `row` for each live task that changed since the walk before, in no promised order.
+    /// Calls `row` for each live task that changed since the walk before, in no promised order. What was
+    /// done to a task that did not run (renice, another cgroup or parent) is seen within eight walks.
     ///
     /// # Errors
     /// The walk could not be read to its end.
-    pub fn walk(&mut self, mut row: impl FnMut(Row<'_>)) -> Result<()> {
+    pub fn walk(&mut self, row: impl FnMut(Row<'_>)) -> Result<()> {
+        self.read_walk(row)?;
+        let bss = self.skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
+        // Never zero again: that would be a first walk.
+        bss.walks = bss.walks.wrapping_add(1).max(1);
+        Ok(())
+    }
+
+    fn read_walk(&mut self, mut row: impl FnMut(Row<'_>)) -> Result<()> {
         let mut walk = Iter::new(&self.walk).context("starting the task walk")?;
         loop {
             let got = match walk.read(&mut self.buffer) {
@@ -192,7 +202,12 @@ fn set_scope(skel: &mut TasksSkel<'static>, from: &Scope, to: &Scope) -> Result<
     for key in old.iter().filter(|key| !new.contains(key)) {
         ids.delete(key.as_bytes()).context("removing from the scope")?;
     }
-    skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?.scope_kinds = to.kinds();
+    let bss = skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
+    bss.scope_kinds = to.kinds();
+    if from != to {
+        // As the first walk: it looks at every task, also at those that rest.
+        bss.walks = 0;
+    }
     Ok(())
 }
 

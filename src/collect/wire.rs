@@ -2,6 +2,8 @@
 
 use std::mem::size_of;
 
+use serde::{Deserialize, Serialize};
+
 /// Perf counters that are read at a context switch (`NT_SLOTS`).
 pub const SLOTS: usize = 8;
 
@@ -14,10 +16,12 @@ pub enum Loss {
     Counter,
     Backwards,
     Smt,
+    Switch,
 }
 
 impl Loss {
-    pub const ALL: [Loss; 5] = [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt];
+    pub const ALL: [Loss; 6] =
+        [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt, Loss::Switch];
 
     /// The key under `lost` in JSON.
     pub fn id(self) -> &'static str {
@@ -27,9 +31,13 @@ impl Loss {
             Loss::Counter => "counter_reads",
             Loss::Backwards => "counter_backwards",
             Loss::Smt => "smt_transitions",
+            Loss::Switch => "counters_of_unseen_switches",
         }
     }
 }
+
+/// Threads per element of the marks table (`NT_MARKS`).
+pub const MARKS: u32 = 4096;
 
 pub const LOSSES_MAX: usize = 8;
 
@@ -90,6 +98,8 @@ pub struct Place {
     pub llc: u32,
     pub core: u32,
     pub slots: u32,
+    pub opened: u32,
+    pub pad: u32,
 }
 
 /// `struct nt_cpu`.
@@ -111,33 +121,31 @@ pub struct CpuState {
     pub slot_total: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
+    pub opened: u32,
     pub in_counted: u32,
-    pub pad: u32,
     pub reserved: [u64; 3],
 }
 
-/// `struct nt_rec` without its trailing `run_ns[]`.
+/// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Rec {
-    pub serial: u64,
     pub exec_seen_ns: u64,
     pub last_cpu: u32,
     pub in_scope: u32,
+    pub sent: u64,
+    pub ended: u32,
+    pub ppid: u32,
+    pub leader_start_ns: u64,
+    pub serial: u64,
     pub llc_moves: u64,
     pub node_moves: u64,
     pub smt_busy_ns: u64,
+    pub scope_end_ns: u64,
+    pub scope_gap_ns: u64,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
-    pub leader_start_ns: u64,
-    pub sent: u64,
-    pub sent_epoch: u32,
-    pub ppid: u32,
-    pub ended: u32,
-    pub pad: u32,
-    pub scope_end_ns: u64,
-    pub scope_gap_ns: u64,
 }
 
 /// `struct nt_task`.
@@ -175,7 +183,7 @@ pub struct TaskRow {
     pub preferred_nid: i32,
     pub scan_period_ms: u32,
     pub group_live: u32,
-    pub pad: u32,
+    pub nodes: u32,
 }
 
 // SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
@@ -186,10 +194,22 @@ unsafe impl Wire for Rec {}
 unsafe impl Wire for TaskRow {}
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
-const _: () = assert!(size_of::<Place>() == 16);
+const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 3 * 64 + 48);
+const _: () = assert!(size_of::<Rec>() == 48 + 40 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 200);
+
+/// `struct nt_node_counts`: cycles and instructions of a task on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(C)]
+pub struct NodeCounts {
+    pub cycles: u64,
+    pub instructions: u64,
+}
+
+// SAFETY: repr(C) and made of two u64.
+unsafe impl Wire for NodeCounts {}
+const _: () = assert!(size_of::<NodeCounts>() == 16);
 
 /// One row as the walk or the exit ring delivers it.
 #[derive(Clone, Copy, Debug)]
@@ -197,6 +217,7 @@ pub struct Row<'a> {
     pub task: TaskRow,
     pub rec: Rec,
     run_ns: &'a [u8],
+    node_counts: &'a [u8],
 }
 
 impl<'a> Row<'a> {
@@ -210,7 +231,9 @@ impl<'a> Row<'a> {
             return None;
         }
         let rec = Rec::from_bytes(&bytes[head..])?;
-        Some((Row { task, rec, run_ns: &bytes[fixed..size] }, &bytes[size..]))
+        let tail = &bytes[fixed..size];
+        let (run_ns, node_counts) = tail.split_at_checked((task.nodes as usize).checked_mul(8)?)?;
+        Some((Row { task, rec, run_ns, node_counts }, &bytes[size..]))
     }
 
     /// On-CPU time by node, in ns.
@@ -218,6 +241,11 @@ impl<'a> Row<'a> {
         self.run_ns
             .chunks_exact(8)
             .map(|word| u64::from_ne_bytes(word.try_into().expect("chunks of eight bytes")))
+    }
+
+    /// Counts by node; none when nobody asked for them.
+    pub fn node_counts(&self) -> impl Iterator<Item = NodeCounts> + 'a {
+        self.node_counts.chunks_exact(size_of::<NodeCounts>()).filter_map(NodeCounts::from_bytes)
     }
 }
 
@@ -228,7 +256,9 @@ mod tests {
     fn row_bytes(nodes: &[u64]) -> Vec<u8> {
         let size = size_of::<TaskRow>() + size_of::<Rec>() + nodes.len() * 8;
         let mut bytes = vec![0u8; size];
+        let nodes_at = std::mem::offset_of!(TaskRow, nodes);
         bytes[..4].copy_from_slice(&(size as u32).to_ne_bytes());
+        bytes[nodes_at..nodes_at + 4].copy_from_slice(&(nodes.len() as u32).to_ne_bytes());
         for (i, ns) in nodes.iter().enumerate() {
             let at = size - (nodes.len() - i) * 8;
             bytes[at..at + 8].copy_from_slice(&ns.to_ne_bytes());
@@ -253,6 +283,19 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Row::split(&bytes[..cut]).is_none(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn counts_by_node_follow_the_times() {
+        let mut bytes = row_bytes(&[7, 8, 9, 10, 11, 12]);
+        let nodes_at = std::mem::offset_of!(TaskRow, nodes);
+        bytes[nodes_at..nodes_at + 4].copy_from_slice(&2u32.to_ne_bytes());
+        let (row, _) = Row::split(&bytes).unwrap();
+        assert_eq!(row.run_ns().collect::<Vec<_>>(), [7, 8]);
+        let counts: Vec<NodeCounts> = row.node_counts().collect();
+        assert_eq!(counts[1], NodeCounts { cycles: 11, instructions: 12 });
+        bytes[nodes_at..nodes_at + 4].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert!(Row::split(&bytes).is_none(), "more nodes than bytes");
     }
 
     #[test]

@@ -12,6 +12,9 @@ use super::patterns::{Engine, identify};
 /// Characters of an id that are enough to tell it from others, as engines shorten it.
 pub const SHORT_ID: usize = 12;
 
+/// Levels of cgroups that are followed upwards, here as in the kernel programs.
+pub const DEPTH_MAX: usize = 64;
+
 /// What a row of the containers view stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -11,6 +11,9 @@ use serde::Serialize;
 use super::btf::BtfFacts;
 use super::fact::{self, Fact};
 
+/// What a machine of 32 CPUs and fewer starts with.
+const PID_MAX_DEFAULT: u32 = 32768;
+
 /// Kernel lockdown, see kernel_lockdown(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,6 +75,11 @@ fn lockdown(text: &str) -> Result<Lockdown, String> {
 /// The content of a one-line file, or an empty string.
 pub fn read_trimmed(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_string()).unwrap_or_default()
+}
+
+/// Above every thread id for as long as nobody raises it; see pid_max in proc(5).
+pub fn pid_max() -> u32 {
+    read_trimmed("/proc/sys/kernel/pid_max").parse().unwrap_or(PID_MAX_DEFAULT)
 }
 
 /// The name of the CPU from /proc/cpuinfo (x86) or its implementer and part (arm64).

@@ -67,9 +67,10 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// `0:97` of a share, `0:1.5G` of an amount of memory.
+/// `node:share`; a quotient has two decimals, a percentage none, memory a prefix.
 pub fn node_word(node: crate::units::Nid, share: f64, unit: Unit) -> String {
     match unit {
+        Unit::Ratio => format!("{node}:{share:.2}"),
         Unit::Bytes => format!("{node}:{}", bytes(share)),
         _ => format!("{node}:{share:.0}"),
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Task, exited_delta, join, newcomer};
-use crate::container::group::{Group, Kind};
+use super::{Grain, Tally, Task, add_exited, join, newcomer};
+use crate::container::group::{DEPTH_MAX, Group, Kind};
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::sample::{Comm, Counts, GroupRaw, Names, Sample, TaskRaw};
 use crate::units::CpuId;
@@ -58,14 +58,14 @@ pub fn containers(topology: &Topology, previous: Option<&Sample>, current: &Samp
     for (at, members) in processes {
         list.rows[at].processes = members.len() as u32;
     }
-    for exited in &current.exited {
-        let at = list.row_of(exited.cgroup_id);
+    let gone = previous.map(|previous| add_deltas(&mut list, previous, current)).unwrap_or_default();
+    let mut exited = Vec::new();
+    add_exited(&mut exited, Grain::Processes, previous, current.exited.iter(), gone);
+    for task in exited {
+        let at = list.row_of(task.raw.cgroup_id);
         list.rows[at].own_tasks = true;
-        list.rows[at].sum.total += &exited.counts;
-        list.rows[at].sum.delta += &exited_delta(previous, exited);
-    }
-    if let Some(previous) = previous {
-        add_deltas(&mut list, previous, current);
+        list.rows[at].sum.total += &*task.total;
+        list.rows[at].sum.delta += &*task.delta;
     }
     for row in &mut list.rows {
         row.sum.delta.clamp();
@@ -78,8 +78,8 @@ pub fn containers(topology: &Topology, previous: Option<&Sample>, current: &Samp
         let (threads, processes, bytes) = (rows[at].sum.threads, rows[at].processes, rows[at].sum.rss_bytes);
         let (total, delta) = (rows[at].sum.total.clone(), rows[at].sum.delta.clone());
         let row = &mut rows[parent];
-        row.sum.total += &total;
-        row.sum.delta += &delta;
+        row.sum.total += &*total;
+        row.sum.delta += &*delta;
         row.sum.threads += threads;
         row.processes += processes;
         row.sum.rss_bytes += bytes;
@@ -91,8 +91,10 @@ pub fn containers(topology: &Topology, previous: Option<&Sample>, current: &Samp
     rows
 }
 
-/// A task that was moved between two samples counts where it is now.
-fn add_deltas(list: &mut List<'_>, previous: &Sample, current: &Sample) {
+/// A task that was moved between two samples counts where it is now. Returns what tasks of processes that are
+/// no more had done before.
+fn add_deltas(list: &mut List<'_>, previous: &Sample, current: &Sample) -> HashMap<(u32, u64), Counts> {
+    let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
     let alive: HashSet<(u32, u64)> = current.tasks.iter().map(|task| task.process()).collect();
     join(&previous.tasks, &current.tasks, |old, new| match (old, new) {
         (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
@@ -105,14 +107,15 @@ fn add_deltas(list: &mut List<'_>, previous: &Sample, current: &Sample) {
             let at = list.row_of(new.cgroup_id);
             list.rows[at].sum.delta += &newcomer(new, previous);
         }
-        // Its counts went into the row of its process's ended threads. Those of a process that ended
-        // are accounted for with that.
+        // Its counts went into the row of its process's ended threads.
         (Some(old), None) if alive.contains(&old.process()) => {
             let at = list.row_of(old.cgroup_id);
             list.rows[at].sum.delta -= &old.counts;
         }
-        _ => {}
+        (Some(old), None) => *gone.entry(old.process()).or_default() += &old.counts,
+        (None, None) => {}
     });
+    gone
 }
 
 struct List<'a> {
@@ -152,7 +155,8 @@ impl List<'_> {
             let mut depth = 0;
             while let Some(parent) = self.rows[at].parent {
                 (at, depth) = (parent, depth + 1);
-                if depth > self.rows.len() {
+                // Deeper than engines go, or a circle.
+                if depth > DEPTH_MAX {
                     break;
                 }
             }
@@ -200,8 +204,8 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
             threads: 0,
             exited: false,
             rss_bytes: 0,
-            total: Counts::default(),
-            delta: Counts::default(),
+            total: Tally::Nothing,
+            delta: Tally::Nothing,
         },
         raw: None,
         smt_shared_cpus: None,

@@ -12,6 +12,7 @@ use super::{Source, poll};
 use crate::collect::groups::GroupWatch;
 use crate::collect::nodes::NodeReader;
 use crate::collect::plan::{Advice, plan};
+use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
@@ -25,8 +26,8 @@ use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
-use crate::pmu::event::Event;
-use crate::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
+use crate::pmu::sets::Choice;
+use crate::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
 use crate::text;
 use crate::units::CpuId;
 
@@ -44,12 +45,13 @@ pub struct LiveOptions {
     /// What the user calls the scope; empty for everything.
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
-    pub events: Vec<Event>,
+    pub events: Choice,
 }
 
 /// The probes and readers that make samples.
 pub struct LiveSource {
     host: Arc<HostFacts>,
+    check: HostCheck,
     sched: SchedProbe,
     tasks: TaskProbe,
     nodes: NodeReader,
@@ -59,6 +61,8 @@ pub struct LiveSource {
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
     online: Vec<CpuId>,
+    /// Reads of counters that had failed on each CPU when we looked last.
+    failed_reads: BTreeMap<CpuId, u64>,
     notes: Vec<String>,
     page_size: u64,
     multiplexed: bool,
@@ -72,15 +76,16 @@ impl LiveSource {
     /// # Errors
     /// The essential probes could not be loaded; [`crate::error::explain`] turns that into advice.
     pub fn start(options: LiveOptions) -> Result<LiveSource> {
-        let check = HostCheck::read(Path::new(ROOT), &options.events);
-        let mut missing = plan(&check).missing();
-        missing.extend(check.pmu.refused());
-        let HostCheck { topology, pmu, cgroups, .. } = check;
-        let hierarchy = options.hierarchy.unwrap_or(cgroups);
-        let topology = topology.into_known().map_err(anyhow::Error::msg).context("reading the topology")?;
+        let mut check = HostCheck::read(Path::new(ROOT), &options.events);
+        let topology = check
+            .topology
+            .clone()
+            .into_known()
+            .map_err(anyhow::Error::msg)
+            .context("reading the topology")?;
+        let hierarchy = options.hierarchy.unwrap_or_else(|| check.cgroups.clone());
         raise_open_files(topology.possible_cpus);
-        let events = pmu.working();
-        let nodes = topology.possible_nodes;
+        let events = check.pmu.working();
 
         let mut names = Arc::new(Names { users: users::read(Path::new(ROOT)), ..Names::default() });
         let mut groups = GroupWatch::new(Path::new(ROOT), hierarchy.clone(), options.wants, options.scope);
@@ -93,7 +98,8 @@ impl LiveSource {
         if hierarchy.is_partial() {
             notes.push(PARTIAL.into());
         }
-        let store = records::create(nodes)?;
+        let nodes = topology.possible_nodes;
+        let store = records::create(Layout::new(nodes, &events))?;
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,
@@ -102,9 +108,16 @@ impl LiveSource {
         let mut sched = SchedProbe::start(&topology, &store, events, scoped, subsys)?;
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
         for cpu in &online {
-            for why in sched.online(&topology, *cpu)? {
-                notes.push(why.to_string());
+            for refused in sched.online(&topology, *cpu)? {
+                if check.pmu.refuse(&sched.events()[refused.slot].name, &refused.why) {
+                    notes.push(refused.why.to_string());
+                }
             }
+        }
+        let mut missing = plan(&check).missing();
+        missing.extend(check.pmu.refused());
+        if options.events.takes_turns {
+            sched.read_scaled(true);
         }
         let tasks =
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
@@ -117,6 +130,7 @@ impl LiveSource {
             boot_id: kernel::read_trimmed("/proc/sys/kernel/random/boot_id"),
             topology,
             events: sched.events().to_vec(),
+            tables: options.events.tables,
             missing,
             scope: options.scope_text.clone(),
         };
@@ -129,38 +143,64 @@ impl LiveSource {
             groups,
             names,
             forget: false,
+            check,
             online,
+            failed_reads: BTreeMap::new(),
             notes,
             page_size: own::page_size(),
-            multiplexed: false,
+            multiplexed: options.events.takes_turns,
             scope_text: options.scope_text,
         })
     }
 
     /// Opens counters on CPUs that came online, closes those of CPUs that left.
     fn follow_hotplug(&mut self) -> Result<()> {
-        let text = kernel::read_trimmed("/sys/devices/system/cpu/online");
-        let now: Vec<CpuId> =
-            parse_cpulist(&text).context("reading cpu/online")?.into_iter().map(CpuId).collect();
-        if now == self.online {
+        let now = online_now()?;
+        let silent = self.silent_cpus();
+        if now == self.online && silent.is_empty() {
             return Ok(());
         }
         for cpu in self.online.iter().filter(|cpu| !now.contains(cpu)) {
-            self.sched.offline(*cpu);
+            self.sched.offline(*cpu)?;
             self.notes.push(format!("CPU {cpu} went offline"));
         }
         // A CPU that was never online before has no place in the topology yet.
         let topology = Topology::read(Path::new(ROOT))?;
-        for cpu in now.iter().filter(|cpu| !self.online.contains(cpu)) {
+        for cpu in &now {
+            let came = !self.online.contains(cpu);
+            if !came && !silent.contains(cpu) {
+                continue;
+            }
             let failed = self.sched.online(&topology, *cpu)?;
-            self.notes.push(format!("CPU {cpu} came online"));
-            self.notes.extend(failed.iter().map(Missing::to_string));
+            let what = if came { "came online" } else { "had lost its counters: they are opened anew" };
+            self.notes.push(format!("CPU {cpu} {what}"));
+            for refused in failed {
+                if self.check.pmu.refuse(&self.sched.events()[refused.slot].name, &refused.why) {
+                    self.notes.push(refused.why.to_string());
+                }
+            }
         }
         let mut host = HostFacts::clone(&self.host);
+        // A counter that is not open on all CPUs would count too little from now on.
+        host.missing.extend(plan(&self.check).missing());
+        host.missing.extend(self.check.pmu.refused());
         host.topology = topology;
         self.host = Arc::new(host);
         self.online = now;
         Ok(())
+    }
+
+    /// CPUs on which counters could not be read since we asked before: they died with a CPU that was offline
+    /// for so short a time that no sample saw it.
+    fn silent_cpus(&mut self) -> Vec<CpuId> {
+        let mut silent = Vec::new();
+        for cpu in &self.online {
+            let failed = self.sched.cpu(*cpu).map_or(0, |state| state.lost[Loss::Counter as usize]);
+            if failed > self.failed_reads.insert(*cpu, failed).unwrap_or(0) {
+                silent.push(*cpu);
+            }
+        }
+        silent
     }
 
     fn cpus(&self) -> Vec<CpuRaw> {
@@ -217,8 +257,11 @@ impl LiveSource {
         let began = Instant::now();
         self.follow_hotplug()?;
         for cpu in &self.online {
-            // It may have gone offline since: then there is nothing to bring up to date.
-            if let Err(error) = self.sched.flush(*cpu) {
+            // It may have gone offline since: then there is nothing to bring up to date, and the next
+            // sample says so.
+            if let Err(error) = self.sched.flush(*cpu)
+                && online_now()?.contains(cpu)
+            {
                 self.notes.push(format!("{error:#}"));
             }
         }
@@ -314,6 +357,12 @@ impl Source for LiveSource {
             }
         }
     }
+}
+
+/// The CPUs that are online now.
+fn online_now() -> Result<Vec<CpuId>> {
+    let text = kernel::read_trimmed("/sys/devices/system/cpu/online");
+    Ok(parse_cpulist(&text).context("reading cpu/online")?.into_iter().map(CpuId).collect())
 }
 
 /// Said when the mounted tree does not begin at its root.

@@ -6,10 +6,13 @@ mod cursor;
 pub mod detail;
 mod geometry;
 pub mod nodes;
+mod order;
 pub mod picker;
 mod popups;
 pub mod prompt;
+mod replay;
 pub mod tasks;
+mod time;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +26,9 @@ use self::detail::Detail;
 use self::nodes::NodeList;
 use self::picker::Picker;
 use self::prompt::{Prompt, Purpose};
+use self::replay::Replay;
 use self::tasks::TaskList;
+pub use self::time::seconds;
 use super::action::{Action, Effect, Screen};
 use super::keymap::{self, context};
 use super::ring::Ring;
@@ -31,9 +36,9 @@ use super::theme::Theme;
 use super::widget::table::Sort;
 use crate::collect::inspect::Details;
 use crate::filter::RowFilter;
+use crate::metric::Metric;
 use crate::metric::task::by_id;
-use crate::metric::{Metric, Value};
-use crate::sample::{HostFacts, Reading, Sample};
+use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, Snapshot, Task, derive};
 use crate::text;
 use crate::units::Nid;
@@ -78,6 +83,8 @@ pub struct App {
     ring: Ring,
     /// Number of the sample that ends the interval shown; `None` follows the newest.
     paused_at: Option<u64>,
+    /// Where in which recording we are; `None` when this is now.
+    pub replay: Option<Replay>,
     area: Rect,
 }
 
@@ -96,7 +103,7 @@ impl App {
                 settings.columns,
                 settings.threads,
             ),
-            nodes: NodeList::new(),
+            nodes: NodeList::default(),
             containers: ContainerList::default(),
             scope: None,
             detail: None,
@@ -110,6 +117,7 @@ impl App {
             snapshot: None,
             ring: Ring::default(),
             paused_at: None,
+            replay: None,
             area: Rect::new(0, 0, 80, 24),
         }
     }
@@ -117,13 +125,6 @@ impl App {
     /// The interval on the screen; `None` before the first sample.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_ref()
-    }
-
-    /// How far the interval shown lies behind the newest, ns; `None` when not paused.
-    pub fn behind_ns(&self) -> Option<u64> {
-        let (_, newest) = self.ring.pair(self.ring.newest()?)?;
-        let shown = self.snapshot.as_ref()?.mono_ns;
-        self.paused_at.map(|_| newest.mono_ns.saturating_sub(shown))
     }
 
     /// What the process in the detail view did, up to the interval shown.
@@ -175,6 +176,9 @@ impl App {
     /// No more samples will come; what is known stays on the screen.
     pub fn source_ended(&mut self) {
         self.note = Some("the recording ends here".into());
+        if let Some(replay) = &mut self.replay {
+            replay.playing = false;
+        }
     }
 
     /// Takes the size of the screen.
@@ -188,6 +192,7 @@ impl App {
     /// What keys mean now.
     pub fn contexts(&self) -> u16 {
         let paused = if self.paused_at.is_some() { context::PAUSED } else { 0 };
+        let paused = paused | if self.replay.is_some() { context::REPLAY } else { 0 };
         match self {
             App { prompt: Some(_), .. } => context::PROMPT,
             App { picker: Some(picker), .. } if picker.columns().is_some() => {
@@ -243,6 +248,12 @@ impl App {
             Action::Follow => self.tasks.toggle_follow(self.list_height()),
             Action::Pause => self.pause(),
             Action::Scrub(step) => self.scrub(step),
+            Action::Seek(seek) => return self.seek(seek),
+            Action::PlayPause => return self.play_or_stand(),
+            Action::Slower if self.replay.is_some() => return self.speed(false),
+            Action::Faster if self.replay.is_some() => return self.speed(true),
+            Action::AskForward => self.prompt = Some(Prompt::new(Purpose::Forward, "")),
+            Action::AskBackward => self.prompt = Some(Prompt::new(Purpose::Backward, "")),
             Action::Slower => return self.set_interval(prompt::step(self.interval, true)),
             Action::Faster => return self.set_interval(prompt::step(self.interval, false)),
             Action::AskInterval => self.prompt = Some(Prompt::new(Purpose::Interval, "")),
@@ -261,12 +272,11 @@ impl App {
             Action::Toggle | Action::Earlier | Action::Later | Action::Reset => self.edit_columns(action),
             Action::Erase | Action::EraseAll | Action::Type(_) => self.edit_prompt(action),
         }
-        self.arrange();
+        // Moving leaves the rows where they are; the others have arranged a new snapshot already.
+        if !matches!(action, Action::Move(_) | Action::Threads | Action::Pause | Action::Scrub(_)) {
+            self.arrange();
+        }
         None
-    }
-
-    fn shown(&self) -> Option<u64> {
-        self.paused_at.or(self.ring.newest())
     }
 
     /// Makes the snapshot of the interval shown, and everything that depends on it.
@@ -330,25 +340,38 @@ impl App {
             match prompt.purpose {
                 Purpose::Search => self.tasks.search.clear(),
                 Purpose::Filter => self.tasks.choice.text = prompt.before,
-                Purpose::Interval => {}
+                Purpose::Interval | Purpose::Forward | Purpose::Backward => {}
             }
-        } else if self.picker.take().is_none()
-            && self.help.take().is_none()
-            && self.detail.take().is_none()
-            && !self.tasks.drop_filters()
-            && self.note.take().is_none()
-        {
-            self.message = Some("nothing to close; q quits".into());
+            return;
         }
+        let closed =
+            self.picker.take().is_some() || self.help.take().is_some() || self.detail.take().is_some();
+        if closed {
+            return;
+        }
+        self.message = if self.tasks.drop_filters() {
+            Some("search and filters are dropped".into())
+        } else if self.note.take().is_some() {
+            None
+        } else {
+            Some("nothing to close; q quits".into())
+        };
     }
 
     fn fold(&mut self) {
-        if self.screen == Screen::Containers && self.containers.tree {
-            self.containers.toggle_fold();
-        } else if self.screen == Screen::Tasks && self.tasks.choice.tree {
-            self.tasks.toggle_fold();
-        } else {
-            self.message = Some("only the tree folds: F5 or e shows it".into());
+        let folded = match self.screen {
+            Screen::Containers if self.containers.tree => {
+                self.containers.toggle_fold();
+                true
+            }
+            Screen::Tasks if self.tasks.choice.tree => self.tasks.toggle_fold(),
+            _ => {
+                self.message = Some("only the tree folds: F5 or e shows it".into());
+                return;
+            }
+        };
+        if !folded {
+            self.message = Some("nothing hangs below this row".into());
         }
     }
 
@@ -359,6 +382,10 @@ impl App {
     }
 
     fn set_scope(&mut self, scope: Option<u64>) -> Option<Effect> {
+        if self.replay.is_some() {
+            self.message = Some("the scope of a recording is what was recorded".into());
+            return None;
+        }
         if self.scope == scope {
             self.message = Some("no scope was chosen here: c on a container does".into());
             return None;
@@ -366,121 +393,4 @@ impl App {
         self.scope = scope;
         Some(Effect::SetScope(scope))
     }
-
-    fn pause(&mut self) {
-        self.paused_at = if self.paused_at.is_some() { None } else { self.ring.newest() };
-        self.derive();
-    }
-
-    fn scrub(&mut self, step: i32) {
-        let (Some(shown), Some(oldest), Some(newest)) =
-            (self.shown(), self.ring.oldest(), self.ring.newest())
-        else {
-            return;
-        };
-        let wanted = shown.saturating_add_signed(step.into());
-        if wanted < oldest {
-            self.message = Some("nothing older is kept".into());
-        } else if wanted > newest {
-            self.message = Some("this is the newest interval; space follows it".into());
-        }
-        self.paused_at = Some(wanted.clamp(oldest, newest));
-        self.derive();
-    }
-
-    fn set_interval(&mut self, interval: Duration) -> Option<Effect> {
-        if interval == self.interval {
-            self.message = Some(format!(
-                "the interval stays at {}; it can be {} to {} s",
-                seconds(interval),
-                prompt::SHORTEST,
-                prompt::LONGEST
-            ));
-            return None;
-        }
-        self.interval = interval;
-        Some(Effect::SetInterval(interval))
-    }
-
-    fn find(&mut self, step: isize) {
-        let height = self.list_height();
-        let Some(snapshot) = &self.snapshot else { return };
-        if self.tasks.search.is_empty() {
-            self.message = Some("no search yet: / starts one".into());
-        } else if !self.tasks.find(snapshot, step, height) {
-            self.message = Some(format!("nothing matches '{}'", self.tasks.search));
-        }
-    }
-
-    fn sort_by(&mut self, id: &str) {
-        if self.screen == Screen::Nodes {
-            if let Some(metric) = crate::metric::node::by_id(id) {
-                self.nodes.sort = Sort { metric, reversed: false };
-            }
-        } else if self.screen == Screen::Containers {
-            if let Some(metric) = crate::metric::container::by_id(id) {
-                self.containers.sort = Sort { metric, reversed: false };
-            }
-        } else if let Some(metric) = by_id(id) {
-            self.tasks.choice.sort = Sort { metric, reversed: false };
-            self.explain_absent(metric);
-        }
-    }
-
-    fn invert(&mut self) {
-        match self.screen {
-            Screen::Tasks => self.tasks.choice.sort.reversed ^= true,
-            Screen::Nodes => self.nodes.sort.reversed ^= true,
-            Screen::Containers => self.containers.sort.reversed ^= true,
-        }
-    }
-
-    /// Sorts by the visible column beside the one that rows are sorted by now.
-    fn sort_beside(&mut self, right: bool) {
-        let Some(snapshot) = &self.snapshot else { return };
-        let ids: Vec<&str> = match self.screen {
-            Screen::Tasks => {
-                let columns = self.tasks.columns_at(self.area.width, snapshot);
-                columns.placed.iter().map(|column| column.metric.id).collect()
-            }
-            Screen::Nodes => {
-                let columns = self.nodes.columns_at(self.area.width, snapshot);
-                columns.placed.iter().map(|column| column.metric.id).collect()
-            }
-            Screen::Containers => {
-                let columns = self.containers.columns_at(self.area.width, snapshot);
-                columns.placed.iter().map(|column| column.metric.id).collect()
-            }
-        };
-        let sorted = match self.screen {
-            Screen::Tasks => self.tasks.choice.sort.metric.id,
-            Screen::Nodes => self.nodes.sort.metric.id,
-            Screen::Containers => self.containers.sort.metric.id,
-        };
-        let now = ids.iter().position(|id| *id == sorted);
-        let next = match (now, right) {
-            (Some(now), true) => now + 1,
-            (Some(now), false) => now.wrapping_sub(1),
-            (None, _) => 0,
-        };
-        match ids.get(next) {
-            Some(id) => self.sort_by(id),
-            None => self.message = Some("there is no column further on; F6 lists every metric".into()),
-        }
-    }
-
-    /// Says why the selected row has no value of `metric`, if it has none.
-    fn explain_absent(&mut self, metric: &Metric<Task>) {
-        let Some(snapshot) = &self.snapshot else { return };
-        let value: Option<Reading<Value>> =
-            self.tasks.selected(snapshot).map(|task| metric.read(task, snapshot));
-        if let Some(Err(why)) = value {
-            self.message = Some(format!("{} is -: {}", metric.title, text::clean_str(&why.to_string())));
-        }
-    }
-}
-
-/// `1 s`, `0.5 s`.
-pub fn seconds(interval: Duration) -> String {
-    format!("{} s", interval.as_millis() as f64 / 1e3)
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use super::Message;
+use super::action::Seek;
 use crate::collect::inspect;
 use crate::source::Source;
 
@@ -22,6 +23,8 @@ pub enum Command {
     SetInterval(Duration),
     /// Watch the cgroup of this id only, or what the command line asked for.
     SetScope(Option<u64>),
+    /// Go elsewhere in a recording.
+    Seek(Seek),
     /// Read about this process: id, and start in ns since boot.
     Inspect(u32, u64),
     Quit,
@@ -35,19 +38,18 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts the thread; the source is made on it, because sources stay on their thread.
+    /// Starts the thread; `collect` makes the source on it, because sources stay on their thread.
     ///
     /// # Errors
     /// No pipe or no thread could be made. What goes wrong later comes as [`Message::Failed`].
     pub fn spawn(
-        start: impl FnOnce() -> Result<Box<dyn Source>> + Send + 'static,
-        interval: Duration,
         messages: SyncSender<Message>,
+        collect: impl FnOnce(&SyncSender<Message>, Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
     ) -> Result<Collector> {
         let (wake_read, wake) = std::io::pipe().context("making a pipe to the collector")?;
         let (commands, received) = channel();
         let work = move || {
-            let collect = AssertUnwindSafe(|| collect(start, interval, &messages, received, wake_read));
+            let collect = AssertUnwindSafe(|| collect(&messages, received, wake_read));
             let failed = match catch_unwind(collect) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error,
@@ -78,7 +80,11 @@ impl Collector {
     }
 }
 
-fn collect(
+/// Takes a sample at each interval, and does what it is told meanwhile.
+///
+/// # Errors
+/// The source cannot start or go on.
+pub fn collect(
     start: impl FnOnce() -> Result<Box<dyn Source>>,
     mut interval: Duration,
     messages: &SyncSender<Message>,
@@ -87,9 +93,10 @@ fn collect(
 ) -> Result<()> {
     let mut source = start()?;
     let mut due = Instant::now();
-    let mut taken = 0u64;
+    let mut first = true;
     let mut ended = false;
     loop {
+        let began = Instant::now();
         if !ended {
             let message = match source.next()? {
                 Some(sample) => Message::Sample(source.host(), Box::new(sample)),
@@ -99,12 +106,10 @@ fn collect(
             if messages.send(message).is_err() {
                 return Ok(());
             }
-            taken += 1;
-            let wait = if taken == 1 { SOON.min(interval) } else { interval };
+            let wait = if std::mem::take(&mut first) { SOON.min(interval) } else { interval };
             // Intervals lie on a grid, so that they do not drift; one that was missed is not made up for.
             due = (due + wait).max(Instant::now());
         }
-        let mut last = due.checked_sub(interval).unwrap_or(due);
         loop {
             let until = if ended { Instant::now() + Duration::from_secs(3600) } else { due };
             if !source.wait(until, wake.as_raw_fd())? {
@@ -117,9 +122,8 @@ fn collect(
             for command in commands.try_iter() {
                 match command {
                     Command::SetInterval(wanted) => {
-                        last = due.checked_sub(interval).unwrap_or(last);
                         interval = wanted;
-                        due = (last + interval).max(Instant::now());
+                        due = (began + interval).max(Instant::now());
                     }
                     Command::Inspect(pid, start_ns) => {
                         let found = inspect::read(Path::new("/"), pid, start_ns);
@@ -137,6 +141,8 @@ fn collect(
                         // What is in scope now is shown at once.
                         due = Instant::now();
                     }
+                    // What is measured now has no other time.
+                    Command::Seek(_) => {}
                     Command::Quit => return Ok(()),
                 }
             }

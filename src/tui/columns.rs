@@ -30,13 +30,6 @@ pub struct Columns<R: 'static> {
     pub hidden: usize,
 }
 
-impl<R> Columns<R> {
-    /// The column at this cell, titles and gaps included.
-    pub fn at(&self, x: u16) -> Option<&Placed<R>> {
-        self.placed.iter().find(|column| x >= column.x && x <= column.x + column.width)
-    }
-}
-
 /// In which order task columns are shown.
 const ORDER: &[&str] = &[
     "pid",
@@ -81,12 +74,12 @@ const PRIORITY: &[&str] = &[
     "cpu_ns",
     "smt_busy_pct",
     "threads",
+    "cgroup",
     "llc_migrations_per_s",
     "minor_faults_per_s",
     "major_faults_per_s",
     "ghz",
     "preferred_node",
-    "cgroup",
 ];
 
 const CONTAINER_PRIORITY: &[&str] = &[
@@ -140,7 +133,12 @@ const NODE_PRIORITY: &[&str] = &[
 /// sorted by is among them, whatever it is.
 pub fn tasks_for(width: u16, host: &HostFacts, threads: bool, sorted: &str) -> Vec<&'static Metric<Task>> {
     let one_node = host.topology.nodes.len() < 2;
-    let fits_host = |id: &str| !host.missing.contains_key(id) && !(one_node && NEEDS_NODES.contains(&id));
+    let one_cache = host.topology.llcs.len() < 2;
+    let fits_host = |id: &str| {
+        !(host.missing.contains_key(id)
+            || one_node && NEEDS_NODES.contains(&id)
+            || one_cache && id == "llc_migrations_per_s")
+    };
     let urgent = ["comm", sorted, if threads { "tid" } else { "pid" }];
     let wanted: Vec<&str> = urgent
         .into_iter()
@@ -201,8 +199,12 @@ fn fill<'a>(width: u16, wanted: &[&'a str], cells: impl Fn(&str) -> Option<u16>)
             continue;
         }
         if cells + GAP > left {
-            // A wide one that does not fit leaves its room to the next.
-            continue;
+            // Few screens have room for a path; what comes after it may have. Otherwise a narrow column
+            // would take the place of a more telling one.
+            if *id == "cgroup" {
+                continue;
+            }
+            break;
         }
         left -= cells + GAP;
         chosen.push(*id);
@@ -263,4 +265,48 @@ pub fn place<R>(metrics: &[&'static Metric<R>], width: u16, name: &str) -> Colum
         })
         .collect();
     Columns { placed, hidden: metrics.len() - shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics(ids: &[&str]) -> Vec<&'static Metric<Task>> {
+        ids.iter().filter_map(|id| task::by_id(id)).collect()
+    }
+
+    #[test]
+    fn columns_stand_side_by_side_and_fill_the_width() {
+        for width in 1..200 {
+            let columns = place(&metrics(ORDER), width, "comm");
+            for pair in columns.placed.windows(2) {
+                assert_eq!(pair[0].x + pair[0].width + GAP, pair[1].x);
+            }
+            if columns.hidden == 0 {
+                let last = columns.placed.last().unwrap();
+                assert_eq!(last.x + last.width, width);
+            }
+            assert_eq!(columns.placed.len() + columns.hidden, ORDER.len());
+        }
+    }
+
+    #[test]
+    fn the_name_takes_what_is_left_over() {
+        let columns = place(&metrics(&["pid", "comm"]), 80, "comm");
+        assert_eq!(columns.placed[1].width, 80 - GUTTER - 7 - GAP);
+    }
+
+    #[test]
+    fn every_column_with_a_priority_has_its_place() {
+        for id in PRIORITY {
+            assert!(ORDER.contains(id) && task::by_id(id).is_some(), "{id}");
+        }
+        assert!(ORDER.iter().all(|id| task::by_id(id).is_some()));
+    }
+
+    #[test]
+    fn a_narrow_column_does_not_take_the_place_of_a_more_telling_one() {
+        let cells = |id: &str| Some(if id == "wide" { 20 } else { 3 });
+        assert_eq!(fill(20, &["a", "b", "wide", "c"], cells), ["a", "b"]);
+    }
 }

@@ -2,11 +2,11 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::action::{Action, Motion, Screen};
+use super::action::{Action, Motion, Screen, Seek};
 
 /// Where a key works; bits, because most keys work in several places.
 pub mod context {
-    /// While an earlier interval is shown. Stands before the others: it changes what keys mean.
+    /// While paused; what keys mean there comes before what they mean elsewhere.
     pub const PAUSED: u16 = 1;
     pub const TASKS: u16 = 2;
     pub const NODES: u16 = 4;
@@ -16,7 +16,9 @@ pub mod context {
     pub const PROMPT: u16 = 64;
     /// The picker of columns, in which more can be done than choosing.
     pub const COLUMNS: u16 = 128;
-    pub const CONTAINERS: u16 = 256;
+    /// While a recording is shown; what keys mean there comes before what they mean elsewhere, too.
+    pub const REPLAY: u16 = 256;
+    pub const CONTAINERS: u16 = 512;
     /// The screens with a table of their own.
     pub const TABLES: u16 = TASKS | NODES | CONTAINERS;
     pub const SCREENS: u16 = TABLES | DETAIL;
@@ -111,20 +113,6 @@ pub static KEYS: &[Binding] = &[
     bind(TABLES, &[ch('I')], Action::Invert, "", "Reverse the order"),
     bind(TASKS, &[ch('P')], Action::SortBy("cpu_pct"), "", "Sort by CPU%"),
     bind(TASKS, &[ch('M')], Action::SortBy("rss_bytes"), "", "Sort by resident memory"),
-    bind(
-        PAUSED,
-        &[key(KeyCode::Left), ch('T')],
-        Action::Scrub(-1),
-        "",
-        "Paused: the interval before (Left or T)",
-    ),
-    bind(
-        PAUSED,
-        &[key(KeyCode::Right), ch('t')],
-        Action::Scrub(1),
-        "",
-        "Paused: the interval after (Right or t)",
-    ),
     bind(TASKS, &[ch('T')], Action::SortBy("cpu_ns"), "", "Sort by CPU time"),
     bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
     bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
@@ -140,6 +128,47 @@ pub static KEYS: &[Binding] = &[
     bind(TASKS, &[ch('F')], Action::Follow, "", "Follow: keep the selected task in view"),
     bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
     bind(SCREENS, &[key(KeyCode::Left)], Action::Scrub(-1), "", "Pause at the interval before"),
+    bind(
+        PAUSED,
+        &[key(KeyCode::Left), ch('T')],
+        Action::Scrub(-1),
+        "",
+        "Paused: the interval before (Left or T)",
+    ),
+    bind(
+        PAUSED,
+        &[key(KeyCode::Right), ch('t')],
+        Action::Scrub(1),
+        "",
+        "Paused: the interval after (Right or t)",
+    ),
+    bind(
+        REPLAY,
+        &[key(KeyCode::Right), ch('t')],
+        Action::Seek(Seek::Next),
+        "Next",
+        "Recording: the next sample (Right or t); Left or T: the one before",
+    ),
+    bind(REPLAY, &[key(KeyCode::Left), ch('T')], Action::Seek(Seek::Previous), "", ""),
+    bind(
+        REPLAY,
+        &[ch('j')],
+        Action::AskForward,
+        "Jump",
+        "Recording: jump to a time, or ahead by 5m or 1h; J: back by it",
+    ),
+    bind(REPLAY, &[ch('J')], Action::AskBackward, "", ""),
+    bind(
+        REPLAY,
+        &[key(KeyCode::Home)],
+        Action::Seek(Seek::Start),
+        "",
+        "Recording: its first sample; End: its last",
+    ),
+    bind(REPLAY, &[key(KeyCode::End)], Action::Seek(Seek::End), "", ""),
+    bind(REPLAY, &[ch(' ')], Action::PlayPause, "Play", "Recording: play, stand still"),
+    bind(REPLAY, &[ch('+'), ch('=')], Action::Faster, "", "Recording: play faster, 1 to 60 times; - slower"),
+    bind(REPLAY, &[ch('-')], Action::Slower, "", ""),
     bind(SCREENS, &[ch('+'), ch('=')], Action::Slower, "", "Longer interval; with - shorter"),
     bind(SCREENS, &[ch('-')], Action::Faster, "", ""),
     bind(SCREENS, &[ch('d')], Action::AskInterval, "", "Type an interval, 0.1 to 60 seconds"),
@@ -185,7 +214,8 @@ pub fn action(event: KeyEvent, contexts: u16) -> Option<Action> {
         return None;
     }
     let pressed = Key(event.code, control);
-    let bound = KEYS.iter().find(|line| line.contexts & contexts != 0 && line.keys.contains(&pressed));
+    let find = |bits| KEYS.iter().find(|line| line.contexts & bits != 0 && line.keys.contains(&pressed));
+    let bound = find(contexts & REPLAY).or_else(|| find(contexts & PAUSED)).or_else(|| find(contexts));
     match (bound, event.code) {
         (Some(line), _) => Some(line.action),
         (None, KeyCode::Char(c)) if contexts & PROMPT != 0 && !control => Some(Action::Type(c)),
@@ -222,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_key_means_one_thing_in_one_place() {
-        for bit in (0..9).map(|shift| 1u16 << shift) {
+        for bit in (0..10).map(|shift| 1u16 << shift) {
             let here: Vec<&Key> =
                 KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
             for (i, key) in here.iter().enumerate() {

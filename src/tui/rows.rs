@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::theme::Glyphs;
 use super::widget::table::Sort;
+use crate::container::group::DEPTH_MAX;
 use crate::filter::{self, RowFilter};
 use crate::metric::task::user;
 use crate::snapshot::{Snapshot, Task};
@@ -78,8 +79,7 @@ pub fn arrange(snapshot: &Snapshot, choice: &Choice) -> Vec<Row> {
 /// Whether a cgroup is `top` or lies below it.
 fn is_below(cgroup: u64, top: u64, snapshot: &Snapshot) -> bool {
     let mut next = Some(cgroup);
-    // A way up has as many steps as there are cgroups at most.
-    for _ in 0..=snapshot.names.groups.len() {
+    for _ in 0..DEPTH_MAX {
         match next {
             Some(id) if id == top => return true,
             Some(id) => next = snapshot.names.groups.get(&id).and_then(|group| group.parent),
@@ -179,8 +179,9 @@ fn grow(
         }
         let below = children.get(&at).map_or(&[][..], Vec::as_slice);
         for (i, child) in below.iter().enumerate().rev() {
-            let goes_on = u64::from(i + 1 < below.len()) << u32::from(depth + 1).min(63);
-            stack.push((*child, depth.saturating_add(1), lines | goes_on, hidden_in));
+            let depth = depth.saturating_add(1);
+            let goes_on = u64::from(i + 1 < below.len()) << u32::from(depth).min(63);
+            stack.push((*child, depth, lines | goes_on, hidden_in));
         }
     }
 }
@@ -191,13 +192,18 @@ impl Row {
         Row { task, depth: 0, lines: 0, folded: 0 }
     }
 
+    /// Depth in the tree.
+    pub fn depth(&self) -> u16 {
+        self.depth
+    }
+
     /// The branches before the name, of at most `levels` levels.
     pub fn prefix(&self, glyphs: &Glyphs, levels: u16) -> String {
         let [child, last, line, none] = glyphs.branch;
         let goes_on = |depth: u16| self.lines >> u32::from(depth).min(63) & 1 == 1;
         let mut text = String::new();
-        let from = if self.depth > levels { self.depth - levels } else { 0 };
-        for depth in from + 1..=self.depth {
+        let from = self.depth.saturating_sub(levels);
+        for depth in (from..self.depth).map(|above| above + 1) {
             text.push_str(match (depth == self.depth, goes_on(depth)) {
                 (true, true) => child,
                 (true, false) => last,

@@ -155,6 +155,7 @@ impl World {
             boot_id: "synthetic".into(),
             topology,
             events: if pmu { Event::parse_list("basic").unwrap() } else { vec![] },
+            tables: vec![],
             missing,
             scope: String::new(),
         };
@@ -290,9 +291,10 @@ impl World {
             if actor.ends.is_some_and(|end| tick > end) {
                 continue;
             }
-            let before = self.rows.iter().find(|row| row.serial == serial).cloned();
+            let before = self.rows.binary_search_by_key(&serial, |row| row.serial).ok();
+            let before = before.map(|at| Arc::clone(&self.rows[at]));
             let row = match before {
-                Some(row) if actor.runs.is_empty() && tick % 3 != 0 => row,
+                Some(row) if actor.runs.is_empty() && !tick.is_multiple_of(3) => row,
                 before => {
                     let before = before.unwrap_or_else(|| Arc::new(born(serial, actor, self.nodes.len())));
                     let row = worked(&before, actor, wave);

@@ -5,10 +5,17 @@ mod btf;
 mod command;
 mod containers;
 mod engine;
+mod recording;
+mod screen;
 mod truth;
 mod workload;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+
+/// A list of trials that are called as their functions are.
+macro_rules! tests {
+    ($trial:ident: $($module:ident::$name:ident,)*) => { vec![$($trial(stringify!($name), $module::$name)),*] };
+}
 
 fn main() {
     if let Some(name) = std::env::var_os(workload::VARIABLE) {
@@ -23,7 +30,7 @@ fn main() {
     if !root {
         eprintln!("tests/probes: not root, so no probe can be loaded: all of them are ignored");
     }
-    let test = |name: &str, run: fn() -> anyhow::Result<()>| {
+    let trial = |name: &str, run: fn() -> anyhow::Result<()>| {
         Trial::test(name, move || run().map_err(|error| Failed::from(format!("{error:#}"))))
             .with_ignored_flag(!root)
     };
@@ -32,67 +39,58 @@ fn main() {
         eprintln!("tests/probes: {why}: tests with a real engine are ignored");
     }
     let with_engine = |name: &str, run: fn() -> anyhow::Result<()>| {
-        test(name, run).with_ignored_flag(!root || no_engine.is_some())
+        trial(name, run).with_ignored_flag(!root || no_engine.is_some())
     };
-    let tests = vec![
-        test("every_relocated_field_is_in_this_kernel", btf::every_relocated_field_is_in_this_kernel),
-        test("cpu_time_of_hogs_and_sleepers_is_schedstat", truth::cpu_time_of_hogs_and_sleepers_is_schedstat),
-        test(
-            "alternating_tasks_are_not_billed_for_each_other",
-            truth::alternating_tasks_are_not_billed_for_each_other,
-        ),
-        test(
-            "rows_add_up_to_the_busy_time_of_the_machine",
-            truth::rows_add_up_to_the_busy_time_of_the_machine,
-        ),
-        test("a_fork_storm_is_accounted_for", truth::a_fork_storm_is_accounted_for),
-        test("a_process_is_reported_once_when_it_ends", truth::a_process_is_reported_once_when_it_ends),
-        test("threads_fold_into_their_process", truth::threads_fold_into_their_process),
-        test("exec_by_a_thread_keeps_the_process", truth::exec_by_a_thread_keeps_the_process),
-        test("page_faults_in_a_slot_are_exact", truth::page_faults_in_a_slot_are_exact),
-        test("switches_in_a_slot_are_those_of_getrusage", truth::switches_in_a_slot_are_those_of_getrusage),
-        test("cpu_clock_in_a_slot_is_time_on_cpu", truth::cpu_clock_in_a_slot_is_time_on_cpu),
-        test("a_scope_of_one_process_is_only_that", truth::a_scope_of_one_process_is_only_that),
-        test("a_scope_of_a_user_is_only_his", truth::a_scope_of_a_user_is_only_his),
-        test("a_scope_of_a_cgroup_has_its_children", containers::a_scope_of_a_cgroup_has_its_children),
-        test(
-            "a_scoped_total_is_the_usage_of_its_cgroup",
-            containers::a_scoped_total_is_the_usage_of_its_cgroup,
-        ),
-        test(
-            "a_moved_task_is_charged_to_each_side_its_part",
-            containers::a_moved_task_is_charged_to_each_side_its_part,
-        ),
-        test(
-            "out_and_back_between_two_samples_leaves_a_gap",
-            containers::out_and_back_between_two_samples_leaves_a_gap,
-        ),
-        test("a_cgroup_is_waited_for_and_may_go", containers::a_cgroup_is_waited_for_and_may_go),
-        test("an_unknown_cgroup_is_wrong_usage", containers::an_unknown_cgroup_is_wrong_usage),
-        with_engine(
-            "a_container_of_podman_is_watched_by_name",
-            engine::a_container_of_podman_is_watched_by_name,
-        ),
-        with_engine(
-            "a_container_of_podman_is_chosen_on_the_screen",
-            engine::a_container_of_podman_is_chosen_on_the_screen,
-        ),
-        test("a_full_exit_ring_is_a_counted_loss", truth::a_full_exit_ring_is_a_counted_loss),
-        test("json_has_every_metric_or_its_reason", command::json_has_every_metric_or_its_reason),
-        test("json_counts_named_events", command::json_counts_named_events),
-        test("threads_have_rows_of_their_own", command::threads_have_rows_of_their_own),
-        test("columns_sort_top_and_comm_select", command::columns_sort_top_and_comm_select),
-        test("hostile_names_reach_no_output", command::hostile_names_reach_no_output),
-        test(
-            "without_capabilities_it_says_which_and_exits_3",
-            command::without_capabilities_it_says_which_and_exits_3,
-        ),
-        test(
-            "a_signal_ends_batch_mode_at_once_and_cleanly",
-            command::a_signal_ends_batch_mode_at_once_and_cleanly,
-        ),
-        test("a_closed_pipe_ends_batch_mode", command::a_closed_pipe_ends_batch_mode),
-        test("doctor_agrees_that_the_live_view_works", command::doctor_agrees_that_the_live_view_works),
+    let mut tests = tests![
+        trial:
+        btf::every_relocated_field_is_in_this_kernel,
+        truth::cpu_time_of_hogs_and_sleepers_is_schedstat,
+        truth::alternating_tasks_are_not_billed_for_each_other,
+        truth::rows_add_up_to_the_busy_time_of_the_machine,
+        truth::a_fork_storm_is_accounted_for,
+        truth::a_process_is_reported_once_when_it_ends,
+        truth::threads_fold_into_their_process,
+        truth::exec_by_a_thread_keeps_the_process,
+        truth::page_faults_in_a_slot_are_exact,
+        truth::switches_in_a_slot_are_those_of_getrusage,
+        truth::cpu_clock_in_a_slot_is_time_on_cpu,
+        truth::counts_by_node_add_up_to_the_slots,
+        truth::a_scope_of_one_process_is_only_that,
+        truth::a_scope_of_a_user_is_only_his,
+        containers::a_scope_of_a_cgroup_has_its_children,
+        containers::a_scoped_total_is_the_usage_of_its_cgroup,
+        containers::a_moved_task_is_charged_to_each_side_its_part,
+        containers::out_and_back_between_two_samples_leaves_a_gap,
+        containers::a_cgroup_is_waited_for_and_may_go,
+        containers::an_unknown_cgroup_is_wrong_usage,
+        truth::a_full_exit_ring_is_a_counted_loss,
+        command::json_has_every_metric_or_its_reason,
+        command::json_counts_named_events,
+        command::threads_have_rows_of_their_own,
+        command::columns_sort_top_and_comm_select,
+        command::hostile_names_reach_no_output,
+        command::without_capabilities_it_says_which_and_exits_3,
+        command::a_signal_ends_batch_mode_at_once_and_cleanly,
+        command::a_closed_pipe_ends_batch_mode,
+        command::doctor_agrees_that_the_live_view_works,
+        screen::the_live_view_comes_up_and_goes_away,
+        screen::it_closes_by_itself_after_n_intervals,
+        screen::a_signal_leaves_a_sane_terminal,
+        screen::stopped_and_continued_it_draws_again,
+        screen::resizing_redraws_at_every_size,
+        screen::hostile_names_do_not_reach_the_terminal,
+        screen::no_colour_means_no_colour,
+        screen::without_capabilities_the_screen_is_given_back_first,
+        recording::a_replay_is_what_was_shown,
+        recording::samples_of_this_machine_come_back,
+        recording::a_full_disk_pauses_the_recording,
+        recording::a_recording_belongs_to_who_called_sudo,
+        recording::a_signal_rotates_and_another_ends_a_recording,
     ];
+    tests.extend(tests![
+        with_engine:
+        engine::a_container_of_podman_is_watched_by_name,
+        engine::a_container_of_podman_is_chosen_on_the_screen,
+    ]);
     libtest_mimic::run(&arguments, tests).exit();
 }

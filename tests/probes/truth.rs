@@ -2,22 +2,33 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::collect::sched::SchedProbe;
 use numatop_ng::collect::scope::Scope;
-use numatop_ng::pmu::event::Event;
+use numatop_ng::collect::table::parse;
+use numatop_ng::collect::tasks::TaskProbe;
+use numatop_ng::host::topology::Topology;
+use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::sample::Sample;
 use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
+use numatop_ng::units::CpuId;
 
 use crate::workload::Workload;
 
 fn watch(scope: Scope, events: &str) -> Result<LiveSource> {
-    LiveSource::start(LiveOptions { scope, events: Event::parse_list(events)?, ..LiveOptions::default() })
+    LiveSource::start(LiveOptions {
+        scope,
+        events: Event::parse_list(events)?.into(),
+        ..LiveOptions::default()
+    })
 }
 
 fn watch_everything() -> Result<LiveSource> {
@@ -50,14 +61,24 @@ pub fn schedstat(pid: u32) -> Result<u64> {
     Ok(sum)
 }
 
-/// Busy time of all CPUs in ns, by /proc/stat: all but idle and iowait, in ticks of 10 ms.
-fn idle_ns() -> Result<u64> {
+/// One of the times in the first line of /proc/stat, over all CPUs, in ns (ticks of 10 ms).
+fn proc_stat(columns: &[usize]) -> Result<u64> {
     let stat = fs::read_to_string("/proc/stat")?;
     let cpu = stat.lines().next().context("/proc/stat is empty")?;
     let fields: Vec<u64> = cpu.split_whitespace().skip(1).map(str::parse).collect::<Result<_, _>>()?;
     // SAFETY: sysconf has no preconditions.
     let tick = 1_000_000_000 / unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
-    Ok((fields[3] + fields[4]) * tick)
+    Ok(columns.iter().map(|column| fields[*column]).sum::<u64>() * tick)
+}
+
+/// Time in which nothing of ours ran: idle, waiting for a disk, or taken by the hypervisor.
+fn idle_ns() -> Result<u64> {
+    proc_stat(&[3, 4, 7])
+}
+
+/// Time in interrupts and time that the hypervisor took: on CPU to a clock, but not to the scheduler.
+fn stolen_ns() -> Result<u64> {
+    proc_stat(&[5, 6, 7])
 }
 
 pub fn near(what: &str, got: u64, truth: u64, tolerance: f64, floor: u64) -> Result<()> {
@@ -199,7 +220,11 @@ pub fn exec_by_a_thread_keeps_the_process() -> Result<()> {
     let mut workload = Workload::start("exec-by-thread")?;
     let from = sample(&mut source)?;
     workload.go()?;
-    thread::sleep(Duration::from_millis(600));
+    let (comm, end) = (format!("/proc/{}/comm", workload.pid()), Instant::now() + Duration::from_secs(20));
+    while fs::read_to_string(&comm)?.trim() != "sleep" {
+        ensure!(Instant::now() < end, "the workload does not get to its exec");
+        thread::sleep(Duration::from_millis(10));
+    }
     let to = sample(&mut source)?;
     let snapshot = between(&source, &from, &to);
     let task = row(&snapshot, workload.pid())?;
@@ -208,20 +233,28 @@ pub fn exec_by_a_thread_keeps_the_process() -> Result<()> {
     Ok(())
 }
 
-/// Runs `workload` once to warm up and once between two samples; returns slot 0 of it, its row and its own count.
+/// Runs workload `name` once to warm up and once between two samples; returns slot 0 of it, its row and
+/// its own count. Some kernels hide switches, and what counters counted across one is nobody's: tries
+/// again until there was none.
 fn count_once(event: &str, name: &str) -> Result<(u64, Task, u64)> {
-    let mut workload = Workload::start(name)?;
-    workload.go()?;
-    workload.line()?;
-    let mut source = watch(Scope { pids: [workload.pid()].into(), ..Scope::default() }, event)?;
-    let from = sample(&mut source)?;
-    workload.go()?;
-    let truth: u64 = workload.line()?.parse()?;
-    let to = sample(&mut source)?;
-    let snapshot = between(&source, &from, &to);
-    let task = row(&snapshot, workload.pid())?.clone();
-    println!("{event}: {} in the slot, truth {truth}", task.delta.slots[0].count);
-    Ok((task.delta.slots[0].count, task, truth))
+    for _ in 0..10 {
+        let mut workload = Workload::start(name)?;
+        workload.go()?;
+        workload.line()?;
+        let mut source = watch(Scope { pids: [workload.pid()].into(), ..Scope::default() }, event)?;
+        let from = sample(&mut source)?;
+        workload.go()?;
+        let truth: u64 = workload.line()?.parse()?;
+        let to = sample(&mut source)?;
+        let snapshot = between(&source, &from, &to);
+        let task = row(&snapshot, workload.pid())?.clone();
+        let slot = task.delta.slots[0].count;
+        println!("{event}: {slot} in the slot, truth {truth}, lost {:?}", to.lost);
+        if to.lost.values().all(|lost| *lost == 0) {
+            return Ok((slot, task, truth));
+        }
+    }
+    anyhow::bail!("in ten attempts a switch was always hidden")
 }
 
 pub fn page_faults_in_a_slot_are_exact() -> Result<()> {
@@ -236,9 +269,10 @@ pub fn page_faults_in_a_slot_are_exact() -> Result<()> {
 pub fn switches_in_a_slot_are_those_of_getrusage() -> Result<()> {
     let (slot, task, truth) = count_once("context-switches", "switches")?;
     ensure!(truth >= 500);
-    // Waiting for the word and for the next one: two switches outside the two getrusage calls.
-    ensure!(slot.abs_diff(truth) <= 3, "slot {slot}, truth {truth}");
-    ensure!((task.delta.nvcsw + task.delta.nivcsw).abs_diff(truth) <= 3);
+    let kernel = task.delta.nvcsw + task.delta.nivcsw;
+    ensure!(slot.abs_diff(kernel) <= 1, "slot {slot}, nvcsw and nivcsw {kernel}");
+    // Waiting for the words, and whoever takes the CPU meanwhile, are outside the two getrusage calls.
+    ensure!((truth..truth + 50).contains(&slot), "slot {slot}, truth {truth}");
     Ok(())
 }
 
@@ -246,27 +280,68 @@ pub fn cpu_clock_in_a_slot_is_time_on_cpu() -> Result<()> {
     let hog = Workload::start("hog")?;
     let mut source = watch(Scope::default(), "cpu-clock")?;
     let from = sample(&mut source)?;
+    let stolen = stolen_ns()?;
     thread::sleep(Duration::from_secs(3));
     let to = sample(&mut source)?;
+    let stolen = stolen_ns()? - stolen;
     let snapshot = between(&source, &from, &to);
     let task = row(&snapshot, hog.pid())?;
-    // cpu-clock runs in interrupts and while the hypervisor has the CPU; the scheduler's clock does not.
-    near("cpu-clock", task.delta.slots[0].count, task.run_ns(), 0.03, TICK_NS)
+    near("cpu-clock", task.delta.slots[0].count, task.run_ns(), 0.03, TICK_NS + stolen)
+}
+
+/// On a machine that could have four nodes, with two events in the roles of cycles and instructions.
+pub fn counts_by_node_add_up_to_the_slots() -> Result<()> {
+    let hog = Workload::start("hog")?;
+    let mut topology = Topology::read(Path::new("/"))?;
+    topology.possible_nodes = 4;
+    let role = |name: &str, role: Role| Ok::<Event, anyhow::Error>(Event { role, ..Event::named(name)? });
+    let events = vec![
+        Event::named("page-faults")?,
+        role("cpu-clock", Role::Cycles)?,
+        role("task-clock", Role::Instructions)?,
+    ];
+    let store = records::create(Layout::new(4, &events))?;
+    let mut sched = SchedProbe::start(&topology, &store, events, false, None)?;
+    let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
+    for cpu in &online {
+        sched.online(&topology, *cpu)?;
+    }
+    let mut tasks = TaskProbe::start(&sched, &store, 4, &Scope::default(), None, false)?;
+    tasks.walk(|_| {})?;
+    thread::sleep(Duration::from_secs(1));
+    for cpu in &online {
+        sched.flush(*cpu)?;
+    }
+
+    let mut rows = Vec::new();
+    tasks.walk(|row| rows.push(parse(&row, 4096)))?;
+
+    let counts =
+        &rows.iter().find(|row| row.task.tid == hog.pid()).context("the hog has no row")?.task.counts;
+    ensure!(counts.run_ns.len() == 4 && counts.by_node.len() == 4, "{counts:?}");
+    ensure!(counts.slots[1].count > 100_000_000, "{counts:?}");
+    let sum =
+        counts.by_node.iter().fold((0, 0), |sum, node| (sum.0 + node.cycles, sum.1 + node.instructions));
+    ensure!(sum == (counts.slots[1].count, counts.slots[2].count), "{counts:?}");
+    for (ran, node) in counts.run_ns.iter().zip(&counts.by_node) {
+        ensure!((*ran > 0) == (node.cycles > 0), "{counts:?}");
+    }
+    Ok(())
 }
 
 pub fn a_scope_of_one_process_is_only_that() -> Result<()> {
     let (inside, _outside) = (Workload::start("hog")?, Workload::start("hog")?);
     let mut source = watch(Scope { pids: [inside.pid()].into(), ..Scope::default() }, "cpu-clock")?;
     let from = sample(&mut source)?;
-    let before = schedstat(inside.pid())?;
+    let (before, stolen) = (schedstat(inside.pid())?, stolen_ns()?);
     thread::sleep(Duration::from_secs(3));
     let to = sample(&mut source)?;
-    let truth = schedstat(inside.pid())? - before;
+    let (truth, stolen) = (schedstat(inside.pid())? - before, stolen_ns()? - stolen);
     let snapshot = between(&source, &from, &to);
     ensure!(snapshot.tasks.len() == 1, "{} rows", snapshot.tasks.len());
     let task = row(&snapshot, inside.pid())?;
     near("cpu_ns", task.run_ns(), truth, 0.01, TICK_NS)?;
-    near("cpu-clock", task.delta.slots[0].count, truth, 0.03, TICK_NS)?;
+    near("cpu-clock", task.delta.slots[0].count, truth, 0.03, TICK_NS + stolen)?;
     // The CPUs are busy with what is outside too.
     ensure!(
         snapshot.busy_ns > task.run_ns() * 5 / 4,

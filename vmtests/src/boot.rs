@@ -2,22 +2,20 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vmtests_protocol::{Event, Line, Machine, parse_line};
+use vmtests_protocol::{Event, Line, parse_line};
 
 use crate::kernels::Arch;
-use crate::qemu::{self, Lines};
+use crate::qemu::{self, Lines, Start};
 
 /// What is started.
 pub struct Guest<'a> {
-    pub arch: Arch,
-    pub machine: &'a Machine,
-    pub kernel: &'a Path,
+    pub start: Start<'a>,
     pub initramfs: &'a [u8],
     pub deadline: Duration,
 }
@@ -53,12 +51,8 @@ pub fn run(guest: &Guest, mut on_event: impl FnMut(Event)) -> Result<Ran, String
         UnixListener::bind(&socket).map_err(|error| format!("listening on {}: {error}", socket.display()))?;
     let lines = Lines::Test { results: &socket };
     let started = Instant::now();
-    let mut qemu = start(
-        guest.arch,
-        qemu::arguments(guest.arch, guest.machine, guest.kernel, &initrd, &lines),
-        Stdio::null(),
-        Stdio::piped(),
-    )?;
+    let arguments = qemu::arguments(&guest.start, &initrd, &lines);
+    let mut qemu = start(guest.start.arch, arguments, Stdio::null(), Stdio::piped())?;
     let console = qemu.drain();
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -112,8 +106,8 @@ pub fn shell(guest: &Guest) -> Result<(), String> {
     let initrd = scratch.path("initrd");
     std::fs::write(&initrd, guest.initramfs)
         .map_err(|error| format!("writing {}: {error}", initrd.display()))?;
-    let arguments = qemu::arguments(guest.arch, guest.machine, guest.kernel, &initrd, &Lines::Shell);
-    let mut qemu = start(guest.arch, arguments, Stdio::inherit(), Stdio::inherit())?;
+    let arguments = qemu::arguments(&guest.start, &initrd, &Lines::Shell);
+    let mut qemu = start(guest.start.arch, arguments, Stdio::inherit(), Stdio::inherit())?;
     let status = qemu.child.wait().map_err(|error| format!("waiting for QEMU: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("QEMU ended with {status}")) }
 }

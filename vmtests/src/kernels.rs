@@ -49,6 +49,8 @@ pub struct Kernel {
     pub suite: String,
     /// Package name with `*` for any run of characters.
     pub package: String,
+    /// Further options of QEMU's `-cpu`, empty for most.
+    pub processor: String,
 }
 
 pub fn parse(text: &str) -> Result<Vec<Kernel>, String> {
@@ -60,14 +62,17 @@ pub fn parse(text: &str) -> Result<Vec<Kernel>, String> {
         }
         let at = |why: String| format!("KERNELS, line {}: {why}", index + 1);
         let words: Vec<&str> = line.split_whitespace().collect();
-        let &[name, arch, suite, package] = words.as_slice() else {
-            return Err(at(format!("{} words, not name, architecture, suite and package", words.len())));
+        let (name, arch, suite, package, processor) = match *words.as_slice() {
+            [name, arch, suite, package] => (name, arch, suite, package, ""),
+            [name, arch, suite, package, processor] => (name, arch, suite, package, processor),
+            _ => return Err(at(format!("{} words, not name, architecture, suite and package", words.len()))),
         };
         let kernel = Kernel {
             name: name.to_owned(),
             arch: Arch::parse(arch).map_err(at)?,
             suite: suite.to_owned(),
             package: package.to_owned(),
+            processor: processor.to_owned(),
         };
         if kernels.iter().any(|other| other.name == kernel.name && other.arch == kernel.arch) {
             return Err(at(format!("{name} {arch} stands here twice")));

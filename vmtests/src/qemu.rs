@@ -15,6 +15,16 @@ pub enum Lines<'a> {
     Shell,
 }
 
+/// What is started: a kernel on a machine.
+#[derive(Clone, Copy)]
+pub struct Start<'a> {
+    pub arch: Arch,
+    pub machine: &'a Machine,
+    pub kernel: &'a Path,
+    /// Further options of `-cpu`, from KERNELS.
+    pub processor: &'a str,
+}
+
 pub fn program(arch: Arch) -> &'static str {
     match arch {
         Arch::Amd64 => "qemu-system-x86_64",
@@ -39,21 +49,16 @@ pub fn results(arch: Arch) -> &'static str {
     }
 }
 
-pub fn arguments(
-    arch: Arch,
-    machine: &Machine,
-    kernel: &Path,
-    initrd: &Path,
-    lines: &Lines,
-) -> Vec<OsString> {
+pub fn arguments(start: &Start, initrd: &Path, lines: &Lines) -> Vec<OsString> {
+    let &Start { arch, machine, kernel, processor: extra } = start;
     let mut words = Words(Vec::new());
-    words.option("-accel", accelerator(arch, machine));
+    words.option("-accel", ACCELERATOR);
     if let Pmu::Icount { shift } = machine.pmu {
         // sleep=off: an idle guest does not wait for host time.
         words.option("-icount", format!("shift={shift},sleep=off"));
     }
     words.option("-machine", board(arch));
-    words.option("-cpu", processor(arch, machine));
+    words.option("-cpu", processor(arch, machine, extra));
     words.option("-smp", processors(machine));
     let memory: u64 = machine.nodes.iter().map(|node| node.mem_mib).sum();
     words.option("-m", format!("{memory}M"));
@@ -87,14 +92,12 @@ impl Words {
 }
 
 /// Never KVM: a nested /dev/kvm opens and then hangs in the first kernel it is given.
-fn accelerator(arch: Arch, machine: &Machine) -> &'static str {
-    match (arch, machine.pmu) {
-        // With one thread per virtual CPU, x86 guests die now and then of a stale translation
-        // while the kernel patches its own text ("Oops: int3"); attaching fentry patches too.
-        (Arch::Amd64, _) | (_, Pmu::Icount { .. }) => "tcg,thread=single",
-        (Arch::Arm64, _) => "tcg,thread=multi",
-    }
-}
+///
+/// One thread for all virtual CPUs: with a thread each, x86 guests die now and then of a stale
+/// translation while the kernel patches its own text ("Oops: int3"), and an arm64 guest was seen
+/// whose CPUs went on for seconds without a tracepoint that had just been switched on. Icount
+/// wants it in any case.
+const ACCELERATOR: &str = "tcg,thread=single";
 
 fn board(arch: Arch) -> &'static str {
     match arch {
@@ -103,19 +106,19 @@ fn board(arch: Arch) -> &'static str {
     }
 }
 
-fn processor(arch: Arch, machine: &Machine) -> String {
+fn processor(arch: Arch, machine: &Machine, extra: &str) -> String {
+    let comma = if extra.is_empty() { "" } else { "," };
     match arch {
-        // cx16=off: QEMU 7.2 leaves garbage in the flags after cmpxchg16b, and SLUB of 6.12 believes them.
         Arch::Amd64 => {
             // The vendor of `max` is AMD, whose guests see hardware threads with a CPUID leaf
             // that TCG does not have; Intel's way of telling them works.
             let vendor = if machine.threads_per_core > 1 { ",vendor=GenuineIntel" } else { "" };
-            format!("max,cx16=off{vendor}")
+            format!("max{vendor}{comma}{extra}")
         }
         Arch::Arm64 => {
             let pmu = if machine.pmu == Pmu::Absent { ",pmu=off" } else { "" };
             // Pointer authentication by the book makes the guest 2.3 times slower.
-            format!("max,pauth-impdef=on{pmu}")
+            format!("max,pauth-impdef=on{pmu}{comma}{extra}")
         }
     }
 }
@@ -174,13 +177,15 @@ mod tests {
         let topology = topologies.iter().find(|found| found.name == topology).unwrap();
         let machine = topology.machine(pmu, None);
         let lines = Lines::Test { results: Path::new("/run/results") };
-        let words = arguments(arch, &machine, Path::new("/vmlinuz"), Path::new("/initrd"), &lines);
+        let start = Start { arch, machine: &machine, kernel: Path::new("/vmlinuz"), processor: "cx16=off" };
+        let words = arguments(&start, Path::new("/initrd"), &lines);
         words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn a_memory_only_node_has_memory_a_distance_and_no_cpus() {
         let line = line(Arch::Amd64, "2+1", Pmu::Absent);
+        assert!(line.contains("-cpu max,cx16=off "), "{line}");
         assert!(line.contains("-smp 4,sockets=2,cores=2,threads=1"), "{line}");
         assert!(line.contains("-m 1536M"), "{line}");
         assert!(line.contains("-numa node,nodeid=1,memdev=m1,cpus=2-3 "), "{line}");

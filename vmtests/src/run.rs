@@ -12,7 +12,7 @@ use crate::image::Programs;
 use crate::kernels::Arch;
 use crate::options::Options;
 use crate::plan::Job;
-use crate::qemu;
+use crate::qemu::{self, Start};
 use crate::record::{GuestEnd, GuestId, Record, What};
 use crate::snapshots::{self, Verdict};
 use crate::story::{Story, Tally};
@@ -100,13 +100,13 @@ fn one(
     };
     let plan = plan(job, programs);
     let initramfs = programs.initramfs(&plan);
-    let guest = Guest {
+    let start = Start {
         arch: job.kernel.arch,
         machine: &plan.machine,
         kernel: &kernel,
-        initramfs: &initramfs,
-        deadline: BOOT + CASE * plan.cases.len() as u32,
+        processor: &job.kernel.processor,
     };
+    let guest = Guest { start, initramfs: &initramfs, deadline: BOOT + CASE * plan.cases.len() as u32 };
     loop {
         let mut story = Story::new(options.verbose);
         let mut trouble = None;

@@ -11,7 +11,7 @@ use crate::image::Programs;
 use crate::kernels::{Arch, Kernel};
 use crate::options::Options;
 use crate::plan::Variant;
-use crate::qemu;
+use crate::qemu::{self, Start};
 use crate::topology::Topology;
 
 pub fn open(kernels: &[Kernel], topologies: &[Topology], options: &Options) -> Result<(), String> {
@@ -44,13 +44,8 @@ pub fn open(kernels: &[Kernel], topologies: &[Topology], options: &Options) -> R
         "vmtests: {package}, topology {} ({}); 'exit' ends the guest, Ctrl-A X kills it",
         topology.name, topology.about
     );
-    boot::shell(&Guest {
-        arch,
-        machine: &plan.machine,
-        kernel: &image,
-        initramfs: &programs.initramfs(&plan),
-        deadline: Duration::MAX,
-    })
+    let start = Start { arch, machine: &plan.machine, kernel: &image, processor: &kernel.processor };
+    boot::shell(&Guest { start, initramfs: &programs.initramfs(&plan), deadline: Duration::MAX })
 }
 
 /// A serial line does not tell the guest how large the terminal is; the plan does.

@@ -115,24 +115,11 @@ impl App {
     }
 
     fn click_title(&mut self, x: u16) {
-        let Some(snapshot) = &self.snapshot else { return };
-        let (hit, sorted) = match self.screen {
-            Screen::Tasks => {
-                let columns = self.tasks.columns_at(self.area.width, snapshot);
-                (columns.at(x).map(|column| column.metric.id), self.tasks.choice.sort.metric.id)
-            }
-            Screen::Nodes => {
-                let columns = self.nodes.columns_at(self.area.width, snapshot);
-                (columns.at(x).map(|column| column.metric.id), self.nodes.sort.metric.id)
-            }
-            Screen::Containers => {
-                let columns = self.containers.columns_at(self.area.width, snapshot);
-                (columns.at(x).map(|column| column.metric.id), self.containers.sort.metric.id)
-            }
-        };
+        // The gap to the right of a column is part of it.
+        let hit = self.places().into_iter().find(|column| (column.left..=column.right).contains(&x));
         match hit {
-            Some(id) if id == sorted => self.invert(),
-            Some(id) => self.sort_by(id),
+            Some(column) if column.id == self.sorted() => self.invert(),
+            Some(column) => self.sort_by(column.id),
             None => {}
         }
     }

@@ -17,14 +17,16 @@ pub struct NodeList {
     keys: Vec<Nid>,
 }
 
-impl NodeList {
+impl Default for NodeList {
     /// Sorted by node id.
-    pub fn new() -> NodeList {
+    fn default() -> NodeList {
         let metric = &NODE_METRICS[0];
         let sort = Sort { metric, reversed: metric.order == Order::Descending };
         NodeList { sort, cursor: Cursor::new(), rows: Vec::new(), keys: Vec::new() }
     }
+}
 
+impl NodeList {
     pub fn rows(&self) -> &[usize] {
         &self.rows
     }

@@ -104,6 +104,9 @@ impl App {
                     None
                 }
             },
+            (Some(prompt), _) if matches!(prompt.purpose, Purpose::Forward | Purpose::Backward) => {
+                self.jump(prompt)
+            }
             // Search and filter took effect while they were typed.
             (Some(_), _) => None,
             (None, Some(picker)) => {
@@ -158,7 +161,7 @@ impl App {
                     self.find(0);
                 }
             }
-            Purpose::Interval => {}
+            Purpose::Interval | Purpose::Forward | Purpose::Backward => {}
         }
     }
 }

@@ -91,13 +91,15 @@ impl TaskList {
         }
     }
 
-    /// Folds or unfolds what hangs below the selected row.
-    pub fn toggle_fold(&mut self) {
-        if let Some(key) = self.keys.get(self.cursor.at())
-            && !self.choice.folded.remove(key)
-        {
-            self.choice.folded.insert(*key);
+    /// Folds or unfolds what hangs below the selected row. False when nothing does.
+    pub fn toggle_fold(&mut self) -> bool {
+        let at = self.cursor.at();
+        let Some(key) = self.keys.get(at) else { return false };
+        if self.choice.folded.remove(key) {
+            return true;
         }
+        let has_children = self.rows.get(at + 1).is_some_and(|next| next.depth() > self.rows[at].depth());
+        has_children && self.choice.folded.insert(*key)
     }
 
     /// Selects the next match (`step` 1), the one before (-1), or the first from the selected row on (0).

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::metric::Value;
-use crate::metric::format::{bytes, count, duration, percent};
+use crate::metric::format::{bytes, duration, percent};
 use crate::metric::task::{by_id, policy, state, user};
 use crate::snapshot::{Snapshot, Task};
 use crate::text::clean;
@@ -131,21 +131,12 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
         details.cpus_allowed, task.raw.cpus_allowed, snapshot.online_cpus, details.mems_allowed
     );
     let mut since = Vec::new();
-    if let Some([ran, waited, times]) = details.schedstat {
-        since.push(format!(
-            "main thread ran {}, waited {} in {} turns",
-            duration(ran),
-            duration(waited),
-            count(times as f64)
-        ));
+    if let Some([ran, waited]) = details.schedstat {
+        since.push(format!("main thread: ran {}, waited {}", duration(ran), duration(waited)));
     }
     if let Some([anon, file, shared]) = details.rss {
-        since.push(format!(
-            "rss: anonymous {}, file {}, shared {}",
-            bytes(anon as f64),
-            bytes(file as f64),
-            bytes(shared as f64)
-        ));
+        let [anon, file, shared] = [anon, file, shared].map(|amount| bytes(amount as f64));
+        since.push(format!("rss: anon {anon}, file {file}, shm {shared}"));
     }
     [
         command,

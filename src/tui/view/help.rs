@@ -15,7 +15,7 @@ use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;
 
 /// Cells before the text of an entry.
-const INDENT: usize = 14;
+const INDENT: usize = 18;
 /// Longer lines are hard to read.
 const WIDTH_MAX: usize = 110;
 

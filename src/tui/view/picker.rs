@@ -33,7 +33,7 @@ pub fn render(snapshot: &Snapshot, picker: &Picker, theme: &Theme, body: Rect, b
         pen.repeat(side, 1, dim).repeat(fill, frame.width.saturating_sub(2), dim).repeat(side, 1, dim);
     }
     let title = format!(" {} ", picker.title());
-    Pen::new(buf, frame, 0, glyphs.ellipsis).gap(2).write(&title, theme.style(Role::Title));
+    Pen::new(buf, frame, 0, glyphs.ellipsis).gap(2).write(&title, reset(theme.style(Role::Title)));
     let inside = inside(frame);
     for row in 0..inside.height {
         let at = picker.offset + usize::from(row);
@@ -45,9 +45,9 @@ pub fn render(snapshot: &Snapshot, picker: &Picker, theme: &Theme, body: Rect, b
         if let Some(checked) = line.checked {
             pen.write(if checked { "[x] " } else { "[ ] " }, style(Role::Plain));
         }
-        pen.write_within(&line.name, 24, style(Role::Plain));
+        pen.write_within(&line.name, 24, style(Role::Key));
         pen.gap(12u16.saturating_sub(line.name.width() as u16) + 1);
-        pen.write(&line.note, style(Role::Dim));
+        pen.write(&line.note, style(Role::Plain));
     }
 }
 

@@ -10,14 +10,14 @@ use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;
 use crate::tui::widget::table::{Look, Table};
 
-/// Levels of the tree whose branches are drawn; deeper ones are drawn as if they were this deep.
-const TREE_LEVELS: u16 = 12;
-
 /// Titles and the rows in view.
 pub fn render(snapshot: &Snapshot, list: &TaskList, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let columns = list.columns_at(area.width, snapshot);
     let table = Table { columns: &columns, sort: Some(list.choice.sort), snapshot, theme, name: "comm" };
     table.titles(area, 0, buf);
+    // Branches, of two cells each, leave half of the column to the name: of deep rows the last levels show.
+    let name = columns.placed.iter().find(|column| column.metric.id == "comm");
+    let levels = name.map_or(0, |column| column.width / 4);
     let offset = list.cursor.offset();
     for (line, row) in (1..area.height).zip(list.rows().iter().skip(offset)) {
         let task = &snapshot.tasks[row.task];
@@ -27,7 +27,7 @@ pub fn render(snapshot: &Snapshot, list: &TaskList, theme: &Theme, area: Rect, b
             ended: task.exited,
             followed: list.follow && list.cursor.selected() == Some(RowKey::of(task)),
             found: !list.search.is_empty() && rows::matches(task, snapshot, &list.search),
-            prefix: row.prefix(theme.glyphs, TREE_LEVELS),
+            prefix: row.prefix(theme.glyphs, levels),
         };
         table.row(task, &look, area, line, buf);
     }

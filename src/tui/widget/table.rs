@@ -127,7 +127,7 @@ impl<R> Table<'_, R> {
             }
         };
         match &value {
-            Value::ByNode(shares) => by_node(pen, shares, column.width, metric.unit, style),
+            Value::ByNode(shares) => by_node(pen, shares, metric.unit, column.width, style),
             Value::Text(text) if metric.id == self.name => {
                 let prefix = look.prefix.width().min(usize::from(column.width)) as u16;
                 pen.write_within(&look.prefix, column.width, style(Role::Dim));
@@ -151,7 +151,7 @@ fn at_right<R>(metric: &Metric<R>) -> bool {
 }
 
 /// `node:share` words, largest first, as many as fit; `+N` counts the nodes without a word.
-fn by_node(pen: &mut Pen<'_>, shares: &[(Nid, f64)], width: u16, unit: Unit, style: impl Fn(Role) -> Style) {
+fn by_node(pen: &mut Pen<'_>, shares: &[(Nid, f64)], unit: Unit, width: u16, style: impl Fn(Role) -> Style) {
     let mut sorted = shares.to_vec();
     sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut left = width;

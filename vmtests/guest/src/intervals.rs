@@ -32,15 +32,17 @@ pub struct Totals {
     /// CPU time of everything that ran, by the tool's own account per CPU.
     pub busy_ns: f64,
     pub lost: BTreeMap<String, f64>,
-    started: bool,
+    /// What was added, the mark excepted.
+    pub intervals: Vec<Value>,
+    marked: bool,
 }
 
 impl Totals {
     /// Adds an interval. The first one given only sets the marks that later ones are measured from.
-    pub fn add(&mut self, interval: &Value) -> Result<(), Stop> {
-        let seconds = number(interval, "interval_ns")? / 1e9;
-        let first = !self.started;
-        self.started = true;
+    pub fn add(&mut self, interval: Value) -> Result<(), Stop> {
+        let seconds = number(&interval, "interval_ns")? / 1e9;
+        let first = !self.marked;
+        self.marked = true;
         let tasks = interval["tasks"].as_array().ok_or_else(|| Stop::fail("an interval has no tasks"))?;
         if !first {
             self.seconds += seconds;
@@ -80,11 +82,20 @@ impl Totals {
             row.comm = task["comm"].as_str().unwrap_or_default().to_owned();
             row.last = task.clone();
         }
+        if !first {
+            self.intervals.push(interval);
+        }
         Ok(())
     }
 
-    pub fn add_all(&mut self, intervals: &[Value]) -> Result<(), Stop> {
-        intervals.iter().try_for_each(|interval| self.add(interval))
+    /// Whether there is a mark from which to measure.
+    pub fn marked(&self) -> bool {
+        self.marked
+    }
+
+    /// All rows of all intervals.
+    pub fn tasks(&self) -> impl Iterator<Item = &Value> {
+        self.intervals.iter().flat_map(|interval| interval["tasks"].as_array().into_iter().flatten())
     }
 
     /// The row of a process.
@@ -105,8 +116,15 @@ impl Totals {
             .ok_or_else(|| Stop::fail(format!("the tool never showed thread {tid}")))
     }
 
+    /// CPU time of all rows.
     pub fn cpu_ns(&self) -> f64 {
-        self.rows.values().map(|row| row.cpu_ns).sum()
+        self.cpu_ns_without(&[])
+    }
+
+    /// CPU time of all rows but those of these processes.
+    pub fn cpu_ns_without(&self, pids: &[i32]) -> f64 {
+        let others = self.rows.iter().filter(|((pid, ..), _)| !pids.iter().any(|&out| *pid == out as u64));
+        others.map(|(_, row)| row.cpu_ns).sum()
     }
 }
 
@@ -130,7 +148,9 @@ mod tests {
     #[test]
     fn the_first_interval_is_the_mark_and_the_rest_adds_up() {
         let mut totals = Totals::default();
-        totals.add_all(&[interval(90.0, false), interval(20.0, false), interval(60.0, true)]).unwrap();
+        for interval in [interval(90.0, false), interval(20.0, false), interval(60.0, true)] {
+            totals.add(interval).unwrap();
+        }
         let row = totals.process(7).unwrap();
         assert_eq!(row.cpu_ns, 4e8);
         assert_eq!(row.cpu_ns_by_node[&1], 3e8);

@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 
 use serde_json::Value;
 use vmtests_protocol::TOOL_PATH;
 
 use crate::cases::Stop;
+use crate::intervals::Totals;
 
 /// What a finished run left.
 #[derive(Debug)]
@@ -67,10 +69,10 @@ pub fn json(arguments: &[&str]) -> Result<Value, Stop> {
         .map_err(|error| Stop::fail(format!("numatop-ng {} printed no JSON: {error}", arguments.join(" "))))
 }
 
-/// A batch run that goes on beside a workload.
+/// A batch run that goes on beside a workload, until it is stopped.
 pub struct Batch {
     child: Child,
-    lines: BufReader<ChildStdout>,
+    lines: Receiver<String>,
     arguments: String,
 }
 
@@ -80,48 +82,83 @@ impl Batch {
         let mut command = command(&["--batch", "--format", "json"])?;
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("{TOOL_PATH} cannot be run: {error}"))?;
-        let lines = BufReader::new(child.stdout.take().expect("stdout was asked for"));
+        let stdout = BufReader::new(child.stdout.take().expect("stdout was asked for"));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
         Ok(Batch { child, lines, arguments: arguments.join(" ") })
     }
 
-    /// The next interval; waits for it.
-    pub fn interval(&mut self) -> Result<Value, Stop> {
-        let mut line = String::new();
-        match self.lines.read_line(&mut line) {
-            Ok(0) => {
-                let output = self.end()?;
-                Err(Stop::fail(format!("numatop-ng --batch {} ended early: {}", output.1, output.0.brief())))
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Adds what was said until now, waits for this many further intervals and adds those; gives
+    /// the last. The first that is ever added only sets the mark, and is always a new one.
+    ///
+    /// A busy guest keeps a case from reading for seconds, so what waits to be read may be old.
+    pub fn follow(&mut self, totals: &mut Totals, further: usize) -> Result<Value, Stop> {
+        while let Ok(line) = self.lines.try_recv() {
+            if totals.marked() {
+                totals.add(parse(&line)?)?;
             }
-            Ok(_) => serde_json::from_str(&line)
-                .map_err(|error| Stop::fail(format!("an interval is not JSON: {error}: {:.200}", line))),
-            Err(error) => Err(Stop::fail(format!("reading an interval: {error}"))),
+        }
+        let mut last = Value::Null;
+        for _ in 0..further {
+            last = self.next()?;
+            totals.add(last.clone())?;
+        }
+        Ok(last)
+    }
+
+    /// The next interval; waits for it.
+    pub fn next(&mut self) -> Result<Value, Stop> {
+        match self.lines.recv() {
+            Ok(line) => parse(&line),
+            Err(_) => {
+                let output = self.end()?;
+                Err(Stop::fail(format!(
+                    "numatop-ng --batch {} ended early: {}",
+                    self.arguments,
+                    output.brief()
+                )))
+            }
         }
     }
 
-    /// Waits for the end and gives all intervals that were not read yet.
-    pub fn rest(mut self) -> Result<Vec<Value>, Stop> {
-        let mut text = String::new();
-        self.lines.read_to_string(&mut text).map_err(|error| format!("reading intervals: {error}"))?;
-        let (output, arguments) = self.end()?;
-        if output.code != Some(0) {
-            return Err(Stop::fail(format!("numatop-ng --batch {arguments}: {}", output.brief())));
+    /// Asks the tool to end, which it must do in good order.
+    pub fn stop(mut self) -> Result<(), Stop> {
+        // SAFETY: the child is ours and has not been waited for, so the pid is its.
+        unsafe { libc::kill(self.pid(), libc::SIGTERM) };
+        let output = self.end()?;
+        match output.code {
+            Some(0) => Ok(()),
+            _ => Err(Stop::fail(format!(
+                "numatop-ng --batch {}, at SIGTERM: {}",
+                self.arguments,
+                output.brief()
+            ))),
         }
-        text.lines()
-            .map(|line| {
-                serde_json::from_str(line)
-                    .map_err(|error| Stop::fail(format!("an interval is not JSON: {error}")))
-            })
-            .collect()
     }
 
-    fn end(&mut self) -> Result<(Output, String), Stop> {
+    fn end(&mut self) -> Result<Output, Stop> {
         let mut stderr = String::new();
         if let Some(mut pipe) = self.child.stderr.take() {
             let _ = pipe.read_to_string(&mut stderr);
         }
         let status = self.child.wait().map_err(|error| format!("waiting for the tool: {error}"))?;
-        Ok((Output { code: status.code(), stdout: String::new(), stderr }, self.arguments.clone()))
+        Ok(Output { code: status.code(), stdout: String::new(), stderr })
     }
+}
+
+fn parse(line: &str) -> Result<Value, Stop> {
+    serde_json::from_str(line)
+        .map_err(|error| Stop::fail(format!("an interval is not JSON: {error}: {line:.200}")))
 }
 
 impl Drop for Batch {

@@ -15,20 +15,16 @@ pub const CASE: Case = Case {
 };
 
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
-    let mut batch = Batch::start(&["-d", "0.5", "-n", "6"])?;
+    let mut batch = Batch::start(&["-d", "0.5"])?;
     let mut totals = Totals::default();
-    totals.add(&batch.interval()?)?;
+    batch.follow(&mut totals, 1)?;
     let work = Work::start_now("storm", &["0"])?;
     let pid = work.pid();
-    let mut intervals = vec![batch.interval()?, batch.interval()?];
+    batch.follow(&mut totals, 2)?;
     let done = work.stop()?;
-    intervals.extend(batch.rest()?);
-    totals.add_all(&intervals)?;
-    let ended: Vec<_> = intervals
-        .iter()
-        .flat_map(|interval| interval["tasks"].as_array().into_iter().flatten())
-        .filter(|task| task["exited"] == true && task["ppid"] == pid)
-        .collect();
+    batch.follow(&mut totals, 2)?;
+    batch.stop()?;
+    let ended: Vec<_> = totals.tasks().filter(|task| task["exited"] == true && task["ppid"] == pid).collect();
     report.equal("children shown as ended", done.truth["children"].as_u64().unwrap_or(0), ended.len() as u64);
     let shown: f64 = ended.iter().filter_map(|task| task["cpu_ns"].as_f64()).sum();
     let children = number(&done.truth, "children_cpu_ns")? / 1e9;

@@ -21,34 +21,46 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     if last == 0 {
         return Err(Stop::skip("there is one CPU only"));
     }
-    let mut batch = Batch::start(&["-d", "0.5", "-n", "14"])?;
-    let mut run = Run::default();
-    run.follow(&mut batch, 1)?;
-    let ran = procfs::ran_ns()?;
+    let mut batch = Batch::start(&["-d", "0.5"])?;
+    let mut totals = Totals::default();
+    batch.follow(&mut totals, 1)?;
+    let watchers = [batch.pid(), std::process::id() as i32];
+    let ran = procfs::ran_ns_without(&watchers)?;
     let work = Work::start_now("spin", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();
-    run.follow(&mut batch, 2)?;
+    batch.follow(&mut totals, 2)?;
     sysfs::set_online(last, false)?;
-    run.follow(&mut batch, 3)?;
+    batch.follow(&mut totals, 3)?;
     sysfs::set_online(last, true)?;
-    run.follow(&mut batch, 2)?;
+    batch.follow(&mut totals, 2)?;
     let done = work.stop()?;
     report.say(format_args!("CPU {last} is back; a thread is pinned to it"));
-    let back = Work::start_now("spin", &[&last.to_string()])?;
+    let mut back = Work::start("spin", &[&last.to_string()])?;
     let back_pid = back.pid();
-    run.follow(&mut batch, 3)?;
-    let settled = run.totals.process(back_pid)?.last.clone();
+    batch.follow(&mut totals, 1)?;
+    back.go();
+    batch.follow(&mut totals, 3)?;
+    let settled = totals.process(back_pid)?.last.clone();
     let back_done = back.stop()?;
-    run.follow(&mut batch, 2)?;
-    let ran = procfs::ran_ns()? - ran;
-    batch.rest()?;
-    report.say(format_args!("notes: {:?}", run.notes));
+    batch.follow(&mut totals, 2)?;
+    let ran = procfs::ran_ns_without(&watchers)? - ran;
+    batch.stop()?;
+    let notes: Vec<&str> = totals
+        .intervals
+        .iter()
+        .flat_map(|interval| interval["notes"].as_array().into_iter().flatten())
+        .filter_map(|note| note.as_str())
+        .collect();
+    report.say(format_args!("notes: {notes:?}"));
     for word in ["offline", "online"] {
-        let told = run.notes.iter().any(|note| note.contains(&format!("CPU {last}")) && note.contains(word));
+        let told = notes.iter().any(|note| note.contains(&format!("CPU {last}")) && note.contains(word));
         report.check(told, format_args!("a note says that CPU {last} went {word}"), true, told);
     }
-    let totals = &run.totals;
-    report.cpu_seconds("rows add up to what the CPUs ran", ran as f64 / 1e9, totals.cpu_ns() / 1e9);
+    report.cpu_seconds(
+        "rows add up to what the CPUs ran",
+        ran as f64 / 1e9,
+        totals.cpu_ns_without(&watchers) / 1e9,
+    );
     report.cpu_seconds("CPU seconds of the load", done.cpu.as_secs_f64(), totals.process(pid)?.cpu_ns / 1e9);
     let row = totals.process(back_pid)?;
     report.cpu_seconds(
@@ -62,25 +74,6 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     if plan.machine.pmu != Pmu::Absent {
         report.close("cycles a nanosecond on it", 1.0, number(&row.last, "cycles_total")? / row.cpu_ns, 0.05);
     }
-    no_losses(report, totals);
+    no_losses(report, &totals);
     Ok(())
-}
-
-/// What the tool said so far.
-#[derive(Default)]
-struct Run {
-    totals: Totals,
-    notes: Vec<String>,
-}
-
-impl Run {
-    fn follow(&mut self, batch: &mut Batch, intervals: usize) -> Result<(), Stop> {
-        for _ in 0..intervals {
-            let interval = batch.interval()?;
-            let notes = interval["notes"].as_array().into_iter().flatten();
-            self.notes.extend(notes.filter_map(|note| note.as_str().map(str::to_owned)));
-            self.totals.add(&interval)?;
-        }
-        Ok(())
-    }
 }

@@ -4,6 +4,7 @@ use vmtests_protocol::Plan;
 
 use super::{Case, Stop, all_cpus, no_losses};
 use crate::intervals::{Totals, number};
+use crate::procfs;
 use crate::report::Report;
 use crate::sysfs::show_list;
 use crate::tool::Batch;
@@ -16,16 +17,19 @@ pub const CASE: Case = Case {
 };
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    let mut batch = Batch::start(&["--threads", "-d", "0.5", "-n", "8"])?;
+    let mut batch = Batch::start(&["--threads", "-d", "0.5"])?;
     let mut totals = Totals::default();
-    totals.add(&batch.interval()?)?;
-    let work = Work::start_now("spin", &[&show_list(&all_cpus(plan))])?;
+    let mut work = Work::start("spin", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();
-    for _ in 0..4 {
-        totals.add(&batch.interval()?)?;
-    }
+    // The mark is set when the threads are where they belong and wait.
+    batch.next()?;
+    batch.follow(&mut totals, 1)?;
+    let before = procfs::process_run_ns(pid)? as f64 / 1e9;
+    work.go();
+    batch.follow(&mut totals, 4)?;
     let done = work.stop()?;
-    totals.add_all(&batch.rest()?)?;
+    batch.follow(&mut totals, 2)?;
+    batch.stop()?;
     for thread in done.truth["threads"].as_array().into_iter().flatten() {
         let (tid, cpu) = (thread["tid"].as_i64().unwrap_or(0), thread["cpu"].as_u64().unwrap_or(0) as u32);
         let node = plan.machine.node_of_cpu(cpu).unwrap_or(usize::MAX);
@@ -47,11 +51,19 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         let fits = row.cpu_ns <= most * 1.01 && row.cpu_ns > most * 0.4;
         report.check(fits, format_args!("ns of thread {tid}"), format_args!("most of {most}"), row.cpu_ns);
     }
+    for ((_, tid, _), row) in totals.rows.iter().filter(|((row, ..), _)| *row == pid as u64) {
+        let ended = if row.exited { ", ended" } else { "" };
+        report.say(format_args!(
+            "row {tid} of process {pid} ({}{ended}): {:.3} s",
+            row.comm,
+            row.cpu_ns / 1e9
+        ));
+    }
     let whole: f64 =
         totals.rows.iter().filter(|((row, ..), _)| *row == pid as u64).map(|(_, row)| row.cpu_ns).sum();
     report.cpu_seconds(
         "CPU seconds of the process, ended threads included",
-        done.cpu.as_secs_f64(),
+        done.cpu.as_secs_f64() - before,
         whole / 1e9,
     );
     no_losses(report, &totals);

@@ -27,8 +27,8 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let pid = work.pid();
     sysfs::write(format!("{directory}/cgroup.procs"), &pid.to_string())?;
 
-    let mut batch = Batch::start(&["-d", "0.5", "-n", "2"])?;
-    let all = batch.interval()?;
+    let mut batch = Batch::start(&["-d", "0.5"])?;
+    let all = batch.next()?;
     let cgroup_of = |pid: i32| {
         let mut tasks = all["tasks"].as_array().into_iter().flatten();
         tasks
@@ -41,23 +41,24 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     report.equal("cgroup of the other", "/".to_owned(), cgroup_of(other.pid()));
     drop(batch);
 
-    let mut batch = Batch::start(&["-d", "0.5", "-n", "6", "-p", &pid.to_string()])?;
+    let mut batch = Batch::start(&["-d", "0.5", "-p", &pid.to_string()])?;
     let mut totals = Totals::default();
-    totals.add(&batch.interval()?)?;
+    batch.follow(&mut totals, 1)?;
     let before = procfs::process_run_ns(pid)?;
     work.go();
-    for _ in 0..3 {
-        totals.add(&batch.interval()?)?;
-    }
+    batch.follow(&mut totals, 3)?;
     let done = work.stop()?;
-    let rest = batch.rest()?;
-    totals.add_all(&rest)?;
+    batch.follow(&mut totals, 2)?;
+    batch.stop()?;
     let strangers = totals.rows.keys().filter(|(row, ..)| *row != pid as u64).count();
     report.equal("rows of other processes", 0, strangers);
     let truth = done.cpu.as_secs_f64() - before as f64 / 1e9;
     report.cpu_seconds("CPU seconds of the process", truth, totals.process(pid)?.cpu_ns / 1e9);
-    let ended = rest.iter().flat_map(|interval| interval["tasks"].as_array().into_iter().flatten());
-    report.equal("times it is shown as ended", 1, ended.filter(|task| task["exited"] == true).count());
+    report.equal(
+        "times it is shown as ended",
+        1,
+        totals.tasks().filter(|task| task["exited"] == true).count(),
+    );
     no_losses(report, &totals);
     other.stop()?;
     let _ = fs::remove_dir(&directory);

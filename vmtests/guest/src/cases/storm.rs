@@ -17,27 +17,26 @@ pub const CASE: Case = Case {
 };
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    let mut batch = Batch::start(&["-d", "0.5", "-n", "9"])?;
+    let mut batch = Batch::start(&["-d", "0.5"])?;
     let mut totals = Totals::default();
+    let watchers = [batch.pid(), std::process::id() as i32];
     // Marks are set while nothing runs, so that it does not matter when exactly.
-    totals.add(&batch.interval()?)?;
-    let (stat, ran) = (procfs::stat()?, procfs::ran_ns()?);
+    batch.follow(&mut totals, 1)?;
+    let (stat, ran) = (procfs::stat()?, procfs::ran_ns_without(&watchers)?);
     let work = Work::start_now("storm", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();
-    for _ in 0..5 {
-        totals.add(&batch.interval()?)?;
-    }
+    batch.follow(&mut totals, 5)?;
     let done = work.stop()?;
-    totals.add(&batch.interval()?)?;
-    totals.add(&batch.interval()?)?;
-    let (stat_after, ran_after) = (procfs::stat()?, procfs::ran_ns()?);
+    batch.follow(&mut totals, 2)?;
+    let (stat_after, ran_after) = (procfs::stat()?, procfs::ran_ns_without(&watchers)?);
     let rows = totals.cpu_ns() / 1e9;
     let children = number(&done.truth, "children")?;
     report.say(format_args!("{children} children in {:.1} s", totals.seconds));
+    let others = totals.cpu_ns_without(&watchers) / 1e9;
     report.cpu_seconds(
         "rows add up to what the CPUs ran (/proc/schedstat)",
         (ran_after - ran) as f64 / 1e9,
-        rows,
+        others,
     );
     report.close("rows add up to the tool's own busy seconds of the CPUs", totals.busy_ns / 1e9, rows, 0.005);
     // Not compared: ticks are late when the emulator runs one CPU after the other.
@@ -49,7 +48,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     report.check(forks >= children, "forks counted by the kernel, at least one a child", children, forks);
     let storm = totals.process(pid)?;
     report.check(storm.exited, "the storm itself is shown as ended", true, storm.exited);
-    batch.rest()?;
+    batch.stop()?;
     no_losses(report, &totals);
     Ok(())
 }

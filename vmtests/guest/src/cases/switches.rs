@@ -15,17 +15,16 @@ pub const CASE: Case = Case {
 };
 
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
-    let mut batch = Batch::start(&["-d", "0.5", "-n", "7"])?;
+    let mut batch = Batch::start(&["-d", "0.5"])?;
     let mut totals = Totals::default();
-    totals.add(&batch.interval()?)?;
+    batch.follow(&mut totals, 1)?;
     let mut work = Work::start("alternate", &["0", "100000", "100000"])?;
     work.go();
     let (pid, child) = (work.pid(), work.facts["child"].as_i64().unwrap_or(0) as i32);
-    for _ in 0..3 {
-        totals.add(&batch.interval()?)?;
-    }
+    batch.follow(&mut totals, 3)?;
     let done = work.stop()?;
-    totals.add_all(&batch.rest()?)?;
+    batch.follow(&mut totals, 2)?;
+    batch.stop()?;
     let turns = number(&done.truth, "turns")?;
     let child_truth = number(&done.truth, "child_switches")?;
     // wait4 counts a child that was waited for with its parent.
@@ -43,9 +42,9 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
             turns,
             found,
         );
-        // One to get there.
+        // Starting it may take two: exec looks for an idle CPU, then it pins itself.
         let moves = row.node_moves.round();
-        report.check(moves <= 1.0, format_args!("moves of the {who}, which is pinned"), "at most 1", moves);
+        report.check(moves <= 2.0, format_args!("moves of the {who}, which is pinned"), "at most 2", moves);
     }
     no_losses(report, &totals);
     Ok(())

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::sysfs;
+use crate::{affinity, sysfs};
 
 pub const NAMES: &[(&str, &str)] = &[
     ("spin", "CPUS: one busy thread pinned to each CPU of the list"),
@@ -26,6 +26,7 @@ pub const NAMES: &[(&str, &str)] = &[
 ];
 
 pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
+    affinity::name(name);
     let truth = match (name, arguments) {
         ("spin", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| spin::run(&cpus)),
         ("wander", [cpus, pause]) => {

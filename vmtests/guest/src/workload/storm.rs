@@ -13,7 +13,6 @@ use crate::affinity;
 const ROUNDS: u64 = 100_000;
 
 pub fn run(cpus: &[u32]) -> Result<Value, String> {
-    affinity::name("storm");
     wait_for_go(&json!({"pid": std::process::id()}));
     let stop = stop_flag();
     let threads: Vec<_> = cpus

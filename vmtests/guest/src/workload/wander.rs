@@ -14,7 +14,6 @@ pub fn run(cpus: &[u32], pause_ms: u64) -> Result<Value, String> {
     if cpus.is_empty() {
         return Err("no CPU to run on".to_owned());
     }
-    affinity::name("wander");
     go(cpus[0])?;
     wait_for_go(&json!({"pid": std::process::id()}));
     let stop = stop_flag();
@@ -22,15 +21,18 @@ pub fn run(cpus: &[u32], pause_ms: u64) -> Result<Value, String> {
     let mut since = affinity::thread_time();
     let before = since;
     let (mut at, mut moves) = (0, 0u64);
+    let mut moving = Duration::ZERO;
     while !stop.load(Ordering::Relaxed) {
         let until = Instant::now() + Duration::from_millis(pause_ms);
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {
             burn(ROUNDS);
         }
         let next = (at + 1) % cpus.len();
+        // The system call that moves us begins on one CPU and ends on the other; charged to the first.
+        let began = affinity::thread_time();
         go(cpus[next])?;
-        // The system call that moves us is charged to where we came from; it ends on the other side.
         let now = affinity::thread_time();
+        moving += now - began;
         spent[at] += now - since;
         since = now;
         moves += u64::from(next != at);
@@ -41,7 +43,9 @@ pub fn run(cpus: &[u32], pause_ms: u64) -> Result<Value, String> {
         .zip(&spent)
         .map(|(cpu, spent)| json!({"cpu": cpu, "cpu_ns": spent.as_nanos() as u64}))
         .collect();
-    Ok(json!({"places": places, "moves": moves, "cpu_ns": (since - before).as_nanos() as u64}))
+    Ok(
+        json!({"places": places, "moves": moves, "moving_ns": moving.as_nanos() as u64, "cpu_ns": (since - before).as_nanos() as u64}),
+    )
 }
 
 fn go(cpu: u32) -> Result<(), String> {

@@ -1,0 +1,262 @@
+//! What a context switch costs while a tool watches: ns in its BPF programs, and wall-clock time.
+
+use std::mem::MaybeUninit;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject};
+
+use crate::Plan;
+use crate::numbers::{Spread, median};
+use crate::process::{Process, children_cpu_time, pinned};
+use crate::progs::{self, PerSwitch, RunTime};
+use crate::report::{Cell, Report, Table};
+
+#[allow(clippy::all, reason = "generated")]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));
+}
+
+/// The CPU that the load runs on; everything else is kept off it where there is another one.
+const LOAD_CPU: usize = 0;
+
+/// Programs are attached this long after the last of them was loaded.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What watches the load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Watcher {
+    Empty,
+    /// numatop-ng with a list of events.
+    Ours(&'static str, &'static str),
+    /// A tool of libbpf-tools.
+    Peer(&'static str),
+}
+
+const WATCHERS: [Watcher; 7] = [
+    Watcher::Empty,
+    Watcher::Ours("numatop-ng, no counters", ""),
+    Watcher::Ours("numatop-ng, 2 counters", "cpu-clock,page-faults"),
+    Watcher::Ours("numatop-ng, 4 counters", "cpu-clock,page-faults,task-clock,cpu-migrations"),
+    Watcher::Peer("runqslower"),
+    Watcher::Peer("cpudist"),
+    Watcher::Peer("runqlat"),
+];
+
+/// A watcher at work. It is detached when this goes away.
+enum Watching {
+    // The link goes before the program it belongs to; the program is what we find the counts by.
+    Empty { _link: Link, _skel: Box<skel::EmptySkel<'static>> },
+    Program(Process),
+}
+
+impl Watcher {
+    fn name(self) -> &'static str {
+        match self {
+            Watcher::Empty => "empty program",
+            Watcher::Ours(name, _) | Watcher::Peer(name) => name,
+        }
+    }
+
+    /// `delay`: seconds between two refreshes of numatop-ng.
+    fn start(self, plan: &Plan, delay: &str) -> Result<Watching> {
+        let mut command = match self {
+            Watcher::Empty => return empty(),
+            Watcher::Peer(tool) => pinned(beside(), tool),
+            Watcher::Ours(_, events) => {
+                let mut command = pinned(beside(), &plan.binary.to_string_lossy());
+                command.args(["-b", "-d", delay, "--format", "json", "--top", "50", "--events", events]);
+                command
+            }
+        };
+        let mut process = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+        let began = Instant::now();
+        let mut loaded = 0;
+        let mut since = Instant::now();
+        while loaded == 0 || since.elapsed() < SETTLE {
+            process.check().with_context(|| format!("starting {}", self.name()))?;
+            if began.elapsed() > Duration::from_secs(20) {
+                bail!("{} has loaded no BPF program in 20 s", self.name());
+            }
+            thread::sleep(Duration::from_millis(50));
+            let now = progs::of_process(process.pid())?.len();
+            if now != loaded {
+                (loaded, since) = (now, Instant::now());
+            }
+        }
+        Ok(Watching::Program(process))
+    }
+}
+
+impl Watching {
+    fn pid(&self) -> u32 {
+        match self {
+            Watching::Empty { .. } => std::process::id(),
+            Watching::Program(process) => process.pid(),
+        }
+    }
+}
+
+fn empty() -> Result<Watching> {
+    // A few bytes for each round: the skeleton borrows its object for as long as it lives.
+    let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let skel = skel::EmptySkelBuilder::default().open(object)?.load().context("loading the empty program")?;
+    let link = skel.progs.sched_switch_empty.attach().context("attaching the empty program")?;
+    Ok(Watching::Empty { _link: link, _skel: Box::new(skel) })
+}
+
+/// A CPU that is not the load's, if there is one.
+fn beside() -> usize {
+    thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1
+}
+
+/// What an operation (two context switches) of `perf bench sched pipe` takes, in µs.
+#[derive(Clone, Copy)]
+struct Pipe {
+    wall: f64,
+    /// Of both tasks: does not grow when others want the CPU too.
+    cpu: f64,
+}
+
+impl Pipe {
+    fn mean(self, other: Pipe) -> Pipe {
+        Pipe { wall: (self.wall + other.wall) / 2.0, cpu: (self.cpu + other.cpu) / 2.0 }
+    }
+}
+
+/// Runs the load on its CPU, ahead of whatever else the machine does: with a real-time priority, or
+/// others would take turns with it and its wall-clock time would be theirs.
+fn pipe(loops: u64) -> Result<Pipe> {
+    let before = children_cpu_time();
+    let output = pinned(LOAD_CPU, "chrt")
+        .args(["--fifo", "1", "perf", "bench", "sched", "pipe", "-l", &loops.to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .context("running perf bench sched pipe")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let per_op = text.lines().find_map(|line| line.trim().strip_suffix("usecs/op")?.trim().parse().ok());
+    let wall = per_op.with_context(|| {
+        format!("perf bench sched pipe said: {text}{}", String::from_utf8_lossy(&output.stderr))
+    })?;
+    let cpu = (children_cpu_time() - before).as_secs_f64() * 1e6 / loops as f64;
+    Ok(Pipe { wall, cpu })
+}
+
+/// # Errors
+/// A tool is missing or did not start; a program is not permitted.
+pub fn run(plan: &Plan) -> Result<Report> {
+    let mut report = Report::begin("Hot path: what a context switch costs");
+    let perf = Command::new("perf").arg("--version").output().context("running perf (package linux-perf)")?;
+    let perf = String::from_utf8_lossy(&perf.stdout).trim().to_string();
+    let (rounds, loops) = if plan.quick { (3, 50_000) } else { (9, 100_000) };
+    run_time(plan, &mut report, rounds, loops)?;
+    let (rounds, loops) = if plan.quick { (3, 50_000) } else { (13, 100_000) };
+    wall_clock(plan, &mut report, rounds, loops)?;
+    report.note(format!(
+        "Load: `taskset -c {LOAD_CPU} perf bench sched pipe`, two tasks that do nothing but wake each other ({perf}), with real-time priority 1; \
+         the watching tool is held to CPU {}.",
+        beside()
+    ));
+    Ok(report)
+}
+
+/// BPF run-time statistics, all watchers in turn, so that a slow moment of the machine hits all alike.
+fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
+    let mut costs: Vec<Vec<PerSwitch>> = vec![Vec::new(); WATCHERS.len()];
+    for round in 0..rounds {
+        for turn in 0..WATCHERS.len() {
+            let at = (round + turn) % WATCHERS.len();
+            // No refresh in between: this is about the switch.
+            let watching = WATCHERS[at].start(plan, "60")?;
+            let _measured = RunTime::measure()?;
+            let before = progs::of_process(watching.pid())?;
+            pipe(loops)?;
+            let after = progs::of_process(watching.pid())?;
+            let cost = progs::per_switch(&before, &after).with_context(|| WATCHERS[at].name().to_string())?;
+            costs[at].push(cost);
+        }
+    }
+    let above = |at: usize| -> Vec<f64> {
+        costs[at]
+            .iter()
+            .zip(&costs[0])
+            .map(|(cost, empty)| cost.all_programs - empty.switch_program)
+            .collect()
+    };
+    let mut table = Table::new(
+        format!(
+            "ns by BPF run-time statistics, median (quartiles) of {rounds} interleaved rounds of about {} switches. \
+             *Above empty* is the difference to the empty program of the same round, over all programs of the tool.",
+            2 * loops
+        ),
+        &["watcher", "program at sched_switch", "all programs, per switch", "above empty"],
+    );
+    for (at, watcher) in WATCHERS.iter().enumerate() {
+        let column =
+            |read: fn(&PerSwitch) -> f64| Spread::of(&costs[at].iter().map(read).collect::<Vec<_>>());
+        table.rows.push(vec![
+            Cell::text(watcher.name()),
+            Cell::spread(column(|cost| cost.switch_program), 0),
+            Cell::spread(column(|cost| cost.all_programs), 0),
+            if at == 0 { Cell::Nothing } else { Cell::spread(Spread::of(&above(at)), 0) },
+        ]);
+    }
+    report.tables.push(table);
+    let (none, two) = (median(&above(1)), median(&above(2)));
+    report.at_most("ns above the empty program, no counters", 60.0, none, 1);
+    report.at_most("ns above the empty program, 2 software counters", 270.0, two, 1);
+    for (at, watcher) in
+        WATCHERS.iter().enumerate().filter(|(_, watcher)| matches!(watcher, Watcher::Peer(_)))
+    {
+        let peer = median(&above(at));
+        report.at_most(format!("no counters, ns above empty: below {}", watcher.name()), peer, none, 1);
+        report.at_most(format!("2 counters, ns above empty: below {}", watcher.name()), peer, two, 1);
+    }
+    Ok(())
+}
+
+/// Time of the load with each watcher, against the mean of the runs without one before and after.
+fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
+    let mut pairs: Vec<Vec<(Pipe, Pipe)>> = vec![Vec::new(); WATCHERS.len()];
+    let mut before = pipe(loops)?;
+    for round in 0..rounds {
+        for turn in 0..WATCHERS.len() {
+            let at = (round + turn) % WATCHERS.len();
+            let watching = WATCHERS[at].start(plan, "1")?;
+            let with = pipe(loops)?;
+            drop(watching);
+            let after = pipe(loops)?;
+            pairs[at].push((with, before.mean(after)));
+            before = after;
+        }
+    }
+    let base = Spread::of(&pairs.iter().flatten().map(|(_, without)| without.wall).collect::<Vec<_>>());
+    let spread = |at: usize, read: fn(&(Pipe, Pipe)) -> f64| {
+        Spread::of(&pairs[at].iter().map(read).collect::<Vec<_>>())
+    };
+    let mut table = Table::new(
+        format!(
+            "The same load, BPF statistics off, each run between two runs without a watcher; median (quartiles) of \
+             {rounds} interleaved rounds. numatop-ng refreshes once a second meanwhile. Without a watcher an \
+             operation of two switches takes {:.2} µs ({:.2}–{:.2}).",
+            base.median, base.low, base.high
+        ),
+        &["watcher", "wall-clock ratio", "CPU time ratio", "CPU ns added per switch"],
+    );
+    for (at, watcher) in WATCHERS.iter().enumerate() {
+        table.rows.push(vec![
+            Cell::text(watcher.name()),
+            Cell::spread(spread(at, |(with, without)| with.wall / without.wall), 3),
+            Cell::spread(spread(at, |(with, without)| with.cpu / without.cpu), 3),
+            Cell::spread(spread(at, |(with, without)| (with.cpu - without.cpu) * 500.0), 0),
+        ]);
+    }
+    report.tables.push(table);
+    let ratio = |at| spread(at, |(with, without)| with.wall / without.wall).median;
+    report.at_most("wall-clock ratio, no counters", 1.06, ratio(1), 3);
+    report.at_most("wall-clock ratio, 2 software counters", 1.18, ratio(2), 3);
+    Ok(())
+}

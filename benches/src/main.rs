@@ -1,0 +1,96 @@
+//! Measures what numatop-ng costs and how true its numbers are, beside other tools in the same run.
+
+mod frames;
+mod hotpath;
+mod numbers;
+mod process;
+mod progs;
+mod refresh;
+mod report;
+mod rest;
+mod screen;
+mod start;
+mod truth;
+mod work;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand};
+
+use report::Report;
+use work::Work;
+
+#[derive(Parser, Debug)]
+#[command(name = "numatop-bench", about, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    plan: Plan,
+
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What is measured, and how long.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Plan {
+    /// The numatop-ng to measure.
+    #[arg(long, global = true, value_name = "PATH", default_value = "target/release/numatop-ng")]
+    binary: PathBuf,
+
+    /// A tenth of the time: to see that it works, not to publish.
+    #[arg(long, global = true)]
+    quick: bool,
+
+    /// Write the results to this file too.
+    #[arg(long, global = true, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// ns per context switch, and the wall-clock time of a load of context switches.
+    Hotpath,
+    /// CPU time and memory of one refresh with many threads.
+    Refresh,
+    /// CPU share at rest.
+    Rest,
+    /// Time from exec to the first frame.
+    Start,
+    /// CPU time against what the kernel says.
+    Truth,
+    /// All of these.
+    All,
+    /// Be one of the loads.
+    #[command(subcommand, hide = true)]
+    Work(Work),
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    let all: [fn(&Plan) -> Result<Report>; 5] =
+        [hotpath::run, refresh::run, rest::run, start::run, truth::run];
+    let wanted = match cli.what {
+        What::Hotpath => &all[0..1],
+        What::Refresh => &all[1..2],
+        What::Rest => &all[2..3],
+        What::Start => &all[3..4],
+        What::Truth => &all[4..5],
+        What::All => &all[..],
+        What::Work(work) => return work.run(),
+    };
+    let binary = &cli.plan.binary;
+    ensure!(binary.is_file(), "{} is not there: build it, or name another with --binary", binary.display());
+    let mut reports = Vec::new();
+    for benchmark in wanted {
+        let report = benchmark(&cli.plan)?.finish();
+        println!("{}", report.markdown());
+        reports.push(report);
+        if let Some(path) = &cli.plan.json {
+            let text = serde_json::to_string_pretty(&reports)?;
+            fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))?;
+        }
+    }
+    Ok(())
+}

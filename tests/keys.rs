@@ -1,0 +1,480 @@
+//! What keys, clicks and samples do to the state behind the screen.
+
+mod common;
+
+use std::time::Duration;
+
+use common::screen::{draw, text};
+use common::{Actor, World, app, press, type_text};
+use numatop_ng::snapshot::Task;
+use numatop_ng::tui::action::{Action, Effect, Screen, Seek};
+use numatop_ng::tui::app::App;
+use numatop_ng::tui::keymap::{KEYS, Key, context};
+use numatop_ng::tui::ring::{MAX_SAMPLES, Ring};
+use numatop_ng::tui::theme::Theme;
+use numatop_ng::units::Nid;
+use proptest::prelude::*;
+use ratatui::crossterm::event::{KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Rect;
+
+const SIZE: (u16, u16) = (100, 30);
+
+fn intel(ticks: usize) -> (World, App) {
+    let mut world = World::intel();
+    let app = app(&mut world, ticks, SIZE, Theme::new(true, false));
+    (world, app)
+}
+
+fn screen(app: &App) -> String {
+    text(&draw(app, SIZE.0, SIZE.1))
+}
+
+fn selected(app: &App) -> Option<&Task> {
+    app.tasks.selected(app.snapshot()?)
+}
+
+fn selected_pid(app: &App) -> u32 {
+    selected(app).unwrap().raw.pid
+}
+
+fn pids(app: &App) -> Vec<u32> {
+    let snapshot = app.snapshot().unwrap();
+    app.tasks.rows().iter().map(|row| snapshot.tasks[row.task].raw.pid).collect()
+}
+
+/// An app in which the bindings of `bit` hold, and in which there is something for each to do.
+fn placed(bit: u16) -> App {
+    // Enough nodes to move among.
+    let world = if bit == context::NODES { World::ft_2500 } else { World::intel };
+    let mut app = app(&mut world(), 4, SIZE, Theme::new(true, false));
+    for key in ["F5", "/"] {
+        press(&mut app, key);
+    }
+    type_text(&mut app, "nginx");
+    for key in ["Enter", "k"] {
+        press(&mut app, key);
+    }
+    let keys: &[&str] = match bit {
+        context::PAUSED => &["Space", "Left"],
+        context::TASKS => &[],
+        context::NODES => &["Tab", "j"],
+        context::DETAIL => &["Enter"],
+        context::HELP => &["?", "j"],
+        context::PICKER => &["s", "k"],
+        context::COLUMNS => &["c", "j"],
+        context::PROMPT => &["\\", "x"],
+        context::REPLAY => {
+            app.replay((0, i64::MAX));
+            &[]
+        }
+        _ => unreachable!("one bit of the contexts"),
+    };
+    for key in keys {
+        press(&mut app, key);
+    }
+    assert!(app.contexts() & bit != 0);
+    app
+}
+
+#[test]
+fn every_key_does_something() {
+    for binding in KEYS {
+        for bit in (0..9).map(|shift| 1u16 << shift).filter(|bit| binding.contexts & bit != 0) {
+            for Key(code, ctrl) in binding.keys {
+                let mut app = placed(bit);
+                let (before, at) = (draw(&app, SIZE.0, SIZE.1), app.tasks.cursor.at());
+                let modifiers = if *ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
+                let effect = app.press(KeyEvent::new(*code, modifiers));
+                let same = draw(&app, SIZE.0, SIZE.1) == before && app.tasks.cursor.at() == at;
+                // A short list of threads does not scroll.
+                let short = bit == context::DETAIL && matches!(binding.action, Action::Move(_));
+                // These name the screen that is shown already.
+                let there = binding.action == Action::Show(Screen::Tasks) && bit == context::TASKS
+                    || binding.action == Action::Show(Screen::Nodes) && bit == context::NODES
+                    || binding.action == Action::SortBy("cpu_pct");
+                assert!(effect.is_some() || !same || short || there, "{} where {bit}", binding.names());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recording_goes_where_it_is_told() {
+    let (mut world, mut app) = intel(3);
+    let (first, second) = (world.tick(), world.tick());
+    let began = first.wall_ns;
+    app.replay((began, began + 3_600_000_000_000));
+    app.moved(world.host.clone(), Some(first), second.clone());
+    assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
+    for (keys, typed, seek) in [
+        ("t", "", Seek::Next),
+        ("T", "", Seek::Previous),
+        ("Home", "", Seek::Start),
+        ("End", "", Seek::End),
+        ("j", "10m", Seek::To(second.wall_ns + 600_000_000_000)),
+        ("J", "90", Seek::To(second.wall_ns - 90_000_000_000)),
+        ("j", "-1h", Seek::To(second.wall_ns - 3_600_000_000_000)),
+        ("j", "@5", Seek::To(5_000_000_000)),
+    ] {
+        let mut effect = press(&mut app, keys);
+        if !typed.is_empty() {
+            type_text(&mut app, typed);
+            effect = press(&mut app, "Enter");
+        }
+        assert_eq!(effect, Some(Effect::Seek(seek)), "{keys} {typed}");
+    }
+    press(&mut app, "j");
+    type_text(&mut app, "soon");
+    assert_eq!(press(&mut app, "Enter"), None);
+    assert!(screen(&app).contains("'soon' is no time"), "{}", screen(&app));
+}
+
+#[test]
+fn a_recording_plays_at_the_speed_that_was_chosen() {
+    let (mut world, mut app) = intel(3);
+    app.replay((0, 1));
+    app.moved(world.host.clone(), None, world.tick());
+    assert_eq!(press(&mut app, "+"), None);
+    assert_eq!(press(&mut app, "Space"), Some(Effect::Seek(Seek::Play(Some(2)))));
+    assert_eq!(press(&mut app, "+"), Some(Effect::Seek(Seek::Play(Some(5)))));
+    assert!(screen(&app).contains("REPLAY x5"), "{}", screen(&app));
+    assert_eq!(press(&mut app, "Space"), Some(Effect::Seek(Seek::Play(None))));
+    press(&mut app, "Space");
+    app.source_ended();
+    assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
+}
+
+#[test]
+fn the_selection_sticks_to_its_task() {
+    let (mut world, mut app) = intel(3);
+    press(&mut app, "j");
+    let pid = selected_pid(&app);
+    let place = app.tasks.cursor.at();
+    for _ in 0..3 {
+        app.sample(world.host.clone(), world.tick());
+        press(&mut app, "I");
+        assert_eq!(selected_pid(&app), pid);
+    }
+    // Three turns leave the order reversed.
+    assert_ne!(app.tasks.cursor.at(), place);
+}
+
+#[test]
+fn following_keeps_the_task_in_view_until_it_ends() {
+    let actors = (1..200).map(|pid| Actor::new(pid, "worker").runs(&[(0, 0.01 * f64::from(pid))]));
+    let mut world = World::new("intel-e5-2682v4", true, actors.collect());
+    world.actors[198].ends = Some(4);
+    let mut app = app(&mut world, 3, SIZE, Theme::new(true, false));
+    press(&mut app, "F");
+    assert_eq!(selected_pid(&app), 199);
+    press(&mut app, "I");
+    let place = app.tasks.cursor.at();
+    let offset = app.tasks.cursor.offset();
+    assert!(place > 100 && offset > 0 && place - offset < 30, "{place} {offset}");
+    app.sample(world.host.clone(), world.tick());
+    assert!(app.tasks.follow);
+    for _ in 0..2 {
+        app.sample(world.host.clone(), world.tick());
+    }
+    assert!(!app.tasks.follow);
+}
+
+#[test]
+fn idle_tasks_do_not_change_places() {
+    let (mut world, mut app) = intel(4);
+    let idle = |app: &App| {
+        pids(app).into_iter().filter(|pid| [1, 2, 700, 5000, 9001].contains(pid)).collect::<Vec<_>>()
+    };
+    let before = idle(&app);
+    for _ in 0..5 {
+        app.sample(world.host.clone(), world.tick());
+        assert_eq!(idle(&app), before);
+    }
+}
+
+#[test]
+fn pausing_holds_the_interval_while_measuring_goes_on() {
+    let (mut world, mut app) = intel(5);
+    let shown = app.snapshot().unwrap().mono_ns;
+    press(&mut app, "Space");
+    app.sample(world.host.clone(), world.tick());
+    app.sample(world.host.clone(), world.tick());
+    assert_eq!(app.snapshot().unwrap().mono_ns, shown);
+    assert_eq!(app.behind_ns(), Some(2_000_000_000));
+    assert!(screen(&app).contains("PAUSED -2s"));
+    press(&mut app, "t");
+    assert_eq!(app.behind_ns(), Some(1_000_000_000));
+    press(&mut app, "T");
+    press(&mut app, "Left");
+    assert_eq!(app.behind_ns(), Some(3_000_000_000));
+    press(&mut app, "Space");
+    assert_eq!((app.behind_ns(), app.snapshot().unwrap().mono_ns), (None, shown + 2_000_000_000));
+}
+
+#[test]
+fn scrubbing_stops_at_both_ends() {
+    let (_, mut app) = intel(4);
+    for _ in 0..10 {
+        press(&mut app, "Left");
+    }
+    // The first sample begins an interval but ends none.
+    assert_eq!(app.behind_ns(), Some(2_000_000_000));
+    assert!(app.snapshot().unwrap().interval_ns.is_some());
+    assert!(app.message.as_deref().is_some_and(|text| text.contains("nothing older")));
+    for _ in 0..10 {
+        press(&mut app, "Right");
+    }
+    assert_eq!(app.behind_ns(), Some(0));
+}
+
+#[test]
+fn what_was_paused_at_moves_on_when_the_ring_drops_it() {
+    let mut world = World::vm();
+    let mut app = app(&mut world, 3, SIZE, Theme::new(true, false));
+    press(&mut app, "Space");
+    for _ in 0..MAX_SAMPLES + 5 {
+        app.sample(world.host.clone(), world.tick());
+    }
+    assert_eq!(app.behind_ns(), Some((MAX_SAMPLES as u64 - 2) * 1_000_000_000));
+}
+
+#[test]
+fn searching_goes_to_matches_and_around() {
+    let (_, mut app) = intel(4);
+    press(&mut app, "/");
+    type_text(&mut app, "nginx");
+    let first = selected_pid(&app);
+    press(&mut app, "Enter");
+    press(&mut app, "n");
+    assert_ne!(selected_pid(&app), first);
+    press(&mut app, "N");
+    assert_eq!(selected_pid(&app), first);
+    for _ in 0..4 {
+        press(&mut app, "n");
+    }
+    assert_eq!(selected_pid(&app), first, "four matches, and around");
+    press(&mut app, "/");
+    type_text(&mut app, "9002");
+    assert_eq!(selected_pid(&app), 9002);
+}
+
+#[test]
+fn filters_narrow_and_esc_drops_them() {
+    let (_, mut app) = intel(4);
+    let all = pids(&app).len();
+    press(&mut app, "\\");
+    type_text(&mut app, "mysql.service");
+    assert_eq!(pids(&app), [4242]);
+    press(&mut app, "Esc");
+    assert_eq!(pids(&app).len(), all, "Esc brings back what was before");
+    press(&mut app, "\\");
+    type_text(&mut app, "MYSQL");
+    press(&mut app, "Enter");
+    assert!(pids(&app).is_empty(), "capitals are meant");
+    assert!(screen(&app).contains("no task matches"));
+    press(&mut app, "Esc");
+    assert_eq!(pids(&app).len(), all);
+}
+
+#[test]
+fn a_user_is_picked_from_those_with_tasks() {
+    let (_, mut app) = intel(4);
+    press(&mut app, "u");
+    press(&mut app, "G");
+    press(&mut app, "k");
+    press(&mut app, "Enter");
+    let uids: Vec<u32> =
+        app.tasks.rows().iter().map(|row| app.snapshot().unwrap().tasks[row.task].raw.uid).collect();
+    assert!(!uids.is_empty() && uids.iter().all(|uid| *uid == uids[0]), "{uids:?}");
+    assert!(uids.len() < 12);
+}
+
+#[test]
+fn enter_on_a_node_shows_its_tasks() {
+    let (_, mut app) = intel(4);
+    for key in ["2", "j", "Enter"] {
+        press(&mut app, key);
+    }
+    assert_eq!((app.screen, app.tasks.choice.node), (Screen::Tasks, Some(Nid(1))));
+    assert_eq!(pids(&app), [4242, 9002, 5002]);
+}
+
+#[test]
+fn the_interval_has_steps_and_limits() {
+    let (_, mut app) = intel(2);
+    assert_eq!(press(&mut app, "+"), Some(Effect::SetInterval(Duration::from_secs(2))));
+    for _ in 0..20 {
+        press(&mut app, "-");
+    }
+    assert_eq!(app.interval, Duration::from_millis(100));
+    for _ in 0..20 {
+        press(&mut app, "+");
+    }
+    assert_eq!(app.interval, Duration::from_secs(60));
+    press(&mut app, "d");
+    type_text(&mut app, "90");
+    assert_eq!(press(&mut app, "Enter"), None);
+    assert!(screen(&app).contains("outside 0.1 to 60"), "{}", screen(&app));
+    press(&mut app, "Ctrl-U");
+    type_text(&mut app, "0.25");
+    assert_eq!(press(&mut app, "Enter"), Some(Effect::SetInterval(Duration::from_millis(250))));
+}
+
+#[test]
+fn the_sort_column_moves_over_what_is_visible_and_says_why_values_are_absent() {
+    let mut world = World::vm();
+    let mut app = app(&mut world, 3, SIZE, Theme::new(true, false));
+    press(&mut app, ">");
+    assert_eq!(app.tasks.choice.sort.metric.id, "runq_wait_pct");
+    press(&mut app, "<");
+    assert_eq!(app.tasks.choice.sort.metric.id, "cpu_pct");
+    press(&mut app, "i");
+    assert!(screen(&app).contains("IPC is -: no hardware counters"), "{}", screen(&app));
+    assert!(screen(&app).contains("▲IPC"), "the sort column is shown whatever fits");
+}
+
+#[test]
+fn columns_are_chosen_and_reset() {
+    let (_, mut app) = intel(3);
+    for key in ["c", "j", "Space", "]"] {
+        press(&mut app, key);
+    }
+    let chosen = app.tasks.columns.as_ref().unwrap();
+    assert_eq!(chosen[0].id, "pid");
+    assert!(chosen.iter().all(|metric| metric.id != "user"));
+    press(&mut app, "r");
+    assert!(app.tasks.columns.is_none());
+}
+
+#[test]
+fn a_folded_branch_counts_what_it_hides() {
+    let (_, mut app) = intel(4);
+    press(&mut app, "e");
+    press(&mut app, "z");
+    assert_eq!(pids(&app), [1]);
+    assert!(screen(&app).contains("[+11] systemd"), "{}", screen(&app));
+    press(&mut app, "z");
+    assert_eq!(pids(&app).len(), 12);
+}
+
+#[test]
+fn parents_in_a_circle_are_all_shown() {
+    let circle = [(10, 11), (11, 12), (12, 10), (20, 20)];
+    let actors = circle.map(|(pid, ppid)| Actor { ppid, ..Actor::new(pid, "loop") });
+    let mut world = World::new("no-numa", false, actors.to_vec());
+    let mut app = app(&mut world, 2, SIZE, Theme::new(true, false));
+    press(&mut app, "e");
+    let mut shown = pids(&app);
+    shown.sort_unstable();
+    assert_eq!(shown, [10, 11, 12, 20]);
+}
+
+#[test]
+fn a_deep_tree_is_drawn_without_recursion() {
+    let actors = (1..5_000).map(|pid| Actor { ppid: pid - 1, ..Actor::new(pid, "deep") });
+    let mut world = World::new("no-numa", false, actors.collect());
+    let mut app = app(&mut world, 2, SIZE, Theme::new(true, false));
+    press(&mut app, "e");
+    press(&mut app, "End");
+    assert_eq!(selected_pid(&app), 4_999);
+    assert!(screen(&app).contains("deep"));
+}
+
+#[test]
+fn details_show_threads_history_and_proc() {
+    let (mut world, mut app) = intel(6);
+    assert_eq!(press(&mut app, "Enter"), Some(Effect::Inspect(4242, 4_242_000_000)));
+    assert_eq!(app.history().len(), 5);
+    assert!(screen(&app).contains("connection"));
+    assert_eq!(app.sample(world.host.clone(), world.tick()), Some(Effect::Inspect(4242, 4_242_000_000)));
+    assert_eq!(app.history().len(), 6);
+    app.inspected(4242, Err("process 4242 has ended".into()));
+    assert!(screen(&app).contains("process 4242 has ended"));
+    press(&mut app, "Left");
+    press(&mut app, "Left");
+    assert_eq!(app.history().len(), 4, "the history ends with the interval shown");
+}
+
+#[test]
+fn a_click_selects_sorts_and_turns() {
+    let (_, mut app) = intel(4);
+    let click = |app: &mut App, column, row| {
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        app.mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE })
+    };
+    let lines: Vec<String> = screen(&app).lines().map(str::to_string).collect();
+    let find = |text: &str| lines.iter().position(|line| line.contains(text)).unwrap() as u16;
+    click(&mut app, 5, find("kswapd0"));
+    assert_eq!(selected_pid(&app), 91);
+    let titles = find("COMMAND");
+    let column = lines[usize::from(titles)].split("RSS").next().unwrap().chars().count() as u16;
+    click(&mut app, column, titles);
+    assert_eq!((app.tasks.choice.sort.metric.id, app.tasks.choice.sort.reversed), ("rss_bytes", false));
+    click(&mut app, column, titles);
+    assert!(app.tasks.choice.sort.reversed);
+}
+
+#[test]
+fn the_wheel_scrolls_without_selecting() {
+    let actors = (1..200).map(|pid| Actor::new(pid, "worker"));
+    let mut world = World::new("intel-e5-2682v4", true, actors.collect());
+    let mut app = app(&mut world, 3, SIZE, Theme::new(true, false));
+    press(&mut app, "j");
+    let before = selected_pid(&app);
+    let kind = MouseEventKind::ScrollDown;
+    app.mouse(MouseEvent { kind, column: 1, row: 10, modifiers: KeyModifiers::NONE });
+    assert_eq!((app.tasks.cursor.offset(), selected_pid(&app)), (3, before));
+}
+
+#[test]
+fn the_ring_is_bounded_by_bytes_too() {
+    let busy = (1..20_001).map(|pid| Actor::new(pid, "worker").runs(&[(0, 0.1)]));
+    let mut world = World::new("intel-e5-2682v4", true, busy.collect());
+    let mut ring = Ring::default();
+    for _ in 0..4 {
+        ring.push(world.tick());
+    }
+    // 20,000 rows that all changed are more than is kept, but an interval needs two samples.
+    assert_eq!((ring.oldest(), ring.newest()), (Some(3), Some(3)));
+    assert!(ring.pair(3).is_some_and(|(previous, _)| previous.is_some()));
+    assert!(ring.pair(1).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_keys_at_no_size_panic(
+        steps in proptest::collection::vec((0usize..140, 1u16..300, 1u16..100), 1..60),
+        machine in 0..3usize,
+    ) {
+        let mut world = [World::intel, World::ft_2500, World::vm][machine]();
+        let mut app = app(&mut world, 2, SIZE, Theme::new(true, false));
+        let keys: Vec<Key> = KEYS.iter().flat_map(|line| line.keys).copied().collect();
+        for (step, width, height) in steps {
+            match keys.get(step) {
+                Some(Key(code, ctrl)) => {
+                    let modifiers = if *ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
+                    app.press(KeyEvent::new(*code, modifiers));
+                }
+                None if step % 3 == 0 => drop(app.sample(world.host.clone(), world.tick())),
+                None if step % 3 == 1 => app.resize(Rect::new(0, 0, width, height)),
+                None => {
+                    let kind = MouseEventKind::Down(MouseButton::Left);
+                    app.mouse(MouseEvent { kind, column: width, row: height, modifiers: KeyModifiers::NONE });
+                }
+            }
+            if step % 5 == 0 {
+                app.resize(Rect::new(0, 0, width, height));
+                draw(&app, width, height);
+            }
+        }
+    }
+
+    #[test]
+    fn every_size_can_be_drawn(width in 0u16..300, height in 0u16..100, machine in 0..3usize, key in 0..8usize) {
+        let mut world = [World::intel, World::ft_2500, World::vm][machine]();
+        let mut app = app(&mut world, 2, (width, height), Theme::new(false, true));
+        press(&mut app, ["j", "Tab", "Enter", "?", "c", "s", "/", "H"][key]);
+        draw(&app, width, height);
+    }
+}

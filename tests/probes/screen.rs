@@ -1,0 +1,232 @@
+//! The real binary in a real pseudo-terminal: what it draws, and how it leaves the terminal behind.
+
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
+
+use crate::workload::Workload;
+
+/// How long anything may take that must happen: far more than it needs, so that a slow machine is no failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// numatop-ng in a pseudo-terminal, with a model of the screen behind it.
+struct Terminal {
+    master: Box<dyn MasterPty + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    keys: Box<dyn Write + Send>,
+    output: Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    raw: Vec<u8>,
+}
+
+fn model(rows: u16, cols: u16) -> Result<vt100::Parser> {
+    let size = |cells| NonZero::new(cells).context("a screen has cells");
+    Ok(vt100::Parser::new(size(rows)?, size(cols)?, 0))
+}
+
+impl Terminal {
+    fn start(words: &[&str], rows: u16, cols: u16) -> Result<Terminal> {
+        let pty = native_pty_system().openpty(PtySize { rows, cols, pixel_width: 0, pixel_height: 0 })?;
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_numatop-ng"));
+        command.args(words);
+        command.env("TERM", "xterm-256color");
+        command.env_remove("NO_COLOR");
+        let child = pty.slave.spawn_command(command)?;
+        let mut reader = pty.master.try_clone_reader()?;
+        let (sender, output) = channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 16 * 1024];
+            while let Ok(got @ 1..) = reader.read(&mut buffer) {
+                if sender.send(buffer[..got].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let keys = pty.master.take_writer()?;
+        let screen = model(rows, cols)?;
+        Ok(Terminal { master: pty.master, child, keys, output, screen, raw: Vec::new() })
+    }
+
+    fn take_in(&mut self, wait: Duration) {
+        if let Ok(bytes) = self.output.recv_timeout(wait) {
+            self.raw.extend(&bytes);
+            self.screen.process(&bytes);
+        }
+    }
+
+    fn text(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    /// Waits until the screen fulfils `wanted`.
+    fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        while !wanted(&self.text()) {
+            ensure!(Instant::now() < end, "no {what} on the screen:\n{}", self.text());
+            self.take_in(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn press(&mut self, keys: &str) -> Result<()> {
+        self.keys.write_all(keys.as_bytes())?;
+        self.keys.flush().context("pressing a key")
+    }
+
+    fn signal(&self, signal: libc::c_int) -> Result<()> {
+        let pid = self.child.process_id().context("the child has ended")?;
+        // SAFETY: the child is ours and not reaped yet.
+        unsafe { libc::kill(pid as libc::pid_t, signal) };
+        Ok(())
+    }
+
+    fn ended(&mut self) -> Result<ExitStatus> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            self.take_in(Duration::from_millis(20));
+            if let Some(status) = self.child.try_wait()? {
+                // What it wrote last may still be on its way.
+                self.take_in(Duration::from_millis(200));
+                return Ok(status);
+            }
+        }
+        self.child.kill()?;
+        bail!("it did not end; the screen:\n{}", self.text())
+    }
+
+    /// The terminal is as a shell wants it back.
+    fn is_sane(&self) -> Result<()> {
+        let screen = self.screen.screen();
+        ensure!(!screen.alternate_screen(), "the alternate screen is left on");
+        ensure!(!screen.hide_cursor(), "the cursor is left hidden");
+        ensure!(screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None, "mouse reports are left on");
+        Ok(())
+    }
+}
+
+pub fn the_live_view_comes_up_and_goes_away() -> Result<()> {
+    let mut terminal = Terminal::start(&["-d", "0.3"], 24, 80)?;
+    terminal.until("table of tasks", |text| text.contains("COMMAND") && text.contains("CPU%"))?;
+    terminal
+        .until("row of numatop-ng itself", |text| text.contains("numatop-ng") && text.contains("root"))?;
+    terminal.press("\t")?;
+    terminal.until("view of nodes", |text| text.contains("TOTAL") && text.contains("FREE"))?;
+    terminal.press("?")?;
+    terminal.until("help", |text| text.contains("This help"))?;
+    terminal.press("\u{1b}")?;
+    terminal.until("view of nodes again", |text| !text.contains("This help"))?;
+    terminal.press("q")?;
+    ensure!(terminal.ended()?.exit_code() == 0);
+    terminal.is_sane()
+}
+
+pub fn it_closes_by_itself_after_n_intervals() -> Result<()> {
+    let mut terminal = Terminal::start(&["-d", "0.2", "-n", "2"], 24, 80)?;
+    terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
+    ensure!(terminal.ended()?.exit_code() == 0);
+    terminal.is_sane()
+}
+
+pub fn a_signal_leaves_a_sane_terminal() -> Result<()> {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let mut terminal = Terminal::start(&["-d", "0.3"], 24, 80)?;
+        terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
+        terminal.signal(signal)?;
+        let code = terminal.ended()?.exit_code();
+        ensure!(code == 128 + signal as u32, "signal {signal}: exit code {code}");
+        terminal.is_sane()?;
+    }
+    Ok(())
+}
+
+pub fn stopped_and_continued_it_draws_again() -> Result<()> {
+    let mut terminal = Terminal::start(&["-d", "0.3"], 24, 80)?;
+    terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
+    // In raw mode Ctrl-Z is a key. Nobody is there to continue us but this test.
+    terminal.press("\u{1a}")?;
+    let stat = format!("/proc/{}/stat", terminal.child.process_id().context("it has ended")?);
+    let end = Instant::now() + PATIENCE;
+    while !std::fs::read_to_string(&stat)?.contains(") T ") {
+        ensure!(Instant::now() < end, "Ctrl-Z did not stop it");
+        terminal.take_in(Duration::from_millis(20));
+    }
+    // What it wrote before it stopped may still be on its way to us.
+    while terminal.is_sane().is_err() {
+        ensure!(Instant::now() < end, "while it is stopped: {:#}", terminal.is_sane().unwrap_err());
+        terminal.take_in(Duration::from_millis(20));
+    }
+    terminal.signal(libc::SIGCONT)?;
+    terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
+    ensure!(terminal.screen.screen().alternate_screen());
+    terminal.press("q")?;
+    ensure!(terminal.ended()?.exit_code() == 0);
+    terminal.is_sane()
+}
+
+pub fn resizing_redraws_at_every_size() -> Result<()> {
+    let mut terminal = Terminal::start(&["-d", "0.2"], 24, 80)?;
+    terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
+    for (rows, cols) in [(1, 1), (3, 10), (50, 160), (2, 200), (24, 80)] {
+        terminal.master.resize(PtySize { rows, cols, pixel_width: 0, pixel_height: 0 })?;
+        let size = |cells| NonZero::new(cells).context("a screen has cells");
+        terminal.screen.screen_mut().set_size(size(rows)?, size(cols)?);
+        terminal.take_in(Duration::from_millis(300));
+    }
+    terminal.until("table of tasks", |text| text.contains("COMMAND") && text.contains("q Quit"))?;
+    terminal.press("q")?;
+    ensure!(terminal.ended()?.exit_code() == 0);
+    Ok(())
+}
+
+pub fn hostile_names_do_not_reach_the_terminal() -> Result<()> {
+    let hostile = Workload::start_with("hog", |command| {
+        command.env("NUMATOP_NG_TEST_COMM", "\u{1b}]0;PWNED\u{7}");
+    })?;
+    let pid = hostile.pid().to_string();
+    let mut terminal = Terminal::start(&["-d", "0.2", "-p", &pid], 24, 80)?;
+    terminal.until("escaped name", |text| text.contains("\\x1b]0;PWNED"))?;
+    let sequence = b"\x1b]0;PWNED";
+    ensure!(!terminal.raw.windows(sequence.len()).any(|window| window == sequence), "the name set the title");
+    terminal.press("q")?;
+    terminal.ended().map(drop)
+}
+
+pub fn no_colour_means_no_colour() -> Result<()> {
+    let mut terminal = Terminal::start(&["-d", "0.2", "--color", "never", "--ascii"], 24, 80)?;
+    terminal.until("table of tasks", |text| text.contains("COMMAND") && text.contains("q Quit"))?;
+    let text = String::from_utf8_lossy(&terminal.raw).into_owned();
+    let coloured =
+        text.split("\u{1b}[").skip(1).filter_map(|rest| rest.split_once('m')).find(|(codes, _)| {
+            let mut codes = codes.split(';').map(|code| code.parse::<u16>().unwrap_or(0));
+            codes.any(|code| {
+                (30..=38).contains(&code) || (40..=48).contains(&code) || (90..=107).contains(&code)
+            })
+        });
+    ensure!(coloured.is_none(), "a colour was set: {:?}", coloured.map(|(codes, _)| codes));
+    ensure!(terminal.text().is_ascii(), "not ASCII:\n{}", terminal.text());
+    terminal.press("q")?;
+    terminal.ended().map(drop)
+}
+
+pub fn without_capabilities_the_screen_is_given_back_first() -> Result<()> {
+    let mut command = CommandBuilder::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_numatop-ng")]);
+    let pty = native_pty_system().openpty(PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 })?;
+    let mut child = pty.slave.spawn_command(command)?;
+    drop(pty.slave);
+    let mut reader = pty.master.try_clone_reader()?;
+    let mut raw = Vec::new();
+    // A pseudo-terminal whose other side is closed ends in EIO.
+    let _ = reader.read_to_end(&mut raw);
+    ensure!(child.wait()?.exit_code() == 3);
+    let mut screen = model(24, 80)?;
+    screen.process(&raw);
+    let text = screen.screen().contents();
+    ensure!(!screen.screen().alternate_screen() && text.contains("CAP_BPF"), "{text}");
+    Ok(())
+}
