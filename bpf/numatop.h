@@ -85,7 +85,10 @@ struct nt_cpu {
 	__u64 reserved[4];
 };
 
-/* What we keep for a task: the fixed head, followed by run_ns[nr_nodes]. */
+/*
+ * What we keep for a task: the fixed head, followed by run_ns[nr_nodes] and, where
+ * user space asked for it, struct nt_node_counts[nr_nodes].
+ */
 struct nt_rec {
 	/*
 	 * All that the walk needs of a task that rests, and the switch of one that runs: 48 bytes,
@@ -107,6 +110,12 @@ struct nt_rec {
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
 	__u64 run_ns[];		/* on-CPU time by node */
+};
+
+/* Cycles and instructions on one node. */
+struct nt_node_counts {
+	__u64 cycles;
+	__u64 instructions;
 };
 
 /* What the kernel's task structure knows for free. On the wire it is followed by the nt_rec. */
@@ -142,7 +151,7 @@ struct nt_task {
 	__s32 preferred_nid;
 	__u32 scan_period_ms;
 	__u32 group_live;	/* threads of its process that have not begun to exit */
-	__u32 pad;
+	__u32 nodes;		/* how many run_ns[] the nt_rec has */
 };
 
 #ifndef __cplusplus
@@ -150,6 +159,7 @@ _Static_assert(sizeof(struct nt_place) == 16, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 24 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 200, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
 #endif

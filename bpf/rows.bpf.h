@@ -8,7 +8,9 @@
 
 #define NT_NODES_MAX 1024	/* what the kernel can be built for: NODES_SHIFT is at most 10 */
 
-const volatile __u32 rec_size = sizeof(struct nt_rec);	/* with run_ns[]: what user space made the map with */
+/* Set by user space before load, from the machine and from what it made the map with. */
+const volatile __u32 nr_nodes = 1;
+const volatile __u32 rec_size = sizeof(struct nt_rec);	/* with all that follows it */
 
 /* CPU time of exited tasks whose row did not fit the ring, by node. */
 struct {
@@ -54,7 +56,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	row->cpu = task->thread_info.cpu;
 	row->cpus_allowed = task->nr_cpus_allowed;
 	row->group_live = task->signal->live.counter;
-	row->pad = 0;
+	row->nodes = nr_nodes;
 	if (bpf_core_field_exists(task->numa_preferred_nid)) {
 		row->preferred_nid = task->numa_preferred_nid;
 		row->scan_period_ms = task->numa_scan_period;
@@ -86,6 +88,9 @@ static inline void nt_lose_end(struct nt_rec *rec)
 		__u32 key = node;
 		__u64 *lost;
 
+		if (node >= nr_nodes)
+			break;
+		/* Never true: for the verifier, which does not know that rec_size is made of nr_nodes. */
 		if (sizeof(*rec) + (node + 1) * sizeof(__u64) > rec_size)
 			break;
 		lost = bpf_map_lookup_elem(&exit_lost_ns, &key);

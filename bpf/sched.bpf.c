@@ -12,9 +12,11 @@
 
 /* Set by user space before load. */
 const volatile __u32 nr_cpus = 1;	/* possible CPUs: row length of the events table */
-const volatile __u32 nr_nodes = 1;
 const volatile bool has_smt = false;
 const volatile bool scoped = false;	/* not every task is wanted */
+/* Slots whose counts are kept by node too, when rec_size has room for them; ~0: none. */
+const volatile __u32 cycles_slot = ~0U;
+const volatile __u32 instructions_slot = ~0U;
 
 /* Set by user space at any time. */
 __u32 nr_slots = 0;		/* counters in use */
@@ -83,10 +85,24 @@ static inline __u64 smt_clock(struct nt_cpu *cpu, __u32 core, bool busy)
 	return both_busy_ns(old, now);
 }
 
+/*
+ * Where the counts of a task on a node are kept. Between two switches a task is on one
+ * CPU, and so on one node: nothing has to be guessed.
+ */
+static inline struct nt_node_counts *node_counts(struct nt_rec *rec, __u32 node)
+{
+	if (node >= nr_nodes)
+		return NULL;
+	return (struct nt_node_counts *)&rec->run_ns[nr_nodes] + node;
+}
+
 /* Bring the counters of this CPU up to date; what has been counted goes to rec (if any). */
-static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, __u32 open, struct nt_rec *rec, bool busy)
+static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, const struct nt_place *place,
+				   struct nt_rec *rec, bool busy)
 {
 	struct bpf_perf_event_value v;
+	struct nt_node_counts *here;
+	__u32 node = place->node;
 	__u64 delta;
 	__s64 err;
 	__u32 i;
@@ -94,7 +110,7 @@ static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, __u32 open,
 	for (i = 0; i < NT_SLOTS; i++) {
 		if (i >= nr_slots)
 			break;
-		if (!(open & (1 << i)))
+		if (!(place->slots & (1 << i)))
 			continue;
 		if (read_scaled) {
 			err = bpf_perf_event_read_value(&events, i * nr_cpus + cpu_id, &v, sizeof(v));
@@ -118,6 +134,15 @@ static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, __u32 open,
 				cpu->slot_total[i] += delta;
 				if (rec) {
 					rec->slot[i] += delta;
+					if (i == cycles_slot) {
+						here = node_counts(rec, node);
+						if (here)
+							here->cycles += delta;
+					} else if (i == instructions_slot) {
+						here = node_counts(rec, node);
+						if (here)
+							here->instructions += delta;
+					}
 					if (read_scaled && cpu->slot_last_enabled[i]) {
 						rec->slot_enabled_ns[i] += v.enabled - cpu->slot_last_enabled[i];
 						rec->slot_running_ns[i] += v.running - cpu->slot_last_running[i];
@@ -232,7 +257,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		wanted_next = next_rec && next_rec->in_scope;
 	}
 	if (rec || wanted_next || !scoped)
-		charge_counters(cpu, cpu_id, place->slots, rec, busy);
+		charge_counters(cpu, cpu_id, place, rec, busy);
 	return 0;
 }
 

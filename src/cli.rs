@@ -39,6 +39,9 @@ pub enum Command {
     List {
         #[arg(value_enum)]
         what: Listing,
+        /// Folder with event tables (*.toml) of your own; they go before those built in.
+        #[arg(long, value_name = "DIR")]
+        pmu_dir: Option<PathBuf>,
     },
     /// Record without showing anything, until a signal comes or -n intervals have passed.
     Record {
@@ -246,9 +249,13 @@ pub struct ViewArgs {
     #[arg(long, value_name = "NODE")]
     pub node: Option<u32>,
 
-    /// Counters to read at context switches: basic (cycles and instructions) or names, up to eight.
-    #[arg(long, value_name = "LIST", default_value = "basic")]
+    /// Counters to read at context switches: sets (auto, basic, numa, stalls, tlb, cache) and names, up to eight.
+    #[arg(long, value_name = "LIST", default_value = "auto")]
     pub events: String,
+
+    /// Folder with event tables (*.toml) of your own; they go before those built in.
+    #[arg(long, value_name = "DIR")]
+    pub pmu_dir: Option<PathBuf>,
 
     /// Use colour.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]

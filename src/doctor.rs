@@ -15,7 +15,8 @@ use crate::collect::plan::{Advice, Caveat, Obstacle, Part, Plan, Verdict, plan};
 use crate::error::{self, Exit, Refusal};
 use crate::host::check::HostCheck;
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
-use crate::pmu::event::Event;
+use crate::options;
+use crate::pmu::catalog::Catalog;
 use crate::sample::Missing;
 
 pub use self::findings::{Finding, Mark};
@@ -25,10 +26,11 @@ pub use self::trial::Trial;
 /// Version of the JSON: changes only when a key changes its meaning or goes.
 const SCHEMA: u32 = 1;
 
-/// The facts of this machine. Tries to open and count cycles and instructions.
+/// The facts of this machine. Tries to open and count what a live view counts when nothing else is asked for.
 pub fn check() -> HostCheck {
-    let basic = Event::parse_list("basic").unwrap_or_default();
-    HostCheck::read(Path::new("/"), &basic)
+    let root = Path::new("/");
+    let choice = Catalog::read(root, None).and_then(|catalog| options::choose(root, &catalog, "auto"));
+    HostCheck::read(root, &choice.unwrap_or_default())
 }
 
 /// All that doctor has to say.

@@ -5,6 +5,7 @@ pub mod cli;
 pub mod collect;
 pub mod doctor;
 pub mod error;
+pub mod events_cmd;
 pub mod export;
 pub mod filter;
 pub mod host;

@@ -22,6 +22,7 @@ use numatop_ng::export::{Export, csv::Csv, json::JsonLines, quiet::Quiet, text::
 use numatop_ng::host::topology::Topology;
 use numatop_ng::host::users;
 use numatop_ng::options::{self, BadValue};
+use numatop_ng::pmu::open::try_event;
 use numatop_ng::record::recorder::Recorder;
 use numatop_ng::record::verify;
 use numatop_ng::replay::{self, Part};
@@ -31,7 +32,7 @@ use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::recorded::Recorded;
 use numatop_ng::source::recording::{self, Recording};
 use numatop_ng::tui::{self, ColourChoice, Ended, TuiOptions};
-use numatop_ng::{doctor, topology_cmd};
+use numatop_ng::{doctor, events_cmd, topology_cmd};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -63,7 +64,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Some(Command::Doctor { format }) => doctor(*format),
         Some(Command::Topology { format }) => topology(*format),
-        Some(Command::List { what }) => list(*what),
+        Some(Command::List { what, pmu_dir }) => list(*what, pmu_dir.as_deref()),
         Some(Command::Record { path, limits, view }) => record(path, limits, view),
         Some(Command::Replay { path, at, follow, view }) => replay(path, at.as_deref(), *follow, view),
         Some(Command::Export(args)) => export(args),
@@ -282,7 +283,7 @@ fn terminal_width() -> usize {
     ratatui::crossterm::terminal::size().map_or(DEFAULT, |(columns, _)| columns.max(40)).into()
 }
 
-fn list(what: Listing) -> Result<ExitCode> {
+fn list(what: Listing, pmu_dir: Option<&Path>) -> Result<ExitCode> {
     let mut text = String::new();
     match what {
         Listing::Metrics => {
@@ -291,13 +292,11 @@ fn list(what: Listing) -> Result<ExitCode> {
             }
         }
         Listing::Events => {
-            for event in numatop_ng::pmu::event::Event::all() {
-                let state = match numatop_ng::pmu::open::try_event(&event) {
-                    Ok(()) => "works here".to_string(),
-                    Err(why) => why.to_string(),
-                };
-                text.push_str(&format!("{:20} {state}\n", event.name));
-            }
+            let root = Path::new("/");
+            let catalog = options::catalog(root, pmu_dir)?;
+            let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
+            let budget = options::budget(root, &catalog);
+            text = events_cmd::render_text(&catalog, budget, &try_event, &choose, terminal_width());
         }
     }
     print(&text)?;

@@ -2,6 +2,7 @@
 //!
 //! One entry makes a metric a column, a sort key, a key in JSON and CSV, and a line of the help.
 
+pub mod counters;
 pub mod format;
 pub mod node;
 pub mod task;
@@ -76,6 +77,8 @@ impl Value {
         match self {
             Value::U64(v) => json!(v),
             Value::I64(v) => json!(v),
+            // JSON has no infinity; a quotient of something and nothing is one all the same.
+            Value::F64(v) if v.is_infinite() => json!("inf"),
             Value::F64(v) => json!(round(*v)),
             Value::Text(v) => json!(v),
             Value::ByNode(v) => {

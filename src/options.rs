@@ -1,6 +1,7 @@
 //! From what was typed to what it means: checks every value, resolves names, fills in defaults.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use regex_lite::Regex;
@@ -9,10 +10,14 @@ use crate::cli::{RecordLimits, ViewArgs};
 use crate::collect::scope::Scope;
 use crate::export::{Selection, all_columns};
 use crate::filter::RowFilter;
+use crate::host::topology::Topology;
 use crate::host::users;
 use crate::metric::Metric;
 use crate::metric::task::{TASK_METRICS, by_id};
-use crate::pmu::event::Event;
+use crate::pmu::budget::{Budget, general_by_cpuid};
+use crate::pmu::catalog::Catalog;
+use crate::pmu::open::try_together;
+use crate::pmu::sets::{Choice, Chooser};
 use crate::record::fold::Keep;
 use crate::record::recorder::RecordOptions;
 use crate::record::time;
@@ -153,8 +158,45 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
         })?;
         scope.uids.insert(uid);
     }
-    let events = Event::parse_list(&args.events).map_err(|error| bad("--events", error.to_string()))?;
+    let events = events(args)?;
     Ok(LiveOptions { scope, scope_text: scope_text(args), events })
+}
+
+/// What `--events` means on this machine: tries events to find out.
+///
+/// # Errors
+/// An unknown event, or an event table of the user that is not sound.
+fn events(args: &ViewArgs) -> Result<Choice, BadValue> {
+    let root = Path::new("/");
+    let catalog = catalog(root, args.pmu_dir.as_deref())?;
+    choose(root, &catalog, &args.events).map_err(|error| bad("--events", error.to_string()))
+}
+
+/// The event catalogue of the machine below `root`, with the tables of `--pmu-dir`.
+///
+/// # Errors
+/// An event table of the user cannot be read or is not sound.
+pub fn catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, BadValue> {
+    Catalog::read(root, pmu_dir).map_err(|error| bad("--pmu-dir", format!("{error:#}")))
+}
+
+/// The counters of the machine below `root`, which is the one that this runs on.
+pub fn budget(root: &Path, catalog: &Catalog) -> Budget {
+    let smt = Topology::read(root).ok().is_none_or(|topology| topology.smt());
+    Budget::read(root, catalog, smt, general_by_cpuid())
+}
+
+/// Chooses events for the machine below `root`, which is the one that this runs on.
+///
+/// # Errors
+/// As [`Chooser::choose`].
+pub fn choose(root: &Path, catalog: &Catalog, list: &str) -> anyhow::Result<Choice> {
+    // Without a topology nothing can be counted anyway, and the live source says why.
+    let subnuma = Topology::read(root).is_ok_and(|topology| {
+        let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
+        topology.sockets > 0 && with_cpus > topology.sockets as usize
+    });
+    Chooser { catalog, budget: budget(root, catalog), subnuma, opens: &mut try_together }.choose(list)
 }
 
 fn scope_text(args: &ViewArgs) -> String {

@@ -1,4 +1,12 @@
-//! Performance counters: from a name to an open event on every CPU.
+//! Performance counters: their names and what they count on this CPU, opening them.
 
+pub mod budget;
+pub mod builtin;
+pub mod catalog;
+pub mod cpu_kind;
+pub mod device;
 pub mod event;
+pub mod format;
 pub mod open;
+pub mod sets;
+pub mod table;

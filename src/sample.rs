@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::collect::wire::NodeCounts;
 use crate::collect::wire::SLOTS;
 use crate::host::topology::Topology;
-use crate::pmu::event::Event;
+use crate::pmu::catalog::TableInUse;
+use crate::pmu::event::{Event, Role};
 use crate::units::{CpuId, Nid};
 
 /// Why there is no value. There is no default: zero means measured zero.
@@ -92,6 +94,9 @@ pub struct Counts {
     pub llc_moves: u64,
     pub node_moves: u64,
     pub slots: [Slot; SLOTS],
+    /// Cycles and instructions by node id, as counted; empty where there is one node or no such counters.
+    #[serde(default)]
+    pub by_node: Vec<NodeCounts>,
     // The following are kept by the kernel, since the birth of the task.
     pub run_delay_ns: u64,
     pub run_count: u64,
@@ -117,6 +122,7 @@ impl Counts {
             llc_moves: self.llc_moves,
             node_moves: self.node_moves,
             slots: self.slots,
+            by_node: self.by_node.clone(),
             ..Counts::default()
         }
     }
@@ -127,6 +133,13 @@ impl Counts {
         }
         for (mine, theirs) in self.run_ns.iter_mut().zip(&other.run_ns) {
             op(mine, *theirs);
+        }
+        if self.by_node.len() < other.by_node.len() {
+            self.by_node.resize(other.by_node.len(), NodeCounts::default());
+        }
+        for (mine, theirs) in self.by_node.iter_mut().zip(&other.by_node) {
+            op(&mut mine.cycles, theirs.cycles);
+            op(&mut mine.instructions, theirs.instructions);
         }
         for (mine, theirs) in self.slots.iter_mut().zip(&other.slots) {
             op(&mut mine.count, theirs.count);
@@ -152,7 +165,11 @@ impl Counts {
 
     /// Turns what went below zero in wrapping arithmetic into zero: a row never shows a negative rate.
     pub fn clamp(&mut self) {
-        let zero = Counts { run_ns: vec![0; self.run_ns.len()], ..Counts::default() };
+        let zero = Counts {
+            run_ns: vec![0; self.run_ns.len()],
+            by_node: vec![NodeCounts::default(); self.by_node.len()],
+            ..Counts::default()
+        };
         self.zip(&zero, |mine, _| {
             if *mine > i64::MAX as u64 {
                 *mine = 0;
@@ -302,16 +319,23 @@ pub struct HostFacts {
     pub topology: Topology,
     /// What the counter slots hold, in order.
     pub events: Vec<Event>,
-    /// Metric id → why it cannot be measured on this host.
+    /// Where the meaning of the events is from: one table for each kind of core.
+    #[serde(default)]
+    pub tables: Vec<TableInUse>,
+    /// Metric id or event name → why it cannot be measured on this host.
     pub missing: BTreeMap<String, Missing>,
     /// Human description of the scope; empty when everything is watched.
     pub scope: String,
 }
 
 impl HostFacts {
-    /// The slot that holds the event of this role.
-    pub fn slot(&self, role: crate::pmu::event::Role) -> Option<usize> {
-        self.events.iter().position(|event| event.role == role)
+    /// The slots that hold events of this role: on a machine with several kinds of cores one for each, so
+    /// that their sum is the count. Of events that count on the same CPUs only the first.
+    pub fn slots(&self, role: Role) -> impl Iterator<Item = usize> + '_ {
+        self.events.iter().enumerate().filter_map(move |(slot, event)| {
+            let mut earlier = self.events[..slot].iter().filter(|other| other.role == role);
+            (event.role == role && !earlier.any(|other| other.shares_cpus_with(event))).then_some(slot)
+        })
     }
 
     /// The node of a CPU, as far as the topology knows it.

@@ -106,8 +106,13 @@ impl Snapshot {
 
     /// `count` per second of the interval.
     pub fn rate(&self, count: u64) -> Reading<f64> {
+        self.rate_f64(count as f64)
+    }
+
+    /// The same for a count that was scaled.
+    pub fn rate_f64(&self, count: f64) -> Reading<f64> {
         match self.interval_ns {
-            Some(ns) if ns > 0 => Ok(count as f64 * 1e9 / ns as f64),
+            Some(ns) if ns > 0 => Ok(count * 1e9 / ns as f64),
             _ => Err(Missing::FirstInterval),
         }
     }

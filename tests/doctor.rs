@@ -11,6 +11,7 @@ use numatop_ng::error::{Exit, explain, preflight};
 use numatop_ng::host::fact::Fact;
 use numatop_ng::host::privileges::{CapSet, Capability};
 use numatop_ng::metric::{node::NODE_METRICS, task::TASK_METRICS};
+use numatop_ng::pmu::event::Role;
 
 /// What the kernel answers to a user without capabilities.
 fn eperm() -> anyhow::Error {
@@ -137,7 +138,7 @@ fn a_first_step_that_works_does_not_hide_why_the_next_one_fails() {
 fn counters_that_fail_on_a_cpu_do_not_stop_the_live_view() {
     let mut trials = passed();
     let refused = anyhow::Error::msg("opening on CPU 1 cycles: Too many open files (os error 24)");
-    let parts = &[Part::Counters, Part::Cycles, Part::Instructions];
+    let parts = &[Part::Counters, Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)];
     trials.push(Trial { name: "counters on each CPU", parts, outcome: Err(refused), log: Vec::new() });
 
     let report = Report::new(bare_metal(), trials);

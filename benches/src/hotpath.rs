@@ -150,9 +150,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("Hot path: what a context switch costs");
     let perf = Command::new("perf").arg("--version").output().context("running perf (package linux-perf)")?;
     let perf = String::from_utf8_lossy(&perf.stdout).trim().to_string();
-    let (rounds, loops) = if plan.quick { (3, 50_000) } else { (11, 200_000) };
+    let (rounds, loops) = if plan.quick { (3, 50_000) } else { (9, 100_000) };
     run_time(plan, &mut report, rounds, loops)?;
-    let (rounds, loops) = if plan.quick { (3, 50_000) } else { (17, 200_000) };
+    let (rounds, loops) = if plan.quick { (3, 50_000) } else { (13, 100_000) };
     wall_clock(plan, &mut report, rounds, loops)?;
     report.note(format!(
         "Load: `taskset -c {LOAD_CPU} perf bench sched pipe`, two tasks that do nothing but wake each other ({perf}), at nice -20; \

@@ -125,10 +125,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
     fs::create_dir_all(&scratch).with_context(|| format!("creating {}", scratch.display()))?;
     fs::write(scratch.join("htoprc"), HTOPRC)?;
     let sizes: &[usize] = if plan.quick { &[100, 10_000] } else { &[100, 1_000, 10_000, 50_000] };
-    let (rounds, count) = if plan.quick { (1, 3) } else { (5, 5) };
+    let (rounds, count) = if plan.quick { (1, 3) } else { (3, 5) };
     let limits = sizes.last().map(|most| Limits::raise(*most)).transpose()?;
     let result = sizes.iter().try_for_each(|threads| {
-        let rounds = if *threads > LIMIT_AT { rounds.min(3) } else { rounds };
+        let rounds = if *threads > LIMIT_AT { rounds.min(2) } else { rounds };
         one_size(plan, &mut report, &scratch, *threads, rounds, count)
     });
     drop(limits);

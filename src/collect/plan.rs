@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::host::btf::Feature;
 use crate::host::check::HostCheck;
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
+use crate::pmu::event::Role;
 use crate::sample::Missing;
 use crate::text::{hanging, words};
 
@@ -69,8 +70,8 @@ pub enum Part {
     SmtTime,
     /// At least one of the wanted counters.
     Counters,
-    Cycles,
-    Instructions,
+    /// The counter, or the counters, of this role.
+    Counter(Role),
     /// What NUMA balancing keeps in the task structure.
     NumaFields,
     /// Memory of each node.
@@ -80,14 +81,22 @@ pub enum Part {
 }
 
 impl Part {
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 18] = [
         Part::CpuTime,
         Part::TaskWalk,
         Part::Exits,
         Part::SmtTime,
         Part::Counters,
-        Part::Cycles,
-        Part::Instructions,
+        Part::Counter(Role::Cycles),
+        Part::Counter(Role::Instructions),
+        Part::Counter(Role::Lma),
+        Part::Counter(Role::Rma),
+        Part::Counter(Role::StallFrontend),
+        Part::Counter(Role::StallBackend),
+        Part::Counter(Role::Llc),
+        Part::Counter(Role::Dtlb),
+        Part::Counter(Role::Itlb),
+        Part::Counter(Role::Branch),
         Part::NumaFields,
         Part::NodeMemory,
         Part::NodePages,
@@ -120,11 +129,21 @@ impl Part {
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 8] = [
+const NEEDS: [(&[&str], &[Part]); 18] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
-    (&["cycles_total", "ghz"], &[Part::Cycles]),
-    (&["instructions_total"], &[Part::Instructions]),
-    (&["ipc", "cpi"], &[Part::Cycles, Part::Instructions]),
+    (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
+    (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
+    (&["ipc", "cpi", "ipc_by_node"], &[Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)]),
+    (&["stall_frontend_pct"], &[Part::Counter(Role::StallFrontend), Part::Counter(Role::Cycles)]),
+    (&["stall_backend_pct"], &[Part::Counter(Role::StallBackend), Part::Counter(Role::Cycles)]),
+    (&["llc_mpki"], &[Part::Counter(Role::Llc), Part::Counter(Role::Instructions)]),
+    (&["dtlb_mpki"], &[Part::Counter(Role::Dtlb), Part::Counter(Role::Instructions)]),
+    (&["itlb_mpki"], &[Part::Counter(Role::Itlb), Part::Counter(Role::Instructions)]),
+    (&["branch_mpki"], &[Part::Counter(Role::Branch), Part::Counter(Role::Instructions)]),
+    (&["lma_per_s", "rma_lma"], &[Part::Counter(Role::Lma)]),
+    (&["rma_per_s", "rma_lma"], &[Part::Counter(Role::Rma)]),
+    (&["lpi"], &[Part::Counter(Role::Lma), Part::Counter(Role::Instructions)]),
+    (&["rpi"], &[Part::Counter(Role::Rma), Part::Counter(Role::Instructions)]),
     (&["counters_running_pct"], &[Part::Counters]),
     (&["preferred_node", "scan_period_ms"], &[Part::NumaFields]),
     (

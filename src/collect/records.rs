@@ -13,20 +13,41 @@ use std::ptr::NonNull;
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::libbpf_sys as sys;
 
-use super::wire::Rec;
+use super::wire::{NodeCounts, Rec};
+use crate::pmu::event::{Event, Role};
 
-/// Bytes of a record on a machine with `nodes` possible nodes.
-pub fn record_size(nodes: u32) -> u32 {
-    size_of::<Rec>() as u32 + nodes * size_of::<u64>() as u32
+/// What a record holds besides its fixed head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Possible nodes, 1..=1024.
+    pub nodes: u32,
+    /// Slots of cycles and instructions, when both are to be kept by node.
+    pub by_node: Option<(u32, u32)>,
 }
 
-/// Makes the map of per-task records for `nodes` possible nodes (1..=1024).
+impl Layout {
+    /// The layout for a machine and its counters: by node only where there are several.
+    pub fn new(nodes: u32, events: &[Event]) -> Layout {
+        let slot = |role: Role| events.iter().position(|event| event.role == role).map(|slot| slot as u32);
+        let both = slot(Role::Cycles).zip(slot(Role::Instructions));
+        Layout { nodes, by_node: both.filter(|_| nodes > 1) }
+    }
+
+    /// Bytes of a record.
+    pub fn size(&self) -> u32 {
+        let by_node = if self.by_node.is_some() { size_of::<NodeCounts>() } else { 0 };
+        size_of::<Rec>() as u32 + self.nodes * (size_of::<u64>() + by_node) as u32
+    }
+}
+
+/// Makes the map of per-task records.
 ///
 /// # Errors
 /// The errno of `BPF_BTF_LOAD` or `BPF_MAP_CREATE`: EPERM without CAP_BPF, EINVAL before 5.11.
-pub fn create(nodes: u32) -> Result<OwnedFd> {
+pub fn create(layout: Layout) -> Result<OwnedFd> {
+    let nodes = layout.nodes;
     ensure!((1..=1024).contains(&nodes), "{nodes} NUMA nodes: the kernel allows 1 to 1024");
-    let btf = ValueTypes::load(record_size(nodes))?;
+    let btf = ValueTypes::load(layout.size())?;
     let opts = sys::bpf_map_create_opts {
         sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
         map_flags: sys::BPF_F_NO_PREALLOC,
@@ -41,7 +62,7 @@ pub fn create(nodes: u32) -> Result<OwnedFd> {
             sys::BPF_MAP_TYPE_TASK_STORAGE,
             c"task_recs".as_ptr(),
             size_of::<u32>() as u32,
-            record_size(nodes),
+            layout.size(),
             0,
             &opts,
         )

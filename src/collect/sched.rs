@@ -8,14 +8,13 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
-use super::records::{self, MappedArray};
+use super::records::{Layout, MappedArray};
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use super::wire::{CpuState, MARKS, Place, SLOTS, Wire};
 use crate::host::kernel;
 use crate::host::topology::Topology;
 use crate::pmu::event::Event;
-use crate::pmu::open::Counters;
-use crate::sample::Missing;
+use crate::pmu::open::{Counters, Refused};
 use crate::units::CpuId;
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
@@ -34,6 +33,7 @@ pub struct SchedProbe {
     states: MappedArray,
     counters: Counters,
     possible_cpus: u32,
+    layout: Layout,
     skel: SchedSkel<'static>,
 }
 
@@ -60,7 +60,11 @@ impl SchedProbe {
         rodata.nr_nodes = topology.possible_nodes;
         rodata.has_smt = topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
         rodata.scoped = scoped;
-        rodata.rec_size = records::record_size(topology.possible_nodes);
+        let layout = Layout::new(topology.possible_nodes, &events);
+        rodata.rec_size = layout.size();
+        if let Some((cycles, instructions)) = layout.by_node {
+            (rodata.cycles_slot, rodata.instructions_slot) = (cycles, instructions);
+        }
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.cpus.set_max_entries(cpus)?;
@@ -76,14 +80,21 @@ impl SchedProbe {
         let slots = events.len() as u32;
         skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?.nr_slots = slots;
         let switch = skel.progs.on_sched_switch.attach().context("attaching to sched_switch")?;
-        Ok(SchedProbe { _switch: switch, states, counters: Counters::new(events), possible_cpus: cpus, skel })
+        Ok(SchedProbe {
+            _switch: switch,
+            states,
+            counters: Counters::new(events),
+            possible_cpus: cpus,
+            layout,
+            skel,
+        })
     }
 
     /// Says where `cpu` is and opens its counters. Call it for each CPU that comes online.
     ///
     /// # Errors
     /// The kernel refused the update of the place; counters that cannot be opened are returned.
-    pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Missing>> {
+    pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Refused>> {
         let known = topology.cpu(cpu).with_context(|| format!("CPU {cpu} is not in the topology"))?;
         let (events, possible) = (&self.skel.maps.events, self.possible_cpus);
         let (slots, failed) = self.counters.open_on(cpu, |slot, fd| {
@@ -128,6 +139,11 @@ impl SchedProbe {
     /// What the slots hold.
     pub fn events(&self) -> &[Event] {
         self.counters.events()
+    }
+
+    /// What a task's record holds.
+    pub(super) fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// The state of one CPU, as of its last switch or flush.

@@ -174,6 +174,7 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
     let (task, rec) = (&row.task, &row.rec);
     let mut counts = Counts {
         run_ns: row.run_ns().collect(),
+        by_node: row.node_counts().collect(),
         smt_busy_ns: rec.smt_busy_ns,
         llc_moves: rec.llc_moves,
         node_moves: rec.node_moves,

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
 
-use super::records;
 use super::sched::SchedProbe;
 use super::scope::Scope;
 use super::skel::tasks::{TasksSkel, TasksSkelBuilder};
@@ -47,7 +46,8 @@ impl TaskProbe {
         let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = TasksSkelBuilder::default().open(object).context("opening tasks.bpf.o")?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
-        rodata.rec_size = records::record_size(nodes);
+        rodata.rec_size = sched.layout().size();
+        rodata.nr_nodes = nodes;
         rodata.scoped = !scope.is_everything();
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         let shared = sched.shared_maps();

@@ -2,6 +2,8 @@
 
 use std::mem::size_of;
 
+use serde::{Deserialize, Serialize};
+
 /// Perf counters that are read at a context switch (`NT_SLOTS`).
 pub const SLOTS: usize = 8;
 
@@ -118,7 +120,7 @@ pub struct CpuState {
     pub reserved: [u64; 4],
 }
 
-/// `struct nt_rec` without its trailing `run_ns[]`.
+/// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Rec {
@@ -173,7 +175,7 @@ pub struct TaskRow {
     pub preferred_nid: i32,
     pub scan_period_ms: u32,
     pub group_live: u32,
-    pub pad: u32,
+    pub nodes: u32,
 }
 
 // SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
@@ -189,12 +191,25 @@ const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
 const _: () = assert!(size_of::<Rec>() == 48 + 24 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 200);
 
+/// `struct nt_node_counts`: cycles and instructions of a task on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(C)]
+pub struct NodeCounts {
+    pub cycles: u64,
+    pub instructions: u64,
+}
+
+// SAFETY: repr(C) and made of two u64.
+unsafe impl Wire for NodeCounts {}
+const _: () = assert!(size_of::<NodeCounts>() == 16);
+
 /// One row as the walk or the exit ring delivers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     pub task: TaskRow,
     pub rec: Rec,
     run_ns: &'a [u8],
+    node_counts: &'a [u8],
 }
 
 impl<'a> Row<'a> {
@@ -208,7 +223,9 @@ impl<'a> Row<'a> {
             return None;
         }
         let rec = Rec::from_bytes(&bytes[head..])?;
-        Some((Row { task, rec, run_ns: &bytes[fixed..size] }, &bytes[size..]))
+        let tail = &bytes[fixed..size];
+        let (run_ns, node_counts) = tail.split_at_checked((task.nodes as usize).checked_mul(8)?)?;
+        Some((Row { task, rec, run_ns, node_counts }, &bytes[size..]))
     }
 
     /// On-CPU time by node, in ns.
@@ -216,6 +233,11 @@ impl<'a> Row<'a> {
         self.run_ns
             .chunks_exact(8)
             .map(|word| u64::from_ne_bytes(word.try_into().expect("chunks of eight bytes")))
+    }
+
+    /// Counts by node; none when nobody asked for them.
+    pub fn node_counts(&self) -> impl Iterator<Item = NodeCounts> + 'a {
+        self.node_counts.chunks_exact(size_of::<NodeCounts>()).filter_map(NodeCounts::from_bytes)
     }
 }
 
@@ -226,7 +248,9 @@ mod tests {
     fn row_bytes(nodes: &[u64]) -> Vec<u8> {
         let size = size_of::<TaskRow>() + size_of::<Rec>() + nodes.len() * 8;
         let mut bytes = vec![0u8; size];
+        let nodes_at = std::mem::offset_of!(TaskRow, nodes);
         bytes[..4].copy_from_slice(&(size as u32).to_ne_bytes());
+        bytes[nodes_at..nodes_at + 4].copy_from_slice(&(nodes.len() as u32).to_ne_bytes());
         for (i, ns) in nodes.iter().enumerate() {
             let at = size - (nodes.len() - i) * 8;
             bytes[at..at + 8].copy_from_slice(&ns.to_ne_bytes());
@@ -251,6 +275,19 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Row::split(&bytes[..cut]).is_none(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn counts_by_node_follow_the_times() {
+        let mut bytes = row_bytes(&[7, 8, 9, 10, 11, 12]);
+        let nodes_at = std::mem::offset_of!(TaskRow, nodes);
+        bytes[nodes_at..nodes_at + 4].copy_from_slice(&2u32.to_ne_bytes());
+        let (row, _) = Row::split(&bytes).unwrap();
+        assert_eq!(row.run_ns().collect::<Vec<_>>(), [7, 8]);
+        let counts: Vec<NodeCounts> = row.node_counts().collect();
+        assert_eq!(counts[1], NodeCounts { cycles: 11, instructions: 12 });
+        bytes[nodes_at..nodes_at + 4].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert!(Row::split(&bytes).is_none(), "more nodes than bytes");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::host::kernel::{KernelFacts, Lockdown};
 use crate::host::pmu::PmuFacts;
 use crate::host::privileges::{Capability, Privileges};
 use crate::host::topology::Topology;
+use crate::sample::Missing;
 
 /// How good a finding is, as a word: colours may add to it, not replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -141,10 +142,27 @@ fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Finding> {
         Fact::Known(names) => ok(format!("event sources: {}", names.join(" "))),
         Fact::Unknown { unknown } => no(format!("event sources unknown: {unknown}")),
     }];
+    findings.extend(pmu.tables.iter().map(|table| {
+        let text = format!("event table: {} ({}) for {}", table.id, table.name, table.cpu);
+        if table.verified_on.is_empty() {
+            warn(format!("{text}; not verified on hardware"))
+        } else {
+            ok(text)
+        }
+    }));
     findings.extend(pmu.trials.iter().map(|trial| match &trial.outcome {
         Ok(()) => ok(format!("{}: counts", trial.event.name)),
         Err(why) => no(format!("{}: {why}", trial.event.name)),
     }));
+    // One reason often holds for several.
+    let mut reasons: Vec<(&Missing, Vec<&str>)> = Vec::new();
+    for (role, why) in &pmu.absent {
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, roles)) => roles.push(role.id()),
+            None => reasons.push((why, vec![role.id()])),
+        }
+    }
+    findings.extend(reasons.iter().map(|(why, roles)| no(format!("{}: {why}", roles.join(", ")))));
     findings.push(sysctl("kernel.perf_event_paranoid", &kernel.perf_event_paranoid));
     findings.push(sysctl("kernel.nmi_watchdog", &kernel.nmi_watchdog));
     findings

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context, Error, Result};
 
 use crate::collect::plan::Part;
+use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::tasks::TaskProbe;
@@ -12,7 +13,8 @@ use crate::collect::{libbpf_log, records};
 use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::Topology;
-use crate::sample::Missing;
+use crate::pmu::event::Role;
+use crate::pmu::open::Refused;
 use crate::text::plural;
 
 /// One step of starting a live view.
@@ -54,26 +56,31 @@ fn note<T>(
 }
 
 fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Option<()> {
-    let store = note(trials, "task storage", &Part::ESSENTIAL, task_storage(topology))?;
+    let store = note(trials, "task storage", &Part::ESSENTIAL, task_storage(check, topology))?;
     let started = sched_switch(check, topology, &store);
     let (sched, refused) = note(trials, "sched_switch", &[Part::CpuTime], started)?;
-    if let Some(why) = refused.into_iter().next() {
+    if let Some(refused) = refused.into_iter().next() {
         // A live view starts all the same, without them.
-        let parts = &[Part::Counters, Part::Cycles, Part::Instructions];
-        note(trials, "counters on each CPU", parts, Err::<((), String), _>(Error::msg(why.to_string())));
+        let parts = &[Part::Counters, Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)];
+        note(
+            trials,
+            "counters on each CPU",
+            parts,
+            Err::<((), String), _>(Error::msg(refused.why.to_string())),
+        );
     }
     let both = &[Part::TaskWalk, Part::Exits];
     let tasks = note(trials, "task probe", both, task_probe(check, topology, &store, &sched))?;
     note(trials, "task walk", both, task_walk(tasks))
 }
 
-fn task_storage(topology: &Topology) -> Result<(OwnedFd, String)> {
-    let store = records::create(topology.possible_nodes)?;
+fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {
+    let store = records::create(Layout::new(topology.possible_nodes, &check.pmu.working()))?;
     Ok((store, format!("room for {} per task", plural(topology.possible_nodes as usize, "node"))))
 }
 
 /// The probe, and the counters that did not open on some CPU.
-type Started = (SchedProbe, Vec<Missing>);
+type Started = (SchedProbe, Vec<Refused>);
 
 fn sched_switch(check: &HostCheck, topology: &Topology, store: &OwnedFd) -> Result<(Started, String)> {
     let mut probe = SchedProbe::start(topology, store, check.pmu.working(), false, cgroup_subsys(check)?)?;

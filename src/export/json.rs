@@ -6,9 +6,10 @@ use std::io::{self, Write};
 use serde_json::{Map, Value as Json, json};
 
 use super::{Export, Selection, rfc3339};
+use crate::metric::counters;
 use crate::metric::node::NODE_METRICS;
-use crate::metric::task::scaled;
 use crate::metric::{Metric, Value};
+use crate::pmu::event::Event;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Grain, Snapshot, Task};
 
@@ -96,9 +97,19 @@ fn task_object(
         row.insert(metric.id.to_string(), reasons.value(metric.id, metric.read(task, snapshot)));
     }
     if !snapshot.host.events.is_empty() {
-        let events = snapshot.host.events.iter().zip(&task.total.slots);
-        let counts = events.map(|(event, slot)| (event.name.clone(), json!(scaled(slot) as u64)));
-        row.insert("counters".into(), Json::Object(counts.collect()));
+        let count = |(at, event): (usize, &Event)| {
+            let reading = counters::slot(&task.total.slots, snapshot, at);
+            let count = reading.map_or_else(
+                |why| {
+                    reasons.note(&event.name, &why);
+                    Json::Null
+                },
+                |count| json!(count as u64),
+            );
+            (event.name.clone(), count)
+        };
+        let counts: Map<String, Json> = snapshot.host.events.iter().enumerate().map(count).collect();
+        row.insert("counters".into(), Json::Object(counts));
     }
     row.insert("exited".into(), json!(task.exited));
     row
@@ -117,6 +128,7 @@ fn host(snapshot: &Snapshot) -> Json {
         "cpus": snapshot.online_cpus,
         "nodes": host.topology.nodes.len(),
         "pmu": if pmu.is_empty() { Json::Null } else { json!(pmu) },
+        "event_tables": host.tables.iter().map(|table| table.id.as_str()).collect::<Vec<_>>(),
         "busy_pct": snapshot.share(snapshot.busy_ns).ok(),
         "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
         "scope": host.scope,

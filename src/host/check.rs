@@ -8,7 +8,7 @@ use super::kernel::KernelFacts;
 use super::pmu::PmuFacts;
 use super::privileges::Privileges;
 use super::topology::Topology;
-use crate::pmu::event::Event;
+use crate::pmu::sets::Choice;
 
 /// The facts that the rules in [`crate::collect::plan`] are applied to.
 #[derive(Clone, Debug)]
@@ -21,13 +21,13 @@ pub struct HostCheck {
 }
 
 impl HostCheck {
-    /// Reads what is below `root` ("/" for this machine), and tries `events` on the running kernel.
+    /// Reads what is below `root` ("/" for this machine), and tries what `choice` wants counted on the running kernel.
     /// Nothing here fails: what cannot be read is a fact that is not known, with the reason.
-    pub fn read(root: &Path, events: &[Event]) -> HostCheck {
+    pub fn read(root: &Path, choice: &Choice) -> HostCheck {
         HostCheck {
             kernel: KernelFacts::read(root),
             privileges: Privileges::read(root),
-            pmu: PmuFacts::read(root, events),
+            pmu: PmuFacts::read(root, choice),
             cgroups: cgroups::choose(root),
             topology: Topology::read(root).map_err(|error| format!("{error:#}")).into(),
         }

@@ -10,7 +10,7 @@ pub fn short(value: &Value, unit: Unit) -> String {
     match value {
         Value::Text(text) => text.clone(),
         Value::I64(v) => v.to_string(),
-        Value::ByNode(shares) => by_node(shares),
+        Value::ByNode(shares) => by_node(shares, unit),
         Value::U64(v) => match unit {
             Unit::Bytes => bytes(*v as f64),
             Unit::Nanoseconds => duration(*v),
@@ -67,11 +67,19 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
+/// `node:share`; a quotient has two decimals, a percentage none.
+pub fn node_word(node: crate::units::Nid, share: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Ratio => format!("{node}:{share:.2}"),
+        _ => format!("{node}:{share:.0}"),
+    }
+}
+
 /// The largest shares first, as `node:percent`, as many as a row has room for.
-fn by_node(shares: &[(crate::units::Nid, f64)]) -> String {
+fn by_node(shares: &[(crate::units::Nid, f64)], unit: Unit) -> String {
     let mut sorted = shares.to_vec();
     sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let words: Vec<String> = sorted.iter().map(|(node, share)| format!("{node}:{share:.0}")).collect();
+    let words: Vec<String> = sorted.iter().map(|(node, share)| node_word(*node, *share, unit)).collect();
     words.join(" ")
 }
 

@@ -1,7 +1,7 @@
 //! The metrics of a node.
 
 use super::{Group, Metric, Order, Unit, Value};
-use crate::metric::task::ipc;
+use crate::metric::counters;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Node, Snapshot};
 
@@ -30,7 +30,27 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         5,
         Unit::Ratio,
         "Instructions per cycle of everything that ran on the node's CPUs.",
-        |node, snapshot| ipc(&node.slots, snapshot).map(Value::F64),
+        |node, snapshot| counters::ipc(&node.slots, snapshot).map(Value::F64),
+    ),
+    node(
+        "lma_per_s",
+        "LMA/s",
+        7,
+        Unit::PerSecond,
+        "Accesses of what ran on the node's CPUs that the node's own memory answered.",
+        |node, snapshot| {
+            counters::lma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+        },
+    ),
+    node(
+        "rma_per_s",
+        "RMA/s",
+        7,
+        Unit::PerSecond,
+        "Accesses of what ran on the node's CPUs that another node's memory answered.",
+        |node, snapshot| {
+            counters::rma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+        },
     ),
     node("mem_total_bytes", "TOTAL", 7, Unit::Bytes, "Memory of the node.", |node, _| {
         Ok(Value::U64(node.raw.mem_total_bytes))

@@ -1,8 +1,8 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Unit, Value, counters};
 use crate::pmu::event::Role;
-use crate::sample::{Missing, Reading, Slot};
+use crate::sample::{Missing, Reading};
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
 
@@ -281,9 +281,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         unit: Unit::Count,
         order: Descending,
         help: "Core cycles, user and kernel, since numatop-ng first saw the task.",
-        value: |task, snapshot| {
-            slot_of(&task.total.slots, snapshot, Role::Cycles).map(|v| Value::U64(v as u64))
-        },
+        value: |task, snapshot| total(task, snapshot, Role::Cycles),
     },
     Metric {
         id: "instructions_total",
@@ -293,9 +291,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         unit: Unit::Count,
         order: Descending,
         help: "Retired instructions, user and kernel, since numatop-ng first saw the task.",
-        value: |task, snapshot| {
-            slot_of(&task.total.slots, snapshot, Role::Instructions).map(|v| Value::U64(v as u64))
-        },
+        value: |task, snapshot| total(task, snapshot, Role::Instructions),
     },
     Metric {
         id: "ipc",
@@ -305,7 +301,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         unit: Unit::Ratio,
         order: Ascending,
         help: "Instructions per cycle in the interval. Below about 0.5 a CPU mostly waits, often for memory.",
-        value: |task, snapshot| ipc(&task.delta.slots, snapshot).map(Value::F64),
+        value: |task, snapshot| counters::ipc(&task.delta.slots, snapshot).map(Value::F64),
     },
     Metric {
         id: "cpi",
@@ -316,8 +312,8 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Cycles per instruction in the interval: 1 / ipc.",
         value: |task, snapshot| {
-            let cycles = slot_of(&task.delta.slots, snapshot, Role::Cycles)?;
-            let instructions = slot_of(&task.delta.slots, snapshot, Role::Instructions)?;
+            let cycles = counters::count(&task.delta.slots, snapshot, Role::Cycles)?;
+            let instructions = counters::count(&task.delta.slots, snapshot, Role::Instructions)?;
             if instructions > 0.0 {
                 Ok(Value::F64(cycles / instructions))
             } else {
@@ -334,9 +330,151 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Ascending,
         help: "Cycles per nanosecond of on-CPU time: the clock frequency it got.",
         value: |task, snapshot| {
-            let cycles = slot_of(&task.delta.slots, snapshot, Role::Cycles)?;
+            let cycles = counters::count(&task.delta.slots, snapshot, Role::Cycles)?;
             let ns = task.run_ns();
             if ns > 0 { Ok(Value::F64(cycles / ns as f64)) } else { Err(no("did not run in this interval")) }
+        },
+    },
+    Metric {
+        id: "ipc_by_node",
+        title: "IPC BY NODE",
+        width: 14,
+        group: Efficiency,
+        unit: Unit::Ratio,
+        order: Ascending,
+        help: "Instructions per cycle on each node it ran on in the interval.",
+        value: |task, snapshot| counters::ipc_by_node(&task.delta, snapshot).map(Value::ByNode),
+    },
+    Metric {
+        id: "stall_frontend_pct",
+        title: "FE%",
+        width: 5,
+        group: Efficiency,
+        unit: Unit::Percent,
+        order: Descending,
+        help: "Cycles (on some CPUs issue slots) in which the front end delivered nothing: code that misses caches or TLB, or \
+               branches. Needs --events stalls.",
+        value: |task, snapshot| {
+            counters::stall_pct(&task.delta.slots, snapshot, Role::StallFrontend).map(Value::F64)
+        },
+    },
+    Metric {
+        id: "stall_backend_pct",
+        title: "BE%",
+        width: 5,
+        group: Efficiency,
+        unit: Unit::Percent,
+        order: Descending,
+        help: "Cycles (on some CPUs issue slots) in which the back end took nothing: mostly data that has to be waited for. \
+               Needs --events stalls.",
+        value: |task, snapshot| {
+            counters::stall_pct(&task.delta.slots, snapshot, Role::StallBackend).map(Value::F64)
+        },
+    },
+    Metric {
+        id: "llc_mpki",
+        title: "LLCMPKI",
+        width: 7,
+        group: Efficiency,
+        unit: Unit::Ratio,
+        order: Descending,
+        help: "Misses of the last-level cache per thousand instructions. Needs --events cache.",
+        value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Llc).map(Value::F64),
+    },
+    Metric {
+        id: "dtlb_mpki",
+        title: "DTLBMPKI",
+        width: 8,
+        group: Efficiency,
+        unit: Unit::Ratio,
+        order: Descending,
+        help: "Page walks for data per thousand instructions; huge pages need fewer. Needs --events tlb.",
+        value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Dtlb).map(Value::F64),
+    },
+    Metric {
+        id: "itlb_mpki",
+        title: "ITLBMPKI",
+        width: 8,
+        group: Efficiency,
+        unit: Unit::Ratio,
+        order: Descending,
+        help: "Page walks for instructions per thousand instructions. Needs --events tlb.",
+        value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Itlb).map(Value::F64),
+    },
+    Metric {
+        id: "branch_mpki",
+        title: "BRMPKI",
+        width: 7,
+        group: Efficiency,
+        unit: Unit::Ratio,
+        order: Descending,
+        help: "Mispredicted branches per thousand instructions. Needs --events cache.",
+        value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Branch).map(Value::F64),
+    },
+    Metric {
+        id: "lma_per_s",
+        title: "LMA/s",
+        width: 7,
+        group: Efficiency,
+        unit: Unit::PerSecond,
+        order: Descending,
+        help: "Accesses that memory of the node it ran on answered. What is counted exactly depends on the CPU: \
+               numatop-ng list events says it.",
+        value: |task, snapshot| {
+            counters::lma(&task.delta.slots, snapshot)
+                .and_then(|count| snapshot.rate_f64(count))
+                .map(Value::F64)
+        },
+    },
+    Metric {
+        id: "rma_per_s",
+        title: "RMA/s",
+        width: 7,
+        group: Efficiency,
+        unit: Unit::PerSecond,
+        order: Descending,
+        help: "Accesses that memory of another node answered. What is counted exactly depends on the CPU: numatop-ng list \
+               events says it.",
+        value: |task, snapshot| {
+            counters::rma(&task.delta.slots, snapshot)
+                .and_then(|count| snapshot.rate_f64(count))
+                .map(Value::F64)
+        },
+    },
+    Metric {
+        id: "rma_lma",
+        title: "RMA/LMA",
+        width: 7,
+        group: Efficiency,
+        unit: Unit::Ratio,
+        order: Descending,
+        help: "Remote per local memory access: 0 is all local, inf all remote.",
+        value: |task, snapshot| counters::rma_lma(&task.delta.slots, snapshot).map(Value::F64),
+    },
+    Metric {
+        id: "lpi",
+        title: "LPI",
+        width: 6,
+        group: Efficiency,
+        unit: Unit::Ratio,
+        order: Descending,
+        help: "Local memory accesses per thousand instructions.",
+        value: |task, snapshot| {
+            let slots = &task.delta.slots;
+            counters::per_kilo_instructions(counters::lma(slots, snapshot)?, slots, snapshot).map(Value::F64)
+        },
+    },
+    Metric {
+        id: "rpi",
+        title: "RPI",
+        width: 6,
+        group: Efficiency,
+        unit: Unit::Ratio,
+        order: Descending,
+        help: "Remote memory accesses per thousand instructions.",
+        value: |task, snapshot| {
+            let slots = &task.delta.slots;
+            counters::per_kilo_instructions(counters::rma(slots, snapshot)?, slots, snapshot).map(Value::F64)
         },
     },
     Metric {
@@ -347,7 +485,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         unit: Unit::Percent,
         order: Ascending,
         help: "Share of the time its hardware counters were on the PMU; 100 means never multiplexed. Counts are scaled up by it.",
-        value: |task, snapshot| counters_running_pct(&task.delta.slots, snapshot).map(Value::F64),
+        value: |task, snapshot| counters::running_pct(&task.delta.slots, snapshot).map(Value::F64),
     },
     Metric {
         id: "rss_bytes",
@@ -422,39 +560,8 @@ fn ratio(part: u64, whole: u64, otherwise: &str) -> Reading<f64> {
     if whole > 0 { Ok(part as f64 / whole as f64) } else { Err(no(otherwise)) }
 }
 
-/// A counter with multiplexing scaled out (perf_event_open(2): count × enabled / running).
-pub fn scaled(slot: &Slot) -> f64 {
-    if slot.enabled_ns > slot.running_ns && slot.running_ns > 0 {
-        slot.count as f64 * slot.enabled_ns as f64 / slot.running_ns as f64
-    } else {
-        slot.count as f64
-    }
-}
-
-fn slot_of(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Reading<f64> {
-    match snapshot.host.slot(role) {
-        Some(slot) => Ok(scaled(&slots[slot])),
-        None => Err(Missing::NotCollected("its counter was not asked for (--events)".into())),
-    }
-}
-
-/// Instructions per cycle of any row's slots.
-pub fn ipc(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
-    let cycles = slot_of(slots, snapshot, Role::Cycles)?;
-    let instructions = slot_of(slots, snapshot, Role::Instructions)?;
-    if cycles > 0.0 { Ok(instructions / cycles) } else { Err(no("no cycle was counted in this interval")) }
-}
-
-/// The least share of time that any counter of the row was on the PMU, in percent.
-pub fn counters_running_pct(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
-    let used = &slots[..snapshot.host.events.len().min(slots.len())];
-    if used.is_empty() {
-        return Err(no("no counter is open"));
-    }
-    let share = |slot: &Slot| {
-        if slot.enabled_ns > 0 { slot.running_ns as f64 * 100.0 / slot.enabled_ns as f64 } else { 100.0 }
-    };
-    Ok(used.iter().map(share).fold(100.0, f64::min))
+fn total(task: &Task, snapshot: &Snapshot, role: Role) -> Reading<Value> {
+    counters::count(&task.total.slots, snapshot, role).map(|count| Value::U64(count as u64))
 }
 
 /// The name of a user, or his number.
@@ -516,11 +623,5 @@ mod tests {
             );
             assert!(metric.help.ends_with('.'), "{}: help is a sentence", metric.id);
         }
-    }
-
-    #[test]
-    fn multiplexed_counts_are_scaled() {
-        assert_eq!(scaled(&Slot { count: 30, enabled_ns: 100, running_ns: 60 }), 50.0);
-        assert_eq!(scaled(&Slot { count: 30, enabled_ns: 0, running_ns: 0 }), 30.0);
     }
 }

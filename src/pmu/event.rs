@@ -1,36 +1,124 @@
-//! Which counters can be named, and what each of them counts.
+//! What a counter is: its name, its perf_event_attr, what it is good for; and the events that every
+//! kernel names itself.
 //!
-//! Only what every kernel names itself: the generic hardware events and the software events of
-//! perf_event_open(2). Events of one CPU model come from tables and are another matter.
+//! Events of one CPU model come from tables: see [`super::catalog`].
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::units::CpuId;
+
 /// What a counter is good for besides being shown under its own name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Core cycles while not halted, user and kernel.
     Cycles,
     /// Retired instructions, user and kernel.
     Instructions,
+    /// Accesses that memory of the own node answered.
+    Lma,
+    /// Accesses that memory of another node answered.
+    Rma,
+    /// Accesses that a cache of another node answered.
+    RemoteCache,
+    /// Cycles or slots in which the front end delivered nothing.
+    StallFrontend,
+    /// Cycles or slots in which the back end took nothing.
+    StallBackend,
+    /// Issue slots: what stalls are a share of on CPUs that count them in slots.
+    Slots,
+    /// Misses of the last-level cache.
+    Llc,
+    /// Page walks, or misses of the last TLB level, for data.
+    Dtlb,
+    /// The same for instruction fetches.
+    Itlb,
+    /// Mispredicted branches.
+    Branch,
     /// Shown by name only.
+    #[default]
     Other,
 }
 
+impl Role {
+    /// The roles that metrics and sets are made of: each table has an event for it or says why not.
+    pub const MEASURED: [Role; 11] = [
+        Role::Cycles,
+        Role::Instructions,
+        Role::Lma,
+        Role::Rma,
+        Role::RemoteCache,
+        Role::StallFrontend,
+        Role::StallBackend,
+        Role::Llc,
+        Role::Dtlb,
+        Role::Itlb,
+        Role::Branch,
+    ];
+
+    /// The name in tables and lists.
+    pub fn id(self) -> &'static str {
+        match self {
+            Role::Cycles => "cycles",
+            Role::Instructions => "instructions",
+            Role::Lma => "lma",
+            Role::Rma => "rma",
+            Role::RemoteCache => "remote_cache",
+            Role::StallFrontend => "stall_frontend",
+            Role::StallBackend => "stall_backend",
+            Role::Slots => "slots",
+            Role::Llc => "llc",
+            Role::Dtlb => "dtlb",
+            Role::Itlb => "itlb",
+            Role::Branch => "branch",
+            Role::Other => "other",
+        }
+    }
+}
+
+/// What a stall event is a share of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShareOf {
+    /// It counts cycles.
+    #[default]
+    Cycles,
+    /// It counts issue slots, of which each cycle has so many.
+    SlotsPerCycle(u32),
+    /// It counts issue slots, and the event of role [`Role::Slots`] says how many there were.
+    Slots,
+}
+
 /// What one counter slot counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     pub name: String,
     /// `perf_event_attr.type`.
     pub kind: u32,
-    /// `perf_event_attr.config`.
+    /// `perf_event_attr.config`, `config1` and `config2`.
     pub config: u64,
+    #[serde(default)]
+    pub config1: u64,
+    #[serde(default)]
+    pub config2: u64,
     pub role: Role,
+    #[serde(default)]
+    pub share_of: ShareOf,
+    /// The CPUs whose PMU has it; `None` for all.
+    #[serde(default)]
+    pub cpus: Option<Vec<CpuId>>,
+    /// What exactly it counts; empty for what perf_event_open(2) explains.
+    #[serde(default)]
+    pub counts: String,
 }
 
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
+const HW_CACHE: u32 = 3;
+
+/// `config` of a PERF_TYPE_HW_CACHE event for reads: cache id, and 1 << 16 for misses.
+const MISS: u64 = 1 << 16;
 
 /// Name, type, config, role; numbers from include/uapi/linux/perf_event.h.
 const NAMED: &[(&str, u32, u64, Role)] = &[
@@ -39,7 +127,14 @@ const NAMED: &[(&str, u32, u64, Role)] = &[
     ("cache-references", HARDWARE, 2, Role::Other),
     ("cache-misses", HARDWARE, 3, Role::Other),
     ("branches", HARDWARE, 4, Role::Other),
-    ("branch-misses", HARDWARE, 5, Role::Other),
+    ("branch-misses", HARDWARE, 5, Role::Branch),
+    ("stalled-cycles-frontend", HARDWARE, 7, Role::Other),
+    ("stalled-cycles-backend", HARDWARE, 8, Role::Other),
+    ("ref-cycles", HARDWARE, 9, Role::Other),
+    ("dTLB-load-misses", HW_CACHE, 3 | MISS, Role::Other),
+    ("iTLB-load-misses", HW_CACHE, 4 | MISS, Role::Other),
+    ("node-loads", HW_CACHE, 6, Role::Other),
+    ("node-load-misses", HW_CACHE, 6 | MISS, Role::Other),
     ("cpu-clock", SOFTWARE, 0, Role::Other),
     ("task-clock", SOFTWARE, 1, Role::Other),
     ("page-faults", SOFTWARE, 2, Role::Other),
@@ -55,11 +150,30 @@ impl Event {
         self.kind == SOFTWARE
     }
 
-    /// Every event that can be named.
+    /// True when it can be opened on `cpu`.
+    pub fn is_on(&self, cpu: CpuId) -> bool {
+        self.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu))
+    }
+
+    /// True when there are CPUs that have both.
+    pub fn shares_cpus_with(&self, other: &Event) -> bool {
+        match (&self.cpus, &other.cpus) {
+            (Some(mine), Some(theirs)) => mine.iter().any(|cpu| theirs.contains(cpu)),
+            _ => true,
+        }
+    }
+
+    /// Every event that the kernel names.
     pub fn all() -> Vec<Event> {
         NAMED
             .iter()
-            .map(|&(name, kind, config, role)| Event { name: name.into(), kind, config, role })
+            .map(|&(name, kind, config, role)| Event {
+                name: name.into(),
+                kind,
+                config,
+                role,
+                ..Event::default()
+            })
             .collect()
     }
 

@@ -30,6 +30,8 @@ fn perf_event_open(event: &Event, target: Target) -> io::Result<OwnedFd> {
         type_: event.kind,
         size: size_of::<sys::perf_event_attr>() as u32,
         config: event.config,
+        __bindgen_anon_3: sys::perf_event_attr__bindgen_ty_3 { config1: event.config1 },
+        __bindgen_anon_4: sys::perf_event_attr__bindgen_ty_4 { config2: event.config2 },
         read_format: u64::from(sys::PERF_FORMAT_TOTAL_TIME_ENABLED | sys::PERF_FORMAT_TOTAL_TIME_RUNNING),
         ..Default::default()
     };
@@ -88,13 +90,10 @@ fn refusal(event: &Event, what: &str, error: &io::Error) -> Missing {
 /// The reason, ready to be shown.
 pub fn try_event(event: &Event) -> Result<(), Missing> {
     let fd = perf_event_open(event, Target::ThisThread).map_err(|error| refusal(event, "opening", &error))?;
-    if !matches!(event.role, Role::Cycles | Role::Instructions) {
+    if !matches!(event.role, Role::Cycles | Role::Instructions | Role::Slots) {
         return Ok(());
     }
-    let mut sum = 0u64;
-    for i in 0..TRIAL_SPINS {
-        sum = std::hint::black_box(sum.wrapping_add(i));
-    }
+    spin();
     let [count, enabled, running] = read(&fd).map_err(|error| refusal(event, "reading", &error))?;
     if count > 0 {
         return Ok(());
@@ -106,6 +105,44 @@ pub fn try_event(event: &Event) -> Result<(), Missing> {
         )));
     }
     Err(Missing::Unsupported(format!("{} opens but counts nothing on this CPU", event.name)))
+}
+
+/// Do `events` count here, all at the same time? Each alone may, and yet there may not be counters for all.
+///
+/// # Errors
+/// The first that is refused, does not count, or had to take turns.
+pub fn try_together(events: &[Event]) -> Result<(), Missing> {
+    if let [event] = events {
+        return try_event(event);
+    }
+    let open = |event: &Event| {
+        perf_event_open(event, Target::ThisThread).map_err(|error| refusal(event, "opening", &error))
+    };
+    let open: Vec<OwnedFd> = events.iter().map(open).collect::<Result<_, Missing>>()?;
+    spin();
+    // An event without a counter waits for the next turn, milliseconds away: a long way from the time it takes to
+    // put the others on the PMU one by one.
+    for (event, fd) in events.iter().zip(&open) {
+        let [_, enabled, running] = read(fd).map_err(|error| refusal(event, "reading", &error))?;
+        if running * 10 < enabled * 9 {
+            return Err(Missing::Unsupported(format!("{} has to take turns with other events", event.name)));
+        }
+    }
+    Ok(())
+}
+
+fn spin() {
+    let mut sum = 0u64;
+    for i in 0..TRIAL_SPINS {
+        sum = std::hint::black_box(sum.wrapping_add(i));
+    }
+}
+
+/// A counter that could not be opened on some CPU.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    pub slot: usize,
+    pub why: Missing,
 }
 
 /// The events that work, open on every CPU they could be opened on.
@@ -126,16 +163,16 @@ impl Counters {
         &self.events
     }
 
-    /// Opens every event on `cpu` and hands each descriptor to `place` (slot, fd). Returns the slots
-    /// that are open, as a bit mask, and why others are not.
+    /// Opens every event that `cpu` has and hands each descriptor to `place` (slot, fd). Returns the slots that
+    /// are open, as a bit mask, and those that should be and are not, with the reason.
     pub fn open_on(
         &mut self,
         cpu: CpuId,
         mut place: impl FnMut(usize, &OwnedFd) -> io::Result<()>,
-    ) -> (u32, Vec<Missing>) {
+    ) -> (u32, Vec<Refused>) {
         let mut mask = 0;
         let mut failed = Vec::new();
-        for (slot, event) in self.events.iter().enumerate() {
+        for (slot, event) in self.events.iter().enumerate().filter(|(_, event)| event.is_on(cpu)) {
             let opened =
                 perf_event_open(event, Target::Cpu(cpu)).and_then(|fd| place(slot, &fd).map(|()| fd));
             match opened {
@@ -143,7 +180,10 @@ impl Counters {
                     self.open.insert((cpu, slot), fd);
                     mask |= 1 << slot;
                 }
-                Err(error) => failed.push(refusal(event, &format!("opening on CPU {cpu}"), &error)),
+                Err(error) => {
+                    let why = refusal(event, &format!("opening on CPU {cpu}"), &error);
+                    failed.push(Refused { slot, why });
+                }
             }
         }
         (mask, failed)

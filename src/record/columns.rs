@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::format::{ColumnInfo, MAX_CELLS, MAX_NODES, MAX_PAYLOAD};
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::collect::wire::SLOTS;
-use crate::sample::{Comm, Counts, CpuRaw, NodeRaw, Slot, TaskRaw};
+use crate::sample::{Comm, Counts, CpuRaw, NodeCounts, NodeRaw, Slot, TaskRaw};
 use crate::units::Nid;
 
 /// One field of rows of type `R`.
@@ -103,6 +103,25 @@ macro_rules! slots {
             set: |row, at, value| {
                 row.$($slots).+[at].$field = value;
                 Some(0)
+            },
+        }
+    };
+}
+
+macro_rules! by_node {
+    ($name:literal, $field:ident) => {
+        Column::<TaskRaw> {
+            name: $name,
+            unit: "by node, counter",
+            width: |row| row.counts.by_node.len(),
+            get: |row, at| row.counts.by_node.get(at).map_or(0, |node| node.$field),
+            set: |row, at, value| match row.counts.by_node.get_mut(at) {
+                Some(node) => {
+                    node.$field = value;
+                    Some(0)
+                }
+                // Another row has more nodes; this one has none here.
+                None => (value == 0).then_some(0),
             },
         }
     };
@@ -213,6 +232,19 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "maj_flt", "counter", counts.maj_flt),
             field!(TaskRaw, "cpu_migrations", "counter", counts.cpu_migrations),
             field!(TaskRaw, "numa_pages_migrated", "pages, counter", counts.numa_pages_migrated),
+            Column {
+                name: "by_node_len",
+                unit: "nodes",
+                width: |_| 1,
+                get: |row, _| row.counts.by_node.len() as u64,
+                set: |row, _, value| {
+                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
+                    row.counts.by_node = vec![NodeCounts::default(); len];
+                    Some(len * size_of::<NodeCounts>())
+                },
+            },
+            by_node!("by_node_cycles", cycles),
+            by_node!("by_node_instructions", instructions),
         ]
     });
     &COLUMNS

@@ -70,9 +70,11 @@ pub fn encode(out: &mut Vec<u8>, base: Option<(&Sample, &Changes)>, sample: &Sam
 
 fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
     let rows = || sample.tasks.iter().chain(&sample.exited);
-    let width = rows().map(|task| task.counts.run_ns.len()).max().unwrap_or(0);
+    let widest = |task: &Arc<TaskRaw>| task.counts.run_ns.len().max(task.counts.by_node.len());
+    let width = rows().map(widest).max().unwrap_or(0);
     let most = sample.tasks.len().max(sample.exited.len());
-    let times: usize = rows().map(|task| task.counts.run_ns.len()).sum();
+    // A time, and two counts, for each node.
+    let times: usize = rows().map(|task| task.counts.run_ns.len() + 2 * task.counts.by_node.len()).sum();
     let names = sample.names.users.values().chain(sample.names.cgroups.values());
     let mut texts = names.chain(&sample.notes).chain(sample.lost.keys());
     let lists = [sample.names.users.len(), sample.names.cgroups.len(), sample.notes.len(), sample.lost.len()];

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use super::{Source, poll};
 use crate::collect::nodes::NodeReader;
 use crate::collect::plan::plan;
+use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
@@ -22,8 +23,8 @@ use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
-use crate::pmu::event::Event;
-use crate::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
+use crate::pmu::sets::Choice;
+use crate::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
 use crate::units::CpuId;
 
 /// Where this machine's files are.
@@ -39,12 +40,13 @@ pub struct LiveOptions {
     /// What the user calls the scope; empty for everything.
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
-    pub events: Vec<Event>,
+    pub events: Choice,
 }
 
 /// The probes and readers that make samples.
 pub struct LiveSource {
     host: Arc<HostFacts>,
+    check: HostCheck,
     sched: SchedProbe,
     tasks: TaskProbe,
     nodes: NodeReader,
@@ -64,16 +66,19 @@ impl LiveSource {
     /// # Errors
     /// The essential probes could not be loaded; [`crate::error::explain`] turns that into advice.
     pub fn start(options: LiveOptions) -> Result<LiveSource> {
-        let check = HostCheck::read(Path::new(ROOT), &options.events);
-        let mut missing = plan(&check).missing();
-        missing.extend(check.pmu.refused());
-        let HostCheck { topology, pmu, cgroups: hierarchy, .. } = check;
-        let topology = topology.into_known().map_err(anyhow::Error::msg).context("reading the topology")?;
+        let mut check = HostCheck::read(Path::new(ROOT), &options.events);
+        let topology = check
+            .topology
+            .clone()
+            .into_known()
+            .map_err(anyhow::Error::msg)
+            .context("reading the topology")?;
+        let hierarchy = check.cgroups.clone();
         raise_open_files(topology.possible_cpus);
-        let events = pmu.working();
-        let nodes = topology.possible_nodes;
+        let events = check.pmu.working();
 
-        let store = records::create(nodes)?;
+        let nodes = topology.possible_nodes;
+        let store = records::create(Layout::new(nodes, &events))?;
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,
@@ -82,9 +87,16 @@ impl LiveSource {
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
         let mut notes = Vec::new();
         for cpu in &online {
-            for why in sched.online(&topology, *cpu)? {
-                notes.push(why.to_string());
+            for refused in sched.online(&topology, *cpu)? {
+                if check.pmu.refuse(&sched.events()[refused.slot].name, &refused.why) {
+                    notes.push(refused.why.to_string());
+                }
             }
+        }
+        let mut missing = plan(&check).missing();
+        missing.extend(check.pmu.refused());
+        if options.events.takes_turns {
+            sched.read_scaled(true);
         }
         let tasks = TaskProbe::start(&sched, &store, nodes, &options.scope, subsys)?;
         let node_reader = NodeReader::open(Path::new(ROOT), &topology)?;
@@ -96,6 +108,7 @@ impl LiveSource {
             boot_id: kernel::read_trimmed("/proc/sys/kernel/random/boot_id"),
             topology,
             events: sched.events().to_vec(),
+            tables: options.events.tables,
             missing,
             scope: options.scope_text,
         };
@@ -108,11 +121,12 @@ impl LiveSource {
             table: TaskTable::default(),
             hierarchy,
             names: Arc::new(names),
+            check,
             cgroups_read: None,
             online,
             notes,
             page_size: own::page_size(),
-            multiplexed: false,
+            multiplexed: options.events.takes_turns,
         })
     }
 
@@ -133,9 +147,16 @@ impl LiveSource {
         for cpu in now.iter().filter(|cpu| !self.online.contains(cpu)) {
             let failed = self.sched.online(&topology, *cpu)?;
             self.notes.push(format!("CPU {cpu} came online"));
-            self.notes.extend(failed.iter().map(Missing::to_string));
+            for refused in failed {
+                if self.check.pmu.refuse(&self.sched.events()[refused.slot].name, &refused.why) {
+                    self.notes.push(refused.why.to_string());
+                }
+            }
         }
         let mut host = HostFacts::clone(&self.host);
+        // A counter that is not open on all CPUs would count too little from now on.
+        host.missing.extend(plan(&self.check).missing());
+        host.missing.extend(self.check.pmu.refused());
         host.topology = topology;
         self.host = Arc::new(host);
         self.online = now;

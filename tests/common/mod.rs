@@ -141,6 +141,7 @@ impl World {
             boot_id: "synthetic".into(),
             topology,
             events: if pmu { Event::parse_list("basic").unwrap() } else { vec![] },
+            tables: vec![],
             missing,
             scope: String::new(),
         };

@@ -10,7 +10,7 @@ use numatop_ng::host::kernel::{KernelFacts, Lockdown};
 use numatop_ng::host::pmu::{PmuFacts, Trial};
 use numatop_ng::host::privileges::{CapSet, Privileges};
 use numatop_ng::host::topology::Topology;
-use numatop_ng::pmu::event::Event;
+use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::sample::Missing;
 
 /// Root on a two-socket Xeon with everything: what the others differ from.
@@ -37,10 +37,23 @@ pub fn bare_metal() -> HostCheck {
         },
         pmu: PmuFacts {
             sources: Fact::Known(vec!["cpu".into(), "software".into(), "tracepoint".into()]),
-            trials: basic_events().into_iter().map(|event| Trial { event, outcome: Ok(()) }).collect(),
+            trials: events().into_iter().map(|event| Trial { event, outcome: Ok(()) }).collect(),
+            ..no_counters()
         },
         cgroups: Hierarchy { mode: Mode::Unified, controller: None, mount: Some("/sys/fs/cgroup".into()) },
         topology: Fact::Known(fixture("intel-e5-2682v4")),
+    }
+}
+
+/// Nothing was asked for.
+fn no_counters() -> PmuFacts {
+    PmuFacts {
+        sources: Fact::Known(vec![]),
+        platform: Fact::Known("Dell Inc.".into()),
+        tables: vec![],
+        trials: vec![],
+        absent: Default::default(),
+        unknown: Default::default(),
     }
 }
 
@@ -57,8 +70,8 @@ pub fn without_pmu() -> HostCheck {
         Trial { event, outcome: Err(Missing::Unsupported(why)) }
     };
     let sources = Fact::Known(vec!["msr".into(), "software".into()]);
-    let trials = basic_events().into_iter().map(refused).collect();
-    HostCheck { pmu: PmuFacts { sources, trials }, ..bare_metal() }
+    let trials = events().into_iter().map(refused).collect();
+    HostCheck { pmu: PmuFacts { sources, trials, ..no_counters() }, ..bare_metal() }
 }
 
 pub fn without_btf() -> HostCheck {
@@ -110,6 +123,10 @@ pub fn default_container() -> HostCheck {
     host
 }
 
-fn basic_events() -> Vec<Event> {
-    Event::parse_list("basic").expect("basic is a list of events")
+/// One event for each thing that metrics are made of.
+fn events() -> Vec<Event> {
+    Role::MEASURED
+        .iter()
+        .map(|role| Event { name: role.id().into(), role: *role, ..Event::default() })
+        .collect()
 }

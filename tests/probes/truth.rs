@@ -2,23 +2,33 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::collect::sched::SchedProbe;
 use numatop_ng::collect::scope::Scope;
-use numatop_ng::pmu::event::Event;
+use numatop_ng::collect::table::parse;
+use numatop_ng::collect::tasks::TaskProbe;
+use numatop_ng::host::topology::Topology;
+use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::sample::Sample;
 use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
+use numatop_ng::units::CpuId;
 
 use crate::workload::Workload;
 
 fn watch(scope: Scope, events: &str) -> Result<LiveSource> {
-    LiveSource::start(LiveOptions { scope, events: Event::parse_list(events)?, ..LiveOptions::default() })
+    LiveSource::start(LiveOptions {
+        scope,
+        events: Event::parse_list(events)?.into(),
+        ..LiveOptions::default()
+    })
 }
 
 fn watch_everything() -> Result<LiveSource> {
@@ -61,8 +71,9 @@ fn proc_stat(columns: &[usize]) -> Result<u64> {
     Ok(columns.iter().map(|column| fields[*column]).sum::<u64>() * tick)
 }
 
+/// Time in which nothing of ours ran: idle, waiting for a disk, or taken by the hypervisor.
 fn idle_ns() -> Result<u64> {
-    proc_stat(&[3, 4])
+    proc_stat(&[3, 4, 7])
 }
 
 /// Time in interrupts and time that the hypervisor took: on CPU to a clock, but not to the scheduler.
@@ -209,7 +220,11 @@ pub fn exec_by_a_thread_keeps_the_process() -> Result<()> {
     let mut workload = Workload::start("exec-by-thread")?;
     let from = sample(&mut source)?;
     workload.go()?;
-    thread::sleep(Duration::from_millis(600));
+    let (comm, end) = (format!("/proc/{}/comm", workload.pid()), Instant::now() + Duration::from_secs(20));
+    while fs::read_to_string(&comm)?.trim() != "sleep" {
+        ensure!(Instant::now() < end, "the workload does not get to its exec");
+        thread::sleep(Duration::from_millis(10));
+    }
     let to = sample(&mut source)?;
     let snapshot = between(&source, &from, &to);
     let task = row(&snapshot, workload.pid())?;
@@ -272,6 +287,46 @@ pub fn cpu_clock_in_a_slot_is_time_on_cpu() -> Result<()> {
     let snapshot = between(&source, &from, &to);
     let task = row(&snapshot, hog.pid())?;
     near("cpu-clock", task.delta.slots[0].count, task.run_ns(), 0.03, TICK_NS + stolen)
+}
+
+/// On a machine that could have four nodes, with two events in the roles of cycles and instructions.
+pub fn counts_by_node_add_up_to_the_slots() -> Result<()> {
+    let hog = Workload::start("hog")?;
+    let mut topology = Topology::read(Path::new("/"))?;
+    topology.possible_nodes = 4;
+    let role = |name: &str, role: Role| Ok::<Event, anyhow::Error>(Event { role, ..Event::named(name)? });
+    let events = vec![
+        Event::named("page-faults")?,
+        role("cpu-clock", Role::Cycles)?,
+        role("task-clock", Role::Instructions)?,
+    ];
+    let store = records::create(Layout::new(4, &events))?;
+    let mut sched = SchedProbe::start(&topology, &store, events, false, None)?;
+    let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
+    for cpu in &online {
+        sched.online(&topology, *cpu)?;
+    }
+    let mut tasks = TaskProbe::start(&sched, &store, 4, &Scope::default(), None)?;
+    tasks.walk(|_| {})?;
+    thread::sleep(Duration::from_secs(1));
+    for cpu in &online {
+        sched.flush(*cpu)?;
+    }
+
+    let mut rows = Vec::new();
+    tasks.walk(|row| rows.push(parse(&row, 4096)))?;
+
+    let counts =
+        &rows.iter().find(|row| row.task.tid == hog.pid()).context("the hog has no row")?.task.counts;
+    ensure!(counts.run_ns.len() == 4 && counts.by_node.len() == 4, "{counts:?}");
+    ensure!(counts.slots[1].count > 100_000_000, "{counts:?}");
+    let sum =
+        counts.by_node.iter().fold((0, 0), |sum, node| (sum.0 + node.cycles, sum.1 + node.instructions));
+    ensure!(sum == (counts.slots[1].count, counts.slots[2].count), "{counts:?}");
+    for (ran, node) in counts.run_ns.iter().zip(&counts.by_node) {
+        ensure!((*ran > 0) == (node.cycles > 0), "{counts:?}");
+    }
+    Ok(())
 }
 
 pub fn a_scope_of_one_process_is_only_that() -> Result<()> {

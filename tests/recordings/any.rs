@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use numatop_ng::sample::{Comm, Counts, CpuRaw, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw};
+use numatop_ng::sample::{Comm, Counts, CpuRaw, Names, NodeCounts, NodeRaw, OwnRaw, Sample, Slot, TaskRaw};
 use numatop_ng::units::Nid;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -15,9 +15,12 @@ fn slot() -> impl Strategy<Value = Slot> {
 }
 
 fn counts() -> impl Strategy<Value = Counts> {
-    (vec(any::<u64>(), 0..4), any::<[u64; 11]>(), proptest::array::uniform8(slot())).prop_map(
-        |(run_ns, n, slots)| Counts {
+    let by_node =
+        vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
+    (vec(any::<u64>(), 0..4), by_node, any::<[u64; 11]>(), proptest::array::uniform8(slot())).prop_map(
+        |(run_ns, by_node, n, slots)| Counts {
             run_ns,
+            by_node,
             slots,
             smt_busy_ns: n[0],
             llc_moves: n[1],

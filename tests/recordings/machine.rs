@@ -26,6 +26,7 @@ pub fn host() -> HostFacts {
         events: Event::parse_list("basic,page-faults").unwrap(),
         missing: [("smt_busy_pct".to_string(), Missing::Unsupported("one thread each".into()))].into(),
         scope: "user web".into(),
+        tables: Vec::new(),
     }
 }
 

@@ -52,7 +52,7 @@ pub fn results(arch: Arch) -> &'static str {
 pub fn arguments(start: &Start, initrd: &Path, lines: &Lines) -> Vec<OsString> {
     let &Start { arch, machine, kernel, processor: extra } = start;
     let mut words = Words(Vec::new());
-    words.option("-accel", accelerator(arch, machine));
+    words.option("-accel", ACCELERATOR);
     if let Pmu::Icount { shift } = machine.pmu {
         // sleep=off: an idle guest does not wait for host time.
         words.option("-icount", format!("shift={shift},sleep=off"));
@@ -92,14 +92,12 @@ impl Words {
 }
 
 /// Never KVM: a nested /dev/kvm opens and then hangs in the first kernel it is given.
-fn accelerator(arch: Arch, machine: &Machine) -> &'static str {
-    match (arch, machine.pmu) {
-        // With one thread per virtual CPU, x86 guests die now and then of a stale translation
-        // while the kernel patches its own text ("Oops: int3"); attaching fentry patches too.
-        (Arch::Amd64, _) | (_, Pmu::Icount { .. }) => "tcg,thread=single",
-        (Arch::Arm64, _) => "tcg,thread=multi",
-    }
-}
+///
+/// One thread for all virtual CPUs: with a thread each, x86 guests die now and then of a stale
+/// translation while the kernel patches its own text ("Oops: int3"), and an arm64 guest was seen
+/// whose CPUs went on for seconds without a tracepoint that had just been switched on. Icount
+/// wants it in any case.
+const ACCELERATOR: &str = "tcg,thread=single";
 
 fn board(arch: Arch) -> &'static str {
     match arch {

@@ -9,6 +9,7 @@ use crate::host::kernel::Lockdown;
 use crate::host::privileges::Capability;
 use crate::host::topology::{NumaSupport, Topology};
 use crate::pmu::event::Role;
+use crate::pmu::sets::SETS;
 use crate::sample::Missing;
 
 /// What the rules say about one part on one host.
@@ -17,8 +18,7 @@ pub fn verdict(check: &HostCheck, part: Part) -> Verdict {
         Part::CpuTime | Part::TaskWalk | Part::Exits => probe(check, part),
         Part::SmtTime => smt_time(&check.topology),
         Part::Counters => any_counter(check),
-        Part::Cycles => counter(check, Role::Cycles),
-        Part::Instructions => counter(check, Role::Instructions),
+        Part::Counter(role) => counter(check, role),
         Part::NumaFields => numa_fields(check),
         Part::NodeMemory => topology(&check.topology).map(|_| ()),
         Part::NodePages => node_pages(&check.topology),
@@ -151,21 +151,28 @@ fn any_counter(check: &HostCheck) -> Verdict {
     if check.pmu.trials.iter().any(|trial| trial.outcome.is_ok()) {
         return Ok(());
     }
-    match check.pmu.trials.iter().find_map(|trial| trial.outcome.as_ref().err()) {
+    let refused = check.pmu.trials.iter().find_map(|trial| trial.outcome.as_ref().err());
+    match refused.or(check.pmu.absent.values().next()) {
         Some(missing) => Err(Obstacle::new(missing.clone(), counter_advice(check, missing))),
         None => Err(Obstacle::new(Missing::NotCollected("no counter was asked for (--events)".into()), [])),
     }
 }
 
 fn counter(check: &HostCheck, role: Role) -> Verdict {
-    match check.pmu.trials.iter().find(|trial| trial.event.role == role).map(|trial| &trial.outcome) {
-        Some(Ok(())) => Ok(()),
-        Some(Err(missing)) => Err(Obstacle::new(missing.clone(), counter_advice(check, missing))),
-        None => {
-            let missing = Missing::NotCollected("its counter was not asked for (--events)".into());
-            Err(Obstacle::new(missing, []))
-        }
+    let trials = check.pmu.trials_of(role);
+    if let Some(missing) = trials.iter().find_map(|trial| trial.outcome.as_ref().err()) {
+        return Err(Obstacle::new(missing.clone(), counter_advice(check, missing)));
     }
+    if !trials.is_empty() {
+        return Ok(());
+    }
+    if let Some(missing) = check.pmu.absent.get(&role) {
+        return Err(Obstacle::new(missing.clone(), counter_advice(check, missing)));
+    }
+    let set = SETS.iter().find(|(name, roles, _)| *name != "auto" && roles.contains(&role));
+    let advice = set.map(|(name, ..)| Advice::command("to count it", format!("numatop-ng --events {name}")));
+    let missing = Missing::NotCollected("its counter was not asked for (--events)".into());
+    Err(Obstacle::new(missing, advice.into_iter().collect::<Vec<_>>()))
 }
 
 fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
@@ -178,12 +185,28 @@ fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
     // x86 and most others call it cpu (cpu_core, cpu_atom, cpum_cf), Arm armv8_….
     let of_a_cpu = |name: &String| name.starts_with("cpu") || name.starts_with("arm");
     if check.pmu.sources.known().is_some_and(|names| !names.iter().any(of_a_cpu)) {
-        return vec![Advice::say(
+        return vec![Advice::say(format!(
             "the kernel has found no PMU of the CPU (/sys/bus/event_source/devices). A virtual machine has one only \
-             when its hypervisor gives it one: with QEMU and KVM, -cpu host,pmu=on",
-        )];
+             when its hypervisor gives it one: {}",
+            virtual_pmu(check.pmu.platform.known())
+        ))];
     }
     Vec::new()
+}
+
+/// How a virtual machine of this maker gets counters.
+fn virtual_pmu(platform: Option<&String>) -> &'static str {
+    match platform.map_or("", String::as_str) {
+        // cloud.google.com/compute/docs/pmu-overview
+        "Google" => {
+            "on Compute Engine (C4 and C4A) it is switched on per machine: architectural has cycles and \
+             instructions, standard what happens inside the core, enhanced memory accesses too"
+        }
+        vendor if vendor.starts_with("Amazon") => {
+            "on EC2 bare metal and the large sizes, as a rule those with whole sockets, have one"
+        }
+        _ => "with QEMU and KVM, -cpu host,pmu=on",
+    }
 }
 
 fn numa_fields(check: &HostCheck) -> Verdict {

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 
+use crate::metric::counters::{ipc, running_pct};
 use crate::metric::format::{bytes, count, duration, percent};
-use crate::metric::task::ipc;
 use crate::sample::Reading;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
@@ -258,7 +258,15 @@ fn status(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
         None => ipc(&snapshot.slots, snapshot),
     };
     match host_ipc {
-        Ok(ipc) => pen.write("IPC ", dim).write(&format!("{ipc:.2}"), plain),
+        Ok(ipc) => {
+            pen.write("IPC ", dim).write(&format!("{ipc:.2}"), plain);
+            match running_pct(&snapshot.slots, snapshot) {
+                Ok(share) if share < 99.95 => {
+                    pen.write(&format!(" counted {}% of the time", percent(share)), theme.style(Role::Warn))
+                }
+                _ => pen,
+            }
+        }
         Err(why) => pen.write("IPC n/a: ", dim).write(&clean_str(&why.to_string()), dim),
     };
 }

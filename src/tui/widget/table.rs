@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
 
 use super::pen::Pen;
-use crate::metric::format::{ABSENT, short};
+use crate::metric::format::{ABSENT, node_word, short};
 use crate::metric::{Metric, Order, Unit, Value};
 use crate::snapshot::Snapshot;
 use crate::tui::columns::{Columns, Placed};
@@ -125,7 +125,7 @@ impl<R> Table<'_, R> {
             }
         };
         match &value {
-            Value::ByNode(shares) => by_node(pen, shares, column.width, style),
+            Value::ByNode(shares) => by_node(pen, shares, metric.unit, column.width, style),
             Value::Text(text) if metric.id == "comm" => {
                 let prefix = look.prefix.width().min(usize::from(column.width)) as u16;
                 pen.write_within(&look.prefix, column.width, style(Role::Dim));
@@ -145,16 +145,16 @@ impl<R> Table<'_, R> {
 
 /// Numbers stand at the right of their column, text at the left.
 fn at_right<R>(metric: &Metric<R>) -> bool {
-    metric.unit != Unit::Text && metric.id != "run_pct_by_node"
+    metric.unit != Unit::Text && !metric.id.ends_with("_by_node")
 }
 
 /// `node:share` words, largest first, as many as fit; `+N` counts the nodes without a word.
-fn by_node(pen: &mut Pen<'_>, shares: &[(Nid, f64)], width: u16, style: impl Fn(Role) -> Style) {
+fn by_node(pen: &mut Pen<'_>, shares: &[(Nid, f64)], unit: Unit, width: u16, style: impl Fn(Role) -> Style) {
     let mut sorted = shares.to_vec();
     sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut left = width;
     for (i, (node, share)) in sorted.iter().enumerate() {
-        let word = format!("{node}:{share:.0}");
+        let word = node_word(*node, *share, unit);
         let rest = sorted.len() - i - 1;
         let tail = if rest > 0 { format!(" +{rest}").len() as u16 } else { 0 };
         let gap = u16::from(i > 0);

@@ -17,7 +17,7 @@ pub const CASE: Case = Case {
 
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let before = bpf::program_ids()?;
-    let output = tool::run(&["--batch", "--format", "json", "-d", "0.2"])?;
+    let output = tool::run(&["--batch", "--format", "json", "-n", "1", "-d", "0.2"])?;
     if output.code == Some(4) {
         // Refusing is an answer; which kernels get it is in the snapshot.
         report.say(format_args!("refused: {}", output.stderr.trim()));

@@ -1,0 +1,142 @@
+//! How `numatop-ng list events` shows what this CPU counts: its table, each event, whether it works here.
+
+use crate::pmu::budget::Budget;
+use crate::pmu::catalog::{Catalog, Core, Resolved};
+use crate::pmu::event::{Event, Role};
+use crate::pmu::sets::{Choice, SETS};
+use crate::sample::{Missing, Reading};
+use crate::text::{clean_str, hanging, plural, words};
+
+/// What is below an event hangs under its name.
+const INDENT: &str = "      ";
+
+/// The list as text of at most `width` columns; a single long word may be longer. `works` opens an event and counts
+/// with it for a moment; `choose` tells what a set is on this machine.
+pub fn render_text(
+    catalog: &Catalog,
+    budget: Budget,
+    works: &dyn Fn(&Event) -> Reading<()>,
+    choose: &dyn Fn(&str) -> Choice,
+    width: usize,
+) -> String {
+    let mut out = String::new();
+    for core in &catalog.cores {
+        out += &head(core, width);
+        out += &counters(core, budget, width);
+        for role in Role::MEASURED.iter().chain(&[Role::Slots, Role::Other]) {
+            out += &of_role(core, *role, works, width);
+        }
+        out.push('\n');
+    }
+    out += "events that the kernel names\n";
+    for event in Event::all() {
+        out += &line(&event.name, works(&event), width);
+    }
+    out += "\nsets (--events)\n";
+    for (name, _, about) in SETS {
+        out += &set(name, about, &choose(name), width);
+    }
+    out
+}
+
+fn head(core: &Core, width: usize) -> String {
+    let table = &core.in_use;
+    let verified = match table.verified_on.as_slice() {
+        [] => "not verified on hardware".to_string(),
+        machines => format!("verified on {}", machines.join(", ")),
+    };
+    let about = format!("{} ({}, {}; {verified})", table.id, table.name, table.origin);
+    let mut out = hanging("CPU    ", words(&clean_str(&table.cpu)), width);
+    out += &hanging("table  ", words(&clean_str(&about)), width);
+    if !core.table.notes.is_empty() {
+        out += &hanging("       ", words(&clean_str(&core.table.notes)), width);
+    }
+    out
+}
+
+fn counters(core: &Core, budget: Budget, width: usize) -> String {
+    let Some(device) = &core.device else {
+        return hanging("PMU    ", words("none: the kernel shows no PMU of the CPU cores"), width);
+    };
+    let mut text = format!(
+        "{} (type {}): {} for any event, {} free",
+        device.name,
+        device.kind,
+        plural(budget.general as usize, "counter"),
+        budget.free()
+    );
+    if budget.watchdog {
+        text += if budget.cycles_fixed {
+            "; the NMI watchdog has the one of cycles, which then take one of these (kernel.nmi_watchdog)"
+        } else {
+            "; the NMI watchdog has one (kernel.nmi_watchdog)"
+        };
+    }
+    if core.table.counters.is_none() {
+        text += "; how many there really are is not known";
+    }
+    hanging("PMU    ", words(&text), width)
+}
+
+fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width: usize) -> String {
+    let entries: Vec<&Resolved> = core.of(role).collect();
+    let why = match core.table.absent.get(&role) {
+        Some(why) => why.clone(),
+        None if role == Role::Lma && core.table.lma_is_llc_less_rma => {
+            "what role llc counts less what role rma counts: an estimate, never below 0".into()
+        }
+        None if entries.is_empty() => return String::new(),
+        None => String::new(),
+    };
+    let mut out = format!("\n{}\n", role.id());
+    if !why.is_empty() {
+        out += &hanging("  -   ", words(&clean_str(&why)), width);
+    }
+    for resolved in entries {
+        let reading = match (&core.device, &resolved.event) {
+            // Said once, above.
+            (None, _) => Ok(()),
+            (Some(_), Ok(event)) => works(event),
+            (Some(_), Err(why)) => Err(why.clone()),
+        };
+        let entry = &resolved.entry;
+        let name = if core.device.is_some() {
+            line(&entry.name, reading, width)
+        } else {
+            hanging("  -   ", [clean_str(&entry.name)], width)
+        };
+        out += &name;
+        let terms = entry.encoding.as_ref().or(entry.kernel.as_ref()).map_or("", String::as_str);
+        let raw = resolved.event.as_ref().map_or_else(
+            |_| String::new(),
+            |event| format!(" (type {} config {:#x} config1 {:#x})", event.kind, event.config, event.config1),
+        );
+        let assumed = if entry.assumed { " The numbers are assumed." } else { "" };
+        out += &hanging(INDENT, words(&clean_str(&format!("{terms}{raw}"))), width);
+        out += &hanging(INDENT, words(&clean_str(&format!("{}{assumed}", entry.counts))), width);
+    }
+    out
+}
+
+fn line(name: &str, reading: Reading<()>, width: usize) -> String {
+    match reading {
+        Ok(()) => hanging("  ok  ", [clean_str(name)], width),
+        Err(why) => hanging("  no  ", words(&clean_str(&format!("{name}: {why}"))), width),
+    }
+}
+
+fn set(name: &str, about: &str, choice: &Choice, width: usize) -> String {
+    let names: Vec<&str> = choice.events.iter().map(|event| event.name.as_str()).collect();
+    let mut out = hanging("  ", words(&format!("{name}: {about}")), width);
+    if !names.is_empty() {
+        out += &hanging(INDENT, words(&clean_str(&names.join(" "))), width);
+    }
+    let mut told: Vec<&Missing> = Vec::new();
+    for (role, why) in &choice.absent {
+        if !told.contains(&why) {
+            out += &hanging(INDENT, words(&clean_str(&format!("without {}: {why}", role.id()))), width);
+            told.push(why);
+        }
+    }
+    out
+}

@@ -1,0 +1,162 @@
+//! How many counters are free, and do these events fit on them at the same time?
+
+use std::path::Path;
+
+use super::catalog::Catalog;
+use super::event::Role;
+use super::table::Place;
+use crate::host::fact;
+
+/// What is assumed where no table says how many counters there are: as many as any server CPU has. That they are
+/// free is found out by opening the events together.
+const LEAST: u32 = 4;
+
+/// Offcore-response registers of a hardware thread (Intel).
+const OFFCORE: usize = 2;
+
+/// The counters of one hardware thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Counters for any event.
+    pub general: u32,
+    /// Cycles have a counter of their own.
+    pub cycles_fixed: bool,
+    /// The NMI watchdog counts cycles on every CPU.
+    pub watchdog: bool,
+    /// The kernel keeps counter 3 for its TSX workaround (Skylake-SP, Cascade Lake).
+    pub tsx_workaround: bool,
+}
+
+/// What an event needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub role: Role,
+    pub place: Place,
+    pub offcore: bool,
+}
+
+impl Budget {
+    /// The counters of the machine below `root`. `smt`: some core runs two threads. `counted`: what the CPU
+    /// itself says ([`general_by_cpuid`]); a hypervisor may leave fewer than the table knows.
+    pub fn read(root: &Path, catalog: &Catalog, smt: bool, counted: Option<u32>) -> Budget {
+        let of_table = |counters: &super::table::Counters| match counters.general_smt_off {
+            Some(more) if !smt => more,
+            _ => counters.general,
+        };
+        let general =
+            catalog.cores.iter().map(|core| core.table.counters.as_ref().map_or(LEAST, of_table)).min();
+        let general = general.unwrap_or(LEAST);
+        let fixed = |core: &super::catalog::Core| {
+            core.table.entries(Role::Cycles).any(|entry| entry.counters == Place::Fixed)
+        };
+        let is_one = |path: &str| fact::text(root, path).is_ok_and(|text| text == "1");
+        Budget {
+            general: counted.map_or(general, |counted| counted.min(general)),
+            cycles_fixed: catalog.cores.iter().all(fixed),
+            watchdog: is_one("proc/sys/kernel/nmi_watchdog"),
+            tsx_workaround: is_one("sys/bus/event_source/devices/cpu/allow_tsx_force_abort"),
+        }
+    }
+
+    /// Counters for any event that nobody else uses.
+    pub fn free(&self) -> u32 {
+        let taken = u32::from(self.tsx_workaround) + u32::from(self.watchdog && !self.cycles_fixed);
+        self.general.saturating_sub(taken)
+    }
+
+    /// True when all of `needs` can count all the time.
+    pub fn fits(&self, needs: &[Need]) -> bool {
+        let costs = |need: &&Need| match (need.place, need.role) {
+            // The watchdog sits on the counter of cycles: a second count of them takes one for any event.
+            (Place::Fixed, Role::Cycles) => self.watchdog,
+            (Place::Fixed, _) => false,
+            _ => true,
+        };
+        let taken = self.general - self.free();
+        let fits_within = |limit: u32, places: &[Place]| {
+            let count = needs.iter().filter(costs).filter(|need| places.contains(&need.place)).count() as u32;
+            count <= limit.min(self.general).saturating_sub(taken)
+        };
+        fits_within(4, &[Place::FirstFour])
+            && fits_within(8, &[Place::FirstFour, Place::FirstEight])
+            && needs.iter().filter(costs).count() as u32 <= self.free()
+            && needs.iter().filter(|need| need.offcore).count() <= OFFCORE
+    }
+}
+
+/// How many counters the CPU says each thread has, where it says so: CPUID leaf 0xa on Intel, 0x80000022 on AMD
+/// from Zen 4 on. A hypervisor answers for its virtual PMU.
+#[cfg(target_arch = "x86_64")]
+pub fn general_by_cpuid() -> Option<u32> {
+    use std::arch::x86_64::__cpuid;
+    const PERFMON: u32 = 0xa;
+    const AMD_PERFMON_V2: u32 = 0x8000_0022;
+    let within = |base: u32, leaf: u32| __cpuid(base).eax >= leaf;
+    let intel = || {
+        let eax = within(0, PERFMON).then(|| __cpuid(PERFMON).eax)?;
+        (eax & 0xff > 0).then_some(eax >> 8 & 0xff)
+    };
+    let amd = || {
+        let leaf = within(0x8000_0000, AMD_PERFMON_V2).then(|| __cpuid(AMD_PERFMON_V2))?;
+        (leaf.eax & 1 > 0).then_some(leaf.ebx & 0xf)
+    };
+    intel().or_else(amd)
+}
+
+/// Other architectures do not tell user space.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn general_by_cpuid() -> Option<u32> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTEL: Budget = Budget { general: 4, cycles_fixed: true, watchdog: false, tsx_workaround: false };
+    const AMD: Budget = Budget { general: 6, cycles_fixed: false, watchdog: false, tsx_workaround: false };
+
+    fn need(role: Role, place: Place) -> Need {
+        Need { role, place, offcore: matches!(role, Role::Lma | Role::Rma) }
+    }
+
+    fn default_set(place: Place) -> Vec<Need> {
+        vec![
+            need(Role::Cycles, place),
+            need(Role::Instructions, place),
+            need(Role::Lma, Place::FirstFour),
+            need(Role::Rma, Place::FirstFour),
+        ]
+    }
+
+    #[test]
+    fn the_watchdog_costs_a_counter_on_both() {
+        let watched = |budget: Budget| Budget { watchdog: true, ..budget };
+        let mut intel = default_set(Place::Fixed);
+        intel.push(need(Role::Llc, Place::FirstFour));
+        assert!(watched(INTEL).fits(&intel));
+        intel.push(need(Role::Dtlb, Place::FirstFour));
+        assert!(INTEL.fits(&intel) && !watched(INTEL).fits(&intel));
+        let amd: Vec<Need> =
+            [Role::Cycles, Role::Instructions, Role::Llc, Role::Dtlb, Role::Itlb, Role::Branch]
+                .map(|role| need(role, Place::Any))
+                .into();
+        assert!(AMD.fits(&amd) && !watched(AMD).fits(&amd));
+    }
+
+    #[test]
+    fn events_for_the_first_four_counters_do_not_use_the_others() {
+        let eight = Budget { general: 8, ..INTEL };
+        let low = |count: usize| vec![need(Role::Other, Place::FirstFour); count];
+        assert!(eight.fits(&low(4)) && !eight.fits(&low(5)));
+        assert!(!Budget { tsx_workaround: true, ..INTEL }.fits(&low(4)));
+    }
+
+    #[test]
+    fn a_thread_has_two_offcore_registers() {
+        let mut set = default_set(Place::Fixed);
+        assert!(INTEL.fits(&set));
+        set.push(need(Role::Lma, Place::FirstFour));
+        assert!(!INTEL.fits(&set));
+    }
+}

@@ -1,0 +1,210 @@
+//! What can this CPU count? Its tables, and each of their events as its kernel takes it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::builtin;
+use super::cpu_kind::CpuKind;
+use super::device::Device;
+use super::event::{Event, Role, ShareOf};
+use super::table::{Entry, Fallback, Table};
+use crate::sample::{Missing, Reading};
+use crate::units::CpuId;
+
+/// The cores of a machine: one entry for each of their PMUs, and so for each kind of core.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    pub cores: Vec<Core>,
+}
+
+/// Cores of one kind.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// `None` when the kernel shows no PMU of cores.
+    pub device: Option<Device>,
+    pub table: Table,
+    pub in_use: TableInUse,
+    pub entries: Vec<Resolved>,
+}
+
+/// Which table a measurement was made with: goes into recordings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableInUse {
+    /// "intel/ice-lake-sp".
+    pub id: String,
+    pub name: String,
+    /// "built in", or the path of a user's file.
+    pub origin: String,
+    /// The CPU it was chosen for, or why nobody knows.
+    pub cpu: String,
+    /// The name of the PMU; empty when the kernel shows none.
+    pub pmu: String,
+    /// Machines on which its counts were compared with known work.
+    pub verified_on: Vec<String>,
+    /// LMA is what missed the last-level cache less RMA.
+    pub lma_is_llc_less_rma: bool,
+}
+
+/// A table that may be chosen.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    id: &'a str,
+    origin: &'a str,
+    table: &'a Table,
+}
+
+/// An entry of a table, and the event it is here.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    pub entry: Entry,
+    pub event: Reading<Event>,
+}
+
+impl Catalog {
+    /// The catalogue of the machine below `root`. Tables below `user_dir` (`*.toml`) go before the built-in ones.
+    ///
+    /// # Errors
+    /// A table of the user cannot be read or is not sound.
+    pub fn read(root: &Path, user_dir: Option<&Path>) -> Result<Catalog> {
+        let own = match user_dir {
+            Some(dir) => read_tables(dir)?,
+            None => Vec::new(),
+        };
+        let own = own.iter().map(|(id, origin, table)| Known { id, origin, table });
+        let tables: Vec<Known> =
+            own.chain(builtin::tables().map(|(id, table)| Known { id, origin: "built in", table })).collect();
+        let devices = Device::read_all(root);
+        let cores = if devices.is_empty() {
+            vec![Core::new(root, None, &tables)]
+        } else {
+            devices.into_iter().map(|device| Core::new(root, Some(device), &tables)).collect()
+        };
+        Ok(Catalog { cores })
+    }
+
+    /// The event with this vendor's name, in any case of letters, on the first cores that have it.
+    pub fn named(&self, name: &str) -> Option<&Resolved> {
+        let entries = || self.cores.iter().flat_map(|core| &core.entries);
+        let same = |resolved: &&Resolved| resolved.entry.name.eq_ignore_ascii_case(name);
+        entries().filter(same).find(|resolved| resolved.event.is_ok()).or_else(|| entries().find(same))
+    }
+
+    pub fn in_use(&self) -> Vec<TableInUse> {
+        self.cores.iter().map(|core| core.in_use.clone()).collect()
+    }
+}
+
+impl Core {
+    fn new(root: &Path, device: Option<Device>, tables: &[Known]) -> Core {
+        let first = device.as_ref().and_then(|device| device.cpus.as_ref()?.first().copied());
+        let kind = CpuKind::read(root, first.unwrap_or(CpuId(0)));
+        let pmu = device.as_ref().map_or(String::new(), |device| device.name.clone());
+        let fits = |table: &Table| {
+            let pmu_fits = device.is_none() || table.pmu.as_ref().is_none_or(|name| *name == pmu);
+            pmu_fits && kind.as_ref().is_ok_and(|kind| table.matches(kind))
+        };
+        let fallback = match &kind {
+            Ok(CpuKind::Arm { .. }) => Fallback::Arm,
+            _ => Fallback::Any,
+        };
+        let Known { id, origin, table } = *tables
+            .iter()
+            .find(|known| fits(known.table))
+            .or_else(|| tables.iter().find(|known| known.table.fallback == Some(fallback)))
+            .expect("a test finds the built-in fallbacks");
+        let advertised_only = matches!(kind, Ok(CpuKind::Arm { .. }));
+        let resolve = |entry: &Entry| Resolved {
+            entry: entry.clone(),
+            event: resolve(entry, device.as_ref(), advertised_only),
+        };
+        Core {
+            entries: table.events.iter().map(resolve).collect(),
+            in_use: TableInUse {
+                id: id.to_string(),
+                name: table.name.clone(),
+                origin: origin.to_string(),
+                cpu: kind.map_or_else(|why| format!("unknown: {why}"), |kind| kind.to_string()),
+                pmu,
+                verified_on: table.verified_on.clone(),
+                lma_is_llc_less_rma: table.lma_is_llc_less_rma,
+            },
+            table: table.clone(),
+            device,
+        }
+    }
+
+    /// The entries of a role, first choice first.
+    pub fn of(&self, role: Role) -> impl Iterator<Item = &Resolved> {
+        self.entries.iter().filter(move |resolved| resolved.entry.role == role)
+    }
+}
+
+/// `advertised_only`: an event that an Arm core does not implement opens all the same and stays 0, so only what
+/// the kernel lists is used (drivers/perf/arm_pmuv3.c shows those events whose PMCEID bit is set).
+fn resolve(entry: &Entry, device: Option<&Device>, advertised_only: bool) -> Reading<Event> {
+    let Some(device) = device else {
+        return Err(Missing::Unsupported("the kernel shows no PMU of the CPU cores".into()));
+    };
+    let share_of = match (entry.slots_per_cycle, entry.of_slots) {
+        (Some(slots), _) => ShareOf::SlotsPerCycle(slots),
+        (None, true) => ShareOf::Slots,
+        (None, false) => ShareOf::Cycles,
+    };
+    let described = Event {
+        name: entry.name.clone(),
+        role: entry.role,
+        share_of,
+        counts: entry.counts.clone(),
+        ..Event::default()
+    };
+    if let Some(kernel) = &entry.kernel {
+        let event = Event::named(kernel).map_err(|why| Missing::Unsupported(why.to_string()))?;
+        return Ok(Event { kind: event.kind, config: event.config, cpus: device.cpus.clone(), ..described });
+    }
+    let advertised = entry.name.to_lowercase();
+    if advertised_only && !device.advertised.contains(&advertised) {
+        return Err(Missing::Unsupported(format!(
+            "the kernel does not list {advertised} for the PMU {}: this core does not implement it",
+            device.name
+        )));
+    }
+    let terms = entry.terms().ok_or_else(|| Missing::Unsupported("its encoding is not sound".into()))?;
+    let words = device.format.encode(&terms).map_err(|why| {
+        Missing::Unsupported(format!("PMU {}: {why}; kernel or hypervisor do not offer it", device.name))
+    })?;
+    let [config, config1, config2] = words;
+    Ok(Event { kind: device.kind, config, config1, config2, cpus: device.cpus.clone(), ..described })
+}
+
+/// The tables of a folder, by file name.
+fn read_tables(dir: &Path) -> Result<Vec<(String, String, Table)>> {
+    let entries =
+        fs::read_dir(dir).with_context(|| format!("reading the event tables in {}", dir.display()))?;
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    paths.sort_unstable();
+    let read = |path: &std::path::PathBuf| {
+        let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let table = Table::parse(&text).with_context(|| format!("event table {}", path.display()))?;
+        let id = path.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
+        Ok((id, path.display().to_string(), table))
+    };
+    paths.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_pmu_has_a_table_all_the_same() {
+        let catalog = Catalog::read(Path::new("/nonexistent"), None).unwrap();
+        let core = &catalog.cores[0];
+        assert_eq!(core.in_use.id, "generic/kernel");
+        assert!(core.in_use.cpu.starts_with("unknown: "), "{}", core.in_use.cpu);
+        assert!(core.entries.iter().all(|resolved| resolved.event.is_err()));
+    }
+}

@@ -1,0 +1,286 @@
+//! From `--events` to the events to open: sets by role, names one by one.
+//!
+//! A set takes, role by role, the first choice of the table that opens here and that still leaves every counter its
+//! own: what does not fit is left out with the reason, never made to take turns. Names are taken as they are.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+use super::budget::{Budget, Need};
+use super::catalog::{Catalog, Resolved, TableInUse};
+use super::event::{Event, Role};
+use super::open::SLOTS;
+use super::table::{Place, When};
+use crate::sample::{Missing, Reading};
+use crate::text::clean_str;
+
+/// What `--events` takes besides names, and what each set is for.
+pub const SETS: [(&str, &[Role], &str); 6] = [
+    (
+        "auto",
+        &[Role::Cycles, Role::Instructions, Role::Lma, Role::Rma],
+        "IPC and memory accesses by distance",
+    ),
+    ("basic", &[Role::Cycles, Role::Instructions], "IPC"),
+    (
+        "numa",
+        &[Role::Cycles, Role::Instructions, Role::Lma, Role::Rma, Role::RemoteCache],
+        "memory and cache accesses by distance",
+    ),
+    (
+        "stalls",
+        &[Role::Cycles, Role::Instructions, Role::StallFrontend, Role::StallBackend],
+        "what keeps the pipeline waiting",
+    ),
+    ("tlb", &[Role::Cycles, Role::Instructions, Role::Dtlb, Role::Itlb], "page walks"),
+    ("cache", &[Role::Cycles, Role::Instructions, Role::Llc, Role::Branch], "last-level cache and branches"),
+];
+
+/// What is to be counted, and why something is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// At most [`SLOTS`], in the order of slots.
+    pub events: Vec<Event>,
+    /// Roles that were asked for and that this machine cannot count now.
+    pub absent: BTreeMap<Role, Missing>,
+    /// Names that were asked for and that this machine cannot count.
+    pub refused: BTreeMap<String, Missing>,
+    pub tables: Vec<TableInUse>,
+    /// More than fits at once was asked for by name: counts have to be scaled.
+    pub takes_turns: bool,
+}
+
+impl From<Vec<Event>> for Choice {
+    /// These events, whatever the tables say.
+    fn from(events: Vec<Event>) -> Choice {
+        Choice { events, ..Choice::default() }
+    }
+}
+
+/// Chooses on one machine.
+pub struct Chooser<'a> {
+    pub catalog: &'a Catalog,
+    pub budget: Budget,
+    /// Sockets are split into several nodes.
+    pub subnuma: bool,
+    /// Opens events together and counts with them for a moment.
+    ///
+    /// # Errors
+    /// One is refused, does not count, or had to take turns.
+    pub opens: &'a mut dyn FnMut(&[Event]) -> Result<(), Missing>,
+}
+
+/// An event of the choice, and what it costs.
+#[derive(Clone)]
+struct Pick {
+    event: Event,
+    need: Need,
+}
+
+impl Chooser<'_> {
+    /// Chooses what `list` asks for: names of sets and events, separated by commas.
+    ///
+    /// # Errors
+    /// An unknown name, one given twice, or more events than a context switch can read.
+    pub fn choose(&mut self, list: &str) -> Result<Choice> {
+        let mut roles: Vec<Role> = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
+        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            match SETS.iter().find(|(set, ..)| *set == word) {
+                Some((_, of_set, _)) => roles.extend(of_set.iter()),
+                None if names.iter().any(|name| name.eq_ignore_ascii_case(word)) => {
+                    bail!("event '{}' is named twice", clean_str(word))
+                }
+                None => names.push(word),
+            }
+        }
+        let mut choice = Choice { tables: self.catalog.in_use(), ..Choice::default() };
+        let mut picks = self.by_role(&roles, &mut choice);
+        for name in &names {
+            self.by_name(name, &mut picks, &mut choice)?;
+        }
+        if picks.len() > SLOTS {
+            bail!("{} events, but only {SLOTS} can be read at a context switch", picks.len());
+        }
+        let needs: Vec<Need> = picks.iter().map(|pick| pick.need).collect();
+        choice.takes_turns = !self.budget.fits(&needs);
+        choice.events = picks.into_iter().map(|pick| pick.event).collect();
+        Ok(choice)
+    }
+
+    fn by_role(&mut self, roles: &[Role], choice: &mut Choice) -> Vec<Pick> {
+        let mut picks: Vec<Pick> = Vec::new();
+        let mut groups: Vec<(&[Role], usize)> = Vec::new();
+        for role in roles {
+            let group: &[Role] = match role {
+                Role::Cycles => &[Role::Cycles],
+                Role::Instructions => &[Role::Instructions],
+                Role::Lma | Role::Rma => &[Role::Lma, Role::Rma],
+                Role::RemoteCache => &[Role::RemoteCache],
+                Role::StallFrontend => &[Role::StallFrontend],
+                Role::StallBackend => &[Role::StallBackend],
+                Role::Llc => &[Role::Llc],
+                Role::Dtlb => &[Role::Dtlb],
+                Role::Itlb => &[Role::Itlb],
+                Role::Branch => &[Role::Branch],
+                Role::Slots | Role::Other => continue,
+            };
+            if groups.iter().any(|(known, _)| *known == group) {
+                continue;
+            }
+            match self.group(group, &picks) {
+                Ok(more) => {
+                    let new = more.into_iter().filter(|pick| picks.iter().all(|old| old.event != pick.event));
+                    let new: Vec<Pick> = new.collect();
+                    groups.push((group, new.len()));
+                    picks.extend(new);
+                }
+                Err(why) => choice.absent.extend(group.iter().map(|role| (*role, why.clone()))),
+            }
+        }
+        // The machine has the last word: others may hold counters that no rule knows of.
+        while let Some((group, count)) = groups.pop() {
+            let events: Vec<Event> = picks.iter().map(|pick| pick.event.clone()).collect();
+            let Err(why) = (self.opens)(&events) else { break };
+            if groups.is_empty() {
+                break;
+            }
+            picks.truncate(picks.len() - count);
+            let why = Missing::Unsupported(format!("together with the other counters: {why}"));
+            choice.absent.extend(group.iter().map(|role| (*role, why.clone())));
+        }
+        picks
+    }
+
+    /// The events of roles that make sense only together, in the first rank that opens and fits.
+    fn group(&mut self, group: &[Role], picks: &[Pick]) -> Reading<Vec<Pick>> {
+        let mut reason = None;
+        for rank in 1..=self.last_rank(group) {
+            match self.rank(group, rank, picks) {
+                Ok(found) => return Ok(found),
+                // The first choice is what people ask about.
+                Err(why) => reason = reason.or(Some(why)),
+            }
+        }
+        Err(reason.unwrap_or_else(|| Missing::Unsupported("no event of this CPU counts it".into())))
+    }
+
+    fn last_rank(&self, group: &[Role]) -> u32 {
+        let entries = self.catalog.cores.iter().flat_map(|core| &core.entries);
+        let of_group = entries.filter(|resolved| group.contains(&resolved.entry.role));
+        of_group.map(|resolved| resolved.entry.rank).max().unwrap_or(1)
+    }
+
+    fn rank(&mut self, group: &[Role], rank: u32, picks: &[Pick]) -> Reading<Vec<Pick>> {
+        let mut found: Vec<Pick> = Vec::new();
+        for role in group {
+            found.extend(self.role(*role, rank)?);
+        }
+        found.dedup_by(|a, b| a.event == b.event);
+        for pick in &found {
+            (self.opens)(std::slice::from_ref(&pick.event))?;
+        }
+        let mut needs: Vec<Need> = picks.iter().map(|pick| pick.need).collect();
+        needs.extend(
+            found.iter().filter(|pick| picks.iter().all(|old| old.event != pick.event)).map(|pick| pick.need),
+        );
+        if needs.len() > SLOTS || !self.budget.fits(&needs) {
+            return Err(self.full());
+        }
+        Ok(found)
+    }
+
+    fn full(&self) -> Missing {
+        let watchdog = if self.budget.watchdog { "; kernel.nmi_watchdog=0 frees one" } else { "" };
+        Missing::NotCollected(format!(
+            "no counter is left for it: {} of {} are free{watchdog}; ask for fewer sets with --events",
+            self.budget.free(),
+            self.budget.general
+        ))
+    }
+
+    /// The events of a role on all kinds of cores: what only some of them count would be too low for tasks
+    /// that run on the others too.
+    fn role(&self, role: Role, rank: u32) -> Reading<Vec<Pick>> {
+        if let Some(name) = match role {
+            Role::Cycles => Some("cycles"),
+            Role::Instructions => Some("instructions"),
+            _ => None,
+        } {
+            return Ok(vec![self.of_kernel(name, role)]);
+        }
+        let mut picks = Vec::new();
+        for core in &self.catalog.cores {
+            if role == Role::Lma && core.table.lma_is_llc_less_rma {
+                picks.extend(self.role(Role::Llc, 1)?);
+                continue;
+            }
+            if let Some(why) = core.table.absent.get(&role) {
+                return Err(Missing::Unsupported(why.clone()));
+            }
+            let at_rank: Vec<&Resolved> =
+                core.of(role).filter(|resolved| resolved.entry.rank == rank).collect();
+            let preferred =
+                |resolved: &&&Resolved| self.subnuma && resolved.entry.when == Some(When::Subnuma);
+            let plain = |resolved: &&&Resolved| resolved.entry.when.is_none();
+            let Some(resolved) = at_rank.iter().find(preferred).or_else(|| at_rank.iter().find(plain)) else {
+                return Err(Missing::Unsupported(format!("{} has no such event", core.in_use.name)));
+            };
+            picks.push(pick(resolved)?);
+            if resolved.entry.of_slots {
+                let slots = core.of(Role::Slots).next().map(pick).transpose()?;
+                picks.extend(slots);
+            }
+        }
+        picks.dedup_by(|a, b| a.event == b.event);
+        Ok(picks)
+    }
+
+    /// Cycles and instructions by the kernel's name, which counts on cores of every kind; what that is here, and
+    /// which counter it takes, is in the table.
+    fn of_kernel(&self, name: &str, role: Role) -> Pick {
+        let mut event = Event::named(name).unwrap_or_default();
+        let mut place = Place::Any;
+        if let Some(resolved) = self.catalog.cores.iter().find_map(|core| core.of(role).next()) {
+            event.counts = format!("{}: {}", resolved.entry.name, resolved.entry.counts);
+            place = resolved.entry.counters;
+        }
+        Pick { event, need: Need { role, place, offcore: false } }
+    }
+
+    fn by_name(&mut self, name: &str, picks: &mut Vec<Pick>, choice: &mut Choice) -> Result<()> {
+        let found = match (self.catalog.named(name), Event::named(name)) {
+            (_, Ok(event)) if event.is_software() => {
+                Pick { need: Need { role: Role::Other, place: Place::Fixed, offcore: false }, event }
+            }
+            (_, Ok(event)) => match event.role {
+                role @ (Role::Cycles | Role::Instructions) => self.of_kernel(name, role),
+                role => Pick { need: Need { role, place: Place::Any, offcore: false }, event },
+            },
+            (Some(resolved), Err(_)) => match pick(resolved) {
+                Ok(found) => found,
+                Err(why) => {
+                    choice.refused.insert(resolved.entry.name.clone(), why);
+                    return Ok(());
+                }
+            },
+            (None, Err(_)) => bail!(
+                "unknown event '{}'; sets: {}; numatop-ng list events shows what this CPU has",
+                clean_str(name),
+                SETS.map(|(set, ..)| set).join(", ")
+            ),
+        };
+        if picks.iter().any(|old| old.event.name == found.event.name) {
+            bail!("event '{}' is named twice", clean_str(name));
+        }
+        picks.push(found);
+        Ok(())
+    }
+}
+
+fn pick(resolved: &Resolved) -> Reading<Pick> {
+    let event = resolved.event.clone()?;
+    let offcore = resolved.entry.terms().is_some_and(|terms| terms.uses_offcore());
+    Ok(Pick { need: Need { role: event.role, place: resolved.entry.counters, offcore }, event })
+}

@@ -1,0 +1,232 @@
+//! What is in an event table, and is it sound?
+//!
+//! A table is a TOML file for one microarchitecture: the CPUs it is for, how many counters they have, and an entry
+//! for each event. docs/counters.md describes the keys for people who write their own.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::cpu_kind::CpuKind;
+use super::event::{Event, Role};
+use super::format::Terms;
+
+/// One microarchitecture.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    pub name: String,
+    /// What it is sold as.
+    pub products: Vec<String>,
+    /// Machines on which the counts were compared with known work.
+    pub verified_on: Vec<String>,
+    #[serde(default)]
+    pub notes: String,
+    /// Name of the PMU; without it any PMU of cores with these ids.
+    pub pmu: Option<String>,
+    /// LMA is what missed the last-level cache and was not remote: an estimate, never below 0.
+    #[serde(default)]
+    pub lma_is_llc_less_rma: bool,
+    /// For CPUs without a table of their own.
+    pub fallback: Option<Fallback>,
+    #[serde(default, rename = "cpu")]
+    pub cpus: Vec<CpuMatch>,
+    #[serde(default)]
+    pub counters: Option<Counters>,
+    /// Why there is no event for a role.
+    #[serde(default)]
+    pub absent: BTreeMap<Role, String>,
+    #[serde(rename = "event")]
+    pub events: Vec<Entry>,
+}
+
+/// Which CPUs without a table a table serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fallback {
+    Arm,
+    Any,
+}
+
+/// Ids of CPUs; ranges are inclusive.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum CpuMatch {
+    X86 { vendor: String, family: u32, models: Vec<(u32, u32)>, steppings: Option<(u32, u32)> },
+    Arm { implementer: u32, part: u32 },
+}
+
+impl CpuMatch {
+    fn matches(&self, kind: &CpuKind) -> bool {
+        let within = |range: &(u32, u32), number: u32| (range.0..=range.1).contains(&number);
+        match (self, kind) {
+            (
+                CpuMatch::X86 { vendor, family, models, steppings },
+                CpuKind::X86 { vendor: v, family: f, model, stepping },
+            ) => {
+                vendor == v
+                    && family == f
+                    && models.iter().any(|range| within(range, *model))
+                    && steppings.as_ref().is_none_or(|range| within(range, *stepping))
+            }
+            (CpuMatch::Arm { implementer, part }, CpuKind::Arm { implementer: i, part: p }) => {
+                implementer == i && part == p
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Counters of one hardware thread that any event may use (fixed ones not among them).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counters {
+    pub general: u32,
+    /// Where a core gives the counters of its second thread to the first.
+    pub general_smt_off: Option<u32>,
+    pub source: String,
+}
+
+/// Which counters an event can be on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum Place {
+    /// One that only this event uses.
+    #[serde(rename = "fixed")]
+    Fixed,
+    #[serde(rename = "0-3")]
+    FirstFour,
+    #[serde(rename = "0-7")]
+    FirstEight,
+    #[default]
+    #[serde(rename = "any")]
+    Any,
+}
+
+/// When an entry is preferred to the others of its role and rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// Sockets are split into several nodes.
+    Subnuma,
+}
+
+/// One event.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    pub role: Role,
+    /// The first choice for its role is 1. LMA and RMA are chosen together, of the same rank.
+    #[serde(default = "first")]
+    pub rank: u32,
+    pub when: Option<When>,
+    /// The vendor's name.
+    pub name: String,
+    /// Terms of the PMU (`event=0xb7,umask=0x01`), or
+    pub encoding: Option<String>,
+    /// the kernel's own name of it, where the kernel knows better which counter to use.
+    pub kernel: Option<String>,
+    #[serde(default)]
+    pub counters: Place,
+    /// It counts issue slots: so many of a cycle, or
+    pub slots_per_cycle: Option<u32>,
+    /// those that the event of role `slots` counts.
+    #[serde(default)]
+    pub of_slots: bool,
+    /// What exactly it counts.
+    pub counts: String,
+    /// Where the numbers are from.
+    pub source: String,
+    /// The source is about another CPU, or does not say.
+    #[serde(default)]
+    pub assumed: bool,
+}
+
+fn first() -> u32 {
+    1
+}
+
+impl Entry {
+    /// The terms of its encoding; `None` for an event of the kernel.
+    pub fn terms(&self) -> Option<Terms> {
+        self.encoding.as_ref().and_then(|text| Terms::parse(text).ok())
+    }
+}
+
+impl Table {
+    /// # Errors
+    /// What is wrong, with the line or the name of the entry.
+    pub fn parse(text: &str) -> Result<Table> {
+        let table: Table = toml::from_str(text)?;
+        table.check()?;
+        Ok(table)
+    }
+
+    pub fn matches(&self, kind: &CpuKind) -> bool {
+        self.cpus.iter().any(|cpu| cpu.matches(kind))
+    }
+
+    /// The entries of a role, first choice first.
+    pub fn entries(&self, role: Role) -> impl Iterator<Item = &Entry> {
+        self.events.iter().filter(move |entry| entry.role == role)
+    }
+
+    /// True when LMA or another role can be counted, whatever its kernel has.
+    pub fn covers(&self, role: Role) -> bool {
+        self.entries(role).next().is_some()
+            || role == Role::Lma
+                && self.lma_is_llc_less_rma
+                && self.covers(Role::Llc)
+                && self.covers(Role::Rma)
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(!self.cpus.is_empty() || self.fallback.is_some(), "no [[cpu]] says which CPUs it is for");
+        for entry in &self.events {
+            entry.check().with_context(|| format!("event '{}'", entry.name))?;
+            let same =
+                self.events.iter().filter(|other| other.name.eq_ignore_ascii_case(&entry.name)).count();
+            ensure!(same == 1, "event '{}' is there {same} times", entry.name);
+            ensure!(
+                !entry.of_slots || self.entries(Role::Slots).next().is_some(),
+                "event '{}' counts slots, but no event has the role 'slots'",
+                entry.name
+            );
+        }
+        for role in Role::MEASURED {
+            ensure!(
+                self.covers(role) != self.absent.contains_key(&role),
+                "role '{}' needs an event, or a reason under [absent], and not both",
+                role.id()
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn check(&self) -> Result<()> {
+        ensure!(self.rank >= 1, "rank is 1 or more");
+        let plain = |c: char| c.is_ascii_graphic() && c != ',';
+        ensure!(!self.name.is_empty() && self.name.chars().all(plain), "a name has no spaces and no commas");
+        ensure!(
+            !self.counts.is_empty() && !self.source.is_empty(),
+            "'counts' and 'source' must say something"
+        );
+        match (&self.encoding, &self.kernel) {
+            (Some(text), None) => {
+                Terms::parse(text).map_err(anyhow::Error::msg)?;
+            }
+            (None, Some(name)) => {
+                Event::named(name)?;
+            }
+            _ => anyhow::bail!("it needs either 'encoding' or 'kernel'"),
+        }
+        ensure!(self.slots_per_cycle != Some(0), "slots_per_cycle is 1 or more");
+        ensure!(
+            self.slots_per_cycle.is_none() || !self.of_slots,
+            "slots_per_cycle and of_slots exclude each other"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Machines as far as events are concerned: a CPU and its PMUs below a folder of their own.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use numatop_ng::pmu::builtin;
+use numatop_ng::pmu::table::{CpuMatch, Table};
+
+/// The ids of a CPU.
+#[derive(Clone, Copy, Debug)]
+pub enum Cpu {
+    /// Vendor, family, model, stepping.
+    X86(&'static str, u32, u32, u32),
+    /// Implementer, part.
+    Arm(u32, u32),
+}
+
+/// As Linux 6.12 shows them.
+const INTEL: &[(&str, &str)] = &[
+    ("event", "config:0-7"),
+    ("umask", "config:8-15,40-47"),
+    ("edge", "config:18"),
+    ("any", "config:21"),
+    ("inv", "config:23"),
+    ("cmask", "config:24-31"),
+    ("offcore_rsp", "config1:0-63"),
+    ("ldlat", "config1:0-15"),
+];
+const AMD: &[(&str, &str)] = &[
+    ("event", "config:0-7,32-35"),
+    ("umask", "config:8-15"),
+    ("edge", "config:18"),
+    ("inv", "config:23"),
+    ("cmask", "config:24-31"),
+];
+const ARM: &[(&str, &str)] = &[("event", "config:0-15"), ("long", "config1:0")];
+
+/// A folder that looks like / and goes with the value.
+pub struct Machine {
+    pub root: PathBuf,
+}
+
+impl Machine {
+    /// Nothing at all.
+    pub fn empty() -> Machine {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("pmu-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&root).unwrap();
+        Machine { root }
+    }
+
+    /// `cpu` with the PMU that Linux shows for it; on Arm with every event that the tables know.
+    pub fn new(cpu: Cpu) -> Machine {
+        let machine = Machine::empty().with_cpu(0, cpu);
+        match cpu {
+            Cpu::X86("GenuineIntel", ..) => machine.with_pmu("cpu", None, INTEL),
+            Cpu::X86(..) => machine.with_pmu("cpu", None, AMD),
+            Cpu::Arm(..) => {
+                machine.with_pmu("armv8_pmuv3_0", Some("0-7"), ARM).advertising("armv8_pmuv3_0", &all_names())
+            }
+        }
+    }
+
+    /// Core number `id` is such a CPU.
+    pub fn with_cpu(self, id: u32, cpu: Cpu) -> Machine {
+        match cpu {
+            Cpu::X86(vendor, family, model, stepping) => self.with(
+                "proc/cpuinfo",
+                &format!(
+                    "processor\t: {id}\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n\
+                     model name\t: a CPU\nstepping\t: {stepping}\n"
+                ),
+            ),
+            Cpu::Arm(implementer, part) => self.with(
+                &format!("sys/devices/system/cpu/cpu{id}/regs/identification/midr_el1"),
+                &format!("{:#018x}\n", u64::from(implementer) << 24 | 0xf << 16 | u64::from(part) << 4 | 1),
+            ),
+        }
+    }
+
+    /// A PMU of type 8, 9, … in the order in which they are added.
+    pub fn with_pmu(self, name: &str, cpus: Option<&str>, format: &[(&str, &str)]) -> Machine {
+        let devices = self.root.join("sys/bus/event_source/devices");
+        let kind = 8 + fs::read_dir(&devices).map_or(0, |entries| entries.count());
+        let path = |file: &str| format!("sys/bus/event_source/devices/{name}/{file}");
+        let mut machine = self.with(&path("type"), &format!("{kind}\n"));
+        if let Some(cpus) = cpus {
+            machine = machine.with(&path("cpus"), &format!("{cpus}\n"));
+        }
+        for (term, bits) in format {
+            machine = machine.with(&path(&format!("format/{term}")), &format!("{bits}\n"));
+        }
+        machine
+    }
+
+    pub fn with_arm_pmu(self, name: &str, cpus: &str) -> Machine {
+        self.with_pmu(name, Some(cpus), ARM).advertising(name, &all_names())
+    }
+
+    /// The PMU lists these events.
+    pub fn advertising(mut self, pmu: &str, names: &BTreeSet<String>) -> Machine {
+        for name in names {
+            self = self.with(&format!("sys/bus/event_source/devices/{pmu}/events/{name}"), "event=0x0\n");
+        }
+        self
+    }
+
+    /// A file with this content.
+    pub fn with(self, path: &str, content: &str) -> Machine {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+        self
+    }
+
+    pub fn without(self, path: &str) -> Machine {
+        fs::remove_file(self.root.join(path)).unwrap();
+        self
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _gone_or_not = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// The names of the events of all Arm tables as Arm kernels write them.
+fn all_names() -> BTreeSet<String> {
+    let is_arm = |table: &Table| table.cpus.iter().any(|cpu| matches!(cpu, CpuMatch::Arm { .. }));
+    let of_arm = builtin::tables().filter(|(_, table)| is_arm(table)).flat_map(|(_, table)| &table.events);
+    of_arm.map(|entry| entry.name.to_lowercase()).collect()
+}
