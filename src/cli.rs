@@ -1,6 +1,7 @@
 //! What can be typed after `numatop-ng`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -13,6 +14,13 @@ pub struct Cli {
 
     #[command(flatten)]
     pub view: ViewArgs,
+
+    /// Record everything that is measured, to a new file or in a directory (made if it ends with '/').
+    #[arg(long, value_name = "FILE|DIR")]
+    pub record: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub limits: RecordLimits,
 }
 
 #[derive(Subcommand, Debug)]
@@ -35,6 +43,127 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         pmu_dir: Option<PathBuf>,
     },
+    /// Record without showing anything, until a signal comes or -n intervals have passed.
+    Record {
+        /// A new file, or a directory to keep a ring of hourly files in (made if it ends with '/').
+        #[arg(value_name = "FILE|DIR")]
+        path: PathBuf,
+
+        #[command(flatten)]
+        limits: RecordLimits,
+
+        #[command(flatten)]
+        view: Box<ViewArgs>,
+    },
+    /// Show a recording, on the screen or as batch output. Needs no privilege.
+    Replay {
+        /// A recording, or a directory of them.
+        #[arg(value_name = "FILE|DIR")]
+        path: PathBuf,
+
+        /// Begin at this time, as in 03:12, '2026-01-31 03:12' or -10m (before the end).
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+        at: Option<String>,
+
+        /// Wait for more at the end of a recording that is being written.
+        #[arg(long)]
+        follow: bool,
+
+        #[command(flatten)]
+        view: Box<ViewArgs>,
+    },
+    /// Write a recording as JSON Lines or CSV. Needs no privilege.
+    Export(ExportArgs),
+    /// Check a recording: what is intact, what is lost. Exits with 1 if anything is.
+    Verify {
+        /// Recordings, or directories of them.
+        #[arg(value_name = "FILE|DIR", required = true)]
+        paths: Vec<PathBuf>,
+    },
+}
+
+/// What a recording may take up, and what it may leave out.
+#[derive(Args, Clone, Debug)]
+pub struct RecordLimits {
+    /// Size of all files in a recording directory together; the oldest are removed.
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_size)]
+    pub record_max_size: u64,
+
+    /// Remove files of a recording directory that are older, as in 12h or 7d.
+    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    pub record_max_age: Option<Duration>,
+
+    /// Record only the N busiest processes of each interval; the others become one row.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub record_top: Option<u64>,
+
+    /// Record only processes that use this much of a CPU; the others become one row.
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub record_min_cpu: Option<f64>,
+}
+
+/// Which part of a recording goes where, in which form.
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// A recording, or a directory of them.
+    #[arg(value_name = "FILE|DIR")]
+    pub path: PathBuf,
+
+    #[arg(long, value_enum)]
+    pub format: BatchFormat,
+
+    /// Begin at this time, as in 03:12, '2026-01-31 03:12' or -10m (before the end).
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub from: Option<String>,
+
+    /// End at this time.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub to: Option<String>,
+
+    /// A new file to write to, instead of standard output.
+    #[arg(short = 'o', long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+
+    /// One row per thread instead of per process.
+    #[arg(short = 'H', long)]
+    pub threads: bool,
+
+    /// Metrics to write, in order (see: numatop-ng list metrics).
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    pub columns: Vec<String>,
+
+    /// Metric to sort by; with a leading '-' in reverse.
+    #[arg(short = 's', long, value_name = "ID", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+
+    /// Write the first N rows only.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub top: Option<u64>,
+
+    /// Write only tasks whose name matches this regular expression.
+    #[arg(long, value_name = "REGEX")]
+    pub comm: Option<String>,
+
+    /// Write only tasks that ran on this node in the interval, or rest there.
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<u32>,
+}
+
+impl ExportArgs {
+    /// The same choice of rows and columns as flags of the live view.
+    pub fn view(&self) -> ViewArgs {
+        let defaults = Cli::parse_from(["numatop-ng"]).view;
+        ViewArgs {
+            format: Some(self.format),
+            threads: self.threads,
+            columns: self.columns.clone(),
+            sort: self.sort.clone(),
+            top: self.top,
+            comm: self.comm.clone(),
+            node: self.node,
+            ..defaults
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -150,6 +279,41 @@ fn parse_delay(text: &str) -> Result<f64, String> {
     }
 }
 
+/// `500M`, `2GiB`: a number of bytes with a binary unit, 1 MiB or more.
+fn parse_size(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 1 << 20;
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let shift = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(format!("'{unit}' is no unit of size: use K, M, G or T")),
+    };
+    let number: u64 = number.trim().parse().map_err(|_| format!("'{text}' is not a size such as 2GiB"))?;
+    match number.checked_mul(1 << shift) {
+        Some(bytes) if bytes >= LEAST => Ok(bytes),
+        Some(_) => Err("the least is 1M".into()),
+        None => Err(format!("{text} is more than can be")),
+    }
+}
+
+fn parse_age(text: &str) -> Result<Duration, String> {
+    crate::record::time::duration(text)
+        .filter(|ns| *ns > 0)
+        .map(|ns| Duration::from_nanos(ns as u64))
+        .ok_or_else(|| format!("'{text}' is not a length of time such as 12h or 7d"))
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if percent >= 0.0 && percent.is_finite() => Ok(percent),
+        _ => Err(format!("'{text}' is not a percentage")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +322,17 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        for (text, bytes) in [("2GiB", 2 << 30), ("500M", 500 << 20), ("1048576", 1 << 20), ("3gb", 3 << 30)]
+        {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "G", "1X", "100k", "-1G", "99999999999T"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
     }
 
     #[test]

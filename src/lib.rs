@@ -12,6 +12,8 @@ pub mod host;
 pub mod metric;
 pub mod options;
 pub mod pmu;
+pub mod record;
+pub mod replay;
 pub mod sample;
 pub mod snapshot;
 pub mod source;

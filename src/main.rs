@@ -1,25 +1,36 @@
 //! Which mode to run in, and how each ends.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 
 use numatop_ng::batch::{self, Pace};
-use numatop_ng::cli::{BatchFormat, Cli, ColourArg, Command, Listing, ReportFormat, ViewArgs};
+use numatop_ng::cli::{
+    BatchFormat, Cli, ColourArg, Command, ExportArgs, Listing, RecordLimits, ReportFormat, ViewArgs,
+};
 use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
-use numatop_ng::export::{Export, csv::Csv, json::JsonLines, text::Text};
+use numatop_ng::export::{Export, csv::Csv, json::JsonLines, quiet::Quiet, text::Text};
 use numatop_ng::host::topology::Topology;
 use numatop_ng::host::users;
 use numatop_ng::options::{self, BadValue};
 use numatop_ng::pmu::open::try_event;
+use numatop_ng::record::recorder::Recorder;
+use numatop_ng::record::verify;
+use numatop_ng::replay::{self, Part};
 use numatop_ng::snapshot::Grain;
+use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
+use numatop_ng::source::recorded::Recorded;
+use numatop_ng::source::recording::{self, Recording};
 use numatop_ng::tui::{self, ColourChoice, Ended, TuiOptions};
 use numatop_ng::{doctor, events_cmd, topology_cmd};
 
@@ -54,33 +65,58 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Some(Command::Doctor { format }) => doctor(*format),
         Some(Command::Topology { format }) => topology(*format),
         Some(Command::List { what, pmu_dir }) => list(*what, pmu_dir.as_deref()),
-        None if cli.view.batch || cli.view.format.is_some() || !io::stdout().is_terminal() => {
-            batch(&cli.view)
-        }
-        None => live(&cli.view),
+        Some(Command::Record { path, limits, view }) => record(path, limits, view),
+        Some(Command::Replay { path, at, follow, view }) => replay(path, at.as_deref(), *follow, view),
+        Some(Command::Export(args)) => export(args),
+        Some(Command::Verify { paths }) => verify(paths),
+        None if wants_batch(&cli.view) => batch(&cli.view, cli.record.as_deref(), &cli.limits),
+        None => live(&cli.view, cli.record.as_deref(), &cli.limits),
     }
 }
 
-fn batch(args: &ViewArgs) -> Result<ExitCode> {
-    let format = args.format.unwrap_or(BatchFormat::Text);
-    let selection = options::selection(args, format != BatchFormat::Text)?;
+fn wants_batch(args: &ViewArgs) -> bool {
+    args.batch || args.format.is_some() || !io::stdout().is_terminal()
+}
+
+fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
+    let mut export = exporter(args)?;
     let live = options::live(args, &users::read(Path::new("/")))?;
-    let mut export: Box<dyn Export> = match format {
-        BatchFormat::Text => Box::new(Text::new(selection)),
-        BatchFormat::Json => Box::new(JsonLines::new(selection)),
-        BatchFormat::Csv => Box::new(Csv::new(selection)),
-    };
     let pace =
         Pace { interval: options::interval(args), iterations: args.iterations, grain: options::grain(args) };
     let stop = stop_signals()?;
+    let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let mut source = start(live)?;
     let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
-    batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd())?;
+    match recorder {
+        Some(recorder) => {
+            let mut source = Recorded::new(source, recorder, rotate_signal()?);
+            let ran = batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd());
+            source.finish()?;
+            ran?;
+        }
+        None => batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd())?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn live(args: &ViewArgs) -> Result<ExitCode> {
-    let options = TuiOptions {
+fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
+    let live = options::live(args, &users::read(Path::new("/")))?;
+    let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
+    let rotate = rotate_signal()?;
+    let options = tui_options(args)?;
+    let start = move || {
+        let source = start(live)?;
+        Ok(match recorder {
+            Some(recorder) => Box::new(Recorded::new(source, recorder, rotate)) as Box<dyn Source>,
+            None => Box::new(source),
+        })
+    };
+    ended(tui::run(options, start)?)
+}
+
+/// The screen, as it was asked for.
+fn tui_options(args: &ViewArgs) -> Result<TuiOptions> {
+    Ok(TuiOptions {
         interval: options::interval(args),
         iterations: args.iterations,
         columns: options::columns(args)?,
@@ -94,13 +130,116 @@ fn live(args: &ViewArgs) -> Result<ExitCode> {
             ColourArg::Never => ColourChoice::Never,
         },
         ascii: args.ascii,
-    };
-    let live = options::live(args, &users::read(Path::new("/")))?;
-    match tui::run(options, move || Ok(Box::new(start(live)?)))? {
+    })
+}
+
+fn ended(ended: Ended) -> Result<ExitCode> {
+    match ended {
         Ended::Quit => Ok(ExitCode::SUCCESS),
         // As a shell reports it: 128 plus the number, which is below 32.
         Ended::Signal(signal) => Ok(ExitCode::from(128 + signal as u8)),
     }
+}
+
+/// The writer of `--format`, with its choice of rows and columns.
+fn exporter(args: &ViewArgs) -> Result<Box<dyn Export>> {
+    let format = args.format.unwrap_or(BatchFormat::Text);
+    let selection = options::selection(args, format != BatchFormat::Text)?;
+    Ok(match format {
+        BatchFormat::Text => Box::new(Text::new(selection)),
+        BatchFormat::Json => Box::new(JsonLines::new(selection)),
+        BatchFormat::Csv => Box::new(Csv::new(selection)),
+    })
+}
+
+/// Records without showing anything; what there is to say goes to standard error, once.
+fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCode> {
+    let live = options::live(args, &users::read(Path::new("/")))?;
+    let pace =
+        Pace { interval: options::interval(args), iterations: args.iterations, grain: options::grain(args) };
+    let stop = stop_signals()?;
+    let recorder = Recorder::open(path, options::recording(limits, args))?;
+    let mut source = Recorded::new(start(live)?, recorder, rotate_signal()?);
+    let ran = batch::run(&mut source, &mut Quiet::default(), &mut io::stderr(), pace, stop.as_raw_fd());
+    source.finish()?;
+    ran.map(|()| ExitCode::SUCCESS)
+}
+
+fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<ExitCode> {
+    options::check_replay(args)?;
+    let mut recording = Recording::open(path)?;
+    let span = recording.span().unwrap_or_default();
+    let at = options::moment("--at", at, span)?;
+    if !wants_batch(args) {
+        let begin = if follow { span.1 } else { span.0 };
+        return ended(tui::replay(tui_options(args)?, recording, span, at.unwrap_or(begin), follow)?);
+    }
+    let mut export = exporter(args)?;
+    let part = Part {
+        from_wall_ns: at,
+        to_wall_ns: None,
+        iterations: args.iterations,
+        follow,
+        grain: options::grain(args),
+    };
+    let stop = stop_signals()?;
+    let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
+    replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn export(args: &ExportArgs) -> Result<ExitCode> {
+    let view = args.view();
+    let mut export = exporter(&view)?;
+    let mut recording = Recording::open(&args.path)?;
+    let span = recording.span().unwrap_or_default();
+    let part = Part {
+        from_wall_ns: options::moment("--from", args.from.as_deref(), span)?,
+        to_wall_ns: options::moment("--to", args.to.as_deref(), span)?,
+        iterations: None,
+        follow: false,
+        grain: options::grain(&view),
+    };
+    let stop = stop_signals()?;
+    let sink: Box<dyn Write> = match &args.output {
+        Some(path) => Box::new(File::create_new(path).with_context(|| format!("making {}", path.display()))?),
+        None => Box::new(io::stdout().lock()),
+    };
+    let mut out = io::BufWriter::with_capacity(64 * 1024, sink);
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
+    if written == 0 {
+        eprintln!("numatop-ng: {} has no interval in that time", args.path.display());
+        return Ok(Exit::CouldNotMeasure.into());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
+    let mut exit = Exit::Ok;
+    for path in paths {
+        for file in recording::files_of(path)? {
+            match verify::verify(&file) {
+                Ok(report) => {
+                    print(&report.to_string())?;
+                    if !report.is_intact() {
+                        exit = Exit::CouldNotMeasure;
+                    }
+                }
+                Err(error) => {
+                    print(&format!("{}: unreadable\n  {error:#}\n", file.display()))?;
+                    exit = Exit::CouldNotMeasure;
+                }
+            }
+        }
+    }
+    Ok(exit.into())
+}
+
+/// Set at SIGUSR1: the recording goes on in a new file.
+fn rotate_signal() -> Result<Arc<AtomicBool>> {
+    let rotate = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(libc::SIGUSR1, Arc::clone(&rotate)).context("catching SIGUSR1")?;
+    Ok(rotate)
 }
 
 /// The live source, or a refusal that says what stands in the way on this host.

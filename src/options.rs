@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
-use crate::cli::ViewArgs;
+use crate::cli::{RecordLimits, ViewArgs};
 use crate::collect::scope::Scope;
 use crate::export::{Selection, all_columns};
 use crate::filter::RowFilter;
@@ -18,6 +18,9 @@ use crate::pmu::budget::{Budget, general_by_cpuid};
 use crate::pmu::catalog::Catalog;
 use crate::pmu::open::try_together;
 use crate::pmu::sets::{Choice, Chooser};
+use crate::record::fold::Keep;
+use crate::record::recorder::RecordOptions;
+use crate::record::time;
 use crate::snapshot::{Grain, Task};
 use crate::source::live::LiveOptions;
 use crate::units::Nid;
@@ -209,6 +212,44 @@ fn scope_text(args: &ViewArgs) -> String {
         words.push(format!("user {}", crate::text::clean_str(&args.users.join(","))));
     }
     words.join(", ")
+}
+
+/// How to record.
+pub fn recording(limits: &RecordLimits, args: &ViewArgs) -> RecordOptions {
+    RecordOptions {
+        interval: interval(args),
+        max_bytes: limits.record_max_size,
+        max_age: limits.record_max_age,
+        keep: Keep { top: limits.record_top.map(|top| top as usize), min_cpu_pct: limits.record_min_cpu },
+    }
+}
+
+/// Refuses flags that decide what is measured: a recording has what it has.
+///
+/// # Errors
+/// Names the first of them.
+pub fn check_replay(args: &ViewArgs) -> Result<(), BadValue> {
+    let chosen = [
+        ("--pid", !args.pids.is_empty()),
+        ("--tid", !args.tids.is_empty()),
+        ("--user", !args.users.is_empty()),
+    ];
+    match chosen.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(bad(
+            flag,
+            "chooses what is measured, and a recording was measured already (--comm and --node choose rows)",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A moment of a recording that lasts from the first to the second of `span`.
+///
+/// # Errors
+/// The text is no time.
+pub fn moment(flag: &'static str, text: Option<&str>, span: (i64, i64)) -> Result<Option<i64>, BadValue> {
+    let zone = jiff::tz::TimeZone::system();
+    text.map(|text| time::parse(text, span, &zone)).transpose().map_err(|why| bad(flag, why))
 }
 
 /// The interval of `--delay`.

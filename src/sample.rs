@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::collect::wire::{NodeCounts, SLOTS};
+pub use crate::collect::wire::NodeCounts;
+use crate::collect::wire::SLOTS;
 use crate::host::topology::Topology;
 use crate::pmu::catalog::TableInUse;
 use crate::pmu::event::{Event, Role};
@@ -281,7 +282,7 @@ pub struct Names {
 }
 
 /// Everything measured at one moment.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Wall clock, ns since 1970: a label only.
     pub wall_ns: i64,
@@ -306,7 +307,7 @@ pub struct Sample {
 }
 
 /// What does not change while we watch.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
     pub hostname: String,
     /// `uname -r`.

@@ -1,6 +1,8 @@
 //! Where samples come from. Everything downstream is the same for all sources.
 
 pub mod live;
+pub mod recorded;
+pub mod recording;
 pub mod synthetic;
 
 use std::io;
@@ -22,6 +24,12 @@ pub trait Source {
     /// # Errors
     /// The source cannot go on.
     fn next(&mut self) -> Result<Option<Sample>>;
+
+    /// Whether the last sample goes on from the one before: the same run of the same kernel, so that their
+    /// difference means something. Only recordings have more than one run in them.
+    fn continues(&self) -> bool {
+        true
+    }
 
     /// Waits until `due`, doing what the source must do between samples. Returns true when `stop`
     /// became readable before that.

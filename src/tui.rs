@@ -9,6 +9,7 @@ mod collector;
 mod columns;
 pub mod keymap;
 mod layout;
+mod player;
 pub mod ring;
 pub mod rows;
 mod terminal;
@@ -16,6 +17,7 @@ pub mod theme;
 pub mod view;
 pub mod widget;
 
+use std::io::PipeReader;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -39,6 +41,7 @@ use crate::metric::Metric;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::Task;
 use crate::source::Source;
+use crate::source::recording::Recording;
 
 /// Messages that wait at most. When the terminal does not take our output, the collector waits too
 /// instead of piling up samples.
@@ -71,6 +74,8 @@ pub enum Ended {
 /// What the threads tell the loop.
 enum Message {
     Sample(Arc<HostFacts>, Box<Sample>),
+    /// The recording was moved: the sample to show, and the one before it.
+    Moved(Arc<HostFacts>, Option<Box<Sample>>, Box<Sample>),
     SourceEnded,
     /// The source could not start or go on.
     Failed(anyhow::Error),
@@ -88,7 +93,34 @@ pub fn run(
     options: TuiOptions,
     start: impl FnOnce() -> Result<Box<dyn Source>> + Send + 'static,
 ) -> Result<Ended> {
-    let mut app = App::new(Settings {
+    let (interval, iterations, mouse) = (options.interval, options.iterations, options.mouse);
+    run_with(new_app(options), mouse, iterations, move |messages, commands, wake| {
+        collector::collect(start, interval, messages, commands, wake)
+    })
+}
+
+/// Shows a recording from the sample at `at` on, until the user quits or a signal comes. It lasts from the
+/// first to the second of `span`, as wall clock in ns since 1970; with `follow` more is waited for.
+///
+/// # Errors
+/// The recording cannot be read, or the terminal cannot be used.
+pub fn replay(
+    options: TuiOptions,
+    recording: Recording,
+    span: (i64, i64),
+    at: i64,
+    follow: bool,
+) -> Result<Ended> {
+    let mouse = options.mouse;
+    let mut app = new_app(options);
+    app.replay(span);
+    run_with(app, mouse, None, move |messages, commands, wake| {
+        player::play(recording, span, at, follow, messages, &commands, wake)
+    })
+}
+
+fn new_app(options: TuiOptions) -> App {
+    App::new(Settings {
         interval: options.interval,
         columns: options.columns,
         sort: options.sort,
@@ -96,16 +128,25 @@ pub fn run(
         filter: options.filter,
         theme: Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok()),
         zone: TimeZone::system(),
-    });
+    })
+}
+
+/// The view with a thread of its own for where samples come from.
+fn run_with(
+    mut app: App,
+    mouse: bool,
+    iterations: Option<u64>,
+    collect: impl FnOnce(&SyncSender<Message>, Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
+) -> Result<Ended> {
     let (sender, messages) = sync_channel(QUEUE);
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGTSTP, SIGCONT]).context("catching signals")?;
     let handle = signals.handle();
     spawn("signals", sender.clone(), move |sender| forward_signals(signals, sender))?;
-    let mut tty = Tty::enter(options.mouse)?;
+    let mut tty = Tty::enter(mouse)?;
     tty.draw(&mut app)?;
     spawn("input", sender.clone(), forward_input)?;
-    let mut collector = Collector::spawn(start, options.interval, sender)?;
-    let ended = show(&mut app, &mut tty, &mut collector, &messages, options.iterations);
+    let mut collector = Collector::spawn(sender, collect)?;
+    let ended = show(&mut app, &mut tty, &mut collector, &messages, iterations);
     handle.close();
     // Before the collector is waited for: it may be about to send.
     drop(messages);
@@ -131,6 +172,9 @@ fn show(
                 Message::Sample(host, sample) => {
                     samples_left = samples_left.map(|left| left.saturating_sub(1));
                     app.sample(host, *sample)
+                }
+                Message::Moved(host, previous, sample) => {
+                    app.moved(host, previous.map(|sample| *sample), *sample)
                 }
                 Message::SourceEnded => {
                     app.source_ended();
@@ -158,6 +202,7 @@ fn show(
                 Some(Effect::Suspend) => tty.suspend()?,
                 Some(Effect::Redraw) => tty.redraw()?,
                 Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
+                Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
         }

@@ -89,8 +89,8 @@ impl Bench {
         serde_json::from_str(&self.export(&mut |selection| Box::new(JsonLines::new(selection)))).unwrap()
     }
 
-    /// The cell of a metric on the screen.
-    fn cell(&self, id: &str) -> String {
+    /// The screen with this metric as a column.
+    fn screen(&self, id: &str) -> String {
         let mut app = App::new(Settings {
             interval: Duration::from_secs(1),
             columns: Some(vec![by_id("pid").unwrap(), by_id(id).unwrap()]),
@@ -104,7 +104,12 @@ impl Bench {
         for sample in self.samples() {
             app.sample(Arc::new(self.host.clone()), sample);
         }
-        let text = screen::text(&screen::draw(&app, 80, 24));
+        screen::text(&screen::draw(&app, 80, 24))
+    }
+
+    /// The cell of a metric on the screen.
+    fn cell(&self, id: &str) -> String {
+        let text = self.screen(id);
         let row = text
             .lines()
             .find(|line| line.trim_start().starts_with("42 "))
@@ -175,6 +180,14 @@ fn shared_counters_are_scaled_and_said_to_be() {
     assert_eq!(*value(&json, "rma_lma").0, json!(0.25));
     assert_eq!(*value(&json, "counters_running_pct").0, json!(25.0));
     assert_eq!(bench.cell("counters_running_pct"), "25.0");
+}
+
+#[test]
+fn the_screen_says_when_counters_took_turns() {
+    let mut bench = Bench::counts(&[(Role::Cycles, 100), (Role::Instructions, 150)]);
+    assert!(!bench.screen("ipc").contains("counted"), "{}", bench.screen("ipc"));
+    bench.after[1] = Slot { count: 150, enabled_ns: 1_000_000, running_ns: 500_000 };
+    assert!(bench.screen("ipc").contains("IPC 3.00 counted 50.0% of the time"), "{}", bench.screen("ipc"));
 }
 
 #[test]
@@ -263,6 +276,7 @@ fn where_local_is_what_is_not_remote_it_never_goes_below_zero() {
         bench.json()
     };
     let usual = derived(100, 30);
+    assert_eq!(usual["host"]["event_tables"], json!(["arm/neoverse-n1"]));
     assert_eq!((value(&usual, "lma_per_s").0, value(&usual, "lpi").0), (&json!(70.0), &json!(70.0)));
     assert_eq!(*value(&usual, "llc_mpki").0, json!(100.0));
     let odd = derived(10, 30);

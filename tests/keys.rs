@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::screen::{draw, text};
 use common::{Actor, World, app, press, type_text};
 use numatop_ng::snapshot::Task;
-use numatop_ng::tui::action::{Action, Effect, Screen};
+use numatop_ng::tui::action::{Action, Effect, Screen, Seek};
 use numatop_ng::tui::app::App;
 use numatop_ng::tui::keymap::{KEYS, Key, context};
 use numatop_ng::tui::ring::{MAX_SAMPLES, Ring};
@@ -43,7 +43,7 @@ fn pids(app: &App) -> Vec<u32> {
 }
 
 /// An app in which the bindings of `bit` hold, and in which there is something for each to do.
-fn placed(bit: u8) -> App {
+fn placed(bit: u16) -> App {
     // Enough nodes to move among.
     let world = if bit == context::NODES { World::ft_2500 } else { World::intel };
     let mut app = app(&mut world(), 4, SIZE, Theme::new(true, false));
@@ -63,6 +63,10 @@ fn placed(bit: u8) -> App {
         context::PICKER => &["s", "k"],
         context::COLUMNS => &["c", "j"],
         context::PROMPT => &["\\", "x"],
+        context::REPLAY => {
+            app.replay((0, i64::MAX));
+            &[]
+        }
         _ => unreachable!("one bit of the contexts"),
     };
     for key in keys {
@@ -75,7 +79,7 @@ fn placed(bit: u8) -> App {
 #[test]
 fn every_key_does_something() {
     for binding in KEYS {
-        for bit in (0..8).map(|shift| 1u8 << shift).filter(|bit| binding.contexts & bit != 0) {
+        for bit in (0..9).map(|shift| 1u16 << shift).filter(|bit| binding.contexts & bit != 0) {
             for Key(code, ctrl) in binding.keys {
                 let mut app = placed(bit);
                 let (before, at) = (draw(&app, SIZE.0, SIZE.1), app.tasks.cursor.at());
@@ -92,6 +96,52 @@ fn every_key_does_something() {
             }
         }
     }
+}
+
+#[test]
+fn a_recording_goes_where_it_is_told() {
+    let (mut world, mut app) = intel(3);
+    let (first, second) = (world.tick(), world.tick());
+    let began = first.wall_ns;
+    app.replay((began, began + 3_600_000_000_000));
+    app.moved(world.host.clone(), Some(first), second.clone());
+    assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
+    for (keys, typed, seek) in [
+        ("t", "", Seek::Next),
+        ("T", "", Seek::Previous),
+        ("Home", "", Seek::Start),
+        ("End", "", Seek::End),
+        ("j", "10m", Seek::To(second.wall_ns + 600_000_000_000)),
+        ("J", "90", Seek::To(second.wall_ns - 90_000_000_000)),
+        ("j", "-1h", Seek::To(second.wall_ns - 3_600_000_000_000)),
+        ("j", "@5", Seek::To(5_000_000_000)),
+    ] {
+        let mut effect = press(&mut app, keys);
+        if !typed.is_empty() {
+            type_text(&mut app, typed);
+            effect = press(&mut app, "Enter");
+        }
+        assert_eq!(effect, Some(Effect::Seek(seek)), "{keys} {typed}");
+    }
+    press(&mut app, "j");
+    type_text(&mut app, "soon");
+    assert_eq!(press(&mut app, "Enter"), None);
+    assert!(screen(&app).contains("'soon' is no time"), "{}", screen(&app));
+}
+
+#[test]
+fn a_recording_plays_at_the_speed_that_was_chosen() {
+    let (mut world, mut app) = intel(3);
+    app.replay((0, 1));
+    app.moved(world.host.clone(), None, world.tick());
+    assert_eq!(press(&mut app, "+"), None);
+    assert_eq!(press(&mut app, "Space"), Some(Effect::Seek(Seek::Play(Some(2)))));
+    assert_eq!(press(&mut app, "+"), Some(Effect::Seek(Seek::Play(Some(5)))));
+    assert!(screen(&app).contains("REPLAY x5"), "{}", screen(&app));
+    assert_eq!(press(&mut app, "Space"), Some(Effect::Seek(Seek::Play(None))));
+    press(&mut app, "Space");
+    app.source_ended();
+    assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use numatop_ng::host::check::HostCheck;
 use numatop_ng::host::fact::Fact;
 use numatop_ng::host::kernel::Lockdown;
 use numatop_ng::host::privileges::{CapSet, Capability};
+use numatop_ng::pmu::catalog::TableInUse;
 use numatop_ng::pmu::event::Role;
 use numatop_ng::sample::Missing;
 
@@ -60,7 +61,7 @@ fn table() -> Vec<Row> {
         row("lockdown=integrity", set(|host| host.kernel.lockdown = Fact::Known(Lockdown::Integrity)), &[], Exit::Ok, ""),
         row("lockdown=confidentiality", set(|host| {
             host.kernel.lockdown = Fact::Known(Lockdown::Confidentiality);
-        }), &[TaskWalk, Exits], Exit::Privilege, "without lockdown=confidentiality"),
+        }), &[CpuTime, TaskWalk, Exits], Exit::Privilege, "without lockdown=confidentiality"),
         row("container, default capabilities", default_container(), PROBES, Exit::Privilege, "--cap-add BPF --cap-add PERFMON --pid host"),
         row("container with its own pid namespace", set(|host| {
             host.privileges.host_pid_namespace = Fact::Known(false);
@@ -132,6 +133,47 @@ fn metrics_follow_from_the_parts_they_need() {
     assert!(
         matches!(nothing_works.metric("pid"), Err(obstacle) if matches!(obstacle.missing, Missing::NotPermitted(_)))
     );
+}
+
+#[test]
+fn a_counter_that_one_cpu_does_not_give_takes_its_metrics_along() {
+    let mut host = bare_metal();
+    let why =
+        Missing::Unsupported("opening on CPU 3 instructions: Device or resource busy (os error 16)".into());
+
+    assert!(host.pmu.refuse("instructions", &why), "news");
+    assert!(!host.pmu.refuse("instructions", &why), "the second CPU is none");
+
+    let missing = plan(&host).missing();
+    for id in ["instructions_total", "ipc", "cpi", "ipc_by_node", "llc_mpki", "dtlb_mpki", "lpi", "rpi"] {
+        assert_eq!(missing.get(id), Some(&why), "{id}");
+    }
+    for id in ["cycles_total", "ghz", "lma_per_s", "rma_lma", "stall_backend_pct"] {
+        assert!(!missing.contains_key(id), "{id}");
+    }
+    assert!(host.pmu.refused().any(|(name, reason)| name == "instructions" && reason == why));
+}
+
+#[test]
+fn local_accesses_of_an_arm_core_stand_on_two_counters() {
+    let mut host = bare_metal();
+    host.pmu.trials.retain(|trial| trial.event.role != Role::Lma);
+    assert!(plan(&host).metric("lma_per_s").is_err());
+    host.pmu.tables = vec![TableInUse { lma_is_llc_less_rma: true, ..TableInUse::default() }];
+    assert!(plan(&host).metric("lma_per_s").is_ok());
+    host.pmu.refuse("llc", &Missing::Unsupported("busy".into()));
+    assert!(plan(&host).metric("lma_per_s").is_err());
+}
+
+#[test]
+fn each_cloud_has_its_own_way_to_counters() {
+    for (platform, says) in [("Google", "enhanced"), ("Amazon EC2", "bare metal"), ("QEMU", "pmu=on")] {
+        let mut host = without_pmu();
+        host.pmu.platform = Fact::Known(platform.into());
+        let plan = plan(&host);
+        let advice = &plan.metric("ipc").unwrap_err().advice;
+        assert!(advice.iter().any(|one| one.say.contains(says)), "{platform}: {advice:?}");
+    }
 }
 
 #[test]

@@ -128,6 +128,7 @@ fn host(snapshot: &Snapshot) -> Json {
         "cpus": snapshot.online_cpus,
         "nodes": host.topology.nodes.len(),
         "pmu": if pmu.is_empty() { Json::Null } else { json!(pmu) },
+        "event_tables": host.tables.iter().map(|table| table.id.as_str()).collect::<Vec<_>>(),
         "busy_pct": snapshot.share(snapshot.busy_ns).ok(),
         "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
         "scope": host.scope,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::fact::Fact;
+use super::fact::{self, Fact};
 use crate::pmu::catalog::TableInUse;
 use crate::pmu::event::{Event, Role};
 use crate::pmu::open::try_event;
@@ -18,6 +18,8 @@ use crate::sample::{Missing, Reading};
 pub struct PmuFacts {
     /// Names below /sys/bus/event_source/devices, sorted. Some are no hardware: software, tracepoint, …
     pub sources: Fact<Vec<String>>,
+    /// Who made the machine, virtual ones included: "Google", "Amazon EC2", "QEMU", … (DMI).
+    pub platform: Fact<String>,
     /// Where the meaning of events is from: one for each kind of core.
     pub tables: Vec<TableInUse>,
     pub trials: Vec<Trial>,
@@ -40,6 +42,7 @@ impl PmuFacts {
         let trial = |event: &Event| Trial { event: event.clone(), outcome: try_event(event) };
         PmuFacts {
             sources: sources(root),
+            platform: fact::text(root, "sys/class/dmi/id/sys_vendor").into(),
             tables: choice.tables.clone(),
             trials: choice.events.iter().map(trial).collect(),
             absent: choice.absent.clone(),

@@ -31,7 +31,7 @@ pub struct Core {
 }
 
 /// Which table a measurement was made with: goes into recordings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableInUse {
     /// "intel/ice-lake-sp".
     pub id: String,

@@ -23,6 +23,11 @@ pub enum Action {
     Pause,
     /// Look at an earlier (negative) or later interval.
     Scrub(i32),
+    /// In a recording.
+    Seek(Seek),
+    PlayPause,
+    AskForward,
+    AskBackward,
     Slower,
     Faster,
     AskInterval,
@@ -62,6 +67,19 @@ pub enum Motion {
     WheelDown,
 }
 
+/// Where to go in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    Next,
+    Previous,
+    Start,
+    End,
+    /// The last sample at or before this wall clock, ns since 1970.
+    To(i64),
+    /// Go on by itself at so many times its own speed, or stand still.
+    Play(Option<u32>),
+}
+
 /// The screens that are reached by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Screen {
@@ -78,6 +96,7 @@ pub enum Effect {
     /// Draw every cell anew.
     Redraw,
     SetInterval(Duration),
+    Seek(Seek),
     /// Read what /proc says about this process: id and start time in ns since boot.
     Inspect(u32, u64),
 }

@@ -9,6 +9,7 @@ mod order;
 pub mod picker;
 mod popups;
 pub mod prompt;
+mod replay;
 pub mod tasks;
 mod time;
 
@@ -23,6 +24,7 @@ use self::detail::Detail;
 use self::nodes::NodeList;
 use self::picker::Picker;
 use self::prompt::{Prompt, Purpose};
+use self::replay::Replay;
 use self::tasks::TaskList;
 pub use self::time::seconds;
 use super::action::{Action, Effect, Screen};
@@ -76,6 +78,8 @@ pub struct App {
     ring: Ring,
     /// Number of the sample that ends the interval shown; `None` follows the newest.
     paused_at: Option<u64>,
+    /// Where in which recording we are; `None` when this is now.
+    pub replay: Option<Replay>,
     area: Rect,
 }
 
@@ -106,6 +110,7 @@ impl App {
             snapshot: None,
             ring: Ring::default(),
             paused_at: None,
+            replay: None,
             area: Rect::new(0, 0, 80, 24),
         }
     }
@@ -158,6 +163,9 @@ impl App {
     /// No more samples will come; what is known stays on the screen.
     pub fn source_ended(&mut self) {
         self.note = Some("the recording ends here".into());
+        if let Some(replay) = &mut self.replay {
+            replay.playing = false;
+        }
     }
 
     /// Takes the size of the screen.
@@ -169,8 +177,9 @@ impl App {
     }
 
     /// What keys mean now.
-    pub fn contexts(&self) -> u8 {
+    pub fn contexts(&self) -> u16 {
         let paused = if self.paused_at.is_some() { context::PAUSED } else { 0 };
+        let paused = paused | if self.replay.is_some() { context::REPLAY } else { 0 };
         match self {
             App { prompt: Some(_), .. } => context::PROMPT,
             App { picker: Some(picker), .. } if picker.columns().is_some() => {
@@ -218,6 +227,12 @@ impl App {
             Action::Follow => self.tasks.toggle_follow(self.list_height()),
             Action::Pause => self.pause(),
             Action::Scrub(step) => self.scrub(step),
+            Action::Seek(seek) => return self.seek(seek),
+            Action::PlayPause => return self.play_or_stand(),
+            Action::Slower if self.replay.is_some() => return self.speed(false),
+            Action::Faster if self.replay.is_some() => return self.speed(true),
+            Action::AskForward => self.prompt = Some(Prompt::new(Purpose::Forward, "")),
+            Action::AskBackward => self.prompt = Some(Prompt::new(Purpose::Backward, "")),
             Action::Slower => return self.set_interval(prompt::step(self.interval, true)),
             Action::Faster => return self.set_interval(prompt::step(self.interval, false)),
             Action::AskInterval => self.prompt = Some(Prompt::new(Purpose::Interval, "")),
@@ -294,7 +309,7 @@ impl App {
             match prompt.purpose {
                 Purpose::Search => self.tasks.search.clear(),
                 Purpose::Filter => self.tasks.choice.text = prompt.before,
-                Purpose::Interval => {}
+                Purpose::Interval | Purpose::Forward | Purpose::Backward => {}
             }
             return;
         }

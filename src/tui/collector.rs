@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use super::Message;
+use super::action::Seek;
 use crate::collect::inspect;
 use crate::source::Source;
 
@@ -20,6 +21,8 @@ const SOON: Duration = Duration::from_millis(250);
 /// What the screen asks for.
 pub enum Command {
     SetInterval(Duration),
+    /// Go elsewhere in a recording.
+    Seek(Seek),
     /// Read about this process: id, and start in ns since boot.
     Inspect(u32, u64),
     Quit,
@@ -33,19 +36,18 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts the thread; the source is made on it, because sources stay on their thread.
+    /// Starts the thread; `collect` makes the source on it, because sources stay on their thread.
     ///
     /// # Errors
     /// No pipe or no thread could be made. What goes wrong later comes as [`Message::Failed`].
     pub fn spawn(
-        start: impl FnOnce() -> Result<Box<dyn Source>> + Send + 'static,
-        interval: Duration,
         messages: SyncSender<Message>,
+        collect: impl FnOnce(&SyncSender<Message>, Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
     ) -> Result<Collector> {
         let (wake_read, wake) = std::io::pipe().context("making a pipe to the collector")?;
         let (commands, received) = channel();
         let work = move || {
-            let collect = AssertUnwindSafe(|| collect(start, interval, &messages, received, wake_read));
+            let collect = AssertUnwindSafe(|| collect(&messages, received, wake_read));
             let failed = match catch_unwind(collect) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error,
@@ -76,7 +78,11 @@ impl Collector {
     }
 }
 
-fn collect(
+/// Takes a sample at each interval, and does what it is told meanwhile.
+///
+/// # Errors
+/// The source cannot start or go on.
+pub fn collect(
     start: impl FnOnce() -> Result<Box<dyn Source>>,
     mut interval: Duration,
     messages: &SyncSender<Message>,
@@ -124,6 +130,8 @@ fn collect(
                             return Ok(());
                         }
                     }
+                    // What is measured now has no other time.
+                    Command::Seek(_) => {}
                     Command::Quit => return Ok(()),
                 }
             }

@@ -2,25 +2,27 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::action::{Action, Motion, Screen};
+use super::action::{Action, Motion, Screen, Seek};
 
 /// Where a key works; bits, because most keys work in several places.
 pub mod context {
     /// While paused; what keys mean there comes before what they mean elsewhere.
-    pub const PAUSED: u8 = 1;
-    pub const TASKS: u8 = 2;
-    pub const NODES: u8 = 4;
-    pub const DETAIL: u8 = 8;
-    pub const HELP: u8 = 16;
-    pub const PICKER: u8 = 32;
-    pub const PROMPT: u8 = 64;
+    pub const PAUSED: u16 = 1;
+    pub const TASKS: u16 = 2;
+    pub const NODES: u16 = 4;
+    pub const DETAIL: u16 = 8;
+    pub const HELP: u16 = 16;
+    pub const PICKER: u16 = 32;
+    pub const PROMPT: u16 = 64;
     /// The picker of columns, in which more can be done than choosing.
-    pub const COLUMNS: u8 = 128;
+    pub const COLUMNS: u16 = 128;
+    /// While a recording is shown; what keys mean there comes before what they mean elsewhere, too.
+    pub const REPLAY: u16 = 256;
     /// The screens with a table of their own.
-    pub const TABLES: u8 = TASKS | NODES;
-    pub const SCREENS: u8 = TABLES | DETAIL;
-    pub const LISTS: u8 = SCREENS | HELP | PICKER;
-    pub const ALL: u8 = LISTS | PROMPT;
+    pub const TABLES: u16 = TASKS | NODES;
+    pub const SCREENS: u16 = TABLES | DETAIL;
+    pub const LISTS: u16 = SCREENS | HELP | PICKER;
+    pub const ALL: u16 = LISTS | PROMPT;
 }
 use context::*;
 
@@ -43,7 +45,7 @@ const fn key(code: KeyCode) -> Key {
 /// One line of the table.
 pub struct Binding {
     /// Bits of [`context`].
-    pub contexts: u8,
+    pub contexts: u16,
     /// The first is the one that help and footer name first.
     pub keys: &'static [Key],
     pub action: Action,
@@ -54,7 +56,7 @@ pub struct Binding {
 }
 
 const fn bind(
-    contexts: u8,
+    contexts: u16,
     keys: &'static [Key],
     action: Action,
     label: &'static str,
@@ -117,6 +119,33 @@ pub static KEYS: &[Binding] = &[
         "",
         "Paused: the interval after (Right or t)",
     ),
+    bind(
+        REPLAY,
+        &[key(KeyCode::Right), ch('t')],
+        Action::Seek(Seek::Next),
+        "Next",
+        "Recording: the next sample (Right or t); Left or T: the one before",
+    ),
+    bind(REPLAY, &[key(KeyCode::Left), ch('T')], Action::Seek(Seek::Previous), "", ""),
+    bind(
+        REPLAY,
+        &[ch('j')],
+        Action::AskForward,
+        "Jump",
+        "Recording: jump to a time, or ahead by 5m or 1h; J: back by it",
+    ),
+    bind(REPLAY, &[ch('J')], Action::AskBackward, "", ""),
+    bind(
+        REPLAY,
+        &[key(KeyCode::Home)],
+        Action::Seek(Seek::Start),
+        "",
+        "Recording: its first sample; End: its last",
+    ),
+    bind(REPLAY, &[key(KeyCode::End)], Action::Seek(Seek::End), "", ""),
+    bind(REPLAY, &[ch(' ')], Action::PlayPause, "Play", "Recording: play, stand still"),
+    bind(REPLAY, &[ch('+'), ch('=')], Action::Faster, "", "Recording: play faster, 1 to 60 times; - slower"),
+    bind(REPLAY, &[ch('-')], Action::Slower, "", ""),
     bind(SCREENS, &[ch('+'), ch('=')], Action::Slower, "", "Longer interval; with - shorter"),
     bind(SCREENS, &[ch('-')], Action::Faster, "", ""),
     bind(SCREENS, &[ch('d')], Action::AskInterval, "", "Type an interval, 0.1 to 60 seconds"),
@@ -156,14 +185,14 @@ pub static KEYS: &[Binding] = &[
 ];
 
 /// What a key means where these bits of [`context`] hold.
-pub fn action(event: KeyEvent, contexts: u8) -> Option<Action> {
+pub fn action(event: KeyEvent, contexts: u16) -> Option<Action> {
     let control = event.modifiers.contains(KeyModifiers::CONTROL);
     if event.modifiers.contains(KeyModifiers::ALT) {
         return None;
     }
     let pressed = Key(event.code, control);
     let find = |bits| KEYS.iter().find(|line| line.contexts & bits != 0 && line.keys.contains(&pressed));
-    let bound = find(contexts & PAUSED).or_else(|| find(contexts));
+    let bound = find(contexts & REPLAY).or_else(|| find(contexts & PAUSED)).or_else(|| find(contexts));
     match (bound, event.code) {
         (Some(line), _) => Some(line.action),
         (None, KeyCode::Char(c)) if contexts & PROMPT != 0 && !control => Some(Action::Type(c)),
@@ -200,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_key_means_one_thing_in_one_place() {
-        for bit in (0..8).map(|shift| 1u8 << shift) {
+        for bit in (0..9).map(|shift| 1u16 << shift) {
             let here: Vec<&Key> =
                 KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
             for (i, key) in here.iter().enumerate() {

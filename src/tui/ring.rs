@@ -34,6 +34,13 @@ impl Ring {
         }
     }
 
+    /// Drops all samples; the numbers of those that follow go on.
+    pub fn clear(&mut self) {
+        self.first += self.samples.len() as u64;
+        self.samples.clear();
+        self.bytes = 0;
+    }
+
     /// Number of the newest sample, if there is one.
     pub fn newest(&self) -> Option<u64> {
         (!self.samples.is_empty()).then(|| self.first + self.samples.len() as u64 - 1)

@@ -342,6 +342,27 @@ fn names_may_take_turns_and_mistakes_are_named() {
     assert!(chooser.choose("cycles,basic").unwrap_err().to_string().contains("twice"));
 }
 
+#[test]
+fn the_docs_name_every_table_with_what_is_local_and_remote() {
+    let docs = include_str!("../../docs/counters.md");
+    for (id, table) in builtin::tables() {
+        let line = docs
+            .lines()
+            .find(|line| line.starts_with(&format!("| {id} |")))
+            .unwrap_or_else(|| panic!("no {id}"));
+        for role in [Role::Lma, Role::Rma] {
+            let first = table.entries(role).find(|entry| entry.rank == 1 && entry.when.is_none());
+            assert!(
+                first.is_none_or(|entry| line.contains(&entry.name)),
+                "{id}: {} is another one",
+                role.id()
+            );
+        }
+    }
+    let verified = builtin::tables().any(|(_, table)| !table.verified_on.is_empty());
+    assert_eq!(!verified, docs.contains("None of the tables below was verified on hardware yet"));
+}
+
 /// A table for a CPU that has one already.
 const MINE: &str = r#"
 name = "my Ice Lake"

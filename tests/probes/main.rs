@@ -3,6 +3,7 @@
 
 mod btf;
 mod command;
+mod recording;
 mod screen;
 mod truth;
 mod workload;
@@ -66,6 +67,11 @@ fn main() {
         screen::hostile_names_do_not_reach_the_terminal,
         screen::no_colour_means_no_colour,
         screen::without_capabilities_the_screen_is_given_back_first,
+        recording::a_replay_is_what_was_shown,
+        recording::samples_of_this_machine_come_back,
+        recording::a_full_disk_pauses_the_recording,
+        recording::a_recording_belongs_to_who_called_sudo,
+        recording::a_signal_rotates_and_another_ends_a_recording,
     ];
     libtest_mimic::run(&arguments, tests).exit();
 }

@@ -30,9 +30,9 @@ fn probe(check: &HostCheck, part: Part) -> Verdict {
     kernel_has(check, part.features())?;
     topology(&check.topology)?;
     privileges(check)?;
-    // The scheduler probe follows trusted pointers only; the others call bpf_probe_read_kernel, which
-    // LOCKDOWN_BPF_READ_KERNEL takes away (security/lockdown, 5.4).
-    if part != Part::CpuTime && check.kernel.lockdown.is(&Lockdown::Confidentiality) {
+    // All of them call bpf_probe_read_kernel, which LOCKDOWN_BPF_READ_KERNEL takes away
+    // (security/lockdown, 5.4).
+    if check.kernel.lockdown.is(&Lockdown::Confidentiality) {
         return Err(Obstacle::new(
             Missing::NotPermitted(
                 "kernel lockdown is 'confidentiality': no BPF program may read kernel memory, whatever its \
@@ -185,12 +185,28 @@ fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
     // x86 and most others call it cpu (cpu_core, cpu_atom, cpum_cf), Arm armv8_….
     let of_a_cpu = |name: &String| name.starts_with("cpu") || name.starts_with("arm");
     if check.pmu.sources.known().is_some_and(|names| !names.iter().any(of_a_cpu)) {
-        return vec![Advice::say(
+        return vec![Advice::say(format!(
             "the kernel has found no PMU of the CPU (/sys/bus/event_source/devices). A virtual machine has one only \
-             when its hypervisor gives it one: with QEMU and KVM, -cpu host,pmu=on",
-        )];
+             when its hypervisor gives it one: {}",
+            virtual_pmu(check.pmu.platform.known())
+        ))];
     }
     Vec::new()
+}
+
+/// How a virtual machine of this maker gets counters.
+fn virtual_pmu(platform: Option<&String>) -> &'static str {
+    match platform.map_or("", String::as_str) {
+        // cloud.google.com/compute/docs/pmu-overview
+        "Google" => {
+            "on Compute Engine (C4 and C4A) it is switched on per machine: architectural has cycles and \
+             instructions, standard what happens inside the core, enhanced memory accesses too"
+        }
+        vendor if vendor.starts_with("Amazon") => {
+            "on EC2 bare metal and the large sizes, as a rule those with whole sockets, have one"
+        }
+        _ => "with QEMU and KVM, -cpu host,pmu=on",
+    }
 }
 
 fn numa_fields(check: &HostCheck) -> Verdict {

@@ -97,6 +97,9 @@ impl App {
                     None
                 }
             },
+            (Some(prompt), _) if matches!(prompt.purpose, Purpose::Forward | Purpose::Backward) => {
+                self.jump(prompt)
+            }
             // Search and filter took effect while they were typed.
             (Some(_), _) => None,
             (None, Some(picker)) => {
@@ -146,7 +149,7 @@ impl App {
                     self.find(0);
                 }
             }
-            Purpose::Interval => {}
+            Purpose::Interval | Purpose::Forward | Purpose::Backward => {}
         }
     }
 }

@@ -18,6 +18,10 @@ pub enum Purpose {
     Search,
     Filter,
     Interval,
+    /// Where to go in a recording: by this time, or ahead by this long.
+    Forward,
+    /// The same, but back.
+    Backward,
 }
 
 pub struct Prompt {
@@ -39,6 +43,8 @@ impl Prompt {
             Purpose::Search => "Search: ",
             Purpose::Filter => "Show only: ",
             Purpose::Interval => "Interval in seconds (0.1 to 60): ",
+            Purpose::Forward => "Go to a time, or ahead by (03:12, 90s, 5m): ",
+            Purpose::Backward => "Go to a time, or back by (03:12, 90s, 5m): ",
         }
     }
 

@@ -1,6 +1,7 @@
 //! The last line: what is being typed, what has to be said, or which keys there are.
 
 use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
@@ -27,6 +28,12 @@ pub fn render(app: &App, area: Rect, buf: &mut Buffer) {
     let words: Vec<(String, &str)> = KEYS
         .iter()
         .filter(|line| line.contexts & context != 0 && !line.label.is_empty())
+        // What the key means here is what counts: a recording has another meaning for some.
+        .filter(|line| {
+            let key = &line.keys[0];
+            let press = KeyEvent::new(key.0, if key.1 { KeyModifiers::CONTROL } else { KeyModifiers::NONE });
+            keymap::action(press, context) == Some(line.action)
+        })
         .map(|line| (line.keys[0].name(), line.label))
         .collect();
     let Some((way_out, others)) = words.split_last() else { return };

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 
-use crate::metric::counters::ipc;
+use crate::metric::counters::{ipc, running_pct};
 use crate::metric::format::{bytes, count, duration, percent};
 use crate::sample::Reading;
 use crate::snapshot::{Node, Snapshot};
@@ -16,6 +16,9 @@ use crate::tui::widget::pen::Pen;
 
 /// Bars longer than this say no more.
 const BAR_MAX: u16 = 40;
+
+/// Cells of the bar that shows where in a recording we are.
+const TIME_BAR: u16 = 12;
 
 /// Everything above the body.
 pub fn render(snapshot: &Snapshot, app: &App, parts: &Parts, buf: &mut Buffer) {
@@ -64,14 +67,27 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     let time = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
         .map_or("?".into(), |time| time.to_zoned(app.zone.clone()).strftime("%H:%M:%S").to_string());
     pen.write(&time, plain);
+    if let Some(replay) = &app.replay {
+        let state = if replay.playing { format!("x{}", replay.speed) } else { "still".into() };
+        pen.gap(1).write("REPLAY ", theme.style(Role::Alert)).write(&state, theme.style(Role::Alert)).gap(1);
+        let date = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
+            .map_or("?".into(), |time| time.to_zoned(app.zone.clone()).strftime("%Y-%m-%d").to_string());
+        bar(pen, TIME_BAR, &[(replay.share(snapshot.wall_ns), Role::Alert)], theme);
+        pen.gap(1).write(&date, plain);
+    }
     if let Some(behind) = app.behind_ns() {
         let text = format!("PAUSED -{}s", (behind as f64 / 1e9).round());
         pen.gap(1).write(&text, theme.style(Role::Alert));
     }
     let host = &snapshot.host;
     let nodes = host.topology.nodes.len();
+    let interval = match (&app.replay, snapshot.interval_ns) {
+        (Some(_), Some(ns)) => format!("over {:.1} s", ns as f64 / 1e9),
+        (Some(_), None) => "the first sample".into(),
+        (None, _) => format!("every {}", seconds(app.interval)),
+    };
     let mut facts = vec![
-        format!("every {}", seconds(app.interval)),
+        interval,
         clean_str(&host.hostname),
         format!("{} CPUs", snapshot.online_cpus),
         format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }),
@@ -242,7 +258,15 @@ fn status(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
         None => ipc(&snapshot.slots, snapshot),
     };
     match host_ipc {
-        Ok(ipc) => pen.write("IPC ", dim).write(&format!("{ipc:.2}"), plain),
+        Ok(ipc) => {
+            pen.write("IPC ", dim).write(&format!("{ipc:.2}"), plain);
+            match running_pct(&snapshot.slots, snapshot) {
+                Ok(share) if share < 99.95 => {
+                    pen.write(&format!(" counted {}% of the time", percent(share)), theme.style(Role::Warn))
+                }
+                _ => pen,
+            }
+        }
         Err(why) => pen.write("IPC n/a: ", dim).write(&clean_str(&why.to_string()), dim),
     };
 }

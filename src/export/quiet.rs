@@ -1,0 +1,27 @@
+//! What there is to say while nothing is shown: notes, each once until it changes.
+
+use std::io::{self, Write};
+
+use super::{Export, rfc3339};
+use crate::snapshot::Snapshot;
+use crate::text::clean_str;
+
+/// Writes what the snapshots say in words, and no numbers.
+#[derive(Default)]
+pub struct Quiet {
+    said: Vec<String>,
+}
+
+impl Export for Quiet {
+    fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
+        // "… 12 samples not recorded" grows with every interval: what stands before the count is told once.
+        let gist = |note: &String| note.split(';').next().unwrap_or_default().to_string();
+        for note in &snapshot.notes {
+            if !self.said.contains(&gist(note)) {
+                writeln!(out, "numatop-ng: {}: {}", rfc3339(snapshot.wall_ns), clean_str(note))?;
+            }
+        }
+        self.said = snapshot.notes.iter().map(gist).collect();
+        out.flush()
+    }
+}

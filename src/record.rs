@@ -1,0 +1,21 @@
+//! Samples in files: what a recording looks like, how it is written and how it is read back.
+//!
+//! A recording is a row of frames (`frame`), each with checksums of its own. What others depend on (the head
+//! with the facts of the host, a keyframe each minute) is written twice. In between, frames hold the rows
+//! that changed in the last few samples (`changes`), not in the last one only: a damaged frame is bridged by
+//! those after it, and costs the sample it held and nothing else.
+
+pub mod changes;
+pub mod columns;
+pub mod dir;
+pub mod fold;
+pub mod format;
+pub mod frame;
+pub mod payload;
+pub mod reader;
+pub mod recorder;
+pub mod seek;
+pub mod time;
+pub mod varint;
+pub mod verify;
+pub mod writer;

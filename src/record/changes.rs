@@ -1,0 +1,93 @@
+//! Which rows have changed of late: what a frame between keyframes holds. Pure.
+//!
+//! Rows that changed since the sample before would be the least to write, but then one damaged frame would
+//! spoil all that follow. Rows that changed since the keyframe can always be read, but are twice as many.
+//! Those of the last [`REACH`] samples can be read unless so many frames in a row are damaged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::sample::{Sample, TaskRaw};
+
+/// Samples that a frame looks back: it takes as many damaged frames in a row to lose more than themselves.
+pub const REACH: u32 = 4;
+
+/// Changes up to a sample since its keyframe.
+#[derive(Default)]
+pub struct Changes {
+    tick: u32,
+    /// Rows of the sample.
+    tasks: Vec<Arc<TaskRaw>>,
+    /// Serial → when the row last changed or came, and when it went; the last few samples only.
+    changed: BTreeMap<u64, u32>,
+    gone: BTreeMap<u64, u32>,
+}
+
+impl Changes {
+    /// None yet: the sample is a keyframe.
+    pub fn since(key: &Sample) -> Changes {
+        Changes { tasks: key.tasks.clone(), ..Changes::default() }
+    }
+
+    /// With those of the next sample. `None` when rows cannot be told apart by ascending serials.
+    pub fn after(&self, sample: &Sample) -> Option<Changes> {
+        let sorted = |tasks: &[Arc<TaskRaw>]| tasks.windows(2).all(|pair| pair[0].serial < pair[1].serial);
+        if !sorted(&self.tasks) || !sorted(&sample.tasks) {
+            return None;
+        }
+        let tick = self.tick + 1;
+        let recent = |map: &BTreeMap<u64, u32>| {
+            map.iter().filter(|(_, at)| **at + REACH > tick).map(|(serial, at)| (*serial, *at)).collect()
+        };
+        let mut next = Changes {
+            tick,
+            tasks: sample.tasks.clone(),
+            changed: recent(&self.changed),
+            gone: recent(&self.gone),
+        };
+        let mut before = self.tasks.iter().peekable();
+        for task in &sample.tasks {
+            while let Some(old) = before.next_if(|old| old.serial < task.serial) {
+                next.went(old.serial);
+            }
+            match before.next_if(|old| old.serial == task.serial) {
+                Some(old) if Arc::ptr_eq(old, task) || old == task => {}
+                _ => {
+                    next.changed.insert(task.serial, tick);
+                    next.gone.remove(&task.serial);
+                }
+            }
+        }
+        before.for_each(|old| next.went(old.serial));
+        Some(next)
+    }
+
+    fn went(&mut self, serial: u64) {
+        self.gone.insert(serial, self.tick);
+        self.changed.remove(&serial);
+    }
+
+    /// Samples since the keyframe.
+    pub fn tick(&self) -> u32 {
+        self.tick
+    }
+
+    /// How many samples back one may be that this one is read on top of.
+    pub fn reach(&self) -> u32 {
+        self.tick.min(REACH)
+    }
+
+    /// Serials that were there in one of the samples within reach, and are not any more; ascending.
+    pub fn gone(&self) -> impl Iterator<Item = u64> {
+        self.gone.keys().copied()
+    }
+
+    /// The rows of `sample` that differ from those in one of the samples within reach; by serial.
+    pub fn rows<'a>(&self, sample: &'a Sample) -> impl Iterator<Item = &'a TaskRaw> {
+        let mut changed = self.changed.keys().peekable();
+        sample.tasks.iter().filter_map(move |task| {
+            while changed.next_if(|serial| **serial < task.serial).is_some() {}
+            changed.next_if(|serial| **serial == task.serial).map(|_| &**task)
+        })
+    }
+}

@@ -1,0 +1,422 @@
+//! How rows become columns of small numbers: one entry per field, and the coding of them all.
+//!
+//! Each number is written as its difference from the same field of a base: the row of the keyframe, or
+//! without one the row before it. A column in which nothing differs takes one byte, and so some columns are
+//! differences of two fields (`a-b`) that go together.
+
+use std::sync::LazyLock;
+
+use super::format::{ColumnInfo, MAX_CELLS, MAX_NODES, MAX_PAYLOAD};
+use super::varint::{Bytes, Malformed, difference, put, undo_difference};
+use crate::collect::wire::SLOTS;
+use crate::sample::{Comm, Counts, CpuRaw, NodeCounts, NodeRaw, Slot, TaskRaw};
+use crate::units::Nid;
+
+/// One field of rows of type `R`.
+pub struct Column<R> {
+    name: &'static str,
+    unit: &'static str,
+    /// Cells of this field in a row.
+    width: fn(&R) -> usize,
+    get: fn(&R, usize) -> u64,
+    /// Takes a value back. Bytes of memory it took beside the row, or `None` when no such value can be.
+    set: fn(&mut R, usize, u64) -> Option<usize>,
+}
+
+/// A field that is one number.
+trait Cell: Copy {
+    fn pack(self) -> u64;
+    fn unpack(value: u64) -> Option<Self>;
+}
+
+impl Cell for u64 {
+    fn pack(self) -> u64 {
+        self
+    }
+    fn unpack(value: u64) -> Option<u64> {
+        Some(value)
+    }
+}
+
+impl Cell for u32 {
+    fn pack(self) -> u64 {
+        self.into()
+    }
+    fn unpack(value: u64) -> Option<u32> {
+        value.try_into().ok()
+    }
+}
+
+impl Cell for i32 {
+    fn pack(self) -> u64 {
+        i64::from(self) as u64
+    }
+    fn unpack(value: u64) -> Option<i32> {
+        (value as i64).try_into().ok()
+    }
+}
+
+impl Cell for bool {
+    fn pack(self) -> u64 {
+        self.into()
+    }
+    fn unpack(value: u64) -> Option<bool> {
+        (value < 2).then_some(value == 1)
+    }
+}
+
+/// Zero is none.
+impl Cell for Option<Nid> {
+    fn pack(self) -> u64 {
+        self.map_or(0, |node| u64::from(node.0) + 1)
+    }
+    fn unpack(value: u64) -> Option<Option<Nid>> {
+        match value {
+            0 => Some(None),
+            _ => u32::unpack(value - 1).map(|node| Some(Nid(node))),
+        }
+    }
+}
+
+macro_rules! field {
+    ($row:ty, $name:literal, $unit:literal, $($field:ident).+) => {
+        Column::<$row> {
+            name: $name,
+            unit: $unit,
+            width: |_| 1,
+            get: |row, _| Cell::pack(row.$($field).+),
+            set: |row, _, value| {
+                row.$($field).+ = Cell::unpack(value)?;
+                Some(0)
+            },
+        }
+    };
+}
+
+macro_rules! slots {
+    ($row:ty, $name:literal, $unit:literal, $($slots:ident).+, $field:ident) => {
+        Column::<$row> {
+            name: $name,
+            unit: $unit,
+            width: |_| SLOTS,
+            get: |row, at| row.$($slots).+[at].$field,
+            set: |row, at, value| {
+                row.$($slots).+[at].$field = value;
+                Some(0)
+            },
+        }
+    };
+}
+
+macro_rules! by_node {
+    ($name:literal, $field:ident) => {
+        Column::<TaskRaw> {
+            name: $name,
+            unit: "by node, counter",
+            width: |row| row.counts.by_node.len(),
+            get: |row, at| row.counts.by_node.get(at).map_or(0, |node| node.$field),
+            set: |row, at, value| match row.counts.by_node.get_mut(at) {
+                Some(node) => {
+                    node.$field = value;
+                    Some(0)
+                }
+                // Another row has more nodes; this one has none here.
+                None => (value == 0).then_some(0),
+            },
+        }
+    };
+}
+
+/// Columns of [`TaskRaw`]. Names and meanings stay for ever; new ones go at the end.
+pub fn task() -> &'static [Column<TaskRaw>] {
+    static COLUMNS: LazyLock<Vec<Column<TaskRaw>>> = LazyLock::new(|| {
+        vec![
+            field!(TaskRaw, "serial", "id", serial),
+            field!(TaskRaw, "pid", "id", pid),
+            field!(TaskRaw, "tid", "id", tid),
+            field!(TaskRaw, "ppid", "id", ppid),
+            field!(TaskRaw, "uid", "id", uid),
+            field!(TaskRaw, "start_ns", "ns", start_ns),
+            // Most tasks are the leader of their process.
+            Column {
+                name: "start_ns-leader_start_ns",
+                unit: "ns",
+                width: |_| 1,
+                get: |row, _| row.start_ns.wrapping_sub(row.leader_start_ns),
+                set: |row, _, value| {
+                    row.leader_start_ns = row.start_ns.wrapping_sub(value);
+                    Some(0)
+                },
+            },
+            field!(TaskRaw, "cgroup_id", "id", cgroup_id),
+            // A name as two numbers of eight bytes, the first letter in the lowest byte.
+            Column {
+                name: "comm",
+                unit: "text",
+                width: |_| 2,
+                get: |row, at| {
+                    u64::from_le_bytes(row.comm.0[at * 8..][..8].try_into().expect("eight of sixteen"))
+                },
+                set: |row, at, value| {
+                    row.comm.0[at * 8..][..8].copy_from_slice(&value.to_le_bytes());
+                    Some(0)
+                },
+            },
+            field!(TaskRaw, "state", "bits", state),
+            field!(TaskRaw, "exit_state", "bits", exit_state),
+            field!(TaskRaw, "policy", "enum", policy),
+            field!(TaskRaw, "nice", "level", nice),
+            field!(TaskRaw, "cpu", "id", cpu),
+            field!(TaskRaw, "cpus_allowed", "CPUs", cpus_allowed),
+            field!(TaskRaw, "kthread", "bool", kthread),
+            field!(TaskRaw, "rss_bytes", "bytes", rss_bytes),
+            field!(TaskRaw, "preferred_node", "id + 1", preferred_node),
+            field!(TaskRaw, "scan_period_ms", "ms", scan_period_ms),
+            Column {
+                name: "run_ns_len",
+                unit: "nodes",
+                width: |_| 1,
+                get: |row, _| row.counts.run_ns.len() as u64,
+                set: |row, _, value| {
+                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
+                    row.counts.run_ns = vec![0; len];
+                    Some(len * size_of::<u64>())
+                },
+            },
+            Column {
+                name: "run_ns",
+                unit: "ns by node, counter",
+                width: |row| row.counts.run_ns.len(),
+                get: |row, at| row.counts.run_ns.get(at).copied().unwrap_or(0),
+                set: |row, at, value| match row.counts.run_ns.get_mut(at) {
+                    Some(cell) => {
+                        *cell = value;
+                        Some(0)
+                    }
+                    // Another row has more nodes; this one has none here.
+                    None => (value == 0).then_some(0),
+                },
+            },
+            // What it ran before it was first seen, which stays as it is.
+            Column {
+                name: "exec_ns-run_ns",
+                unit: "ns",
+                width: |_| 1,
+                get: |row, _| row.exec_ns.wrapping_sub(row.counts.cpu_ns()),
+                set: |row, _, value| {
+                    row.exec_ns = value.wrapping_add(row.counts.cpu_ns());
+                    Some(0)
+                },
+            },
+            field!(TaskRaw, "smt_busy_ns", "ns, counter", counts.smt_busy_ns),
+            field!(TaskRaw, "llc_moves", "counter", counts.llc_moves),
+            field!(TaskRaw, "node_moves", "counter", counts.node_moves),
+            slots!(TaskRaw, "slot_count", "by event, counter", counts.slots, count),
+            slots!(TaskRaw, "slot_enabled_ns", "ns by event, counter", counts.slots, enabled_ns),
+            slots!(TaskRaw, "slot_running_ns", "ns by event, counter", counts.slots, running_ns),
+            field!(TaskRaw, "run_delay_ns", "ns, counter", counts.run_delay_ns),
+            field!(TaskRaw, "nvcsw", "counter", counts.nvcsw),
+            field!(TaskRaw, "nivcsw", "counter", counts.nivcsw),
+            // Each run ends with a switch.
+            Column {
+                name: "run_count-nvcsw-nivcsw",
+                unit: "counter",
+                width: |_| 1,
+                get: |row, _| row.counts.run_count.wrapping_sub(switches(row)),
+                set: |row, _, value| {
+                    row.counts.run_count = value.wrapping_add(switches(row));
+                    Some(0)
+                },
+            },
+            field!(TaskRaw, "min_flt", "counter", counts.min_flt),
+            field!(TaskRaw, "maj_flt", "counter", counts.maj_flt),
+            field!(TaskRaw, "cpu_migrations", "counter", counts.cpu_migrations),
+            field!(TaskRaw, "numa_pages_migrated", "pages, counter", counts.numa_pages_migrated),
+            Column {
+                name: "by_node_len",
+                unit: "nodes",
+                width: |_| 1,
+                get: |row, _| row.counts.by_node.len() as u64,
+                set: |row, _, value| {
+                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
+                    row.counts.by_node = vec![NodeCounts::default(); len];
+                    Some(len * size_of::<NodeCounts>())
+                },
+            },
+            by_node!("by_node_cycles", cycles),
+            by_node!("by_node_instructions", instructions),
+        ]
+    });
+    &COLUMNS
+}
+
+fn switches(row: &TaskRaw) -> u64 {
+    row.counts.nvcsw.wrapping_add(row.counts.nivcsw)
+}
+
+/// Columns of [`CpuRaw`].
+pub fn cpu() -> &'static [Column<CpuRaw>] {
+    static COLUMNS: LazyLock<Vec<Column<CpuRaw>>> = LazyLock::new(|| {
+        vec![
+            field!(CpuRaw, "id", "id", id),
+            field!(CpuRaw, "node", "id", node),
+            field!(CpuRaw, "online", "bool", online),
+            field!(CpuRaw, "busy_ns", "ns, counter", busy_ns),
+            field!(CpuRaw, "switches", "counter", switches),
+            slots!(CpuRaw, "slot_count", "by event, counter", slots, count),
+            slots!(CpuRaw, "slot_enabled_ns", "ns by event, counter", slots, enabled_ns),
+            slots!(CpuRaw, "slot_running_ns", "ns by event, counter", slots, running_ns),
+        ]
+    });
+    &COLUMNS
+}
+
+/// Columns of [`NodeRaw`].
+pub fn node() -> &'static [Column<NodeRaw>] {
+    static COLUMNS: LazyLock<Vec<Column<NodeRaw>>> = LazyLock::new(|| {
+        vec![
+            field!(NodeRaw, "id", "id", id),
+            field!(NodeRaw, "mem_total_bytes", "bytes", mem_total_bytes),
+            field!(NodeRaw, "mem_free_bytes", "bytes", mem_free_bytes),
+            field!(NodeRaw, "mem_file_bytes", "bytes", mem_file_bytes),
+            field!(NodeRaw, "mem_anon_bytes", "bytes", mem_anon_bytes),
+            field!(NodeRaw, "mem_slab_bytes", "bytes", mem_slab_bytes),
+            field!(NodeRaw, "huge_total", "pages", huge_total),
+            field!(NodeRaw, "huge_free", "pages", huge_free),
+            field!(NodeRaw, "numa_hit", "pages, counter", numa_hit),
+            field!(NodeRaw, "numa_miss", "pages, counter", numa_miss),
+            field!(NodeRaw, "numa_foreign", "pages, counter", numa_foreign),
+            field!(NodeRaw, "interleave_hit", "pages, counter", interleave_hit),
+            field!(NodeRaw, "local_node", "pages, counter", local_node),
+            field!(NodeRaw, "other_node", "pages, counter", other_node),
+        ]
+    });
+    &COLUMNS
+}
+
+/// Rows that can start from nothing.
+pub trait Row: Clone {
+    fn zero() -> Self;
+}
+
+impl Row for CpuRaw {
+    fn zero() -> CpuRaw {
+        CpuRaw::default()
+    }
+}
+
+impl Row for NodeRaw {
+    fn zero() -> NodeRaw {
+        NodeRaw::default()
+    }
+}
+
+impl Row for TaskRaw {
+    fn zero() -> TaskRaw {
+        TaskRaw {
+            serial: 0,
+            pid: 0,
+            tid: 0,
+            ppid: 0,
+            uid: 0,
+            start_ns: 0,
+            leader_start_ns: 0,
+            cgroup_id: 0,
+            comm: Comm::default(),
+            state: 0,
+            exit_state: 0,
+            policy: 0,
+            nice: 0,
+            cpu: 0,
+            cpus_allowed: 0,
+            kthread: false,
+            rss_bytes: 0,
+            exec_ns: 0,
+            preferred_node: None,
+            scan_period_ms: 0,
+            counts: Counts { slots: [Slot::default(); SLOTS], ..Counts::default() },
+        }
+    }
+}
+
+/// The column table of a head.
+pub fn describe<R>(columns: &[Column<R>]) -> Vec<ColumnInfo> {
+    let info = |column: &Column<R>| ColumnInfo { name: column.name.into(), unit: column.unit.into() };
+    columns.iter().map(info).collect()
+}
+
+/// The columns that a head names, in its order; `None` for one that is not known any more or not yet.
+pub struct Layout<R: 'static>(Vec<Option<&'static Column<R>>>);
+
+impl<R> Layout<R> {
+    /// # Errors
+    /// One of the columns that rows are made of is not there.
+    pub fn of(recorded: &[ColumnInfo], known: &'static [Column<R>]) -> Result<Layout<R>, String> {
+        if let Some(column) =
+            known.iter().find(|column| !recorded.iter().any(|info| info.name == column.name))
+        {
+            return Err(format!("it has no column {}", column.name));
+        }
+        let find = |info: &ColumnInfo| known.iter().find(|column| column.name == info.name);
+        Ok(Layout(recorded.iter().map(find).collect()))
+    }
+}
+
+/// Writes `rows`, each with the row it is told apart from.
+pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Option<&R>)]) {
+    let zero = R::zero();
+    let mut cells = Vec::new();
+    for column in columns {
+        cells.clear();
+        let mut differs = false;
+        let width = rows.iter().map(|(row, _)| (column.width)(row)).max().unwrap_or(0);
+        for at in 0..width {
+            let mut before = &zero;
+            for (row, base) in rows {
+                let coded = difference((column.get)(row, at), (column.get)(base.unwrap_or(before), at));
+                differs |= coded != 0;
+                put(&mut cells, coded);
+                before = row;
+            }
+        }
+        let written = if differs { &cells[..] } else { &[] };
+        put(out, written.len() as u64);
+        out.extend_from_slice(written);
+    }
+}
+
+/// Reads `count` rows; `base` says what row `i` was told apart from. `room` is how many bytes they may
+/// take beside themselves, and what is left of that afterwards.
+///
+/// # Errors
+/// The bytes are not such rows, or they would take more room.
+pub fn decode<'a, R: Row + 'a>(
+    input: &mut Bytes<'_>,
+    layout: &Layout<R>,
+    count: usize,
+    base: impl Fn(usize) -> Option<&'a R>,
+    room: &mut usize,
+) -> Result<Vec<R>, Malformed> {
+    let zero = R::zero();
+    let mut rows = vec![zero.clone(); count];
+    for column in &layout.0 {
+        let len = input.count(MAX_PAYLOAD)?;
+        let mut cells = Bytes(input.take(len)?);
+        let Some(column) = column else { continue };
+        let width = rows.iter().map(|row| (column.width)(row)).max().unwrap_or(0);
+        if count.saturating_mul(width) > MAX_CELLS {
+            return Err(Malformed("a column has more cells than can be"));
+        }
+        for at in 0..width {
+            for i in 0..count {
+                let before = base(i).unwrap_or(if i > 0 { &rows[i - 1] } else { &zero });
+                let coded = if len == 0 { 0 } else { cells.number()? };
+                let value = undo_difference(coded, (column.get)(before, at));
+                let took = (column.set)(&mut rows[i], at, value).ok_or(Malformed("a value cannot be"))?;
+                *room = room.checked_sub(took).ok_or(Malformed("its rows are beyond their limit"))?;
+            }
+        }
+        cells.finish()?;
+    }
+    Ok(rows)
+}

@@ -1,0 +1,277 @@
+//! Where recordings are on the disk: which files are ours, how they are made, and which of them may go.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::format::Kind;
+use super::frame::{FrameHead, HEAD_LEN};
+
+/// Recordings hold names of other people's programs: for their owner only.
+const MODE: libc::c_uint = 0o600;
+
+/// What the name of a file in a ring ends with.
+const SUFFIX: &str = ".nrec";
+
+/// A directory that recordings are made in, held open so that nobody can put another in its place.
+pub struct Dir {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// Whose files they are to be: the user behind sudo in his own directory, and nobody else.
+    owner: Option<(u32, u32)>,
+}
+
+impl Dir {
+    /// The directory that a single file is to be made in. Anybody's will do: the file must not exist yet.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn for_file(path: &Path) -> Result<Dir> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        Dir::open(path)
+    }
+
+    /// The directory of a ring, in which old files are removed: it must be ours, no other user may write
+    /// to it, and no other recorder may be at work.
+    ///
+    /// # Errors
+    /// It cannot be opened or is not such a directory.
+    pub fn for_ring(path: &Path) -> Result<Dir> {
+        let dir = Dir::open(path)?;
+        let meta = File::from(dir.fd.try_clone()?).metadata()?;
+        // SAFETY: geteuid has no preconditions.
+        let euid = unsafe { libc::geteuid() };
+        let user = dir.owner.map_or(euid, |(uid, _)| uid);
+        if meta.uid() != euid && meta.uid() != user {
+            bail!(
+                "{} belongs to user {}, not to user {euid} who records: choose a directory of your own",
+                path.display(),
+                meta.uid()
+            );
+        }
+        if meta.mode() & 0o022 != 0 {
+            bail!(
+                "other users can write to {} (mode {:04o}): chmod go-w it, or choose another",
+                path.display(),
+                meta.mode() & 0o7777
+            );
+        }
+        // SAFETY: flock takes any descriptor; the lock goes with it.
+        if unsafe { libc::flock(dir.fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::WouldBlock {
+                bail!(
+                    "another recorder is writing to {}: stop it, or choose another directory",
+                    path.display()
+                );
+            }
+            return Err(error).with_context(|| format!("locking {}", path.display()));
+        }
+        Ok(dir)
+    }
+
+    fn open(path: &Path) -> Result<Dir> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
+            .open(path)
+            .with_context(|| format!("opening the directory {}", path.display()))?;
+        let owner = sudo_user().filter(|(uid, _)| file.metadata().is_ok_and(|meta| meta.uid() == *uid));
+        Ok(Dir { fd: file.into(), path: path.to_owned(), owner })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a file that did not exist, for its owner only, and locks it for as long as it is open.
+    ///
+    /// # Errors
+    /// What openat(2) returned; `AlreadyExists` for whatever is there, symbolic links included.
+    pub fn create(&self, name: &Path) -> io::Result<File> {
+        let name = c_name(name)?;
+        let _identity = self.owner.map(FsIdentity::take);
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        // SAFETY: the descriptor is open and the name ends with NUL.
+        let fd = unsafe { libc::openat(self.fd.as_raw_fd(), name.as_ptr(), flags, MODE) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: openat has just returned it, and nobody else has it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        // The lock tells readers that more will come; without locks they only cannot tell.
+        // SAFETY: flock takes any descriptor.
+        let _ = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        Ok(file)
+    }
+
+    /// The recordings in it by name, which is by time, with their sizes. Only what we wrote: the name is
+    /// one of ours, it is a regular file, and it begins as a recording does.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn recordings(&self) -> io::Result<Vec<Entry>> {
+        let mut found = Vec::new();
+        // Not through the path: another directory may be there by now.
+        for entry in std::fs::read_dir(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))? {
+            let name = PathBuf::from(entry?.file_name());
+            if is_ring_name(&name)
+                && let Ok(entry) = self.look(name)
+            {
+                found.extend(entry);
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    fn look(&self, name: PathBuf) -> io::Result<Option<Entry>> {
+        let c = c_name(&name)?;
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        // SAFETY: the descriptor is open and the name ends with NUL.
+        let fd = unsafe { libc::openat(self.fd.as_raw_fd(), c.as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: openat has just returned it, and nobody else has it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        let meta = file.metadata()?;
+        let ours = meta.is_file() && begins_as_recording(&file);
+        Ok(ours.then_some(Entry { name, bytes: meta.len(), modified_s: meta.mtime() }))
+    }
+
+    /// Removes a recording that [`Dir::recordings`] listed.
+    ///
+    /// # Errors
+    /// What unlinkat(2) returned.
+    pub fn remove(&self, entry: &Entry) -> io::Result<()> {
+        let name = c_name(&entry.name)?;
+        // SAFETY: the descriptor is open and the name ends with NUL.
+        if unsafe { libc::unlinkat(self.fd.as_raw_fd(), name.as_ptr(), 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+}
+
+/// A recording in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: PathBuf,
+    pub bytes: u64,
+    /// Last written, seconds since 1970.
+    pub modified_s: i64,
+}
+
+/// The name of the file of a ring that begins at this time: `numatop-20261121T031200Z-000.nrec`. `turn`
+/// tells those of one second apart.
+pub fn ring_name(wall_ns: i64, turn: u32) -> PathBuf {
+    let time = jiff::Timestamp::from_second(wall_ns.div_euclid(1_000_000_000))
+        .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+        .strftime("%Y%m%dT%H%M%SZ");
+    PathBuf::from(format!("numatop-{time}-{turn:03}{SUFFIX}"))
+}
+
+/// Whether [`ring_name`] makes such names.
+pub fn is_ring_name(name: &Path) -> bool {
+    const SHAPE: &[u8] = b"numatop-00000000T000000Z-000.nrec";
+    let name = name.as_os_str().as_bytes();
+    name.len() == SHAPE.len()
+        && name.iter().zip(SHAPE).all(|(have, want)| match want {
+            b'0' => have.is_ascii_digit(),
+            _ => have == want,
+        })
+}
+
+fn begins_as_recording(file: &File) -> bool {
+    let mut bytes = [0; HEAD_LEN];
+    file.read_exact_at(&mut bytes, 0).is_ok()
+        && FrameHead::from_bytes(&bytes).is_some_and(|head| head.kind == Kind::Head)
+}
+
+/// True when a recorder has the file open.
+pub fn is_locked(file: &File) -> bool {
+    // SAFETY: flock takes any descriptor.
+    let taken = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0;
+    if taken {
+        // SAFETY: as above.
+        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+    }
+    !taken && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
+}
+
+fn c_name(name: &Path) -> io::Result<CString> {
+    let bytes = name.as_os_str().as_bytes();
+    if bytes.contains(&b'/') {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file name with a slash"));
+    }
+    CString::new(bytes).map_err(io::Error::from)
+}
+
+/// The user and group who called sudo, when we are root through it.
+fn sudo_user() -> Option<(u32, u32)> {
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        return None;
+    }
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    let (uid, gid) = (number("SUDO_UID")?, number("SUDO_GID")?);
+    (uid != 0).then_some((uid, gid))
+}
+
+/// While it lives, this thread meets the file system as another user: files it makes are his, and what he
+/// may not do fails. Changing the owner afterwards would follow whatever he put there meanwhile.
+struct FsIdentity {
+    uid: libc::c_int,
+    gid: libc::c_int,
+}
+
+impl FsIdentity {
+    fn take((uid, gid): (u32, u32)) -> FsIdentity {
+        // SAFETY: they change this thread's file system ids only, and return the old ones.
+        unsafe { FsIdentity { gid: libc::setfsgid(gid), uid: libc::setfsuid(uid) } }
+    }
+}
+
+impl Drop for FsIdentity {
+    fn drop(&mut self) {
+        // SAFETY: as in `take`.
+        unsafe {
+            libc::setfsuid(self.uid as u32);
+            libc::setfsgid(self.gid as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_ring_sort_by_time() {
+        let name = ring_name(1_763_683_199_123_456_789, 0);
+        assert_eq!(name, Path::new("numatop-20251120T235959Z-000.nrec"));
+        assert!(name < ring_name(1_763_683_199_999_999_999, 1));
+        assert!(ring_name(1_763_683_199_000_000_000, 7) < ring_name(1_763_683_200_000_000_000, 0));
+    }
+
+    #[test]
+    fn only_exact_names_are_ours() {
+        assert!(is_ring_name(&ring_name(0, 999)));
+        for name in [
+            "numatop-20251120T235959Z-000.nrec.gz",
+            "my-numatop-20251120T235959Z-000.nrec",
+            "numatop-2025112xT235959Z-000.nrec",
+            "notes.nrec",
+            "",
+        ] {
+            assert!(!is_ring_name(Path::new(name)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What every recording has in common: version, kinds of frames, limits, and the head that explains the rest.
+
+use serde::{Deserialize, Serialize};
+
+use super::columns;
+use crate::sample::HostFacts;
+use crate::units::Nid;
+
+/// Version of the format. A reader opens every version up to its own. Columns and sections may be added
+/// without a new version: readers skip those they do not know.
+pub const FORMAT: u16 = 1;
+
+/// Samples from one keyframe to the next.
+pub const KEY_EVERY: u32 = 60;
+
+/// Bytes of a frame's payload before compression and after it. 100,000 tasks need about 10 MB.
+pub const MAX_PAYLOAD: usize = 64 << 20;
+/// Rows of one kind in one sample: threads of a machine, or ends of processes in an interval.
+pub const MAX_ROWS: usize = 1 << 19;
+/// Cells of one column of one sample. 100,000 tasks on 256 nodes have 26 million.
+pub const MAX_CELLS: usize = 1 << 25;
+/// Bytes that the per-node times of all rows of a sample may take.
+pub const MAX_NODE_TIMES: usize = 256 << 20;
+/// Nodes of a machine: twice what Linux can be built for (NODES_SHIFT is at most 10).
+pub const MAX_NODES: usize = 2048;
+/// CPUs of a machine: eight times what Linux can be built for (NR_CPUS is at most 8192).
+pub const MAX_CPUS: usize = 1 << 16;
+/// Entries of a dictionary or of a list of notes.
+pub const MAX_NAMES: usize = 1 << 20;
+/// Bytes of a name or of a note. A cgroup path has at most 4,096.
+pub const MAX_TEXT: usize = 64 << 10;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A [`Head`] as JSON. The first frame of a file, and again when the facts of the host change.
+    Head = 1,
+    /// A whole sample.
+    Key = 2,
+    /// What differs from a keyframe.
+    Delta = 3,
+    /// A [`Gap`] as JSON.
+    Gap = 4,
+    /// An [`End`] as JSON: nothing is written after it.
+    End = 5,
+}
+
+impl Kind {
+    pub fn from_byte(byte: u8) -> Option<Kind> {
+        [Kind::Head, Kind::Key, Kind::Delta, Kind::Gap, Kind::End]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+
+    /// True for frames that hold a sample.
+    pub fn is_sample(self) -> bool {
+        matches!(self, Kind::Key | Kind::Delta)
+    }
+}
+
+/// Explains everything that follows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    pub format: u16,
+    /// Version of the program that wrote it.
+    pub writer: String,
+    /// The same in all files of one run of the recorder: their counters go on from file to file.
+    pub session: String,
+    /// Counts the files of a session from zero.
+    pub number: u32,
+    /// Nominal length of an interval, ns.
+    pub interval_ns: u64,
+    /// What is left out of the recording, in words; empty when nothing is.
+    pub folded: String,
+    pub host: HostFacts,
+    pub columns: Columns,
+}
+
+/// Which columns the rows have, in the order in which they are written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Columns {
+    pub task: Vec<ColumnInfo>,
+    pub cpu: Vec<ColumnInfo>,
+    pub node: Vec<ColumnInfo>,
+}
+
+/// One column: the name of the field, and what its numbers are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnInfo {
+    pub name: String,
+    pub unit: String,
+}
+
+/// Samples that were taken and not recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    pub reason: String,
+    /// Wall clock of the first of them, ns since 1970.
+    pub from_wall_ns: i64,
+    pub samples: u64,
+}
+
+/// Why a file ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The recorder was told to stop.
+    Stopped,
+    /// The next file of the session goes on.
+    Rotated,
+}
+
+impl Head {
+    pub fn new(host: &HostFacts, session: &str, number: u32) -> Head {
+        Head {
+            format: FORMAT,
+            writer: env!("CARGO_PKG_VERSION").to_string(),
+            session: session.to_string(),
+            number,
+            interval_ns: 0,
+            folded: String::new(),
+            host: host.clone(),
+            columns: Columns {
+                task: columns::describe(columns::task()),
+                cpu: columns::describe(columns::cpu()),
+                node: columns::describe(columns::node()),
+            },
+        }
+    }
+
+    /// Whether the rest of the program can rely on it: sizes are possible ones, ids are below them, lists
+    /// are in the order that is searched.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let topology = &self.host.topology;
+        if self.format > FORMAT {
+            return Err(format!(
+                "format {} is newer than this program, which knows up to {FORMAT}: use numatop-ng {} or later",
+                self.format,
+                crate::text::clean_str(&self.writer)
+            ));
+        }
+        let (nodes, cpus) = (topology.possible_nodes as usize, topology.possible_cpus as usize);
+        if nodes > MAX_NODES || cpus > MAX_CPUS {
+            return Err(format!("a machine of {cpus} CPUs and {nodes} nodes is not possible"));
+        }
+        let ascending = topology.nodes.windows(2).all(|pair| pair[0].id < pair[1].id)
+            && topology.cpus.windows(2).all(|pair| pair[0].id < pair[1].id);
+        let last_node =
+            topology.nodes.last().map(|node| node.id).max(topology.offline_nodes.iter().max().copied());
+        let known = |node: Option<Nid>| node.is_none_or(|node| node.index() < nodes);
+        let in_range = known(last_node)
+            && topology.cpus.last().is_none_or(|cpu| cpu.id.index() < cpus)
+            && topology.cpus.iter().all(|cpu| known(cpu.node));
+        if !ascending || !in_range || topology.nodes.is_empty() {
+            return Err("its description of the machine contradicts itself".into());
+        }
+        Ok(())
+    }
+}

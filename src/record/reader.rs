@@ -1,0 +1,392 @@
+//! One file of a recording while it is read: which frames are whole, and the samples in them.
+//!
+//! Nothing in the file is trusted, and it may grow meanwhile. Where no whole frame is, the next one is
+//! looked for byte by byte.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+
+use super::format::{Head, Kind, MAX_PAYLOAD};
+use super::frame::{FrameHead, HEAD_LEN, MAGIC};
+use super::payload::{self, Base, Layouts};
+use crate::sample::{HostFacts, Sample, TaskRaw};
+
+/// Bytes looked through at a time when a frame is searched.
+const WINDOW: usize = 64 << 10;
+
+/// A frame and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub at: u64,
+    pub head: FrameHead,
+}
+
+impl Frame {
+    /// Where the next one should be.
+    pub fn end(&self) -> u64 {
+        self.at + self.head.len()
+    }
+
+    /// Where its first copy is: itself, unless it is the second.
+    pub fn first(&self) -> u64 {
+        if self.head.copy { self.at.saturating_sub(self.head.len()) } else { self.at }
+    }
+}
+
+/// What is at a place in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A frame whose head is whole and whose payload is all there; the payload may yet be damaged.
+    Frame(Frame),
+    /// No frame from here to `next`, where there is one.
+    Damaged { next: u64 },
+    /// The file ends, with this many bytes left that are no whole frame.
+    End { torn: u64 },
+}
+
+/// A head that was read, with what follows from it.
+pub struct HeadInForce {
+    pub head: Head,
+    pub host: Arc<HostFacts>,
+    layouts: Layouts,
+}
+
+/// A keyframe that was read.
+#[derive(Clone)]
+struct KeyInForce {
+    head: Arc<HeadInForce>,
+    sample: Arc<Sample>,
+}
+
+/// The rows of the sample that was read last: of which keyframe, and how many samples after it.
+struct Near {
+    key: u64,
+    tick: u32,
+    tasks: Vec<Arc<TaskRaw>>,
+}
+
+/// An open file of a recording.
+pub struct Reader {
+    file: File,
+    /// The number in all its frames, once it is known.
+    id: Option<u32>,
+    /// Where the first head is.
+    first_at: u64,
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+    /// The head and the keyframe used last, by place.
+    head: Option<(u64, Arc<HeadInForce>)>,
+    key: Option<(u64, KeyInForce)>,
+    near: Option<Near>,
+}
+
+impl Reader {
+    /// # Errors
+    /// It cannot be opened, is no recording, or its head cannot be used.
+    pub fn open(path: &Path) -> Result<Reader> {
+        // A FIFO would block for ever without O_NONBLOCK; a recording is a regular file.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)
+            .with_context(|| format!("opening {}", path.display()))?;
+        let meta = file.metadata().with_context(|| format!("looking at {}", path.display()))?;
+        if !meta.is_file() {
+            bail!("{} is not a regular file", path.display());
+        }
+        let mut reader = Reader {
+            file,
+            id: None,
+            first_at: 0,
+            stored: Vec::new(),
+            raw: Vec::new(),
+            head: None,
+            key: None,
+            near: None,
+        };
+        let first = reader.find_head().with_context(|| path.display().to_string())?;
+        reader.id = Some(first.head.file);
+        reader.first_at = first.first();
+        reader.first_head().with_context(|| path.display().to_string())?;
+        Ok(reader)
+    }
+
+    /// The head that the file begins with; of two copies the first that is whole.
+    fn find_head(&mut self) -> Result<Frame> {
+        let mut at = 0;
+        loop {
+            match self.at(at)? {
+                Found::Frame(frame) if frame.head.kind == Kind::Head && self.payload(frame).is_ok() => {
+                    return Ok(frame);
+                }
+                Found::Frame(frame) if frame.head.kind == Kind::Head => at = frame.end(),
+                Found::Damaged { next } => at = next,
+                Found::Frame(_) => bail!("both copies of the head are damaged: nothing says how to read it"),
+                Found::End { .. } => bail!("there is no recording in it"),
+            }
+        }
+    }
+
+    /// The head that the file begins with.
+    ///
+    /// # Errors
+    /// It was damaged after the file was opened.
+    pub fn first_head(&mut self) -> Result<Arc<HeadInForce>> {
+        self.head_at(self.first_at)
+    }
+
+    /// Bytes in the file now.
+    ///
+    /// # Errors
+    /// What fstat(2) returned.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// True when somebody has the file open for recording (holds its lock).
+    pub fn is_being_written(&self) -> bool {
+        super::dir::is_locked(&self.file)
+    }
+
+    /// What is at `at`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn at(&self, at: u64) -> Result<Found> {
+        let len = self.bytes()?;
+        let mut bytes = [0; HEAD_LEN];
+        if at.checked_add(HEAD_LEN as u64).is_some_and(|end| end <= len)
+            && self.read_exact(&mut bytes, at)?
+            && let Some(head) = self.own(FrameHead::from_bytes(&bytes))
+        {
+            let frame = Frame { at, head };
+            return Ok(if frame.end() <= len { Found::Frame(frame) } else { Found::End { torn: len - at } });
+        }
+        if at >= len {
+            return Ok(Found::End { torn: 0 });
+        }
+        Ok(match self.search(at + 1, len)? {
+            Some(frame) => Found::Damaged { next: frame.at },
+            None => Found::End { torn: len - at },
+        })
+    }
+
+    /// Frames of other files are none; before the first head is known, all are ours.
+    fn own(&self, head: Option<FrameHead>) -> Option<FrameHead> {
+        head.filter(|head| self.id.is_none_or(|id| head.file == id))
+    }
+
+    /// The first frame head that begins in `from..to`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn search(&self, from: u64, to: u64) -> Result<Option<Frame>> {
+        let mut window = vec![0; WINDOW + HEAD_LEN];
+        let mut at = from;
+        while at < to {
+            let read = self.read_some(&mut window, at)?;
+            if read < HEAD_LEN {
+                return Ok(None);
+            }
+            let starts = (read - HEAD_LEN + 1).min((to - at) as usize);
+            let mut offset = 0;
+            while let Some(hit) = window[offset..starts].iter().position(|byte| *byte == MAGIC[0]) {
+                offset += hit;
+                if let Some(head) = self.own(FrameHead::from_bytes(&window[offset..read])) {
+                    return Ok(Some(Frame { at: at + offset as u64, head }));
+                }
+                offset += 1;
+            }
+            at += starts as u64;
+        }
+        Ok(None)
+    }
+
+    /// The payload of a frame into `self.raw`.
+    fn payload(&mut self, frame: Frame) -> Result<()> {
+        debug_assert!(frame.head.stored as usize <= MAX_PAYLOAD, "heads with more are not parsed");
+        let mut stored = std::mem::take(&mut self.stored);
+        stored.resize(frame.head.stored as usize, 0);
+        let read = self.read_exact(&mut stored, frame.at + HEAD_LEN as u64);
+        let opened = read.and_then(|whole| {
+            if !whole {
+                bail!("the file ends inside it");
+            }
+            frame.head.open(&stored, &mut self.raw).map_err(anyhow::Error::msg)
+        });
+        self.stored = stored;
+        opened.with_context(|| format!("the frame at byte {} is damaged", frame.at))
+    }
+
+    /// The payload of a frame that holds JSON.
+    ///
+    /// # Errors
+    /// It is damaged, or not such JSON.
+    pub fn json<T: serde::de::DeserializeOwned>(&mut self, frame: Frame) -> Result<T> {
+        self.payload(frame)?;
+        serde_json::from_slice(&self.raw).with_context(|| format!("in the frame at byte {}", frame.at))
+    }
+
+    /// The head whose first copy is at `at`.
+    ///
+    /// # Errors
+    /// Both copies are damaged, or what it says cannot be used.
+    pub fn head_at(&mut self, at: u64) -> Result<Arc<HeadInForce>> {
+        if let Some((cached, head)) = &self.head
+            && *cached == at
+        {
+            return Ok(Arc::clone(head));
+        }
+        let head: Head = self.either_copy(at, Kind::Head, |reader, frame| reader.json(frame))?;
+        head.check().map_err(anyhow::Error::msg)?;
+        let layouts = Layouts::of(&head).map_err(anyhow::Error::msg)?;
+        let head = Arc::new(HeadInForce { host: Arc::new(head.host.clone()), head, layouts });
+        self.head = Some((at, Arc::clone(&head)));
+        Ok(head)
+    }
+
+    /// The keyframe whose first copy is at `at`, and its head.
+    fn key_at(&mut self, at: u64) -> Result<KeyInForce> {
+        if let Some((cached, key)) = &self.key
+            && *cached == at
+        {
+            return Ok(key.clone());
+        }
+        let key = self.either_copy(at, Kind::Key, |reader, frame| {
+            let head = reader.head_at(frame.head.base)?;
+            let sample = reader.decode(frame, &head, None)?.0;
+            Ok(KeyInForce { head, sample: Arc::new(sample) })
+        })?;
+        self.key = Some((at, key.clone()));
+        Ok(key)
+    }
+
+    /// Reads the frame of this kind at `at` with `read`, or its second copy when that fails.
+    fn either_copy<T>(
+        &mut self,
+        at: u64,
+        kind: Kind,
+        read: impl Fn(&mut Reader, Frame) -> Result<T>,
+    ) -> Result<T> {
+        let missing = || anyhow::anyhow!("the frame at byte {at}, which it needs, is damaged");
+        let (first, second) = match self.at(at)? {
+            Found::Frame(frame) => (Some(frame), self.at(frame.end())?),
+            Found::Damaged { next } => (None, self.at(next)?),
+            Found::End { .. } => return Err(missing()),
+        };
+        let first = match first.filter(|frame| frame.head.kind == kind && !frame.head.copy) {
+            Some(frame) => read(self, frame),
+            None => Err(missing()),
+        };
+        match (first, second) {
+            (Err(_), Found::Frame(frame))
+                if frame.head.kind == kind && frame.head.copy && frame.first() == at =>
+            {
+                read(self, frame)
+            }
+            (first, _) => first,
+        }
+    }
+
+    /// The sample in a frame that has one, and the head it belongs to.
+    ///
+    /// # Errors
+    /// It is damaged, or both copies of a frame that it needs are.
+    pub fn sample(&mut self, frame: Frame) -> Result<(Arc<HeadInForce>, Sample)> {
+        match frame.head.kind {
+            Kind::Key => {
+                let head = self.head_at(frame.head.base)?;
+                let sample = self.decode(frame, &head, None)?.0;
+                // The frames after it need it next.
+                let key = KeyInForce { head: Arc::clone(&head), sample: Arc::new(sample.clone()) };
+                self.near = Some(Near { key: frame.first(), tick: 0, tasks: sample.tasks.clone() });
+                self.key = Some((frame.first(), key));
+                Ok((head, sample))
+            }
+            Kind::Delta => {
+                let key = self.key_at(frame.head.base)?;
+                let sample = match self.delta(frame, &key) {
+                    Ok(sample) => sample,
+                    // It was jumped to: what it needs is between its keyframe and itself.
+                    Err(_) => {
+                        self.walk_to(frame, &key)?;
+                        self.delta(frame, &key)?
+                    }
+                };
+                Ok((key.head, sample))
+            }
+            _ => bail!("the frame at byte {} holds no sample", frame.at),
+        }
+    }
+
+    /// The sample of a delta, from the last one that was read, which must be near.
+    fn delta(&mut self, frame: Frame, key: &KeyInForce) -> Result<Sample> {
+        let near = self.near.take().filter(|near| near.key == frame.head.base);
+        let (tick, tasks) = near.as_ref().map_or((0, &key.sample.tasks), |near| (near.tick, &near.tasks));
+        let base = Base { key: &key.sample, tick, tasks };
+        let decoded = self.decode(frame, &key.head, Some(base));
+        match decoded {
+            Ok((sample, tick)) => {
+                self.near = Some(Near { key: frame.head.base, tick, tasks: sample.tasks.clone() });
+                Ok(sample)
+            }
+            Err(error) => {
+                self.near = near;
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the samples between the keyframe and this frame, as far as they are whole.
+    fn walk_to(&mut self, frame: Frame, key: &KeyInForce) -> Result<()> {
+        self.near = None;
+        let mut at = frame.head.base;
+        while at < frame.at {
+            at = match self.at(at)? {
+                Found::Frame(found) => {
+                    if found.at < frame.at
+                        && found.head.kind == Kind::Delta
+                        && found.head.base == frame.head.base
+                    {
+                        // A damaged one may yet be bridged by those after it.
+                        let _ = self.delta(found, key);
+                    }
+                    found.end()
+                }
+                Found::Damaged { next } => next,
+                Found::End { .. } => break,
+            };
+        }
+        Ok(())
+    }
+
+    fn decode(&mut self, frame: Frame, head: &HeadInForce, base: Option<Base<'_>>) -> Result<(Sample, u32)> {
+        self.payload(frame)?;
+        payload::decode(&self.raw, &head.layouts, base)
+            .with_context(|| format!("the frame at byte {} is damaged", frame.at))
+    }
+
+    /// Reads all of `bytes`; false when the file ends before.
+    fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<bool> {
+        Ok(self.read_some(bytes, at)? == bytes.len())
+    }
+
+    /// Reads what is there of `bytes`.
+    fn read_some(&self, bytes: &mut [u8], at: u64) -> Result<usize> {
+        let mut read = 0;
+        while read < bytes.len() {
+            match self.file.read_at(&mut bytes[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("reading the recording"),
+            }
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,330 @@
+//! When a recording goes to which file: begins it, rotates it, keeps a ring within its size, pauses when the
+//! disk is full and goes on when there is room.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::dir::{Dir, Entry, ring_name};
+use super::fold::{Fold, Keep};
+use super::format::{End, Gap, Head};
+use super::writer::{WriteError, Writer};
+use crate::sample::{HostFacts, Sample};
+
+const HOUR_NS: i64 = 3_600_000_000_000;
+
+/// A file of a ring is at most this part of it, so that removing one frees a little.
+const FILES_IN_RING: u64 = 8;
+
+/// Files that may begin in the same second, and rotations of a single file.
+const TURNS: u32 = 1000;
+
+/// How to record.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// Nominal length of an interval.
+    pub interval: Duration,
+    /// Bytes of all files of a ring together.
+    pub max_bytes: u64,
+    /// Age at which files of a ring are removed.
+    pub max_age: Option<Duration>,
+    pub keep: Keep,
+}
+
+impl RecordOptions {
+    pub const MAX_BYTES: u64 = 2 << 30;
+}
+
+/// Where files are made.
+enum Place {
+    /// One file, and when it is rotated others beside it: `name`, `name.1`, `name.2`, …
+    File { dir: Dir, name: PathBuf },
+    /// A directory of files by the hour.
+    Ring { dir: Dir },
+}
+
+/// Samples that were not recorded.
+struct Paused {
+    reason: String,
+    from_wall_ns: i64,
+    samples: u64,
+}
+
+/// Records samples. Only the first one can fail; later ones pause the recording.
+pub struct Recorder {
+    place: Place,
+    options: RecordOptions,
+    fold: Option<Fold>,
+    session: String,
+    /// Files begun in this session.
+    begun: u32,
+    current: Option<Current>,
+    /// Bytes of the other files of the ring, as far as known.
+    other_bytes: u64,
+    paused: Option<Paused>,
+    rotate: bool,
+}
+
+/// The file that is being written.
+struct Current {
+    writer: Writer,
+    name: PathBuf,
+    /// Hours since 1970 when it began.
+    hour: i64,
+    host: Option<Arc<HostFacts>>,
+}
+
+impl Recorder {
+    /// Looks at the place without writing to it. `path` is a ring if it is a directory, or ends with a
+    /// slash, and then it is made; else a file that must not exist.
+    ///
+    /// # Errors
+    /// The place cannot be used; says why.
+    pub fn open(path: &Path, options: RecordOptions) -> Result<Recorder> {
+        let ring = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let place = if ring {
+            make_private_dir(path)?;
+            Place::Ring { dir: Dir::for_ring(path)? }
+        } else {
+            let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
+            if path.symlink_metadata().is_ok() {
+                bail!(
+                    "{} exists, and recordings are never overwritten: choose another name, or a directory",
+                    path.display()
+                );
+            }
+            let dir = Dir::for_file(path.parent().unwrap_or(Path::new(".")))?;
+            Place::File { dir, name: name.into() }
+        };
+        let fold = (!options.keep.is_everything()).then(|| Fold::new(options.keep));
+        Ok(Recorder {
+            place,
+            options,
+            fold,
+            session: String::new(),
+            begun: 0,
+            current: None,
+            other_bytes: 0,
+            paused: None,
+            rotate: false,
+        })
+    }
+
+    /// The next sample goes into a new file.
+    pub fn rotate(&mut self) {
+        self.rotate = true;
+    }
+
+    /// The file that is being written.
+    pub fn path(&self) -> Option<PathBuf> {
+        let (Place::File { dir, .. } | Place::Ring { dir }) = &self.place;
+        self.current.as_ref().map(|current| dir.path().join(&current.name))
+    }
+
+    /// Records a sample. Returns what its reader should know about the recording.
+    ///
+    /// # Errors
+    /// The first sample could not be written: recording never began.
+    pub fn record(&mut self, host: &Arc<HostFacts>, sample: &Sample) -> Result<Vec<String>> {
+        let mut words = Vec::new();
+        let first = self.session.is_empty();
+        if first {
+            self.session = format!("{}-{}-{}", host.boot_id, std::process::id(), sample.mono_ns);
+        }
+        let folded = self.fold.as_ref().map(|fold| fold.fold(host, sample));
+        let taken = folded.as_ref().map_or(sample, |folded| &folded.sample);
+        match self.write(host, taken, &mut words) {
+            Ok(()) => {
+                if let (Some(fold), Some(folded)) = (&mut self.fold, folded) {
+                    fold.commit(folded);
+                }
+            }
+            Err(error) if first => {
+                return Err(error.context("recording cannot begin"));
+            }
+            Err(error) => {
+                let reason = format!("{error:#}");
+                let paused = self.paused.get_or_insert_with(|| Paused {
+                    reason: String::new(),
+                    from_wall_ns: sample.wall_ns,
+                    samples: 0,
+                });
+                paused.samples += 1;
+                words.push(format!("recording is paused: {reason}; {} samples not recorded", paused.samples));
+                paused.reason = reason;
+            }
+        }
+        Ok(words)
+    }
+
+    /// Ends the recording.
+    ///
+    /// # Errors
+    /// The end could not be written; everything before it was.
+    pub fn finish(mut self) -> Result<()> {
+        let name = self.path();
+        match self.current.take() {
+            Some(current) if !current.writer.is_empty() => current
+                .writer
+                .end(End::Stopped)
+                .with_context(|| format!("ending {}", name.unwrap_or_default().display())),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, host: &Arc<HostFacts>, sample: &Sample, words: &mut Vec<String>) -> Result<()> {
+        self.begin_file(sample.wall_ns, words)?;
+        let number = self.begun - 1;
+        let gap = self.paused.as_ref().map(|paused| Gap {
+            reason: paused.reason.clone(),
+            from_wall_ns: paused.from_wall_ns,
+            samples: paused.samples,
+        });
+        let current = self.current.as_mut().expect("begin_file made it");
+        if !current.host.as_ref().is_some_and(|known| Arc::ptr_eq(known, host) || known == host) {
+            let mut head = Head::new(host, &self.session, number);
+            head.interval_ns = self.options.interval.as_nanos() as u64;
+            head.folded = self.options.keep.describe();
+            current.writer.head(&head).map_err(|error| self.failed(error))?;
+            let current = self.current.as_mut().expect("it was there above");
+            current.host = Some(Arc::clone(host));
+        }
+        let current = self.current.as_mut().expect("it was there above");
+        if let Err(error) = current.writer.sample(sample, gap.as_ref()) {
+            return Err(self.failed(error));
+        }
+        if let Some(paused) = self.paused.take() {
+            words.push(format!("recording goes on; {} samples were not recorded", paused.samples));
+        }
+        if let Place::Ring { .. } = self.place
+            && self.other_bytes + self.current.as_ref().map_or(0, |current| current.writer.len())
+                > self.options.max_bytes
+        {
+            self.trim(sample.wall_ns, words);
+        }
+        Ok(())
+    }
+
+    /// A file with a damaged tail is never appended to.
+    fn failed(&mut self, error: WriteError) -> anyhow::Error {
+        let name = self.path().unwrap_or_default();
+        if matches!(error, WriteError::Damaged { .. }) {
+            self.current = None;
+        }
+        anyhow!("{}: {error}", name.display())
+    }
+
+    /// Sees to it that there is a file to write to: the one there is, or the next.
+    fn begin_file(&mut self, wall_ns: i64, words: &mut Vec<String>) -> Result<()> {
+        let hour = wall_ns.div_euclid(HOUR_NS);
+        let ring = matches!(self.place, Place::Ring { .. });
+        if let Some(current) = &self.current {
+            let over = ring
+                && (current.hour != hour || current.writer.len() > self.options.max_bytes / FILES_IN_RING);
+            if !over && !self.rotate {
+                return Ok(());
+            }
+        }
+        // The new file first: if it cannot be made, the old one goes on to be tried.
+        let (file, name) = self.create(wall_ns)?;
+        let id = crc32fast::hash(format!("{} {}", self.session, self.begun).as_bytes());
+        let writer = Writer::new(file, id).context("setting up zstd")?;
+        let old = self.current.replace(Current { writer, name, hour, host: None });
+        self.begun += 1;
+        self.rotate = false;
+        if let Some(old) = old
+            && let Err(error) = old.writer.end(End::Rotated)
+        {
+            words.push(format!("ending {}: {error}", old.name.display()));
+        }
+        if ring {
+            self.trim(wall_ns, words);
+        }
+        Ok(())
+    }
+
+    fn create(&self, wall_ns: i64) -> Result<(std::fs::File, PathBuf)> {
+        for turn in self.turns() {
+            let (dir, name) = match &self.place {
+                Place::Ring { dir } => (dir, ring_name(wall_ns, turn)),
+                Place::File { dir, name } if turn == 0 => (dir, name.clone()),
+                Place::File { dir, name } => {
+                    let mut numbered = name.clone().into_os_string();
+                    numbered.push(format!(".{turn}"));
+                    (dir, numbered.into())
+                }
+            };
+            match dir.create(&name) {
+                Ok(file) => return Ok((file, name)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("making {}", dir.path().join(name).display()));
+                }
+            }
+        }
+        bail!("all names for its next file are taken")
+    }
+
+    /// A ring counts within the second; a single file keeps its own name for the first.
+    fn turns(&self) -> std::ops::Range<u32> {
+        match self.place {
+            Place::Ring { .. } => 0..TURNS,
+            Place::File { .. } if self.begun == 0 => 0..1,
+            Place::File { .. } => 1..TURNS,
+        }
+    }
+
+    /// Removes the oldest files of the ring until it is within its limits. The current one stays.
+    fn trim(&mut self, wall_ns: i64, words: &mut Vec<String>) {
+        let Place::Ring { dir } = &self.place else { return };
+        let Some(current) = &self.current else { return };
+        let others: Vec<Entry> = match dir.recordings() {
+            Ok(all) => all.into_iter().filter(|entry| entry.name != current.name).collect(),
+            Err(error) => {
+                words.push(format!(
+                    "{} cannot be listed to remove old recordings: {error}",
+                    dir.path().display()
+                ));
+                return;
+            }
+        };
+        let now_s = wall_ns / 1_000_000_000;
+        let oldest_s = self.options.max_age.map(|age| now_s - age.as_secs() as i64);
+        let mut bytes: u64 = others.iter().map(|entry| entry.bytes).sum();
+        for entry in &others {
+            let too_old = oldest_s.is_some_and(|oldest| entry.modified_s < oldest);
+            if !too_old && bytes + current.writer.len() <= self.options.max_bytes {
+                break;
+            }
+            match dir.remove(entry) {
+                Ok(()) => bytes -= entry.bytes,
+                Err(error) => {
+                    words.push(format!("removing the old recording {}: {error}", entry.name.display()))
+                }
+            }
+        }
+        self.other_bytes = bytes;
+    }
+}
+
+impl Drop for Recorder {
+    /// What nobody finished ends here, as well as it can.
+    fn drop(&mut self) {
+        if let Some(current) = self.current.take().filter(|current| !current.writer.is_empty()) {
+            let _ = current.writer.end(End::Stopped);
+        }
+    }
+}
+
+/// Makes the directory of a ring, for its owner only, unless it is there.
+fn make_private_dir(path: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("making the directory {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}

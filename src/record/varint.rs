@@ -1,0 +1,135 @@
+//! Numbers in as few bytes as they need, and reading them back without trusting a byte.
+
+/// Seven bits per byte, lowest first; the high bit says that more follow.
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// The difference `a - b`, wrapping, so that small ones of either sign are small numbers.
+pub fn difference(a: u64, b: u64) -> u64 {
+    let delta = a.wrapping_sub(b) as i64;
+    ((delta << 1) ^ (delta >> 63)) as u64
+}
+
+/// What [`difference`] was taken of, given the same `b`.
+pub fn undo_difference(coded: u64, b: u64) -> u64 {
+    b.wrapping_add((coded >> 1) ^ (coded & 1).wrapping_neg())
+}
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(pub &'static str);
+
+/// What is left to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<'a>(pub &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    /// # Errors
+    /// The bytes end inside the number, or it does not fit.
+    pub fn number(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (first, rest) = self.0.split_first().ok_or(Malformed("it ends inside a number"))?;
+            self.0 = rest;
+            let bits = u64::from(first & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            value |= bits << shift;
+            if first & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Malformed("a number has more than 64 bits"))
+    }
+
+    /// A number that counts things: refused above `limit`, before anything is made room for.
+    ///
+    /// # Errors
+    /// As [`Bytes::number`], and above the limit.
+    pub fn count(&mut self, limit: usize) -> Result<usize, Malformed> {
+        let count = self.number()?;
+        if count > limit as u64 {
+            return Err(Malformed("a count is beyond its limit"));
+        }
+        Ok(count as usize)
+    }
+
+    /// # Errors
+    /// There are fewer than `len`.
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(Malformed("it ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// Text with its length in front.
+    ///
+    /// # Errors
+    /// Too long, cut off, or not UTF-8.
+    pub fn text(&mut self, limit: usize) -> Result<&'a str, Malformed> {
+        let len = self.count(limit)?;
+        std::str::from_utf8(self.take(len)?).map_err(|_| Malformed("a text is not UTF-8"))
+    }
+
+    /// # Errors
+    /// Something is left.
+    pub fn finish(self) -> Result<(), Malformed> {
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed("it has more bytes than it says")) }
+    }
+}
+
+/// Text with its length in front.
+pub fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(value in any::<u64>(), base in any::<u64>()) {
+            let mut bytes = Vec::new();
+            put(&mut bytes, value);
+            let mut input = Bytes(&bytes);
+            prop_assert_eq!(input.number().unwrap(), value);
+            prop_assert!(input.finish().is_ok());
+            prop_assert_eq!(undo_difference(difference(value, base), base), value);
+        }
+
+        #[test]
+        fn any_bytes_are_a_number_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+            let _ = Bytes(&bytes).number();
+        }
+    }
+
+    #[test]
+    fn small_differences_of_either_sign_take_one_byte() {
+        for (a, b) in [(5, 3), (3, 5), (0, u64::MAX), (7, 7)] {
+            assert!(difference(a, b) < 0x80, "{a} - {b}");
+        }
+    }
+
+    #[test]
+    fn eleven_bytes_are_no_number() {
+        assert!(Bytes(&[0x80; 11]).number().is_err());
+        assert!(Bytes(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).number().is_err());
+    }
+
+    #[test]
+    fn a_count_is_refused_before_room_is_made() {
+        let mut bytes = Vec::new();
+        put(&mut bytes, 1 << 40);
+        assert!(Bytes(&bytes).count(1 << 20).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! A recording as text, JSON or CSV: what batch mode would have written at the time.
+
+use std::io::{self, Write};
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::export::Export;
+use crate::sample::Sample;
+use crate::snapshot::{Grain, derive};
+use crate::source::Source;
+use crate::source::recording::Recording;
+
+/// How often a recording that is being written is looked at for more.
+const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+
+/// Which part of a recording, and what of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Wall clock, ns since 1970: intervals that end at or after the first and at or before the second.
+    pub from_wall_ns: Option<i64>,
+    pub to_wall_ns: Option<i64>,
+    pub iterations: Option<u64>,
+    /// Wait for more at the end.
+    pub follow: bool,
+    pub grain: Grain,
+}
+
+/// Writes the intervals of `part`, holding two samples at a time. Returns how many were written; ends early
+/// when `stop` becomes readable or nobody reads the output any more.
+///
+/// # Errors
+/// The recording cannot be read, or the output cannot be written.
+pub fn run(
+    recording: &mut Recording,
+    export: &mut dyn Export,
+    out: &mut dyn Write,
+    part: Part,
+    stop: RawFd,
+) -> Result<u64> {
+    if let Some(from) = part.from_wall_ns {
+        // The sample right before the first interval is needed too.
+        recording.seek(from.saturating_sub(1))?;
+    }
+    let mut previous: Option<Sample> = None;
+    // Of samples that no interval ends with.
+    let mut notes = Vec::new();
+    let mut written = 0;
+    while part.iterations != Some(written) {
+        let Some(mut current) = recording.next()? else {
+            if part.follow && !recording.wait(Instant::now() + FOLLOW_EVERY, stop)? {
+                continue;
+            }
+            break;
+        };
+        if part.to_wall_ns.is_some_and(|to| current.wall_ns > to) {
+            break;
+        }
+        current.notes.splice(..0, notes.drain(..));
+        let before = previous.take().filter(|_| recording.continues());
+        if let Some(before) = before
+            && part.from_wall_ns.is_none_or(|from| current.wall_ns >= from)
+        {
+            let snapshot = derive(&recording.host(), Some(&before), &current, part.grain);
+            match export.write(out, &snapshot) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+                result => result?,
+            }
+            written += 1;
+        } else {
+            notes.clone_from(&current.notes);
+        }
+        previous = Some(current);
+    }
+    Ok(written)
+}

@@ -1,0 +1,304 @@
+//! Samples of a recording: of one file, or of all files of a ring one after the other.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+
+use super::Source;
+use crate::export::rfc3339;
+use crate::record::dir::is_ring_name;
+use crate::record::format::{End, Gap, Kind};
+use crate::record::reader::{Found, Frame, HeadInForce, Reader};
+use crate::sample::{HostFacts, Sample, TaskRaw};
+
+/// A recording that is read from front to back, from any time on. What is damaged is left out, and the next
+/// sample says so in its notes; so it does of pauses of the recorder.
+pub struct Recording {
+    path: PathBuf,
+    files: Vec<PathBuf>,
+    /// Index of the file that is open.
+    current: usize,
+    reader: Reader,
+    /// Where the next frame is looked for, and the number of the last one that was whole.
+    at: u64,
+    last_seq: Option<u64>,
+    /// The last sample handed out: its file, and its first copy there.
+    last: Option<(usize, u64)>,
+    head: Arc<HeadInForce>,
+    /// The session of the last sample, unless we have jumped since.
+    session: Option<String>,
+    /// The rows of the last sample.
+    tasks: Vec<Arc<TaskRaw>>,
+    continues: bool,
+    notes: Vec<String>,
+}
+
+impl Recording {
+    /// A file with those that it was rotated to, or a directory with all its recordings.
+    ///
+    /// # Errors
+    /// There is none, or the first of them cannot be used.
+    pub fn open(path: &Path) -> Result<Recording> {
+        let files = files_of(path)?;
+        let mut notes = Vec::new();
+        let mut first = None;
+        for (at, file) in files.iter().enumerate() {
+            match Reader::open(file) {
+                Ok(reader) => {
+                    first = Some((at, reader));
+                    break;
+                }
+                Err(error) if files.len() == 1 => return Err(error),
+                Err(error) => notes.push(format!("left out: {error:#}")),
+            }
+        }
+        let Some((current, mut reader)) = first else {
+            bail!("none of the recordings in {} can be used: {}", path.display(), notes.join("; "));
+        };
+        let head = reader.first_head()?;
+        Ok(Recording {
+            path: path.to_owned(),
+            files,
+            current,
+            reader,
+            at: 0,
+            last_seq: None,
+            last: None,
+            head,
+            session: None,
+            tasks: Vec::new(),
+            continues: false,
+            notes,
+        })
+    }
+
+    /// Wall clock of the first and of the last sample, ns since 1970; `None` without samples.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let mut readers = self.files.iter().filter_map(|file| Reader::open(file).ok());
+        let first = readers.find_map(|reader| reader.sample_from(0, reader.bytes().ok()?).ok().flatten());
+        let mut readers = self.files.iter().rev().filter_map(|file| Reader::open(file).ok());
+        let last = readers.find_map(|reader| reader.sample_before(reader.bytes().ok()?).ok().flatten());
+        first.zip(last).map(|(first, last)| (first.head.wall_ns, last.head.wall_ns))
+    }
+
+    /// The next sample will be the last one at or before this time, or the first of all.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn seek(&mut self, wall_ns: i64) -> Result<()> {
+        let mut found: Option<(usize, Frame)> = None;
+        // Files begin one after the other: the last that begins in time has it.
+        let later = self.files.partition_point(|file| begins(file).is_none_or(|begins| begins <= wall_ns));
+        for at in (0..later.max(1)).rev() {
+            if let Ok(reader) = Reader::open(&self.files[at])
+                && let Some(frame) = reader.seek(wall_ns)?
+            {
+                found = Some((at, frame));
+                break;
+            }
+        }
+        match found {
+            Some((file, frame)) => self.go_to(file, frame.first()),
+            None => self.go_to(0, 0),
+        }
+    }
+
+    /// The next sample will be the one before the last that was handed out; the first of all stays so.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn step_back(&mut self) -> Result<()> {
+        let Some((file, at)) = self.last else { return self.go_to(0, 0) };
+        for file in (0..=file).rev() {
+            let Ok(reader) = Reader::open(&self.files[file]) else { continue };
+            let end = if self.last.is_some_and(|(last, _)| last == file) { at } else { reader.bytes()? };
+            if let Some(frame) = reader.sample_before(end)? {
+                return self.go_to(file, frame.first());
+            }
+        }
+        self.go_to(0, 0)
+    }
+
+    fn go_to(&mut self, file: usize, at: u64) -> Result<()> {
+        if file != self.current {
+            self.reader = Reader::open(&self.files[file])?;
+            self.current = file;
+        }
+        self.at = at;
+        self.last_seq = None;
+        self.session = None;
+        self.notes.clear();
+        Ok(())
+    }
+
+    /// Opens the next file that can be used. False when there is none, or none yet.
+    fn next_file(&mut self) -> Result<bool> {
+        let known = self.files[self.current].clone();
+        self.files = files_of(&self.path)?;
+        // Those before it may have been removed meanwhile.
+        let after = self.files.iter().position(|file| *file == known).map_or(0, |at| at + 1);
+        self.current = after.saturating_sub(1);
+        for at in after..self.files.len() {
+            match Reader::open(&self.files[at]) {
+                Ok(reader) => {
+                    (self.current, self.reader, self.at, self.last_seq) = (at, reader, 0, None);
+                    return Ok(true);
+                }
+                // The recorder has just made it.
+                Err(_) if at + 1 == self.files.len() => return Ok(false),
+                Err(error) => self.notes.push(format!("left out: {error:#}")),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Counts what was missed before this frame. False when it is the second copy of one that was whole.
+    fn count(&mut self, frame: Frame) -> bool {
+        let seq = frame.head.seq;
+        match self.last_seq {
+            Some(last) if seq <= last => return false,
+            Some(last) if seq > last + 1 => {
+                self.notes.push(format!("{} frames before this are damaged and left out", seq - last - 1))
+            }
+            _ => {}
+        }
+        self.last_seq = Some(seq);
+        true
+    }
+
+    /// The sample of a frame, if it has one.
+    fn take(&mut self, frame: Frame) -> Result<Option<Sample>> {
+        if self.last_seq.is_some_and(|last| frame.head.seq <= last) {
+            return Ok(None);
+        }
+        match frame.head.kind {
+            Kind::Head => {
+                self.reader.head_at(frame.first())?;
+                self.count(frame);
+                Ok(None)
+            }
+            Kind::Key | Kind::Delta => {
+                let (head, mut sample) = self.reader.sample(frame)?;
+                self.count(frame);
+                let session = &head.head.session;
+                self.continues = self.session.as_ref() == Some(session);
+                if self.session.as_ref().is_some_and(|before| before != session) {
+                    self.notes.push("here another run of the recorder begins".into());
+                }
+                self.session = Some(session.clone());
+                self.head = head;
+                self.last = Some((self.current, frame.first()));
+                share(&self.tasks, &mut sample.tasks);
+                self.tasks.clone_from(&sample.tasks);
+                sample.notes.append(&mut self.notes);
+                Ok(Some(sample))
+            }
+            Kind::Gap => {
+                let gap: Gap = self.reader.json(frame)?;
+                self.count(frame);
+                self.notes.push(format!(
+                    "recording was paused at {}: {}; {} samples were not recorded",
+                    rfc3339(gap.from_wall_ns),
+                    crate::text::clean_str(&gap.reason),
+                    gap.samples
+                ));
+                Ok(None)
+            }
+            Kind::End => {
+                self.reader.json::<End>(frame)?;
+                self.count(frame);
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Source for Recording {
+    fn host(&self) -> Arc<HostFacts> {
+        Arc::clone(&self.head.host)
+    }
+
+    /// `None` at the end; more may follow when it is being written.
+    fn next(&mut self) -> Result<Option<Sample>> {
+        loop {
+            match self.reader.at(self.at)? {
+                Found::Frame(frame) => {
+                    self.at = frame.end();
+                    // A damaged frame is missed by its number at the next whole one.
+                    if let Ok(Some(sample)) = self.take(frame) {
+                        return Ok(Some(sample));
+                    }
+                }
+                Found::Damaged { next } => self.at = next,
+                Found::End { torn } => {
+                    let name = self.files[self.current].clone();
+                    if !self.next_file()? {
+                        return Ok(None);
+                    }
+                    if torn > 0 {
+                        self.notes.push(format!("the last {torn} bytes of {} are damaged", name.display()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn continues(&self) -> bool {
+        self.continues
+    }
+}
+
+/// The files of a recording in the order of time: one with those it was rotated to, or those of a ring.
+///
+/// # Errors
+/// A directory cannot be read, or has no recording in it.
+pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(rotated(path));
+    }
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(path).with_context(|| format!("reading {}", path.display()))? {
+        let name = PathBuf::from(entry.with_context(|| format!("reading {}", path.display()))?.file_name());
+        if is_ring_name(&name) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        bail!("there is no recording in {} (numatop-*.nrec)", path.display());
+    }
+    names.sort();
+    Ok(names.into_iter().map(|name| path.join(name)).collect())
+}
+
+/// A single file and those that the recorder has rotated it to: `file`, `file.1`, `file.2`, …
+fn rotated(path: &Path) -> Vec<PathBuf> {
+    let numbered = |number: u32| {
+        let mut name = path.to_owned().into_os_string();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    let next = (1..).map(numbered).take_while(|path| path.is_file());
+    std::iter::once(path.to_owned()).chain(next).collect()
+}
+
+/// Puts rows of the sample before in the place of equal ones, as a live source does: a history of samples
+/// then takes little memory, and what did not change is seen at once.
+fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
+    let mut before = before.iter().peekable();
+    for task in tasks {
+        while before.next_if(|old| old.serial < task.serial).is_some() {}
+        if let Some(old) = before.next_if(|old| old.serial == task.serial)
+            && old == task
+        {
+            *task = Arc::clone(old);
+        }
+    }
+}
+
+/// When the first sample of a file was taken.
+fn begins(file: &Path) -> Option<i64> {
+    let reader = Reader::open(file).ok()?;
+    let frame = reader.sample_from(0, reader.bytes().ok()?).ok()??;
+    Some(frame.head.wall_ns)
+}

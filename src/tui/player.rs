@@ -1,0 +1,168 @@
+//! The thread that owns a recording: takes the screen to any sample of it, and plays it.
+
+use std::io::{PipeReader, Read};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::Message;
+use super::action::Seek;
+use super::collector::Command;
+use crate::sample::Sample;
+use crate::source::recording::Recording;
+use crate::source::{Source, poll};
+
+/// Pauses of the recorder and missing files are not waited out.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// How often a recording that is being written is looked at for more while it is followed.
+const FOLLOW_EVERY: Duration = Duration::from_millis(500);
+
+/// Whether the recording moves by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Motion {
+    Still,
+    /// At so many times the speed of the recording.
+    Playing(u32),
+    /// At the end, where more may come.
+    Following,
+}
+
+struct Player {
+    recording: Recording,
+    span: (i64, i64),
+    /// Time of the sample on the screen, CLOCK_MONOTONIC of the recorded machine.
+    shown_mono_ns: u64,
+    messages: SyncSender<Message>,
+}
+
+/// Shows the sample at `at`, then does what it is told until it is told to quit.
+///
+/// # Errors
+/// The recording cannot be read.
+pub fn play(
+    recording: Recording,
+    span: (i64, i64),
+    at: i64,
+    follow: bool,
+    messages: &SyncSender<Message>,
+    commands: &Receiver<Command>,
+    mut wake: PipeReader,
+) -> Result<()> {
+    let mut player = Player { recording, span, shown_mono_ns: 0, messages: messages.clone() };
+    let mut motion = if follow { Motion::Following } else { Motion::Still };
+    let mut due = Instant::now();
+    player.recording.seek(at)?;
+    player.show_next()?;
+    loop {
+        let until = match motion {
+            Motion::Still => Instant::now() + Duration::from_secs(3600),
+            Motion::Playing(_) | Motion::Following => due,
+        };
+        if poll(&[wake.as_raw_fd()], until).context("waiting for a key")?.is_none() {
+            let passed = match motion {
+                Motion::Still => continue,
+                _ => player.forward(motion != Motion::Following)?,
+            };
+            due = Instant::now()
+                + match (motion, passed) {
+                    (Motion::Playing(speed), Some(passed)) => passed.min(LONGEST) / speed,
+                    // What has been written meanwhile is shown at once.
+                    (Motion::Following, Some(_)) => Duration::ZERO,
+                    _ => FOLLOW_EVERY,
+                };
+            if passed.is_none() && motion != Motion::Following {
+                motion = Motion::Still;
+            }
+            continue;
+        }
+        if wake.read(&mut [0; 64]).context("reading commands")? == 0 {
+            return Ok(());
+        }
+        for command in commands.try_iter() {
+            match command {
+                Command::Quit => return Ok(()),
+                Command::SetInterval(_) => {}
+                Command::Inspect(pid, _) => {
+                    let why = "a recording keeps nothing of /proc".to_string();
+                    player.tell(Message::Inspected(pid, Err(why)));
+                }
+                Command::Seek(Seek::Play(speed)) => {
+                    motion = speed.map_or(Motion::Still, |speed| Motion::Playing(speed.max(1)));
+                    due = Instant::now();
+                }
+                Command::Seek(seek) => {
+                    motion = if follow && seek == Seek::End { Motion::Following } else { Motion::Still };
+                    due = Instant::now();
+                    player.seek(seek)?;
+                }
+            }
+        }
+    }
+}
+
+impl Player {
+    fn seek(&mut self, seek: Seek) -> Result<()> {
+        match seek {
+            Seek::Next => {
+                self.forward(true)?;
+                return Ok(());
+            }
+            Seek::Previous => self.recording.step_back()?,
+            Seek::To(wall_ns) => self.recording.seek(wall_ns)?,
+            Seek::Start => self.recording.seek(self.span.0)?,
+            Seek::End => {
+                let last = self.recording.span().map_or(self.span.1, |span| span.1);
+                self.recording.seek(last)?;
+            }
+            Seek::Play(_) => {}
+        }
+        self.show_next()
+    }
+
+    /// The next sample, with the one before it: the recording has been moved.
+    fn show_next(&mut self) -> Result<()> {
+        let Some(mut current) = self.recording.next()? else { return Ok(()) };
+        self.recording.step_back()?;
+        let before = self.recording.next()?;
+        // The first sample of all has none before it.
+        let before =
+            before.filter(|before| before.mono_ns != current.mono_ns || before.wall_ns != current.wall_ns);
+        let mut previous = None;
+        if let Some(before) = before
+            && let Some(again) = self.recording.next()?
+        {
+            previous = self.recording.continues().then_some(before);
+            current = again;
+        }
+        self.shown_mono_ns = current.mono_ns;
+        self.tell(Message::Moved(self.recording.host(), previous.map(Box::new), Box::new(current)));
+        Ok(())
+    }
+
+    /// On to the next sample. How much later it was taken, or `None` at the end.
+    fn forward(&mut self, say_end: bool) -> Result<Option<Duration>> {
+        let Some(sample) = self.recording.next()? else {
+            if say_end {
+                self.tell(Message::SourceEnded);
+            }
+            return Ok(None);
+        };
+        let passed = Duration::from_nanos(sample.mono_ns.saturating_sub(self.shown_mono_ns));
+        self.shown_mono_ns = sample.mono_ns;
+        let message = if self.recording.continues() {
+            Message::Sample(self.recording.host(), Box::<Sample>::new(sample))
+        } else {
+            Message::Moved(self.recording.host(), None, Box::new(sample))
+        };
+        self.tell(message);
+        Ok(Some(passed))
+    }
+
+    /// Nobody listens any more when the screen is being closed; a command to quit comes then.
+    fn tell(&self, message: Message) {
+        let _ = self.messages.send(message);
+    }
+}

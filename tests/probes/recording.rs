@@ -1,0 +1,211 @@
+//! Recording this machine: what is replayed is what was shown, and a full disk is survived.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use numatop_ng::record::fold::Keep;
+use numatop_ng::record::format::End;
+use numatop_ng::record::recorder::{RecordOptions, Recorder};
+use numatop_ng::record::verify::verify;
+use numatop_ng::sample::Sample;
+use numatop_ng::source::Source;
+use numatop_ng::source::live::{LiveOptions, LiveSource};
+use numatop_ng::source::recording::Recording;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
+
+/// A directory of this test's own, with a file system on it if it has a size.
+struct Place {
+    path: PathBuf,
+    mounted: bool,
+}
+
+impl Place {
+    fn new(name: &str, bytes: Option<u32>) -> Result<Place> {
+        let path = std::env::temp_dir().join(format!("numatop-{name}-{}", std::process::id()));
+        fs::create_dir(&path)?;
+        let mut place = Place { path, mounted: false };
+        if let Some(bytes) = bytes {
+            let at = CString::new(place.path.to_str().context("the path is not UTF-8")?)?;
+            let options = CString::new(format!("size={bytes},mode=0700"))?;
+            // SAFETY: all strings end with NUL and outlive the call.
+            let mounted = unsafe {
+                libc::mount(c"tmpfs".as_ptr(), at.as_ptr(), c"tmpfs".as_ptr(), 0, options.as_ptr().cast())
+            };
+            ensure!(mounted == 0, "mounting a tmpfs: {}", std::io::Error::last_os_error());
+            place.mounted = true;
+        }
+        Ok(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.mounted
+            && let Ok(at) = CString::new(self.path.as_os_str().as_encoded_bytes())
+        {
+            // SAFETY: the string ends with NUL.
+            unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+        }
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn numatop(words: &[&str]) -> Result<String> {
+    let output = Command::new(BINARY).args(words).stdin(Stdio::null()).output()?;
+    ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("the path is not UTF-8")
+}
+
+pub fn a_replay_is_what_was_shown() -> Result<()> {
+    let place = Place::new("replay", None)?;
+    let path = place.path.join("file");
+    for rows in [&["--format", "json"][..], &["--format", "json", "--threads"]] {
+        let live = [&["-b", "-n", "5", "-d", "0.2", "--record", text(&path)?], rows].concat();
+        let live = numatop(&live)?;
+        let replayed = numatop(&[&["replay", text(&path)?], rows].concat())?;
+        ensure!(live.lines().count() == 5 && live == replayed, "{rows:?}: the replay differs");
+        fs::remove_file(&path)?;
+    }
+    Ok(())
+}
+
+pub fn samples_of_this_machine_come_back() -> Result<()> {
+    let place = Place::new("samples", None)?;
+    let path = place.path.join("file");
+    let mut source = LiveSource::start(LiveOptions::default())?;
+    let mut recorder = Recorder::open(&path, options())?;
+    let mut taken: Vec<Sample> = Vec::new();
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(50));
+        let sample = source.next()?.context("no sample")?;
+        recorder.record(&source.host(), &sample)?;
+        taken.push(sample);
+    }
+    recorder.finish()?;
+    let mut recording = Recording::open(&path)?;
+    ensure!(recording.host() == source.host(), "the host differs");
+    for sample in taken {
+        ensure!(recording.next()?.as_ref() == Some(&sample), "a sample differs");
+    }
+    ensure!(recording.next()?.is_none());
+    Ok(())
+}
+
+fn options() -> RecordOptions {
+    RecordOptions {
+        interval: Duration::from_millis(50),
+        max_bytes: RecordOptions::MAX_BYTES,
+        max_age: None,
+        keep: Keep::default(),
+    }
+}
+
+pub fn a_full_disk_pauses_the_recording() -> Result<()> {
+    let place = Place::new("full", Some(256 << 10))?;
+    let path = place.path.join("file");
+    let filler = place.path.join("filler");
+    let mut source = LiveSource::start(LiveOptions::default())?;
+    let mut recorder = Recorder::open(&path, options())?;
+    let (mut recorded, mut paused, mut after) = (Vec::new(), 0u64, 0);
+    let mut words = Vec::new();
+    while after < 5 {
+        // All that is left of the disk goes to somebody else; the last page of the file is its own.
+        if recorded.len() == 10 && paused == 0 {
+            let _ = fs::write(&filler, vec![1; 1 << 20]);
+        }
+        if paused == 5 && filler.exists() {
+            fs::remove_file(&filler)?;
+        }
+        let sample = source.next()?.context("no sample")?;
+        words = recorder.record(&source.host(), &sample)?;
+        if words.iter().any(|word| word.contains("paused")) {
+            ensure!(words[0].contains("No space left on device"), "{words:?}");
+            paused += 1;
+        } else {
+            recorded.push(sample);
+            after += u32::from(paused > 0);
+        }
+        ensure!(recorded.len() < 1000, "the disk is never full");
+    }
+    ensure!(words.is_empty(), "it does not go on: {words:?}");
+    recorder.finish()?;
+    let report = verify(&path)?;
+    ensure!(report.is_intact(), "{report}");
+    ensure!(report.gaps.len() == 1 && report.gaps[0].samples == paused, "{:?}", report.gaps);
+    let mut recording = Recording::open(&path)?;
+    let mut told = 0;
+    for sample in &recorded {
+        let mut read = recording.next()?.context("a recorded sample is not there")?;
+        let own = sample.notes.len();
+        told += read.notes.len() - own;
+        read.notes.drain(..read.notes.len() - own);
+        ensure!(read == *sample, "a sample differs");
+    }
+    ensure!(told == 1, "the pause is told {told} times");
+    Ok(())
+}
+
+pub fn a_recording_belongs_to_who_called_sudo() -> Result<()> {
+    const USER: u32 = 65534;
+    let place = Place::new("sudo", None)?;
+    let (his, ours) = (place.path.join("his"), place.path.join("ours"));
+    for dir in [&his, &ours] {
+        fs::create_dir(dir)?;
+    }
+    std::os::unix::fs::chown(&his, Some(USER), Some(USER))?;
+    for (dir, owner) in [(&his, USER), (&ours, 0)] {
+        for path in [dir.join("file"), dir.clone()] {
+            let status = Command::new(BINARY)
+                .args(["record", "-n", "1", "-d", "0.1", text(&path)?])
+                .env("SUDO_UID", USER.to_string())
+                .env("SUDO_GID", USER.to_string())
+                .status()?;
+            ensure!(status.success(), "{}: {status}", path.display());
+        }
+        for entry in fs::read_dir(dir)? {
+            let meta = entry?.metadata()?;
+            ensure!(meta.uid() == owner && meta.mode() & 0o777 == 0o600, "{}: {meta:?}", dir.display());
+        }
+    }
+    Ok(())
+}
+
+pub fn a_signal_rotates_and_another_ends_a_recording() -> Result<()> {
+    let place = Place::new("signals", None)?;
+    let path = place.path.join("file");
+    let mut child = Command::new(BINARY).args(["record", "-d", "0.1", text(&path)?]).spawn()?;
+    let pid = child.id() as libc::pid_t;
+    let wait_for = |file: &Path| -> Result<()> {
+        for _ in 0..200 {
+            if verify(file).is_ok_and(|report| report.samples > 1) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        anyhow::bail!("{} never came", file.display())
+    };
+    wait_for(&path)?;
+    // SAFETY: kill has no memory to go wrong with; the child is ours and not yet waited for.
+    unsafe { libc::kill(pid, libc::SIGUSR1) };
+    let next = place.path.join("file.1");
+    wait_for(&next)?;
+    // SAFETY: as above.
+    unsafe { libc::kill(pid, libc::SIGTERM) };
+    let status = child.wait()?;
+    ensure!(status.success(), "{status}");
+    for (file, end) in [(&path, End::Rotated), (&next, End::Stopped)] {
+        let report = verify(file)?;
+        ensure!(report.is_intact() && report.end == Some(end), "{report}");
+    }
+    Ok(())
+}

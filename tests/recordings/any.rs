@@ -1,0 +1,142 @@
+//! Any sample at all, for property tests.
+
+use std::sync::Arc;
+
+use numatop_ng::sample::{Comm, Counts, CpuRaw, Names, NodeCounts, NodeRaw, OwnRaw, Sample, Slot, TaskRaw};
+use numatop_ng::units::Nid;
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+
+fn slot() -> impl Strategy<Value = Slot> {
+    prop_oneof![
+        Just(Slot::default()),
+        any::<[u64; 3]>().prop_map(|[count, enabled_ns, running_ns]| Slot { count, enabled_ns, running_ns })
+    ]
+}
+
+fn counts() -> impl Strategy<Value = Counts> {
+    let by_node =
+        vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
+    (vec(any::<u64>(), 0..4), by_node, any::<[u64; 11]>(), proptest::array::uniform8(slot())).prop_map(
+        |(run_ns, by_node, n, slots)| Counts {
+            run_ns,
+            by_node,
+            slots,
+            smt_busy_ns: n[0],
+            llc_moves: n[1],
+            node_moves: n[2],
+            run_delay_ns: n[3],
+            run_count: n[4],
+            nvcsw: n[5],
+            nivcsw: n[6],
+            min_flt: n[7],
+            maj_flt: n[8],
+            cpu_migrations: n[9],
+            numa_pages_migrated: n[10],
+        },
+    )
+}
+
+/// Serials are few, so that samples have tasks in common.
+fn task() -> impl Strategy<Value = TaskRaw> {
+    let numbers = (0..12u64, any::<[u64; 5]>(), any::<[u32; 10]>());
+    let others = (any::<[u8; 16]>(), any::<i32>(), any::<bool>(), any::<Option<u32>>(), counts());
+    (numbers, others).prop_map(|((serial, n, m), (comm, nice, kthread, node, counts))| TaskRaw {
+        serial,
+        pid: m[0],
+        tid: m[1],
+        ppid: m[2],
+        uid: m[3],
+        start_ns: n[0],
+        leader_start_ns: n[1],
+        cgroup_id: n[2],
+        comm: Comm(comm),
+        state: m[4],
+        exit_state: m[5],
+        policy: m[6],
+        nice,
+        cpu: m[7],
+        cpus_allowed: m[8],
+        kthread,
+        rss_bytes: n[3],
+        exec_ns: n[4],
+        preferred_node: node.map(Nid),
+        scan_period_ms: m[9],
+        counts,
+    })
+}
+
+fn cpu() -> impl Strategy<Value = CpuRaw> {
+    (any::<[u32; 2]>(), any::<bool>(), any::<[u64; 2]>(), proptest::array::uniform8(slot())).prop_map(
+        |([id, node], online, [busy_ns, switches], slots)| CpuRaw {
+            id,
+            node,
+            online,
+            busy_ns,
+            switches,
+            slots,
+        },
+    )
+}
+
+fn node() -> impl Strategy<Value = NodeRaw> {
+    (any::<u32>(), any::<[u64; 13]>()).prop_map(|(id, n)| NodeRaw {
+        id,
+        mem_total_bytes: n[0],
+        mem_free_bytes: n[1],
+        mem_file_bytes: n[2],
+        mem_anon_bytes: n[3],
+        mem_slab_bytes: n[4],
+        huge_total: n[5],
+        huge_free: n[6],
+        numa_hit: n[7],
+        numa_miss: n[8],
+        numa_foreign: n[9],
+        interleave_hit: n[10],
+        local_node: n[11],
+        other_node: n[12],
+    })
+}
+
+fn names() -> impl Strategy<Value = Names> {
+    (btree_map(0..5u32, ".{0,9}", 0..4), btree_map(0..5u64, ".{0,9}", 0..4))
+        .prop_map(|(users, cgroups)| Names { users, cgroups })
+}
+
+fn shared(tasks: Vec<TaskRaw>) -> Vec<Arc<TaskRaw>> {
+    tasks.into_iter().map(Arc::new).collect()
+}
+
+/// `sorted` as sources hand them out; otherwise with serials in any order, repeated ones too.
+pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
+    let rows = (vec(task(), 0..9), vec(task(), 0..3), vec(cpu(), 0..4), vec(node(), 0..3));
+    let rest = (
+        any::<(i64, [u64; 5])>(),
+        btree_map("[a-z_]{0,5}", any::<u64>(), 0..3),
+        vec(any::<u64>(), 0..3),
+        names(),
+        vec(".{0,20}", 0..3),
+    );
+    (rows, rest).prop_map(
+        move |((mut tasks, exited, cpus, nodes), ((wall_ns, n), lost, exit_lost_ns, names, notes))| {
+            if sorted {
+                tasks.sort_by_key(|task| task.serial);
+                tasks.dedup_by_key(|task| task.serial);
+            }
+            Sample {
+                wall_ns,
+                mono_ns: n[0],
+                boot_ns: n[1],
+                tasks: shared(tasks),
+                exited: shared(exited),
+                cpus,
+                nodes,
+                lost,
+                exit_lost_ns,
+                own: OwnRaw { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },
+                names: Arc::new(names),
+                notes,
+            }
+        },
+    )
+}

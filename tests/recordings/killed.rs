@@ -1,0 +1,64 @@
+//! A recorder that is killed at any moment loses nothing that it had acknowledged.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use numatop_ng::record::recorder::Recorder;
+
+use crate::machine::{self, Machine};
+use crate::recorder::{options, samples};
+use crate::scratch::Scratch;
+
+/// Names the file for the test below that plays the recorder.
+const VARIABLE: &str = "NUMATOP_RECORD_UNTIL_KILLED";
+
+/// Rounds by default; NUMATOP_KILL_ROUNDS asks for more.
+const ROUNDS: u64 = 12;
+
+#[test]
+#[ignore = "not a test: the process that nothing_acknowledged_is_lost kills"]
+fn record_until_killed() {
+    let Some(path) = std::env::var_os(VARIABLE) else { return };
+    let mut recorder = Recorder::open(&PathBuf::from(path), options()).unwrap();
+    let host = Arc::new(machine::host());
+    let mut machine = Machine::new(60);
+    for count in 1.. {
+        recorder.record(&host, &machine.tick()).unwrap();
+        println!("\n{count}");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost() {
+    let rounds =
+        std::env::var("NUMATOP_KILL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let expected = Machine::new(60).ticks(3000);
+    for round in 0..rounds {
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "killed::record_until_killed", "--ignored", "--nocapture"])
+            .env(VARIABLE, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let reader = std::thread::spawn(move || {
+            // The last number that was said before the end: one that was cut is not a whole line.
+            out.split(b'\n').map_while(Result::ok).fold(0, |last, line| {
+                std::str::from_utf8(&line).ok().and_then(|text| text.parse().ok()).unwrap_or(last)
+            })
+        });
+        std::thread::sleep(Duration::from_micros(20_000 + round * 7919 % 190_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let acknowledged: usize = reader.join().unwrap();
+        let read = if path.exists() && acknowledged > 0 { samples(&path) } else { Vec::new() };
+        assert!(read.len() >= acknowledged, "{} of {acknowledged} in round {round}", read.len());
+        assert!(expected.starts_with(&read), "round {round}");
+    }
+}

@@ -1,0 +1,13 @@
+//! Recordings: does everything that was written come back, and does damage cost only what it hits?
+
+mod any;
+mod cost;
+mod damage;
+mod fold;
+mod format_1;
+mod killed;
+mod machine;
+mod recorder;
+mod replay;
+mod roundtrip;
+mod scratch;

@@ -1,0 +1,170 @@
+//! Where recordings go, what they never touch, and how they are kept within their size.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use numatop_ng::record::fold::Keep;
+use numatop_ng::record::recorder::{RecordOptions, Recorder};
+use numatop_ng::sample::Sample;
+use numatop_ng::source::Source;
+use numatop_ng::source::recording::Recording;
+
+use crate::machine::{self, Machine};
+use crate::scratch::Scratch;
+
+pub fn options() -> RecordOptions {
+    RecordOptions {
+        interval: Duration::from_secs(1),
+        max_bytes: RecordOptions::MAX_BYTES,
+        max_age: None,
+        keep: Keep::default(),
+    }
+}
+
+/// All samples of a recording, without what the reader adds to their notes.
+pub fn samples(path: &Path) -> Vec<Sample> {
+    let mut recording = Recording::open(path).unwrap();
+    std::iter::from_fn(|| recording.next().unwrap()).collect()
+}
+
+fn refused(path: &Path) -> String {
+    format!("{:#}", Recorder::open(path, options()).err().unwrap())
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_file_is_new_and_for_its_owner_only() {
+    let scratch = Scratch::new();
+    let path = scratch.join("file");
+    let mut recorder = Recorder::open(&path, options()).unwrap();
+    assert!(!path.exists(), "it is made with the first sample");
+    recorder.record(&Arc::new(machine::host()), &Machine::new(3).tick()).unwrap();
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    recorder.finish().unwrap();
+    assert!(refused(&path).contains("never overwritten"), "{}", refused(&path));
+}
+
+#[test]
+fn a_symbolic_link_is_never_followed() {
+    let scratch = Scratch::new();
+    let (path, target) = (scratch.join("link"), scratch.join("target"));
+    symlink(&target, &path).unwrap();
+    assert!(refused(&path).contains("never overwritten"));
+    // It appears between the look and the first sample.
+    std::fs::remove_file(&path).unwrap();
+    let mut recorder = Recorder::open(&path, options()).unwrap();
+    symlink(&target, &path).unwrap();
+    assert!(recorder.record(&Arc::new(machine::host()), &Machine::new(1).tick()).is_err());
+    assert!(!target.exists());
+}
+
+#[test]
+fn a_directory_that_others_write_to_is_refused() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("dir");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(refused(&dir).contains("mode 0777"), "{}", refused(&dir));
+}
+
+#[test]
+fn a_directory_is_made_private_and_has_one_recorder() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("ring/");
+    let first = Recorder::open(&dir, options()).unwrap();
+    assert_eq!(dir.metadata().unwrap().mode() & 0o777, 0o700);
+    assert!(refused(&dir).contains("another recorder"), "{}", refused(&dir));
+    drop(first);
+    assert!(Recorder::open(&dir, options()).is_ok());
+}
+
+#[test]
+fn a_ring_begins_a_file_each_hour() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("ring/");
+    let mut recorder = Recorder::open(&dir, options()).unwrap();
+    let host = Arc::new(machine::host());
+    let mut recorded = Machine::new(4).ticks(6);
+    for (at, sample) in recorded.iter_mut().enumerate() {
+        sample.wall_ns += at as i64 * 1_200_000_000_000;
+        assert!(recorder.record(&host, sample).unwrap().is_empty());
+    }
+    recorder.finish().unwrap();
+    let names = files(&dir);
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(names[0], Path::new("numatop-20260102T030406Z-000.nrec"));
+    assert_eq!(samples(&dir), recorded);
+}
+
+#[test]
+fn a_rotated_file_goes_on_in_the_next() {
+    let scratch = Scratch::new();
+    let path = scratch.join("file");
+    let mut recorder = Recorder::open(&path, options()).unwrap();
+    let host = Arc::new(machine::host());
+    let recorded = Machine::new(4).ticks(9);
+    for sample in &recorded {
+        recorder.rotate();
+        recorder.record(&host, sample).unwrap();
+    }
+    recorder.finish().unwrap();
+    assert_eq!(files(scratch.path()).len(), 9);
+    assert_eq!(samples(&path), recorded);
+}
+
+#[test]
+fn a_ring_stays_within_its_size_and_removes_only_its_own() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("ring/");
+    let limit = 512 << 10;
+    let mut recorder = Recorder::open(&dir, RecordOptions { max_bytes: limit, ..options() }).unwrap();
+    let foreign = ["numatop-20200101T000000Z-000.nrec", "numatop-20200101T000000Z-000.nrec.bak", "notes.txt"];
+    for name in foreign {
+        std::fs::write(dir.join(name), "somebody else's").unwrap();
+    }
+    let host = Arc::new(machine::host());
+    let recorded = Machine::new(50).ticks(700);
+    for sample in &recorded {
+        recorder.record(&host, sample).unwrap();
+        let bytes: u64 = files(&dir)
+            .iter()
+            .filter(|name| !foreign.iter().any(|other| Path::new(other) == *name))
+            .map(|name| dir.join(name).metadata().unwrap().len())
+            .sum();
+        assert!(bytes <= limit, "{bytes} bytes");
+    }
+    recorder.finish().unwrap();
+    for name in foreign {
+        assert!(dir.join(name).exists(), "{name} was removed");
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+    let left = samples(&dir);
+    assert!(left.len() > 50 && recorded.ends_with(&left), "the newest {} are left", left.len());
+}
+
+#[test]
+fn old_files_of_a_ring_are_removed() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("ring/");
+    let host = Arc::new(machine::host());
+    let mut machine = Machine::new(4);
+    let mut recorder = Recorder::open(&dir, options()).unwrap();
+    recorder.record(&host, &machine.tick()).unwrap();
+    recorder.finish().unwrap();
+    // The imagined clock is years after the time at which the file was written, or before it.
+    let mut later = machine.tick();
+    later.wall_ns = jiff::Timestamp::now().as_nanosecond() as i64 + 90_000_000_000_000;
+    let aged = RecordOptions { max_age: Some(Duration::from_secs(86400)), ..options() };
+    let mut recorder = Recorder::open(&dir, aged).unwrap();
+    recorder.record(&host, &later).unwrap();
+    assert_eq!(files(&dir).len(), 1);
+    assert_eq!(samples(&dir), [later]);
+}

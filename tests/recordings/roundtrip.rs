@@ -1,0 +1,132 @@
+//! What was written comes back, value by value.
+
+use std::fs::File;
+use std::path::Path;
+
+use numatop_ng::record::changes::Changes;
+use numatop_ng::record::format::{End, Gap, Head, Kind};
+use numatop_ng::record::payload::{Base, Layouts, decode, encode};
+use numatop_ng::record::reader::{Found, Frame, Reader};
+use numatop_ng::record::writer::Writer;
+use numatop_ng::sample::Sample;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::any;
+use crate::machine::{self, Machine};
+use crate::scratch::Scratch;
+
+pub fn write(path: &Path, samples: &[Sample]) -> Writer {
+    let mut writer = Writer::new(File::create_new(path).unwrap(), 7).unwrap();
+    writer.head(&Head::new(&machine::host(), "a session", 0)).unwrap();
+    for sample in samples {
+        writer.sample(sample, None).unwrap();
+    }
+    writer
+}
+
+/// Every frame of an intact file; a second copy is not listed.
+pub fn frames(reader: &Reader) -> Vec<Frame> {
+    let (mut at, mut frames) = (0, Vec::new());
+    loop {
+        match reader.at(at).unwrap() {
+            Found::Frame(frame) => {
+                at = frame.end();
+                if !frame.head.copy {
+                    frames.push(frame);
+                }
+            }
+            Found::End { torn: 0 } => return frames,
+            other => panic!("{other:?} at {at}"),
+        }
+    }
+}
+
+fn layouts() -> Layouts {
+    Layouts::of(&Head::new(&machine::host(), "", 0)).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn any_samples_come_back(sorted in vec(any::sample(true), 1..7), odd in any::sample(false), at in any::<usize>()) {
+        let scratch = Scratch::new();
+        let path = scratch.join("file");
+        let mut samples = sorted;
+        samples.insert(at % (samples.len() + 1), odd);
+        drop(write(&path, &samples));
+        let mut reader = Reader::open(&path).unwrap();
+        let frames: Vec<Frame> =
+            frames(&reader).into_iter().filter(|frame| frame.head.kind.is_sample()).collect();
+        for (frame, sample) in frames.iter().zip(&samples) {
+            prop_assert_eq!(&reader.sample(*frame).unwrap().1, sample);
+        }
+        // In any order, too.
+        for (frame, sample) in frames.iter().zip(&samples).rev() {
+            prop_assert_eq!(&reader.sample(*frame).unwrap().1, sample);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_sample_or_an_error(key in any::sample(true), next in any::sample(true), bytes in vec(any::<u8>(), 0..300), at in any::<usize>(), flip in 1..255u8) {
+        let layouts = layouts();
+        let base = Base { key: &key, tick: 0, tasks: &key.tasks };
+        let _ = decode(&bytes, &layouts, Some(base));
+        let mut bytes = Vec::new();
+        let changes = Changes::since(&key).after(&next).unwrap();
+        encode(&mut bytes, Some((&key, &changes)), &next).unwrap();
+        prop_assert_eq!(&decode(&bytes, &layouts, Some(base)).unwrap().0, &next);
+        let at = at % bytes.len();
+        bytes[at] ^= flip;
+        let _ = decode(&bytes, &layouts, Some(base));
+        let _ = decode(&bytes, &layouts, None);
+    }
+}
+
+#[test]
+fn a_file_has_every_sample_and_what_explains_it() {
+    let scratch = Scratch::new();
+    let path = scratch.join("file");
+    // Two keyframes' worth.
+    let samples = Machine::new(40).ticks(90);
+    let mut writer = write(&path, &samples[..89]);
+    writer.sample(&samples[89], Some(&Gap { reason: "full".into(), from_wall_ns: 5, samples: 3 })).unwrap();
+    writer.end(End::Stopped).unwrap();
+
+    let mut reader = Reader::open(&path).unwrap();
+    let frames = frames(&reader);
+    let kinds: Vec<Kind> = frames.iter().map(|frame| frame.head.kind).collect();
+    assert_eq!((kinds[0], kinds[1], kinds[61]), (Kind::Head, Kind::Key, Kind::Key));
+    assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Delta).count(), 88);
+    let (head, _) = reader.sample(frames[1]).unwrap();
+    assert_eq!(*head.host, machine::host());
+    assert_eq!(head.head.writer, env!("CARGO_PKG_VERSION"));
+    assert!(head.head.columns.task.iter().any(|column| column.name == "run_ns"));
+    let read: Vec<Sample> = frames
+        .iter()
+        .filter(|frame| frame.head.kind.is_sample())
+        .map(|frame| reader.sample(*frame).unwrap().1)
+        .collect();
+    assert_eq!(read, samples);
+    let gap: Gap = reader.json(frames[90]).unwrap();
+    assert_eq!((gap.reason.as_str(), gap.samples), ("full", 3));
+    assert_eq!(reader.json::<End>(frames[92]).unwrap(), End::Stopped);
+}
+
+#[test]
+fn a_column_that_is_not_known_is_skipped() {
+    let sample = Machine::new(5).tick();
+    let mut bytes = Vec::new();
+    encode(&mut bytes, None, &sample).unwrap();
+    // A section of a later version, and a head whose first columns go by names of a later version.
+    bytes.extend_from_slice(&[200, 3, 1, 2, 3]);
+    assert_eq!(decode(&bytes, &layouts(), None).unwrap().0, sample);
+
+    let mut head = Head::new(&machine::host(), "", 0);
+    head.columns.task[3].name = "grandparent".into();
+    let error = Layouts::of(&head).err().unwrap();
+    assert!(error.contains("ppid"), "{error}");
+    let extra = head.columns.task[3].clone();
+    head.columns.task[3].name = "ppid".into();
+    head.columns.task.push(extra);
+    assert!(Layouts::of(&head).is_ok());
+}
