@@ -63,6 +63,8 @@ struct nt_place {
 	__u32 llc;		/* dense index of the last-level cache */
 	__u32 core;		/* dense index of the physical core */
 	__u32 slots;		/* bit i: counter slot i is open on this CPU */
+	__u32 opened;		/* changes whenever the counters are opened anew: they start from zero */
+	__u32 pad;
 };
 
 /* One per CPU, written by that CPU only, mapped read-only into user space. */
@@ -82,7 +84,9 @@ struct nt_cpu {
 	__u64 slot_total[NT_SLOTS];	/* counted while a task (not idle) was running */
 	__u64 slot_enabled_ns[NT_SLOTS];	/* whole life of the event on this CPU, read at each flush */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u64 reserved[4];
+	__u32 opened;		/* nt_place.opened that slot_last[] belongs to */
+	__u32 pad;
+	__u64 reserved[3];
 };
 
 /*
@@ -155,7 +159,7 @@ struct nt_task {
 };
 
 #ifndef __cplusplus
-_Static_assert(sizeof(struct nt_place) == 16, "nt_place");
+_Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 24 + 3 * 64, "nt_rec");

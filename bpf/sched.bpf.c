@@ -107,6 +107,10 @@ static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, const struc
 	__s64 err;
 	__u32 i;
 
+	if (cpu->opened != place->opened) {
+		cpu->opened = place->opened;
+		cpu->slots_valid = 0;
+	}
 	for (i = 0; i < NT_SLOTS; i++) {
 		if (i >= nr_slots)
 			break;

@@ -59,9 +59,9 @@ static inline __u64 signature(const struct nt_task *row)
 
 /*
  * A task that did not run has done nothing, but others may have done something to
- * it: moved, reniced or adopted it. For that each is looked at in every fourth walk.
+ * it: moved, reniced or adopted it. For that each is looked at in every eighth walk.
  */
-#define LOOK_EVERY 4
+#define LOOK_EVERY 8
 
 /* Its record and most of its task structure are not in any cache: leave them alone if we can. */
 static inline bool nothing_new(struct task_struct *task, const __u8 *mark)

@@ -61,7 +61,7 @@ fn table() -> Vec<Row> {
         row("lockdown=integrity", set(|host| host.kernel.lockdown = Fact::Known(Lockdown::Integrity)), &[], Exit::Ok, ""),
         row("lockdown=confidentiality", set(|host| {
             host.kernel.lockdown = Fact::Known(Lockdown::Confidentiality);
-        }), &[TaskWalk, Exits], Exit::Privilege, "without lockdown=confidentiality"),
+        }), &[CpuTime, TaskWalk, Exits], Exit::Privilege, "without lockdown=confidentiality"),
         row("container, default capabilities", default_container(), PROBES, Exit::Privilege, "--cap-add BPF --cap-add PERFMON --pid host"),
         row("container with its own pid namespace", set(|host| {
             host.privileges.host_pid_namespace = Fact::Known(false);

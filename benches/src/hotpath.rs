@@ -26,6 +26,10 @@ const LOAD_CPU: usize = 0;
 /// Programs are attached this long after the last of them was loaded.
 const SETTLE: Duration = Duration::from_millis(500);
 
+/// Before each run of the load, with a watcher or without: the kernel makes up to other tasks for what a
+/// real-time task took from them, and the run that follows the next would pay for it.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// What watches the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Watcher {
@@ -127,11 +131,12 @@ impl Pipe {
     }
 }
 
-/// Runs the load on its CPU, ahead of whatever else the machine does.
+/// Runs the load on its CPU, ahead of whatever else the machine does: with a real-time priority, or
+/// others would take turns with it and its wall-clock time would be theirs.
 fn pipe(loops: u64) -> Result<Pipe> {
     let before = children_cpu_time();
-    let output = pinned(LOAD_CPU, "nice")
-        .args(["-n", "-20", "perf", "bench", "sched", "pipe", "-l", &loops.to_string()])
+    let output = pinned(LOAD_CPU, "chrt")
+        .args(["--fifo", "1", "perf", "bench", "sched", "pipe", "-l", &loops.to_string()])
         .stdin(Stdio::null())
         .output()
         .context("running perf bench sched pipe")?;
@@ -155,7 +160,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let (rounds, loops) = if plan.quick { (3, 50_000) } else { (13, 100_000) };
     wall_clock(plan, &mut report, rounds, loops)?;
     report.note(format!(
-        "Load: `taskset -c {LOAD_CPU} perf bench sched pipe`, two tasks that do nothing but wake each other ({perf}), at nice -20; \
+        "Load: `taskset -c {LOAD_CPU} perf bench sched pipe`, two tasks that do nothing but wake each other ({perf}), with real-time priority 1; \
          the watching tool is held to CPU {}.",
         beside()
     ));
@@ -220,19 +225,23 @@ fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Resu
 /// Time of the load with each watcher, against the mean of the runs without one before and after.
 fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
     let mut pairs: Vec<Vec<(Pipe, Pipe)>> = vec![Vec::new(); WATCHERS.len()];
+    thread::sleep(PAUSE);
     let mut before = pipe(loops)?;
     for round in 0..rounds {
         for turn in 0..WATCHERS.len() {
             let at = (round + turn) % WATCHERS.len();
+            let began = Instant::now();
             let watching = WATCHERS[at].start(plan, "1")?;
+            thread::sleep(PAUSE.saturating_sub(began.elapsed()));
             let with = pipe(loops)?;
             drop(watching);
+            thread::sleep(PAUSE);
             let after = pipe(loops)?;
             pairs[at].push((with, before.mean(after)));
             before = after;
         }
     }
-    let bases: Vec<f64> = pairs.iter().flatten().map(|(_, without)| without.wall).collect();
+    let base = Spread::of(&pairs.iter().flatten().map(|(_, without)| without.wall).collect::<Vec<_>>());
     let spread = |at: usize, read: fn(&(Pipe, Pipe)) -> f64| {
         Spread::of(&pairs[at].iter().map(read).collect::<Vec<_>>())
     };
@@ -240,8 +249,8 @@ fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Re
         format!(
             "The same load, BPF statistics off, each run between two runs without a watcher; median (quartiles) of \
              {rounds} interleaved rounds. numatop-ng refreshes once a second meanwhile. Without a watcher an \
-             operation of two switches takes {:.2} µs.",
-            median(&bases)
+             operation of two switches takes {:.2} µs ({:.2}–{:.2}).",
+            base.median, base.low, base.high
         ),
         &["watcher", "wall-clock ratio", "CPU time ratio", "CPU ns added per switch"],
     );

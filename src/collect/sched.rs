@@ -1,5 +1,6 @@
 //! The scheduler probe: loads `sched.bpf.c`, opens its counters, brings it up to date before a read.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -32,6 +33,9 @@ pub struct SchedProbe {
     _switch: Link,
     states: MappedArray,
     counters: Counters,
+    places: BTreeMap<CpuId, Place>,
+    /// How often counters were opened on a CPU.
+    openings: u32,
     possible_cpus: u32,
     layout: Layout,
     skel: SchedSkel<'static>,
@@ -84,18 +88,23 @@ impl SchedProbe {
             _switch: switch,
             states,
             counters: Counters::new(events),
+            places: BTreeMap::new(),
+            openings: 0,
             possible_cpus: cpus,
             layout,
             skel,
         })
     }
 
-    /// Says where `cpu` is and opens its counters. Call it for each CPU that comes online.
+    /// Says where `cpu` is and opens its counters, anew if they were open. Call it for each CPU that comes
+    /// online.
     ///
     /// # Errors
     /// The kernel refused the update of the place; counters that cannot be opened are returned.
     pub fn online(&mut self, topology: &Topology, cpu: CpuId) -> Result<Vec<Refused>> {
         let known = topology.cpu(cpu).with_context(|| format!("CPU {cpu} is not in the topology"))?;
+        // Nobody reads a counter of this CPU while they change.
+        self.offline(cpu)?;
         let (events, possible) = (&self.skel.maps.events, self.possible_cpus);
         let (slots, failed) = self.counters.open_on(cpu, |slot, fd| {
             let index = slot as u32 * possible + cpu.0;
@@ -104,19 +113,39 @@ impl SchedProbe {
                 .update(&index.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
                 .map_err(|error| io::Error::other(error.to_string()))
         });
-        let place =
-            Place { node: known.node.map_or(0, |node| node.0), llc: known.llc, core: known.core, slots };
+        self.openings += 1;
+        let place = Place {
+            node: known.node.map_or(0, |node| node.0),
+            llc: known.llc,
+            core: known.core,
+            slots,
+            opened: self.openings,
+            pad: 0,
+        };
+        self.set_place(cpu, place)?;
+        Ok(failed)
+    }
+
+    /// Closes the counters of a CPU that went offline.
+    ///
+    /// # Errors
+    /// The kernel refused the update of the place.
+    pub fn offline(&mut self, cpu: CpuId) -> Result<()> {
+        if let Some(place) = self.places.get(&cpu).copied() {
+            self.set_place(cpu, Place { slots: 0, ..place })?;
+        }
+        self.counters.close_on(cpu);
+        Ok(())
+    }
+
+    fn set_place(&mut self, cpu: CpuId, place: Place) -> Result<()> {
         self.skel
             .maps
             .places
             .update(&cpu.0.to_ne_bytes(), place.as_bytes(), MapFlags::ANY)
             .with_context(|| format!("writing the place of CPU {cpu}"))?;
-        Ok(failed)
-    }
-
-    /// Closes the counters of a CPU that went offline.
-    pub fn offline(&mut self, cpu: CpuId) {
-        self.counters.close_on(cpu);
+        self.places.insert(cpu, place);
+        Ok(())
     }
 
     /// Charges the running task of `cpu` up to now.

@@ -93,7 +93,7 @@ impl TaskProbe {
     }
 
     /// Calls `row` for each live task that changed since the walk before, in no promised order. What was
-    /// done to a task that did not run (renice, another cgroup or parent) is seen within four walks.
+    /// done to a task that did not run (renice, another cgroup or parent) is seen within eight walks.
     ///
     /// # Errors
     /// The walk could not be read to its end.

@@ -96,6 +96,8 @@ pub struct Place {
     pub llc: u32,
     pub core: u32,
     pub slots: u32,
+    pub opened: u32,
+    pub pad: u32,
 }
 
 /// `struct nt_cpu`.
@@ -117,7 +119,9 @@ pub struct CpuState {
     pub slot_total: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
-    pub reserved: [u64; 4],
+    pub opened: u32,
+    pub pad: u32,
+    pub reserved: [u64; 3],
 }
 
 /// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.
@@ -186,7 +190,7 @@ unsafe impl Wire for Rec {}
 unsafe impl Wire for TaskRow {}
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
-const _: () = assert!(size_of::<Place>() == 16);
+const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
 const _: () = assert!(size_of::<Rec>() == 48 + 24 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 200);

@@ -55,6 +55,8 @@ pub struct LiveSource {
     names: Arc<Names>,
     cgroups_read: Option<Instant>,
     online: Vec<CpuId>,
+    /// Reads of counters that had failed on each CPU when we looked last.
+    failed_reads: BTreeMap<CpuId, u64>,
     notes: Vec<String>,
     page_size: u64,
     multiplexed: bool,
@@ -124,6 +126,7 @@ impl LiveSource {
             check,
             cgroups_read: None,
             online,
+            failed_reads: BTreeMap::new(),
             notes,
             page_size: own::page_size(),
             multiplexed: options.events.takes_turns,
@@ -132,21 +135,25 @@ impl LiveSource {
 
     /// Opens counters on CPUs that came online, closes those of CPUs that left.
     fn follow_hotplug(&mut self) -> Result<()> {
-        let text = kernel::read_trimmed("/sys/devices/system/cpu/online");
-        let now: Vec<CpuId> =
-            parse_cpulist(&text).context("reading cpu/online")?.into_iter().map(CpuId).collect();
-        if now == self.online {
+        let now = online_now()?;
+        let silent = self.silent_cpus();
+        if now == self.online && silent.is_empty() {
             return Ok(());
         }
         for cpu in self.online.iter().filter(|cpu| !now.contains(cpu)) {
-            self.sched.offline(*cpu);
+            self.sched.offline(*cpu)?;
             self.notes.push(format!("CPU {cpu} went offline"));
         }
         // A CPU that was never online before has no place in the topology yet.
         let topology = Topology::read(Path::new(ROOT))?;
-        for cpu in now.iter().filter(|cpu| !self.online.contains(cpu)) {
+        for cpu in &now {
+            let came = !self.online.contains(cpu);
+            if !came && !silent.contains(cpu) {
+                continue;
+            }
             let failed = self.sched.online(&topology, *cpu)?;
-            self.notes.push(format!("CPU {cpu} came online"));
+            let what = if came { "came online" } else { "had lost its counters: they are opened anew" };
+            self.notes.push(format!("CPU {cpu} {what}"));
             for refused in failed {
                 if self.check.pmu.refuse(&self.sched.events()[refused.slot].name, &refused.why) {
                     self.notes.push(refused.why.to_string());
@@ -161,6 +168,19 @@ impl LiveSource {
         self.host = Arc::new(host);
         self.online = now;
         Ok(())
+    }
+
+    /// CPUs on which counters could not be read since we asked before: they died with a CPU that was offline
+    /// for so short a time that no sample saw it.
+    fn silent_cpus(&mut self) -> Vec<CpuId> {
+        let mut silent = Vec::new();
+        for cpu in &self.online {
+            let failed = self.sched.cpu(*cpu).map_or(0, |state| state.lost[Loss::Counter as usize]);
+            if failed > self.failed_reads.insert(*cpu, failed).unwrap_or(0) {
+                silent.push(*cpu);
+            }
+        }
+        silent
     }
 
     fn cpus(&self) -> Vec<CpuRaw> {
@@ -218,8 +238,11 @@ impl LiveSource {
         let began = Instant::now();
         self.follow_hotplug()?;
         for cpu in &self.online {
-            // It may have gone offline since: then there is nothing to bring up to date.
-            if let Err(error) = self.sched.flush(*cpu) {
+            // It may have gone offline since: then there is nothing to bring up to date, and the next
+            // sample says so.
+            if let Err(error) = self.sched.flush(*cpu)
+                && online_now()?.contains(cpu)
+            {
                 self.notes.push(format!("{error:#}"));
             }
         }
@@ -288,6 +311,12 @@ impl Source for LiveSource {
             }
         }
     }
+}
+
+/// The CPUs that are online now.
+fn online_now() -> Result<Vec<CpuId>> {
+    let text = kernel::read_trimmed("/sys/devices/system/cpu/online");
+    Ok(parse_cpulist(&text).context("reading cpu/online")?.into_iter().map(CpuId).collect())
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {

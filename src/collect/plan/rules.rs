@@ -30,9 +30,9 @@ fn probe(check: &HostCheck, part: Part) -> Verdict {
     kernel_has(check, part.features())?;
     topology(&check.topology)?;
     privileges(check)?;
-    // The scheduler probe follows trusted pointers only; the others call bpf_probe_read_kernel, which
-    // LOCKDOWN_BPF_READ_KERNEL takes away (security/lockdown, 5.4).
-    if part != Part::CpuTime && check.kernel.lockdown.is(&Lockdown::Confidentiality) {
+    // All of them call bpf_probe_read_kernel, which LOCKDOWN_BPF_READ_KERNEL takes away
+    // (security/lockdown, 5.4).
+    if check.kernel.lockdown.is(&Lockdown::Confidentiality) {
         return Err(Obstacle::new(
             Missing::NotPermitted(
                 "kernel lockdown is 'confidentiality': no BPF program may read kernel memory, whatever its \
