@@ -7,8 +7,8 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 help:
 	@echo 'make run        install what the build needs, build, and start the live view'
 	@echo 'make build      install what the build needs, and build target/release/numatop-ng'
-	@echo 'make test       everything that can be tested here: this machine, and a core set of virtual ones'
-	@echo 'make test-host  only what needs no virtual machine'
+	@echo 'make test       everything that can be tested on this machine'
+	@echo 'make test-vm    a core set of virtual machines: kernels, architectures, nodes'
 	@echo 'make test-all   this machine, and the full matrix of virtual ones'
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make bench      the measurements of docs/performance.md'
@@ -20,14 +20,8 @@ build:
 run: build
 	$(SUDO) target/release/numatop-ng
 
-test: test-host
-	vmtests/run --core
-
-test-all: test-host
-	vmtests/run --all
-
 # Root tests run as root: through sudo where we are not.
-test-host:
+test:
 	scripts/install-deps test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -35,6 +29,12 @@ test-host:
 ifneq ($(SUDO),)
 	sudo --preserve-env=PATH,HOME,CARGO_HOME,RUSTUP_HOME $(CARGO) test --locked --test probes
 endif
+
+test-vm:
+	vmtests/run --core
+
+test-all: test
+	vmtests/run --all
 
 static:
 	scripts/install-deps static
@@ -46,4 +46,4 @@ bench: build
 	scripts/install-deps bench
 	benches/run
 
-.PHONY: help build run test test-host test-all static bench
+.PHONY: help build run test test-vm test-all static bench

@@ -26,6 +26,10 @@ const LOAD_CPU: usize = 0;
 /// Programs are attached this long after the last of them was loaded.
 const SETTLE: Duration = Duration::from_millis(500);
 
+/// Before each run of the load, with a watcher or without: the kernel makes up to other tasks for what a
+/// real-time task took from them, and the run that follows the next would pay for it.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// What watches the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Watcher {
@@ -221,13 +225,17 @@ fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Resu
 /// Time of the load with each watcher, against the mean of the runs without one before and after.
 fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
     let mut pairs: Vec<Vec<(Pipe, Pipe)>> = vec![Vec::new(); WATCHERS.len()];
+    thread::sleep(PAUSE);
     let mut before = pipe(loops)?;
     for round in 0..rounds {
         for turn in 0..WATCHERS.len() {
             let at = (round + turn) % WATCHERS.len();
+            let began = Instant::now();
             let watching = WATCHERS[at].start(plan, "1")?;
+            thread::sleep(PAUSE.saturating_sub(began.elapsed()));
             let with = pipe(loops)?;
             drop(watching);
+            thread::sleep(PAUSE);
             let after = pipe(loops)?;
             pairs[at].push((with, before.mean(after)));
             before = after;

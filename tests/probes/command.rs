@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::workload::Workload;
+use crate::workload::{ForEverybody, Workload};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 
@@ -120,8 +121,11 @@ pub fn hostile_names_reach_no_output() -> Result<()> {
 }
 
 pub fn without_capabilities_it_says_which_and_exits_3() -> Result<()> {
+    let copy = ForEverybody::copy(Path::new(BINARY))?;
     let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", BINARY, "-b", "-n", "1"])
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&copy.program)
+        .args(["-b", "-n", "1"])
         .output()
         .context("starting setpriv (util-linux)")?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -111,7 +111,7 @@ fn options() -> RecordOptions {
 }
 
 pub fn a_full_disk_pauses_the_recording() -> Result<()> {
-    let place = Place::new("full", Some(256 << 10))?;
+    let place = Place::new("full", Some(2 << 20))?;
     let path = place.path.join("file");
     let filler = place.path.join("filler");
     let mut source = LiveSource::start(LiveOptions::default())?;
@@ -121,7 +121,7 @@ pub fn a_full_disk_pauses_the_recording() -> Result<()> {
     while after < 5 {
         // All that is left of the disk goes to somebody else; the last page of the file is its own.
         if recorded.len() == 10 && paused == 0 {
-            let _ = fs::write(&filler, vec![1; 1 << 20]);
+            let _ = fs::write(&filler, vec![1; 4 << 20]);
         }
         if paused == 5 && filler.exists() {
             fs::remove_file(&filler)?;

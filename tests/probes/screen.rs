@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::num::NonZero;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 
-use crate::workload::Workload;
+use crate::workload::{ForEverybody, Workload};
 
 /// How long anything may take that must happen: far more than it needs, so that a slow machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -215,7 +216,9 @@ pub fn no_colour_means_no_colour() -> Result<()> {
 
 pub fn without_capabilities_the_screen_is_given_back_first() -> Result<()> {
     let mut command = CommandBuilder::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_numatop-ng")]);
+    let copy = ForEverybody::copy(Path::new(env!("CARGO_BIN_EXE_numatop-ng")))?;
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(&copy.program);
     let pty = native_pty_system().openpty(PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 })?;
     let mut child = pty.slave.spawn_command(command)?;
     drop(pty.slave);

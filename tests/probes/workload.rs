@@ -1,6 +1,9 @@
 //! Programs with a known behaviour: this test binary, started again with a variable that names one.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +12,34 @@ use anyhow::{Context, Result};
 
 /// Set in the environment of a workload.
 pub const VARIABLE: &str = "NUMATOP_NG_TEST_WORKLOAD";
+
+/// A copy of a program in a place that every user may go to: a checkout may be in somebody's home.
+/// Removed when dropped.
+pub struct ForEverybody {
+    dir: PathBuf,
+    pub program: PathBuf,
+}
+
+impl ForEverybody {
+    pub fn copy(program: &Path) -> Result<ForEverybody> {
+        let name = program.file_name().context("a program has a name")?;
+        let id = format!("numatop-ng-test-{}-{}", std::process::id(), name.to_string_lossy());
+        let dir = std::env::temp_dir().join(id);
+        fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
+        let copy = ForEverybody { program: dir.join(name), dir };
+        fs::copy(program, &copy.program).with_context(|| format!("copying {}", program.display()))?;
+        for path in [&copy.dir, &copy.program] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(copy)
+    }
+}
+
+impl Drop for ForEverybody {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
 
 /// A running workload. Killed when dropped.
 pub struct Workload {
@@ -25,7 +56,12 @@ impl Workload {
 
     /// As [`Workload::start`], after `prepare` has had its way with the command.
     pub fn start_with(name: &str, prepare: impl FnOnce(&mut Command)) -> Result<Workload> {
-        let mut command = Command::new(std::env::current_exe()?);
+        Workload::start_program(&std::env::current_exe()?, name, prepare)
+    }
+
+    /// As [`Workload::start_with`], with a copy of this test binary.
+    pub fn start_program(program: &Path, name: &str, prepare: impl FnOnce(&mut Command)) -> Result<Workload> {
+        let mut command = Command::new(program);
         command.env(VARIABLE, name).stdin(Stdio::piped()).stdout(Stdio::piped());
         prepare(&mut command);
         let mut child = command.spawn().with_context(|| format!("starting workload {name}"))?;

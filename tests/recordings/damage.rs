@@ -82,7 +82,7 @@ fn a_hundred_thousand_flips_cost_at_most_a_frame_each() {
         Box::new((0..100_000).map(move |_| random())) as Box<dyn Iterator<Item = u64>>
     };
     let began = Instant::now();
-    let lost = flip(&scratch.join("file"), &Machine::new(40).ticks(70), next);
+    let lost = flip(&scratch.join("file"), &Machine::new(8).ticks(12), next);
     println!("100,000 flips lost {lost} samples, {:?}", began.elapsed());
 }
 

@@ -38,6 +38,44 @@ pub fn busybox(arch: Arch) -> Result<PathBuf, String> {
     Ok(file_from_package(&keep, "busybox", arch, "bookworm", "busybox-static", false, is_it)?.0)
 }
 
+/// The library of Rust's sources for exactly this version of the compiler, for `-Zbuild-std`.
+///
+/// # Errors
+/// When the suite cannot be read or has another version only: a standard library of another
+/// version does not build with this compiler.
+pub fn rust_src(version: &str) -> Result<PathBuf, String> {
+    const SUITE: &str = "trixie-backports";
+    let keep = cache()?.join("rust-src").join(version);
+    let library = keep.join(format!("usr/src/rustc-{version}/library"));
+    if library.join("std/Cargo.toml").exists() {
+        return Ok(library);
+    }
+    let elsewhere = format!(
+        "the standard library cannot be built with rustc {version}; `rustup component add rust-src` is \
+         another way to its sources"
+    );
+    let get = || {
+        let root = AptRoot::open(SUITE, Arch::Amd64, false)?;
+        let package = root.version("rust-src", version)?;
+        eprintln!("vmtests: getting rust-src {package} ({SUITE})");
+        let deb = root.download(&format!("rust-src={package}"))?;
+        // What is there is whole: it gets its name when all of it is unpacked.
+        let part = keep.with_extension("part");
+        let _ = fs::remove_dir_all(&part);
+        fs::create_dir_all(&part).map_err(|error| format!("creating {}: {error}", part.display()))?;
+        run(Command::new("dpkg").arg("-x").arg(&deb).arg(&part))?;
+        let _ = fs::remove_dir_all(&keep);
+        fs::rename(&part, &keep).map_err(|error| format!("naming {}: {error}", keep.display()))?;
+        let _ = fs::remove_file(&deb);
+        if library.join("std/Cargo.toml").exists() {
+            Ok(library.clone())
+        } else {
+            Err(format!("rust-src {package} has no {}", library.display()))
+        }
+    };
+    get().map_err(|why: String| format!("{why}: {elsewhere}"))
+}
+
 fn file_from_package(
     keep: &Path,
     file: &str,
@@ -139,6 +177,22 @@ impl AptRoot {
             .ok_or_else(|| format!("suite {} has no package {pattern}", self.suite))
     }
 
+    /// The Debian version of `package` whose upstream version is `upstream`.
+    fn version(&self, package: &str, upstream: &str) -> Result<String, String> {
+        let table = run(self.apt("apt-cache").args(["madison", package]))?;
+        let table = String::from_utf8_lossy(&table);
+        let versions: Vec<&str> =
+            table.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim).collect();
+        versions
+            .iter()
+            .find(|version| is_release(version, upstream))
+            .map(|version| (*version).to_owned())
+            .ok_or_else(|| {
+                let there = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
+                format!("suite {} has no {package} {upstream} (it has {there})", self.suite)
+            })
+    }
+
     fn download(&self, package: &str) -> Result<PathBuf, String> {
         let debs = self.directory.join("debs");
         let _ = fs::remove_dir_all(&debs);
@@ -149,6 +203,11 @@ impl AptRoot {
             .and_then(|entries| entries.flatten().map(|entry| entry.path()).find(|path| is_deb(path)))
             .ok_or_else(|| format!("apt-get download {package} left no file"))
     }
+}
+
+/// Whether a Debian version such as `1.95.0+dfsg1-2~bpo13+1` is a package of this upstream release.
+fn is_release(version: &str, upstream: &str) -> bool {
+    version.strip_prefix(upstream).is_some_and(|rest| rest.starts_with(['+', '-']))
 }
 
 fn is_deb(path: &Path) -> bool {
@@ -200,4 +259,18 @@ fn run(command: &mut Command) -> Result<Vec<u8>, String> {
         return Err(format!("{name} failed ({}): {}", output.status, said.trim().replace('\n', "; ")));
     }
     Ok(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_very_release_of_the_compiler_will_do() {
+        assert!(is_release("1.95.0+dfsg1-2~bpo13+1", "1.95.0"));
+        assert!(is_release("1.95.0-1", "1.95.0"));
+        assert!(!is_release("1.95.0~rc1-1", "1.95.0"));
+        assert!(!is_release("1.95.01-1", "1.95.0"));
+        assert!(!is_release("1.96.0+dfsg1-1", "1.95.0"));
+    }
 }

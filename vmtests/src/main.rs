@@ -60,6 +60,7 @@ fn dispatch(options: &Options) -> Result<u8, String> {
         }
         Mode::Run => return run::all(&jobs()?, options),
         Mode::Shell => shell::open(&kernels, &topologies, options)?,
+        Mode::RustSrc(version) => println!("{}", debian::rust_src(version)?.display()),
         Mode::Matrix(path) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("reading {}: {error}", path.display()))?;

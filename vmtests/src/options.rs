@@ -22,7 +22,7 @@ usage: vmtests/run [--core | --all] [options]      run cases in guests (default:
   --verbose          print every check, not only the failed ones
 
 Exit status: 0 all that was asked for ran and passed, 1 something failed, 2 wrong usage,
-3 what ran passed but a kernel could not be had (\"not covered\").";
+3 what ran passed but a kernel or the binaries of an architecture could not be had (\"not covered\").";
 
 #[derive(Debug, PartialEq)]
 pub enum Mode {
@@ -31,6 +31,8 @@ pub enum Mode {
     List,
     Fetch,
     Matrix(PathBuf),
+    /// For `build-static`: sources of the standard library for this version of the compiler.
+    RustSrc(String),
     Help,
 }
 
@@ -43,6 +45,9 @@ pub struct Options {
     pub verbose: bool,
     /// Directory with the static binaries: `DIR/ARCH/{guest,numatop-ng}`. Set by `vmtests/run`.
     pub binaries: PathBuf,
+    /// Architectures whose binaries this machine cannot build: their guests are not covered.
+    /// Set by `vmtests/run`.
+    pub not_built: Vec<Arch>,
     /// Directory of the reviewed snapshots.
     pub snapshots: PathBuf,
 }
@@ -55,6 +60,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
         accept: false,
         verbose: false,
         binaries: PathBuf::from("target/static/vm"),
+        not_built: Vec::new(),
         snapshots: PathBuf::from("vmtests/snapshots"),
     };
     let mut all = false;
@@ -75,6 +81,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
             "--json" => options.json = Some(value()?.into()),
             "--binaries" => options.binaries = value()?.into(),
             "--matrix" => options.mode = Mode::Matrix(value()?.into()),
+            "--rust-src" => options.mode = Mode::RustSrc(value()?),
+            "--not-built" => options.not_built.push(Arch::parse(&value()?)?),
             "--accept" => options.accept = true,
             "--verbose" => options.verbose = true,
             "--core" => options.wanted.core = true,

@@ -51,16 +51,23 @@ pub enum What {
 }
 
 /// How a guest as a whole ended.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct GuestEnd {
     pub package: Option<String>,
     pub seconds: f64,
     /// Boots that died before their ready line and were tried again.
     pub retries: u32,
-    /// Why there is no verdict: the kernel could not be had.
+    /// Why there is no verdict: the kernel or the binaries could not be had.
     pub not_covered: Option<String>,
     /// Why the guest failed apart from its cases: died, deadline, noise.
     pub failed: Option<String>,
+}
+
+impl GuestEnd {
+    /// A guest that was not started.
+    pub fn not_covered(why: String) -> Self {
+        GuestEnd { not_covered: Some(why), ..GuestEnd::default() }
+    }
 }
 
 /// Where lines go; nowhere when no file was asked for.
