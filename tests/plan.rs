@@ -29,7 +29,7 @@ struct Row {
 
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
-    const PROBES: &[Part] = &Part::ESSENTIAL;
+    const PROBES: &[Part] = &[CpuTime, TaskWalk, Exits, Reclaim];
     const COUNTERS: &[Part] = &[
         Counters, Counter(Role::Cycles), Counter(Role::Instructions), Counter(Role::Lma), Counter(Role::Rma),
         Counter(Role::StallFrontend), Counter(Role::StallBackend), Counter(Role::Llc), Counter(Role::Dtlb),
@@ -61,7 +61,7 @@ fn table() -> Vec<Row> {
         row("lockdown=integrity", set(|host| host.kernel.lockdown = Fact::Known(Lockdown::Integrity)), &[], Exit::Ok, ""),
         row("lockdown=confidentiality", set(|host| {
             host.kernel.lockdown = Fact::Known(Lockdown::Confidentiality);
-        }), &[CpuTime, TaskWalk, Exits], Exit::Privilege, "without lockdown=confidentiality"),
+        }), PROBES, Exit::Privilege, "without lockdown=confidentiality"),
         row("container, default capabilities", default_container(), PROBES, Exit::Privilege, "--cap-add BPF --cap-add PERFMON --pid host"),
         row("container with its own pid namespace", set(|host| {
             host.privileges.host_pid_namespace = Fact::Known(false);

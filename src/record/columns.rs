@@ -266,6 +266,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             slots!(CpuRaw, "slot_count", "by event, counter", slots, count),
             slots!(CpuRaw, "slot_enabled_ns", "ns by event, counter", slots, enabled_ns),
             slots!(CpuRaw, "slot_running_ns", "ns by event, counter", slots, running_ns),
+            field!(CpuRaw, "irq_ns", "ns, counter", irq_ns),
         ]
     });
     &COLUMNS
@@ -289,6 +290,11 @@ pub fn node() -> &'static [Column<NodeRaw>] {
             field!(NodeRaw, "interleave_hit", "pages, counter", interleave_hit),
             field!(NodeRaw, "local_node", "pages, counter", local_node),
             field!(NodeRaw, "other_node", "pages, counter", other_node),
+            field!(NodeRaw, "low_watermark_bytes", "bytes", low_watermark_bytes),
+            field!(NodeRaw, "managed_bytes", "bytes", managed_bytes),
+            field!(NodeRaw, "kswapd_pages", "pages, counter", kswapd_pages),
+            field!(NodeRaw, "direct_pages", "pages, counter", direct_pages),
+            field!(NodeRaw, "node_reclaims", "counter", node_reclaims),
         ]
     });
     &COLUMNS

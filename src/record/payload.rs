@@ -14,7 +14,7 @@ use super::format::{
 };
 use super::groups;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use crate::sample::{CpuRaw, Names, NodeRaw, OwnRaw, Sample, TaskRaw};
+use crate::sample::{CpuRaw, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
 
 /// Sections of a sample. A reader skips those it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +34,11 @@ enum Section {
     /// What cgroups are, and what they may use.
     Groups = 12,
     Limits = 13,
+    /// The memory of the whole machine.
+    Vm = 14,
 }
 
-const SECTIONS: [Section; 13] = [
+const SECTIONS: [Section; 14] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -50,6 +52,7 @@ const SECTIONS: [Section; 13] = [
     Section::Notes,
     Section::Groups,
     Section::Limits,
+    Section::Vm,
 ];
 
 /// A sample is beyond what the format can hold.
@@ -178,7 +181,34 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &
             }
         }
         Section::Limits => groups::encode(out, base.map(|base| &base.groups), &sample.groups),
+        Section::Vm => encode_vm(out, sample.vm.as_ref()),
     }
+}
+
+fn encode_vm(out: &mut Vec<u8>, vm: Option<&VmStat>) {
+    let Some(vm) = vm else { return };
+    for number in [vm.swapped_in, vm.swapped_out, vm.kswapd_pages, vm.direct_pages] {
+        put(out, number);
+    }
+    put(out, vm.zone_reclaim_mode.map_or(0, |mode| u64::from(mode) + 1));
+}
+
+fn decode_vm(mut input: Bytes<'_>) -> Result<Option<VmStat>, Malformed> {
+    if input.0.is_empty() {
+        return Ok(None);
+    }
+    let vm = VmStat {
+        swapped_in: input.number()?,
+        swapped_out: input.number()?,
+        kswapd_pages: input.number()?,
+        direct_pages: input.number()?,
+        zone_reclaim_mode: match input.number()? {
+            0 => None,
+            mode => Some(u32::try_from(mode - 1).map_err(|_| Malformed("a mode cannot be"))?),
+        },
+    };
+    input.finish()?;
+    Ok(Some(vm))
 }
 
 /// The keyframe of a sample, and a sample before it that is near enough.
@@ -213,6 +243,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
     // Recordings from before there were containers have none of these.
     let groups = get(Section::Groups).unwrap_or(groups::NOTHING);
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
+    let vm = get(Section::Vm).unwrap_or(Bytes(&[]));
     let mut room = MAX_NODE_TIMES;
 
     let mut times = get(Section::Times)?;
@@ -249,6 +280,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         exited: exited.into_iter().map(Arc::new).collect(),
         cpus,
         nodes,
+        vm: decode_vm(vm)?,
         lost: decode_lost(get(Section::Lost)?, base)?,
         exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
         own: used,
