@@ -78,7 +78,7 @@ fn table() -> Vec<Row> {
         row("no SMT", set(|host| host.topology = Fact::Known(fixture("kunpeng-920-4826"))), &[SmtTime], Exit::Ok, "one thread each"),
         row("sysfs not mounted", set(|host| {
             host.topology = Fact::unknown("opening /sys/devices/system/cpu/online: no such file");
-        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages], Exit::CouldNotMeasure, "cpu/online"),
+        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks], Exit::CouldNotMeasure, "cpu/online"),
         row("nothing known about privileges", set(|host| {
             host.privileges.effective = Fact::unknown("/proc is not mounted");
             host.privileges.host_user_namespace = Fact::unknown("/proc is not mounted");
