@@ -8,11 +8,13 @@ use serde_json::{Map, Value as Json, json};
 use super::{Export, Selection, rfc3339};
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
+use crate::metric::matrix::{PAIR_METRICS, PairMetric};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Value};
 use crate::pmu::event::Event;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Grain, Snapshot, Task};
+use crate::units::Nid;
 
 /// Version of the object's shape. Keys may be added to a schema, never renamed or removed.
 pub const SCHEMA: u32 = 1;
@@ -85,6 +87,7 @@ impl Export for JsonLines {
             write!(out, "{}{}", if i > 0 { "," } else { "" }, Json::Object(row_object))?;
         }
         write!(out, "]")?;
+        write!(out, ",\"matrix\":{}", matrix(snapshot, &mut reasons))?;
         write!(out, ",\"self\":{}", own(snapshot))?;
         write!(out, ",\"lost\":{}", lost(snapshot))?;
         write!(out, ",\"notes\":{}", json!(snapshot.notes))?;
@@ -150,6 +153,21 @@ fn host(snapshot: &Snapshot) -> Json {
         "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
         "scope": host.scope,
     })
+}
+
+/// Metric → node of the row → node of the column → value.
+fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
+    let nodes = || snapshot.nodes.iter().map(|node| Nid(node.raw.id));
+    let of_metric = |metric: &PairMetric| {
+        let mut row = |from: Nid| -> Map<String, Json> {
+            let value = |to| (to, metric.read(snapshot, from, to).map(Value::F64));
+            nodes().map(value).map(|(to, value)| (to.to_string(), reasons.value(metric.id, value))).collect()
+        };
+        let rows: Map<String, Json> =
+            nodes().map(|from| (from.to_string(), Json::Object(row(from)))).collect();
+        (metric.id.to_string(), Json::Object(rows))
+    };
+    PAIR_METRICS.iter().map(of_metric).collect()
 }
 
 fn own(snapshot: &Snapshot) -> Json {

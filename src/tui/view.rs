@@ -5,6 +5,7 @@ pub mod detail;
 pub mod footer;
 pub mod header;
 pub mod help;
+pub mod matrix;
 pub mod nodes;
 pub mod picker;
 pub mod tasks;

@@ -1,4 +1,4 @@
-//! The table of nodes, and below it what the selected node is made of.
+//! The table of nodes, and below it what the selected node is made of; or a matrix in place of both.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -27,6 +27,9 @@ pub fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
 
 /// Titles, nodes, facts.
 pub fn render(snapshot: &Snapshot, list: &NodeList, theme: &Theme, area: Rect, buf: &mut Buffer) {
+    if let Some(metric) = list.matrix() {
+        return super::matrix::render(snapshot, list, metric, theme, area, buf);
+    }
     let (table_area, facts_area) = split(area, Some(snapshot));
     let columns = list.columns_at(area.width, snapshot);
     let table = Table { columns: &columns, sort: Some(list.sort), snapshot, theme, name: "" };
