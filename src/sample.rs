@@ -276,6 +276,15 @@ pub struct NodeRaw {
     pub node_reclaims: u64,
 }
 
+/// What went from one node to another, since start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    pub from: Nid,
+    pub to: Nid,
+    /// Times a task in scope ran on `to` after it had run on `from`.
+    pub tasks: u64,
+}
+
 /// Counters of the whole machine, in pages since boot, and a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VmStat {
@@ -359,6 +368,8 @@ pub struct Sample {
     pub nodes: Vec<NodeRaw>,
     /// `None` in recordings from before it was kept.
     pub vm: Option<VmStat>,
+    /// Ascending by `from` and `to`; pairs without any are left out.
+    pub flows: Vec<Flow>,
     /// Cumulative, by cause (see [`crate::collect::wire::Loss::id`]).
     pub lost: BTreeMap<String, u64>,
     /// CPU time of exited tasks that got no row, by node, ns.

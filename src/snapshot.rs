@@ -7,7 +7,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::sample::{Counts, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw};
+use crate::sample::{
+    Counts, Flow, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
+};
 use crate::units::Nid;
 
 pub use containers::Container;
@@ -92,6 +94,8 @@ pub struct Snapshot {
     /// The same tasks as sums; a row includes the rows below it.
     pub containers: Vec<Container>,
     pub nodes: Vec<Node>,
+    /// In the interval, like [`Sample::flows`].
+    pub flows: Vec<Flow>,
     /// In the interval: on-CPU time of all CPUs, their time in interrupts, and context switches.
     pub busy_ns: u64,
     pub irq_ns: u64,
@@ -190,6 +194,7 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         },
         containers: containers::containers(&host.topology, previous, current),
         nodes: nodes(previous, current, &cpus),
+        flows: flows(previous, current),
         busy_ns: 0,
         irq_ns: 0,
         switches: 0,
@@ -210,6 +215,17 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         add_slots(&mut snapshot.slots, &cpu.slots);
     }
     snapshot
+}
+
+fn flows(previous: Option<&Sample>, current: &Sample) -> Vec<Flow> {
+    let Some(previous) = previous else { return Vec::new() };
+    let before: HashMap<_, _> =
+        previous.flows.iter().map(|flow| ((flow.from, flow.to), flow.tasks)).collect();
+    let delta = |flow: &Flow| {
+        let tasks = flow.tasks.saturating_sub(before.get(&(flow.from, flow.to)).copied().unwrap_or(0));
+        Flow { tasks, ..*flow }
+    };
+    current.flows.iter().map(delta).collect()
 }
 
 /// Pages that went to or came from swap.
@@ -502,6 +518,7 @@ mod tests {
             cpus: vec![],
             nodes: vec![],
             vm: None,
+            flows: vec![],
             lost: BTreeMap::new(),
             exit_lost_ns: vec![],
             own: OwnRaw::default(),

@@ -43,9 +43,18 @@ fn nodes() {
 }
 
 #[test]
+fn task_moves_from_node_to_node() {
+    check("task_moves", World::ft_2500, |app| {
+        for key in ["2", "x"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
 fn distances() {
     check("distances", World::ft_2500, |app| {
-        for key in ["2", "x", "Down"] {
+        for key in ["2", "x", "x", "Down"] {
             press(app, key);
         }
     });
@@ -54,8 +63,9 @@ fn distances() {
 #[test]
 fn a_matrix_that_is_too_wide_moves() {
     let mut app = app(&mut World::ft_2500(), 4, (40, 24), Theme::new(false, true));
-    press(&mut app, "2");
-    press(&mut app, "x");
+    for key in ["2", "x", "x"] {
+        press(&mut app, key);
+    }
     assert!(text(&draw(&app, 40, 24)).contains("8 more nodes"), "{}", text(&draw(&app, 40, 24)));
     for _ in 0..20 {
         press(&mut app, ">");

@@ -197,6 +197,7 @@ pub struct TaskRow {
 }
 
 // SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
+unsafe impl Wire for u64 {}
 unsafe impl Wire for ScopeKey {}
 unsafe impl Wire for Place {}
 unsafe impl Wire for CpuState {}

@@ -38,14 +38,29 @@ impl PairMetric {
 }
 
 /// All metrics of pairs, in the order in which the screen goes through them.
-pub static PAIR_METRICS: &[PairMetric] = &[PairMetric {
-    id: "distance",
-    title: "SLIT",
-    unit: Unit::Id,
-    help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. It is the \
-           firmware's word, not a measurement.",
-    value: |snapshot, from, to| {
-        let distance = snapshot.host.topology.distance(from, to).map(f64::from);
-        distance.ok_or_else(|| Missing::NotCollected("one of the nodes is not online".into()))
+pub static PAIR_METRICS: &[PairMetric] = &[
+    PairMetric {
+        id: "task_migrations_per_s",
+        title: "TASKS/s",
+        unit: Unit::PerSecond,
+        help: "Tasks that ran on the column's node after they had run on the row's. Moves within a node are not counted.",
+        value: |snapshot, from, to| {
+            if from == to {
+                return Err(Missing::NotCollected("moves within a node are not counted".into()));
+            }
+            let flow = snapshot.flows.iter().find(|flow| (flow.from, flow.to) == (from, to));
+            snapshot.rate(flow.map_or(0, |flow| flow.tasks))
+        },
     },
-}];
+    PairMetric {
+        id: "distance",
+        title: "SLIT",
+        unit: Unit::Id,
+        help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. It is the \
+           firmware's word, not a measurement.",
+        value: |snapshot, from, to| {
+            let distance = snapshot.host.topology.distance(from, to).map(f64::from);
+            distance.ok_or_else(|| Missing::NotCollected("one of the nodes is not online".into()))
+        },
+    },
+];

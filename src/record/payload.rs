@@ -9,12 +9,13 @@ use std::sync::Arc;
 use super::changes::Changes;
 use super::columns::{self, Layout};
 use super::format::{
-    Head, KEY_EVERY, MAX_CELLS, MAX_CPUS, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_PAYLOAD, MAX_ROWS,
-    MAX_TEXT,
+    Head, KEY_EVERY, MAX_CELLS, MAX_CPUS, MAX_FLOWS, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_PAYLOAD,
+    MAX_ROWS, MAX_TEXT,
 };
 use super::groups;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use crate::sample::{CpuRaw, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
+use crate::sample::{CpuRaw, Flow, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
+use crate::units::Nid;
 
 /// Sections of a sample. A reader skips those it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +37,11 @@ enum Section {
     Limits = 13,
     /// The memory of the whole machine.
     Vm = 14,
+    /// From node to node.
+    Flows = 15,
 }
 
-const SECTIONS: [Section; 14] = [
+const SECTIONS: [Section; 15] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -53,6 +56,7 @@ const SECTIONS: [Section; 14] = [
     Section::Groups,
     Section::Limits,
     Section::Vm,
+    Section::Flows,
 ];
 
 /// A sample is beyond what the format can hold.
@@ -101,6 +105,7 @@ fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
         (most.saturating_mul(width) <= MAX_CELLS, "tasks times nodes"),
         (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "tasks times nodes"),
         (sample.cpus.len() <= MAX_CPUS, "CPUs"),
+        (sample.flows.len() <= MAX_FLOWS, "pairs of nodes"),
         (lists.iter().all(|len| *len <= MAX_NAMES), "names"),
         (texts.all(|text| text.len() <= MAX_TEXT), "letters in a name"),
     ] {
@@ -182,6 +187,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &
         }
         Section::Limits => groups::encode(out, base.map(|base| &base.groups), &sample.groups),
         Section::Vm => encode_vm(out, sample.vm.as_ref()),
+        Section::Flows => encode_flows(out, &sample.flows),
     }
 }
 
@@ -191,6 +197,22 @@ fn encode_vm(out: &mut Vec<u8>, vm: Option<&VmStat>) {
         put(out, number);
     }
     put(out, vm.zone_reclaim_mode.map_or(0, |mode| u64::from(mode) + 1));
+}
+
+fn encode_flows(out: &mut Vec<u8>, flows: &[Flow]) {
+    put(out, flows.len() as u64);
+    for flow in flows {
+        put(out, flow.from.0.into());
+        put(out, flow.to.0.into());
+        put(out, flow.tasks);
+    }
+}
+
+fn decode_flows(input: Bytes<'_>) -> Result<Vec<Flow>, Malformed> {
+    let node = |number: u64| u32::try_from(number).map(Nid).map_err(|_| Malformed("a node cannot be"));
+    decode_list(input, MAX_FLOWS, |input| {
+        Ok(Flow { from: node(input.number()?)?, to: node(input.number()?)?, tasks: input.number()? })
+    })
 }
 
 fn decode_vm(mut input: Bytes<'_>) -> Result<Option<VmStat>, Malformed> {
@@ -244,6 +266,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
     let groups = get(Section::Groups).unwrap_or(groups::NOTHING);
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
     let vm = get(Section::Vm).unwrap_or(Bytes(&[]));
+    let flows = get(Section::Flows).unwrap_or(Bytes(&[0]));
     let mut room = MAX_NODE_TIMES;
 
     let mut times = get(Section::Times)?;
@@ -281,6 +304,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         cpus,
         nodes,
         vm: decode_vm(vm)?,
+        flows: decode_flows(flows)?,
         lost: decode_lost(get(Section::Lost)?, base)?,
         exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
         own: used,

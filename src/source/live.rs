@@ -300,6 +300,7 @@ impl LiveSource {
             cpus,
             nodes: machine.nodes,
             vm: Some(machine.vm),
+            flows: self.sched.moves(&self.host.topology),
             lost: self.lost(),
             exit_lost_ns: self.tasks.exit_lost_ns()?,
             own,

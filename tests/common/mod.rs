@@ -17,12 +17,14 @@ use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::Event;
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw, VmStat,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
+    VmStat,
 };
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::{App, Settings};
 use numatop_ng::tui::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
+use numatop_ng::units::Nid;
 
 pub mod screen;
 
@@ -337,6 +339,7 @@ impl World {
             cpus: self.cpus.clone(),
             nodes: self.nodes.clone(),
             vm: Some(self.vm),
+            flows: self.flows(tick),
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
             own: OwnRaw { cpu_ns: tick * 3 * MS, rss_bytes: 12 << 20, sample_ns: MS },
@@ -344,6 +347,16 @@ impl World {
             groups: self.groups.clone(),
             notes: std::mem::take(&mut self.notes),
         }
+    }
+}
+
+impl World {
+    /// Tasks went to the next node, one more from each than from the one before, since start.
+    fn flows(&self, tick: u64) -> Vec<Flow> {
+        let nodes = self.nodes.len() as u32;
+        let flow =
+            |from: u32| Flow { from: Nid(from), to: Nid((from + 1) % nodes), tasks: u64::from(from) * tick };
+        (0..if nodes > 1 { nodes } else { 0 }).map(flow).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, GroupRaw, Missing, Names, NodeCounts, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, Missing, Names, NodeCounts, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
     VmStat,
 };
 use numatop_ng::units::Nid;
@@ -111,6 +111,10 @@ fn node() -> impl Strategy<Value = NodeRaw> {
     })
 }
 
+fn flow() -> impl Strategy<Value = Flow> {
+    any::<(u32, u32, u64)>().prop_map(|(from, to, tasks)| Flow { from: Nid(from), to: Nid(to), tasks })
+}
+
 fn vm() -> impl Strategy<Value = VmStat> {
     (any::<[u64; 4]>(), any::<Option<u32>>()).prop_map(|(n, zone_reclaim_mode)| VmStat {
         swapped_in: n[0],
@@ -163,6 +167,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
         vec(cpu(), 0..4),
         vec(node(), 0..3),
         proptest::option::of(vm()),
+        vec(flow(), 0..4),
     );
     let rest = (
         any::<(i64, [u64; 5])>(),
@@ -174,7 +179,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
     );
     (rows, rest).prop_map(
         move |(
-            (mut tasks, exited, cpus, nodes, vm),
+            (mut tasks, exited, cpus, nodes, vm, flows),
             ((wall_ns, n), lost, exit_lost_ns, names, notes, groups),
         )| {
             if sorted {
@@ -190,6 +195,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 cpus,
                 nodes,
                 vm,
+                flows,
                 lost,
                 exit_lost_ns,
                 own: OwnRaw { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },

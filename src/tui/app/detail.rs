@@ -143,6 +143,7 @@ fn only(sample: &Sample, process: (u32, u64)) -> Sample {
         exited: pick(&sample.exited),
         cpus: Vec::new(),
         vm: None,
+        flows: vec![],
         nodes: Vec::new(),
         lost: Default::default(),
         exit_lost_ns: Vec::new(),

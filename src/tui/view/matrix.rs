@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn heat_is_by_thirds_of_the_largest() {
-        let roles = [0.0, 10.0, 20.0, 30.0].map(|value| heat(value, 30.0, false));
+        let roles = [0.0, 9.0, 20.0, 30.0].map(|value| heat(value, 30.0, false));
         assert_eq!(roles, [Role::Dim, Role::Plain, Role::Alert, Role::Alert]);
         assert_eq!(heat(15.0, 30.0, false), Role::Remote);
         assert_eq!(heat(30.0, 30.0, true), Role::Local);
