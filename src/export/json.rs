@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{Export, Selection, rfc3339};
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
-use crate::metric::matrix::{PAIR_METRICS, PairMetric};
+use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Value};
 use crate::pmu::event::Event;
@@ -155,19 +155,26 @@ fn host(snapshot: &Snapshot) -> Json {
     })
 }
 
-/// Metric → node of the row → node of the column → value.
+/// Metric → node of the row → node of the column → value. What has none on the diagonal is not missing there.
 fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
     let nodes = || snapshot.nodes.iter().map(|node| Nid(node.raw.id));
-    let of_metric = |metric: &PairMetric| {
-        let mut row = |from: Nid| -> Map<String, Json> {
-            let value = |to| (to, metric.read(snapshot, from, to).map(Value::F64));
-            nodes().map(value).map(|(to, value)| (to.to_string(), reasons.value(metric.id, value))).collect()
-        };
-        let rows: Map<String, Json> =
-            nodes().map(|from| (from.to_string(), Json::Object(row(from)))).collect();
-        (metric.id.to_string(), Json::Object(rows))
-    };
-    PAIR_METRICS.iter().map(of_metric).collect()
+    let mut matrices = Map::new();
+    for metric in PAIR_METRICS {
+        let mut rows = Map::new();
+        for from in nodes() {
+            let mut row = Map::new();
+            for to in nodes() {
+                let value = match metric.read(snapshot, from, to).map(Value::F64) {
+                    Err(_) if from == to => Json::Null,
+                    reading => reasons.value(metric.id, reading),
+                };
+                row.insert(to.to_string(), value);
+            }
+            rows.insert(from.to_string(), Json::Object(row));
+        }
+        matrices.insert(metric.id.to_string(), Json::Object(rows));
+    }
+    Json::Object(matrices)
 }
 
 fn own(snapshot: &Snapshot) -> Json {
