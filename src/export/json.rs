@@ -147,7 +147,10 @@ fn host(snapshot: &Snapshot) -> Json {
         "pmu": if pmu.is_empty() { Json::Null } else { json!(pmu) },
         "event_tables": host.tables.iter().map(|table| table.id.as_str()).collect::<Vec<_>>(),
         "busy_pct": snapshot.share(snapshot.busy_ns).ok(),
-        "irq_pct": snapshot.share(snapshot.irq_ns).ok(),
+        "irq_pct": match snapshot.host_missing("irq_pct") {
+            Some(_) => None,
+            None => snapshot.share(snapshot.irq_ns).ok(),
+        },
         "swap_pages_per_s": snapshot.swapped.and_then(|pages| snapshot.rate(pages).ok()),
         "zone_reclaim_mode": snapshot.zone_reclaim_mode,
         "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },

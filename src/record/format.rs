@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::columns;
+use super::{columns, payload};
 use crate::sample::HostFacts;
 use crate::units::Nid;
 
 /// Version of the format. A reader opens every version up to its own. Columns and sections may be added
-/// without a new version: readers skip those they do not know.
+/// without a new version: readers skip those they do not know, and of those that are not there they say so.
 pub const FORMAT: u16 = 1;
 
 /// Samples from one keyframe to the next.
@@ -77,6 +77,9 @@ pub struct Head {
     pub folded: String,
     pub host: HostFacts,
     pub columns: Columns,
+    /// Parts of a sample that came after the first recordings, and are in this one.
+    #[serde(default)]
+    pub sections: Vec<String>,
 }
 
 /// Which columns the rows have, in the order in which they are written.
@@ -128,6 +131,7 @@ impl Head {
                 cpu: columns::describe(columns::cpu()),
                 node: columns::describe(columns::node()),
             },
+            sections: payload::added_sections(),
         }
     }
 

@@ -14,6 +14,7 @@ use super::format::{
 };
 use super::groups;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
+use crate::metric::container::LIMITS;
 use crate::sample::{CpuRaw, Flow, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
 use crate::units::Nid;
 
@@ -58,6 +59,27 @@ const SECTIONS: [Section; 15] = [
     Section::Vm,
     Section::Flows,
 ];
+
+impl Section {
+    /// For a section that older recordings do not have: what heads call it, and the metrics that have no
+    /// value without it.
+    fn added(self) -> Option<(&'static str, &'static [&'static str])> {
+        match self {
+            Section::Groups => {
+                Some(("groups", &["container", "kind", "engine", "container_id", "pod", "namespace"]))
+            }
+            Section::Limits => Some(("limits", &LIMITS)),
+            Section::Vm => Some(("vm", &["swap_pages_per_s", "zone_reclaim_mode"])),
+            Section::Flows => Some(("flows", &["task_migrations_per_s"])),
+            _ => None,
+        }
+    }
+}
+
+/// The names of the sections that a recording of this version has and an older one may not have.
+pub fn added_sections() -> Vec<String> {
+    SECTIONS.iter().filter_map(|section| Some(section.added()?.0.to_string())).collect()
+}
 
 /// A sample is beyond what the format can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -320,17 +342,29 @@ pub struct Layouts {
     task: Layout<TaskRaw>,
     cpu: Layout<CpuRaw>,
     node: Layout<NodeRaw>,
+    /// Metrics whose section is not there.
+    without: Vec<&'static str>,
 }
 
 impl Layouts {
     /// # Errors
     /// A column that rows are made of is not in the head.
     pub fn of(head: &Head) -> Result<Layouts, String> {
+        let absent = SECTIONS.iter().filter_map(|section| section.added());
+        let absent = absent.filter(|(name, _)| !head.sections.iter().any(|section| section == name));
         Ok(Layouts {
             task: Layout::of(&head.columns.task, columns::task())?,
             cpu: Layout::of(&head.columns.cpu, columns::cpu())?,
             node: Layout::of(&head.columns.node, columns::node())?,
+            without: absent.flat_map(|(_, metrics)| metrics).copied().collect(),
         })
+    }
+
+    /// Metrics that have no value, because the recording is of a version that did not keep what they are
+    /// made of.
+    pub fn without(&self) -> impl Iterator<Item = &'static str> {
+        let columns = self.task.without().iter().chain(self.cpu.without()).chain(self.node.without());
+        columns.chain(&self.without).copied()
     }
 }
 
