@@ -7,6 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::hot::profile::Profile;
 use crate::sample::{Counts, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw};
 use crate::units::Nid;
 
@@ -100,6 +101,8 @@ pub struct Snapshot {
     pub exit_lost_ns: u64,
     pub names: Arc<Names>,
     pub notes: Vec<String>,
+    /// Stacks that were sampled in the interval, when they were; not part of samples.
+    pub hot: Option<Profile>,
 }
 
 impl Snapshot {
@@ -189,6 +192,7 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         exit_lost_ns: current.exit_lost_ns.iter().sum(),
         names: Arc::clone(&current.names),
         notes: current.notes.clone(),
+        hot: None,
     };
     for cpu in &cpus {
         snapshot.busy_ns += cpu.busy_ns;

@@ -1,5 +1,6 @@
 //! Where samples come from. Everything downstream is the same for all sources.
 
+pub mod hot;
 pub mod live;
 pub mod recorded;
 pub mod recording;
@@ -8,10 +9,11 @@ pub mod synthetic;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::hot::News;
 use crate::sample::{HostFacts, Sample};
 
 /// A stream of samples of one host.
@@ -31,6 +33,23 @@ pub trait Source {
     /// The source cannot change what it watches, or there is no such cgroup any more.
     fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
         bail!("what is not being measured now cannot be given another scope")
+    }
+
+    /// Begins to sample the stacks of tasks, or ends it.
+    ///
+    /// # Errors
+    /// The source has no stacks, or they cannot be sampled here.
+    fn set_hot(&mut self, _on: bool) -> Result<()> {
+        bail!("a recording has no stacks: they can be looked at only while they are sampled")
+    }
+
+    /// What was sampled of stacks since the call before; `None` while they are not sampled. Waits up to `patience`
+    /// for the names of functions.
+    ///
+    /// # Errors
+    /// The source cannot go on.
+    fn hot_news(&mut self, _patience: Duration) -> Result<Option<News>> {
+        Ok(None)
     }
 
     /// Whether the last sample goes on from the one before: the same run of the same kernel, so that their

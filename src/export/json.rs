@@ -85,6 +85,9 @@ impl Export for JsonLines {
             write!(out, "{}{}", if i > 0 { "," } else { "" }, Json::Object(row_object))?;
         }
         write!(out, "]")?;
+        if let Some(profile) = &snapshot.hot {
+            write!(out, ",\"hot\":{}", super::hot::object(profile))?;
+        }
         write!(out, ",\"self\":{}", own(snapshot))?;
         write!(out, ",\"lost\":{}", lost(snapshot))?;
         write!(out, ",\"notes\":{}", json!(snapshot.notes))?;

@@ -1,15 +1,17 @@
 //! Samples of the running machine.
 
 use std::collections::BTreeMap;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 
+use super::hot::Hot;
 use super::{Source, poll};
 use crate::collect::groups::GroupWatch;
+use crate::collect::hot::Sampling;
 use crate::collect::nodes::NodeReader;
 use crate::collect::plan::{Advice, plan};
 use crate::collect::records::Layout;
@@ -26,6 +28,7 @@ use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
+use crate::hot::News;
 use crate::pmu::sets::Choice;
 use crate::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
 use crate::text;
@@ -46,6 +49,8 @@ pub struct LiveOptions {
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
+    /// How stacks are sampled while somebody looks at hot spots.
+    pub sampling: Sampling,
 }
 
 /// The probes and readers that make samples.
@@ -68,6 +73,12 @@ pub struct LiveSource {
     multiplexed: bool,
     /// What the command line asked for, in words.
     scope_text: String,
+    /// The task storage map.
+    records: OwnedFd,
+    /// The v1 controller that names cgroups, by index.
+    cgroup_subsys: Option<u32>,
+    sampling: Sampling,
+    hot: Option<Hot>,
 }
 
 impl LiveSource {
@@ -150,6 +161,10 @@ impl LiveSource {
             page_size: own::page_size(),
             multiplexed: options.events.takes_turns,
             scope_text: options.scope_text,
+            records: store,
+            cgroup_subsys: subsys,
+            sampling: options.sampling,
+            hot: None,
         })
     }
 
@@ -186,6 +201,9 @@ impl LiveSource {
         host.missing.extend(self.check.pmu.refused());
         host.topology = topology;
         self.host = Arc::new(host);
+        if let Some(hot) = &mut self.hot {
+            hot.follow(&now)?;
+        }
         self.online = now;
         Ok(())
     }
@@ -337,7 +355,11 @@ impl Source for LiveSource {
                 name
             }
         };
-        self.sched.set_scoped(!self.groups.scope().is_everything());
+        let scoped = !self.groups.scope().is_everything();
+        self.sched.set_scoped(scoped);
+        if let Some(hot) = &mut self.hot {
+            hot.set_scoped(scoped);
+        }
         self.tasks.set_scope(&before, self.groups.scope())?;
         self.forget = true;
         let mut host = HostFacts::clone(&self.host);
@@ -346,14 +368,31 @@ impl Source for LiveSource {
         Ok(())
     }
 
-    /// Moves exits out of the kernel's ring whenever it is half full, so that none is lost during a
-    /// long interval.
+    fn set_hot(&mut self, on: bool) -> Result<()> {
+        self.hot = None;
+        if on {
+            let scoped = !self.groups.scope().is_everything();
+            let sampling = self.sampling.clone().bounded(self.online.len() as u32);
+            let hot = Hot::start(sampling, &self.records, scoped, self.cgroup_subsys, &self.online);
+            self.hot = Some(hot.context("sampling stacks")?);
+        }
+        Ok(())
+    }
+
+    fn hot_news(&mut self, patience: Duration) -> Result<Option<News>> {
+        self.hot.as_mut().map(|hot| hot.news(patience)).transpose()
+    }
+
+    /// Empties the kernel's rings whenever one is half full, so that nothing is lost during a long interval.
     fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
         loop {
-            match poll(&[stop, self.tasks.exit_fd()], due).context("waiting for the next sample")? {
+            let mut fds = vec![stop, self.tasks.exit_fd()];
+            fds.extend(self.hot.as_ref().map(Hot::fd));
+            match poll(&fds, due).context("waiting for the next sample")? {
                 None => return Ok(false),
                 Some(0) => return Ok(true),
-                Some(_) => self.tasks.gather_exits()?,
+                Some(1) => self.tasks.gather_exits()?,
+                Some(_) => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
             }
         }
     }
