@@ -95,6 +95,54 @@ fn detail() {
 }
 
 #[test]
+fn hot_functions() {
+    check("hot_functions", World::intel, |app| {
+        press(app, "h");
+        app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+        press(app, "j");
+    });
+}
+
+#[test]
+fn hot_callees() {
+    check("hot_callees", World::intel, |app| {
+        press(app, "h");
+        app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+        press(app, "Tab");
+    });
+}
+
+#[test]
+fn hot_spots_are_of_what_was_selected() {
+    let mut app = app(&mut World::containers(), 4, (120, 24), Theme::new(false, false));
+    let screen = |app: &App| text(&draw(app, 120, 24));
+    press(&mut app, "2");
+    assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
+    assert!(screen(&app).contains("Hot spots of everything in scope"), "{}", screen(&app));
+    assert!(screen(&app).contains("loading the sampler"));
+    let news = common::hot::news(app.snapshot().unwrap());
+    app.hot_news(Ok(news.clone()));
+    let all = app.hot.as_ref().unwrap().samples;
+    assert_eq!(all, news.stacks.len() as u64);
+    assert_eq!(press(&mut app, "Esc"), Some(Effect::SetHot(false)));
+    press(&mut app, "3");
+    press(&mut app, "h");
+    app.hot_news(Ok(news));
+    let of_container = app.hot.as_ref().unwrap().samples;
+    assert!((1..all).contains(&of_container), "{of_container} of {all}");
+    app.hot_news(Err("sampling stacks: no such event".into()));
+    assert!(app.hot.is_none() && screen(&app).contains("no such event"), "{}", screen(&app));
+}
+
+#[test]
+fn a_recording_has_no_hot_spots() {
+    let mut app = app(&mut World::intel(), 4, (120, 24), Theme::new(false, false));
+    app.replay((0, i64::MAX));
+    assert_eq!(press(&mut app, "h"), None);
+    assert!(text(&draw(&app, 120, 24)).contains("a recording has no stacks"));
+}
+
+#[test]
 fn help() {
     check("help", World::vm, |app| {
         press(app, "?");

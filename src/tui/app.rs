@@ -5,6 +5,7 @@ pub mod containers;
 mod cursor;
 pub mod detail;
 mod geometry;
+pub mod hot;
 pub mod nodes;
 mod order;
 pub mod picker;
@@ -23,6 +24,7 @@ use ratatui::layout::Rect;
 
 use self::containers::ContainerList;
 use self::detail::Detail;
+use self::hot::HotView;
 use self::nodes::NodeList;
 use self::picker::Picker;
 use self::prompt::{Prompt, Purpose};
@@ -68,6 +70,8 @@ pub struct App {
     /// Cgroup id of the container that was made the scope here.
     pub scope: Option<u64>,
     pub detail: Option<Detail>,
+    /// Hot spots, on top of the screen they were asked for on.
+    pub hot: Option<HotView>,
     /// First line of the help in view, while it is open.
     pub help: Option<usize>,
     pub picker: Option<Picker>,
@@ -107,6 +111,7 @@ impl App {
             containers: ContainerList::default(),
             scope: None,
             detail: None,
+            hot: None,
             help: None,
             picker: None,
             prompt: None,
@@ -200,6 +205,7 @@ impl App {
             }
             App { picker: Some(_), .. } => context::PICKER,
             App { help: Some(_), .. } => context::HELP,
+            App { hot: Some(_), .. } => context::HOT,
             App { detail: Some(_), .. } => context::DETAIL | paused,
             App { screen: Screen::Tasks, .. } => context::TASKS | paused,
             App { screen: Screen::Nodes, .. } => context::NODES | paused,
@@ -221,7 +227,10 @@ impl App {
             Action::Suspend => return Some(Effect::Suspend),
             Action::Redraw => return Some(Effect::Redraw),
             Action::Help => self.help = Some(0),
+            Action::Back if self.contexts() == context::HOT => return self.close_hot(),
             Action::Back => self.back(),
+            Action::Hot => return self.open_hot(),
+            Action::HotShape | Action::HotRestart => self.change_hot(action),
             Action::Move(motion) => self.go(motion),
             Action::Click(x, y) => self.click(x, y),
             Action::Show(screen) => {
@@ -302,6 +311,9 @@ impl App {
         if let Some(detail) = &mut self.detail {
             detail.settle(height);
         }
+        if let Some(hot) = &mut self.hot {
+            hot.settle(height);
+        }
         if let Some(picker) = &mut self.picker {
             picker.scroll(height);
         }
@@ -359,6 +371,12 @@ impl App {
     }
 
     fn fold(&mut self) {
+        if let Some(hot) = &mut self.hot {
+            if !hot.toggle_fold() {
+                self.message = Some("nothing is below it: Tab shows who calls whom".into());
+            }
+            return;
+        }
         let folded = match self.screen {
             Screen::Containers if self.containers.tree => {
                 self.containers.toggle_fold();

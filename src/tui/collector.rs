@@ -18,6 +18,9 @@ use crate::source::Source;
 /// The second sample comes after this, so that rates appear soon.
 const SOON: Duration = Duration::from_millis(250);
 
+/// Names of functions are waited for so long with each sample; later ones come with the next.
+const NAMES_PATIENCE: Duration = Duration::from_millis(20);
+
 /// What the screen asks for.
 pub enum Command {
     SetInterval(Duration),
@@ -27,6 +30,8 @@ pub enum Command {
     Seek(Seek),
     /// Read about this process: id, and start in ns since boot.
     Inspect(u32, u64),
+    /// Begin to sample stacks, or end it.
+    SetHot(bool),
     Quit,
 }
 
@@ -106,6 +111,11 @@ pub fn collect(
             if messages.send(message).is_err() {
                 return Ok(());
             }
+            if let Some(news) = source.hot_news(NAMES_PATIENCE)?
+                && messages.send(Message::Hot(Ok(news))).is_err()
+            {
+                return Ok(());
+            }
             let wait = if std::mem::take(&mut first) { SOON.min(interval) } else { interval };
             // Intervals lie on a grid, so that they do not drift; one that was missed is not made up for.
             due = (due + wait).max(Instant::now());
@@ -140,6 +150,15 @@ pub fn collect(
                         }
                         // What is in scope now is shown at once.
                         due = Instant::now();
+                    }
+                    Command::SetHot(on) => {
+                        if let Err(error) = source.set_hot(on)
+                            && messages.send(Message::Hot(Err(format!("{error:#}")))).is_err()
+                        {
+                            return Ok(());
+                        }
+                        // The first samples are shown soon.
+                        due = due.min(Instant::now() + SOON);
                     }
                     // What is measured now has no other time.
                     Command::Seek(_) => {}

@@ -24,6 +24,7 @@ use numatop_ng::tui::app::{App, Settings};
 use numatop_ng::tui::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
 
+pub mod hot;
 pub mod screen;
 
 const MS: u64 = 1_000_000;
