@@ -136,7 +136,7 @@ impl Profile {
         }
         let mut spots: Vec<Spot> =
             counts.into_iter().map(|(function, (own, total))| Spot { function, own, total }).collect();
-        spots.sort_by(|a, b| (b.own, b.total).cmp(&(a.own, a.total)));
+        spots.sort_by_key(|spot| std::cmp::Reverse((spot.own, spot.total)));
         spots
     }
 }

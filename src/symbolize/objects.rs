@@ -1,6 +1,7 @@
 //! Which file has this build id? The files that processes have mapped, held open so that a name can be looked up
 //! when the process, its container or the file are gone.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -88,11 +89,11 @@ impl Objects {
             let Some(file) = file else { continue };
             let Some(elf) = Elf::read(&file) else { continue };
             let Some(id) = elf.build_id else { continue };
-            if !self.known.contains_key(&id) {
+            if let Entry::Vacant(free) = self.known.entry(id) {
                 let name = mapping.path.strip_suffix(" (deleted)").unwrap_or(mapping.path);
                 let name = text::clean_str(name.rsplit('/').next().unwrap_or(name));
                 let debug = find_debug(id, &proc.join("root"));
-                self.known.insert(id, Object { file, elf, name, debug });
+                free.insert(Object { file, elf, name, debug });
             }
         }
         Some(())

@@ -19,7 +19,7 @@ fn numatop(words: &[&str]) -> Result<Output> {
     Command::new(BINARY).args(words).stdin(Stdio::null()).output().context("starting numatop-ng")
 }
 
-fn intervals(words: &[&str]) -> Result<Vec<Value>> {
+pub fn intervals(words: &[&str]) -> Result<Vec<Value>> {
     let output = numatop(words)?;
     ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout)?;
