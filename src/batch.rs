@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use crate::export::Export;
 use crate::hot::profile::Profile;
+use crate::overhead::costs;
 use crate::snapshot::{Grain, derive};
 use crate::source::Source;
 
@@ -19,6 +20,8 @@ pub struct Pace {
     pub grain: Grain,
     /// Hot spots too: the source samples stacks.
     pub hot: bool,
+    /// What our own programs cost too.
+    pub overhead: bool,
 }
 
 /// Functions are looked up for so long at the end of an interval; those that take longer have names in the next one.
@@ -42,6 +45,10 @@ pub fn run(
     if pace.hot {
         source.set_hot(true)?;
     }
+    if pace.overhead {
+        source.set_statistics(true)?;
+    }
+    let mut statistics = source.statistics()?;
     let mut due = Instant::now() + pace.interval;
     let mut left = pace.iterations;
     while left != Some(0) {
@@ -56,6 +63,10 @@ pub fn run(
             profile.restart();
             profile.add(news);
             snapshot.hot = Some(std::mem::take(&mut profile));
+        }
+        if let Some(now) = source.statistics()? {
+            snapshot.overhead = statistics.as_ref().map(|before| costs(before, &now));
+            statistics = Some(now);
         }
         match export.write(out, &snapshot) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),

@@ -311,6 +311,10 @@ pub struct ViewArgs {
     #[arg(long, value_name = "HZ", default_value_t = crate::collect::hot::SAMPLES_HZ, value_parser = clap::value_parser!(u32).range(1..1000), help_heading = HOT)]
     pub hot_rate: u32,
 
+    /// Measure what each of our own BPF programs costs, too: in JSON output (on the screen, o does). Adds to the cost.
+    #[arg(long)]
+    pub overhead: bool,
+
     /// Use colour.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]
     pub color: ColourArg,

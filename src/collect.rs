@@ -11,6 +11,7 @@ pub mod plan;
 pub mod records;
 pub mod sched;
 pub mod scope;
+pub mod stats;
 pub mod table;
 pub mod tasks;
 pub mod wire;

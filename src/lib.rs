@@ -13,6 +13,7 @@ pub mod host;
 pub mod hot;
 pub mod metric;
 pub mod options;
+pub mod overhead;
 pub mod pmu;
 pub mod record;
 pub mod replay;

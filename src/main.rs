@@ -86,6 +86,7 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
         iterations: args.iterations,
         grain: options::grain(args),
         hot: args.hot,
+        overhead: args.overhead,
     };
     let stop = stop_signals()?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
@@ -170,6 +171,7 @@ fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCod
         iterations: args.iterations,
         grain: options::grain(args),
         hot: args.hot,
+        overhead: args.overhead,
     };
     let stop = stop_signals()?;
     let recorder = Recorder::open(path, options::recording(limits, args))?;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::hot::profile::Profile;
+use crate::overhead::Cost;
 use crate::sample::{Counts, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw};
 use crate::units::Nid;
 
@@ -103,6 +104,8 @@ pub struct Snapshot {
     pub notes: Vec<String>,
     /// Stacks that were sampled in the interval, when they were; not part of samples.
     pub hot: Option<Profile>,
+    /// What our own programs cost in the interval, while statistics are on; not part of samples.
+    pub overhead: Option<Vec<Cost>>,
 }
 
 impl Snapshot {
@@ -193,6 +196,7 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         names: Arc::clone(&current.names),
         notes: current.notes.clone(),
         hot: None,
+        overhead: None,
     };
     for cpu in &cpus {
         snapshot.busy_ns += cpu.busy_ns;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::hot::News;
+use crate::overhead::Statistics;
 use crate::sample::{HostFacts, Sample};
 
 /// A stream of samples of one host.
@@ -49,6 +50,22 @@ pub trait Source {
     /// # Errors
     /// The source cannot go on.
     fn hot_news(&mut self, _patience: Duration) -> Result<Option<News>> {
+        Ok(None)
+    }
+
+    /// Begins to keep statistics on the BPF programs of the source, or ends it.
+    ///
+    /// # Errors
+    /// The source has no programs, or the kernel refuses.
+    fn set_statistics(&mut self, _on: bool) -> Result<()> {
+        bail!("a recording costs nothing: only what is measured now does")
+    }
+
+    /// The statistics at this moment; `None` while they are not kept.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn statistics(&mut self) -> Result<Option<Statistics>> {
         Ok(None)
     }
 

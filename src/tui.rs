@@ -39,6 +39,7 @@ use crate::collect::inspect::Details;
 use crate::filter::RowFilter;
 use crate::hot::News;
 use crate::metric::Metric;
+use crate::overhead::Statistics;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::Task;
 use crate::source::Source;
@@ -85,6 +86,8 @@ enum Message {
     NotScoped(String),
     /// What was sampled of stacks, or why they cannot be.
     Hot(Result<News, String>),
+    /// Statistics of our own programs, or why there are none.
+    Statistics(Result<Statistics, String>),
     Input(Event),
     Signal(i32),
 }
@@ -198,6 +201,10 @@ fn show(
                     app.hot_news(news);
                     None
                 }
+                Message::Statistics(now) => {
+                    app.statistics(now);
+                    None
+                }
                 Message::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => app.press(key),
                 Message::Input(Event::Mouse(mouse)) => app.mouse(mouse),
                 // The size is read when the frame is drawn.
@@ -218,6 +225,7 @@ fn show(
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
                 Some(Effect::SetHot(on)) => collector.send(Command::SetHot(on)),
+                Some(Effect::SetStatistics(on)) => collector.send(Command::SetStatistics(on)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
         }

@@ -6,6 +6,7 @@ mod common;
 use common::screen::{draw, dump, text};
 use common::{Actor, World, app, press, type_text};
 use numatop_ng::collect::inspect::Details;
+use numatop_ng::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::sample::Comm;
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::App;
@@ -110,6 +111,40 @@ fn hot_callees() {
         app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
         press(app, "Tab");
     });
+}
+
+#[test]
+fn overhead() {
+    check("overhead", World::intel, |app| {
+        assert_eq!(press(app, "o"), Some(Effect::SetStatistics(true)));
+        let at = |seconds: u64| Statistics {
+            mono_ns: seconds * 1_000_000_000,
+            programs: [
+                ("on_sched_switch", 3000, 636_000),
+                ("on_task_walk", 12, 4800),
+                ("on_task_newtask", 0, 0),
+            ]
+            .map(|(name, count, ns)| (name.into(), Runs { count: seconds * count, ns: seconds * ns }))
+            .into(),
+            counters: 4,
+            read: Some(ReadCost { count_ns: 31.0, scaled_ns: 58.0 }),
+            scaled: false,
+        };
+        app.statistics(Ok(at(1)));
+        app.statistics(Ok(at(2)));
+    });
+}
+
+#[test]
+fn overhead_without_counters_or_rights_says_why() {
+    let mut app = app(&mut World::vm(), 4, (100, 24), Theme::new(false, false));
+    let screen = |app: &App| text(&draw(app, 100, 24));
+    press(&mut app, "o");
+    assert!(screen(&app).contains("wait for an interval"), "{}", screen(&app));
+    app.statistics(Ok(Statistics::default()));
+    assert!(screen(&app).contains("no counter is open"), "{}", screen(&app));
+    app.statistics(Err("switching on the statistics of BPF programs: EPERM".into()));
+    assert!(app.overhead.is_none() && screen(&app).contains("EPERM"), "{}", screen(&app));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
@@ -139,6 +139,11 @@ impl HotProbe {
 
     pub fn sampling(&self) -> &Sampling {
         &self.sampling
+    }
+
+    /// The program that is attached, by name.
+    pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
+        ("on_sample", self.skel.progs.on_sample.as_fd())
     }
 
     /// Moves what is in the ring to our own memory.

@@ -10,6 +10,7 @@ use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Value};
+use crate::overhead::Cost;
 use crate::pmu::event::Event;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Grain, Snapshot, Task};
@@ -153,11 +154,23 @@ fn host(snapshot: &Snapshot) -> Json {
 }
 
 fn own(snapshot: &Snapshot) -> Json {
-    json!({
+    let mut own = json!({
         "self_cpu_pct": snapshot.share(snapshot.own.cpu_ns).ok(),
         "self_rss_bytes": snapshot.own.raw.rss_bytes,
         "sample_ms": snapshot.own.raw.sample_ns as f64 / 1e6,
-    })
+    });
+    if let Some(costs) = &snapshot.overhead {
+        let program = |cost: &Cost| {
+            let values = json!({
+                "probe_ns": cost.probe_ns,
+                "probe_runs_per_s": cost.probe_runs_per_s,
+                "probe_cpu_pct": cost.cpu_pct,
+            });
+            (cost.program.clone(), values)
+        };
+        own["programs"] = Json::Object(costs.iter().map(program).collect());
+    }
+    own
 }
 
 fn lost(snapshot: &Snapshot) -> Json {

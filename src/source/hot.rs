@@ -1,6 +1,6 @@
 //! The sampling of stacks as a source offers it: the sampler, and the thread that names what it saw.
 
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -57,6 +57,11 @@ impl Hot {
     /// The ring could not be read.
     pub fn gather(&self) -> Result<()> {
         self.probe.gather()
+    }
+
+    /// The sampler's program, by name.
+    pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
+        self.probe.program()
     }
 
     /// Becomes readable when that ring is half full.

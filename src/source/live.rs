@@ -20,7 +20,7 @@ use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
 use crate::collect::tasks::TaskProbe;
 use crate::collect::wire::Loss;
-use crate::collect::{own, records};
+use crate::collect::{own, records, stats};
 use crate::container::select::{Unmatched, Wants};
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::Hierarchy;
@@ -29,6 +29,7 @@ use crate::host::kernel;
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
 use crate::hot::News;
+use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
 use crate::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
 use crate::text;
@@ -79,6 +80,9 @@ pub struct LiveSource {
     cgroup_subsys: Option<u32>,
     sampling: Sampling,
     hot: Option<Hot>,
+    /// What reading one counter costs.
+    read_cost: Option<ReadCost>,
+    statistics: Option<stats::Recording>,
 }
 
 impl LiveSource {
@@ -130,6 +134,7 @@ impl LiveSource {
         if options.events.takes_turns {
             sched.read_scaled(true);
         }
+        let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
         let tasks =
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
         let node_reader = NodeReader::open(Path::new(ROOT), &topology)?;
@@ -165,6 +170,8 @@ impl LiveSource {
             cgroup_subsys: subsys,
             sampling: options.sampling,
             hot: None,
+            read_cost,
+            statistics: None,
         })
     }
 
@@ -377,6 +384,31 @@ impl Source for LiveSource {
             self.hot = Some(hot.context("sampling stacks")?);
         }
         Ok(())
+    }
+
+    fn set_statistics(&mut self, on: bool) -> Result<()> {
+        self.statistics = None;
+        if on {
+            self.statistics = Some(stats::Recording::start()?);
+        }
+        Ok(())
+    }
+
+    fn statistics(&mut self) -> Result<Option<Statistics>> {
+        if self.statistics.is_none() {
+            return Ok(None);
+        }
+        let sampler = self.hot.as_ref().map(Hot::program);
+        let programs = self.sched.programs().into_iter().chain(self.tasks.programs()).chain(sampler);
+        Ok(Some(Statistics {
+            mono_ns: clock_ns(libc::CLOCK_MONOTONIC),
+            programs: programs
+                .map(|(name, fd)| Ok((name.to_string(), stats::runs(fd)?)))
+                .collect::<Result<_>>()?,
+            counters: self.sched.events().len(),
+            read: self.read_cost,
+            scaled: self.multiplexed,
+        }))
     }
 
     fn hot_news(&mut self, patience: Duration) -> Result<Option<News>> {

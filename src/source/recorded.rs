@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use super::Source;
 use crate::hot::News;
+use crate::overhead::Statistics;
 use crate::record::recorder::Recorder;
 use crate::sample::{HostFacts, Sample};
 
@@ -60,6 +61,14 @@ impl<S: Source> Source for Recorded<S> {
 
     fn hot_news(&mut self, patience: Duration) -> Result<Option<News>> {
         self.source.hot_news(patience)
+    }
+
+    fn set_statistics(&mut self, on: bool) -> Result<()> {
+        self.source.set_statistics(on)
+    }
+
+    fn statistics(&mut self) -> Result<Option<Statistics>> {
+        self.source.statistics()
     }
 
     fn continues(&self) -> bool {

@@ -24,6 +24,8 @@ pub enum Action {
     HotShape,
     /// Forget the samples so far.
     HotRestart,
+    /// What numatop-ng itself costs.
+    Overhead,
     /// Go into the selected row.
     Open,
     Threads,
@@ -114,4 +116,6 @@ pub enum Effect {
     Inspect(u32, u64),
     /// Begin to sample stacks, or end it.
     SetHot(bool),
+    /// Begin to keep statistics on our own programs, or end it.
+    SetStatistics(bool),
 }

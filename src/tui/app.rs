@@ -8,6 +8,7 @@ mod geometry;
 pub mod hot;
 pub mod nodes;
 mod order;
+pub mod overhead;
 pub mod picker;
 mod popups;
 pub mod prompt;
@@ -26,6 +27,7 @@ use self::containers::ContainerList;
 use self::detail::Detail;
 use self::hot::HotView;
 use self::nodes::NodeList;
+use self::overhead::Overhead;
 use self::picker::Picker;
 use self::prompt::{Prompt, Purpose};
 use self::replay::Replay;
@@ -72,6 +74,8 @@ pub struct App {
     pub detail: Option<Detail>,
     /// Hot spots, on top of the screen they were asked for on.
     pub hot: Option<HotView>,
+    /// What we cost ourselves, on top of the screen it was asked for on.
+    pub overhead: Option<Overhead>,
     /// First line of the help in view, while it is open.
     pub help: Option<usize>,
     pub picker: Option<Picker>,
@@ -112,6 +116,7 @@ impl App {
             scope: None,
             detail: None,
             hot: None,
+            overhead: None,
             help: None,
             picker: None,
             prompt: None,
@@ -205,6 +210,7 @@ impl App {
             }
             App { picker: Some(_), .. } => context::PICKER,
             App { help: Some(_), .. } => context::HELP,
+            App { overhead: Some(_), .. } => context::OVERHEAD,
             App { hot: Some(_), .. } => context::HOT,
             App { detail: Some(_), .. } => context::DETAIL | paused,
             App { screen: Screen::Tasks, .. } => context::TASKS | paused,
@@ -227,6 +233,8 @@ impl App {
             Action::Suspend => return Some(Effect::Suspend),
             Action::Redraw => return Some(Effect::Redraw),
             Action::Help => self.help = Some(0),
+            Action::Overhead => return self.open_overhead(),
+            Action::Back if self.contexts() == context::OVERHEAD => return self.close_overhead(),
             Action::Back if self.contexts() == context::HOT => return self.close_hot(),
             Action::Back => self.back(),
             Action::Hot => return self.open_hot(),

@@ -32,6 +32,8 @@ pub enum Command {
     Inspect(u32, u64),
     /// Begin to sample stacks, or end it.
     SetHot(bool),
+    /// Begin to keep statistics on our own programs, or end it.
+    SetStatistics(bool),
     Quit,
 }
 
@@ -116,6 +118,11 @@ pub fn collect(
             {
                 return Ok(());
             }
+            if let Some(now) = source.statistics()?
+                && messages.send(Message::Statistics(Ok(now))).is_err()
+            {
+                return Ok(());
+            }
             let wait = if std::mem::take(&mut first) { SOON.min(interval) } else { interval };
             // Intervals lie on a grid, so that they do not drift; one that was missed is not made up for.
             due = (due + wait).max(Instant::now());
@@ -159,6 +166,13 @@ pub fn collect(
                         }
                         // The first samples are shown soon.
                         due = due.min(Instant::now() + SOON);
+                    }
+                    Command::SetStatistics(on) => {
+                        let now = source.set_statistics(on).and_then(|()| source.statistics());
+                        let now = now.map_err(|error| format!("{error:#}")).transpose();
+                        if now.is_some_and(|now| messages.send(Message::Statistics(now)).is_err()) {
+                            return Ok(());
+                        }
                     }
                     // What is measured now has no other time.
                     Command::Seek(_) => {}

@@ -21,11 +21,13 @@ pub mod context {
     pub const CONTAINERS: u16 = 512;
     /// The hot spots of something.
     pub const HOT: u16 = 1024;
+    /// What numatop-ng itself costs.
+    pub const OVERHEAD: u16 = 2048;
     /// The screens with a table of their own.
     pub const TABLES: u16 = TASKS | NODES | CONTAINERS;
     pub const SCREENS: u16 = TABLES | DETAIL;
     pub const LISTS: u16 = SCREENS | HELP | PICKER | HOT;
-    pub const ALL: u16 = LISTS | PROMPT;
+    pub const ALL: u16 = LISTS | PROMPT | OVERHEAD;
 }
 use context::*;
 
@@ -70,7 +72,7 @@ const fn bind(
 
 /// All keys, in the order of help and footer.
 pub static KEYS: &[Binding] = &[
-    bind(SCREENS | HOT, &[key(KeyCode::F(1)), ch('?')], Action::Help, "Help", "This help"),
+    bind(SCREENS | HOT | OVERHEAD, &[key(KeyCode::F(1)), ch('?')], Action::Help, "Help", "This help"),
     bind(
         TABLES,
         &[key(KeyCode::Enter)],
@@ -144,6 +146,7 @@ pub static KEYS: &[Binding] = &[
         "Hot spots: fold or unfold what is below a function",
     ),
     bind(HOT, &[ch('r')], Action::HotRestart, "Restart", "Hot spots: forget the samples so far"),
+    bind(SCREENS, &[ch('o')], Action::Overhead, "", "What numatop-ng itself costs, program by program"),
     bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
     bind(SCREENS, &[key(KeyCode::Left)], Action::Scrub(-1), "", "Pause at the interval before"),
     bind(
@@ -219,7 +222,7 @@ pub static KEYS: &[Binding] = &[
     bind(ALL, &[ctrl('l')], Action::Redraw, "", "Draw the screen anew"),
     bind(ALL, &[ctrl('z')], Action::Suspend, "", "Stop; fg brings it back"),
     bind(
-        DETAIL | HELP | PICKER | HOT,
+        DETAIL | HELP | PICKER | HOT | OVERHEAD,
         &[key(KeyCode::Esc), ch('q')],
         Action::Back,
         "Back",
@@ -276,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_key_means_one_thing_in_one_place() {
-        for bit in (0..11).map(|shift| 1u16 << shift) {
+        for bit in (0..12).map(|shift| 1u16 << shift) {
             let here: Vec<&Key> =
                 KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
             for (i, key) in here.iter().enumerate() {

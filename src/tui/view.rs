@@ -7,6 +7,7 @@ pub mod header;
 pub mod help;
 pub mod hot;
 pub mod nodes;
+pub mod overhead;
 pub mod picker;
 pub mod tasks;
 
@@ -30,6 +31,8 @@ pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
     header::render(snapshot, app, &parts, buf);
     if let Some(first) = app.help {
         help::render(snapshot, first, &app.theme, body, buf);
+    } else if let Some(overhead) = &app.overhead {
+        overhead::render(snapshot, overhead, &app.theme, body, buf);
     } else if let Some(hot) = &app.hot {
         hot::render(hot, &app.theme, body, buf);
     } else if let Some(detail) = &app.detail {

@@ -67,6 +67,7 @@ fn main() {
         truth::a_full_exit_ring_is_a_counted_loss,
         command::json_has_every_metric_or_its_reason,
         command::json_counts_named_events,
+        command::overhead_is_measured_when_asked_for,
         command::threads_have_rows_of_their_own,
         command::columns_sort_top_and_comm_select,
         command::hostile_names_reach_no_output,

@@ -12,7 +12,8 @@ impl App {
     /// The parts of the screen as it is now.
     pub fn parts(&self) -> Parts {
         let topology = self.host.as_ref().map(|host| &host.topology);
-        let compact = self.detail.is_some() || self.help.is_some() || self.hot.is_some();
+        let on_top = self.help.is_some() || self.hot.is_some() || self.overhead.is_some();
+        let compact = on_top || self.detail.is_some();
         layout::parts(self.area, topology, compact, self.notice().is_some())
     }
 
