@@ -172,7 +172,33 @@ struct nt_task {
 	__u32 nodes;		/* how many run_ns[] the nt_rec has */
 };
 
+/* Frames of a stack at most; what lies further out is cut off. */
+#define NT_HOT_FRAMES 64
+
+/* Why a sample of a stack is not there, or not whole. Indexes hot_lost; names are in wire.rs. */
+enum nt_hot_loss {
+	NT_HOT_RING_FULL,	/* user space did not empty the ring in time */
+	NT_HOT_RING_BUSY,	/* the ring was locked by what the sample interrupted */
+	NT_HOT_NO_STACK,	/* neither user nor kernel stack could be read: counted without frames */
+	NT_HOT_LOSSES,
+};
+
+/*
+ * What a task was doing when it was sampled: followed by kernel_bytes of addresses and by
+ * user_bytes of struct bpf_stack_build_id, innermost first.
+ */
+struct nt_hot {
+	__u32 pid;		/* thread group */
+	__u32 tid;
+	__u64 leader_start_ns;	/* (pid, leader_start_ns) is a process */
+	__u64 cgroup_id;
+	char comm[16];		/* of the thread group's leader */
+	__u32 kernel_bytes;
+	__u32 user_bytes;
+};
+
 #ifndef __cplusplus
+_Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");

@@ -1,5 +1,7 @@
 //! From what was typed to what it means: checks every value, resolves names, fills in defaults.
 
+mod hot;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -204,7 +206,8 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
     }
     let events = events(args)?;
     let (wants, hierarchy) = wants(args, Path::new("/"))?;
-    Ok(LiveOptions { scope, scope_text: scope_text(args, &wants), wants, hierarchy, events })
+    let sampling = hot::sampling(args)?;
+    Ok(LiveOptions { scope, scope_text: scope_text(args, &wants), wants, hierarchy, events, sampling })
 }
 
 /// What `--events` means on this machine: tries events to find out.

@@ -7,6 +7,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::hot::profile::Profile;
+use crate::overhead::Cost;
 use crate::sample::{
     Counts, Flow, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
 };
@@ -114,6 +116,10 @@ pub struct Snapshot {
     pub exit_lost_ns: u64,
     pub names: Arc<Names>,
     pub notes: Vec<String>,
+    /// Stacks that were sampled in the interval, when they were; not part of samples.
+    pub hot: Option<Profile>,
+    /// What our own programs cost in the interval, while statistics are on; not part of samples.
+    pub overhead: Option<Vec<Cost>>,
 }
 
 impl Snapshot {
@@ -207,6 +213,8 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         exit_lost_ns: current.exit_lost_ns.iter().sum(),
         names: Arc::clone(&current.names),
         notes: current.notes.clone(),
+        hot: None,
+        overhead: None,
     };
     for cpu in &cpus {
         snapshot.busy_ns += cpu.busy_ns;

@@ -14,6 +14,7 @@ use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use super::wire::{CpuState, MARKS, Place, SLOTS, Wire};
 use crate::host::kernel;
 use crate::host::topology::Topology;
+use crate::overhead::ReadCost;
 use crate::pmu::event::Event;
 use crate::pmu::open::{Counters, Refused};
 use crate::sample::Flow;
@@ -27,6 +28,9 @@ const TEST_RUN_ON_CPU: u32 = libbpf_rs::libbpf_sys::BPF_F_TEST_RUN_ON_CPU;
 const RING_PER_CPU: u32 = 256 * 1024;
 const RING_MIN: u32 = 1024 * 1024;
 const RING_MAX: u32 = 16 * 1024 * 1024;
+
+/// Reads of each counter that measuring their cost takes (`MEASURED_READS` of sched.bpf.c).
+const MEASURED_READS: usize = 64;
 
 /// The loaded and attached probe. Dropping it detaches everything.
 pub struct SchedProbe {
@@ -162,6 +166,36 @@ impl SchedProbe {
         let input = ProgramInput { cpu: cpu.0, flags: TEST_RUN_ON_CPU, ..ProgramInput::default() };
         self.skel.progs.on_flush.test_run(input).with_context(|| format!("bringing CPU {cpu} up to date"))?;
         Ok(())
+    }
+
+    /// Measures on `cpu` what reading a counter costs; `None` when there is none.
+    ///
+    /// # Errors
+    /// `ENXIO` when the CPU is offline.
+    pub fn measure_reads(&self, cpu: CpuId) -> Result<Option<ReadCost>> {
+        let slots = self.events().iter().filter(|event| event.is_on(cpu)).count();
+        if slots == 0 {
+            return Ok(None);
+        }
+        let input = ProgramInput { cpu: cpu.0, flags: TEST_RUN_ON_CPU, ..ProgramInput::default() };
+        self.skel
+            .progs
+            .on_measure
+            .test_run(input)
+            .with_context(|| format!("reading counters on CPU {cpu}"))?;
+        let bss = self.skel.maps.bss_data.as_deref().context("sched.bpf.o has no .bss")?;
+        let each = |total: u64| total as f64 / (MEASURED_READS * slots) as f64;
+        // SAFETY: valid, aligned words that the program has just written.
+        let (count, scaled) = unsafe {
+            (std::ptr::read_volatile(&bss.count_reads_ns), std::ptr::read_volatile(&bss.scaled_reads_ns))
+        };
+        Ok(Some(ReadCost { count_ns: each(count), scaled_ns: each(scaled) }))
+    }
+
+    /// The programs that run by themselves or with each sample, by name.
+    pub fn programs(&self) -> [(&'static str, BorrowedFd<'_>); 2] {
+        let progs = &self.skel.progs;
+        [("on_sched_switch", progs.on_sched_switch.as_fd()), ("on_flush", progs.on_flush.as_fd())]
     }
 
     /// Reads enabled and running times with each counter from now on (or no longer).

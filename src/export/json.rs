@@ -11,6 +11,7 @@ use crate::metric::counters;
 use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Value};
+use crate::overhead::Cost;
 use crate::pmu::event::Event;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Grain, Snapshot, Task};
@@ -88,6 +89,9 @@ impl Export for JsonLines {
         }
         write!(out, "]")?;
         write!(out, ",\"matrix\":{}", matrix(snapshot, &mut reasons))?;
+        if let Some(profile) = &snapshot.hot {
+            write!(out, ",\"hot\":{}", super::hot::object(profile))?;
+        }
         write!(out, ",\"self\":{}", own(snapshot))?;
         write!(out, ",\"lost\":{}", lost(snapshot))?;
         write!(out, ",\"notes\":{}", json!(snapshot.notes))?;
@@ -181,11 +185,23 @@ fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
 }
 
 fn own(snapshot: &Snapshot) -> Json {
-    json!({
+    let mut own = json!({
         "self_cpu_pct": snapshot.share(snapshot.own.cpu_ns).ok(),
         "self_rss_bytes": snapshot.own.raw.rss_bytes,
         "sample_ms": snapshot.own.raw.sample_ns as f64 / 1e6,
-    })
+    });
+    if let Some(costs) = &snapshot.overhead {
+        let program = |cost: &Cost| {
+            let values = json!({
+                "probe_ns": cost.probe_ns,
+                "probe_runs_per_s": cost.probe_runs_per_s,
+                "probe_cpu_pct": cost.cpu_pct,
+            });
+            (cost.program.clone(), values)
+        };
+        own["programs"] = Json::Object(costs.iter().map(program).collect());
+    }
+    own
 }
 
 fn lost(snapshot: &Snapshot) -> Json {

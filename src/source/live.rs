@@ -1,15 +1,17 @@
 //! Samples of the running machine.
 
 use std::collections::BTreeMap;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 
+use super::hot::Hot;
 use super::{Source, poll};
 use crate::collect::groups::GroupWatch;
+use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
 use crate::collect::plan::{Advice, plan};
 use crate::collect::records::Layout;
@@ -18,7 +20,7 @@ use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
 use crate::collect::tasks::TaskProbe;
 use crate::collect::wire::Loss;
-use crate::collect::{own, records};
+use crate::collect::{own, records, stats};
 use crate::container::select::{Unmatched, Wants};
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::Hierarchy;
@@ -26,6 +28,8 @@ use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
+use crate::hot::News;
+use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
 use crate::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
 use crate::text;
@@ -46,6 +50,8 @@ pub struct LiveOptions {
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
+    /// How stacks are sampled while somebody looks at hot spots.
+    pub sampling: Sampling,
 }
 
 /// The probes and readers that make samples.
@@ -68,6 +74,15 @@ pub struct LiveSource {
     multiplexed: bool,
     /// What the command line asked for, in words.
     scope_text: String,
+    /// The task storage map.
+    records: OwnedFd,
+    /// The v1 controller that names cgroups, by index.
+    cgroup_subsys: Option<u32>,
+    sampling: Sampling,
+    hot: Option<Hot>,
+    /// What reading one counter costs.
+    read_cost: Option<ReadCost>,
+    statistics: Option<stats::Recording>,
 }
 
 impl LiveSource {
@@ -119,6 +134,7 @@ impl LiveSource {
         if options.events.takes_turns {
             sched.read_scaled(true);
         }
+        let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
         let tasks =
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
         let page_size = own::page_size();
@@ -152,6 +168,12 @@ impl LiveSource {
             page_size,
             multiplexed: options.events.takes_turns,
             scope_text: options.scope_text,
+            records: store,
+            cgroup_subsys: subsys,
+            sampling: options.sampling,
+            hot: None,
+            read_cost,
+            statistics: None,
         })
     }
 
@@ -188,6 +210,9 @@ impl LiveSource {
         host.missing.extend(self.check.pmu.refused());
         host.topology = topology;
         self.host = Arc::new(host);
+        if let Some(hot) = &mut self.hot {
+            hot.follow(&now)?;
+        }
         self.online = now;
         Ok(())
     }
@@ -354,7 +379,11 @@ impl Source for LiveSource {
                 name
             }
         };
-        self.sched.set_scoped(!self.groups.scope().is_everything());
+        let scoped = !self.groups.scope().is_everything();
+        self.sched.set_scoped(scoped);
+        if let Some(hot) = &mut self.hot {
+            hot.set_scoped(scoped);
+        }
         self.tasks.set_scope(&before, self.groups.scope())?;
         self.forget = true;
         let mut host = HostFacts::clone(&self.host);
@@ -363,14 +392,56 @@ impl Source for LiveSource {
         Ok(())
     }
 
-    /// Moves exits out of the kernel's ring whenever it is half full, so that none is lost during a
-    /// long interval.
+    fn set_hot(&mut self, on: bool) -> Result<()> {
+        self.hot = None;
+        if on {
+            let scoped = !self.groups.scope().is_everything();
+            let sampling = self.sampling.clone().bounded(self.online.len() as u32);
+            let hot = Hot::start(sampling, &self.records, scoped, self.cgroup_subsys, &self.online);
+            self.hot = Some(hot.context("sampling stacks")?);
+        }
+        Ok(())
+    }
+
+    fn set_statistics(&mut self, on: bool) -> Result<()> {
+        self.statistics = None;
+        if on {
+            self.statistics = Some(stats::Recording::start()?);
+        }
+        Ok(())
+    }
+
+    fn statistics(&mut self) -> Result<Option<Statistics>> {
+        if self.statistics.is_none() {
+            return Ok(None);
+        }
+        let sampler = self.hot.as_ref().map(Hot::program);
+        let programs = self.sched.programs().into_iter().chain(self.tasks.programs()).chain(sampler);
+        Ok(Some(Statistics {
+            mono_ns: clock_ns(libc::CLOCK_MONOTONIC),
+            programs: programs
+                .map(|(name, fd)| Ok((name.to_string(), stats::runs(fd)?)))
+                .collect::<Result<_>>()?,
+            counters: self.sched.events().len(),
+            read: self.read_cost,
+            scaled: self.multiplexed,
+        }))
+    }
+
+    fn hot_news(&mut self, patience: Duration) -> Result<Option<News>> {
+        self.hot.as_mut().map(|hot| hot.news(patience)).transpose()
+    }
+
+    /// Empties the kernel's rings whenever one is half full, so that nothing is lost during a long interval.
     fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
         loop {
-            match poll(&[stop, self.tasks.exit_fd()], due).context("waiting for the next sample")? {
+            let mut fds = vec![stop, self.tasks.exit_fd()];
+            fds.extend(self.hot.as_ref().map(Hot::fd));
+            match poll(&fds, due).context("waiting for the next sample")? {
                 None => return Ok(false),
                 Some(0) => return Ok(true),
-                Some(_) => self.tasks.gather_exits()?,
+                Some(1) => self.tasks.gather_exits()?,
+                Some(_) => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
             }
         }
     }

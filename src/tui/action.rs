@@ -18,6 +18,14 @@ pub enum Action {
     Scope,
     /// Back to the scope of the command line.
     Unscope,
+    /// Hot spots of the selected row.
+    Hot,
+    /// The next way to show them: functions, callees, callers.
+    HotShape,
+    /// Forget the samples so far.
+    HotRestart,
+    /// What numatop-ng itself costs.
+    Overhead,
     /// Go into the selected row.
     Open,
     Threads,
@@ -108,4 +116,8 @@ pub enum Effect {
     Seek(Seek),
     /// Read what /proc says about this process: id and start time in ns since boot.
     Inspect(u32, u64),
+    /// Begin to sample stacks, or end it.
+    SetHot(bool),
+    /// Begin to keep statistics on our own programs, or end it.
+    SetStatistics(bool),
 }

@@ -26,6 +26,7 @@ use numatop_ng::tui::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
 use numatop_ng::units::Nid;
 
+pub mod hot;
 pub mod screen;
 
 const MS: u64 = 1_000_000;
