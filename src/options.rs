@@ -7,6 +7,7 @@ use std::time::Duration;
 use regex_lite::Regex;
 
 use crate::cli::{RecordLimits, ViewArgs};
+use crate::collect::placement;
 use crate::collect::scope::Scope;
 use crate::container::select::{Want, Wants};
 use crate::export::{ContainerSelection, Selection, all_columns};
@@ -204,7 +205,12 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
     }
     let events = events(args)?;
     let (wants, hierarchy) = wants(args, Path::new("/"))?;
-    Ok(LiveOptions { scope, scope_text: scope_text(args, &wants), wants, hierarchy, events })
+    let placement_budget = match args.placement_budget {
+        Some(ms) => placement::Budget::Fixed(Duration::from_millis(ms)),
+        None => placement::Budget::Small,
+    };
+    let scope_text = scope_text(args, &wants);
+    Ok(LiveOptions { scope, scope_text, wants, hierarchy, events, placement_budget })
 }
 
 /// What `--events` means on this machine: tries events to find out.

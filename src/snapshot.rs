@@ -479,6 +479,7 @@ mod tests {
             exit_lost_ns: vec![],
             own: OwnRaw::default(),
             groups: BTreeMap::new(),
+            placement: Default::default(),
             names: Arc::default(),
             notes: vec![],
         };

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::collect::placement::Process;
 use crate::sample::{HostFacts, Sample};
 
 /// A stream of samples of one host.
@@ -32,6 +33,10 @@ pub trait Source {
     fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
         bail!("what is not being measured now cannot be given another scope")
     }
+
+    /// Processes that somebody looks at, the one looked at most closely first: what is measured in turns is
+    /// measured for them before others.
+    fn focus(&mut self, _processes: Vec<Process>) {}
 
     /// Whether the last sample goes on from the one before: the same run of the same kernel, so that their
     /// difference means something. Only recordings have more than one run in them.

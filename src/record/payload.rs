@@ -13,6 +13,7 @@ use super::format::{
     MAX_TEXT,
 };
 use super::groups;
+use super::placement;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::sample::{CpuRaw, Names, NodeRaw, OwnRaw, Sample, TaskRaw};
 
@@ -34,9 +35,11 @@ enum Section {
     /// What cgroups are, and what they may use.
     Groups = 12,
     Limits = 13,
+    /// Where the memory of processes was found.
+    Placement = 14,
 }
 
-const SECTIONS: [Section; 13] = [
+const SECTIONS: [Section; 14] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -50,6 +53,7 @@ const SECTIONS: [Section; 13] = [
     Section::Notes,
     Section::Groups,
     Section::Limits,
+    Section::Placement,
 ];
 
 /// A sample is beyond what the format can hold.
@@ -90,6 +94,7 @@ fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
         sample.names.cgroups.len(),
         sample.notes.len(),
         sample.lost.len(),
+        sample.placement.len(),
     ];
     for (within, what) in [
         (most <= MAX_ROWS, "tasks"),
@@ -178,6 +183,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &
             }
         }
         Section::Limits => groups::encode(out, base.map(|base| &base.groups), &sample.groups),
+        Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
     }
 }
 
@@ -213,6 +219,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
     // Recordings from before there were containers have none of these.
     let groups = get(Section::Groups).unwrap_or(groups::NOTHING);
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
+    let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let mut room = MAX_NODE_TIMES;
 
     let mut times = get(Section::Times)?;
@@ -254,6 +261,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         own: used,
         names: decode_all_names(get(Section::Users)?, get(Section::Cgroups)?, groups, base)?,
         groups: groups::decode(limits, base.map(|base| &base.groups))?,
+        placement: placement::decode(places, base.map(|base| &base.placement))?,
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
     };
     Ok((sample, tick))

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use super::{Source, poll};
 use crate::collect::groups::GroupWatch;
 use crate::collect::nodes::NodeReader;
+use crate::collect::placement::{Budget, Placements, Process};
 use crate::collect::plan::{Advice, plan};
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
@@ -46,6 +47,8 @@ pub struct LiveOptions {
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
+    /// What finding out where memory is may cost.
+    pub placement_budget: Budget,
 }
 
 /// The probes and readers that make samples.
@@ -57,6 +60,7 @@ pub struct LiveSource {
     nodes: NodeReader,
     table: TaskTable,
     groups: GroupWatch,
+    placements: Placements,
     names: Arc<Names>,
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
@@ -141,6 +145,12 @@ impl LiveSource {
             nodes: node_reader,
             table: TaskTable::default(),
             groups,
+            placements: Placements::new(
+                Path::new(ROOT),
+                own::page_size(),
+                options.placement_budget,
+                clock_ns(libc::CLOCK_MONOTONIC),
+            ),
             names,
             forget: false,
             check,
@@ -283,6 +293,9 @@ impl LiveSource {
         self.follow_cgroups(unknown)?;
         let (tasks, exited) = self.table.snapshot();
         let groups = self.groups.limits(&tasks, &self.names, mono_ns);
+        // With one node there is nothing to find out.
+        let several = self.host.topology.nodes.len() > 1;
+        let placement = if several { self.placements.sample(&tasks, mono_ns) } else { Arc::default() };
         self.watch_multiplexing(&cpus);
         let mut own = own::read(self.page_size);
         own.sample_ns = began.elapsed().as_nanos() as u64;
@@ -299,6 +312,7 @@ impl LiveSource {
             own,
             names: Arc::clone(&self.names),
             groups,
+            placement,
             notes: std::mem::take(&mut self.notes),
         })
     }
@@ -321,6 +335,10 @@ impl Source for LiveSource {
 
     fn next(&mut self) -> Result<Option<Sample>> {
         self.take().map(Some)
+    }
+
+    fn focus(&mut self, processes: Vec<Process>) {
+        self.placements.focus(processes);
     }
 
     fn set_scope(&mut self, cgroup: Option<u64>) -> Result<()> {

@@ -17,7 +17,8 @@ use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::Event;
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
+    Comm, Counts, CpuRaw, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, PlacementRaw, Sample, Slot,
+    TaskRaw,
 };
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::{App, Settings};
@@ -91,6 +92,8 @@ pub struct World {
     pub notes: Vec<String>,
     /// Limits and memory of cgroups.
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
+    /// Where memory was found, by process id.
+    pub placement: BTreeMap<u64, Arc<PlacementRaw>>,
 }
 
 /// The tree of every world.
@@ -170,6 +173,7 @@ impl World {
             lost: [("storage".to_string(), 0), ("exit".to_string(), 0)].into(),
             notes: vec![],
             groups: BTreeMap::new(),
+            placement: BTreeMap::new(),
         }
     }
 
@@ -330,6 +334,7 @@ impl World {
             own: OwnRaw { cpu_ns: tick * 3 * MS, rss_bytes: 12 << 20, sample_ns: MS },
             names: Arc::clone(&self.names),
             groups: self.groups.clone(),
+            placement: Arc::new(self.placement.clone()),
             notes: std::mem::take(&mut self.notes),
         }
     }
