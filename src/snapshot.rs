@@ -1,6 +1,7 @@
 //! From two samples to what is shown: the only place that subtracts. Pure.
 
 mod containers;
+mod remote;
 mod tally;
 
 use std::collections::hash_map::Entry;
@@ -11,6 +12,7 @@ use crate::sample::{Counts, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading,
 use crate::units::Nid;
 
 pub use containers::Container;
+pub use remote::{Memory, Remote, shares as memory_shares};
 pub use tally::Tally;
 
 /// What one row stands for.
@@ -35,6 +37,9 @@ pub struct Task {
     pub threads: u32,
     pub exited: bool,
     pub rss_bytes: u64,
+    /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
+    /// whose turn has not come.
+    pub memory: Option<(u64, Reading<Memory>)>,
     /// Cumulative. Fields that the kernel keeps since birth are since birth here.
     pub total: Tally,
     /// In the interval; all zero in a first sample.
@@ -52,6 +57,8 @@ pub struct Node {
     pub slots: [Slot; crate::collect::wire::SLOTS],
     /// In the interval: pages, as in numastat(8).
     pub pages: NumaPages,
+    /// Of what ran on its CPUs.
+    pub remote: Remote,
 }
 
 /// Page allocations of a node in the interval, as numastat(8) names them.
@@ -166,6 +173,16 @@ fn shares(run_ns: &[u64]) -> Option<Vec<(Nid, f64)>> {
 /// What happened between `previous` and `current`. Without `previous`, totals only.
 pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample, grain: Grain) -> Snapshot {
     let cpus = cpu_deltas(previous, current);
+    let mut tasks = match grain {
+        Grain::Processes => processes(previous, current),
+        Grain::Threads => threads(previous, current, None),
+        Grain::ThreadsOf(pid) => threads(previous, current, Some(pid)),
+    };
+    if !current.placement.is_empty() {
+        for task in &mut tasks {
+            task.memory = remote::memory_of(current, task.raw.process());
+        }
+    }
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
@@ -173,13 +190,9 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         mono_ns: current.mono_ns,
         interval_ns: previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns)),
         grain,
-        tasks: match grain {
-            Grain::Processes => processes(previous, current),
-            Grain::Threads => threads(previous, current, None),
-            Grain::ThreadsOf(pid) => threads(previous, current, Some(pid)),
-        },
-        containers: containers::containers(&host.topology, previous, current),
-        nodes: nodes(previous, current, &cpus),
+        containers: containers::containers(&host.topology, previous, current, &tasks),
+        nodes: nodes(previous, current, &cpus, &tasks),
+        tasks,
         busy_ns: 0,
         switches: 0,
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
@@ -237,7 +250,7 @@ fn add_slots(sum: &mut [Slot], slots: &[Slot]) {
     }
 }
 
-fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<Node> {
+fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: &[Task]) -> Vec<Node> {
     let row = |raw: &NodeRaw| {
         let before =
             previous.and_then(|sample| sample.nodes.iter().find(|node| node.id == raw.id)).unwrap_or(raw);
@@ -255,7 +268,13 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
                 local_node: raw.local_node.saturating_sub(before.local_node),
                 other_node: raw.other_node.saturating_sub(before.other_node),
             },
+            remote: Remote::default(),
         };
+        for task in tasks {
+            if let Some((_, Ok(memory))) = &task.memory {
+                node.remote += &Remote::on(raw.id as usize, &task.delta.run_ns, memory);
+            }
+        }
         for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
             node.busy_ns += cpu.busy_ns;
             add_slots(&mut node.slots, &cpu.slots);
@@ -319,6 +338,7 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
             threads: u32::from(new.tid != 0),
             exited: new.tid == 0,
             rss_bytes: new.rss_bytes,
+            memory: None,
             total: Tally::Of(Arc::clone(new)),
             delta,
         });
@@ -368,6 +388,7 @@ fn add_exited<'a>(
             threads: 0,
             exited: true,
             rss_bytes: 0,
+            memory: None,
             total: Tally::Of(Arc::clone(task)),
             delta,
         });
@@ -393,6 +414,7 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
                     threads: 0,
                     exited: false,
                     rss_bytes: 0,
+                    memory: None,
                     total: Tally::Of(Arc::clone(task)),
                     delta: Tally::Nothing,
                 });
