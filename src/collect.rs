@@ -6,6 +6,7 @@ pub mod libbpf_log;
 pub mod limits;
 pub mod nodes;
 pub mod own;
+pub mod placement;
 pub mod plan;
 pub mod records;
 pub mod sched;

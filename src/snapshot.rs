@@ -140,6 +140,11 @@ impl Task {
         self.exited && self.raw.tid != 0 && self.raw.exit_state == 0
     }
 
+    /// How long before `now_ns` its memory was looked at.
+    pub fn memory_age_ns(&self, now_ns: u64) -> Option<u64> {
+        self.memory.as_ref().map(|(read_ns, _)| now_ns.saturating_sub(*read_ns))
+    }
+
     /// On-CPU time in the interval, ns.
     pub fn run_ns(&self) -> u64 {
         self.delta.cpu_ns()

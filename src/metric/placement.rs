@@ -41,7 +41,7 @@ fn memory(task: &Task) -> Reading<&Memory> {
 
 pub const MEM_PCT_BY_NODE: Metric<Task> = metric(
     "mem_pct_by_node",
-    ("MEM%BYNODE", 11),
+    ("MEM BY NODE", 11),
     Group::Memory,
     (Unit::Percent, Order::Descending),
     "Where its resident memory is, from about a thousand of its pages picked at random (mem_error_points says how exact). \
@@ -54,7 +54,7 @@ pub const MEM_PCT_BY_NODE: Metric<Task> = metric(
 
 pub const MEM_BYTES_BY_NODE: Metric<Task> = metric(
     "mem_bytes_by_node",
-    ("MEMBYNODE", 11),
+    ("MEM/NODE", 11),
     Group::Memory,
     (Unit::Bytes, Order::Descending),
     "Resident memory on each node: shared memory counts for each process that has it mapped, swapped pages do not, pages \
@@ -249,7 +249,7 @@ remote_metrics!(
 
 pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric(
     "mem_pct_by_node",
-    ("MEM%BYNODE", 11),
+    ("MEM% NODES", 11),
     Group::Memory,
     (Unit::Percent, Order::Descending),
     "Where the memory charged to it and all below is, exactly (memory.numa_stat): page cache included.",
