@@ -24,6 +24,32 @@
 #define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */
 #define NT_NICE_OF(static_prio) ((static_prio) - NT_DEFAULT_PRIO)
 
+/*
+ * __GFP_HIGHMEM | __GFP_MOVABLE of include/linux/gfp_types.h, the same since 2.6.23. Both are in
+ * GFP_HIGHUSER_MOVABLE, with which pages for user space and for the page cache are allocated, and in little else.
+ */
+#define NT_GFP_USER 0x0a
+
+struct page {
+	unsigned long flags;
+} NT_RELOCATED;
+
+/* Since 6.18 the flags are in a struct of their own. */
+struct page___v618 {
+	struct {
+		unsigned long f;
+	} flags;
+} NT_RELOCATED;
+
+static inline unsigned long nt_page_flags(struct page *page)
+{
+	struct page___v618 *since_618 = (void *)page;
+
+	if (bpf_core_field_exists(since_618->flags.f))
+		return since_618->flags.f;
+	return page->flags;
+}
+
 struct kernfs_node {
 	__u64 id;
 } NT_RELOCATED;

@@ -95,7 +95,7 @@ struct nt_cpu {
 
 /*
  * What we keep for a task: the fixed head, followed by run_ns[nr_nodes] and, where
- * user space asked for it, struct nt_node_counts[nr_nodes].
+ * user space asked for them, struct nt_node_counts[nr_nodes] and __u64 pages[nr_nodes].
  */
 struct nt_rec {
 	/*
@@ -116,6 +116,10 @@ struct nt_rec {
 	__u64 smt_busy_ns;
 	__u64 scope_end_ns;	/* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
 	__u64 scope_gap_ns;	/* time it then spent outside before it came back, not yet left out */
+	__u64 user_allocs;	/* allocations of pages for user space, of whatever size */
+	__u64 cross_allocs;	/* of these, on another node than the one it ran on */
+	__u64 migrated_pages;	/* moved to another node while it ran, whatever for */
+	__u64 migrate_failed_pages;
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
@@ -202,7 +206,7 @@ _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 48 + 40 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 72 + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 200, "nt_task");

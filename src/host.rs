@@ -5,6 +5,7 @@ pub mod cgroups;
 pub mod check;
 pub mod fact;
 pub mod kernel;
+pub mod page_flags;
 pub mod pmu;
 pub mod privileges;
 pub mod topology;

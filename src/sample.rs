@@ -98,6 +98,15 @@ pub struct Counts {
     /// Cycles and instructions by node id, as counted; empty where there is one node or no such counters.
     #[serde(default)]
     pub by_node: Vec<NodeCounts>,
+    /// Pages it was given for user space, by node of the page; empty where they are not counted.
+    #[serde(default)]
+    pub pages: Vec<u64>,
+    /// Allocations of such pages, each of one or more, and how many were on another node than it ran on.
+    pub user_allocs: u64,
+    pub cross_allocs: u64,
+    /// Pages moved to another node while it ran, and those that could not be.
+    pub migrated_pages: u64,
+    pub migrate_failed_pages: u64,
     // The following are kept by the kernel, since the birth of the task.
     pub run_delay_ns: u64,
     pub run_count: u64,
@@ -124,6 +133,11 @@ impl Counts {
             node_moves: self.node_moves,
             slots: self.slots,
             by_node: self.by_node.clone(),
+            pages: self.pages.clone(),
+            user_allocs: self.user_allocs,
+            cross_allocs: self.cross_allocs,
+            migrated_pages: self.migrated_pages,
+            migrate_failed_pages: self.migrate_failed_pages,
             ..Counts::default()
         }
     }
@@ -133,6 +147,12 @@ impl Counts {
             self.run_ns.resize(other.run_ns.len(), 0);
         }
         for (mine, theirs) in self.run_ns.iter_mut().zip(&other.run_ns) {
+            op(mine, *theirs);
+        }
+        if self.pages.len() < other.pages.len() {
+            self.pages.resize(other.pages.len(), 0);
+        }
+        for (mine, theirs) in self.pages.iter_mut().zip(&other.pages) {
             op(mine, *theirs);
         }
         if self.by_node.len() < other.by_node.len() {
@@ -151,6 +171,10 @@ impl Counts {
             (&mut self.smt_busy_ns, other.smt_busy_ns),
             (&mut self.llc_moves, other.llc_moves),
             (&mut self.node_moves, other.node_moves),
+            (&mut self.user_allocs, other.user_allocs),
+            (&mut self.cross_allocs, other.cross_allocs),
+            (&mut self.migrated_pages, other.migrated_pages),
+            (&mut self.migrate_failed_pages, other.migrate_failed_pages),
             (&mut self.run_delay_ns, other.run_delay_ns),
             (&mut self.run_count, other.run_count),
             (&mut self.nvcsw, other.nvcsw),
@@ -169,6 +193,7 @@ impl Counts {
         let zero = Counts {
             run_ns: vec![0; self.run_ns.len()],
             by_node: vec![NodeCounts::default(); self.by_node.len()],
+            pages: vec![0; self.pages.len()],
             ..Counts::default()
         };
         self.zip(&zero, |mine, _| {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::host::btf::Feature;
 use crate::host::check::HostCheck;
 use crate::metric::node::{self, NODE_METRICS};
+use crate::metric::pages;
 use crate::metric::task::TASK_METRICS;
 use crate::pmu::event::Role;
 use crate::sample::Missing;
@@ -83,10 +84,14 @@ pub enum Part {
     Reclaim,
     /// Watermarks of each node.
     Watermarks,
+    /// Pages that tasks are given, by node.
+    NewPages,
+    /// Pages that are moved for tasks.
+    MovedPages,
 }
 
 impl Part {
-    pub const ALL: [Part; 20] = [
+    pub const ALL: [Part; 22] = [
         Part::CpuTime,
         Part::TaskWalk,
         Part::Exits,
@@ -107,6 +112,8 @@ impl Part {
         Part::NodePages,
         Part::Reclaim,
         Part::Watermarks,
+        Part::NewPages,
+        Part::MovedPages,
     ];
 
     /// A live view has all of these or does not start.
@@ -131,13 +138,15 @@ impl Part {
                 SchedInfo,
             ],
             Part::Reclaim => &[ShrinkInactive, NodeReclaim, CurrentTask],
+            Part::NewPages => &[PageAlloc, TaskStorage, CurrentTask, TracingStorage],
+            Part::MovedPages => &[MigratePages, TaskStorage, CurrentTask, TracingStorage],
             _ => &[],
         }
     }
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 20] = [
+const NEEDS: [(&[&str], &[Part]); 22] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -179,6 +188,8 @@ const NEEDS: [(&[&str], &[Part]); 20] = [
     ),
     (&node::RECLAIM, &[Part::Reclaim]),
     (&node::WATERMARKS, &[Part::Watermarks]),
+    (&pages::PAGES, &[Part::NewPages]),
+    (&pages::MIGRATED, &[Part::MovedPages]),
 ];
 
 fn parts_of(id: &str) -> impl Iterator<Item = &'static Part> {

@@ -23,20 +23,28 @@ pub struct Layout {
     pub nodes: u32,
     /// Slots of cycles and instructions, when both are to be kept by node.
     pub by_node: Option<(u32, u32)>,
+    /// Whether pages are counted by node.
+    pub pages: bool,
 }
 
 impl Layout {
-    /// The layout for a machine and its counters: by node only where there are several.
+    /// The layout for a machine and its counters: by node, and pages, only where there are several nodes.
     pub fn new(nodes: u32, events: &[Event]) -> Layout {
         let slot = |role: Role| events.iter().position(|event| event.role == role).map(|slot| slot as u32);
         let both = slot(Role::Cycles).zip(slot(Role::Instructions));
-        Layout { nodes, by_node: both.filter(|_| nodes > 1) }
+        Layout { nodes, by_node: both.filter(|_| nodes > 1), pages: nodes > 1 }
     }
 
     /// Bytes of a record.
     pub fn size(&self) -> u32 {
+        let pages = if self.pages { self.nodes } else { 0 };
+        size_of::<Rec>() as u32 + (self.pages_at() + pages) * size_of::<u64>() as u32
+    }
+
+    /// Words behind the head after which pages by node begin.
+    pub fn pages_at(&self) -> u32 {
         let by_node = if self.by_node.is_some() { size_of::<NodeCounts>() } else { 0 };
-        size_of::<Rec>() as u32 + self.nodes * (size_of::<u64>() + by_node) as u32
+        self.nodes * ((size_of::<u64>() + by_node) / size_of::<u64>()) as u32
     }
 }
 

@@ -48,7 +48,7 @@ pub struct SchedProbe {
 }
 
 impl SchedProbe {
-    /// Loads and attaches the probe. `records` is the task storage map; `scoped` says that not every
+    /// Loads and attaches the probe. `records` is the task storage map and its layout; `scoped` says that not every
     /// task will have a record. `cgroup_subsys` is the v1 controller that names cgroups (its index in
     /// `enum cgroup_subsys_id`), or `None` for cgroup v2.
     ///
@@ -56,7 +56,7 @@ impl SchedProbe {
     /// Loading or attaching failed; the errno is in the chain.
     pub fn start(
         topology: &Topology,
-        records: &OwnedFd,
+        (records, layout): (&OwnedFd, Layout),
         events: Vec<Event>,
         scoped: bool,
         cgroup_subsys: Option<u32>,
@@ -69,7 +69,6 @@ impl SchedProbe {
         rodata.nr_cpus = cpus;
         rodata.nr_nodes = topology.possible_nodes;
         rodata.has_smt = topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
-        let layout = Layout::new(topology.possible_nodes, &events);
         rodata.rec_size = layout.size();
         if let Some((cycles, instructions)) = layout.by_node {
             (rodata.cycles_slot, rodata.instructions_slot) = (cycles, instructions);

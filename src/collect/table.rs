@@ -183,6 +183,11 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
     let (task, rec) = (&row.task, &row.rec);
     let mut counts = Counts {
         run_ns: row.run_ns().collect(),
+        pages: row.pages().collect(),
+        user_allocs: row.rec.user_allocs,
+        cross_allocs: row.rec.cross_allocs,
+        migrated_pages: row.rec.migrated_pages,
+        migrate_failed_pages: row.rec.migrate_failed_pages,
         by_node: row.node_counts().collect(),
         smt_busy_ns: rec.smt_busy_ns,
         llc_moves: rec.llc_moves,

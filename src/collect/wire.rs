@@ -153,6 +153,10 @@ pub struct Rec {
     pub smt_busy_ns: u64,
     pub scope_end_ns: u64,
     pub scope_gap_ns: u64,
+    pub user_allocs: u64,
+    pub cross_allocs: u64,
+    pub migrated_pages: u64,
+    pub migrate_failed_pages: u64,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
@@ -208,7 +212,7 @@ unsafe impl Wire for Reclaim {}
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 40 + 3 * 64);
+const _: () = assert!(size_of::<Rec>() == 48 + 72 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 200);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
@@ -271,6 +275,7 @@ pub struct Row<'a> {
     pub rec: Rec,
     run_ns: &'a [u8],
     node_counts: &'a [u8],
+    pages: &'a [u8],
 }
 
 impl<'a> Row<'a> {
@@ -285,15 +290,22 @@ impl<'a> Row<'a> {
         }
         let rec = Rec::from_bytes(&bytes[head..])?;
         let tail = &bytes[fixed..size];
-        let (run_ns, node_counts) = tail.split_at_checked((task.nodes as usize).checked_mul(8)?)?;
-        Some((Row { task, rec, run_ns, node_counts }, &bytes[size..]))
+        let words = (task.nodes as usize).checked_mul(size_of::<u64>())?;
+        let (run_ns, rest) = tail.split_at_checked(words)?;
+        // Either, both or none of two counts and of one number by node follow.
+        let both = words.checked_mul(2)?;
+        let (node_counts, pages) = rest.split_at_checked(if rest.len() >= both { both } else { 0 })?;
+        Some((Row { task, rec, run_ns, node_counts, pages }, &bytes[size..]))
     }
 
     /// On-CPU time by node, in ns.
     pub fn run_ns(&self) -> impl Iterator<Item = u64> + 'a {
-        self.run_ns
-            .chunks_exact(8)
-            .map(|word| u64::from_ne_bytes(word.try_into().expect("chunks of eight bytes")))
+        self.run_ns.chunks_exact(size_of::<u64>()).filter_map(u64::from_bytes)
+    }
+
+    /// Pages it was given for user space by node; none when nobody asked for them.
+    pub fn pages(&self) -> impl Iterator<Item = u64> + 'a {
+        self.pages.chunks_exact(size_of::<u64>()).filter_map(u64::from_bytes)
     }
 
     /// Counts by node; none when nobody asked for them.

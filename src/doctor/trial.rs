@@ -1,14 +1,19 @@
 //! Do the probes load and run here? They are tried, as a live view would start them, and taken down again.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use anyhow::{Context, Error, Result};
 
+use crate::collect::balance::BalanceProbe;
+use crate::collect::pages::PageProbe;
 use crate::collect::plan::Part;
+use crate::collect::reclaim::ReclaimProbe;
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::tasks::TaskProbe;
+use crate::collect::vmstat::VmStatReader;
 use crate::collect::{libbpf_log, records};
 use crate::host::check::HostCheck;
 use crate::host::kernel;
@@ -71,11 +76,33 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     }
     let both = &[Part::TaskWalk, Part::Exits];
     let tasks = note(trials, "task probe", both, task_probe(check, topology, &store, &sched))?;
-    note(trials, "task walk", both, task_walk(tasks))
+    note(trials, "task walk", both, task_walk(tasks))?;
+    // Nothing builds on these.
+    note(trials, "reclaim by node", &[Part::Reclaim], reclaim(topology));
+    if layout(check, topology).pages {
+        note(trials, "new pages by node", &[Part::NewPages], new_pages(&sched, &store));
+    }
+    note(trials, "moved pages", &[Part::MovedPages], moved_pages(&store))
+}
+
+fn reclaim(topology: &Topology) -> Result<((), String)> {
+    let now = VmStatReader::open(Path::new("/"))?.read()?;
+    ReclaimProbe::start(topology.possible_nodes, &now)?;
+    Ok(((), "loaded, attached to reclaim".into()))
+}
+
+fn new_pages(sched: &SchedProbe, store: &OwnedFd) -> Result<((), String)> {
+    PageProbe::start(sched, store, Path::new("/"))?;
+    Ok(((), "loaded, attached to the allocation of pages".into()))
+}
+
+fn moved_pages(store: &OwnedFd) -> Result<((), String)> {
+    BalanceProbe::start(store)?;
+    Ok(((), "loaded, attached to the migration of pages".into()))
 }
 
 fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {
-    let store = records::create(Layout::new(topology.possible_nodes, &check.pmu.working()))?;
+    let store = records::create(layout(check, topology))?;
     Ok((store, format!("room for {} per task", plural(topology.possible_nodes as usize, "node"))))
 }
 
@@ -83,7 +110,13 @@ fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, Stri
 type Started = (SchedProbe, Vec<Refused>);
 
 fn sched_switch(check: &HostCheck, topology: &Topology, store: &OwnedFd) -> Result<(Started, String)> {
-    let mut probe = SchedProbe::start(topology, store, check.pmu.working(), false, cgroup_subsys(check)?)?;
+    let mut probe = SchedProbe::start(
+        topology,
+        (store, layout(check, topology)),
+        check.pmu.working(),
+        false,
+        cgroup_subsys(check)?,
+    )?;
     let online: Vec<_> = topology.online_cpus().map(|cpu| cpu.id).collect();
     let mut refused = Vec::new();
     for cpu in &online {
@@ -103,6 +136,10 @@ fn task_probe(
     let subsys = cgroup_subsys(check)?;
     let probe = TaskProbe::start(sched, store, topology.possible_nodes, &everything, subsys, cgroups)?;
     Ok((probe, "loaded, attached to births and ends of tasks".into()))
+}
+
+fn layout(check: &HostCheck, topology: &Topology) -> Layout {
+    Layout::new(topology.possible_nodes, &check.pmu.working())
 }
 
 fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {

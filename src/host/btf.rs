@@ -32,6 +32,8 @@ pub enum Feature {
     NumaBalancing,
     ShrinkInactive,
     NodeReclaim,
+    PageAlloc,
+    MigratePages,
 }
 
 /// What in BTF proves that a feature is there.
@@ -55,7 +57,7 @@ struct Entry {
 use Sign::{Constant, Member, Struct as StructNamed, Typedef};
 
 /// Every feature: its name for people, where it comes from, and its sign.
-static FEATURES: [Entry; 14] = [
+static FEATURES: [Entry; 16] = [
     Entry {
         feature: Feature::SchedSwitch,
         name: "the sched_switch tracepoint in BTF",
@@ -142,6 +144,18 @@ static FEATURES: [Entry; 14] = [
         name: "the mm_vmscan_node_reclaim_begin tracepoint in BTF",
         origin: "since Linux 5.5, CONFIG_NUMA",
         sign: Typedef("btf_trace_mm_vmscan_node_reclaim_begin"),
+    },
+    Entry {
+        feature: Feature::PageAlloc,
+        name: "the mm_page_alloc tracepoint in BTF",
+        origin: "since Linux 5.5",
+        sign: Typedef("btf_trace_mm_page_alloc"),
+    },
+    Entry {
+        feature: Feature::MigratePages,
+        name: "the mm_migrate_pages tracepoint in BTF",
+        origin: "since Linux 5.5, CONFIG_MIGRATION",
+        sign: Typedef("btf_trace_mm_migrate_pages"),
     },
 ];
 

@@ -277,6 +277,11 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     ),
     summed!("minor_faults_per_s"),
     summed!("major_faults_per_s"),
+    summed!("alloc_pct_by_node"),
+    summed!("cross_node_faults_per_s"),
+    summed!("cross_node_fault_pct"),
+    summed!("pages_migrated_per_s"),
+    summed!("pages_migrate_failed_per_s"),
 ];
 
 /// The metric called `id`.

@@ -1,6 +1,6 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
-use super::{Group, Metric, Order, Unit, Value, counters, placement};
+use super::{Group, Metric, Order, Unit, Value, counters, pages, placement};
 use crate::container::group::Kind;
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading};
@@ -557,6 +557,11 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         help: "Page faults that waited for a disk.",
         value: |task, snapshot| snapshot.rate(task.delta.maj_flt).map(Value::F64),
     },
+    pages::ALLOC_PCT_BY_NODE,
+    pages::CROSS_NODE_FAULTS,
+    pages::CROSS_NODE_FAULT_PCT,
+    pages::PAGES_MIGRATED,
+    pages::PAGES_MIGRATE_FAILED,
     Metric {
         id: "preferred_node",
         title: "PREF",

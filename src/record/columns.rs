@@ -10,6 +10,7 @@ use super::format::{ColumnInfo, MAX_CELLS, MAX_NODES, MAX_PAYLOAD};
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::collect::wire::SLOTS;
 use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
+use crate::metric::pages::{MIGRATED, PAGES};
 use crate::sample::{Comm, Counts, CpuRaw, NodeCounts, NodeRaw, Slot, TaskRaw};
 use crate::units::Nid;
 
@@ -268,6 +269,38 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             },
             by_node!("by_node_cycles", cycles),
             by_node!("by_node_instructions", instructions),
+            field!(TaskRaw, "user_allocs", "counter", counts.user_allocs).added_for(&PAGES),
+            field!(TaskRaw, "cross_allocs", "counter", counts.cross_allocs).added_for(&PAGES),
+            field!(TaskRaw, "migrated_pages", "pages, counter", counts.migrated_pages).added_for(&MIGRATED),
+            field!(TaskRaw, "migrate_failed_pages", "pages, counter", counts.migrate_failed_pages)
+                .added_for(&MIGRATED),
+            Column {
+                name: "pages_len",
+                unit: "nodes",
+                width: |_| 1,
+                get: |row, _| row.counts.pages.len() as u64,
+                set: |row, _, value| {
+                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
+                    row.counts.pages = vec![0; len];
+                    Some(len * size_of::<u64>())
+                },
+                added_for: &PAGES,
+            },
+            Column {
+                name: "pages",
+                unit: "pages by node, counter",
+                width: |row| row.counts.pages.len(),
+                get: |row, at| row.counts.pages.get(at).copied().unwrap_or(0),
+                set: |row, at, value| match row.counts.pages.get_mut(at) {
+                    Some(pages) => {
+                        *pages = value;
+                        Some(0)
+                    }
+                    // Another row has more nodes; this one has none here.
+                    None => (value == 0).then_some(0),
+                },
+                added_for: &PAGES,
+            },
         ]
     });
     &COLUMNS

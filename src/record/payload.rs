@@ -16,7 +16,7 @@ use super::groups;
 use super::placement;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::metric::container::LIMITS;
-use crate::sample::{CpuRaw, Flow, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
+use crate::sample::{Counts, CpuRaw, Flow, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
 use crate::units::Nid;
 
 /// Sections of a sample. A reader skips those it does not know.
@@ -113,11 +113,14 @@ pub fn encode(out: &mut Vec<u8>, base: Option<(&Sample, &Changes)>, sample: &Sam
 
 fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
     let rows = || sample.tasks.iter().chain(&sample.exited);
-    let widest = |task: &Arc<TaskRaw>| task.counts.run_ns.len().max(task.counts.by_node.len());
+    let widest = |task: &Arc<TaskRaw>| {
+        task.counts.run_ns.len().max(task.counts.by_node.len()).max(task.counts.pages.len())
+    };
     let width = rows().map(widest).max().unwrap_or(0);
     let most = sample.tasks.len().max(sample.exited.len());
-    // A time, and two counts, for each node.
-    let times: usize = rows().map(|task| task.counts.run_ns.len() + 2 * task.counts.by_node.len()).sum();
+    // A time, pages, and two counts, for each node.
+    let numbers = |counts: &Counts| counts.run_ns.len() + counts.pages.len() + 2 * counts.by_node.len();
+    let times: usize = rows().map(|task| numbers(&task.counts)).sum();
     let names = sample.names.users.values().chain(sample.names.cgroups.values());
     let mut texts = names.chain(&sample.notes).chain(sample.lost.keys());
     let lists = [

@@ -13,6 +13,7 @@ use super::{Source, poll};
 use crate::collect::groups::GroupWatch;
 use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
+use crate::collect::pages::PageProbes;
 use crate::collect::placement::{Budget, Placements, Process};
 use crate::collect::plan::{Advice, plan};
 use crate::collect::records::Layout;
@@ -53,6 +54,8 @@ pub struct LiveOptions {
     pub events: Choice,
     /// How stacks are sampled while somebody looks at hot spots.
     pub sampling: Sampling,
+    /// Count pages by node also where there is only one.
+    pub count_pages: bool,
     /// What finding out where memory is may cost.
     pub placement_budget: Budget,
 }
@@ -67,6 +70,8 @@ pub struct LiveSource {
     table: TaskTable,
     groups: GroupWatch,
     placements: Placements,
+    /// They count by themselves, for as long as they are kept.
+    _pages: PageProbes,
     names: Arc<Names>,
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
@@ -118,13 +123,15 @@ impl LiveSource {
             notes.push(PARTIAL.into());
         }
         let nodes = topology.possible_nodes;
-        let store = records::create(Layout::new(nodes, &events))?;
+        let mut layout = Layout::new(nodes, &events);
+        layout.pages |= options.count_pages;
+        let store = records::create(layout)?;
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,
         };
         let scoped = !groups.scope().is_everything();
-        let mut sched = SchedProbe::start(&topology, &store, events, scoped, subsys)?;
+        let mut sched = SchedProbe::start(&topology, (&store, layout), events, scoped, subsys)?;
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
         for cpu in &online {
             for refused in sched.online(&topology, *cpu)? {
@@ -143,7 +150,9 @@ impl LiveSource {
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
         let page_size = own::page_size();
         let machine = MachineReader::start(Path::new(ROOT), &topology, page_size)?;
-        add_missing(&mut missing, &machine);
+        add_missing(&mut missing, machine.missing());
+        let pages = PageProbes::start(&sched, &store, Path::new(ROOT));
+        add_missing(&mut missing, pages.missing());
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
             kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
@@ -161,6 +170,7 @@ impl LiveSource {
             sched,
             tasks,
             machine,
+            _pages: pages,
             table: TaskTable::default(),
             groups,
             placements: Placements::new(
@@ -355,7 +365,7 @@ impl LiveSource {
             return;
         }
         let mut host = HostFacts::clone(&self.host);
-        add_missing(&mut host.missing, &self.machine);
+        add_missing(&mut host.missing, self.machine.missing());
         self.host = Arc::new(host);
     }
 
@@ -466,8 +476,8 @@ impl Source for LiveSource {
 }
 
 /// The rules' reason stays where there is one: they know what to do about it.
-fn add_missing(missing: &mut BTreeMap<String, Missing>, machine: &MachineReader) {
-    for (id, why) in machine.missing() {
+fn add_missing(missing: &mut BTreeMap<String, Missing>, more: &BTreeMap<&'static str, Missing>) {
+    for (id, why) in more {
         missing.entry((*id).to_string()).or_insert_with(|| why.clone());
     }
 }

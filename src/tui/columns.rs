@@ -53,6 +53,8 @@ const ORDER: &[&str] = &[
     "switches_per_s",
     "minor_faults_per_s",
     "major_faults_per_s",
+    "cross_node_faults_per_s",
+    "pages_migrated_per_s",
     "cpu_ns",
     "rss_bytes",
     "cgroup",
@@ -83,6 +85,8 @@ const PRIORITY: &[&str] = &[
     "minor_faults_per_s",
     "major_faults_per_s",
     "ghz",
+    "cross_node_faults_per_s",
+    "pages_migrated_per_s",
     "preferred_node",
 ];
 
@@ -119,6 +123,8 @@ const NEEDS_NODES: &[&str] = &[
     "remote_pct",
     "node_migrations_per_s",
     "preferred_node",
+    "cross_node_faults_per_s",
+    "pages_migrated_per_s",
 ];
 
 const NODE_PRIORITY: &[&str] = &[

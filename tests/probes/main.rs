@@ -6,6 +6,7 @@ mod command;
 mod containers;
 mod engine;
 mod hot;
+mod pages;
 mod reclaim;
 mod recording;
 mod screen;
@@ -73,6 +74,8 @@ fn main() {
         containers::a_cgroup_is_waited_for_and_may_go,
         containers::an_unknown_cgroup_is_wrong_usage,
         truth::a_full_exit_ring_is_a_counted_loss,
+        pages::pages_that_are_touched_are_counted_on_their_node,
+        pages::moved_pages_are_those_of_vmstat,
         command::json_has_every_metric_or_its_reason,
         command::json_counts_named_events,
         command::overhead_is_measured_when_asked_for,

@@ -329,8 +329,9 @@ pub fn counts_by_node_add_up_to_the_slots() -> Result<()> {
         role("cpu-clock", Role::Cycles)?,
         role("task-clock", Role::Instructions)?,
     ];
-    let store = records::create(Layout::new(4, &events))?;
-    let mut sched = SchedProbe::start(&topology, &store, events, false, None)?;
+    let layout = Layout::new(4, &events);
+    let store = records::create(layout)?;
+    let mut sched = SchedProbe::start(&topology, (&store, layout), events, false, None)?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
     for cpu in &online {
         sched.online(&topology, *cpu)?;

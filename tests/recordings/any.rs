@@ -24,10 +24,17 @@ fn slot() -> impl Strategy<Value = Slot> {
 fn counts() -> impl Strategy<Value = Counts> {
     let by_node =
         vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
-    (vec(any::<u64>(), 0..4), by_node, any::<[u64; 11]>(), proptest::array::uniform8(slot())).prop_map(
-        |(run_ns, by_node, n, slots)| Counts {
+    let numbers = (any::<[u64; 11]>(), any::<[u64; 4]>());
+    let nodes = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4), by_node);
+    (nodes, numbers, proptest::array::uniform8(slot())).prop_map(
+        |((run_ns, pages, by_node), (n, m), slots)| Counts {
             run_ns,
+            pages,
             by_node,
+            user_allocs: m[0],
+            cross_allocs: m[1],
+            migrated_pages: m[2],
+            migrate_failed_pages: m[3],
             slots,
             smt_busy_ns: n[0],
             llc_moves: n[1],

@@ -22,7 +22,8 @@ pub fn verdict(check: &HostCheck, part: Part) -> Verdict {
         Part::NumaFields => numa_fields(check),
         Part::NodeMemory => topology(&check.topology).map(|_| ()),
         Part::NodePages => node_pages(&check.topology),
-        Part::Reclaim => probe(check, part),
+        Part::Reclaim | Part::MovedPages => probe(check, part),
+        Part::NewPages => new_pages(check),
         Part::Watermarks => topology(&check.topology).map(|_| ()),
     }
 }
@@ -224,6 +225,14 @@ fn numa_fields(check: &HostCheck) -> Verdict {
         return off("NUMA balancing is off (kernel.numa_balancing is 0)", vec![on]);
     }
     Ok(())
+}
+
+fn new_pages(check: &HostCheck) -> Verdict {
+    if check.topology.known().is_some_and(|topology| topology.nodes.len() == 1) {
+        let missing = Missing::NotCollected("the machine has one node: all pages are on it".into());
+        return Err(Obstacle::new(missing, Vec::new()));
+    }
+    probe(check, Part::NewPages)
 }
 
 fn node_pages(facts: &Fact<Topology>) -> Verdict {

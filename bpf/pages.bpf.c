@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * On which node did a task get its pages, and was it the node it ran on? Runs at
+ * each allocation of pages in the kernel: what is not for user space leaves after
+ * one comparison.
+ */
+#include "maps.bpf.h"
+
+/* Set by user space before load. */
+const volatile __u32 nr_nodes = 1;
+const volatile __u32 pages_at = 1;	/* where in run_ns[] the pages by node begin */
+const volatile __u32 node_shift = 63;	/* of the node in page->flags */
+
+SEC("tp_btf/mm_page_alloc")
+int BPF_PROG(on_page_alloc, struct page *page, unsigned int order, unsigned int gfp)
+{
+	__u32 cpu_id = bpf_get_smp_processor_id(), node;
+	struct nt_place *place;
+	struct nt_rec *rec;
+
+	if ((gfp & NT_GFP_USER) != NT_GFP_USER || !page)
+		return 0;
+	rec = bpf_task_storage_get(&task_recs, bpf_get_current_task_btf(), NULL, 0);
+	if (!rec || !rec->in_scope)
+		return 0;
+	place = bpf_map_lookup_elem(&places, &cpu_id);
+	node = nt_page_flags(page) >> node_shift;
+	if (!place || node >= nr_nodes)
+		return 0;
+	rec->user_allocs++;
+	if (node != place->node)
+		rec->cross_allocs++;
+	rec->run_ns[pages_at + node] += 1UL << (order & 31);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,83 @@
+//! The metrics of pages that tasks are given (on which node, and was it theirs?) and that are moved for them.
+
+use super::{Group, Metric, Order, Unit, Value};
+use crate::sample::{Counts, Missing, Reading};
+use crate::snapshot::{Task, memory_shares};
+
+/// Metrics of moved pages: one probe brings both.
+pub const MIGRATED: [&str; 2] = ["pages_migrated_per_s", "pages_migrate_failed_per_s"];
+/// Metrics of new pages: one probe brings them all.
+pub const PAGES: [&str; 3] = ["alloc_pct_by_node", "cross_node_faults_per_s", "cross_node_fault_pct"];
+
+pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
+    id: "alloc_pct_by_node",
+    title: "NEW BY NODE",
+    width: 11,
+    group: Group::Memory,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "Where the pages are that it was given in the interval, for its own memory or for the page cache, by node. \
+           Pages that are moved count again at their new place; memory of the kernel and of hugetlbfs does not count.",
+    value: |task, _| by_node(&task.delta).map(Value::ByNode),
+};
+
+pub const CROSS_NODE_FAULTS: Metric<Task> = Metric {
+    id: "cross_node_faults_per_s",
+    title: "XFLT/s",
+    width: 7,
+    group: Group::Memory,
+    unit: Unit::PerSecond,
+    order: Order::Descending,
+    help: "Allocations of user pages that came from another node than the one it ran on: page faults, large pages as \
+           one, and reads into the page cache. Faults that find their page in memory are not counted.",
+    value: |task, snapshot| snapshot.rate(task.delta.cross_allocs).map(Value::F64),
+};
+
+pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
+    id: "cross_node_fault_pct",
+    title: "XFLT%",
+    width: 5,
+    group: Group::Memory,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "Share of its allocations of user pages that came from another node than the one it ran on.",
+    value: |task, snapshot| {
+        snapshot.rate(0)?;
+        match task.delta.user_allocs {
+            0 => Err(none()),
+            all => Ok(Value::F64(task.delta.cross_allocs as f64 * 100.0 / all as f64)),
+        }
+    },
+};
+
+pub const PAGES_MIGRATED: Metric<Task> = Metric {
+    id: "pages_migrated_per_s",
+    title: "PGMIG/s",
+    width: 7,
+    group: Group::Memory,
+    unit: Unit::PerSecond,
+    order: Order::Descending,
+    help: "Pages that were moved to another place while it ran: by NUMA balancing at its hinting faults, because it \
+           asked (move_pages, mbind), or to make room for large pages.",
+    value: |task, snapshot| snapshot.rate(task.delta.migrated_pages).map(Value::F64),
+};
+
+pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric {
+    id: "pages_migrate_failed_per_s",
+    title: "PGFAIL/s",
+    width: 8,
+    group: Group::Memory,
+    unit: Unit::PerSecond,
+    order: Order::Descending,
+    help: "Pages that should have been moved and could not: busy, pinned, or no room where they should go.",
+    value: |task, snapshot| snapshot.rate(task.delta.migrate_failed_pages).map(Value::F64),
+};
+
+fn by_node(delta: &Counts) -> Reading<Vec<(crate::units::Nid, f64)>> {
+    let pages: Vec<f64> = delta.pages.iter().map(|pages| *pages as f64).collect();
+    if pages.iter().all(|pages| *pages == 0.0) { Err(none()) } else { Ok(memory_shares(&pages)) }
+}
+
+fn none() -> Missing {
+    Missing::NotCollected("was given no pages in this interval".into())
+}
