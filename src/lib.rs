@@ -10,6 +10,7 @@ pub mod events_cmd;
 pub mod export;
 pub mod filter;
 pub mod host;
+pub mod marks;
 pub mod metric;
 pub mod options;
 pub mod pmu;

@@ -8,6 +8,7 @@ pub mod help;
 pub mod nodes;
 pub mod picker;
 pub mod tasks;
+pub mod timebar;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -27,6 +28,9 @@ pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
         return;
     };
     header::render(snapshot, app, &parts, buf);
+    if let Some(timeline) = app.timeline() {
+        timebar::render(timeline, &app.zone, &app.theme, parts.time.intersection(area), buf);
+    }
     if let Some(first) = app.help {
         help::render(snapshot, first, &app.theme, body, buf);
     } else if let Some(detail) = &app.detail {

@@ -5,15 +5,19 @@ use ratatui::layout::Rect;
 
 use super::App;
 use crate::tui::action::{Action, Effect, Motion, Screen};
-use crate::tui::layout::{self, Parts};
+use crate::tui::layout::{self, Parts, Wanted};
 use crate::tui::view;
 
 impl App {
     /// The parts of the screen as it is now.
     pub fn parts(&self) -> Parts {
         let topology = self.host.as_ref().map(|host| &host.topology);
-        let compact = self.detail.is_some() || self.help.is_some();
-        layout::parts(self.area, topology, compact, self.notice().is_some())
+        let wanted = Wanted {
+            compact: self.detail.is_some() || self.help.is_some(),
+            notice: self.notice().is_some(),
+            time: self.timeline().is_some(),
+        };
+        layout::parts(self.area, topology, wanted)
     }
 
     /// What the line below the header says.
