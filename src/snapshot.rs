@@ -1,16 +1,22 @@
 //! From two samples to what is shown: the only place that subtracts. Pure.
 
 mod containers;
+mod remote;
 mod tally;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::sample::{Counts, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw};
+use crate::hot::profile::Profile;
+use crate::overhead::Cost;
+use crate::sample::{
+    Counts, Flow, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
+};
 use crate::units::Nid;
 
 pub use containers::Container;
+pub use remote::{Accesses, Memory, Remote, shares as memory_shares};
 pub use tally::Tally;
 
 /// What one row stands for.
@@ -35,6 +41,9 @@ pub struct Task {
     pub threads: u32,
     pub exited: bool,
     pub rss_bytes: u64,
+    /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
+    /// whose turn has not come.
+    pub memory: Option<(u64, Reading<Memory>)>,
     /// Cumulative. Fields that the kernel keeps since birth are since birth here.
     pub total: Tally,
     /// In the interval; all zero in a first sample.
@@ -49,9 +58,16 @@ pub struct Node {
     pub cpus: u32,
     /// In the interval: on-CPU time of its CPUs, and its counter slots.
     pub busy_ns: u64,
+    pub irq_ns: u64,
     pub slots: [Slot; crate::collect::wire::SLOTS],
     /// In the interval: pages, as in numastat(8).
     pub pages: NumaPages,
+    /// In the interval: see [`NodeRaw`].
+    pub kswapd_pages: u64,
+    pub direct_pages: u64,
+    pub node_reclaims: u64,
+    /// Of what ran on its CPUs.
+    pub remote: Remote,
 }
 
 /// Page allocations of a node in the interval, as numastat(8) names them.
@@ -87,9 +103,18 @@ pub struct Snapshot {
     /// The same tasks as sums; a row includes the rows below it.
     pub containers: Vec<Container>,
     pub nodes: Vec<Node>,
-    /// In the interval: on-CPU time of all CPUs, and context switches.
+    /// In the interval, of all rows with known memory.
+    pub accesses: Accesses,
+    /// In the interval, like [`Sample::flows`].
+    pub flows: Vec<Flow>,
+    /// In the interval: on-CPU time of all CPUs, their time in interrupts, and context switches.
     pub busy_ns: u64,
+    pub irq_ns: u64,
     pub switches: u64,
+    /// In the interval: pages that went to or came from swap.
+    pub swapped: Option<u64>,
+    /// As of now; see [`crate::sample::VmStat`].
+    pub zone_reclaim_mode: Option<u32>,
     pub online_cpus: u32,
     /// In the interval, over all CPUs.
     pub slots: [Slot; crate::collect::wire::SLOTS],
@@ -100,6 +125,10 @@ pub struct Snapshot {
     pub exit_lost_ns: u64,
     pub names: Arc<Names>,
     pub notes: Vec<String>,
+    /// Stacks that were sampled in the interval, when they were; not part of samples.
+    pub hot: Option<Profile>,
+    /// What our own programs cost in the interval, while statistics are on; not part of samples.
+    pub overhead: Option<Vec<Cost>>,
 }
 
 impl Snapshot {
@@ -131,6 +160,11 @@ impl Task {
     /// True for a row of a task that lives on where nobody looks: it was moved out of the scope.
     pub fn left(&self) -> bool {
         self.exited && self.raw.tid != 0 && self.raw.exit_state == 0
+    }
+
+    /// How long before `now_ns` its memory was looked at.
+    pub fn memory_age_ns(&self, now_ns: u64) -> Option<u64> {
+        self.memory.as_ref().map(|(read_ns, _)| now_ns.saturating_sub(*read_ns))
     }
 
     /// On-CPU time in the interval, ns.
@@ -175,6 +209,16 @@ fn shares(run_ns: &[u64]) -> Option<Vec<(Nid, f64)>> {
 /// What happened between `previous` and `current`. Without `previous`, totals only.
 pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample, grain: Grain) -> Snapshot {
     let cpus = cpu_deltas(previous, current);
+    let mut tasks = match grain {
+        Grain::Processes => processes(previous, current),
+        Grain::Threads => threads(previous, current, None),
+        Grain::ThreadsOf(pid) => threads(previous, current, Some(pid)),
+    };
+    if !current.placement.is_empty() {
+        for task in &mut tasks {
+            task.memory = remote::memory_of(current, task.raw.process());
+        }
+    }
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
@@ -182,15 +226,16 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         mono_ns: current.mono_ns,
         interval_ns: previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns)),
         grain,
-        tasks: match grain {
-            Grain::Processes => processes(previous, current),
-            Grain::Threads => threads(previous, current, None),
-            Grain::ThreadsOf(pid) => threads(previous, current, Some(pid)),
-        },
-        containers: containers::containers(&host.topology, previous, current),
-        nodes: nodes(previous, current, &cpus),
+        containers: containers::containers(&host.topology, previous, current, &tasks),
+        nodes: nodes(previous, current, &cpus, &tasks),
+        flows: flows(previous, current),
+        accesses: accesses(&tasks),
+        tasks,
         busy_ns: 0,
+        irq_ns: 0,
         switches: 0,
+        swapped: swapped(previous, current),
+        zone_reclaim_mode: current.vm.and_then(|vm| vm.zone_reclaim_mode),
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
         slots: Default::default(),
         own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
@@ -198,19 +243,49 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         exit_lost_ns: sum(&current.exit_lost_ns),
         names: Arc::clone(&current.names),
         notes: current.notes.clone(),
+        hot: None,
+        overhead: None,
     };
     for cpu in &cpus {
         add(&mut snapshot.busy_ns, cpu.busy_ns);
+        add(&mut snapshot.irq_ns, cpu.irq_ns);
         add(&mut snapshot.switches, cpu.switches);
         add_slots(&mut snapshot.slots, &cpu.slots);
     }
     snapshot
 }
 
+fn accesses(tasks: &[Task]) -> Accesses {
+    let mut sum = Accesses::default();
+    for task in tasks {
+        if let Some((_, Ok(memory))) = &task.memory {
+            sum.add(&task.delta.run_ns, memory);
+        }
+    }
+    sum
+}
+
+fn flows(previous: Option<&Sample>, current: &Sample) -> Vec<Flow> {
+    let Some(previous) = previous else { return Vec::new() };
+    let before: HashMap<_, _> =
+        previous.flows.iter().map(|flow| ((flow.from, flow.to), flow.tasks)).collect();
+    let delta = |flow: &Flow| {
+        let tasks = flow.tasks.saturating_sub(before.get(&(flow.from, flow.to)).copied().unwrap_or(0));
+        Flow { tasks, ..*flow }
+    };
+    current.flows.iter().map(delta).collect()
+}
+
+/// Pages that went to or came from swap.
+fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<u64> {
+    Some(current.vm?.swapped().saturating_sub(previous?.vm?.swapped()))
+}
+
 /// What one CPU did in the interval.
 struct CpuDelta {
     node: u32,
     busy_ns: u64,
+    irq_ns: u64,
     switches: u64,
     slots: [Slot; crate::collect::wire::SLOTS],
 }
@@ -231,6 +306,7 @@ fn cpu_deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
         Some(CpuDelta {
             node: cpu.node,
             busy_ns: cpu.busy_ns.saturating_sub(before.busy_ns),
+            irq_ns: cpu.irq_ns.saturating_sub(before.irq_ns),
             switches: cpu.switches.saturating_sub(before.switches),
             slots,
         })
@@ -246,7 +322,7 @@ fn add_slots(sum: &mut [Slot], slots: &[Slot]) {
     }
 }
 
-fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<Node> {
+fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: &[Task]) -> Vec<Node> {
     let row = |raw: &NodeRaw| {
         let before =
             previous.and_then(|sample| sample.nodes.iter().find(|node| node.id == raw.id)).unwrap_or(raw);
@@ -255,7 +331,11 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
             raw: raw.clone(),
             cpus: online,
             busy_ns: 0,
+            irq_ns: 0,
             slots: Default::default(),
+            kswapd_pages: raw.kswapd_pages.saturating_sub(before.kswapd_pages),
+            direct_pages: raw.direct_pages.saturating_sub(before.direct_pages),
+            node_reclaims: raw.node_reclaims.saturating_sub(before.node_reclaims),
             pages: NumaPages {
                 numa_hit: raw.numa_hit.saturating_sub(before.numa_hit),
                 numa_miss: raw.numa_miss.saturating_sub(before.numa_miss),
@@ -264,9 +344,16 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
                 local_node: raw.local_node.saturating_sub(before.local_node),
                 other_node: raw.other_node.saturating_sub(before.other_node),
             },
+            remote: Remote::default(),
         };
+        for task in tasks {
+            if let Some((_, Ok(memory))) = &task.memory {
+                node.remote += &Remote::on(raw.id as usize, &task.delta.run_ns, memory);
+            }
+        }
         for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
             add(&mut node.busy_ns, cpu.busy_ns);
+            add(&mut node.irq_ns, cpu.irq_ns);
             add_slots(&mut node.slots, &cpu.slots);
         }
         node
@@ -328,6 +415,7 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
             threads: u32::from(new.tid != 0),
             exited: new.tid == 0,
             rss_bytes: new.rss_bytes,
+            memory: None,
             total: Tally::Of(Arc::clone(new)),
             delta,
         });
@@ -377,6 +465,7 @@ fn add_exited<'a>(
             threads: 0,
             exited: true,
             rss_bytes: 0,
+            memory: None,
             total: Tally::Of(Arc::clone(task)),
             delta,
         });
@@ -402,6 +491,7 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
                     threads: 0,
                     exited: false,
                     rss_bytes: 0,
+                    memory: None,
                     total: Tally::Of(Arc::clone(task)),
                     delta: Tally::Nothing,
                 });
@@ -484,10 +574,13 @@ mod tests {
             exited: vec![],
             cpus: vec![],
             nodes: vec![],
+            vm: None,
+            flows: vec![],
             lost: BTreeMap::new(),
             exit_lost_ns: vec![],
             own: OwnRaw::default(),
             groups: BTreeMap::new(),
+            placement: Default::default(),
             names: Arc::default(),
             notes: vec![],
         };

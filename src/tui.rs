@@ -38,8 +38,10 @@ pub use self::theme::ColourChoice;
 use self::theme::Theme;
 use crate::collect::inspect::Details;
 use crate::filter::RowFilter;
+use crate::hot::News;
 use crate::marks::Marks;
 use crate::metric::Metric;
+use crate::overhead::Statistics;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::Task;
 use crate::source::Source;
@@ -86,6 +88,10 @@ enum Message {
     Inspected(u32, Result<Details, String>),
     /// The scope could not be changed, for this reason.
     NotScoped(String),
+    /// What was sampled of stacks, or why they cannot be.
+    Hot(Result<News, String>),
+    /// Statistics of our own programs, or why there are none.
+    Statistics(Result<Statistics, String>),
     Input(Event),
     Signal(i32),
 }
@@ -199,6 +205,14 @@ fn show(
                     app.not_scoped(&why);
                     None
                 }
+                Message::Hot(news) => {
+                    app.hot_news(news);
+                    None
+                }
+                Message::Statistics(now) => {
+                    app.statistics(now);
+                    None
+                }
                 Message::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => app.press(key),
                 Message::Input(Event::Mouse(mouse)) => app.mouse(mouse),
                 // The size is read when the frame is drawn.
@@ -218,6 +232,8 @@ fn show(
                 Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
+                Some(Effect::SetHot(on)) => collector.send(Command::SetHot(on)),
+                Some(Effect::SetStatistics(on)) => collector.send(Command::SetStatistics(on)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
         }

@@ -38,9 +38,7 @@ pub struct Details {
 /// The process has ended, or another one has its id now.
 pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     let dir = root.join(format!("proc/{pid}"));
-    let stat = bounded(&dir.join("stat")).with_context(|| format!("process {pid} has ended"))?;
-    let ticks = start_ticks(&stat).with_context(|| format!("no start time in /proc/{pid}/stat"))?;
-    ensure!(ticks.abs_diff(start_ns / TICK_NS) <= 1, "process {pid} has ended; another one has its id now");
+    check_start(&dir, pid, start_ns)?;
     let status = bounded(&dir.join("status")).unwrap_or_default();
     let status = String::from_utf8_lossy(&status).into_owned();
     let field = |name: &str| {
@@ -62,6 +60,17 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     })
 }
 
+/// Is `dir`, a `/proc/PID`, that of process `pid` that started at `start_ns` since boot?
+///
+/// # Errors
+/// The process has ended, or another one has its id now.
+pub fn check_start(dir: &Path, pid: u32, start_ns: u64) -> Result<()> {
+    let stat = bounded(&dir.join("stat")).with_context(|| format!("process {pid} has ended"))?;
+    let ticks = start_ticks(&stat).with_context(|| format!("no start time in /proc/{pid}/stat"))?;
+    ensure!(ticks.abs_diff(start_ns / TICK_NS) <= 1, "process {pid} has ended; another one has its id now");
+    Ok(())
+}
+
 fn bounded(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(READ_MAX).read_to_end(&mut bytes)?;
@@ -73,6 +82,16 @@ fn start_ticks(stat: &[u8]) -> Option<u64> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
     rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+}
+
+/// Whether `stat`, a process's file in /proc, is of the one that started at `start_ns` since boot.
+///
+/// # Errors
+/// What reading it returned.
+pub fn is_process(stat: &mut File, start_ns: u64) -> std::io::Result<bool> {
+    let mut bytes = Vec::with_capacity(512);
+    stat.take(READ_MAX).read_to_end(&mut bytes)?;
+    Ok(start_ticks(&bytes).is_some_and(|ticks| ticks.abs_diff(start_ns / TICK_NS) <= 1))
 }
 
 fn cmdline(bytes: &[u8]) -> String {
@@ -100,6 +119,12 @@ fn cgroups(bytes: &[u8]) -> Vec<String> {
 fn schedstat(bytes: &[u8]) -> Option<[u64; 2]> {
     let mut numbers = std::str::from_utf8(bytes).ok()?.split_ascii_whitespace().map(str::parse);
     Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
+}
+
+/// Start of the process with this id, ns since boot, as exactly as /proc has it.
+#[cfg(test)]
+pub fn start_ns(pid: u32) -> Option<u64> {
+    start_ticks(&bounded(Path::new(&format!("/proc/{pid}/stat"))).ok()?).map(|ticks| ticks * TICK_NS)
 }
 
 #[cfg(test)]
@@ -130,8 +155,7 @@ mod tests {
     fn this_process_can_be_inspected_and_its_id_alone_is_not_enough() {
         let root = Path::new("/");
         let pid = std::process::id();
-        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap();
-        let start_ns = start_ticks(&stat).unwrap() * TICK_NS;
+        let start_ns = start_ns(pid).unwrap();
         let details = read(root, pid, start_ns).unwrap();
         assert!(!details.cmdline.is_empty() && !details.cpus_allowed.is_empty());
         let error = read(root, pid, start_ns + 5_000_000_000).unwrap_err().to_string();

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use super::format::{ColumnInfo, MAX_CELLS, MAX_NODES, MAX_PAYLOAD};
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::collect::wire::SLOTS;
+use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
 use crate::sample::{Comm, Counts, CpuRaw, NodeCounts, NodeRaw, Slot, TaskRaw};
 use crate::units::Nid;
 
@@ -288,6 +289,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             slots!(CpuRaw, "slot_count", "by event, counter", slots, count),
             slots!(CpuRaw, "slot_enabled_ns", "ns by event, counter", slots, enabled_ns),
             slots!(CpuRaw, "slot_running_ns", "ns by event, counter", slots, running_ns),
+            field!(CpuRaw, "irq_ns", "ns, counter", irq_ns).added_for(&IRQ),
         ]
     });
     &COLUMNS
@@ -311,6 +313,11 @@ pub fn node() -> &'static [Column<NodeRaw>] {
             field!(NodeRaw, "interleave_hit", "pages, counter", interleave_hit),
             field!(NodeRaw, "local_node", "pages, counter", local_node),
             field!(NodeRaw, "other_node", "pages, counter", other_node),
+            field!(NodeRaw, "low_watermark_bytes", "bytes", low_watermark_bytes).added_for(&WATERMARKS),
+            field!(NodeRaw, "managed_bytes", "bytes", managed_bytes).added_for(&WATERMARKS),
+            field!(NodeRaw, "kswapd_pages", "pages, counter", kswapd_pages).added_for(&RECLAIM),
+            field!(NodeRaw, "direct_pages", "pages, counter", direct_pages).added_for(&RECLAIM),
+            field!(NodeRaw, "node_reclaims", "counter", node_reclaims).added_for(&RECLAIM),
         ]
     });
     &COLUMNS

@@ -23,6 +23,8 @@ pub const MAX_CELLS: usize = 1 << 25;
 pub const MAX_NODE_TIMES: usize = 256 << 20;
 /// Nodes of a machine: twice what Linux can be built for (NODES_SHIFT is at most 10).
 pub const MAX_NODES: usize = 2048;
+/// Pairs of nodes between which something went: all of 1,024 nodes.
+pub const MAX_FLOWS: usize = 1 << 20;
 /// CPUs of a machine: eight times what Linux can be built for (NR_CPUS is at most 8192).
 pub const MAX_CPUS: usize = 1 << 16;
 /// Entries of a dictionary or of a list of notes.

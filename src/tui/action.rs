@@ -18,10 +18,20 @@ pub enum Action {
     Scope,
     /// Back to the scope of the command line.
     Unscope,
+    /// Hot spots of the selected row.
+    Hot,
+    /// The next way to show them: functions, callees, callers.
+    HotShape,
+    /// Forget the samples so far.
+    HotRestart,
+    /// What numatop-ng itself costs.
+    Overhead,
     /// Go into the selected row.
     Open,
     Threads,
     Tree,
+    /// The table of nodes, or what goes from node to node.
+    Matrix,
     Fold,
     Follow,
     Pause,
@@ -109,4 +119,8 @@ pub enum Effect {
     Seek(Seek),
     /// Read what /proc says about this process: id and start time in ns since boot.
     Inspect(u32, u64),
+    /// Begin to sample stacks, or end it.
+    SetHot(bool),
+    /// Begin to keep statistics on our own programs, or end it.
+    SetStatistics(bool),
 }

@@ -5,7 +5,10 @@ pub mod detail;
 pub mod footer;
 pub mod header;
 pub mod help;
+pub mod hot;
+pub mod matrix;
 pub mod nodes;
+pub mod overhead;
 pub mod picker;
 pub mod tasks;
 pub mod timebar;
@@ -33,6 +36,10 @@ pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
     }
     if let Some(first) = app.help {
         help::render(snapshot, first, &app.theme, body, buf);
+    } else if let Some(overhead) = &app.overhead {
+        overhead::render(snapshot, overhead, &app.theme, body, buf);
+    } else if let Some(hot) = &app.hot {
+        hot::render(hot, &app.theme, body, buf);
     } else if let Some(detail) = &app.detail {
         detail::render(snapshot, detail, &app.history(), &app.theme, body, buf);
     } else if app.screen == Screen::Tasks {

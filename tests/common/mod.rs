@@ -17,13 +17,16 @@ use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, PagesFound,
+    PlacementRaw, Sample, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::{App, Settings};
 use numatop_ng::tui::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
+use numatop_ng::units::Nid;
 
+pub mod hot;
 pub mod screen;
 
 const MS: u64 = 1_000_000;
@@ -86,11 +89,14 @@ pub struct World {
     rows: Vec<Arc<TaskRaw>>,
     cpus: Vec<CpuRaw>,
     nodes: Vec<NodeRaw>,
+    vm: VmStat,
     tick: u64,
     pub lost: BTreeMap<String, u64>,
     pub notes: Vec<String>,
     /// Limits and memory of cgroups.
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
+    /// Where memory was found, by process id.
+    pub placement: BTreeMap<u64, Arc<PlacementRaw>>,
 }
 
 /// The tree of every world.
@@ -150,6 +156,9 @@ impl World {
             mem_file_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 3,
             mem_anon_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 2,
             mem_slab_bytes: 1 << 30,
+            // The last nodes of a large machine are below it.
+            low_watermark_bytes: 3 << 30,
+            managed_bytes: node.mem_total_bytes,
             ..NodeRaw::default()
         };
         let nodes = topology.nodes.iter().map(node).collect();
@@ -172,10 +181,12 @@ impl World {
             rows: vec![],
             cpus,
             nodes,
+            vm: VmStat { zone_reclaim_mode: Some(0), ..VmStat::default() },
             tick: 0,
             lost: [("storage".to_string(), 0), ("exit".to_string(), 0)].into(),
             notes: vec![],
             groups: BTreeMap::new(),
+            placement: BTreeMap::new(),
         }
     }
 
@@ -258,7 +269,16 @@ impl World {
                 .runs(&[(i % 2, 17.5)]),
             );
         }
-        World::new("intel-e5-2682v4", true, actors)
+        let mut world = World::new("intel-e5-2682v4", true, actors);
+        // The database was looked at long ago; one web worker not yet.
+        world.placement = [
+            (4242, memory(4242, 40, 19 << 30, [760, 264])),
+            (5001, memory(5001, 1, 64 << 20, [1024, 0])),
+            (5002, memory(5002, 1, 64 << 20, [0, 1024])),
+            (9002, memory(9002, 2, 8 << 20, [700, 324])),
+        ]
+        .into();
+        world
     }
 
     /// 16 nodes of 8 cores; one unbound service all over them.
@@ -321,7 +341,13 @@ impl World {
             node.local_node += 19_000;
             node.other_node += 1_000 * u64::from(node.id % 2);
             node.numa_miss += 300 * u64::from(node.id % 2);
+            node.kswapd_pages += 4_000 * u64::from(node.id % 2);
+            node.direct_pages += 64 * u64::from(node.id % 2);
         }
+        for cpu in &mut self.cpus {
+            cpu.irq_ns += 10 * MS * u64::from(cpu.id % 8 == 0);
+        }
+        self.vm.swapped_out += 12;
         self.rows = rows.clone();
         Sample {
             wall_ns: WALL_NS + (tick * 1000 * MS) as i64,
@@ -331,14 +357,34 @@ impl World {
             exited,
             cpus: self.cpus.clone(),
             nodes: self.nodes.clone(),
+            vm: Some(self.vm),
+            flows: self.flows(tick),
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
             own: OwnRaw { cpu_ns: tick * 3 * MS, rss_bytes: 12 << 20, sample_ns: MS },
             names: Arc::clone(&self.names),
             groups: self.groups.clone(),
+            placement: Arc::new(self.placement.clone()),
             notes: std::mem::take(&mut self.notes),
         }
     }
+}
+
+impl World {
+    /// Tasks went to the next node, one more from each than from the one before, since start.
+    fn flows(&self, tick: u64) -> Vec<Flow> {
+        let nodes = self.nodes.len() as u32;
+        let flow =
+            |from: u32| Flow { from: Nid(from), to: Nid((from + 1) % nodes), tasks: u64::from(from) * tick };
+        (0..if nodes > 1 { nodes } else { 0 }).map(flow).collect()
+    }
+}
+
+/// A process whose pages were looked at so many seconds ago: pages found on two nodes, of 1,024 asked for.
+fn memory(pid: u32, seconds: u64, space_bytes: u64, by_node: [u32; 2]) -> Arc<PlacementRaw> {
+    let found = PagesFound { space_bytes, asked: 1024, by_node: by_node.to_vec(), error_hundredths: 310 };
+    let start_ns = u64::from(pid) * MS;
+    Arc::new(PlacementRaw { start_ns, read_ns: BOOT_NS - seconds * 1000 * MS, found: Ok(found) })
 }
 
 fn born(serial: u64, actor: &Actor, nodes: usize) -> TaskRaw {

@@ -69,10 +69,13 @@ impl Machine {
                 exited: Vec::new(),
                 cpus: (0..8).map(cpu).collect(),
                 nodes: (0..2).map(node).collect(),
+                vm: None,
+                flows: Vec::new(),
                 lost: BTreeMap::from([("exits_not_itemised".to_string(), 0)]),
                 exit_lost_ns: vec![0, 0],
                 own: OwnRaw::default(),
                 groups: BTreeMap::new(),
+                placement: Default::default(),
                 names: Arc::new(names(
                     [(1, "/".to_string()), (7, "/system.slice/web.service".to_string())].into(),
                 )),

@@ -12,8 +12,9 @@ impl App {
     /// The parts of the screen as it is now.
     pub fn parts(&self) -> Parts {
         let topology = self.host.as_ref().map(|host| &host.topology);
+        let on_top = self.help.is_some() || self.hot.is_some() || self.overhead.is_some();
         let wanted = Wanted {
-            compact: self.detail.is_some() || self.help.is_some(),
+            compact: on_top || self.detail.is_some(),
             notice: self.notice().is_some(),
             time: self.timeline().is_some(),
         };
@@ -35,6 +36,9 @@ impl App {
         };
         if let Some(picker) = &self.picker {
             return view::picker::inside(view::picker::frame(body, picker));
+        }
+        if self.help.is_none() && self.hot.is_some() {
+            return below(body, view::hot::HEAD);
         }
         match (&self.help, &self.detail, self.screen) {
             (Some(_), _, _) => body,
@@ -67,6 +71,8 @@ impl App {
                 Motion::WheelDown => first + 3,
             };
             self.help = Some(moved.min(last));
+        } else if let Some(hot) = &mut self.hot {
+            hot.go(motion, height);
         } else if let Some(detail) = &mut self.detail {
             detail.go(motion, height);
         } else if self.screen == Screen::Tasks {
@@ -99,6 +105,12 @@ impl App {
             let at = picker.offset + row;
             if inside && at < picker.len() {
                 picker.at = at;
+            }
+            return;
+        }
+        if let (None, Some(hot)) = (self.help, &mut self.hot) {
+            if inside {
+                hot.select(row, height);
             }
             return;
         }
