@@ -11,6 +11,7 @@ pub mod export;
 pub mod filter;
 pub mod host;
 pub mod hot;
+pub mod marks;
 pub mod metric;
 pub mod options;
 pub mod overhead;

@@ -188,8 +188,17 @@ impl Task {
     }
 }
 
+/// A recording may say anything: no sum of what it says is out of range.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+fn sum(numbers: &[u64]) -> u64 {
+    numbers.iter().fold(0, |sum, number| sum.saturating_add(*number))
+}
+
 fn shares(run_ns: &[u64]) -> Option<Vec<(Nid, f64)>> {
-    let sum: u64 = run_ns.iter().sum();
+    let sum = sum(run_ns);
     if sum == 0 {
         return None;
     }
@@ -231,16 +240,16 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         slots: Default::default(),
         own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
         lost: current.lost.clone(),
-        exit_lost_ns: current.exit_lost_ns.iter().sum(),
+        exit_lost_ns: sum(&current.exit_lost_ns),
         names: Arc::clone(&current.names),
         notes: current.notes.clone(),
         hot: None,
         overhead: None,
     };
     for cpu in &cpus {
-        snapshot.busy_ns += cpu.busy_ns;
-        snapshot.irq_ns += cpu.irq_ns;
-        snapshot.switches += cpu.switches;
+        add(&mut snapshot.busy_ns, cpu.busy_ns);
+        add(&mut snapshot.irq_ns, cpu.irq_ns);
+        add(&mut snapshot.switches, cpu.switches);
         add_slots(&mut snapshot.slots, &cpu.slots);
     }
     snapshot
@@ -307,9 +316,9 @@ fn cpu_deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
 
 fn add_slots(sum: &mut [Slot], slots: &[Slot]) {
     for (sum, slot) in sum.iter_mut().zip(slots) {
-        sum.count += slot.count;
-        sum.enabled_ns += slot.enabled_ns;
-        sum.running_ns += slot.running_ns;
+        add(&mut sum.count, slot.count);
+        add(&mut sum.enabled_ns, slot.enabled_ns);
+        add(&mut sum.running_ns, slot.running_ns);
     }
 }
 
@@ -343,8 +352,8 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: 
             }
         }
         for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
-            node.busy_ns += cpu.busy_ns;
-            node.irq_ns += cpu.irq_ns;
+            add(&mut node.busy_ns, cpu.busy_ns);
+            add(&mut node.irq_ns, cpu.irq_ns);
             add_slots(&mut node.slots, &cpu.slots);
         }
         node

@@ -9,6 +9,7 @@ mod collector;
 mod columns;
 pub mod keymap;
 mod layout;
+mod marker;
 mod player;
 pub mod ring;
 pub mod rows;
@@ -38,6 +39,7 @@ use self::theme::Theme;
 use crate::collect::inspect::Details;
 use crate::filter::RowFilter;
 use crate::hot::News;
+use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::overhead::Statistics;
 use crate::sample::{HostFacts, Sample};
@@ -79,6 +81,8 @@ enum Message {
     /// The recording was moved: the sample to show, and the one before it.
     Moved(Arc<HostFacts>, Option<Box<Sample>>, Box<Sample>),
     SourceEnded,
+    /// What is worth a look in the recording, and how much of it was looked through, 0 to 1.
+    Marks(Box<Marks>, f64),
     /// The source could not start or go on.
     Failed(anyhow::Error),
     Inspected(u32, Result<Details, String>),
@@ -121,7 +125,7 @@ pub fn replay(
 ) -> Result<Ended> {
     let mouse = options.mouse;
     let mut app = new_app(options);
-    app.replay(span);
+    app.replay(span, follow);
     run_with(app, mouse, None, move |messages, commands, wake| {
         player::play(recording, span, at, follow, messages, &commands, wake)
     })
@@ -186,6 +190,10 @@ fn show(
                 }
                 Message::SourceEnded => {
                     app.source_ended();
+                    None
+                }
+                Message::Marks(marks, share) => {
+                    app.marked(*marks, share);
                     None
                 }
                 Message::Failed(error) => return Err(error),

@@ -74,7 +74,7 @@ fn placed(bit: u16) -> App {
             &[]
         }
         context::REPLAY => {
-            app.replay((0, i64::MAX));
+            app.replay((0, i64::MAX), false);
             &[]
         }
         _ => unreachable!("one bit of the contexts"),
@@ -114,7 +114,7 @@ fn a_recording_goes_where_it_is_told() {
     let (mut world, mut app) = intel(3);
     let (first, second) = (world.tick(), world.tick());
     let began = first.wall_ns;
-    app.replay((began, began + 3_600_000_000_000));
+    app.replay((began, began + 3_600_000_000_000), false);
     app.moved(world.host.clone(), Some(first), second.clone());
     assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
     for (keys, typed, seek) in [
@@ -141,9 +141,51 @@ fn a_recording_goes_where_it_is_told() {
 }
 
 #[test]
+fn a_pause_goes_where_it_is_told() {
+    let (_, mut app) = intel(8);
+    press(&mut app, "Space");
+    for (keys, typed, behind_s) in [
+        ("Home", "", 6),
+        ("End", "", 0),
+        ("J", "3", 3),
+        ("j", "2s", 1),
+        ("j", "-1h", 6),
+        ("t", "", 5),
+        ("T", "", 6),
+    ] {
+        let mut effect = press(&mut app, keys);
+        if !typed.is_empty() {
+            type_text(&mut app, typed);
+            effect = press(&mut app, "Enter");
+        }
+        assert_eq!((effect, app.behind_ns()), (None, Some(behind_s * 1_000_000_000)), "{keys} {typed}");
+    }
+    press(&mut app, "Space");
+    assert_eq!(app.behind_ns(), None);
+}
+
+#[test]
+fn marks_are_gone_to_in_the_order_of_time() {
+    let (mut world, mut app) = intel(4);
+    world.lost.insert("exit".into(), 7);
+    app.sample(world.host.clone(), world.tick());
+    for _ in 0..3 {
+        app.sample(world.host.clone(), world.tick());
+    }
+    press(&mut app, "Space");
+    press(&mut app, "Home");
+    while app.message.as_deref().is_none_or(|text| !text.contains("lost in this interval")) {
+        press(&mut app, "]");
+        assert!(app.message.as_deref().is_some_and(|text| !text.contains("no mark")), "{}", screen(&app));
+    }
+    assert_eq!(app.behind_ns(), Some(3_000_000_000));
+    assert!(screen(&app).contains("LOST exit 7"), "{}", screen(&app));
+}
+
+#[test]
 fn a_recording_plays_at_the_speed_that_was_chosen() {
     let (mut world, mut app) = intel(3);
-    app.replay((0, 1));
+    app.replay((0, 1), false);
     app.moved(world.host.clone(), None, world.tick());
     assert_eq!(press(&mut app, "+"), None);
     assert_eq!(press(&mut app, "Space"), Some(Effect::Seek(Seek::Play(Some(2)))));

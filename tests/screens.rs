@@ -6,6 +6,7 @@ mod common;
 use common::screen::{draw, dump, text};
 use common::{Actor, World, app, press, type_text};
 use numatop_ng::collect::inspect::Details;
+use numatop_ng::marks::Finder;
 use numatop_ng::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::sample::Comm;
 use numatop_ng::tui::action::Effect;
@@ -136,6 +137,32 @@ fn detail() {
 }
 
 #[test]
+fn replay() {
+    check("replay", World::intel, |app| {
+        let mut world = World::intel();
+        world.counts_remote();
+        let began = world.tick().wall_ns;
+        app.replay((began, began + 3_600_000_000_000), false);
+        let mut finder = Finder::default();
+        for minute in 0..60 {
+            let mut sample = world.tick();
+            sample.wall_ns = began + minute * 60_000_000_000;
+            if minute >= 40 {
+                sample.lost.insert("exit".into(), 3);
+            }
+            for (slot, many) in [(1, minute % 30), (2, (minute * 7) % 60)] {
+                sample.cpus[0].slots[slot].count += many as u64 * 100_000_000;
+            }
+            finder.take(&world.host, sample, minute == 50, minute != 50);
+        }
+        app.marked(finder.marks().clone(), 1.0);
+        let (before, mut sample) = (world.tick(), world.tick());
+        sample.wall_ns = began + 1_200_000_000_000;
+        app.moved(world.host.clone(), Some(before), sample);
+    });
+}
+
+#[test]
 fn hot_functions() {
     check("hot_functions", World::intel, |app| {
         press(app, "h");
@@ -212,7 +239,7 @@ fn hot_spots_are_of_what_was_selected() {
 #[test]
 fn a_recording_has_no_hot_spots() {
     let mut app = app(&mut World::intel(), 4, (120, 24), Theme::new(false, false));
-    app.replay((0, i64::MAX));
+    app.replay((0, i64::MAX), false);
     assert_eq!(press(&mut app, "h"), None);
     assert!(text(&draw(&app, 120, 24)).contains("a recording has no stacks"));
 }

@@ -129,7 +129,7 @@ pub fn ipc(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
 /// As [`ipc`]; or counts are not kept by node: the machine has one, or the recording has none.
 pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<Vec<(Nid, f64)>> {
     let overall = ipc(&counts.slots, snapshot)?;
-    let sum = |of: fn(&NodeCounts) -> u64| counts.by_node.iter().map(of).sum::<u64>() as f64;
+    let sum = |of: fn(&NodeCounts) -> u64| counts.by_node.iter().map(|node| of(node) as f64).sum::<f64>();
     let (cycles, instructions) = (sum(|node| node.cycles), sum(|node| node.instructions));
     if cycles <= 0.0 || instructions <= 0.0 {
         return Err(no("cycles and instructions are not kept by node here"));

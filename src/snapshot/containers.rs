@@ -60,7 +60,7 @@ pub fn containers(
         entry.1 = entry.1.max(task.rss_bytes);
     }
     for (at, bytes) in rss.into_values() {
-        list.rows[at].sum.rss_bytes += bytes;
+        super::add(&mut list.rows[at].sum.rss_bytes, bytes);
     }
     for (at, members) in processes {
         list.rows[at].processes = members.len() as u32;
@@ -97,7 +97,7 @@ pub fn containers(
         row.remote += &remote;
         row.sum.threads += threads;
         row.processes += processes;
-        row.sum.rss_bytes += bytes;
+        super::add(&mut row.sum.rss_bytes, bytes);
     }
     for row in &mut rows {
         row.raw = current.groups.get(&row.id).cloned();

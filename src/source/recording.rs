@@ -31,6 +31,7 @@ pub struct Recording {
     /// The rows of the last sample.
     tasks: Vec<Arc<TaskRaw>>,
     continues: bool,
+    interrupted: bool,
     notes: Vec<String>,
 }
 
@@ -69,8 +70,20 @@ impl Recording {
             session: None,
             tasks: Vec::new(),
             continues: false,
+            interrupted: false,
             notes,
         })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True when samples are missing before the last one: the recorder paused, began anew, or frames are
+    /// damaged.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted
     }
 
     /// Wall clock of the first and of the last sample, ns since 1970; `None` without samples.
@@ -191,6 +204,7 @@ impl Recording {
                 self.last = Some((self.current, frame.first()));
                 share(&self.tasks, &mut sample.tasks);
                 self.tasks.clone_from(&sample.tasks);
+                self.interrupted = !self.notes.is_empty();
                 sample.notes.append(&mut self.notes);
                 Ok(Some(sample))
             }

@@ -35,10 +35,13 @@ pub enum Action {
     Fold,
     Follow,
     Pause,
-    /// Look at an earlier (negative) or later interval.
-    Scrub(i32),
-    /// In a recording.
+    /// Pause at the interval before.
+    Rewind,
+    /// In a recording, or in what is kept while paused.
     Seek(Seek),
+    /// To the next moment that is worth a look, or to the one before.
+    NextMark,
+    PreviousMark,
     PlayPause,
     AskForward,
     AskBackward,

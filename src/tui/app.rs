@@ -15,6 +15,7 @@ pub mod prompt;
 mod replay;
 pub mod tasks;
 mod time;
+mod timeline;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +31,10 @@ use self::nodes::NodeList;
 use self::overhead::Overhead;
 use self::picker::Picker;
 use self::prompt::{Prompt, Purpose};
-use self::replay::Replay;
+pub use self::replay::Replay;
 use self::tasks::TaskList;
 pub use self::time::seconds;
+pub use self::timeline::Timeline;
 use super::action::{Action, Effect, Screen};
 use super::keymap::{self, context};
 use super::ring::Ring;
@@ -40,6 +42,7 @@ use super::theme::Theme;
 use super::widget::table::Sort;
 use crate::collect::inspect::Details;
 use crate::filter::RowFilter;
+use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::metric::task::by_id;
 use crate::sample::{HostFacts, Sample};
@@ -91,6 +94,8 @@ pub struct App {
     ring: Ring,
     /// Number of the sample that ends the interval shown; `None` follows the newest.
     paused_at: Option<u64>,
+    /// What is worth a look among what was kept when it was paused.
+    kept_marks: Marks,
     /// Where in which recording we are; `None` when this is now.
     pub replay: Option<Replay>,
     area: Rect,
@@ -127,6 +132,7 @@ impl App {
             snapshot: None,
             ring: Ring::default(),
             paused_at: None,
+            kept_marks: Marks::default(),
             replay: None,
             area: Rect::new(0, 0, 80, 24),
         }
@@ -152,6 +158,9 @@ impl App {
         }
         if let Some(note) = sample.notes.last() {
             self.note = Some(text::clean_str(note));
+        }
+        if let Some(replay) = &mut self.replay {
+            replay.span.1 = replay.span.1.max(sample.wall_ns);
         }
         self.ring.push(sample);
         let newest = self.ring.newest()?;
@@ -265,8 +274,10 @@ impl App {
             Action::Fold => self.fold(),
             Action::Follow => self.tasks.toggle_follow(self.list_height()),
             Action::Pause => self.pause(),
-            Action::Scrub(step) => self.scrub(step),
+            Action::Rewind => self.scrub(-1),
             Action::Seek(seek) => return self.seek(seek),
+            Action::NextMark => return self.go_to_mark(true),
+            Action::PreviousMark => return self.go_to_mark(false),
             Action::PlayPause => return self.play_or_stand(),
             Action::Slower if self.replay.is_some() => return self.speed(false),
             Action::Faster if self.replay.is_some() => return self.speed(true),
@@ -291,7 +302,7 @@ impl App {
             Action::Erase | Action::EraseAll | Action::Type(_) => self.edit_prompt(action),
         }
         // Moving leaves the rows where they are; the others have arranged a new snapshot already.
-        if !matches!(action, Action::Move(_) | Action::Threads | Action::Pause | Action::Scrub(_)) {
+        if !matches!(action, Action::Move(_) | Action::Threads | Action::Pause | Action::Rewind) {
             self.arrange();
         }
         None

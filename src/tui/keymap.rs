@@ -19,6 +19,8 @@ pub mod context {
     /// While a recording is shown; what keys mean there comes before what they mean elsewhere, too.
     pub const REPLAY: u16 = 256;
     pub const CONTAINERS: u16 = 512;
+    /// Where there is a time bar to go along.
+    pub const TIMELINE: u16 = PAUSED | REPLAY;
     /// The hot spots of something.
     pub const HOT: u16 = 1024;
     /// What numatop-ng itself costs.
@@ -155,45 +157,40 @@ pub static KEYS: &[Binding] = &[
     bind(HOT, &[ch('r')], Action::HotRestart, "Restart", "Hot spots: forget the samples so far"),
     bind(SCREENS, &[ch('o')], Action::Overhead, "", "What numatop-ng itself costs, program by program"),
     bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
-    bind(SCREENS, &[key(KeyCode::Left)], Action::Scrub(-1), "", "Pause at the interval before"),
+    bind(PAUSED, &[ch(' ')], Action::Pause, "Now", ""),
+    bind(SCREENS, &[key(KeyCode::Left)], Action::Rewind, "", "Pause at the interval before"),
     bind(
-        PAUSED,
-        &[key(KeyCode::Left), ch('T')],
-        Action::Scrub(-1),
-        "",
-        "Paused: the interval before (Left or T)",
-    ),
-    bind(
-        PAUSED,
-        &[key(KeyCode::Right), ch('t')],
-        Action::Scrub(1),
-        "",
-        "Paused: the interval after (Right or t)",
-    ),
-    bind(
-        REPLAY,
+        TIMELINE,
         &[key(KeyCode::Right), ch('t')],
         Action::Seek(Seek::Next),
         "Next",
-        "Recording: the next sample (Right or t); Left or T: the one before",
+        "Paused, recording: the next sample (Right or t); Left or T: the one before",
     ),
-    bind(REPLAY, &[key(KeyCode::Left), ch('T')], Action::Seek(Seek::Previous), "", ""),
+    bind(TIMELINE, &[key(KeyCode::Left), ch('T')], Action::Seek(Seek::Previous), "", ""),
     bind(
-        REPLAY,
+        TIMELINE,
         &[ch('j')],
         Action::AskForward,
         "Jump",
-        "Recording: jump to a time, or ahead by 5m or 1h; J: back by it",
+        "Paused, recording: jump to a time, or ahead by 5m or 1h; J: back by it",
     ),
-    bind(REPLAY, &[ch('J')], Action::AskBackward, "", ""),
+    bind(TIMELINE, &[ch('J')], Action::AskBackward, "", ""),
     bind(
-        REPLAY,
+        TIMELINE,
+        &[ch(']')],
+        Action::NextMark,
+        "Mark",
+        "Paused, recording: the next mark of the time bar; [: the one before",
+    ),
+    bind(TIMELINE, &[ch('[')], Action::PreviousMark, "", ""),
+    bind(
+        TIMELINE,
         &[key(KeyCode::Home)],
         Action::Seek(Seek::Start),
         "",
-        "Recording: its first sample; End: its last",
+        "Paused, recording: the first sample; End: the last",
     ),
-    bind(REPLAY, &[key(KeyCode::End)], Action::Seek(Seek::End), "", ""),
+    bind(TIMELINE, &[key(KeyCode::End)], Action::Seek(Seek::End), "", ""),
     bind(REPLAY, &[ch(' ')], Action::PlayPause, "Play", "Recording: play, stand still"),
     bind(REPLAY, &[ch('+'), ch('=')], Action::Faster, "", "Recording: play faster, 1 to 60 times; - slower"),
     bind(REPLAY, &[ch('-')], Action::Slower, "", ""),
@@ -299,7 +296,7 @@ mod tests {
     fn t_sorts_by_time_except_while_paused() {
         let press = |contexts| action(KeyEvent::new(KeyCode::Char('T'), KeyModifiers::SHIFT), contexts);
         assert_eq!(press(TASKS), Some(Action::SortBy("cpu_ns")));
-        assert_eq!(press(TASKS | PAUSED), Some(Action::Scrub(-1)));
+        assert_eq!(press(TASKS | PAUSED), Some(Action::Seek(Seek::Previous)));
     }
 
     #[test]

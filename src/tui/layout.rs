@@ -22,6 +22,8 @@ pub const LABEL: u16 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     pub title: Rect,
+    /// The time bar.
+    pub time: Rect,
     pub nodes: Rect,
     pub status: Rect,
     pub notice: Rect,
@@ -41,8 +43,19 @@ pub fn node_style(nodes: usize, width: u16, height: u16) -> NodeStyle {
     }
 }
 
-/// Divides the screen. `compact` leaves the nodes out; `notice` keeps a line for a warning.
-pub fn parts(screen: Rect, topology: Option<&Topology>, compact: bool, notice: bool) -> Parts {
+/// What of the screen there is besides the body.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Without the nodes.
+    pub compact: bool,
+    /// A line for a warning, and one for the time bar.
+    pub notice: bool,
+    pub time: bool,
+}
+
+/// Divides the screen.
+pub fn parts(screen: Rect, topology: Option<&Topology>, wanted: Wanted) -> Parts {
+    let Wanted { compact, notice, time } = wanted;
     let height = screen.height;
     let count = topology.map_or(1, |topology| topology.nodes.len());
     let nodes = match node_style(count, screen.width, height) {
@@ -60,15 +73,16 @@ pub fn parts(screen: Rect, topology: Option<&Topology>, compact: bool, notice: b
         part
     };
     let title = take(u16::from(height >= 5));
+    let time = take(u16::from(time && height >= 7));
     let nodes = take(nodes);
     let status = take(u16::from(height >= 9));
     let notice = take(u16::from(notice && height >= 12));
     let footer = u16::from(height >= 4);
-    let body_rows =
-        height.saturating_sub(title.height + nodes.height + status.height + notice.height + footer);
+    let above = [title, time, nodes, status, notice];
+    let body_rows = height.saturating_sub(above.iter().map(|part| part.height).sum::<u16>() + footer);
     let body = take(body_rows);
     let footer = take(footer);
-    Parts { title, nodes, status, notice, body, footer }
+    Parts { title, time, nodes, status, notice, body, footer }
 }
 
 /// The box of a pop-up over `body`: as wide and high as wanted where there is room.
@@ -85,8 +99,9 @@ mod tests {
     fn the_parts_fill_the_screen_without_overlap() {
         for (width, height) in [(1, 1), (80, 3), (80, 8), (80, 24), (160, 50), (300, 100)] {
             let screen = Rect::new(0, 0, width, height);
-            let Parts { title, nodes, status, notice, body, footer } = parts(screen, None, false, true);
-            let all = [title, nodes, status, notice, body, footer];
+            let wanted = Wanted { notice: true, time: true, compact: false };
+            let Parts { title, time, nodes, status, notice, body, footer } = parts(screen, None, wanted);
+            let all = [title, time, nodes, status, notice, body, footer];
             assert_eq!(all.iter().map(|part| part.height).sum::<u16>(), height);
             assert!(all.windows(2).all(|pair| pair[0].bottom() == pair[1].y));
             assert!(body.height > 0);

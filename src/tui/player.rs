@@ -51,6 +51,7 @@ pub fn play(
     commands: &Receiver<Command>,
     mut wake: PipeReader,
 ) -> Result<()> {
+    super::marker::spawn(Recording::open(recording.path())?, span, messages.clone())?;
     let mut player = Player { recording, span, shown_mono_ns: 0, messages: messages.clone() };
     let mut motion = if follow { Motion::Following } else { Motion::Still };
     let mut due = Instant::now();
@@ -125,7 +126,8 @@ impl Player {
         self.show_next()
     }
 
-    /// The next sample, with the one before it: the recording has been moved.
+    /// The next sample, with the one before it: the recording has been moved. The first sample of all begins
+    /// an interval and ends none, so the second one is shown for it.
     fn show_next(&mut self) -> Result<()> {
         let Some(mut current) = self.recording.next()? else { return Ok(()) };
         self.recording.step_back()?;
@@ -134,11 +136,21 @@ impl Player {
         let before =
             before.filter(|before| before.mono_ns != current.mono_ns || before.wall_ns != current.wall_ns);
         let mut previous = None;
-        if let Some(before) = before
-            && let Some(again) = self.recording.next()?
-        {
-            previous = self.recording.continues().then_some(before);
-            current = again;
+        let next = self.recording.next()?;
+        match (before, next) {
+            (Some(before), Some(again)) => {
+                previous = self.recording.continues().then_some(before);
+                current = again;
+            }
+            (None, Some(second)) if self.recording.continues() => {
+                previous = Some(std::mem::replace(&mut current, second));
+            }
+            // Another run of the recorder begins there; stay at the first sample.
+            (None, Some(_)) => {
+                self.recording.step_back()?;
+                self.recording.next()?;
+            }
+            (_, None) => {}
         }
         self.shown_mono_ns = current.mono_ns;
         self.tell(Message::Moved(self.recording.host(), previous.map(Box::new), Box::new(current)));

@@ -11,6 +11,7 @@ pub mod nodes;
 pub mod overhead;
 pub mod picker;
 pub mod tasks;
+pub mod timebar;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -30,6 +31,9 @@ pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
         return;
     };
     header::render(snapshot, app, &parts, buf);
+    if let Some(timeline) = app.timeline() {
+        timebar::render(timeline, &app.zone, &app.theme, parts.time.intersection(area), buf);
+    }
     if let Some(first) = app.help {
         help::render(snapshot, first, &app.theme, body, buf);
     } else if let Some(overhead) = &app.overhead {

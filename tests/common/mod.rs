@@ -15,7 +15,7 @@ use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
-use numatop_ng::pmu::event::Event;
+use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::sample::{
     Comm, Counts, CpuRaw, Flow, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, PagesFound,
     PlacementRaw, Sample, Slot, TaskRaw, VmStat,
@@ -122,6 +122,12 @@ fn names() -> Names {
 }
 
 impl World {
+    /// A further counter counts remote accesses from now on.
+    pub fn counts_remote(&mut self) {
+        let events = &mut Arc::make_mut(&mut self.host).events;
+        events.push(Event { role: Role::Rma, ..events[0].clone() });
+    }
+
     pub fn new(fixture: &str, pmu: bool, actors: Vec<Actor>) -> World {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(fixture);
         let topology = Topology::read(&root).unwrap();

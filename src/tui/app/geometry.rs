@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use super::App;
 use crate::tui::action::{Action, Effect, Motion, Screen};
-use crate::tui::layout::{self, Parts};
+use crate::tui::layout::{self, Parts, Wanted};
 use crate::tui::view;
 
 impl App {
@@ -13,8 +13,12 @@ impl App {
     pub fn parts(&self) -> Parts {
         let topology = self.host.as_ref().map(|host| &host.topology);
         let on_top = self.help.is_some() || self.hot.is_some() || self.overhead.is_some();
-        let compact = on_top || self.detail.is_some();
-        layout::parts(self.area, topology, compact, self.notice().is_some())
+        let wanted = Wanted {
+            compact: on_top || self.detail.is_some(),
+            notice: self.notice().is_some(),
+            time: self.timeline().is_some(),
+        };
+        layout::parts(self.area, topology, wanted)
     }
 
     /// What the line below the header says.

@@ -1,10 +1,9 @@
-//! Where in a recording we are, and how to go elsewhere in it.
+//! A recording on the screen: which, and whether it plays.
 
 use std::sync::Arc;
 
-use super::prompt::{Prompt, Purpose};
 use super::{App, Detail};
-use crate::record::time;
+use crate::marks::Marks;
 use crate::sample::{HostFacts, Sample};
 use crate::tui::action::{Effect, Seek};
 
@@ -12,26 +11,33 @@ use crate::tui::action::{Effect, Seek};
 const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 60];
 
 /// The recording on the screen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Replay {
     /// Wall clock of its first and last sample, ns since 1970.
-    span: (i64, i64),
+    pub span: (i64, i64),
     pub speed: u32,
     pub playing: bool,
-}
-
-impl Replay {
-    /// How far into the recording a moment is, 0 to 1.
-    pub fn share(&self, wall_ns: i64) -> f64 {
-        let length = self.span.1.saturating_sub(self.span.0).max(1);
-        (wall_ns.saturating_sub(self.span.0) as f64 / length as f64).clamp(0.0, 1.0)
-    }
+    /// It grows; at its end, what is added is shown.
+    pub follow: bool,
+    pub following: bool,
+    /// What is worth a look, and how much of the recording was looked through for it, 0 to 1.
+    pub marks: Marks,
+    pub looked: f64,
 }
 
 impl App {
-    /// What is shown is a recording from the first to the second of `span`.
-    pub fn replay(&mut self, span: (i64, i64)) {
-        self.replay = Some(Replay { span, speed: SPEEDS[0], playing: false });
+    /// What is shown is a recording from the first to the second of `span`; with `follow` it grows.
+    pub fn replay(&mut self, span: (i64, i64), follow: bool) {
+        let (marks, speed) = (Marks::default(), SPEEDS[0]);
+        let (playing, following) = (false, follow);
+        self.replay = Some(Replay { span, speed, playing, follow, following, marks, looked: 0.0 });
+    }
+
+    /// Takes what is worth a look in the recording, found in so much of it, 0 to 1.
+    pub fn marked(&mut self, marks: Marks, looked: f64) {
+        if let Some(replay) = &mut self.replay {
+            (replay.marks, replay.looked) = (marks, looked);
+        }
     }
 
     /// Takes the sample that was gone to, and the one before it.
@@ -58,16 +64,10 @@ impl App {
         effect
     }
 
-    pub(super) fn seek(&mut self, seek: Seek) -> Option<Effect> {
-        if let Some(replay) = &mut self.replay {
-            replay.playing = false;
-        }
-        Some(Effect::Seek(seek))
-    }
-
     pub(super) fn play_or_stand(&mut self) -> Option<Effect> {
         let replay = self.replay.as_mut()?;
         replay.playing = !replay.playing;
+        replay.following = false;
         Some(Effect::Seek(Seek::Play(replay.playing.then_some(replay.speed))))
     }
 
@@ -81,27 +81,5 @@ impl App {
         replay.speed = next.copied().unwrap_or(replay.speed);
         self.message = Some(format!("plays at {} times its speed", replay.speed));
         replay.playing.then_some(Effect::Seek(Seek::Play(Some(replay.speed))))
-    }
-
-    /// Goes where the prompt says; what it says wrong stays in it.
-    pub(super) fn jump(&mut self, prompt: Prompt) -> Option<Effect> {
-        let (replay, shown) = (self.replay?, self.snapshot.as_ref()?.wall_ns);
-        let text = prompt.text.trim();
-        let ahead = prompt.purpose == Purpose::Forward;
-        let wanted = match time::duration(text.trim_start_matches(['+', '-'])) {
-            Some(ns) if text.starts_with('-') || (!ahead && !text.starts_with('+')) => {
-                Ok(shown.saturating_sub(ns))
-            }
-            Some(ns) => Ok(shown.saturating_add(ns)),
-            None => time::parse(text, replay.span, &self.zone),
-        };
-        match wanted {
-            Ok(wall_ns) => self.seek(Seek::To(wall_ns)),
-            Err(why) => {
-                self.message = Some(why);
-                self.prompt = Some(prompt);
-                None
-            }
-        }
     }
 }

@@ -19,6 +19,9 @@ impl App {
 
     pub(super) fn pause(&mut self) {
         self.paused_at = if self.paused_at.is_some() { None } else { self.ring.newest() };
+        if self.paused_at.is_some() {
+            self.mark_kept();
+        }
         self.derive();
     }
 
@@ -33,6 +36,9 @@ impl App {
             self.message = Some("nothing older is kept".into());
         } else if wanted > newest {
             self.message = Some("this is the newest interval; space follows it".into());
+        }
+        if self.paused_at.is_none() {
+            self.mark_kept();
         }
         self.paused_at = Some(wanted.clamp(oldest, newest));
         self.derive();

@@ -6,7 +6,8 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 use crate::tui::app::App;
-use crate::tui::keymap::{self, KEYS};
+use crate::tui::keymap::context::TIMELINE;
+use crate::tui::keymap::{self, Binding, KEYS};
 use crate::tui::theme::Role;
 use crate::tui::widget::pen::Pen;
 
@@ -24,9 +25,12 @@ pub fn render(app: &App, area: Rect, buf: &mut Buffer) {
         pen.write(message, theme.style(Role::Warn));
         return;
     }
-    let context = app.contexts() & !keymap::context::PAUSED;
-    let words: Vec<(String, &str)> = KEYS
-        .iter()
+    let context = app.contexts();
+    // Where there is a time bar, its keys come first.
+    let along_time = |line: &&Binding| line.contexts & context & TIMELINE != 0;
+    let (first, then) = (KEYS.iter().filter(along_time), KEYS.iter().filter(|line| !along_time(line)));
+    let words: Vec<(String, &str)> = first
+        .chain(then)
         .filter(|line| line.contexts & context != 0 && !line.label.is_empty())
         // What the key means here is what counts: a recording has another meaning for some.
         .filter(|line| {

@@ -8,7 +8,7 @@ use crate::metric::format::{bytes, count, duration, percent};
 use crate::sample::Reading;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
-use crate::tui::app::{App, seconds};
+use crate::tui::app::{App, Replay, seconds};
 use crate::tui::layout::{LABEL, NodeStyle, Parts, node_style};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::bar::{bar, level};
@@ -16,9 +16,6 @@ use crate::tui::widget::pen::Pen;
 
 /// Bars longer than this say no more.
 const BAR_MAX: u16 = 40;
-
-/// Cells of the bar that shows where in a recording we are.
-const TIME_BAR: u16 = 12;
 
 /// Everything above the body.
 pub fn render(snapshot: &Snapshot, app: &App, parts: &Parts, buf: &mut Buffer) {
@@ -68,12 +65,15 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
         .map_or("?".into(), |time| time.to_zoned(app.zone.clone()).strftime("%H:%M:%S").to_string());
     pen.write(&time, plain);
     if let Some(replay) = &app.replay {
-        let state = if replay.playing { format!("x{}", replay.speed) } else { "still".into() };
+        let state = match replay {
+            Replay { playing: true, speed, .. } => format!("x{speed}"),
+            Replay { following: true, .. } => "follows".into(),
+            _ => "still".into(),
+        };
         pen.gap(1).write("REPLAY ", theme.style(Role::Alert)).write(&state, theme.style(Role::Alert)).gap(1);
         let date = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
             .map_or("?".into(), |time| time.to_zoned(app.zone.clone()).strftime("%Y-%m-%d").to_string());
-        bar(pen, TIME_BAR, &[(replay.share(snapshot.wall_ns), Role::Alert)], theme);
-        pen.gap(1).write(&date, plain);
+        pen.write(&date, plain);
     }
     if let Some(behind) = app.behind_ns() {
         let text = format!("PAUSED -{}s", (behind as f64 / 1e9).round());
@@ -223,7 +223,7 @@ fn busy_role(share: f64) -> Role {
 fn memory(node: &Node) -> [(f64, Role); 2] {
     let raw = &node.raw;
     let total = raw.mem_total_bytes.max(1) as f64;
-    let used = raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes + raw.mem_file_bytes);
+    let used = raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(raw.mem_file_bytes));
     [(used as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
 }
 
