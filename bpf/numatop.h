@@ -122,6 +122,14 @@ struct nt_rec {
 	__u64 run_ns[];		/* on-CPU time by node */
 };
 
+/* One node: what reclaim did there since start. */
+struct nt_reclaim {
+	__u64 kswapd_pages;	/* freed by kswapd */
+	__u64 direct_pages;	/* freed by anyone else */
+	__u64 node_reclaims;	/* times an allocation cleaned up its own node first */
+	__u64 reserved;
+};
+
 /* Cycles and instructions on one node. */
 struct nt_node_counts {
 	__u64 cycles;
@@ -195,6 +203,7 @@ _Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 40 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 200, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");

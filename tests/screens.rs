@@ -44,6 +44,37 @@ fn nodes() {
 }
 
 #[test]
+fn task_moves_from_node_to_node() {
+    check("task_moves", World::ft_2500, |app| {
+        for key in ["2", "x"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
+fn distances() {
+    check("distances", World::ft_2500, |app| {
+        for key in ["2", "x", "x", "Down"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
+fn a_matrix_that_is_too_wide_moves() {
+    let mut app = app(&mut World::ft_2500(), 4, (40, 24), Theme::new(false, true));
+    for key in ["2", "x", "x"] {
+        press(&mut app, key);
+    }
+    assert!(text(&draw(&app, 40, 24)).contains("8 more nodes"), "{}", text(&draw(&app, 40, 24)));
+    for _ in 0..20 {
+        press(&mut app, ">");
+    }
+    insta::assert_snapshot!("matrix_moved", dump(&draw(&app, 40, 24)));
+}
+
+#[test]
 fn containers() {
     check("containers", World::containers, |app| {
         press(app, "3");

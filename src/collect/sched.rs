@@ -17,7 +17,8 @@ use crate::host::topology::Topology;
 use crate::overhead::ReadCost;
 use crate::pmu::event::Event;
 use crate::pmu::open::{Counters, Refused};
-use crate::units::CpuId;
+use crate::sample::Flow;
+use crate::units::{CpuId, Nid};
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
 const TEST_RUN_ON_CPU: u32 = libbpf_rs::libbpf_sys::BPF_F_TEST_RUN_ON_CPU;
@@ -36,6 +37,7 @@ pub struct SchedProbe {
     // Order matters: links and mappings go before the object they belong to.
     _switch: Link,
     states: MappedArray,
+    moves: MappedArray,
     counters: Counters,
     places: BTreeMap<CpuId, Place>,
     /// How often counters were opened on a CPU.
@@ -79,11 +81,14 @@ impl SchedProbe {
         open.maps.cores.set_max_entries(cpus)?;
         open.maps.exits.set_max_entries(ring_bytes(cpus))?;
         open.maps.exit_lost_ns.set_max_entries(topology.possible_nodes)?;
+        let pairs = topology.possible_nodes * topology.possible_nodes;
+        open.maps.moves.set_max_entries(pairs)?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
         open.maps.marks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
         let mut skel = open.load().context("loading sched.bpf.o")?;
 
         let states = MappedArray::new(&skel.maps.cpus.as_fd(), size_of::<CpuState>(), cpus as usize)?;
+        let moves = MappedArray::new(&skel.maps.moves.as_fd(), size_of::<u64>(), pairs as usize)?;
         let slots = events.len() as u32;
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
         (bss.nr_slots, bss.scoped) = (slots, u32::from(scoped));
@@ -91,6 +96,7 @@ impl SchedProbe {
         Ok(SchedProbe {
             _switch: switch,
             states,
+            moves,
             counters: Counters::new(events),
             places: BTreeMap::new(),
             openings: 0,
@@ -219,6 +225,18 @@ impl SchedProbe {
     /// The state of one CPU, as of its last switch or flush.
     pub fn cpu(&self, cpu: CpuId) -> Option<CpuState> {
         CpuState::from_bytes(self.states.bytes().get(cpu.index() * size_of::<CpuState>()..)?)
+    }
+
+    /// How often tasks in scope went from a node to another since start, of those that did.
+    pub fn moves(&self, topology: &Topology) -> Vec<Flow> {
+        let nodes = || topology.nodes.iter().map(|node| node.id);
+        let stride = topology.possible_nodes as usize;
+        let flow = |from: Nid, to: Nid| {
+            let at = (from.index() * stride + to.index()) * size_of::<u64>();
+            let tasks = u64::from_bytes(self.moves.bytes().get(at..)?)?;
+            (tasks > 0).then_some(Flow { from, to, tasks })
+        };
+        nodes().flat_map(|from| nodes().filter_map(move |to| flow(from, to))).collect()
     }
 
     /// The maps that other objects reuse.

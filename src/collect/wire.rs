@@ -90,6 +90,16 @@ pub struct ScopeKey {
     pub id: u64,
 }
 
+/// `struct nt_reclaim`: what reclaim did on one node.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Reclaim {
+    pub kswapd_pages: u64,
+    pub direct_pages: u64,
+    pub node_reclaims: u64,
+    pub reserved: u64,
+}
+
 /// `struct nt_place`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -187,11 +197,13 @@ pub struct TaskRow {
 }
 
 // SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
+unsafe impl Wire for u64 {}
 unsafe impl Wire for ScopeKey {}
 unsafe impl Wire for Place {}
 unsafe impl Wire for CpuState {}
 unsafe impl Wire for Rec {}
 unsafe impl Wire for TaskRow {}
+unsafe impl Wire for Reclaim {}
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);

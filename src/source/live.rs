@@ -12,7 +12,7 @@ use super::hot::Hot;
 use super::{Source, poll};
 use crate::collect::groups::GroupWatch;
 use crate::collect::hot::Sampling;
-use crate::collect::nodes::NodeReader;
+use crate::collect::machine::MachineReader;
 use crate::collect::plan::{Advice, plan};
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
@@ -31,7 +31,7 @@ use crate::host::users;
 use crate::hot::News;
 use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
-use crate::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
+use crate::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
 use crate::text;
 use crate::units::CpuId;
 
@@ -60,7 +60,7 @@ pub struct LiveSource {
     check: HostCheck,
     sched: SchedProbe,
     tasks: TaskProbe,
-    nodes: NodeReader,
+    machine: MachineReader,
     table: TaskTable,
     groups: GroupWatch,
     names: Arc<Names>,
@@ -137,7 +137,9 @@ impl LiveSource {
         let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
         let tasks =
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
-        let node_reader = NodeReader::open(Path::new(ROOT), &topology)?;
+        let page_size = own::page_size();
+        let machine = MachineReader::start(Path::new(ROOT), &topology, page_size)?;
+        add_missing(&mut missing, &machine);
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
             kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
@@ -154,7 +156,7 @@ impl LiveSource {
             host: Arc::new(host),
             sched,
             tasks,
-            nodes: node_reader,
+            machine,
             table: TaskTable::default(),
             groups,
             names,
@@ -163,7 +165,7 @@ impl LiveSource {
             online,
             failed_reads: BTreeMap::new(),
             notes,
-            page_size: own::page_size(),
+            page_size,
             multiplexed: options.events.takes_turns,
             scope_text: options.scope_text,
             records: store,
@@ -228,7 +230,7 @@ impl LiveSource {
         silent
     }
 
-    fn cpus(&self) -> Vec<CpuRaw> {
+    fn cpus(&self, irq_ns: &BTreeMap<CpuId, u64>) -> Vec<CpuRaw> {
         let read = |cpu: &crate::host::topology::Cpu| {
             let state = self.sched.cpu(cpu.id)?;
             let mut slots = [Slot::default(); crate::collect::wire::SLOTS];
@@ -245,6 +247,7 @@ impl LiveSource {
                 online: self.online.contains(&cpu.id),
                 busy_ns: state.busy_ns,
                 switches: state.switches,
+                irq_ns: irq_ns.get(&cpu.id).copied().unwrap_or(0),
                 slots,
             })
         };
@@ -295,7 +298,8 @@ impl LiveSource {
         let wall_ns = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
-        let cpus = self.cpus();
+        let machine = self.machine.read()?;
+        let cpus = self.cpus(&machine.irq_ns);
 
         self.follow_cgroups(false)?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
@@ -309,6 +313,7 @@ impl LiveSource {
         let (tasks, exited) = self.table.snapshot();
         let groups = self.groups.limits(&tasks, &self.names, mono_ns);
         self.watch_multiplexing(&cpus);
+        self.note_missing();
         let mut own = own::read(self.page_size);
         own.sample_ns = began.elapsed().as_nanos() as u64;
         Ok(Sample {
@@ -318,7 +323,9 @@ impl LiveSource {
             tasks,
             exited,
             cpus,
-            nodes: self.nodes.read()?,
+            nodes: machine.nodes,
+            vm: Some(machine.vm),
+            flows: self.sched.moves(&self.host.topology),
             lost: self.lost(),
             exit_lost_ns: self.tasks.exit_lost_ns()?,
             own,
@@ -326,6 +333,16 @@ impl LiveSource {
             groups,
             notes: std::mem::take(&mut self.notes),
         })
+    }
+
+    /// Has the host say what has turned out not to be readable since the last sample.
+    fn note_missing(&mut self) {
+        if self.machine.missing().keys().all(|id| self.host.missing.contains_key(*id)) {
+            return;
+        }
+        let mut host = HostFacts::clone(&self.host);
+        add_missing(&mut host.missing, &self.machine);
+        self.host = Arc::new(host);
     }
 
     /// Once a counter had to share the PMU, counts are read with their times from then on.
@@ -427,6 +444,13 @@ impl Source for LiveSource {
                 Some(_) => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
             }
         }
+    }
+}
+
+/// The rules' reason stays where there is one: they know what to do about it.
+fn add_missing(missing: &mut BTreeMap<String, Missing>, machine: &MachineReader) {
+    for (id, why) in machine.missing() {
+        missing.entry((*id).to_string()).or_insert_with(|| why.clone());
     }
 }
 

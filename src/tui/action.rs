@@ -30,6 +30,8 @@ pub enum Action {
     Open,
     Threads,
     Tree,
+    /// The table of nodes, or what goes from node to node.
+    Matrix,
     Fold,
     Follow,
     Pause,

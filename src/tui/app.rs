@@ -257,6 +257,7 @@ impl App {
                 self.tasks.threads = !self.tasks.threads;
                 self.derive();
             }
+            Action::Matrix => self.nodes.next_matrix(),
             Action::Tree if self.screen == Screen::Containers => self.containers.tree ^= true,
             Action::Tree => self.tasks.choice.tree = !self.tasks.choice.tree,
             Action::Scope => return self.toggle_scope(),

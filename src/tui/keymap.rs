@@ -92,6 +92,13 @@ pub static KEYS: &[Binding] = &[
     bind(TABLES | DETAIL, &[ch('1')], Action::Show(Screen::Tasks), "", "Tasks"),
     bind(TABLES | DETAIL, &[ch('2')], Action::Show(Screen::Nodes), "", "Nodes"),
     bind(TABLES | DETAIL, &[ch('3')], Action::Show(Screen::Containers), "", "Containers"),
+    bind(
+        NODES,
+        &[ch('x')],
+        Action::Matrix,
+        "Matrix",
+        "Nodes: from node to node, one matrix after the other, then the table again",
+    ),
     bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or no longer"),
     bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope chosen here"),
     bind(
@@ -111,7 +118,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('<'), ch(',')],
         Action::SortLeft,
         "",
-        "Sort by the column to the left; with > to the right",
+        "Sort by the column to the left, or move a matrix; with > to the right",
     ),
     bind(TABLES, &[ch('>'), ch('.')], Action::SortRight, "", ""),
     bind(TABLES, &[ch('I')], Action::Invert, "", "Reverse the order"),

@@ -6,6 +6,7 @@ mod command;
 mod containers;
 mod engine;
 mod hot;
+mod reclaim;
 mod recording;
 mod screen;
 mod truth;
@@ -41,6 +42,13 @@ fn main() {
     }
     let with_engine = |name: &str, run: fn() -> anyhow::Result<()>| {
         trial(name, run).with_ignored_flag(!root || no_engine.is_some())
+    };
+    let no_reclaim = reclaim::obstacle();
+    if let Some(why) = no_reclaim {
+        eprintln!("tests/probes: {why}: its test is ignored");
+    }
+    let with_reclaim = |name: &str, run: fn() -> anyhow::Result<()>| {
+        trial(name, run).with_ignored_flag(!root || no_reclaim.is_some())
     };
     let mut tests = tests![
         trial:
@@ -94,6 +102,10 @@ fn main() {
         recording::a_recording_belongs_to_who_called_sudo,
         recording::a_signal_rotates_and_another_ends_a_recording,
     ];
+    tests.extend(tests![
+        with_reclaim:
+        reclaim::reclaimed_pages_are_counted_on_their_node,
+    ]);
     tests.extend(tests![
         with_engine:
         engine::a_container_of_podman_is_watched_by_name,
