@@ -99,6 +99,7 @@ impl Bench {
             filter: RowFilter::default(),
             theme: Theme::new(false, true),
             zone: TimeZone::UTC,
+            sets: Vec::new(),
         });
         app.resize(Rect::new(0, 0, 80, 24));
         for sample in self.samples() {

@@ -14,8 +14,10 @@ use numatop_ng::collect::scope::Scope;
 use numatop_ng::collect::table::parse;
 use numatop_ng::collect::tasks::TaskProbe;
 use numatop_ng::host::topology::Topology;
+use numatop_ng::metric::counters;
 use numatop_ng::pmu::event::{Event, Role};
-use numatop_ng::sample::Sample;
+use numatop_ng::pmu::sets::Choice;
+use numatop_ng::sample::{Missing, Sample};
 use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
@@ -414,5 +416,49 @@ pub fn a_full_exit_ring_is_a_counted_loss() -> Result<()> {
     ensure!(lost > 0, "the ring did not overflow: the test must end more threads");
     ensure!(to.exit_lost_ns.iter().sum::<u64>() > 0, "the time of lost exits was not kept");
     ensure!(from.lost["exits_not_itemised"] == 0);
+    Ok(())
+}
+
+pub fn another_set_of_events_keeps_what_was_counted() -> Result<()> {
+    let set = |names: &str| Ok::<_, anyhow::Error>(Choice::from(Event::parse_list(names)?));
+    let hog = Workload::start("hog")?;
+    let mut faults = Workload::start("faults")?;
+    let mut source = LiveSource::start(LiveOptions {
+        events: set("cpu-clock,context-switches")?,
+        sets: vec![("auto", set("cpu-clock,context-switches")?), ("tlb", set("cpu-clock,page-faults")?)],
+        ..LiveOptions::default()
+    })?;
+    let count = |source: &LiveSource, from: &Sample, to: &Sample, pid: u32, slot: usize| {
+        let snapshot = between(source, from, to);
+        counters::slot(&row(&snapshot, pid)?.total.slots, &snapshot, slot)
+            .map_err(|why| anyhow::anyhow!("{why}"))
+    };
+    let first = sample(&mut source)?;
+    thread::sleep(Duration::from_millis(500));
+    let before = sample(&mut source)?;
+    let clock_before = count(&source, &first, &before, hog.pid(), 0)?;
+
+    source.set_events("tlb")?;
+    let opened = sample(&mut source)?;
+    let host = source.host();
+    ensure!(host.events.len() == 3 && host.events[2].name == "page-faults", "{:?}", host.events);
+    ensure!(host.missing.get("page-faults") == Some(&Missing::FirstInterval), "{:?}", host.missing);
+    let closed = host.missing.get("context-switches").context("closed and not missing")?;
+    ensure!(closed.to_string().contains("another set"), "{closed}");
+    faults.go()?;
+    let touched: u64 = faults.line()?.parse()?;
+    let after = sample(&mut source)?;
+    ensure!(!source.host().missing.contains_key("page-faults"));
+    let counted = count(&source, &opened, &after, faults.pid(), 2)?;
+    // A few more for talking to the test.
+    near("page-faults", counted as u64, touched, 0.0, 16)?;
+    let clock_after = count(&source, &opened, &after, hog.pid(), 0)?;
+    ensure!(clock_after > clock_before, "the total of cpu-clock fell from {clock_before} to {clock_after}");
+
+    source.set_events("auto")?;
+    ensure!(source.host().events.len() == 3, "a slot was taken twice");
+    ensure!(source.host().missing.contains_key("page-faults"));
+    let error = source.set_events("nosuch").err().map(|error| error.to_string()).unwrap_or_default();
+    ensure!(error.contains("no such set"), "{error}");
     Ok(())
 }
