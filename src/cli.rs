@@ -238,6 +238,11 @@ pub struct ViewArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub top: Option<u64>,
 
+    /// Time that finding out where memory is may take in each interval, in ms; 0: do not find out. Without it 20 ms
+    /// or 1 % of a CPU, whichever is less. Machines with one node need none.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
+    pub placement_budget: Option<u64>,
+
     /// Watch only these processes (applied in the kernel).
     #[arg(short = 'p', long = "pid", value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub pids: Vec<u32>,

@@ -9,6 +9,7 @@ pub mod limits;
 pub mod machine;
 pub mod nodes;
 pub mod own;
+pub mod placement;
 pub mod plan;
 pub mod reclaim;
 pub mod records;

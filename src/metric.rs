@@ -7,6 +7,7 @@ pub mod counters;
 pub mod format;
 pub mod matrix;
 pub mod node;
+pub mod placement;
 pub mod task;
 
 use serde_json::json;
@@ -69,6 +70,11 @@ pub enum Value {
     I64(i64),
     F64(f64),
     Text(String),
+    /// A share in percent, and whether it was measured or is an estimate.
+    Share {
+        pct: f64,
+        measured: bool,
+    },
     /// Shares or amounts by node; nodes with none are left out.
     ByNode(Vec<(Nid, f64)>),
 }
@@ -83,6 +89,7 @@ impl Value {
             Value::F64(v) if v.is_infinite() => json!("inf"),
             Value::F64(v) => json!(round(*v)),
             Value::Text(v) => json!(v),
+            Value::Share { pct, .. } => json!(round(*pct)),
             Value::ByNode(v) => {
                 v.iter().map(|(node, share)| (node.to_string(), json!(round(*share)))).collect()
             }
@@ -96,6 +103,7 @@ impl Value {
             Value::I64(v) => Some(*v as f64),
             Value::F64(v) => Some(*v),
             Value::Text(_) => None,
+            Value::Share { pct, .. } => Some(*pct),
             Value::ByNode(v) => v.iter().map(|(_, share)| *share).max_by(f64::total_cmp),
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use regex_lite::Regex;
 
 use crate::cli::{RecordLimits, ViewArgs};
+use crate::collect::placement;
 use crate::collect::scope::Scope;
 use crate::container::select::{Want, Wants};
 use crate::export::{ContainerSelection, Selection, all_columns};
@@ -207,8 +208,21 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
     let events = events(args)?;
     let (wants, hierarchy) = wants(args, Path::new("/"))?;
     let sampling = hot::sampling(args)?;
+    let placement_budget = match args.placement_budget {
+        Some(ms) => placement::Budget::Fixed(Duration::from_millis(ms)),
+        None => placement::Budget::Small,
+    };
     let scope_text = scope_text(args, &wants);
-    Ok(LiveOptions { scope, scope_text, wants, hierarchy, events, sets: Vec::new(), sampling })
+    Ok(LiveOptions {
+        scope,
+        scope_text,
+        wants,
+        hierarchy,
+        events,
+        sets: Vec::new(),
+        sampling,
+        placement_budget,
+    })
 }
 
 /// What each set of events counts on this machine. Asked before counters are opened: those in use cannot be tried.

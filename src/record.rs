@@ -13,6 +13,7 @@ pub mod format;
 pub mod frame;
 mod groups;
 pub mod payload;
+pub mod placement;
 pub mod reader;
 pub mod recorder;
 pub mod seek;

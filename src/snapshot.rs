@@ -1,6 +1,7 @@
 //! From two samples to what is shown: the only place that subtracts. Pure.
 
 mod containers;
+mod remote;
 mod tally;
 
 use std::collections::hash_map::Entry;
@@ -15,6 +16,7 @@ use crate::sample::{
 use crate::units::Nid;
 
 pub use containers::Container;
+pub use remote::{Accesses, Memory, Remote, shares as memory_shares};
 pub use tally::Tally;
 
 /// What one row stands for.
@@ -39,6 +41,9 @@ pub struct Task {
     pub threads: u32,
     pub exited: bool,
     pub rss_bytes: u64,
+    /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
+    /// whose turn has not come.
+    pub memory: Option<(u64, Reading<Memory>)>,
     /// Cumulative. Fields that the kernel keeps since birth are since birth here.
     pub total: Tally,
     /// In the interval; all zero in a first sample.
@@ -61,6 +66,8 @@ pub struct Node {
     pub kswapd_pages: u64,
     pub direct_pages: u64,
     pub node_reclaims: u64,
+    /// Of what ran on its CPUs.
+    pub remote: Remote,
 }
 
 /// Page allocations of a node in the interval, as numastat(8) names them.
@@ -96,6 +103,8 @@ pub struct Snapshot {
     /// The same tasks as sums; a row includes the rows below it.
     pub containers: Vec<Container>,
     pub nodes: Vec<Node>,
+    /// In the interval, of all rows with known memory.
+    pub accesses: Accesses,
     /// In the interval, like [`Sample::flows`].
     pub flows: Vec<Flow>,
     /// In the interval: on-CPU time of all CPUs, their time in interrupts, and context switches.
@@ -153,6 +162,11 @@ impl Task {
         self.exited && self.raw.tid != 0 && self.raw.exit_state == 0
     }
 
+    /// How long before `now_ns` its memory was looked at.
+    pub fn memory_age_ns(&self, now_ns: u64) -> Option<u64> {
+        self.memory.as_ref().map(|(read_ns, _)| now_ns.saturating_sub(*read_ns))
+    }
+
     /// On-CPU time in the interval, ns.
     pub fn run_ns(&self) -> u64 {
         self.delta.cpu_ns()
@@ -186,6 +200,16 @@ fn shares(run_ns: &[u64]) -> Option<Vec<(Nid, f64)>> {
 /// What happened between `previous` and `current`. Without `previous`, totals only.
 pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample, grain: Grain) -> Snapshot {
     let cpus = cpu_deltas(previous, current);
+    let mut tasks = match grain {
+        Grain::Processes => processes(previous, current),
+        Grain::Threads => threads(previous, current, None),
+        Grain::ThreadsOf(pid) => threads(previous, current, Some(pid)),
+    };
+    if !current.placement.is_empty() {
+        for task in &mut tasks {
+            task.memory = remote::memory_of(current, task.raw.process());
+        }
+    }
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
@@ -193,14 +217,11 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         mono_ns: current.mono_ns,
         interval_ns: previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns)),
         grain,
-        tasks: match grain {
-            Grain::Processes => processes(previous, current),
-            Grain::Threads => threads(previous, current, None),
-            Grain::ThreadsOf(pid) => threads(previous, current, Some(pid)),
-        },
-        containers: containers::containers(&host.topology, previous, current),
-        nodes: nodes(previous, current, &cpus),
+        containers: containers::containers(&host.topology, previous, current, &tasks),
+        nodes: nodes(previous, current, &cpus, &tasks),
         flows: flows(previous, current),
+        accesses: accesses(&tasks),
+        tasks,
         busy_ns: 0,
         irq_ns: 0,
         switches: 0,
@@ -223,6 +244,16 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         add_slots(&mut snapshot.slots, &cpu.slots);
     }
     snapshot
+}
+
+fn accesses(tasks: &[Task]) -> Accesses {
+    let mut sum = Accesses::default();
+    for task in tasks {
+        if let Some((_, Ok(memory))) = &task.memory {
+            sum.add(&task.delta.run_ns, memory);
+        }
+    }
+    sum
 }
 
 fn flows(previous: Option<&Sample>, current: &Sample) -> Vec<Flow> {
@@ -282,7 +313,7 @@ fn add_slots(sum: &mut [Slot], slots: &[Slot]) {
     }
 }
 
-fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<Node> {
+fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: &[Task]) -> Vec<Node> {
     let row = |raw: &NodeRaw| {
         let before =
             previous.and_then(|sample| sample.nodes.iter().find(|node| node.id == raw.id)).unwrap_or(raw);
@@ -304,7 +335,13 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
                 local_node: raw.local_node.saturating_sub(before.local_node),
                 other_node: raw.other_node.saturating_sub(before.other_node),
             },
+            remote: Remote::default(),
         };
+        for task in tasks {
+            if let Some((_, Ok(memory))) = &task.memory {
+                node.remote += &Remote::on(raw.id as usize, &task.delta.run_ns, memory);
+            }
+        }
         for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
             node.busy_ns += cpu.busy_ns;
             node.irq_ns += cpu.irq_ns;
@@ -369,6 +406,7 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
             threads: u32::from(new.tid != 0),
             exited: new.tid == 0,
             rss_bytes: new.rss_bytes,
+            memory: None,
             total: Tally::Of(Arc::clone(new)),
             delta,
         });
@@ -418,6 +456,7 @@ fn add_exited<'a>(
             threads: 0,
             exited: true,
             rss_bytes: 0,
+            memory: None,
             total: Tally::Of(Arc::clone(task)),
             delta,
         });
@@ -443,6 +482,7 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
                     threads: 0,
                     exited: false,
                     rss_bytes: 0,
+                    memory: None,
                     total: Tally::Of(Arc::clone(task)),
                     delta: Tally::Nothing,
                 });
@@ -531,6 +571,7 @@ mod tests {
             exit_lost_ns: vec![],
             own: OwnRaw::default(),
             groups: BTreeMap::new(),
+            placement: Default::default(),
             names: Arc::default(),
             notes: vec![],
         };

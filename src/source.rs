@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::collect::placement::Process;
 use crate::hot::News;
 use crate::overhead::Statistics;
 use crate::sample::{HostFacts, Sample};
@@ -76,6 +77,9 @@ pub trait Source {
     fn statistics(&mut self) -> Result<Option<Statistics>> {
         Ok(None)
     }
+    /// Processes that somebody looks at, the one looked at most closely first: what is measured in turns is
+    /// measured for them before others.
+    fn focus(&mut self, _processes: Vec<Process>) {}
 
     /// Whether the last sample goes on from the one before: the same run of the same kernel, so that their
     /// difference means something. Only recordings have more than one run in them.

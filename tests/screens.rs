@@ -44,9 +44,18 @@ fn nodes() {
 }
 
 #[test]
+fn accesses_from_node_to_node() {
+    check("accesses", World::intel, |app| {
+        for key in ["2", "x"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
 fn task_moves_from_node_to_node() {
     check("task_moves", World::ft_2500, |app| {
-        for key in ["2", "x"] {
+        for key in ["2", "x", "x"] {
             press(app, key);
         }
     });
@@ -55,7 +64,7 @@ fn task_moves_from_node_to_node() {
 #[test]
 fn distances() {
     check("distances", World::ft_2500, |app| {
-        for key in ["2", "x", "x", "Down"] {
+        for key in ["2", "x", "x", "x", "Down"] {
             press(app, key);
         }
     });
@@ -64,7 +73,7 @@ fn distances() {
 #[test]
 fn a_matrix_that_is_too_wide_moves() {
     let mut app = app(&mut World::ft_2500(), 4, (40, 24), Theme::new(false, true));
-    for key in ["2", "x", "x"] {
+    for key in ["2", "x", "x", "x"] {
         press(&mut app, key);
     }
     assert!(text(&draw(&app, 40, 24)).contains("8 more nodes"), "{}", text(&draw(&app, 40, 24)));

@@ -84,6 +84,16 @@ fn start_ticks(stat: &[u8]) -> Option<u64> {
     rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
 }
 
+/// Whether `stat`, a process's file in /proc, is of the one that started at `start_ns` since boot.
+///
+/// # Errors
+/// What reading it returned.
+pub fn is_process(stat: &mut File, start_ns: u64) -> std::io::Result<bool> {
+    let mut bytes = Vec::with_capacity(512);
+    stat.take(READ_MAX).read_to_end(&mut bytes)?;
+    Ok(start_ticks(&bytes).is_some_and(|ticks| ticks.abs_diff(start_ns / TICK_NS) <= 1))
+}
+
 fn cmdline(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let words: Vec<String> = bytes[..end].split(|byte| *byte == 0).map(text::clean).collect();

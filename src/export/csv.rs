@@ -43,7 +43,7 @@ fn field(value: &Value) -> String {
     match value {
         Value::U64(v) => v.to_string(),
         Value::I64(v) => v.to_string(),
-        Value::F64(v) => format!("{v:.6}"),
+        Value::F64(v) | Value::Share { pct: v, .. } => format!("{v:.6}"),
         Value::ByNode(shares) => {
             shares.iter().map(|(node, share)| format!("{node}:{share:.3}")).collect::<Vec<_>>().join(" ")
         }

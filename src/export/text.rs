@@ -56,7 +56,7 @@ impl<S: Rows> Export for Text<S> {
                 .iter()
                 .map(|metric| {
                     let text = metric.read(task, snapshot).map_or_else(
-                        |_| format::ABSENT.to_string(),
+                        |_| format::absent(metric.id).to_string(),
                         |value| format::short(&value, metric.unit),
                     );
                     pad(&text, metric.width, metric.unit == Unit::Text)

@@ -1,7 +1,7 @@
 //! The metrics of a container: what is its own, and those of tasks summed over it.
 
 use super::task::TASK_METRICS;
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Unit, Value, placement};
 use crate::host::topology::parse_cpulist;
 use crate::sample::{GroupRaw, Missing, Reading};
 use crate::snapshot::{Container, Snapshot};
@@ -243,6 +243,11 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
             Ok(Value::ByNode(used.map(|(node, bytes)| (Nid(node), bytes as f64)).collect()))
         },
     ),
+    placement::CONTAINER_MEM_PCT_BY_NODE,
+    placement::CONTAINER_REMOTE_PCT,
+    placement::CONTAINER_REMOTE_SOURCE,
+    placement::CONTAINER_REMOTE_ERROR_POINTS,
+    placement::CONTAINER_REMOTE_BEST_PCT,
     own(
         "mem_limit_bytes",
         "LIMIT",

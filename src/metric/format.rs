@@ -5,12 +5,18 @@ use super::{Unit, Value};
 /// What stands where there is no value.
 pub const ABSENT: &str = "-";
 
+/// What stands where there is no value of `id`: a share that may be estimated says that there is no basis.
+pub fn absent(id: &str) -> &'static str {
+    if id == "remote_pct" { "?" } else { ABSENT }
+}
+
 /// `value` for a column, without padding.
 pub fn short(value: &Value, unit: Unit) -> String {
     match value {
         Value::Text(text) => text.clone(),
         Value::I64(v) => v.to_string(),
         Value::ByNode(shares) => by_node(shares, unit),
+        Value::Share { pct, measured } => format!("{}{}", if *measured { '=' } else { '~' }, percent(*pct)),
         Value::U64(v) => match unit {
             Unit::Bytes => bytes(*v as f64),
             Unit::Nanoseconds => duration(*v),

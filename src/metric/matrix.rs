@@ -40,6 +40,22 @@ impl PairMetric {
 /// All metrics of pairs, in the order in which the screen goes through them.
 pub static PAIR_METRICS: &[PairMetric] = &[
     PairMetric {
+        id: "accesses_pct",
+        title: "ACCESS%",
+        unit: Unit::Percent,
+        help: "Share of all memory accesses: CPUs of the row's node, memory of the column's. Estimated from where \
+               tasks ran and where their memory is, as if every page were used as often as any other.",
+        value: |snapshot, from, to| {
+            if snapshot.host.topology.nodes.len() == 1 {
+                return Ok(100.0);
+            }
+            let pct = snapshot.accesses.pct(from, to);
+            pct.ok_or_else(|| {
+                Missing::NotCollected("the memory of what ran has not been looked at yet".into())
+            })
+        },
+    },
+    PairMetric {
         id: "task_migrations_per_s",
         title: "TASKS/s",
         unit: Unit::PerSecond,

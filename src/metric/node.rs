@@ -1,7 +1,7 @@
 //! The metrics of a node.
 
 use super::{Group, Metric, Order, Unit, Value};
-use crate::metric::counters;
+use crate::metric::{counters, placement};
 use crate::sample::{Missing, NodeRaw, Reading};
 use crate::snapshot::{Node, Snapshot};
 
@@ -71,6 +71,10 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
             counters::rma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
         },
     ),
+    placement::NODE_REMOTE_PCT,
+    placement::NODE_REMOTE_SOURCE,
+    placement::NODE_REMOTE_ERROR_POINTS,
+    placement::NODE_REMOTE_BEST_PCT,
     node("mem_total_bytes", "TOTAL", 7, Unit::Bytes, "Memory of the node.", |node, _| {
         Ok(Value::U64(node.raw.mem_total_bytes))
     }),

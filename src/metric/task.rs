@@ -1,6 +1,6 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
-use super::{Group, Metric, Order, Unit, Value, counters};
+use super::{Group, Metric, Order, Unit, Value, counters, placement};
 use crate::container::group::Kind;
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading};
@@ -529,6 +529,14 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             if task.exited { Err(no("the task has ended")) } else { Ok(Value::U64(task.rss_bytes)) }
         },
     },
+    placement::MEM_PCT_BY_NODE,
+    placement::MEM_BYTES_BY_NODE,
+    placement::MEM_ERROR_POINTS,
+    placement::MEM_AGE_MS,
+    placement::REMOTE_PCT,
+    placement::REMOTE_SOURCE,
+    placement::REMOTE_ERROR_POINTS,
+    placement::REMOTE_BEST_PCT,
     Metric {
         id: "minor_faults_per_s",
         title: "MINF/s",

@@ -4,7 +4,7 @@
 //! interval: what it does while folded is added to the row of others, and is taken off its own counts when
 //! it is itemised again. Those counts are therefore "since it is itemised".
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::columns::Row;
@@ -123,6 +123,9 @@ impl Fold {
         self.itemise_live(previous, sample, &mut next, &mut folded);
         self.itemise_exited(previous, sample, &mut next, &mut folded);
         next.others.exec_ns = next.others.counts.cpu_ns();
+        let mut placement = BTreeMap::clone(&folded.placement);
+        placement.retain(|pid, raw| next.kept.contains_key(&(*pid as u32, raw.start_ns)));
+        folded.placement = Arc::new(placement);
         folded.tasks.push(Arc::new(next.others.clone()));
         Folded { sample: folded, next }
     }

@@ -13,6 +13,7 @@ use super::format::{
     MAX_ROWS, MAX_TEXT,
 };
 use super::groups;
+use super::placement;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::metric::container::LIMITS;
 use crate::sample::{CpuRaw, Flow, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
@@ -40,9 +41,11 @@ enum Section {
     Vm = 14,
     /// From node to node.
     Flows = 15,
+    /// Where the memory of processes was found.
+    Placement = 16,
 }
 
-const SECTIONS: [Section; 15] = [
+const SECTIONS: [Section; 16] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -58,6 +61,7 @@ const SECTIONS: [Section; 15] = [
     Section::Limits,
     Section::Vm,
     Section::Flows,
+    Section::Placement,
 ];
 
 impl Section {
@@ -70,6 +74,10 @@ impl Section {
             }
             Section::Limits => Some(("limits", &LIMITS)),
             Section::Vm => Some(("vm", &["swap_pages_per_s", "zone_reclaim_mode"])),
+            Section::Placement => Some((
+                "placement",
+                &["mem_pct_by_node", "mem_bytes_by_node", "mem_error_points", "mem_age_ms"],
+            )),
             Section::Flows => Some(("flows", &["task_migrations_per_s"])),
             _ => None,
         }
@@ -119,6 +127,7 @@ fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
         sample.names.cgroups.len(),
         sample.notes.len(),
         sample.lost.len(),
+        sample.placement.len(),
     ];
     for (within, what) in [
         (most <= MAX_ROWS, "tasks"),
@@ -210,6 +219,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &
         Section::Limits => groups::encode(out, base.map(|base| &base.groups), &sample.groups),
         Section::Vm => encode_vm(out, sample.vm.as_ref()),
         Section::Flows => encode_flows(out, &sample.flows),
+        Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
     }
 }
 
@@ -289,6 +299,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
     let vm = get(Section::Vm).unwrap_or(Bytes(&[]));
     let flows = get(Section::Flows).unwrap_or(Bytes(&[0]));
+    let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let mut room = MAX_NODE_TIMES;
 
     let mut times = get(Section::Times)?;
@@ -332,6 +343,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         own: used,
         names: decode_all_names(get(Section::Users)?, get(Section::Cgroups)?, groups, base)?,
         groups: groups::decode(limits, base.map(|base| &base.groups))?,
+        placement: placement::decode(places, base.map(|base| &base.placement))?,
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
     };
     Ok((sample, tick))

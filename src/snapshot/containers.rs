@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Grain, Tally, Task, add_exited, join, newcomer};
+use super::{Grain, Remote, Tally, Task, add_exited, join, newcomer};
 use crate::container::group::{DEPTH_MAX, Group, Kind};
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::sample::{Comm, Counts, GroupRaw, Names, Sample, TaskRaw};
@@ -24,6 +24,8 @@ pub struct Container {
     /// The sum of its tasks, of those that ended in the interval, and of all rows below it. What only a
     /// single task has (ids, state, owner) means nothing here.
     pub sum: Task,
+    /// Of what ran in it.
+    pub remote: Remote,
     /// What it may use, and its memory.
     pub raw: Option<Arc<GroupRaw>>,
     /// CPUs that share a core with a CPU of another container; `None` unless both have CPUs of their own.
@@ -37,7 +39,12 @@ impl Container {
 }
 
 /// One row per group that has tasks, and one per cgroup above those.
-pub fn containers(topology: &Topology, previous: Option<&Sample>, current: &Sample) -> Vec<Container> {
+pub fn containers(
+    topology: &Topology,
+    previous: Option<&Sample>,
+    current: &Sample,
+    tasks: &[Task],
+) -> Vec<Container> {
     let mut list = List { names: &current.names, rows: Vec::new(), at: HashMap::new() };
     let mut processes: HashMap<usize, HashSet<(u32, u64)>> = HashMap::new();
     let mut rss: HashMap<(u32, u64), (usize, u64)> = HashMap::new();
@@ -70,6 +77,12 @@ pub fn containers(topology: &Topology, previous: Option<&Sample>, current: &Samp
     for row in &mut list.rows {
         row.sum.delta.clamp();
     }
+    for task in tasks {
+        if let Some((_, Ok(memory))) = &task.memory {
+            let at = list.row_of(task.raw.cgroup_id);
+            list.rows[at].remote += &Remote::of(&task.delta.run_ns, memory);
+        }
+    }
     let order = list.connect();
     let mut rows = list.rows;
     // Deepest first, so that each row is complete when it is added to the one above it.
@@ -77,9 +90,11 @@ pub fn containers(topology: &Topology, previous: Option<&Sample>, current: &Samp
         let Some(parent) = rows[at].parent else { continue };
         let (threads, processes, bytes) = (rows[at].sum.threads, rows[at].processes, rows[at].sum.rss_bytes);
         let (total, delta) = (rows[at].sum.total.clone(), rows[at].sum.delta.clone());
+        let remote = rows[at].remote;
         let row = &mut rows[parent];
         row.sum.total += &*total;
         row.sum.delta += &*delta;
+        row.remote += &remote;
         row.sum.threads += threads;
         row.processes += processes;
         row.sum.rss_bytes += bytes;
@@ -204,9 +219,11 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
             threads: 0,
             exited: false,
             rss_bytes: 0,
+            memory: None,
             total: Tally::Nothing,
             delta: Tally::Nothing,
         },
+        remote: Remote::default(),
         raw: None,
         smt_shared_cpus: None,
     }

@@ -16,6 +16,7 @@ use super::{Source, poll};
 use crate::collect::groups::GroupWatch;
 use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
+use crate::collect::placement::{Budget, Placements, Process};
 use crate::collect::plan::{Advice, plan};
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
@@ -58,6 +59,8 @@ pub struct LiveOptions {
     pub sets: Vec<(&'static str, Choice)>,
     /// How stacks are sampled while somebody looks at hot spots.
     pub sampling: Sampling,
+    /// What finding out where memory is may cost.
+    pub placement_budget: Budget,
 }
 
 /// The probes and readers that make samples.
@@ -69,6 +72,7 @@ pub struct LiveSource {
     machine: MachineReader,
     table: TaskTable,
     groups: GroupWatch,
+    placements: Placements,
     names: Arc<Names>,
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
@@ -167,6 +171,12 @@ impl LiveSource {
             machine,
             table: TaskTable::default(),
             groups,
+            placements: Placements::new(
+                Path::new(ROOT),
+                own::page_size(),
+                options.placement_budget,
+                clock_ns(libc::CLOCK_MONOTONIC),
+            ),
             names,
             forget: false,
             check,
@@ -317,6 +327,9 @@ impl LiveSource {
         self.follow_cgroups(unknown)?;
         let (tasks, exited) = self.table.snapshot();
         let groups = self.groups.limits(&tasks, &self.names, mono_ns);
+        // With one node there is nothing to find out.
+        let several = self.host.topology.nodes.len() > 1;
+        let placement = if several { self.placements.sample(&tasks, mono_ns) } else { Arc::default() };
         self.watch_multiplexing(&cpus);
         self.note_missing();
         let mut own = own::read(self.page_size);
@@ -336,6 +349,7 @@ impl LiveSource {
             own,
             names: Arc::clone(&self.names),
             groups,
+            placement,
             notes: std::mem::take(&mut self.notes),
         })
     }
@@ -368,6 +382,10 @@ impl Source for LiveSource {
 
     fn next(&mut self) -> Result<Option<Sample>> {
         self.take().map(Some)
+    }
+
+    fn focus(&mut self, processes: Vec<Process>) {
+        self.placements.focus(processes);
     }
 
     fn set_scope(&mut self, cgroup: Option<u64>) -> Result<()> {

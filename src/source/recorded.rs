@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::Source;
+use crate::collect::placement::Process;
 use crate::hot::News;
 use crate::overhead::Statistics;
 use crate::record::recorder::Recorder;
@@ -49,6 +50,10 @@ impl<S: Source> Source for Recorded<S> {
         let words = self.recorder.record(&self.source.host(), &sample)?;
         sample.notes.extend(words);
         Ok(Some(sample))
+    }
+
+    fn focus(&mut self, processes: Vec<Process>) {
+        self.source.focus(processes);
     }
 
     fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {

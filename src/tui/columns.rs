@@ -41,6 +41,8 @@ const ORDER: &[&str] = &[
     "cpu_pct",
     "home_node",
     "run_pct_by_node",
+    "mem_pct_by_node",
+    "remote_pct",
     "preferred_node",
     "ipc",
     "ghz",
@@ -65,8 +67,10 @@ const PRIORITY: &[&str] = &[
     "home_node",
     "state",
     "run_pct_by_node",
+    "remote_pct",
     "ipc",
     "node_migrations_per_s",
+    "mem_pct_by_node",
     "runq_wait_pct",
     "rss_bytes",
     "user",
@@ -90,6 +94,7 @@ const CONTAINER_PRIORITY: &[&str] = &[
     "ipc",
     "processes",
     "run_pct_by_node",
+    "remote_pct",
     "mem_bytes_by_node",
     "cpus_allowed",
     "throttled_pct",
@@ -107,7 +112,14 @@ const CONTAINER_PRIORITY: &[&str] = &[
 ];
 
 /// What a machine with one node has nothing to say about.
-const NEEDS_NODES: &[&str] = &["home_node", "run_pct_by_node", "node_migrations_per_s", "preferred_node"];
+const NEEDS_NODES: &[&str] = &[
+    "home_node",
+    "run_pct_by_node",
+    "mem_pct_by_node",
+    "remote_pct",
+    "node_migrations_per_s",
+    "preferred_node",
+];
 
 const NODE_PRIORITY: &[&str] = &[
     "node",
@@ -118,6 +130,7 @@ const NODE_PRIORITY: &[&str] = &[
     "numa_miss_per_s",
     "other_node_per_s",
     "ipc",
+    "remote_pct",
     "irq_pct",
     "mem_file_bytes",
     "mem_anon_bytes",
@@ -170,10 +183,10 @@ pub fn threads_for(width: u16, host: &HostFacts) -> Vec<&'static Metric<Task>> {
 
 /// The node metrics that suit `width` on this host, in the order of help.
 pub fn nodes_for(width: u16, host: &HostFacts, sorted: &str) -> Vec<&'static Metric<Node>> {
-    let wanted: Vec<&str> = ["node", sorted]
-        .into_iter()
-        .chain(NODE_PRIORITY.iter().copied().filter(|id| !host.missing.contains_key(*id)))
-        .collect();
+    let one_node = host.topology.nodes.len() < 2;
+    let fits_host = |id: &&str| !(host.missing.contains_key(*id) || one_node && NEEDS_NODES.contains(id));
+    let wanted: Vec<&str> =
+        ["node", sorted].into_iter().chain(NODE_PRIORITY.iter().copied().filter(fits_host)).collect();
     let chosen = fill(width, &wanted, |id| crate::metric::node::by_id(id).map(cells));
     NODE_METRICS.iter().filter(|metric| chosen.contains(&metric.id)).collect()
 }
@@ -225,7 +238,7 @@ fn cells<R>(metric: &Metric<R>) -> u16 {
         "container" => NAME_MIN + 6,
         // As many digits as the largest id has (PID_MAX_LIMIT is 4194304).
         "pid" | "tid" | "ppid" => 7,
-        "run_pct_by_node" => SHARES_MIN,
+        "run_pct_by_node" | "mem_pct_by_node" => SHARES_MIN,
         _ => metric.width,
     }
 }

@@ -18,8 +18,8 @@ use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, Flow, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
-    VmStat,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, PagesFound,
+    PlacementRaw, Sample, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::{App, Settings};
@@ -96,6 +96,8 @@ pub struct World {
     pub notes: Vec<String>,
     /// Limits and memory of cgroups.
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
+    /// Where memory was found, by process id.
+    pub placement: BTreeMap<u64, Arc<PlacementRaw>>,
 }
 
 /// The tree of every world.
@@ -179,6 +181,7 @@ impl World {
             lost: [("storage".to_string(), 0), ("exit".to_string(), 0)].into(),
             notes: vec![],
             groups: BTreeMap::new(),
+            placement: BTreeMap::new(),
         }
     }
 
@@ -261,7 +264,16 @@ impl World {
                 .runs(&[(i % 2, 17.5)]),
             );
         }
-        World::new("intel-e5-2682v4", true, actors)
+        let mut world = World::new("intel-e5-2682v4", true, actors);
+        // The database was looked at long ago; one web worker not yet.
+        world.placement = [
+            (4242, memory(4242, 40, 19 << 30, [760, 264])),
+            (5001, memory(5001, 1, 64 << 20, [1024, 0])),
+            (5002, memory(5002, 1, 64 << 20, [0, 1024])),
+            (9002, memory(9002, 2, 8 << 20, [700, 324])),
+        ]
+        .into();
+        world
     }
 
     /// 16 nodes of 8 cores; one unbound service all over them.
@@ -347,6 +359,7 @@ impl World {
             own: OwnRaw { cpu_ns: tick * 3 * MS, rss_bytes: 12 << 20, sample_ns: MS },
             names: Arc::clone(&self.names),
             groups: self.groups.clone(),
+            placement: Arc::new(self.placement.clone()),
             notes: std::mem::take(&mut self.notes),
         }
     }
@@ -360,6 +373,13 @@ impl World {
             |from: u32| Flow { from: Nid(from), to: Nid((from + 1) % nodes), tasks: u64::from(from) * tick };
         (0..if nodes > 1 { nodes } else { 0 }).map(flow).collect()
     }
+}
+
+/// A process whose pages were looked at so many seconds ago: pages found on two nodes, of 1,024 asked for.
+fn memory(pid: u32, seconds: u64, space_bytes: u64, by_node: [u32; 2]) -> Arc<PlacementRaw> {
+    let found = PagesFound { space_bytes, asked: 1024, by_node: by_node.to_vec(), error_hundredths: 310 };
+    let start_ns = u64::from(pid) * MS;
+    Arc::new(PlacementRaw { start_ns, read_ns: BOOT_NS - seconds * 1000 * MS, found: Ok(found) })
 }
 
 fn born(serial: u64, actor: &Actor, nodes: usize) -> TaskRaw {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, Flow, GroupRaw, Missing, Names, NodeCounts, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
-    VmStat,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, Missing, Names, NodeCounts, NodeRaw, OwnRaw, PagesFound,
+    PlacementRaw, Sample, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::units::Nid;
 use proptest::collection::{btree_map, vec};
@@ -155,6 +155,16 @@ fn limits() -> impl Strategy<Value = Arc<GroupRaw>> {
     )
 }
 
+fn placement() -> impl Strategy<Value = Arc<PlacementRaw>> {
+    (any::<[u64; 3]>(), any::<[u32; 2]>(), vec(any::<u32>(), 0..4), any::<bool>()).prop_map(
+        |([start_ns, read_ns, space_bytes], [asked, error_hundredths], by_node, known)| {
+            let found = PagesFound { space_bytes, asked, by_node, error_hundredths };
+            let missing = Missing::NotPermitted("reading its maps: Permission denied".into());
+            Arc::new(PlacementRaw { start_ns, read_ns, found: if known { Ok(found) } else { Err(missing) } })
+        },
+    )
+}
+
 fn shared(tasks: Vec<TaskRaw>) -> Vec<Arc<TaskRaw>> {
     tasks.into_iter().map(Arc::new).collect()
 }
@@ -175,12 +185,12 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
         vec(any::<u64>(), 0..3),
         names(),
         vec(".{0,20}", 0..3),
-        btree_map(0..5u64, limits(), 0..4),
+        (btree_map(0..5u64, limits(), 0..4), btree_map(0..5u64, placement(), 0..4)),
     );
     (rows, rest).prop_map(
         move |(
             (mut tasks, exited, cpus, nodes, vm, flows),
-            ((wall_ns, n), lost, exit_lost_ns, names, notes, groups),
+            ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement)),
         )| {
             if sorted {
                 tasks.sort_by_key(|task| task.serial);
@@ -201,6 +211,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 own: OwnRaw { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },
                 names: Arc::new(names),
                 groups,
+                placement: Arc::new(placement),
                 notes,
             }
         },

@@ -75,6 +75,7 @@ impl Machine {
                 exit_lost_ns: vec![0, 0],
                 own: OwnRaw::default(),
                 groups: BTreeMap::new(),
+                placement: Default::default(),
                 names: Arc::new(names(
                     [(1, "/".to_string()), (7, "/system.slice/web.service".to_string())].into(),
                 )),

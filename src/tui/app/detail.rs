@@ -149,6 +149,7 @@ fn only(sample: &Sample, process: (u32, u64)) -> Sample {
         exit_lost_ns: Vec::new(),
         own: sample.own.clone(),
         groups: Default::default(),
+        placement: Arc::clone(&sample.placement),
         names: Arc::clone(&sample.names),
         notes: Vec::new(),
     }

@@ -1,5 +1,7 @@
 //! One process: who it is, what it may use, where it ran, what it did lately, and its threads.
 
+use std::collections::BTreeMap;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -14,12 +16,15 @@ use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::bar::{bar, sparkline};
 use crate::tui::widget::pen::Pen;
 use crate::tui::widget::table::{Look, Table};
+use crate::units::Nid;
 
 /// Lines about identity and limits, and lines of history.
 const FACTS: u16 = 5;
 const HISTORY: u16 = 3;
 /// Nodes with a line of their own.
 const NODE_LINES: usize = 4;
+/// Cells for the memory on a node, as in `mem 1023M 99.9%`.
+const MEMORY: u16 = 16;
 /// Cells before the content of a line.
 const LABEL: u16 = 9;
 /// Divides `area` between what is said about the process and its threads.
@@ -150,31 +155,48 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
 fn shares(snapshot: &Snapshot, task: &Task, theme: &Theme, area: Rect, first: u16, buf: &mut Buffer) {
     let nodes = &snapshot.host.topology.nodes;
     let ran = task.run_pct_by_node().unwrap_or_default();
+    let memory = memory_words(task, snapshot);
     let share_of = |id| ran.iter().find(|(node, _)| *node == id).map_or(0.0, |(_, share)| *share);
     let home = task.home_node();
-    let mut lines: Vec<(String, f64, bool)> = nodes
+    let mut lines: Vec<(String, f64, bool, String)> = nodes
         .iter()
-        .map(|node| (format!("node {}", node.id), share_of(node.id), home == Some(node.id)))
+        .map(|node| {
+            let memory = memory.get(&node.id).cloned().unwrap_or_default();
+            (format!("node {}", node.id), share_of(node.id), home == Some(node.id), memory)
+        })
         .collect();
     if lines.len() > NODE_LINES {
         lines.sort_by(|a, b| b.1.total_cmp(&a.1));
         let rest: f64 = lines[NODE_LINES - 1..].iter().map(|line| line.1).sum();
         let others = lines.len() - (NODE_LINES - 1);
         lines.truncate(NODE_LINES - 1);
-        lines.push((format!("{others} more"), rest, false));
+        lines.push((format!("{others} more"), rest, false, String::new()));
     }
-    for (row, (name, share, is_home)) in (first..).zip(lines) {
+    for (row, (name, share, is_home, memory)) in (first..).zip(lines) {
         let mut pen = Pen::new(buf, area, row, theme.glyphs.ellipsis);
         label_of(&mut pen, &name, theme);
-        let width = pen.room().saturating_sub(16).min(60);
+        let width = pen.room().saturating_sub(16 + MEMORY).min(60);
         let role = if is_home { Role::Local } else { Role::Remote };
         bar(&mut pen, width, &[(share / 100.0, role)], theme);
         let text = if ran.is_empty() { "-".into() } else { format!("{}%", percent(share)) };
         pen.write_right(&text, 7, theme.style(Role::Plain));
-        if is_home {
-            pen.write(" home", theme.style(Role::Local));
-        }
+        pen.write(if is_home { " home" } else { "     " }, theme.style(Role::Local));
+        pen.gap(1).write(&memory, theme.style(Role::Dim));
     }
+}
+
+/// What is known of the memory on each node, in a few words.
+fn memory_words(task: &Task, snapshot: &Snapshot) -> BTreeMap<Nid, String> {
+    let read = |id: &str| match by_id(id).map(|metric| metric.read(task, snapshot)) {
+        Some(Ok(Value::ByNode(values))) => values,
+        _ => Vec::new(),
+    };
+    let shares: BTreeMap<Nid, f64> = read("mem_pct_by_node").into_iter().collect();
+    let words = |(node, on): (Nid, f64)| {
+        let share = shares.get(&node).map_or(String::new(), |share| format!(" {}%", percent(*share)));
+        (node, format!("mem {}{share}", bytes(on)))
+    };
+    read("mem_bytes_by_node").into_iter().map(words).collect()
 }
 
 /// A metric with its history.

@@ -10,6 +10,9 @@ use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;
 use crate::tui::widget::table::{Look, Table};
 
+/// What is known of a task's memory is dim when it is older.
+const AGED_NS: u64 = 15_000_000_000;
+
 /// Titles and the rows in view.
 pub fn render(snapshot: &Snapshot, list: &TaskList, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let columns = list.columns_at(area.width, snapshot);
@@ -25,6 +28,7 @@ pub fn render(snapshot: &Snapshot, list: &TaskList, theme: &Theme, area: Rect, b
         let look = Look {
             selected,
             ended: task.exited,
+            aged: task.memory_age_ns(snapshot.mono_ns).is_some_and(|age| age > AGED_NS),
             followed: list.follow && list.cursor.selected() == Some(RowKey::of(task)),
             found: !list.search.is_empty() && rows::matches(task, snapshot, &list.search),
             prefix: row.prefix(theme.glyphs, levels),

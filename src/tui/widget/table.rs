@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
 
 use super::pen::Pen;
-use crate::metric::format::{ABSENT, node_word, short};
+use crate::metric::format::{absent, node_word, short};
 use crate::metric::{Metric, Order, Unit, Value};
 use crate::snapshot::Snapshot;
 use crate::tui::columns::{Columns, Placed};
@@ -39,6 +39,8 @@ impl<R> Sort<R> {
 pub struct Look {
     pub selected: bool,
     pub ended: bool,
+    /// Where its memory is was found out some time ago.
+    pub aged: bool,
     pub followed: bool,
     /// Matches what is searched for.
     pub found: bool,
@@ -114,15 +116,16 @@ impl<R> Table<'_, R> {
 
     fn cell(&self, pen: &mut Pen<'_>, column: &Placed<R>, row: &R, look: &Look, base: Option<Style>) {
         let (theme, metric) = (self.theme, column.metric);
-        let style = |role| base.unwrap_or(theme.style(role));
+        let faded = look.aged && AGES.contains(&metric.id);
+        let style = |role| base.unwrap_or(theme.style(if faded { Role::Dim } else { role }));
         let value = match metric.read(row, self.snapshot) {
             Ok(value) => value,
             Err(_) if at_right(metric) => {
-                pen.write_right(ABSENT, column.width, style(Role::Dim));
+                pen.write_right(absent(metric.id), column.width, style(Role::Dim));
                 return;
             }
             Err(_) => {
-                pen.write_within(ABSENT, column.width, style(Role::Dim));
+                pen.write_within(absent(metric.id), column.width, style(Role::Dim));
                 return;
             }
         };
@@ -144,6 +147,9 @@ impl<R> Table<'_, R> {
         }
     }
 }
+
+/// What is only as new as the last look at a process's memory.
+const AGES: [&str; 3] = ["mem_pct_by_node", "mem_bytes_by_node", "mem_error_points"];
 
 /// Numbers stand at the right of their column, text at the left.
 fn at_right<R>(metric: &Metric<R>) -> bool {
@@ -180,6 +186,7 @@ fn role_of(metric: &str, value: &Value) -> Role {
         "counters_running_pct" if number < 99.95 => Role::Warn,
         "runq_wait_pct" if number >= 20.0 => Role::Warn,
         "node_migrations_per_s" | "other_node_per_s" if number > 0.0 => Role::Remote,
+        "remote_pct" if number >= 20.0 => Role::Remote,
         "major_faults_per_s" | "numa_miss_per_s" | "numa_foreign_per_s" if number > 0.0 => Role::Warn,
         // Just above it is where a machine with a full page cache always is.
         "watermark_distance_pct" if number < 0.0 => Role::Warn,

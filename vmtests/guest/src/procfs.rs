@@ -1,5 +1,6 @@
 //! What the kernel itself has counted, from /proc: the truth for what the tool says of tasks.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use crate::sysfs;
@@ -80,6 +81,27 @@ pub fn process_run_ns(pid: i32) -> Result<u64, String> {
     Ok(sum)
 }
 
+/// Memory of a process by node, in bytes: every page of every mapping, from /proc/PID/numa_maps.
+pub fn bytes_by_node(pid: i32) -> Result<BTreeMap<u32, f64>, String> {
+    Ok(parse_numa_maps(&sysfs::read(format!("/proc/{pid}/numa_maps"))?))
+}
+
+fn parse_numa_maps(text: &str) -> BTreeMap<u32, f64> {
+    let mut bytes: BTreeMap<u32, f64> = BTreeMap::new();
+    for line in text.lines() {
+        let value = |key: &str| line.split(' ').find_map(|word| word.strip_prefix(key)?.parse::<f64>().ok());
+        let page = value("kernelpagesize_kB=").unwrap_or(4.0) * 1024.0;
+        for word in line.split(' ').filter_map(|word| word.strip_prefix('N')) {
+            if let Some((Ok(node), Ok(pages))) =
+                word.split_once('=').map(|(n, p)| (n.parse(), p.parse::<f64>()))
+            {
+                *bytes.entry(node).or_default() += pages * page;
+            }
+        }
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +120,13 @@ mod tests {
             "version 15\ntimestamp 1\ncpu0 0 0 1 2 3 4 500 6 7\ndomain0 3 1\ncpu1 0 0 1 2 3 4 70 6 7\n";
         assert_eq!(parse_ran_ns(text), Ok(570));
         assert!(parse_ran_ns("version 15\n").is_err());
+    }
+
+    #[test]
+    fn pages_count_with_their_size() {
+        let text = "7f00 default file=/a N1=2 mapped=2 kernelpagesize_kB=4\n\
+                    7f10 bind:0 anon=3 dirty=3 N0=1 N1=2 kernelpagesize_kB=2048";
+        let bytes = parse_numa_maps(text);
+        assert_eq!((bytes[&0], bytes[&1]), (2097152.0, 2.0 * 2097152.0 + 8192.0));
     }
 }

@@ -9,6 +9,8 @@ mod load;
 mod moving;
 mod nodes;
 mod pinned;
+mod placement;
+mod remote;
 mod scope;
 mod storm;
 mod switches;
@@ -46,6 +48,8 @@ const CASES: &[Case] = &[
     hotplug::CASE,
     scope::CASE,
     degraded::CASE,
+    placement::CASE,
+    remote::CASE,
     tui::CASE,
 ];
 

@@ -5,6 +5,7 @@
 //! compare the tool with.
 
 mod alternate;
+mod numa_truth;
 mod spin;
 mod storm;
 mod wander;
@@ -22,6 +23,11 @@ pub const NAMES: &[(&str, &str)] = &[
     ("spin", "CPUS: one busy thread pinned to each CPU of the list"),
     ("wander", "CPUS MILLISECONDS: one busy thread that moves itself from CPU to CPU"),
     ("alternate", "CPU A B: two processes take turns on one CPU, A and B instructions a turn"),
+    (
+        "numa_truth",
+        "CPUS|free:N SHARES MIB small|huge|shared|many|mixed|touched uniform|skewed: memory at these shares by node, used \
+         from these CPUs",
+    ),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
 ];
 
@@ -34,6 +40,9 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         }
         ("alternate", [cpu, a, b]) => {
             number(cpu).and_then(|cpu| alternate::run(cpu as u32, number(a)?, number(b)?))
+        }
+        ("numa_truth", [cpus, shares, mib, layout, access]) => {
+            number(mib).and_then(|mib| numa_truth::run(cpus, shares, mib, layout, access))
         }
         ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),
         _ => Err("see 'guest workloads' for names and arguments".to_owned()),

@@ -1,0 +1,193 @@
+//! Which parts of an address space may hold present pages, found without looking at all of it.
+//!
+//! Since Linux 6.7 the ioctl PAGEMAP_SCAN skips what has no page tables and stops after some pages: a terabyte that was
+//! reserved and never touched costs a few calls. Before, only /proc/PID/pagemap tells, eight bytes for each page, there
+//! or not. Either way the ranges that come out contain every page that is present; that some of their pages are not is
+//! for who draws from them to find out.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use super::draw::Ranges;
+use super::maps::Mapping;
+
+/// A block of memory in which pages were found is taken as a whole: at least this much, at most that.
+const BLOCK_MIN: u64 = 2 << 20;
+const BLOCK_MAX: u64 = 1 << 30;
+/// Blocks that all resident memory would fill, if it were dense: each costs a call.
+const BLOCKS: u64 = 256;
+/// Mappings up to this are taken whole: to look would cost as much as to draw a few holes.
+const WHOLE_MAX: u64 = 64 << 10;
+/// Pages that a call returns at most before the rest of its block is taken whole.
+const LISTED: usize = 64;
+/// One call looks at this much at first, and at four times as much after it found nothing: the lock of the address
+/// space is held meanwhile.
+const SPAN: u64 = 256 << 20;
+const SPAN_MAX: u64 = 64 << 30;
+/// Without the ioctl, larger mappings are taken whole: a gigabyte is two megabytes of pagemap to read.
+const READ_MAX: u64 = 64 << 20;
+/// Entries of pagemap that one read returns: one page table.
+const ENTRIES: usize = 512;
+
+/// `struct pm_scan_arg` of include/uapi/linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`, the same on all architectures we run on.
+const PAGEMAP_SCAN: u64 = 0xc060_6610;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+/// Bit 63 of an entry of pagemap: see the kernel's admin-guide/mm/pagemap.
+const ENTRY_PRESENT: u64 = 1 << 63;
+
+/// Looks for present pages of one process.
+pub struct Finder {
+    pagemap: File,
+    scans: bool,
+    page_size: u64,
+    block: u64,
+}
+
+impl Finder {
+    /// Looks with `pagemap`, for a process with so much resident memory. `scans`: try the ioctl.
+    pub fn new(pagemap: File, scans: bool, rss_bytes: u64, page_size: u64) -> Finder {
+        let block = (rss_bytes / BLOCKS).next_power_of_two().clamp(BLOCK_MIN, BLOCK_MAX);
+        Finder { pagemap, scans, page_size, block }
+    }
+
+    /// Whether the kernel has the ioctl, as far as we know by now.
+    pub fn scans(&self) -> bool {
+        self.scans
+    }
+
+    /// Adds the parts of a mapping that may hold pages to `ranges`.
+    ///
+    /// # Errors
+    /// What the kernel returned; ESRCH when the process has ended.
+    pub fn add(&mut self, mapping: &Mapping<'_>, ranges: &mut Ranges) -> io::Result<()> {
+        let (start, end) = (mapping.start, mapping.end);
+        if mapping.is_kernels() {
+            return Ok(());
+        }
+        if end - start <= WHOLE_MAX {
+            ranges.push(start / self.page_size, end / self.page_size);
+            return Ok(());
+        }
+        if self.scans {
+            match self.scan(start, end, ranges) {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
+                    self.scans = false;
+                }
+                done => return done,
+            }
+        }
+        if mapping.is_reserved() {
+            // Address space that allocators hold in reserve; what they gave back may still be there, which is
+            // an error we prefer to asking for holes.
+            return Ok(());
+        }
+        if end - start > READ_MAX {
+            ranges.push(start / self.page_size, end / self.page_size);
+            return Ok(());
+        }
+        self.read(start, end, ranges)
+    }
+
+    fn scan(&self, start: u64, end: u64, ranges: &mut Ranges) -> io::Result<()> {
+        let mut regions = [Region::default(); LISTED];
+        let (mut at, mut span) = (start, SPAN);
+        while at < end {
+            let until = end.min(at.saturating_add(span));
+            let mut arg = ScanArg {
+                size: size_of::<ScanArg>() as u64,
+                start: at,
+                end: until,
+                vec: regions.as_mut_ptr() as u64,
+                vec_len: LISTED as u64,
+                max_pages: LISTED as u64,
+                category_inverted: PAGE_IS_PFNZERO,
+                category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
+                return_mask: PAGE_IS_PRESENT,
+                ..ScanArg::default()
+            };
+            // SAFETY: arg and regions outlive the call and have the sizes that arg says.
+            let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &mut arg) };
+            if count < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let found = &regions[..(count as usize).min(LISTED)];
+            let Some(last) = found.last() else {
+                (at, span) = (until, (span * 4).min(SPAN_MAX));
+                continue;
+            };
+            span = SPAN;
+            let is_all = arg.walk_end >= until;
+            for region in found {
+                ranges.push(region.start / self.page_size, region.end / self.page_size);
+            }
+            if is_all {
+                at = until;
+                continue;
+            }
+            // More may follow: the rest of the block is taken whole.
+            let block_end = end.min((last.end / self.block + 1) * self.block);
+            ranges.push(last.end / self.page_size, block_end / self.page_size);
+            at = block_end;
+        }
+        Ok(())
+    }
+
+    fn read(&self, start: u64, end: u64, ranges: &mut Ranges) -> io::Result<()> {
+        let mut bytes = [0; ENTRIES * 8];
+        let (mut page, last) = (start / self.page_size, end / self.page_size);
+        while page < last {
+            let want = (last - page).min(ENTRIES as u64) as usize * 8;
+            let got = self.pagemap.read_at(&mut bytes[..want], page * 8)? / 8;
+            if got == 0 {
+                return Ok(());
+            }
+            let mut run = None;
+            for (at, entry) in bytes[..got * 8].chunks_exact(8).enumerate() {
+                let entry = u64::from_ne_bytes(entry.try_into().expect("chunks have eight bytes"));
+                match (entry & ENTRY_PRESENT != 0, run) {
+                    (true, None) => run = Some(at),
+                    (false, Some(from)) => {
+                        ranges.push(page + from as u64, page + at as u64);
+                        run = None;
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(from) = run {
+                ranges.push(page + from as u64, page + got as u64);
+            }
+            page += got as u64;
+        }
+        Ok(())
+    }
+}

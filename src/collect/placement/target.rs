@@ -1,0 +1,95 @@
+//! One process as it is asked about its pages: its files in /proc, and move_pages(2).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use crate::collect::inspect::is_process;
+use crate::sample::Missing;
+
+/// A process that cannot become another one: its directory in /proc is open, and the id of a process that has ended
+/// opens nothing there any more.
+pub struct Target {
+    pub pid: u32,
+    dir: OwnedFd,
+}
+
+impl Target {
+    /// Process `pid` that started at `start_ns` since boot, below `root` (`/`).
+    ///
+    /// # Errors
+    /// ESRCH: it has ended, or another one has its id now.
+    pub fn open(root: &Path, pid: u32, start_ns: u64) -> io::Result<Target> {
+        let dir = File::open(root.join(format!("proc/{pid}")))?;
+        let target = Target { pid, dir: dir.into() };
+        let mut stat = target.file(c"stat")?;
+        if is_process(&mut stat, start_ns)? { Ok(target) } else { Err(gone()) }
+    }
+
+    /// Opens a file of its directory.
+    ///
+    /// # Errors
+    /// What openat(2) returned; ESRCH when it has ended.
+    pub fn file(&self, name: &std::ffi::CStr) -> io::Result<File> {
+        // SAFETY: dir is an open directory, name ends with NUL.
+        let fd =
+            unsafe { libc::openat(self.dir.as_raw_fd(), name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: openat returned a descriptor that nobody else has.
+        Ok(unsafe { File::from_raw_fd(fd) })
+    }
+
+    /// Whether it is still there. When it is, everything that its id answered before was its own answer.
+    ///
+    /// # Errors
+    /// ESRCH: it has ended.
+    pub fn check(&self) -> io::Result<()> {
+        self.file(c"comm").and_then(|mut comm| io::Read::read(&mut comm, &mut [0; 1])).map(|_| ())
+    }
+
+    /// The nodes of pages (numbers of `page_size` bytes), or a negative errno for each that is not there. Moves nothing.
+    ///
+    /// # Errors
+    /// What move_pages(2) returned.
+    pub fn nodes(&self, pages: &[u64], page_size: u64) -> io::Result<Vec<i32>> {
+        let addresses: Vec<u64> = pages.iter().map(|page| page * page_size).collect();
+        // Should the kernel leave one as it is, it counts as not there.
+        let mut status = vec![-libc::ENOENT; addresses.len()];
+        // SAFETY: both arrays have the length that is passed; without nodes nothing is moved.
+        let failed = unsafe {
+            libc::syscall(
+                libc::SYS_move_pages,
+                self.pid as libc::pid_t,
+                addresses.len() as libc::c_ulong,
+                addresses.as_ptr(),
+                std::ptr::null::<i32>(),
+                status.as_mut_ptr(),
+                0,
+            )
+        };
+        if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::from_raw_os_error(libc::ESRCH)
+}
+
+/// Why there is no placement, from what the kernel said while we were `doing` something.
+pub fn reason(doing: &str, error: &io::Error) -> Missing {
+    match error.raw_os_error() {
+        Some(libc::ESRCH | libc::ENOENT) => {
+            Missing::Lost("the process ended while its pages were looked up".into())
+        }
+        Some(libc::EPERM | libc::EACCES) => Missing::NotPermitted(format!(
+            "{doing}: {error}; pages of other users' processes need CAP_SYS_PTRACE"
+        )),
+        Some(libc::ENOSYS) => {
+            Missing::Unsupported(format!("{doing}: {error}; the kernel has no page migration"))
+        }
+        _ => Missing::Lost(format!("{doing}: {error}")),
+    }
+}

@@ -1,0 +1,263 @@
+//! The metrics of where memory is, and of how much of its use is remote.
+
+use super::{Group, Metric, Order, Unit, Value, counters};
+use crate::sample::{Missing, Reading};
+use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
+use crate::units::Nid;
+
+const fn metric<R>(
+    id: &'static str,
+    (title, width): (&'static str, u16),
+    group: Group,
+    (unit, order): (Unit, Order),
+    help: &'static str,
+    value: fn(&R, &Snapshot) -> Reading<Value>,
+) -> Metric<R> {
+    Metric { id, title, width, group, unit, order, help, value }
+}
+
+fn no(why: &str) -> Missing {
+    Missing::NotCollected(why.into())
+}
+
+/// The only node of the machine: where it is the only one, all is known beforehand.
+fn only_node(snapshot: &Snapshot) -> Option<Nid> {
+    match snapshot.host.topology.nodes.as_slice() {
+        [node] => Some(node.id),
+        _ => None,
+    }
+}
+
+fn memory(task: &Task) -> Reading<&Memory> {
+    match &task.memory {
+        Some((_, Ok(memory))) => Ok(memory),
+        Some((_, Err(missing))) => Err(missing.clone()),
+        None if task.exited => Err(no("the task has ended")),
+        None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
+        None if task.rss_bytes == 0 => Err(no("it has no memory")),
+        None => Err(no("its memory has not been looked at yet: there is a budget for each interval")),
+    }
+}
+
+pub const MEM_PCT_BY_NODE: Metric<Task> = metric(
+    "mem_pct_by_node",
+    ("MEM BY NODE", 11),
+    Group::Memory,
+    (Unit::Percent, Order::Descending),
+    "Where its resident memory is, from about a thousand of its pages picked at random (mem_error_points says how exact). \
+     Dim where the process has not been looked at for a while.",
+    |task, snapshot| match only_node(snapshot) {
+        Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, 100.0)])),
+        _ => Ok(Value::ByNode(memory_shares(&memory(task)?.bytes_by_node))),
+    },
+);
+
+pub const MEM_BYTES_BY_NODE: Metric<Task> = metric(
+    "mem_bytes_by_node",
+    ("MEM/NODE", 11),
+    Group::Memory,
+    (Unit::Bytes, Order::Descending),
+    "Resident memory on each node: shared memory counts for each process that has it mapped, swapped pages do not, pages \
+     of hugetlbfs do. From the same pages as mem_pct_by_node, so that the sum may differ from RSS.",
+    |task, snapshot| match only_node(snapshot) {
+        Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, task.rss_bytes as f64)])),
+        _ => {
+            let by_node = memory(task)?.bytes_by_node.iter().enumerate();
+            let used = by_node.filter(|(_, bytes)| **bytes > 0.0);
+            Ok(Value::ByNode(used.map(|(node, bytes)| (Nid(node as u32), bytes.round())).collect()))
+        }
+    },
+);
+
+pub const MEM_ERROR_POINTS: Metric<Task> = metric(
+    "mem_error_points",
+    ("MEMERR", 6),
+    Group::Memory,
+    (Unit::Percent, Order::Descending),
+    "Every share in mem_pct_by_node is this near the truth in 95 of 100 cases, in percentage points; 0: all pages were \
+     looked at.",
+    |task, snapshot| match only_node(snapshot) {
+        Some(_) if task.rss_bytes > 0 => Ok(Value::F64(0.0)),
+        _ => Ok(Value::F64(memory(task)?.error_points)),
+    },
+);
+
+pub const MEM_AGE_MS: Metric<Task> = metric(
+    "mem_age_ms",
+    ("MEMAGE", 7),
+    Group::Memory,
+    (Unit::Milliseconds, Order::Descending),
+    "How long ago its pages were looked at. A process is looked at again when its memory has changed, and after 30 s.",
+    |task, snapshot| match (&task.memory, only_node(snapshot)) {
+        (_, Some(_)) if task.rss_bytes > 0 => Ok(Value::U64(0)),
+        (Some((read_ns, _)), _) => Ok(Value::U64(snapshot.mono_ns.saturating_sub(*read_ns) / 1_000_000)),
+        (None, _) => memory(task).map(|_| Value::U64(0)),
+    },
+);
+
+/// How a share of remote accesses is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Basis {
+    /// The machine has one node.
+    OneNode,
+    /// RMA / (RMA + LMA).
+    Counted,
+    /// Where it ran and where its memory is.
+    Placement,
+}
+
+impl Basis {
+    fn id(self) -> &'static str {
+        match self {
+            Basis::OneNode => "one_node",
+            Basis::Counted => "counted",
+            Basis::Placement => "placement",
+        }
+    }
+}
+
+/// What there is to know about a row's remote accesses: the best source first.
+struct Known {
+    basis: Basis,
+    pct: f64,
+    error_points: f64,
+}
+
+/// `lma` and `rma` of a row, and what its placement says or why it says nothing.
+fn known(
+    snapshot: &Snapshot,
+    accesses: (Reading<f64>, Reading<f64>),
+    ran: bool,
+    remote: Reading<Remote>,
+) -> Reading<Known> {
+    if only_node(snapshot).is_some() {
+        return Ok(Known { basis: Basis::OneNode, pct: 0.0, error_points: 0.0 });
+    }
+    if let (Ok(lma), Ok(rma)) = accesses
+        && lma + rma > 0.0
+    {
+        return Ok(Known { basis: Basis::Counted, pct: rma * 100.0 / (lma + rma), error_points: 0.0 });
+    }
+    let remote = remote?;
+    match (remote.pct(), remote.error_points()) {
+        (Some(pct), Some(error_points)) => Ok(Known { basis: Basis::Placement, pct, error_points }),
+        _ if ran => Err(no("where the memory of what ran is has not been looked at yet")),
+        _ => Err(no("did not run in this interval")),
+    }
+}
+
+fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
+    let slots = &task.delta.slots;
+    let accesses = (counters::lma(slots, snapshot), counters::rma(slots, snapshot));
+    known(snapshot, accesses, task.run_ns() > 0, remote_of(task))
+}
+
+fn remote_of(task: &Task) -> Reading<Remote> {
+    if task.run_ns() == 0 {
+        return Err(no("did not run in this interval"));
+    }
+    memory(task).map(|memory| Remote::of(&task.delta.run_ns, memory))
+}
+
+fn of_container(row: &Container, snapshot: &Snapshot) -> Reading<Known> {
+    let slots = &row.sum.delta.slots;
+    let accesses = (counters::lma(slots, snapshot), counters::rma(slots, snapshot));
+    known(snapshot, accesses, row.sum.run_ns() > 0, Ok(row.remote))
+}
+
+fn of_node(node: &Node, snapshot: &Snapshot) -> Reading<Known> {
+    let accesses = (counters::lma(&node.slots, snapshot), counters::rma(&node.slots, snapshot));
+    known(snapshot, accesses, node.busy_ns > 0, Ok(node.remote))
+}
+
+fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
+    if only_node(snapshot).is_some() {
+        return Ok(Value::F64(0.0));
+    }
+    remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs where it ran and where its memory is"))
+}
+
+const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ estimated from \
+    where it ran and where its memory is, as if every page were used as often as any other; ? not known. Half of the time \
+    on each of two nodes with half of the memory on each is 50 %. With one node it is 0.";
+const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), placement (where it ran and where its memory \
+    is), one_node.";
+const ERROR_HELP: &str = "Half of the 95 % interval of remote_pct, in percentage points; 0 for counted. That all pages \
+    are used alike is an assumption, and not in it.";
+const BEST_HELP: &str = "The least remote_pct that moving could reach: all of its time to the node with most of its memory, \
+    or all of its memory to the node it ran on most, if there were room.";
+
+macro_rules! remote_metrics {
+    ($row:ty, $known:path, $remote:expr, $pct:ident, $source:ident, $error:ident, $best:ident) => {
+        pub const $pct: Metric<$row> = metric(
+            "remote_pct",
+            ("REMOTE%", 7),
+            Group::Memory,
+            (Unit::Percent, Order::Descending),
+            PCT_HELP,
+            |row, snapshot| {
+                let known = $known(row, snapshot)?;
+                Ok(Value::Share { pct: known.pct, measured: known.basis != Basis::Placement })
+            },
+        );
+        pub const $source: Metric<$row> = metric(
+            "remote_source",
+            ("SOURCE", 9),
+            Group::Memory,
+            (Unit::Text, Order::Ascending),
+            SOURCE_HELP,
+            |row, snapshot| Ok(Value::Text($known(row, snapshot)?.basis.id().into())),
+        );
+        pub const $error: Metric<$row> = metric(
+            "remote_error_points",
+            ("REMERR", 6),
+            Group::Memory,
+            (Unit::Percent, Order::Descending),
+            ERROR_HELP,
+            |row, snapshot| Ok(Value::F64($known(row, snapshot)?.error_points)),
+        );
+        pub const $best: Metric<$row> = metric(
+            "remote_best_pct",
+            ("BEST%", 5),
+            Group::Memory,
+            (Unit::Percent, Order::Descending),
+            BEST_HELP,
+            |row, snapshot| best(snapshot, $remote(row)),
+        );
+    };
+}
+
+remote_metrics!(Task, of_task, remote_of, REMOTE_PCT, REMOTE_SOURCE, REMOTE_ERROR_POINTS, REMOTE_BEST_PCT);
+remote_metrics!(
+    Container,
+    of_container,
+    (|row: &Container| Ok(row.remote)),
+    CONTAINER_REMOTE_PCT,
+    CONTAINER_REMOTE_SOURCE,
+    CONTAINER_REMOTE_ERROR_POINTS,
+    CONTAINER_REMOTE_BEST_PCT
+);
+remote_metrics!(
+    Node,
+    of_node,
+    (|node: &Node| Ok(node.remote)),
+    NODE_REMOTE_PCT,
+    NODE_REMOTE_SOURCE,
+    NODE_REMOTE_ERROR_POINTS,
+    NODE_REMOTE_BEST_PCT
+);
+
+pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric(
+    "mem_pct_by_node",
+    ("MEM% NODES", 11),
+    Group::Memory,
+    (Unit::Percent, Order::Descending),
+    "Where the memory charged to it and all below is, exactly (memory.numa_stat): page cache included.",
+    |row, _| {
+        let raw = row.raw.as_deref().ok_or_else(|| no("its files have not been read yet"))?;
+        let nodes = raw.mem_bytes_by_node.clone()?;
+        let mut bytes = vec![0.0; nodes.keys().last().map_or(0, |last| *last as usize + 1)];
+        nodes.iter().for_each(|(node, on)| bytes[*node as usize] = *on as f64);
+        Ok(Value::ByNode(memory_shares(&bytes)))
+    },
+);

@@ -1,0 +1,114 @@
+//! Where memory is, compared with /proc/PID/numa_maps, which walks every page.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use vmtests_protocol::Plan;
+
+use super::{Case, Stop};
+use crate::procfs;
+use crate::report::Report;
+use crate::tool::Batch;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "placement",
+    about: "mem_pct_by_node is within its own error of numa_maps in at least 95 of 100 processes, however their memory lies",
+    run,
+};
+
+/// Shares by node, MiB, layout, processes of that kind.
+const KINDS: &[(&str, &str, &str, usize)] = &[
+    ("100,0", "24", "small", 8),
+    ("70,30", "24", "small", 12),
+    ("50,50", "24", "small", 12),
+    ("0,100", "24", "small", 8),
+    ("70,30", "24", "mixed", 14),
+    ("50,50", "24", "mixed", 14),
+    ("50,50", "32", "huge", 6),
+    ("70,30", "40", "huge", 6),
+    ("50,50", "24", "shared", 12),
+    ("70,30", "200", "mixed", 1),
+    ("70,30", "40", "many", 3),
+    ("50,50", "40", "many", 3),
+];
+
+/// A process by the tool's account, in points: the worst share's distance from the truth, and its error bar.
+struct Seen {
+    off: f64,
+    error: f64,
+    bytes: f64,
+}
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    if plan.machine.nodes.len() < 2 {
+        return Err(Stop::skip("one node: everything is on it"));
+    }
+    let mut batch = Batch::start(&["-d", "0.5", "--placement-budget", "500"])?;
+    let (mut good, mut all) = (0, 0);
+    for (shares, mib, layout, count) in KINDS {
+        let shares = format!("{shares}{}", ",0".repeat(plan.machine.nodes.len() - 2));
+        let arguments = ["0", &shares, mib, layout, "uniform"];
+        let works: Vec<Work> =
+            (0..*count).map(|_| Work::start("numa_truth", &arguments)).collect::<Result<_, _>>()?;
+        let truths: Vec<BTreeMap<u32, f64>> =
+            works.iter().map(|work| procfs::bytes_by_node(work.pid())).collect::<Result<_, _>>()?;
+        let mut found: Vec<Option<Seen>> = works.iter().map(|_| None).collect();
+        // What waits to be read is older than the processes.
+        for _ in 0..40 {
+            let interval = batch.next()?;
+            for (at, work) in works.iter().enumerate() {
+                if let Some(task) = row(&interval, work.pid()) {
+                    found[at] = found[at].take().or(seen(task, &truths[at]));
+                }
+            }
+            if found.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        let (mut kind_good, mut worst, mut errors) = (0, 0.0f64, 0.0);
+        for (seen, truth) in found.iter().zip(&truths) {
+            let seen = seen
+                .as_ref()
+                .ok_or_else(|| Stop::fail(format!("{layout} {shares}: a process was never looked at")))?;
+            // Rounding of what is printed.
+            kind_good += usize::from(seen.off <= seen.error + 0.01);
+            worst = worst.max(seen.off);
+            errors += seen.error / *count as f64;
+            let resident: f64 = truth.values().sum();
+            report.close(format_args!("bytes of all nodes, {layout} {shares}"), resident, seen.bytes, 0.12);
+        }
+        report.say(format_args!(
+            "{layout} {shares} {mib} MiB: {kind_good} of {count} within their error ({errors:.2} points on average); worst {worst:.2}"
+        ));
+        good += kind_good;
+        all += count;
+    }
+    batch.stop()?;
+    let enough = good * 100 >= all * 95;
+    report.check(
+        enough,
+        "processes whose every share is within the error",
+        format_args!("95 % of {all}"),
+        good,
+    );
+    Ok(())
+}
+
+fn row(interval: &Value, pid: i32) -> Option<&Value> {
+    interval["tasks"].as_array()?.iter().find(|task| task["pid"].as_i64() == Some(pid.into()))
+}
+
+/// `None` where the tool has no placement yet.
+fn seen(task: &Value, truth: &BTreeMap<u32, f64>) -> Option<Seen> {
+    let shares = task["mem_pct_by_node"].as_object()?;
+    let all: f64 = truth.values().sum();
+    let nodes = truth.keys().map(u32::to_string).chain(shares.keys().cloned());
+    let off = nodes.map(|node| {
+        let want =
+            node.parse().ok().and_then(|node: u32| truth.get(&node)).copied().unwrap_or(0.0) * 100.0 / all;
+        (shares.get(&node).and_then(Value::as_f64).unwrap_or(0.0) - want).abs()
+    });
+    let bytes = task["mem_bytes_by_node"].as_object()?.values().filter_map(Value::as_f64).sum();
+    Some(Seen { off: off.fold(0.0, f64::max), error: task["mem_error_points"].as_f64()?, bytes })
+}

@@ -1,0 +1,86 @@
+//! The share of accesses that leave the node, compared with a workload that counts its own accesses one by one.
+
+use std::fs;
+
+use vmtests_protocol::Plan;
+
+use super::{Case, Stop};
+use crate::report::Report;
+use crate::tool::Batch;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "remote",
+    about: "remote_pct is within 5 points of what threads counted that used all of their memory alike",
+    run,
+};
+
+const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+/// Percentage points.
+const CLOSE: f64 = 5.0;
+
+/// CPUs, shares by node, layout. CPUs 0 and 1 are of node 0, CPUs 2 and 3 of node 1.
+const KINDS: &[(&str, &str, &str)] = &[
+    ("0", "100,0", "small"),
+    ("0", "0,100", "small"),
+    ("0", "70,30", "mixed"),
+    ("0,2", "50,50", "small"),
+    ("0-3", "70,30", "huge"),
+    ("2,3", "70,30", "shared"),
+    ("free:1", "70,30", "touched"),
+    ("free:4", "100,0", "touched"),
+    ("0", "0,100", "touched"),
+];
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    if plan.machine.nodes.len() != 2 || plan.machine.cpus() != 4 {
+        return Err(Stop::skip("needs two nodes of two CPUs"));
+    }
+    let before = fs::read_to_string(BALANCING).unwrap_or_default();
+    for balancing in ["0", "1"] {
+        fs::write(BALANCING, balancing).map_err(|error| format!("writing {BALANCING}: {error}"))?;
+        for kind in KINDS {
+            one(report, balancing, *kind)?;
+        }
+    }
+    let _ = fs::write(BALANCING, before);
+    Ok(())
+}
+
+fn one(report: &mut Report, balancing: &str, (cpus, shares, layout): (&str, &str, &str)) -> Result<(), Stop> {
+    let mut batch = Batch::start(&["-d", "0.5", "--placement-budget", "200"])?;
+    let mut work = Work::start("numa_truth", &[cpus, shares, "96", layout, "uniform"])?;
+    let pid = i64::from(work.pid());
+    // Its memory is known before it runs.
+    for _ in 0..6 {
+        batch.next()?;
+    }
+    work.go();
+    let (mut remote, mut ran, mut source) = (0.0, 0.0, String::new());
+    let add = |interval: &serde_json::Value, remote: &mut f64, ran: &mut f64, source: &mut String| {
+        let tasks = interval["tasks"].as_array().into_iter().flatten();
+        for task in tasks.filter(|task| task["pid"].as_i64() == Some(pid)) {
+            if let (Some(pct), Some(cpu)) = (task["remote_pct"].as_f64(), task["cpu_pct"].as_f64()) {
+                *remote += pct * cpu;
+                *ran += cpu;
+                *source = task["remote_source"].as_str().unwrap_or_default().to_owned();
+            }
+        }
+    };
+    for _ in 0..5 {
+        let interval = batch.next()?;
+        add(&interval, &mut remote, &mut ran, &mut source);
+    }
+    let done = work.stop()?;
+    let interval = batch.next()?;
+    add(&interval, &mut remote, &mut ran, &mut source);
+    batch.stop()?;
+    let count = |key: &str| done.truth[key].as_f64().unwrap_or(0.0);
+    let truth = count("remote") * 100.0 / (count("local") + count("remote"));
+    let what = format!("remote_pct, CPUs {cpus}, memory {shares} {layout}, balancing {balancing}");
+    let got = remote / ran;
+    report.say(format_args!("{what}: counted {truth:.1}, shown {got:.1} ({source})"));
+    let near = (got - truth).abs() <= CLOSE;
+    report.check(near, what, format_args!("{truth:.1} ± {CLOSE}"), format_args!("{got:.1}"));
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! Memory placed on nodes at given shares, and threads that use it from given CPUs: how much of that use is remote is
+//! counted access by access.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use super::{burn, stop_flag, wait_for_go};
+use crate::{affinity, sysfs};
+
+const PAGE: usize = 4096;
+const HUGE: usize = 2 << 20;
+/// Accesses between two looks at where we are and where the pages are.
+const BATCH: usize = 64;
+/// Work between two accesses, so that asking is not all that the threads do.
+const ROUNDS: u64 = 2_000;
+const MPOL_DEFAULT: libc::c_int = 0;
+const MPOL_BIND: libc::c_int = 2;
+
+/// How memory is laid out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// One mapping of small pages, bound with mbind(2) in runs.
+    Small,
+    /// Transparent huge pages, bound in runs.
+    Huge,
+    /// Small pages of a mapping that could be shared, bound in runs.
+    Shared,
+    /// As many mappings as there are pages, with holes between them.
+    Many,
+    /// A page on this node, the next on that, as the shares say.
+    Mixed,
+    /// As `Small`, but placed by a policy of the thread that touches it: NUMA balancing may move it.
+    Touched,
+}
+
+/// Pages, by address.
+struct Memory {
+    pages: Vec<usize>,
+}
+
+/// `cpus`: one thread pinned to each, or `free:N`. `shares`: percent for each node. `layout`, `access`: see the list
+/// of workloads.
+pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Result<Value, String> {
+    let shares: Vec<u32> = shares
+        .split(',')
+        .map(|share| share.parse().map_err(|_| format!("{share:?} is no share")))
+        .collect::<Result<_, _>>()?;
+    let layout = match layout {
+        "small" => Layout::Small,
+        "huge" => Layout::Huge,
+        "shared" => Layout::Shared,
+        "many" => Layout::Many,
+        "mixed" => Layout::Mixed,
+        "touched" => Layout::Touched,
+        other => return Err(format!("{other:?} is no layout")),
+    };
+    let skewed = match access {
+        "uniform" => false,
+        "skewed" => true,
+        other => return Err(format!("{other:?} is no way to access memory")),
+    };
+    let threads: Vec<Option<u32>> = match cpus.strip_prefix("free:") {
+        Some(count) => vec![None; count.parse().map_err(|_| format!("{count:?} is no number"))?],
+        None => sysfs::parse_list(cpus)?.into_iter().map(Some).collect(),
+    };
+    let memory = Arc::new(place(&shares, mib << 20, layout)?);
+    let (mut by_node, mut holes) = (vec![0u64; shares.len()], 0u64);
+    for pages in memory.pages.chunks(1024) {
+        for status in nodes_of(pages)? {
+            match usize::try_from(status).ok().and_then(|node| by_node.get_mut(node)) {
+                Some(count) => *count += 1,
+                None => holes += 1,
+            }
+        }
+    }
+    wait_for_go(&json!({
+        "pid": std::process::id(), "pages_by_node": by_node, "not_there": holes, "mappings": mappings(), "access": access,
+    }));
+    let stop = stop_flag();
+    let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let workers: Vec<_> = threads
+        .into_iter()
+        .enumerate()
+        .map(|(seed, cpu)| {
+            let (memory, stop, counts) = (Arc::clone(&memory), Arc::clone(&stop), Arc::clone(&counts));
+            thread::spawn(move || work(cpu, &memory, skewed, seed as u64, &stop, &counts))
+        })
+        .collect();
+    for worker in workers {
+        worker.join().map_err(|_| "a thread panicked".to_owned())??;
+    }
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let [local, remote] = [0, 1].map(|at| counts[at].load(Ordering::Relaxed));
+    Ok(json!({"local": local, "remote": remote, "cpu_ns": affinity::process_time().as_nanos() as u64}))
+}
+
+/// Uses memory until told to stop; counts what it found on the node it ran on, and what elsewhere.
+fn work(
+    cpu: Option<u32>,
+    memory: &Memory,
+    skewed: bool,
+    seed: u64,
+    stop: &AtomicBool,
+    counts: &[AtomicU64; 2],
+) -> Result<(), String> {
+    if let Some(cpu) = cpu {
+        affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
+    }
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut batch = Vec::with_capacity(BATCH);
+    while !stop.load(Ordering::Relaxed) {
+        batch.clear();
+        for _ in 0..BATCH {
+            // xorshift64.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let all = memory.pages.len();
+            // Nine of ten accesses go to a tenth of the memory.
+            let within = if skewed && !state.is_multiple_of(10) { all / 10 } else { all };
+            let page = memory.pages[(state >> 16) as usize % within.max(1)];
+            // SAFETY: the page is mapped for reading and writing as long as the process lives; racing
+            // writes of a byte that nobody reads do no harm.
+            unsafe { std::ptr::write_volatile(page as *mut u8, state as u8) };
+            batch.push(page);
+            burn(ROUNDS);
+        }
+        let here = current_node();
+        let mut found = [0, 0];
+        for status in nodes_of(&batch)? {
+            found[usize::from(status != here)] += 1;
+        }
+        counts[0].fetch_add(found[0], Ordering::Relaxed);
+        counts[1].fetch_add(found[1], Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Maps and touches `bytes` at these shares.
+fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
+    if shares.iter().sum::<u32>() != 100 {
+        return Err("shares do not add up to 100".to_owned());
+    }
+    let bytes = (bytes as usize).next_multiple_of(HUGE);
+    let count = bytes / PAGE;
+    let node_of = |page: usize| {
+        // In runs from the first node to the last, or mixed page by page (37 has no factor in common with 100).
+        let at = match layout {
+            Layout::Many | Layout::Mixed => (page * 37 % 100) as u32,
+            Layout::Huge => (page / 512 * 512 * 100 / count) as u32,
+            _ => (page * 100 / count) as u32,
+        };
+        let sums = shares.iter().scan(0, |sum, share| {
+            *sum += share;
+            Some(*sum)
+        });
+        sums.take_while(|sum| *sum <= at).count()
+    };
+    // Twice as much where every second page stays a hole, and room to align.
+    let stride = if layout == Layout::Many { 2 * PAGE } else { PAGE };
+    let flags =
+        libc::MAP_ANONYMOUS | if layout == Layout::Shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+    let (none, all) = (libc::PROT_NONE, libc::PROT_READ | libc::PROT_WRITE);
+    let protection = if layout == Layout::Many { none } else { all };
+    // SAFETY: a new mapping, nobody else's.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), count * stride + HUGE, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(format!("mapping memory: {}", std::io::Error::last_os_error()));
+    }
+    let first = (start as usize).next_multiple_of(HUGE);
+    let advice = if layout == Layout::Huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    // SAFETY: within the mapping made above. Refused where there are no huge pages: the truth is asked for later.
+    unsafe { libc::madvise(first as *mut _, count * stride, advice) };
+    let pages: Vec<usize> = (0..count).map(|page| first + page * stride).collect();
+    let mut from = 0;
+    while from < count {
+        let node = node_of(from);
+        let to =
+            (from + 1..count).find(|page| node_of(*page) != node || layout == Layout::Many).unwrap_or(count);
+        if layout == Layout::Many {
+            // SAFETY: a page of the mapping made above.
+            check(
+                i64::from(unsafe { libc::mprotect(pages[from] as *mut _, PAGE, all) }),
+                "making a mapping of a page",
+            )?;
+        }
+        let mask = 1u64 << node;
+        // SAFETY: the range is ours, and mask has the number of bits that is said.
+        unsafe {
+            if layout == Layout::Touched {
+                check(libc::syscall(libc::SYS_set_mempolicy, MPOL_BIND, &mask, 64), "choosing a node")?;
+            } else {
+                let len = (to - from) * PAGE;
+                check(
+                    libc::syscall(libc::SYS_mbind, pages[from], len, MPOL_BIND, &mask, 64, 0),
+                    "binding to a node",
+                )?;
+            }
+        }
+        for page in &pages[from..to] {
+            // SAFETY: mapped for writing, and nobody else knows of it.
+            unsafe { std::ptr::write_volatile(*page as *mut u8, 1) };
+        }
+        from = to;
+    }
+    // SAFETY: without a mask nothing is read.
+    check(
+        unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_DEFAULT, std::ptr::null::<u64>(), 0) },
+        "dropping the policy",
+    )?;
+    Ok(Memory { pages })
+}
+
+fn check(result: i64, doing: &str) -> Result<(), String> {
+    if result < 0 { Err(format!("{doing}: {}", std::io::Error::last_os_error())) } else { Ok(()) }
+}
+
+/// The node of each page, or a negative errno.
+fn nodes_of(pages: &[usize]) -> Result<Vec<i32>, String> {
+    let mut status = vec![-libc::ENOENT; pages.len()];
+    // SAFETY: both arrays have the length that is said; without nodes nothing moves.
+    let asked = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            0,
+            pages.len(),
+            pages.as_ptr(),
+            std::ptr::null::<i32>(),
+            status.as_mut_ptr(),
+            0,
+        )
+    };
+    check(asked, "asking where pages are").map(|()| status)
+}
+
+fn current_node() -> i32 {
+    let (mut cpu, mut node) = (0u32, 0u32);
+    // SAFETY: both are valid places for the answers.
+    unsafe { libc::syscall(libc::SYS_getcpu, &mut cpu, &mut node, std::ptr::null::<u8>()) };
+    node as i32
+}
+
+fn mappings() -> usize {
+    std::fs::read_to_string("/proc/self/maps").map_or(0, |text| text.lines().count())
+}
