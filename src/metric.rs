@@ -8,6 +8,7 @@ pub mod format;
 pub mod matrix;
 pub mod node;
 pub mod placement;
+pub mod smt;
 pub mod task;
 
 use serde_json::json;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use crate::collect::wire::NodeCounts;
-use crate::collect::wire::SLOTS;
+use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::container::group::Group;
 use crate::host::topology::Topology;
 use crate::pmu::catalog::TableInUse;
@@ -98,6 +98,9 @@ pub struct Counts {
     /// Cycles and instructions by node id, as counted; empty where there is one node or no such counters.
     #[serde(default)]
     pub by_node: Vec<NodeCounts>,
+    /// The same of stretches in which the SMT siblings were idle, and in which one was busy; all 0 without SMT.
+    #[serde(default)]
+    pub by_sibling: [NodeCounts; SIBLINGS],
     // The following are kept by the kernel, since the birth of the task.
     pub run_delay_ns: u64,
     pub run_count: u64,
@@ -124,6 +127,7 @@ impl Counts {
             node_moves: self.node_moves,
             slots: self.slots,
             by_node: self.by_node.clone(),
+            by_sibling: self.by_sibling,
             ..Counts::default()
         }
     }
@@ -139,6 +143,10 @@ impl Counts {
             self.by_node.resize(other.by_node.len(), NodeCounts::default());
         }
         for (mine, theirs) in self.by_node.iter_mut().zip(&other.by_node) {
+            op(&mut mine.cycles, theirs.cycles);
+            op(&mut mine.instructions, theirs.instructions);
+        }
+        for (mine, theirs) in self.by_sibling.iter_mut().zip(&other.by_sibling) {
             op(&mut mine.cycles, theirs.cycles);
             op(&mut mine.instructions, theirs.instructions);
         }

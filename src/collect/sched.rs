@@ -68,10 +68,11 @@ impl SchedProbe {
         let rodata = open.maps.rodata_data.as_deref_mut().context("sched.bpf.o has no .rodata")?;
         rodata.nr_cpus = cpus;
         rodata.nr_nodes = topology.possible_nodes;
-        rodata.has_smt = topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
-        let layout = Layout::new(topology.possible_nodes, &events);
+        rodata.has_smt = topology.smt();
+        let layout = Layout::new(topology.possible_nodes, topology.smt(), &events);
         rodata.rec_size = layout.size();
-        if let Some((cycles, instructions)) = layout.by_node {
+        (rodata.by_node, rodata.by_sibling) = (layout.by_node(), layout.by_sibling());
+        if let Some((cycles, instructions)) = layout.counted {
             (rodata.cycles_slot, rodata.instructions_slot) = (cycles, instructions);
         }
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);

@@ -184,6 +184,7 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
     let mut counts = Counts {
         run_ns: row.run_ns().collect(),
         by_node: row.node_counts().collect(),
+        by_sibling: row.sibling_counts().unwrap_or_default(),
         smt_busy_ns: rec.smt_busy_ns,
         llc_moves: rec.llc_moves,
         node_moves: rec.node_moves,

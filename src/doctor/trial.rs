@@ -75,7 +75,7 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
 }
 
 fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {
-    let store = records::create(Layout::new(topology.possible_nodes, &check.pmu.working()))?;
+    let store = records::create(Layout::new(topology.possible_nodes, topology.smt(), &check.pmu.working()))?;
     Ok((store, format!("room for {} per task", plural(topology.possible_nodes as usize, "node"))))
 }
 

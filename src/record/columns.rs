@@ -8,8 +8,9 @@ use std::sync::LazyLock;
 
 use super::format::{ColumnInfo, MAX_CELLS, MAX_NODES, MAX_PAYLOAD};
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
-use crate::collect::wire::SLOTS;
+use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
+use crate::metric::smt::IPC_BY_SIBLING;
 use crate::sample::{Comm, Counts, CpuRaw, NodeCounts, NodeRaw, Slot, TaskRaw};
 use crate::units::Nid;
 
@@ -142,6 +143,22 @@ macro_rules! by_node {
     };
 }
 
+macro_rules! by_sibling {
+    ($name:literal, $field:ident) => {
+        Column::<TaskRaw> {
+            name: $name,
+            unit: "siblings idle and busy, counter",
+            width: |_| SIBLINGS,
+            get: |row, at| row.counts.by_sibling[at].$field,
+            set: |row, at, value| {
+                row.counts.by_sibling[at].$field = value;
+                Some(0)
+            },
+            added_for: &[],
+        }
+    };
+}
+
 /// Columns of [`TaskRaw`]. Names and meanings stay for ever. New ones go at the end and say which metrics
 /// they were added for ([`Column::added_for`]); readers that do not know them skip them.
 pub fn task() -> &'static [Column<TaskRaw>] {
@@ -268,6 +285,8 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             },
             by_node!("by_node_cycles", cycles),
             by_node!("by_node_instructions", instructions),
+            by_sibling!("by_sibling_cycles", cycles).added_for(&IPC_BY_SIBLING),
+            by_sibling!("by_sibling_instructions", instructions).added_for(&IPC_BY_SIBLING),
         ]
     });
     &COLUMNS

@@ -126,7 +126,7 @@ impl LiveSource {
             notes.push(PARTIAL.into());
         }
         let nodes = topology.possible_nodes;
-        let store = records::create(Layout::new(nodes, &events))?;
+        let store = records::create(Layout::new(nodes, topology.smt(), &events))?;
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,

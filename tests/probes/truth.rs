@@ -331,7 +331,7 @@ pub fn counts_by_node_add_up_to_the_slots() -> Result<()> {
         role("cpu-clock", Role::Cycles)?,
         role("task-clock", Role::Instructions)?,
     ];
-    let store = records::create(Layout::new(4, &events))?;
+    let store = records::create(Layout::new(4, topology.smt(), &events))?;
     let mut sched = SchedProbe::start(&topology, &store, events, false, None)?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
     for cpu in &online {
@@ -460,5 +460,48 @@ pub fn another_set_of_events_keeps_what_was_counted() -> Result<()> {
     ensure!(source.host().missing.contains_key("page-faults"));
     let error = source.set_events("nosuch").err().map(|error| error.to_string()).unwrap_or_default();
     ensure!(error.contains("no such set"), "{error}");
+    Ok(())
+}
+
+pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
+    // Two CPUs are threads of one core here, whatever they are: the probe believes what it is told.
+    let mut topology = Topology::read(Path::new("/"))?;
+    let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
+    ensure!(online.len() >= 2, "needs two CPUs");
+    for cpu in &mut topology.cpus {
+        cpu.core = 0;
+        cpu.siblings = online.clone();
+    }
+    let pinned =
+        |cpu: &str| Workload::start_with("pinned", |command| _ = command.env("NUMATOP_NG_TEST_CPU", cpu));
+    let hogs = [pinned("0")?, pinned("1")?];
+    let role = |name: &str, role: Role| Ok::<Event, anyhow::Error>(Event { role, ..Event::named(name)? });
+    let events = vec![role("cpu-clock", Role::Cycles)?, role("task-clock", Role::Instructions)?];
+    let nodes = topology.possible_nodes;
+    let store = records::create(Layout::new(nodes, true, &events))?;
+    let mut sched = SchedProbe::start(&topology, &store, events, false, None)?;
+    for cpu in &online {
+        sched.online(&topology, *cpu)?;
+    }
+    let mut tasks = TaskProbe::start(&sched, &store, nodes, &Scope::default(), None, false)?;
+    tasks.walk(|_| {})?;
+    thread::sleep(Duration::from_secs(2));
+    for cpu in &online {
+        sched.flush(*cpu)?;
+    }
+
+    let mut rows = Vec::new();
+    tasks.walk(|row| rows.push(parse(&row, 4096)))?;
+
+    for hog in &hogs {
+        let row = rows.iter().find(|row| row.task.tid == hog.pid()).context("a hog has no row")?;
+        let [idle, busy] = row.task.counts.by_sibling;
+        let whole = row.task.counts.slots[0].count;
+        println!("idle {}, busy {}, of {whole}", idle.cycles, busy.cycles);
+        ensure!(idle.cycles + busy.cycles <= whole, "the parts are more than the whole");
+        // The other one always runs, but for the moments in which its CPU was somebody else's.
+        ensure!(busy.cycles * 10 > whole * 9 && idle.cycles * 20 < whole, "{idle:?} {busy:?} of {whole}");
+        ensure!(busy.instructions.abs_diff(busy.cycles) * 20 < whole, "two clocks differ: {busy:?}");
+    }
     Ok(())
 }
