@@ -40,7 +40,16 @@ enum nt_row_flags {
 	NT_ROW_EXITED = 1 << 0,		/* final totals: it will not run again */
 	NT_ROW_LEFT = 1 << 1,		/* left the scope: no further rows until it returns */
 	NT_ROW_KTHREAD = 1 << 2,
+	NT_ROW_BY_SIBLING = 1 << 4,	/* the nt_rec ends with counts by what the SMT siblings did */
 	NT_ROW_NO_NUMA = 1 << 3,	/* kernel without CONFIG_NUMA_BALANCING: numa_* fields mean nothing */
+};
+
+/* Cycles and instructions of stretches in which the SMT siblings were idle, and in which one was busy. */
+enum nt_siblings {
+	NT_SIBLING_IDLE,
+	NT_SIBLING_BUSY,
+	NT_SIBLINGS,
+	NT_SIBLING_MIXED = NT_SIBLINGS,	/* neither: nobody read the counters when it changed */
 };
 
 /* nt_rec.in_scope of a task that was moved out of the scope, or out and back. */
@@ -95,7 +104,8 @@ struct nt_cpu {
 
 /*
  * What we keep for a task: the fixed head, followed by run_ns[nr_nodes] and, where
- * user space asked for them, struct nt_node_counts[nr_nodes] and __u64 pages[nr_nodes].
+ * user space asked for it, struct nt_node_counts[nr_nodes], struct
+ * nt_node_counts[NT_SIBLINGS] by what the SMT siblings did, __u64 pages[nr_nodes].
  */
 struct nt_rec {
 	/*

@@ -12,6 +12,8 @@
 const volatile __u32 nr_nodes = 1;
 const volatile __u32 rec_size = sizeof(struct nt_rec);	/* with all that follows it */
 
+const volatile bool by_sibling = false;	/* counts by what the SMT siblings did are in the record */
+
 /* CPU time of exited tasks whose row did not fit the ring, by node. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -30,6 +32,8 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 {
 	row->size = sizeof(*row) + rec_size;
 	row->flags = task->flags & PF_KTHREAD ? NT_ROW_KTHREAD : 0;
+	if (by_sibling)
+		row->flags |= NT_ROW_BY_SIBLING;
 	row->tid = task->pid;
 	row->pid = task->tgid;
 	row->ppid = rec->ppid;

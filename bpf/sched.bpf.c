@@ -13,7 +13,8 @@
 /* Set by user space before load. */
 const volatile __u32 nr_cpus = 1;	/* possible CPUs: row length of the events table */
 const volatile bool has_smt = false;
-/* Slots whose counts are kept by node too, when rec_size has room for them; ~0: none. */
+const volatile bool by_node = false;	/* counts by node are in the record */
+/* Slots whose counts are kept by node or by what the SMT siblings did; ~0: none. */
 const volatile __u32 cycles_slot = ~0U;
 const volatile __u32 instructions_slot = ~0U;
 
@@ -100,17 +101,63 @@ static inline __u64 smt_clock(struct nt_cpu *cpu, __u32 core, bool busy)
  */
 static inline struct nt_node_counts *node_counts(struct nt_rec *rec, __u32 node)
 {
-	if (node >= nr_nodes)
+	if (!by_node || node >= nr_nodes)
 		return NULL;
 	return (struct nt_node_counts *)&rec->run_ns[nr_nodes] + node;
 }
 
+/* Where the counts of a stretch are kept in which the siblings did one thing; behind those by node. */
+static inline struct nt_node_counts *sibling_counts(struct nt_rec *rec, enum nt_siblings siblings)
+{
+	struct nt_node_counts *first = (struct nt_node_counts *)&rec->run_ns[nr_nodes];
+
+	if (!by_sibling || siblings >= NT_SIBLINGS)
+		return NULL;
+	if (by_node)
+		first += nr_nodes;
+	return siblings == NT_SIBLING_BUSY ? first + NT_SIBLING_BUSY : first;
+}
+
+/*
+ * What the siblings did for (nearly) all of a stretch. They start and stop in the
+ * middle of it, and then nobody reads our counters: what they did for a part of it
+ * only cannot be told from the rest. A twentieth is let pass, or the tick of an idle
+ * sibling would spoil every long stretch.
+ */
+static inline enum nt_siblings siblings_in(__u64 ran_ns, __u64 both_ns)
+{
+	if (both_ns * 20 <= ran_ns)
+		return NT_SIBLING_IDLE;
+	return both_ns * 20 >= ran_ns * 19 ? NT_SIBLING_BUSY : NT_SIBLING_MIXED;
+}
+
+/* One slot of a task went up. */
+static inline void charge_parts(struct nt_rec *rec, __u32 slot, __u64 delta, __u32 node, enum nt_siblings siblings)
+{
+	struct nt_node_counts *here;
+
+	if (slot == cycles_slot) {
+		here = node_counts(rec, node);
+		if (here)
+			here->cycles += delta;
+		here = sibling_counts(rec, siblings);
+		if (here)
+			here->cycles += delta;
+	} else if (slot == instructions_slot) {
+		here = node_counts(rec, node);
+		if (here)
+			here->instructions += delta;
+		here = sibling_counts(rec, siblings);
+		if (here)
+			here->instructions += delta;
+	}
+}
+
 /* Bring the counters of this CPU up to date; what has been counted goes to rec (if any). */
 static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, const struct nt_place *place,
-				   struct nt_rec *rec, bool busy)
+				   struct nt_rec *rec, bool busy, enum nt_siblings siblings)
 {
 	struct bpf_perf_event_value v;
-	struct nt_node_counts *here;
 	__u32 node = place->node;
 	__u64 delta;
 	__s64 err;
@@ -147,15 +194,7 @@ static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, const struc
 				cpu->slot_total[i] += delta;
 				if (rec) {
 					rec->slot[i] += delta;
-					if (i == cycles_slot) {
-						here = node_counts(rec, node);
-						if (here)
-							here->cycles += delta;
-					} else if (i == instructions_slot) {
-						here = node_counts(rec, node);
-						if (here)
-							here->instructions += delta;
-					}
+					charge_parts(rec, i, delta, node, siblings);
 					if (read_scaled && cpu->slot_last_enabled[i]) {
 						rec->slot_enabled_ns[i] += v.enabled - cpu->slot_last_enabled[i];
 						rec->slot_running_ns[i] += v.running - cpu->slot_last_running[i];
@@ -233,7 +272,8 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
 	struct nt_place *place = bpf_map_lookup_elem(&places, &cpu_id);
 	bool busy = task->pid != 0, next_busy, wanted_next, seen_in, known;
-	__u64 exec_ns = task->se.sum_exec_runtime, charged = 0, clock;
+	__u64 exec_ns = task->se.sum_exec_runtime, charged = 0, clock, ran = 0;
+	enum nt_siblings siblings = NT_SIBLING_MIXED;
 	struct nt_rec *rec = NULL;
 
 	/* Two ifs: clang would or the pointers, which the verifier refuses. */
@@ -262,6 +302,8 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		if (rec && rec->in_scope == NT_CROSSED && rec->scope_end_ns)
 			rec = NULL;
 	}
+	if (seen_in && exec_ns > cpu->in_exec_ns)
+		ran = exec_ns - cpu->in_exec_ns;
 	if (next) {
 		cpu->switches++;
 		next_busy = next->pid != 0;
@@ -277,6 +319,8 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		/* CPUs may disagree by nanoseconds on the time: never subtract those. */
 		if (rec && seen_in && clock > cpu->in_smt_ns)
 			rec->smt_busy_ns += clock - cpu->in_smt_ns;
+		if (by_sibling && ran)
+			siblings = siblings_in(ran, clock > cpu->in_smt_ns ? clock - cpu->in_smt_ns : 0);
 		cpu->in_smt_ns = clock;
 	}
 	known = cpu->in_valid;
@@ -301,7 +345,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		/* A task that came into the scope while it ran: what was counted since is not all its own. */
 		if (!cpu->in_counted)
 			rec = NULL;
-		charge_counters(cpu, cpu_id, place, rec, busy);
+		charge_counters(cpu, cpu_id, place, rec, busy, siblings);
 		cpu->in_counted = 1;
 	} else {
 		cpu->in_counted = 0;

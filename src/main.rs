@@ -105,10 +105,11 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
 }
 
 fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
-    let live = options::live(args, &users::read(Path::new("/")))?;
+    let mut live = options::live(args, &users::read(Path::new("/")))?;
+    live.sets = options::event_sets(args)?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;
-    let options = tui_options(args)?;
+    let options = TuiOptions { sets: live.sets.clone(), ..tui_options(args)? };
     let start = move || {
         let source = start(live)?;
         Ok(match recorder {
@@ -135,6 +136,7 @@ fn tui_options(args: &ViewArgs) -> Result<TuiOptions> {
             ColourArg::Never => ColourChoice::Never,
         },
         ascii: args.ascii,
+        sets: Vec::new(),
     })
 }
 

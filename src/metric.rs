@@ -9,6 +9,7 @@ pub mod matrix;
 pub mod node;
 pub mod pages;
 pub mod placement;
+pub mod smt;
 pub mod task;
 
 use serde_json::json;

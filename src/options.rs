@@ -23,7 +23,7 @@ use crate::metric::task::{TASK_METRICS, by_id};
 use crate::pmu::budget::{Budget, general_by_cpuid};
 use crate::pmu::catalog::Catalog;
 use crate::pmu::open::try_together;
-use crate::pmu::sets::{Choice, Chooser};
+use crate::pmu::sets::{Choice, Chooser, SETS};
 use crate::record::fold::Keep;
 use crate::record::recorder::RecordOptions;
 use crate::record::time;
@@ -219,10 +219,23 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
         wants,
         hierarchy,
         events,
+        sets: Vec::new(),
         sampling,
         placement_budget,
         ..LiveOptions::default()
     })
+}
+
+/// What each set of events counts on this machine. Asked before counters are opened: those in use cannot be tried.
+///
+/// # Errors
+/// An event table of the user is not sound.
+pub fn event_sets(args: &ViewArgs) -> Result<Vec<(&'static str, Choice)>, BadValue> {
+    let root = Path::new("/");
+    let catalog = catalog(root, args.pmu_dir.as_deref())?;
+    let choose = |set: &'static str| choose(root, &catalog, set).map(|choice| (set, choice));
+    let sets: anyhow::Result<_> = SETS.iter().map(|(set, ..)| choose(set)).collect();
+    sets.map_err(|error| bad("--pmu-dir", format!("{error:#}")))
 }
 
 /// What `--events` means on this machine: tries events to find out.

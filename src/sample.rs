@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use crate::collect::wire::NodeCounts;
-use crate::collect::wire::SLOTS;
+use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::container::group::Group;
 use crate::host::topology::Topology;
 use crate::pmu::catalog::TableInUse;
@@ -107,6 +107,9 @@ pub struct Counts {
     /// Pages moved to another node while it ran, and those that could not be.
     pub migrated_pages: u64,
     pub migrate_failed_pages: u64,
+    /// The same of stretches in which the SMT siblings were idle, and in which one was busy; all 0 without SMT.
+    #[serde(default)]
+    pub by_sibling: [NodeCounts; SIBLINGS],
     // The following are kept by the kernel, since the birth of the task.
     pub run_delay_ns: u64,
     pub run_count: u64,
@@ -138,6 +141,7 @@ impl Counts {
             cross_allocs: self.cross_allocs,
             migrated_pages: self.migrated_pages,
             migrate_failed_pages: self.migrate_failed_pages,
+            by_sibling: self.by_sibling,
             ..Counts::default()
         }
     }
@@ -159,6 +163,10 @@ impl Counts {
             self.by_node.resize(other.by_node.len(), NodeCounts::default());
         }
         for (mine, theirs) in self.by_node.iter_mut().zip(&other.by_node) {
+            op(&mut mine.cycles, theirs.cycles);
+            op(&mut mine.instructions, theirs.instructions);
+        }
+        for (mine, theirs) in self.by_sibling.iter_mut().zip(&other.by_sibling) {
             op(&mut mine.cycles, theirs.cycles);
             op(&mut mine.instructions, theirs.instructions);
         }

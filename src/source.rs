@@ -37,6 +37,14 @@ pub trait Source {
         bail!("what is not being measured now cannot be given another scope")
     }
 
+    /// Counts this set of events from now on (a name in [`crate::pmu::sets::SETS`]).
+    ///
+    /// # Errors
+    /// The source cannot count anything else, or has no such set.
+    fn set_events(&mut self, _set: &str) -> Result<()> {
+        bail!("what is counted in a recording was chosen when it was made")
+    }
+
     /// Begins to sample the stacks of tasks, or ends it.
     ///
     /// # Errors

@@ -42,6 +42,7 @@ use crate::hot::News;
 use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::overhead::Statistics;
+use crate::pmu::sets::Choice;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::Task;
 use crate::source::Source;
@@ -65,6 +66,8 @@ pub struct TuiOptions {
     pub mouse: bool,
     pub colour: ColourChoice,
     pub ascii: bool,
+    /// Sets of events that can be chosen, and what each counts here; none for a recording.
+    pub sets: Vec<(&'static str, Choice)>,
 }
 
 /// Why the view was closed.
@@ -88,6 +91,8 @@ enum Message {
     Inspected(u32, Result<Details, String>),
     /// The scope could not be changed, for this reason.
     NotScoped(String),
+    /// Another set of events cannot be counted, for this reason.
+    NotCounted(String),
     /// What was sampled of stacks, or why they cannot be.
     Hot(Result<News, String>),
     /// Statistics of our own programs, or why there are none.
@@ -140,6 +145,7 @@ fn new_app(options: TuiOptions) -> App {
         filter: options.filter,
         theme: Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok()),
         zone: TimeZone::system(),
+        sets: options.sets,
     })
 }
 
@@ -213,6 +219,10 @@ fn show(
                     app.statistics(now);
                     None
                 }
+                Message::NotCounted(why) => {
+                    app.not_counted(&why);
+                    None
+                }
                 Message::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => app.press(key),
                 Message::Input(Event::Mouse(mouse)) => app.mouse(mouse),
                 // The size is read when the frame is drawn.
@@ -232,6 +242,7 @@ fn show(
                 Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
+                Some(Effect::SetEvents(set)) => collector.send(Command::SetEvents(set)),
                 Some(Effect::SetHot(on)) => collector.send(Command::SetHot(on)),
                 Some(Effect::SetStatistics(on)) => collector.send(Command::SetStatistics(on)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),

@@ -29,6 +29,8 @@ struct Bench {
     after: Vec<Slot>,
     /// Before and after.
     by_node: [Vec<NodeCounts>; 2],
+    /// Before and after: while the SMT siblings were idle, and while one was busy.
+    by_sibling: [[NodeCounts; 2]; 2],
 }
 
 /// An event that is named like its role.
@@ -50,16 +52,20 @@ impl Bench {
             before: vec![Slot::default(); counts.len()],
             after: counts.iter().map(|(_, count)| slot(*count)).collect(),
             by_node: Default::default(),
+            by_sibling: Default::default(),
         }
     }
 
     fn samples(&self) -> [Sample; 2] {
         let mut world = World::new("intel-e5-2682v4", true, vec![Actor::new(42, "work").runs(&[(0, 100.0)])]);
         let [before, after] = &self.by_node;
-        [(&self.before, before), (&self.after, after)].map(|(slots, by_node)| {
+        let [sibling_before, sibling_after] = self.by_sibling;
+        let both = [(&self.before, before, sibling_before), (&self.after, after, sibling_after)];
+        both.map(|(slots, by_node, by_sibling)| {
             let mut sample = world.tick();
             let mut task = TaskRaw::clone(&sample.tasks[0]);
             task.counts.by_node = by_node.clone();
+            task.counts.by_sibling = by_sibling;
             task.counts.slots = Default::default();
             task.counts.slots[..slots.len()].copy_from_slice(slots);
             sample.tasks[0] = Arc::new(task);
@@ -99,6 +105,7 @@ impl Bench {
             filter: RowFilter::default(),
             theme: Theme::new(false, true),
             zone: TimeZone::UTC,
+            sets: Vec::new(),
         });
         app.resize(Rect::new(0, 0, 80, 24));
         for sample in self.samples() {
@@ -297,6 +304,26 @@ fn each_node_has_an_ipc_of_its_own() {
     let json = bench.json();
     let (value, why) = value(&json, "ipc_by_node");
     assert!(value.is_null() && why.contains("not kept by node"), "{value} {why}");
+}
+
+#[test]
+fn a_busy_sibling_has_an_ipc_of_its_own() {
+    let mut bench = Bench::counts(&[(Role::Cycles, 4_000), (Role::Instructions, 5_000)]);
+    let on = |cycles, instructions| NodeCounts { cycles, instructions };
+    // A thousand cycles were neither: they are in the whole only.
+    bench.by_sibling = [[on(100, 100), on(7, 7)], [on(1_100, 1_900), on(2_007, 1_007)]];
+
+    let json = bench.json();
+
+    assert_eq!(*value(&json, "ipc").0, json!(1.25));
+    assert_eq!(*value(&json, "ipc_smt_idle").0, json!(1.8));
+    assert_eq!(*value(&json, "ipc_smt_busy").0, json!(0.5));
+    assert_eq!((bench.cell("ipc_smt_idle"), bench.cell("ipc_smt_busy")), ("1.80".into(), "0.50".into()));
+    bench.by_sibling[1][1] = bench.by_sibling[0][1];
+    let json = bench.json();
+    let (value, why) = value(&json, "ipc_smt_busy");
+    assert!(value.is_null() && why.contains("not busy for a whole stretch"), "{value} {why}");
+    assert_eq!(bench.cell("ipc_smt_busy"), "-");
 }
 
 #[test]

@@ -110,6 +110,19 @@ fn every_key_does_something() {
 }
 
 #[test]
+fn a_set_of_events_is_chosen_and_says_what_it_is_without() {
+    let (_, mut app) = intel(3);
+    press(&mut app, "E");
+    let text = screen(&app);
+    assert!(text.contains("basic") && text.contains("cycles, instructions"), "{text}");
+    assert!(text.contains("no llc: no counter is left for it; cycles"), "{text}");
+    press(&mut app, "j");
+    assert_eq!(press(&mut app, "Enter"), Some(Effect::SetEvents("cache")));
+    app.not_counted("tlb: no such counter on this CPU");
+    assert!(screen(&app).contains("tlb: no such counter on this CPU"), "{}", screen(&app));
+}
+
+#[test]
 fn a_recording_goes_where_it_is_told() {
     let (mut world, mut app) = intel(3);
     let (first, second) = (world.tick(), world.tick());

@@ -146,11 +146,15 @@ impl Part {
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 22] = [
+const NEEDS: [(&[&str], &[Part]); 23] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
     (&["ipc", "cpi", "ipc_by_node"], &[Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)]),
+    (
+        &["ipc_smt_idle", "ipc_smt_busy"],
+        &[Part::SmtTime, Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)],
+    ),
     (&["stall_frontend_pct"], &[Part::Counter(Role::StallFrontend), Part::Counter(Role::Cycles)]),
     (&["stall_backend_pct"], &[Part::Counter(Role::StallBackend), Part::Counter(Role::Cycles)]),
     (&["llc_mpki"], &[Part::Counter(Role::Llc), Part::Counter(Role::Instructions)]),

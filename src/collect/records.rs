@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::libbpf_sys as sys;
 
-use super::wire::{NodeCounts, Rec};
+use super::wire::{NodeCounts, Rec, SIBLINGS};
 use crate::pmu::event::{Event, Role};
 
 /// What a record holds besides its fixed head.
@@ -21,18 +21,29 @@ use crate::pmu::event::{Event, Role};
 pub struct Layout {
     /// Possible nodes, 1..=1024.
     pub nodes: u32,
-    /// Slots of cycles and instructions, when both are to be kept by node.
-    pub by_node: Option<(u32, u32)>,
-    /// Whether pages are counted by node.
+    /// Slots of cycles and instructions, when there are both.
+    pub counted: Option<(u32, u32)>,
+    /// Cores have several hardware threads.
+    pub smt: bool,
+    /// Pages are counted by node.
     pub pages: bool,
 }
 
 impl Layout {
-    /// The layout for a machine and its counters: by node, and pages, only where there are several nodes.
-    pub fn new(nodes: u32, events: &[Event]) -> Layout {
+    /// The layout for a machine and its counters; pages are counted where there are several nodes.
+    pub fn new(nodes: u32, smt: bool, events: &[Event]) -> Layout {
         let slot = |role: Role| events.iter().position(|event| event.role == role).map(|slot| slot as u32);
-        let both = slot(Role::Cycles).zip(slot(Role::Instructions));
-        Layout { nodes, by_node: both.filter(|_| nodes > 1), pages: nodes > 1 }
+        Layout { nodes, counted: slot(Role::Cycles).zip(slot(Role::Instructions)), smt, pages: nodes > 1 }
+    }
+
+    /// Cycles and instructions are kept by node: only where there are several.
+    pub fn by_node(&self) -> bool {
+        self.counted.is_some() && self.nodes > 1
+    }
+
+    /// They are kept by what the SMT siblings did: only where there are any.
+    pub fn by_sibling(&self) -> bool {
+        self.counted.is_some() && self.smt
     }
 
     /// Bytes of a record.
@@ -43,8 +54,9 @@ impl Layout {
 
     /// Words behind the head after which pages by node begin.
     pub fn pages_at(&self) -> u32 {
-        let by_node = if self.by_node.is_some() { size_of::<NodeCounts>() } else { 0 };
-        self.nodes * ((size_of::<u64>() + by_node) / size_of::<u64>()) as u32
+        let by_node = if self.by_node() { self.nodes } else { 0 };
+        let by_sibling = if self.by_sibling() { SIBLINGS as u32 } else { 0 };
+        self.nodes + (by_node + by_sibling) * (size_of::<NodeCounts>() / size_of::<u64>()) as u32
     }
 }
 

@@ -16,7 +16,7 @@ use crate::host::kernel;
 use crate::host::topology::Topology;
 use crate::overhead::ReadCost;
 use crate::pmu::event::Event;
-use crate::pmu::open::{Counters, Refused};
+use crate::pmu::open::{Counters, Refused, TooMany};
 use crate::sample::Flow;
 use crate::units::{CpuId, Nid};
 
@@ -68,9 +68,10 @@ impl SchedProbe {
         let rodata = open.maps.rodata_data.as_deref_mut().context("sched.bpf.o has no .rodata")?;
         rodata.nr_cpus = cpus;
         rodata.nr_nodes = topology.possible_nodes;
-        rodata.has_smt = topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1);
+        rodata.has_smt = topology.smt();
         rodata.rec_size = layout.size();
-        if let Some((cycles, instructions)) = layout.by_node {
+        (rodata.by_node, rodata.by_sibling) = (layout.by_node(), layout.by_sibling());
+        if let Some((cycles, instructions)) = layout.counted {
             (rodata.cycles_slot, rodata.instructions_slot) = (cycles, instructions);
         }
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
@@ -209,6 +210,24 @@ impl SchedProbe {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.scoped = u32::from(scoped);
         }
+    }
+
+    /// Counts `events` on every CPU that is brought [online](SchedProbe::online) from now on. Slots that are not
+    /// among them stay as they are, with what they have counted.
+    ///
+    /// # Errors
+    /// There are no slots left for them.
+    pub fn want(&mut self, events: &[Event]) -> Result<(), TooMany> {
+        self.counters.want(events)?;
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.nr_slots = self.counters.events().len() as u32;
+        }
+        Ok(())
+    }
+
+    /// Whether the event in this slot is counted now.
+    pub fn wants(&self, slot: usize) -> bool {
+        self.counters.wants(slot)
     }
 
     /// What the slots hold.

@@ -189,6 +189,7 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         migrated_pages: row.rec.migrated_pages,
         migrate_failed_pages: row.rec.migrate_failed_pages,
         by_node: row.node_counts().collect(),
+        by_sibling: row.sibling_counts().unwrap_or_default(),
         smt_busy_ns: rec.smt_busy_ns,
         llc_moves: rec.llc_moves,
         node_moves: rec.node_moves,

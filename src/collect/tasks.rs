@@ -52,6 +52,7 @@ impl TaskProbe {
         let mut open = TasksSkelBuilder::default().open(object).context("opening tasks.bpf.o")?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
         rodata.rec_size = sched.layout().size();
+        rodata.by_sibling = sched.layout().by_sibling();
         rodata.nr_nodes = nodes;
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         let shared = sched.shared_maps();

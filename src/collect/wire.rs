@@ -46,6 +46,10 @@ pub const ROW_EXITED: u32 = 1 << 0;
 pub const ROW_LEFT: u32 = 1 << 1;
 pub const ROW_KTHREAD: u32 = 1 << 2;
 pub const ROW_NO_NUMA: u32 = 1 << 3;
+pub const ROW_BY_SIBLING: u32 = 1 << 4;
+
+/// Elements of what is counted by what the SMT siblings did: idle, busy (`NT_SIBLINGS`).
+pub const SIBLINGS: usize = 2;
 
 /// `enum nt_scope_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +279,7 @@ pub struct Row<'a> {
     pub rec: Rec,
     run_ns: &'a [u8],
     node_counts: &'a [u8],
+    sibling_counts: &'a [u8],
     pages: &'a [u8],
 }
 
@@ -292,10 +297,13 @@ impl<'a> Row<'a> {
         let tail = &bytes[fixed..size];
         let words = (task.nodes as usize).checked_mul(size_of::<u64>())?;
         let (run_ns, rest) = tail.split_at_checked(words)?;
-        // Either, both or none of two counts and of one number by node follow.
+        let siblings = if task.flags & ROW_BY_SIBLING != 0 { SIBLINGS * size_of::<NodeCounts>() } else { 0 };
+        // Two counts by node, one number by node, both or none of them stand around the siblings.
         let both = words.checked_mul(2)?;
-        let (node_counts, pages) = rest.split_at_checked(if rest.len() >= both { both } else { 0 })?;
-        Some((Row { task, rec, run_ns, node_counts, pages }, &bytes[size..]))
+        let counted = rest.len().checked_sub(siblings)? >= both && both > 0;
+        let (node_counts, rest) = rest.split_at_checked(if counted { both } else { 0 })?;
+        let (sibling_counts, pages) = rest.split_at_checked(siblings)?;
+        Some((Row { task, rec, run_ns, node_counts, sibling_counts, pages }, &bytes[size..]))
     }
 
     /// On-CPU time by node, in ns.
@@ -311,6 +319,15 @@ impl<'a> Row<'a> {
     /// Counts by node; none when nobody asked for them.
     pub fn node_counts(&self) -> impl Iterator<Item = NodeCounts> + 'a {
         self.node_counts.chunks_exact(size_of::<NodeCounts>()).filter_map(NodeCounts::from_bytes)
+    }
+}
+
+impl Row<'_> {
+    /// Counts of stretches in which the SMT siblings were idle, and in which one was busy; `None` without SMT, or
+    /// when nobody asked for them.
+    pub fn sibling_counts(&self) -> Option<[NodeCounts; SIBLINGS]> {
+        let (idle, busy) = self.sibling_counts.split_at_checked(size_of::<NodeCounts>())?;
+        Some([NodeCounts::from_bytes(idle)?, NodeCounts::from_bytes(busy)?])
     }
 }
 
@@ -361,6 +378,23 @@ mod tests {
         assert_eq!(counts[1], NodeCounts { cycles: 11, instructions: 12 });
         bytes[nodes_at..nodes_at + 4].copy_from_slice(&u32::MAX.to_ne_bytes());
         assert!(Row::split(&bytes).is_none(), "more nodes than bytes");
+    }
+
+    #[test]
+    fn counts_by_sibling_are_the_last() {
+        let mut bytes = row_bytes(&[7, 9, 10, 11, 12, 13, 14]);
+        let flags_at = std::mem::offset_of!(TaskRow, flags);
+        let nodes_at = std::mem::offset_of!(TaskRow, nodes);
+        bytes[nodes_at..nodes_at + 4].copy_from_slice(&1u32.to_ne_bytes());
+        assert!(Row::split(&bytes).unwrap().0.sibling_counts().is_none());
+        bytes[flags_at..flags_at + 4].copy_from_slice(&ROW_BY_SIBLING.to_ne_bytes());
+        let (row, _) = Row::split(&bytes).unwrap();
+        let on = |cycles, instructions| NodeCounts { cycles, instructions };
+        assert_eq!(row.sibling_counts(), Some([on(11, 12), on(13, 14)]));
+        assert_eq!(row.node_counts().collect::<Vec<_>>(), [on(9, 10)]);
+        let mut short = row_bytes(&[7]);
+        short[flags_at..flags_at + 4].copy_from_slice(&ROW_BY_SIBLING.to_ne_bytes());
+        assert!(Row::split(&short).is_none(), "counts that are not there");
     }
 
     #[test]

@@ -139,7 +139,7 @@ fn task_probe(
 }
 
 fn layout(check: &HostCheck, topology: &Topology) -> Layout {
-    Layout::new(topology.possible_nodes, &check.pmu.working())
+    Layout::new(topology.possible_nodes, topology.smt(), &check.pmu.working())
 }
 
 fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {

@@ -50,6 +50,14 @@ impl PmuFacts {
         }
     }
 
+    /// Takes a choice whose events were tried already, while nothing else was open.
+    pub fn choose(&mut self, choice: &Choice) {
+        self.trials =
+            choice.events.iter().map(|event| Trial { event: event.clone(), outcome: Ok(()) }).collect();
+        self.absent.clone_from(&choice.absent);
+        self.unknown.clone_from(&choice.refused);
+    }
+
     /// The events that count.
     pub fn working(&self) -> Vec<Event> {
         let works = |trial: &&Trial| trial.outcome.is_ok();

@@ -121,6 +121,21 @@ pub fn ipc(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     if cycles > 0.0 { Ok(instructions / cycles) } else { Err(no("no cycle was counted in this interval")) }
 }
 
+/// IPC of the stretches in which the SMT siblings did one thing: 0 idle, 1 busy (see `enum nt_siblings`).
+///
+/// # Errors
+/// As [`ipc`]; or there was no such stretch.
+pub fn ipc_by_sibling(counts: &Counts, snapshot: &Snapshot, siblings: usize) -> Reading<f64> {
+    ipc(&counts.slots, snapshot)?;
+    match counts.by_sibling[siblings] {
+        NodeCounts { cycles: 0, .. } if siblings == 0 => {
+            Err(no("its SMT sibling was not idle for a whole stretch"))
+        }
+        NodeCounts { cycles: 0, .. } => Err(no("its SMT sibling was not busy for a whole stretch")),
+        NodeCounts { cycles, instructions } => Ok(instructions as f64 / cycles as f64),
+    }
+}
+
 /// Instructions per cycle on each node that the row ran on.
 ///
 /// Where counters take turns both are scaled by their share over all nodes.

@@ -1,6 +1,6 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
-use super::{Group, Metric, Order, Unit, Value, counters, pages, placement};
+use super::{Group, Metric, Order, Unit, Value, counters, pages, placement, smt};
 use crate::container::group::Kind;
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading};
@@ -375,6 +375,8 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         help: "Instructions per cycle on each node it ran on in the interval.",
         value: |task, snapshot| counters::ipc_by_node(&task.delta, snapshot).map(Value::ByNode),
     },
+    smt::IPC_SMT_IDLE,
+    smt::IPC_SMT_BUSY,
     Metric {
         id: "stall_frontend_pct",
         title: "FE%",

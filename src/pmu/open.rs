@@ -162,10 +162,19 @@ pub struct Refused {
     pub why: Missing,
 }
 
+/// More events than a context switch can read, over the life of the probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{SLOTS} events have been counted since the start, and there is room for no more: start again with --events"
+)]
+pub struct TooMany;
+
 /// The events that work, open on every CPU they could be opened on.
 #[derive(Default)]
 pub struct Counters {
     events: Vec<Event>,
+    /// Bit i: event i is wanted now.
+    wanted: u32,
     open: BTreeMap<(CpuId, usize), OwnedFd>,
 }
 
@@ -173,7 +182,29 @@ impl Counters {
     /// Counters for `events` (each known to work, at most [`SLOTS`]); none is open yet.
     pub fn new(events: Vec<Event>) -> Counters {
         assert!(events.len() <= SLOTS, "the caller limits the list");
-        Counters { events, open: BTreeMap::new() }
+        let wanted = (1 << events.len()) - 1;
+        Counters { events, wanted, open: BTreeMap::new() }
+    }
+
+    /// Wants `events` from now on, and no others. Every event keeps its slot for good, also while it is not wanted:
+    /// what a slot has counted never becomes the count of another. Takes effect where counters are opened anew.
+    ///
+    /// # Errors
+    /// There is no slot left for one of them; then nothing has changed.
+    pub fn want(&mut self, events: &[Event]) -> Result<(), TooMany> {
+        let new: Vec<&Event> = events.iter().filter(|event| !self.events.contains(event)).collect();
+        if self.events.len() + new.len() > SLOTS {
+            return Err(TooMany);
+        }
+        self.events.extend(new.into_iter().cloned());
+        let is_wanted = |(slot, event): (usize, &Event)| u32::from(events.contains(event)) << slot;
+        self.wanted = self.events.iter().enumerate().map(is_wanted).sum();
+        Ok(())
+    }
+
+    /// Whether the event in this slot is wanted now.
+    pub fn wants(&self, slot: usize) -> bool {
+        self.wanted >> slot & 1 == 1
     }
 
     pub fn events(&self) -> &[Event] {
@@ -189,7 +220,9 @@ impl Counters {
     ) -> (u32, Vec<Refused>) {
         let mut mask = 0;
         let mut failed = Vec::new();
-        for (slot, event) in self.events.iter().enumerate().filter(|(_, event)| event.is_on(cpu)) {
+        let wanted = self.wanted;
+        let here = |(slot, event): &(usize, &Event)| wanted >> slot & 1 == 1 && event.is_on(cpu);
+        for (slot, event) in self.events.iter().enumerate().filter(here) {
             let opened =
                 perf_event_open(event, Target::Cpu(cpu), None).and_then(|fd| place(slot, &fd).map(|()| fd));
             match opened {
@@ -209,5 +242,40 @@ impl Counters {
     /// Closes what is open on `cpu`: its events died with it when it went offline.
     pub fn close_on(&mut self, cpu: CpuId) {
         self.open.retain(|(open_on, _), _| *open_on != cpu);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(names: &[&str]) -> Vec<Event> {
+        names.iter().map(|name| Event::named(name).unwrap()).collect()
+    }
+
+    fn wanted(counters: &Counters) -> Vec<&str> {
+        let slots = counters.events().iter().enumerate().filter(|(slot, _)| counters.wants(*slot));
+        slots.map(|(_, event)| event.name.as_str()).collect()
+    }
+
+    #[test]
+    fn an_event_keeps_its_slot_when_others_are_wanted() {
+        let mut counters = Counters::new(events(&["cycles", "instructions", "branches"]));
+        counters.want(&events(&["cycles", "cache-misses"])).unwrap();
+        assert_eq!(wanted(&counters), ["cycles", "cache-misses"]);
+        counters.want(&events(&["branches", "cycles"])).unwrap();
+        assert_eq!(wanted(&counters), ["cycles", "branches"]);
+        let slots: Vec<&str> = counters.events().iter().map(|event| event.name.as_str()).collect();
+        assert_eq!(slots, ["cycles", "instructions", "branches", "cache-misses"]);
+    }
+
+    #[test]
+    fn without_a_slot_left_nothing_changes() {
+        let mut counters =
+            Counters::new(events(&["cycles", "instructions", "branches", "cache-misses", "cpu-clock"]));
+        let more = events(&["page-faults", "task-clock", "minor-faults", "major-faults"]);
+        assert_eq!(counters.want(&more), Err(TooMany));
+        assert_eq!(wanted(&counters).len(), 5);
+        assert_eq!(counters.want(&more[..3]), Ok(()));
     }
 }

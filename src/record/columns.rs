@@ -8,9 +8,10 @@ use std::sync::LazyLock;
 
 use super::format::{ColumnInfo, MAX_CELLS, MAX_NODES, MAX_PAYLOAD};
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
-use crate::collect::wire::SLOTS;
+use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
 use crate::metric::pages::{MIGRATED, PAGES};
+use crate::metric::smt::IPC_BY_SIBLING;
 use crate::sample::{Comm, Counts, CpuRaw, NodeCounts, NodeRaw, Slot, TaskRaw};
 use crate::units::Nid;
 
@@ -137,6 +138,22 @@ macro_rules! by_node {
                 }
                 // Another row has more nodes; this one has none here.
                 None => (value == 0).then_some(0),
+            },
+            added_for: &[],
+        }
+    };
+}
+
+macro_rules! by_sibling {
+    ($name:literal, $field:ident) => {
+        Column::<TaskRaw> {
+            name: $name,
+            unit: "siblings idle and busy, counter",
+            width: |_| SIBLINGS,
+            get: |row, at| row.counts.by_sibling[at].$field,
+            set: |row, at, value| {
+                row.counts.by_sibling[at].$field = value;
+                Some(0)
             },
             added_for: &[],
         }
@@ -301,6 +318,8 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 },
                 added_for: &PAGES,
             },
+            by_sibling!("by_sibling_cycles", cycles).added_for(&IPC_BY_SIBLING),
+            by_sibling!("by_sibling_instructions", instructions).added_for(&IPC_BY_SIBLING),
         ]
     });
     &COLUMNS

@@ -1,5 +1,7 @@
 //! Samples of the running machine.
 
+mod events;
+
 use std::collections::BTreeMap;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
@@ -8,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 
+use self::events::Fresh;
 use super::hot::Hot;
 use super::{Source, poll};
 use crate::collect::groups::GroupWatch;
@@ -52,6 +55,9 @@ pub struct LiveOptions {
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
+    /// What each set that may be chosen later counts here. Found out before anything is open: counters that are in
+    /// use cannot be tried.
+    pub sets: Vec<(&'static str, Choice)>,
     /// How stacks are sampled while somebody looks at hot spots.
     pub sampling: Sampling,
     /// Count pages by node also where there is only one.
@@ -70,8 +76,7 @@ pub struct LiveSource {
     table: TaskTable,
     groups: GroupWatch,
     placements: Placements,
-    /// They count by themselves, for as long as they are kept.
-    _pages: PageProbes,
+    pages: PageProbes,
     names: Arc<Names>,
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
@@ -89,6 +94,8 @@ pub struct LiveSource {
     cgroup_subsys: Option<u32>,
     sampling: Sampling,
     hot: Option<Hot>,
+    sets: Vec<(&'static str, Choice)>,
+    fresh: Fresh,
     /// What reading one counter costs.
     read_cost: Option<ReadCost>,
     statistics: Option<stats::Recording>,
@@ -123,7 +130,7 @@ impl LiveSource {
             notes.push(PARTIAL.into());
         }
         let nodes = topology.possible_nodes;
-        let mut layout = Layout::new(nodes, &events);
+        let mut layout = Layout::new(nodes, topology.smt(), &events);
         layout.pages |= options.count_pages;
         let store = records::create(layout)?;
         let subsys = match &hierarchy.controller {
@@ -170,7 +177,7 @@ impl LiveSource {
             sched,
             tasks,
             machine,
-            _pages: pages,
+            pages,
             table: TaskTable::default(),
             groups,
             placements: Placements::new(
@@ -192,6 +199,8 @@ impl LiveSource {
             cgroup_subsys: subsys,
             sampling: options.sampling,
             hot: None,
+            sets: options.sets,
+            fresh: Fresh::default(),
             read_cost,
             statistics: None,
         })
@@ -218,16 +227,10 @@ impl LiveSource {
             let failed = self.sched.online(&topology, *cpu)?;
             let what = if came { "came online" } else { "had lost its counters: they are opened anew" };
             self.notes.push(format!("CPU {cpu} {what}"));
-            for refused in failed {
-                if self.check.pmu.refuse(&self.sched.events()[refused.slot].name, &refused.why) {
-                    self.notes.push(refused.why.to_string());
-                }
-            }
+            self.note_refused(failed);
         }
         let mut host = HostFacts::clone(&self.host);
-        // A counter that is not open on all CPUs would count too little from now on.
-        host.missing.extend(plan(&self.check).missing());
-        host.missing.extend(self.check.pmu.refused());
+        host.missing = self.missing();
         host.topology = topology;
         self.host = Arc::new(host);
         if let Some(hot) = &mut self.hot {
@@ -304,6 +307,7 @@ impl LiveSource {
     fn take(&mut self) -> Result<Sample> {
         let began = Instant::now();
         self.follow_hotplug()?;
+        self.settle_events();
         for cpu in &self.online {
             // It may have gone offline since: then there is nothing to bring up to date, and the next
             // sample says so.
@@ -418,6 +422,10 @@ impl Source for LiveSource {
         host.scope = text;
         self.host = Arc::new(host);
         Ok(())
+    }
+
+    fn set_events(&mut self, set: &str) -> Result<()> {
+        self.count(set)
     }
 
     fn set_hot(&mut self, on: bool) -> Result<()> {

@@ -60,6 +60,10 @@ impl<S: Source> Source for Recorded<S> {
         self.source.wait(due, stop)
     }
 
+    fn set_events(&mut self, set: &str) -> Result<()> {
+        self.source.set_events(set)
+    }
+
     fn set_hot(&mut self, on: bool) -> Result<()> {
         self.source.set_hot(on)
     }

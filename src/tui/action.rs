@@ -53,6 +53,7 @@ pub enum Action {
     SearchPrevious,
     Filter,
     PickUser,
+    PickEvents,
     PickColumns,
     PickSort,
     SortBy(&'static str),
@@ -119,6 +120,8 @@ pub enum Effect {
     Seek(Seek),
     /// Read what /proc says about this process: id and start time in ns since boot.
     Inspect(u32, u64),
+    /// Count this set of events.
+    SetEvents(&'static str),
     /// Begin to sample stacks, or end it.
     SetHot(bool),
     /// Begin to keep statistics on our own programs, or end it.

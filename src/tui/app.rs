@@ -45,6 +45,7 @@ use crate::filter::RowFilter;
 use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::metric::task::by_id;
+use crate::pmu::sets::Choice;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, Snapshot, Task, derive};
 use crate::text;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub theme: Theme,
     /// In which times of day are shown.
     pub zone: TimeZone,
+    /// Sets of events that can be chosen, and what each counts here.
+    pub sets: Vec<(&'static str, Choice)>,
 }
 
 pub struct App {
@@ -89,6 +92,8 @@ pub struct App {
     pub note: Option<String>,
     /// What makes this machine's numbers misleading.
     pub warnings: Vec<String>,
+    /// Sets of events that can be chosen, and what each counts here.
+    sets: Vec<(&'static str, Choice)>,
     host: Option<Arc<HostFacts>>,
     snapshot: Option<Snapshot>,
     ring: Ring,
@@ -128,6 +133,7 @@ impl App {
             message: None,
             note: None,
             warnings: Vec::new(),
+            sets: settings.sets,
             host: None,
             snapshot: None,
             ring: Ring::default(),
@@ -189,6 +195,11 @@ impl App {
     /// The source could not change its scope.
     pub fn not_scoped(&mut self, why: &str) {
         self.scope = None;
+        self.message = Some(text::clean_str(why));
+    }
+
+    /// The source could not count another set of events.
+    pub fn not_counted(&mut self, why: &str) {
         self.message = Some(text::clean_str(why));
     }
 
@@ -292,7 +303,12 @@ impl App {
             }
             Action::SearchNext => self.find(1),
             Action::SearchPrevious => self.find(-1),
-            Action::PickUser | Action::PickColumns | Action::PickSort => self.pick(action),
+            Action::PickEvents if self.sets.is_empty() => {
+                self.message = Some("what is counted in a recording was chosen when it was made".into());
+            }
+            Action::PickUser | Action::PickColumns | Action::PickSort | Action::PickEvents => {
+                self.pick(action);
+            }
             Action::SortBy(id) => self.sort_by(id),
             Action::SortLeft => self.sort_beside(false),
             Action::SortRight => self.sort_beside(true),

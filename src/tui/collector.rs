@@ -30,6 +30,8 @@ pub enum Command {
     Seek(Seek),
     /// Read about this process: id, and start in ns since boot.
     Inspect(u32, u64),
+    /// Count this set of events.
+    SetEvents(&'static str),
     /// Begin to sample stacks, or end it.
     SetHot(bool),
     /// Begin to keep statistics on our own programs, or end it.
@@ -156,6 +158,15 @@ pub fn collect(
                             return Ok(());
                         }
                         // What is in scope now is shown at once.
+                        due = Instant::now();
+                    }
+                    Command::SetEvents(set) => {
+                        if let Err(error) = source.set_events(set)
+                            && messages.send(Message::NotCounted(format!("{error:#}"))).is_err()
+                        {
+                            return Ok(());
+                        }
+                        // The interval in which they were opened is not worth waiting for.
                         due = Instant::now();
                     }
                     Command::SetHot(on) => {

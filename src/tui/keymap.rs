@@ -129,6 +129,7 @@ pub static KEYS: &[Binding] = &[
     bind(TASKS, &[ch('T')], Action::SortBy("cpu_ns"), "", "Sort by CPU time"),
     bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
     bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
+    bind(TABLES, &[ch('E')], Action::PickEvents, "", "Choose what is counted: sets of events of this CPU"),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
     bind(
         TASKS | CONTAINERS,

@@ -87,6 +87,7 @@ pub fn play(
                 Command::Quit => return Ok(()),
                 Command::SetInterval(_)
                 | Command::SetScope(_)
+                | Command::SetEvents(_)
                 | Command::SetHot(_)
                 | Command::SetStatistics(_) => {}
                 Command::Inspect(pid, _) => {

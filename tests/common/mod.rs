@@ -16,6 +16,7 @@ use numatop_ng::container::names::Book;
 use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::{Event, Role};
+use numatop_ng::pmu::sets::Choice;
 use numatop_ng::sample::{
     Comm, Counts, CpuRaw, Flow, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, PagesFound,
     PlacementRaw, Sample, Slot, TaskRaw, VmStat,
@@ -447,6 +448,19 @@ fn charge(cpus: &mut [CpuRaw], node: u32, pct: f64, actor: &Actor) {
     }
 }
 
+/// What can be counted: one set whole, one without a part, one not at all.
+pub fn sets() -> Vec<(&'static str, Choice)> {
+    let events = |names: &[&str]| names.iter().map(|name| Event::named(name).unwrap()).collect();
+    let no = |role: Role, why: &str| (role, Missing::Unsupported(why.into()));
+    let basic = Choice { events: events(&["cycles", "instructions"]), ..Choice::default() };
+    let absent = [no(Role::Llc, "no counter is left for it")].into();
+    let cache =
+        Choice { events: events(&["cycles", "instructions", "branch-misses"]), absent, ..Choice::default() };
+    let absent =
+        [no(Role::Cycles, "no such counter on this CPU"), no(Role::Dtlb, "no such counter on this CPU")];
+    vec![("basic", basic), ("cache", cache), ("tlb", Choice { absent: absent.into(), ..Choice::default() })]
+}
+
 /// An app that has seen `ticks` samples of `world` on a screen of this size.
 pub fn app(world: &mut World, ticks: usize, size: (u16, u16), theme: Theme) -> App {
     let mut app = App::new(Settings {
@@ -457,6 +471,7 @@ pub fn app(world: &mut World, ticks: usize, size: (u16, u16), theme: Theme) -> A
         filter: RowFilter::default(),
         theme,
         zone: TimeZone::UTC,
+        sets: sets(),
     });
     app.resize(Rect::new(0, 0, size.0, size.1));
     for _ in 0..ticks {

@@ -64,6 +64,8 @@ fn main() {
         truth::page_faults_in_a_slot_are_exact,
         truth::switches_in_a_slot_are_those_of_getrusage,
         truth::cpu_clock_in_a_slot_is_time_on_cpu,
+        truth::another_set_of_events_keeps_what_was_counted,
+        truth::counts_by_sibling_follow_what_it_does,
         truth::counts_by_node_add_up_to_the_slots,
         truth::a_scope_of_one_process_is_only_that,
         truth::a_scope_of_a_user_is_only_his,

@@ -14,8 +14,10 @@ use numatop_ng::collect::scope::Scope;
 use numatop_ng::collect::table::parse;
 use numatop_ng::collect::tasks::TaskProbe;
 use numatop_ng::host::topology::Topology;
+use numatop_ng::metric::counters;
 use numatop_ng::pmu::event::{Event, Role};
-use numatop_ng::sample::Sample;
+use numatop_ng::pmu::sets::Choice;
+use numatop_ng::sample::{Missing, Sample};
 use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
@@ -329,7 +331,7 @@ pub fn counts_by_node_add_up_to_the_slots() -> Result<()> {
         role("cpu-clock", Role::Cycles)?,
         role("task-clock", Role::Instructions)?,
     ];
-    let layout = Layout::new(4, &events);
+    let layout = Layout::new(4, topology.smt(), &events);
     let store = records::create(layout)?;
     let mut sched = SchedProbe::start(&topology, (&store, layout), events, false, None)?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
@@ -415,5 +417,93 @@ pub fn a_full_exit_ring_is_a_counted_loss() -> Result<()> {
     ensure!(lost > 0, "the ring did not overflow: the test must end more threads");
     ensure!(to.exit_lost_ns.iter().sum::<u64>() > 0, "the time of lost exits was not kept");
     ensure!(from.lost["exits_not_itemised"] == 0);
+    Ok(())
+}
+
+pub fn another_set_of_events_keeps_what_was_counted() -> Result<()> {
+    let set = |names: &str| Ok::<_, anyhow::Error>(Choice::from(Event::parse_list(names)?));
+    let hog = Workload::start("hog")?;
+    let mut faults = Workload::start("faults")?;
+    let mut source = LiveSource::start(LiveOptions {
+        events: set("cpu-clock,context-switches")?,
+        sets: vec![("auto", set("cpu-clock,context-switches")?), ("tlb", set("cpu-clock,page-faults")?)],
+        ..LiveOptions::default()
+    })?;
+    let count = |source: &LiveSource, from: &Sample, to: &Sample, pid: u32, slot: usize| {
+        let snapshot = between(source, from, to);
+        counters::slot(&row(&snapshot, pid)?.total.slots, &snapshot, slot)
+            .map_err(|why| anyhow::anyhow!("{why}"))
+    };
+    let first = sample(&mut source)?;
+    thread::sleep(Duration::from_millis(500));
+    let before = sample(&mut source)?;
+    let clock_before = count(&source, &first, &before, hog.pid(), 0)?;
+
+    source.set_events("tlb")?;
+    let opened = sample(&mut source)?;
+    let host = source.host();
+    ensure!(host.events.len() == 3 && host.events[2].name == "page-faults", "{:?}", host.events);
+    ensure!(host.missing.get("page-faults") == Some(&Missing::FirstInterval), "{:?}", host.missing);
+    let closed = host.missing.get("context-switches").context("closed and not missing")?;
+    ensure!(closed.to_string().contains("another set"), "{closed}");
+    faults.go()?;
+    let touched: u64 = faults.line()?.parse()?;
+    let after = sample(&mut source)?;
+    ensure!(!source.host().missing.contains_key("page-faults"));
+    let counted = count(&source, &opened, &after, faults.pid(), 2)?;
+    // A few more for talking to the test.
+    near("page-faults", counted as u64, touched, 0.0, 16)?;
+    let clock_after = count(&source, &opened, &after, hog.pid(), 0)?;
+    ensure!(clock_after > clock_before, "the total of cpu-clock fell from {clock_before} to {clock_after}");
+
+    source.set_events("auto")?;
+    ensure!(source.host().events.len() == 3, "a slot was taken twice");
+    ensure!(source.host().missing.contains_key("page-faults"));
+    let error = source.set_events("nosuch").err().map(|error| error.to_string()).unwrap_or_default();
+    ensure!(error.contains("no such set"), "{error}");
+    Ok(())
+}
+
+pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
+    // Two CPUs are threads of one core here, whatever they are: the probe believes what it is told.
+    let mut topology = Topology::read(Path::new("/"))?;
+    let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
+    ensure!(online.len() >= 2, "needs two CPUs");
+    for cpu in &mut topology.cpus {
+        cpu.core = 0;
+        cpu.siblings = online.clone();
+    }
+    let pinned =
+        |cpu: &str| Workload::start_with("pinned", |command| _ = command.env("NUMATOP_NG_TEST_CPU", cpu));
+    let hogs = [pinned("0")?, pinned("1")?];
+    let role = |name: &str, role: Role| Ok::<Event, anyhow::Error>(Event { role, ..Event::named(name)? });
+    let events = vec![role("cpu-clock", Role::Cycles)?, role("task-clock", Role::Instructions)?];
+    let nodes = topology.possible_nodes;
+    let layout = Layout::new(nodes, true, &events);
+    let store = records::create(layout)?;
+    let mut sched = SchedProbe::start(&topology, (&store, layout), events, false, None)?;
+    for cpu in &online {
+        sched.online(&topology, *cpu)?;
+    }
+    let mut tasks = TaskProbe::start(&sched, &store, nodes, &Scope::default(), None, false)?;
+    tasks.walk(|_| {})?;
+    thread::sleep(Duration::from_secs(2));
+    for cpu in &online {
+        sched.flush(*cpu)?;
+    }
+
+    let mut rows = Vec::new();
+    tasks.walk(|row| rows.push(parse(&row, 4096)))?;
+
+    for hog in &hogs {
+        let row = rows.iter().find(|row| row.task.tid == hog.pid()).context("a hog has no row")?;
+        let [idle, busy] = row.task.counts.by_sibling;
+        let whole = row.task.counts.slots[0].count;
+        println!("idle {}, busy {}, of {whole}", idle.cycles, busy.cycles);
+        ensure!(idle.cycles + busy.cycles <= whole, "the parts are more than the whole");
+        // The other one always runs, but for the moments in which its CPU was somebody else's.
+        ensure!(busy.cycles * 10 > whole * 9 && idle.cycles * 20 < whole, "{idle:?} {busy:?} of {whole}");
+        ensure!(busy.instructions.abs_diff(busy.cycles) * 20 < whole, "two clocks differ: {busy:?}");
+    }
     Ok(())
 }

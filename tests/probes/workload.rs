@@ -185,6 +185,15 @@ pub fn run(name: &str) {
                 thread::sleep(Duration::from_millis(1));
             }
         }
+        // A hog that stays on one CPU.
+        "pinned" => {
+            let cpu = std::env::var("NUMATOP_NG_TEST_CPU").expect("the test names a CPU");
+            pin(cpu.parse().expect("a CPU is a number"));
+            ready();
+            loop {
+                burn(Duration::from_secs(1));
+            }
+        }
         "storm" => storm(),
         "threads" => threads(),
         "exec-by-thread" => exec_by_thread(),

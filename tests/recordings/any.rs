@@ -24,7 +24,7 @@ fn slot() -> impl Strategy<Value = Slot> {
 fn counts() -> impl Strategy<Value = Counts> {
     let by_node =
         vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
-    let numbers = (any::<[u64; 11]>(), any::<[u64; 4]>());
+    let numbers = (any::<[u64; 15]>(), any::<[u64; 4]>());
     let nodes = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4), by_node);
     (nodes, numbers, proptest::array::uniform8(slot())).prop_map(
         |((run_ns, pages, by_node), (n, m), slots)| Counts {
@@ -47,6 +47,10 @@ fn counts() -> impl Strategy<Value = Counts> {
             maj_flt: n[8],
             cpu_migrations: n[9],
             numa_pages_migrated: n[10],
+            by_sibling: [
+                NodeCounts { cycles: n[11], instructions: n[12] },
+                NodeCounts { cycles: n[13], instructions: n[14] },
+            ],
         },
     )
 }

@@ -1,6 +1,7 @@
 //! A list to choose from: columns, what to sort by, a user.
 
 use crate::metric::Metric;
+use crate::pmu::sets::Choice;
 use crate::sample::Missing;
 use crate::snapshot::{Container, Node, Snapshot, Task};
 use crate::tui::action::Motion;
@@ -12,6 +13,8 @@ pub enum Options {
     TaskSort(Vec<&'static Metric<Task>>),
     NodeSort(Vec<&'static Metric<Node>>),
     ContainerSort(Vec<&'static Metric<Container>>),
+    /// Sets of events, and what each counts here.
+    Events(Vec<(&'static str, Choice)>),
     /// User ids with their tasks; `None` is everybody.
     User(Vec<(Option<u32>, usize)>),
 }
@@ -39,6 +42,7 @@ impl Picker {
         match self.options {
             Options::Columns(_) => "Columns",
             Options::TaskSort(_) | Options::NodeSort(_) | Options::ContainerSort(_) => "Sort by",
+            Options::Events(_) => "Count",
             Options::User(_) => "Tasks of",
         }
     }
@@ -49,6 +53,7 @@ impl Picker {
             Options::TaskSort(lines) => lines.len(),
             Options::NodeSort(lines) => lines.len(),
             Options::ContainerSort(lines) => lines.len(),
+            Options::Events(lines) => lines.len(),
             Options::User(lines) => lines.len(),
         }
     }
@@ -118,6 +123,11 @@ impl Picker {
             Options::ContainerSort(lines) => {
                 lines.get(at).map(|metric| line(metric, None, missing(metric.id)))
             }
+            Options::Events(lines) => lines.get(at).map(|(set, choice)| Line {
+                checked: None,
+                name: (*set).to_string(),
+                note: counts(choice),
+            }),
             Options::User(lines) => lines.get(at).map(|(uid, tasks)| Line {
                 checked: None,
                 name: match (uid, snapshot) {
@@ -129,6 +139,19 @@ impl Picker {
             }),
         }
     }
+}
+
+/// The events of a set, after those that it is without and why: a narrow screen cuts the end.
+fn counts(choice: &Choice) -> String {
+    let names: Vec<&str> = choice.events.iter().map(|event| event.name.as_str()).collect();
+    let mut text = String::new();
+    for (role, why) in &choice.absent {
+        text += &format!("no {}: {why}; ", role.id());
+    }
+    if names.is_empty() && text.is_empty() {
+        return "nothing".into();
+    }
+    crate::text::clean_str(&(text + &names.join(", ")))
 }
 
 fn line<R>(metric: &Metric<R>, checked: Option<bool>, missing: Option<&Missing>) -> Line {

@@ -17,6 +17,7 @@ impl App {
         let Some(snapshot) = &self.snapshot else { return };
         let picker = match (action, self.screen) {
             (Action::PickUser, _) => self.users(snapshot),
+            (Action::PickEvents, _) => Picker::new(Options::Events(self.sets.clone()), 0),
             (Action::PickColumns, _) => self.column_picker(snapshot),
             (_, Screen::Tasks) => {
                 let metrics: Vec<_> = TASK_METRICS.iter().collect();
@@ -109,19 +110,17 @@ impl App {
             }
             // Search and filter took effect while they were typed.
             (Some(_), _) => None,
-            (None, Some(picker)) => {
-                self.choose(picker);
-                None
-            }
+            (None, Some(picker)) => self.choose(picker),
             (None, None) => None,
         };
         self.arrange();
         effect
     }
 
-    fn choose(&mut self, picker: Picker) {
+    fn choose(&mut self, picker: Picker) -> Option<Effect> {
         match picker.options {
             Options::Columns(_) => {}
+            Options::Events(sets) => return sets.get(picker.at).map(|(set, _)| Effect::SetEvents(set)),
             Options::TaskSort(metrics) => {
                 if let Some(metric) = metrics.get(picker.at) {
                     self.sort_by(metric.id);
@@ -143,6 +142,7 @@ impl App {
                 }
             }
         }
+        None
     }
 
     /// Types or erases; searching and filtering happen with every character.

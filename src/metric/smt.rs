@@ -1,0 +1,32 @@
+//! How much of its speed does a task lose to the other hardware thread of its core?
+
+use super::counters::ipc_by_sibling;
+use super::{Group, Metric, Order, Unit, Value};
+use crate::snapshot::Task;
+
+/// The metrics of this file.
+pub const IPC_BY_SIBLING: [&str; 2] = ["ipc_smt_idle", "ipc_smt_busy"];
+
+pub const IPC_SMT_IDLE: Metric<Task> = Metric {
+    id: "ipc_smt_idle",
+    title: "IPC IDLE",
+    width: 8,
+    group: Group::Efficiency,
+    unit: Unit::Ratio,
+    order: Order::Ascending,
+    help: "Instructions per cycle while the SMT siblings were idle. Stretches between two switches in which they were \
+           both idle and busy for more than a twentieth count for neither.",
+    value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Value::F64),
+};
+
+pub const IPC_SMT_BUSY: Metric<Task> = Metric {
+    id: "ipc_smt_busy",
+    title: "IPC BUSY",
+    width: 8,
+    group: Group::Efficiency,
+    unit: Unit::Ratio,
+    order: Order::Ascending,
+    help: "Instructions per cycle while an SMT sibling was busy. Far below that with idle siblings: the two get into \
+           each other's way.",
+    value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1).map(Value::F64),
+};

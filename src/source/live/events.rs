@@ -1,0 +1,90 @@
+//! Another set of events while the machine is watched: counters are opened anew, and nothing that was counted is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+
+use super::{LiveSource, add_missing};
+use crate::collect::plan::plan;
+use crate::pmu::event::Event;
+use crate::pmu::open::Refused;
+use crate::sample::{HostFacts, Missing};
+
+/// Events that were opened between two samples: the interval that ends with the later one has only a part of what
+/// they count.
+#[derive(Debug, Default)]
+pub struct Fresh {
+    names: Vec<String>,
+    /// The later sample was taken.
+    seen: bool,
+}
+
+impl LiveSource {
+    /// Counts the events of a set from now on, and no others.
+    pub(super) fn count(&mut self, set: &str) -> Result<()> {
+        let found = self.sets.iter().find(|(name, _)| *name == set);
+        let choice = found.map(|(_, choice)| choice.clone()).context("no such set of events")?;
+        if let (true, Some(why)) = (choice.events.is_empty(), choice.absent.values().next()) {
+            bail!("{set}: {why}");
+        }
+        let new = choice.events.iter().filter(|event| !self.counts(event));
+        let names = new.map(|event| event.name.clone()).collect();
+        self.sched.want(&choice.events)?;
+        self.fresh = Fresh { names, seen: false };
+        self.check.pmu.choose(&choice);
+        for cpu in self.online.clone() {
+            let failed = self.sched.online(&self.host.topology, cpu)?;
+            self.note_refused(failed);
+        }
+        if let (None, Some(cpu)) = (self.read_cost, self.online.first()) {
+            self.read_cost = self.sched.measure_reads(*cpu)?;
+        }
+        let mut host = HostFacts::clone(&self.host);
+        host.events = self.sched.events().to_vec();
+        host.missing = self.missing();
+        self.host = Arc::new(host);
+        Ok(())
+    }
+
+    fn counts(&self, event: &Event) -> bool {
+        let slot = self.sched.events().iter().position(|other| other == event);
+        slot.is_some_and(|slot| self.sched.wants(slot))
+    }
+
+    /// Called before each sample: events that were opened before the last one have a whole interval behind them.
+    pub(super) fn settle_events(&mut self) {
+        if self.fresh.names.is_empty() || !std::mem::replace(&mut self.fresh.seen, true) {
+            return;
+        }
+        self.fresh = Fresh::default();
+        let mut host = HostFacts::clone(&self.host);
+        host.missing = self.missing();
+        self.host = Arc::new(host);
+    }
+
+    /// A counter that is not open on all CPUs would count too little from now on.
+    pub(super) fn note_refused(&mut self, failed: Vec<Refused>) {
+        for refused in failed {
+            if self.check.pmu.refuse(&self.sched.events()[refused.slot].name, &refused.why) {
+                self.notes.push(refused.why.to_string());
+            }
+        }
+    }
+
+    /// What cannot be measured now, and why.
+    pub(super) fn missing(&self) -> BTreeMap<String, Missing> {
+        let mut missing = plan(&self.check).missing();
+        missing.extend(self.check.pmu.refused());
+        add_missing(&mut missing, self.machine.missing());
+        add_missing(&mut missing, self.pages.missing());
+        for (slot, event) in self.sched.events().iter().enumerate() {
+            if !self.sched.wants(slot) {
+                let why = Missing::NotCollected("another set of events is counted now (E chooses)".into());
+                missing.insert(event.name.clone(), why);
+            }
+        }
+        missing.extend(self.fresh.names.iter().map(|name| (name.clone(), Missing::FirstInterval)));
+        missing
+    }
+}
