@@ -4,6 +4,7 @@ pub mod groups;
 pub mod inspect;
 pub mod libbpf_log;
 pub mod limits;
+pub mod mappings;
 pub mod nodes;
 pub mod own;
 pub mod placement;

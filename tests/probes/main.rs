@@ -5,6 +5,7 @@ mod btf;
 mod command;
 mod containers;
 mod engine;
+mod placement;
 mod recording;
 mod screen;
 mod truth;
@@ -81,6 +82,17 @@ fn main() {
         screen::hostile_names_do_not_reach_the_terminal,
         screen::no_colour_means_no_colour,
         screen::without_capabilities_the_screen_is_given_back_first,
+        placement::resident_memory_is_that_of_numa_maps,
+        placement::a_terabyte_that_was_never_touched_does_not_hide_what_was,
+        placement::memory_full_of_holes_is_estimated_without_them,
+        placement::huge_pages_weigh_what_they_hold,
+        placement::twenty_thousand_mappings_are_no_obstacle,
+        placement::without_the_ioctl_pagemap_says_the_same,
+        placement::a_process_that_ended_is_a_reason,
+        placement::an_id_that_was_used_again_is_another_process,
+        placement::kernel_threads_have_no_memory,
+        placement::without_privilege_the_reason_names_the_capability,
+        placement::every_process_here_is_placed_or_has_a_reason,
         recording::a_replay_is_what_was_shown,
         recording::samples_of_this_machine_come_back,
         recording::a_full_disk_pauses_the_recording,

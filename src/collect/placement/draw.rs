@@ -167,7 +167,7 @@ fn more(found: u64, asked: usize) -> usize {
 }
 
 /// Node ids are below this on every kernel that can be built (NODES_SHIFT is at most 10).
-const NODES_MAX: i32 = 1 << 10;
+pub const NODES_MAX: i32 = 1 << 10;
 
 /// What move_pages(2) says about a page: a node, or an error for a hole, the zero page and device memory.
 fn node(status: i32) -> Option<u32> {

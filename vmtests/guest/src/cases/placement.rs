@@ -1,6 +1,7 @@
 //! Where memory is, compared with /proc/PID/numa_maps, which walks every page.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use vmtests_protocol::Plan;
@@ -54,12 +55,13 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         let truths: Vec<BTreeMap<u32, f64>> =
             works.iter().map(|work| procfs::bytes_by_node(work.pid())).collect::<Result<_, _>>()?;
         let mut found: Vec<Option<Seen>> = works.iter().map(|_| None).collect();
-        // What waits to be read is older than the processes.
+        // A process that was looked at while it placed its memory has something else to say.
+        let placed = Instant::now();
         for _ in 0..40 {
             let interval = batch.next()?;
             for (at, work) in works.iter().enumerate() {
                 if let Some(task) = row(&interval, work.pid()) {
-                    found[at] = found[at].take().or(seen(task, &truths[at]));
+                    found[at] = found[at].take().or(seen(task, &truths[at], placed.elapsed()));
                 }
             }
             if found.iter().all(Option::is_some) {
@@ -99,8 +101,12 @@ fn row(interval: &Value, pid: i32) -> Option<&Value> {
     interval["tasks"].as_array()?.iter().find(|task| task["pid"].as_i64() == Some(pid.into()))
 }
 
-/// `None` where the tool has no placement yet.
-fn seen(task: &Value, truth: &BTreeMap<u32, f64>) -> Option<Seen> {
+/// `None` where the tool has not looked since the memory is in place, so long ago.
+fn seen(task: &Value, truth: &BTreeMap<u32, f64>, placed: Duration) -> Option<Seen> {
+    // An interval is read some time after it ends.
+    if task["mem_age_ms"].as_f64()? + 1000.0 > placed.as_secs_f64() * 1000.0 {
+        return None;
+    }
     let shares = task["mem_pct_by_node"].as_object()?;
     let all: f64 = truth.values().sum();
     let nodes = truth.keys().map(u32::to_string).chain(shares.keys().cloned());
