@@ -18,6 +18,7 @@ pub mod view;
 pub mod widget;
 
 use std::io::PipeReader;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -36,6 +37,9 @@ use self::terminal::Tty;
 pub use self::theme::ColourChoice;
 use self::theme::Theme;
 use crate::collect::inspect::Details;
+use crate::collect::mappings::{self, Mappings};
+use crate::collect::own::page_size;
+use crate::collect::placement::Process;
 use crate::filter::RowFilter;
 use crate::metric::Metric;
 use crate::sample::{HostFacts, Sample};
@@ -80,6 +84,7 @@ enum Message {
     /// The source could not start or go on.
     Failed(anyhow::Error),
     Inspected(u32, Result<Details, String>),
+    Mapped(Process, Result<Mappings, String>),
     /// The scope could not be changed, for this reason.
     NotScoped(String),
     Input(Event),
@@ -147,8 +152,8 @@ fn run_with(
     let mut tty = Tty::enter(mouse)?;
     tty.draw(&mut app)?;
     spawn("input", sender.clone(), forward_input)?;
-    let mut collector = Collector::spawn(sender, collect)?;
-    let ended = show(&mut app, &mut tty, &mut collector, &messages, iterations);
+    let mut collector = Collector::spawn(sender.clone(), collect)?;
+    let ended = show(&mut app, &mut tty, &mut collector, (&sender, &messages), iterations);
     handle.close();
     // Before the collector is waited for: it may be about to send.
     drop(messages);
@@ -161,7 +166,7 @@ fn show(
     app: &mut App,
     tty: &mut Tty,
     collector: &mut Collector,
-    messages: &Receiver<Message>,
+    (sender, messages): (&SyncSender<Message>, &Receiver<Message>),
     iterations: Option<u64>,
 ) -> Result<Ended> {
     // Two samples bracket the first short interval, which is there to have something to show.
@@ -187,6 +192,10 @@ fn show(
                     app.inspected(pid, found);
                     None
                 }
+                Message::Mapped(process, found) => {
+                    app.mapped(process, found);
+                    None
+                }
                 Message::NotScoped(why) => {
                     app.not_scoped(&why);
                     None
@@ -210,6 +219,12 @@ fn show(
                 Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
+                Some(Effect::Map { process, rss_bytes, exact }) => {
+                    spawn("mappings", sender.clone(), move |sender| {
+                        // Nobody listens any more when the view is being closed.
+                        let _ = sender.send(Message::Mapped(process, map(process, rss_bytes, exact)));
+                    })?;
+                }
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
         }
@@ -228,6 +243,16 @@ fn spawn(
 ) -> Result<()> {
     let thread = thread::Builder::new().name(name.into()).spawn(move || work(sender));
     thread.map(drop).with_context(|| format!("starting the {name} thread"))
+}
+
+/// The mappings of a process. May take seconds, on a thread of its own.
+fn map(process: Process, rss_bytes: u64, exact: bool) -> Result<Mappings, String> {
+    let root = Path::new("/");
+    let found = match exact {
+        true => mappings::exact(root, process),
+        false => mappings::sampled(root, process, rss_bytes, page_size()),
+    };
+    found.map_err(|missing| missing.to_string())
 }
 
 fn forward_input(sender: SyncSender<Message>) {

@@ -1,7 +1,6 @@
 //! The mappings of one process that a person asked for: size, policy, and where the pages of each are.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::Path;
 
 use super::placement::Process;
@@ -49,7 +48,7 @@ pub struct Mappings {
 
 /// How long it takes to count every page of a process with so much memory, in ns: huge pages are faster.
 pub fn walk_ns(rss_bytes: u64) -> u64 {
-    (u128::from(rss_bytes) * u128::from(WALK_NS_PER_GIB) >> 30) as u64
+    ((u128::from(rss_bytes) * u128::from(WALK_NS_PER_GIB)) >> 30) as u64
 }
 
 fn list(target: &Target) -> Result<Vec<Mapping>, Missing> {
@@ -135,9 +134,9 @@ pub fn exact(root: &Path, process: Process) -> Result<Mappings, Missing> {
     let mut rows = list(&target)?;
     let failed = |error: std::io::Error| reason("reading its numa_maps", &error);
     let at: HashMap<u64, usize> = rows.iter().enumerate().map(|(at, row)| (row.start, at)).collect();
-    let mut lines = Lines::new(target.file(c"numa_maps").map_err(failed)?.take(u64::MAX));
+    let mut lines = Lines::new(target.file(c"numa_maps").map_err(failed)?);
     while let Some(line) = lines.next_line().map_err(failed)? {
-        if let Some((start, policy, by_node)) = parse_numa_line(line)
+        if let Some(NumaLine { start, policy, by_node }) = parse_numa_line(line)
             && let Some(at) = at.get(&start)
         {
             rows[*at].policy = Some(policy);
@@ -147,8 +146,15 @@ pub fn exact(root: &Path, process: Process) -> Result<Mappings, Missing> {
     Ok(sorted(rows, None))
 }
 
-/// Start, policy, and bytes by node of a line of numa_maps, see numa(7).
-fn parse_numa_line(line: &[u8]) -> Option<(u64, String, Vec<(usize, f64)>)> {
+/// What a line of numa_maps says, see numa(7).
+struct NumaLine {
+    start: u64,
+    policy: String,
+    /// Node and bytes.
+    by_node: Vec<(usize, f64)>,
+}
+
+fn parse_numa_line(line: &[u8]) -> Option<NumaLine> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     let start = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -164,7 +170,8 @@ fn parse_numa_line(line: &[u8]) -> Option<(u64, String, Vec<(usize, f64)>)> {
             pages.extend(node.zip(count.parse::<f64>().ok()));
         }
     }
-    Some((start, policy, pages.into_iter().map(|(node, count)| (node, count * page_bytes)).collect()))
+    let by_node = pages.into_iter().map(|(node, count)| (node, count * page_bytes)).collect();
+    Some(NumaLine { start, policy, by_node })
 }
 
 #[cfg(test)]
@@ -174,7 +181,7 @@ mod tests {
     #[test]
     fn pages_of_a_mapping_count_with_their_size() {
         let line = b"7f00 bind:0-1 file=/dev/N0=9 anon=3 dirty=3 N0=1 N3=2 kernelpagesize_kB=2048";
-        let (start, policy, by_node) = parse_numa_line(line).unwrap();
+        let NumaLine { start, policy, by_node } = parse_numa_line(line).unwrap();
         assert_eq!((start, policy.as_str()), (0x7f00, "bind:0-1"));
         assert_eq!(by_node, [(0, 2097152.0), (3, 4194304.0)]);
     }
@@ -184,7 +191,7 @@ mod tests {
         for line in [&b""[..], b"zz default", b"7f00"] {
             assert!(parse_numa_line(line).is_none());
         }
-        assert!(parse_numa_line(b"7f00 default N99999999=1").unwrap().2.is_empty());
+        assert!(parse_numa_line(b"7f00 default N99999999=1").unwrap().by_node.is_empty());
     }
 
     #[test]

@@ -21,6 +21,10 @@ pub enum Action {
     /// Go into the selected row.
     Open,
     Threads,
+    /// Mappings of the process instead of its threads.
+    Mappings,
+    /// Count every page of them.
+    WalkMappings,
     Tree,
     Fold,
     Follow,
@@ -71,6 +75,23 @@ pub enum Motion {
     WheelDown,
 }
 
+impl Motion {
+    /// Where a view of `height` lines over `rows` begins after it, if it began at `offset`.
+    pub fn of_view(self, offset: usize, rows: usize, height: usize) -> usize {
+        let last = rows.saturating_sub(height.max(1));
+        let page = height.saturating_sub(1).max(1);
+        let moved = match self {
+            Motion::Up | Motion::WheelUp => offset.saturating_sub(1),
+            Motion::Down | Motion::WheelDown => offset + 1,
+            Motion::PageUp => offset.saturating_sub(page),
+            Motion::PageDown => offset + page,
+            Motion::First => 0,
+            Motion::Last => last,
+        };
+        moved.min(last)
+    }
+}
+
 /// Where to go in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
@@ -106,4 +127,10 @@ pub enum Effect {
     Seek(Seek),
     /// Read what /proc says about this process: id and start time in ns since boot.
     Inspect(u32, u64),
+    /// Find out where the mappings of a process are, from a sample of its pages or from all.
+    Map {
+        process: (u32, u64),
+        rss_bytes: u64,
+        exact: bool,
+    },
 }

@@ -5,6 +5,7 @@ pub mod containers;
 mod cursor;
 pub mod detail;
 mod geometry;
+pub mod maps;
 pub mod nodes;
 mod order;
 pub mod picker;
@@ -240,6 +241,8 @@ impl App {
                 self.tasks.threads = !self.tasks.threads;
                 self.derive();
             }
+            Action::Mappings => return self.toggle_maps(),
+            Action::WalkMappings => return self.walk_maps(),
             Action::Tree if self.screen == Screen::Containers => self.containers.tree ^= true,
             Action::Tree => self.tasks.choice.tree = !self.tasks.choice.tree,
             Action::Scope => return self.toggle_scope(),

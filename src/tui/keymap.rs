@@ -116,6 +116,14 @@ pub static KEYS: &[Binding] = &[
     bind(TASKS, &[ch('T')], Action::SortBy("cpu_ns"), "", "Sort by CPU time"),
     bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
     bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
+    bind(
+        DETAIL,
+        &[ch('m')],
+        Action::Mappings,
+        "Mappings",
+        "Details: mappings, and where each is; again: threads",
+    ),
+    bind(DETAIL, &[ch('M')], Action::WalkMappings, "", "Mappings: count every page, after the cost is said"),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
     bind(
         TASKS | CONTAINERS,

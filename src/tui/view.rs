@@ -5,6 +5,7 @@ pub mod detail;
 pub mod footer;
 pub mod header;
 pub mod help;
+pub mod maps;
 pub mod nodes;
 pub mod picker;
 pub mod tasks;

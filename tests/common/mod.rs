@@ -351,8 +351,7 @@ impl World {
 
 /// A process whose pages were looked at so many seconds ago: pages found on two nodes, of 1,024 asked for.
 fn memory(pid: u32, seconds: u64, space_bytes: u64, by_node: [u32; 2]) -> Arc<PlacementRaw> {
-    let found =
-        PagesFound { space_bytes: 128 << 20, asked: 1024, by_node: by_node.to_vec(), error_hundredths: 310 };
+    let found = PagesFound { space_bytes, asked: 1024, by_node: by_node.to_vec(), error_hundredths: 310 };
     let start_ns = u64::from(pid) * MS;
     Arc::new(PlacementRaw { start_ns, read_ns: BOOT_NS - seconds * 1000 * MS, found: Ok(found) })
 }

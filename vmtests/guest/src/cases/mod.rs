@@ -50,6 +50,7 @@ const CASES: &[Case] = &[
     degraded::CASE,
     placement::CASE,
     remote::CASE,
+    remote::BALANCED,
     tui::CASE,
 ];
 
