@@ -49,6 +49,7 @@ const CASES: &[Case] = &[
     scope::CASE,
     degraded::CASE,
     placement::CASE,
+    placement::OTHERS,
     remote::CASE,
     remote::BALANCED,
     tui::CASE,

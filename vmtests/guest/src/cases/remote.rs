@@ -1,4 +1,5 @@
-//! The share of accesses that leave the node, compared with a workload that counts its own accesses one by one.
+//! The share of accesses that leave the node, compared with a workload that counts its own accesses one by one,
+//! each with the CPU time that it took.
 
 use std::fs;
 
@@ -82,10 +83,14 @@ fn one(report: &mut Report, batch: &mut Batch, [cpus, shares, layout]: [&str; 3]
     let interval = batch.next()?;
     add(&interval, &mut remote, &mut ran, &mut source);
     let count = |key: &str| done.truth[key].as_f64().unwrap_or(0.0);
-    let truth = count("remote") * 100.0 / (count("local") + count("remote"));
+    let share = |local: &str, remote: &str| count(remote) * 100.0 / (count(local) + count(remote));
+    let truth = share("local_ns", "remote_ns");
     let what = format!("remote_pct, CPUs {cpus}, memory {shares} {layout}");
     let got = remote / ran;
-    report.say(format_args!("{what}: counted {truth:.1}, shown {got:.1} ({source})"));
+    report.say(format_args!(
+        "{what}: {truth:.1} of its time, {:.1} of its accesses, shown {got:.1} ({source})",
+        share("local", "remote")
+    ));
     let near = (got - truth).abs() <= CLOSE;
     report.check(near, what, format_args!("{truth:.1} ± {CLOSE}"), format_args!("{got:.1}"));
     Ok(())

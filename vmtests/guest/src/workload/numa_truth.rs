@@ -80,7 +80,7 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
         "pid": std::process::id(), "pages_by_node": by_node, "not_there": holes, "mappings": mappings(), "access": access,
     }));
     let stop = stop_flag();
-    let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let counts = Arc::new([const { AtomicU64::new(0) }; 4]);
     let workers: Vec<_> = threads
         .into_iter()
         .enumerate()
@@ -95,24 +95,28 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(std::time::Duration::from_millis(10));
     }
-    let [local, remote] = [0, 1].map(|at| counts[at].load(Ordering::Relaxed));
-    Ok(json!({"local": local, "remote": remote, "cpu_ns": affinity::process_time().as_nanos() as u64}))
+    let [local, remote, local_ns, remote_ns] = [0, 1, 2, 3].map(|at| counts[at].load(Ordering::Relaxed));
+    Ok(
+        json!({"local": local, "remote": remote, "local_ns": local_ns, "remote_ns": remote_ns, "cpu_ns": affinity::process_time().as_nanos() as u64}),
+    )
 }
 
-/// Uses memory until told to stop; counts what it found on the node it ran on, and what elsewhere.
+/// Uses memory until told to stop; counts accesses to the node it ran on and to others, and the CPU time that went with
+/// each. An emulator does not give all CPUs the same speed: time is what does not depend on that.
 fn work(
     cpu: Option<u32>,
     memory: &Memory,
     skewed: bool,
     seed: u64,
     stop: &AtomicBool,
-    counts: &[AtomicU64; 2],
+    counts: &[AtomicU64; 4],
 ) -> Result<(), String> {
     if let Some(cpu) = cpu {
         affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
     }
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut batch = Vec::with_capacity(BATCH);
+    let mut since = affinity::thread_time();
     while !stop.load(Ordering::Relaxed) {
         batch.clear();
         for _ in 0..BATCH {
@@ -131,12 +135,17 @@ fn work(
             burn(ROUNDS);
         }
         let here = current_node();
-        let mut found = [0, 0];
+        let mut found = [0u64, 0];
         for status in nodes_of(&batch)? {
             found[usize::from(status != here)] += 1;
         }
-        counts[0].fetch_add(found[0], Ordering::Relaxed);
-        counts[1].fetch_add(found[1], Ordering::Relaxed);
+        let now = affinity::thread_time();
+        let spent = (now - since).as_nanos() as u64;
+        since = now;
+        for (at, count) in found.into_iter().enumerate() {
+            counts[at].fetch_add(count, Ordering::Relaxed);
+            counts[2 + at].fetch_add(spent * count / BATCH as u64, Ordering::Relaxed);
+        }
     }
     Ok(())
 }
