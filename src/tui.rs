@@ -170,6 +170,7 @@ fn show(
     iterations: Option<u64>,
 ) -> Result<Ended> {
     // Two samples bracket the first short interval, which is there to have something to show.
+    let mut focus = Vec::new();
     let mut samples_left = iterations.map(|intervals| intervals.saturating_add(2));
     loop {
         let first = messages.recv().context("all threads have ended")?;
@@ -229,6 +230,11 @@ fn show(
             }
         }
         tty.draw(app)?;
+        let now = app.in_view();
+        if now != focus {
+            focus.clone_from(&now);
+            collector.send(Command::Focus(now));
+        }
         if samples_left == Some(0) {
             return Ok(Ended::Quit);
         }

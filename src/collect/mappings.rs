@@ -114,6 +114,11 @@ pub fn sampled(root: &Path, process: Process, rss: u64, page_size: u64) -> Resul
             add(row, node, bytes);
         }
     }
+    for row in &mut rows {
+        // One page that was picked stands for many: no mapping has more than its size.
+        let scale = (row.bytes as f64 / row.resident()).min(1.0);
+        row.by_node.iter_mut().for_each(|on| *on *= scale);
+    }
     Ok(sorted(rows, Some(found.error_points)))
 }
 

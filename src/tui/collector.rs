@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use super::Message;
 use super::action::Seek;
 use crate::collect::inspect;
+use crate::collect::placement::Process;
 use crate::source::Source;
 
 /// The second sample comes after this, so that rates appear soon.
@@ -27,6 +28,8 @@ pub enum Command {
     Seek(Seek),
     /// Read about this process: id, and start in ns since boot.
     Inspect(u32, u64),
+    /// These processes are looked at, the first most closely.
+    Focus(Vec<Process>),
     Quit,
 }
 
@@ -132,6 +135,7 @@ pub fn collect(
                             return Ok(());
                         }
                     }
+                    Command::Focus(processes) => source.focus(processes),
                     Command::SetScope(scope) => {
                         if let Err(error) = source.set_scope(scope)
                             && messages.send(Message::NotScoped(format!("{error:#}"))).is_err()

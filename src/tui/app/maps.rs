@@ -55,12 +55,13 @@ impl App {
             self.message = Some("m shows the mappings first".into());
             return None;
         };
-        let seconds = walk_ns(task.rss_bytes) as f64 / 1e9;
-        if !maps.asked && seconds * 1e9 > AT_ONCE_NS as f64 {
+        let ns = walk_ns(task.rss_bytes);
+        if !maps.asked && ns > AT_ONCE_NS {
             maps.asked = true;
             self.message = Some(format!(
-                "counting every page of {} takes up to {seconds:.1} s and holds up its memory calls meanwhile: M again does it",
-                bytes(task.rss_bytes as f64)
+                "counting all pages of {} takes up to {} ms and stalls its memory calls: M again",
+                bytes(task.rss_bytes as f64),
+                ns / 1_000_000
             ));
             return None;
         }

@@ -2,6 +2,7 @@
 //! each with the CPU time that it took.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use vmtests_protocol::Plan;
 
@@ -9,6 +10,7 @@ use super::{Case, Stop};
 use crate::report::Report;
 use crate::tool::Batch;
 use crate::work::Work;
+use crate::workload::numa_truth::SETTLE;
 
 pub const CASE: Case = Case {
     name: "remote",
@@ -18,7 +20,7 @@ pub const CASE: Case = Case {
 
 pub const BALANCED: Case = Case {
     name: "remote_balanced",
-    about: "the same while NUMA balancing moves memory and threads",
+    about: "the same after NUMA balancing has moved memory and threads",
     run: |report, plan| run(report, plan, "1"),
 };
 
@@ -48,15 +50,17 @@ fn run(report: &mut Report, plan: &Plan, balancing: &str) -> Result<(), Stop> {
     let mut batch = Batch::start(&["-d", "0.5", "--placement-budget", "200"])?;
     let kinds = KINDS.iter().filter(|(.., moves)| balancing == "0" || *moves);
     for (cpus, shares, layout, _) in kinds {
-        one(report, &mut batch, [cpus, shares, layout])?;
+        let access = if balancing == "1" { "settled" } else { "uniform" };
+        one(report, &mut batch, [cpus, shares, "96", layout, access])?;
     }
     batch.stop()?;
     let _ = fs::write(BALANCING, before);
     Ok(())
 }
 
-fn one(report: &mut Report, batch: &mut Batch, [cpus, shares, layout]: [&str; 3]) -> Result<(), Stop> {
-    let mut work = Work::start("numa_truth", &[cpus, shares, "96", layout, "uniform"])?;
+fn one(report: &mut Report, batch: &mut Batch, arguments: [&str; 5]) -> Result<(), Stop> {
+    let [cpus, shares, _, layout, access] = arguments;
+    let mut work = Work::start("numa_truth", &arguments)?;
     let pid = i64::from(work.pid());
     // Its memory is known before it runs.
     batch.skip()?;
@@ -64,6 +68,10 @@ fn one(report: &mut Report, batch: &mut Batch, [cpus, shares, layout]: [&str; 3]
         batch.next()?;
     }
     work.go();
+    let settled = Instant::now() + if access == "settled" { SETTLE } else { Duration::ZERO };
+    while Instant::now() < settled {
+        batch.next()?;
+    }
     let (mut remote, mut ran, mut source) = (0.0, 0.0, String::new());
     let add = |interval: &serde_json::Value, remote: &mut f64, ran: &mut f64, source: &mut String| {
         let tasks = interval["tasks"].as_array().into_iter().flatten();
