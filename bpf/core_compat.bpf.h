@@ -18,6 +18,7 @@
 #define NT_RELOCATED __attribute__((preserve_access_index))
 
 #define PF_KTHREAD 0x00200000	/* include/linux/sched.h, the same since 2.6 */
+#define PF_KSWAPD 0x00020000	/* include/linux/sched.h, the same since 4.19 */
 #define TASK_RUNNING 0x00000000	/* include/linux/sched.h, since ever: on a CPU or waiting for one */
 #define TASK_DEAD 0x00000080	/* include/linux/sched.h, the same since 4.14 */
 #define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */

@@ -122,6 +122,14 @@ struct nt_rec {
 	__u64 run_ns[];		/* on-CPU time by node */
 };
 
+/* One node: what reclaim did there since start. */
+struct nt_reclaim {
+	__u64 kswapd_pages;	/* freed by kswapd */
+	__u64 direct_pages;	/* freed by anyone else */
+	__u64 node_reclaims;	/* times an allocation cleaned up its own node first */
+	__u64 reserved;
+};
+
 /* Cycles and instructions on one node. */
 struct nt_node_counts {
 	__u64 cycles;
@@ -164,11 +172,38 @@ struct nt_task {
 	__u32 nodes;		/* how many run_ns[] the nt_rec has */
 };
 
+/* Frames of a stack at most; what lies further out is cut off. */
+#define NT_HOT_FRAMES 64
+
+/* Why a sample of a stack is not there, or not whole. Indexes hot_lost; names are in wire.rs. */
+enum nt_hot_loss {
+	NT_HOT_RING_FULL,	/* user space did not empty the ring in time */
+	NT_HOT_RING_BUSY,	/* the ring was locked by what the sample interrupted */
+	NT_HOT_NO_STACK,	/* neither user nor kernel stack could be read: counted without frames */
+	NT_HOT_LOSSES,
+};
+
+/*
+ * What a task was doing when it was sampled: followed by kernel_bytes of addresses and by
+ * user_bytes of struct bpf_stack_build_id, innermost first.
+ */
+struct nt_hot {
+	__u32 pid;		/* thread group */
+	__u32 tid;
+	__u64 leader_start_ns;	/* (pid, leader_start_ns) is a process */
+	__u64 cgroup_id;
+	char comm[16];		/* of the thread group's leader */
+	__u32 kernel_bytes;
+	__u32 user_bytes;
+};
+
 #ifndef __cplusplus
+_Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 40 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 200, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");

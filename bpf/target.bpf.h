@@ -42,23 +42,35 @@ static inline bool nt_in_cgroup(struct task_struct *task, __u32 kind)
 	return false;
 }
 
-static inline bool nt_wanted(struct task_struct *task)
+/* By what the task is itself. */
+static inline bool nt_wanted_by_id(struct task_struct *task)
 {
 	__u32 kinds = scope_kinds;
 
-	if (!kinds)
-		return true;
 	if (kinds & (1 << NT_SCOPE_PID) && !nt_has_id(NT_SCOPE_PID, task->tgid))
 		return false;
 	if (kinds & (1 << NT_SCOPE_TID) && !nt_has_id(NT_SCOPE_TID, task->pid))
 		return false;
 	if (kinds & (1 << NT_SCOPE_UID) && !nt_has_id(NT_SCOPE_UID, task->cred->uid.val))
 		return false;
+	return true;
+}
+
+/* By the cgroup that it is in. */
+static inline bool nt_wanted_by_cgroup(struct task_struct *task)
+{
+	__u32 kinds = scope_kinds;
+
 	if (kinds & (1 << NT_SCOPE_CGROUP) && !nt_in_cgroup(task, NT_SCOPE_CGROUP))
 		return false;
 	if (kinds & (1 << NT_SCOPE_OUTSIDE) && nt_in_cgroup(task, NT_SCOPE_OUTSIDE))
 		return false;
 	return true;
+}
+
+static inline bool nt_wanted(struct task_struct *task)
+{
+	return !scope_kinds || (nt_wanted_by_id(task) && nt_wanted_by_cgroup(task));
 }
 
 #endif /* TARGET_BPF_H */

@@ -149,7 +149,7 @@ int BPF_PROG(on_task_newtask, struct task_struct *task, unsigned long clone_flag
  * Decided at the move itself, so that each side is charged its own part of the
  * interval. The task may be running elsewhere: its CPU charges it, up to here.
  */
-static inline void moved(struct task_struct *task)
+static inline void moved(struct task_struct *task, bool wanted)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	bool inside = rec && rec->in_scope;
@@ -157,7 +157,7 @@ static inline void moved(struct task_struct *task)
 	if (rec && rec->ended)
 		return;
 	nt_mark(task->pid);
-	if (!nt_wanted(task)) {
+	if (!wanted) {
 		/* A task that never ran has nothing to be charged: any end will do. */
 		if (inside && !rec->scope_end_ns) {
 			rec->scope_end_ns = task->se.sum_exec_runtime | !task->se.sum_exec_runtime;
@@ -176,15 +176,17 @@ int BPF_PROG(on_cgroup_attach_task, struct cgroup *to, const char *path, struct 
 {
 	struct bpf_iter_task it;
 	struct task_struct *thread;
+	/* All threads are in the same cgroup now; asked in the loop, it would be too much for the verifier of 6.12. */
+	bool wanted = nt_wanted_by_cgroup(task);
 
 	/* Before 6.7 other threads of the process wait for the next walk. */
 	if (!threadgroup || !bpf_ksym_exists(bpf_iter_task_new)) {
-		moved(task);
+		moved(task, wanted && nt_wanted_by_id(task));
 		return 0;
 	}
 	bpf_iter_task_new(&it, task, NT_ITER_PROC_THREADS);
 	while ((thread = bpf_iter_task_next(&it)))
-		moved(thread);
+		moved(thread, wanted && nt_wanted_by_id(thread));
 	bpf_iter_task_destroy(&it);
 	return 0;
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::export::Export;
+use crate::hot::profile::Profile;
+use crate::overhead::costs;
 use crate::snapshot::{Grain, derive};
 use crate::source::Source;
 
@@ -16,7 +18,14 @@ pub struct Pace {
     pub interval: Duration,
     pub iterations: Option<u64>,
     pub grain: Grain,
+    /// Hot spots too: the source samples stacks.
+    pub hot: bool,
+    /// What our own programs cost too.
+    pub overhead: bool,
 }
+
+/// Functions are looked up for so long at the end of an interval; those that take longer have names in the next one.
+const NAMES_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Takes samples at each interval and writes what happened in between. The first output comes after
 /// the first full interval. Returns when done, when `stop` becomes readable, or when nobody reads
@@ -32,6 +41,14 @@ pub fn run(
     stop: RawFd,
 ) -> Result<()> {
     let Some(mut previous) = source.next()? else { return Ok(()) };
+    let mut profile = Profile::default();
+    if pace.hot {
+        source.set_hot(true)?;
+    }
+    if pace.overhead {
+        source.set_statistics(true)?;
+    }
+    let mut statistics = source.statistics()?;
     let mut due = Instant::now() + pace.interval;
     let mut left = pace.iterations;
     while left != Some(0) {
@@ -41,11 +58,21 @@ pub fn run(
         // Intervals start on a grid, so that they do not drift; one that was missed is not made up for.
         due = (due + pace.interval).max(Instant::now());
         let Some(current) = source.next()? else { return Ok(()) };
-        let snapshot = derive(&source.host(), Some(&previous), &current, pace.grain);
+        let mut snapshot = derive(&source.host(), Some(&previous), &current, pace.grain);
+        if let Some(news) = source.hot_news(NAMES_PATIENCE)? {
+            profile.restart();
+            profile.add(news);
+            snapshot.hot = Some(std::mem::take(&mut profile));
+        }
+        if let Some(now) = source.statistics()? {
+            snapshot.overhead = statistics.as_ref().map(|before| costs(before, &now));
+            statistics = Some(now);
+        }
         match export.write(out, &snapshot) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
+        profile = snapshot.hot.take().unwrap_or_default();
         previous = current;
         left = left.map(|left| left - 1);
     }

@@ -197,6 +197,8 @@ pub enum ColourArg {
 /// Scopes that are and-ed with the others; several of them are or-ed.
 const CONTAINERS: &str = "Containers (applied in the kernel; several are or-ed)";
 
+const HOT: &str = "Hot spots";
+
 /// What to watch and how to show it; the same in the live view and in batch mode.
 #[derive(Args, Debug)]
 pub struct ViewArgs {
@@ -301,6 +303,22 @@ pub struct ViewArgs {
     /// Folder with event tables (*.toml) of your own; they go before those built in.
     #[arg(long, value_name = "DIR")]
     pub pmu_dir: Option<PathBuf>,
+
+    /// Sample stacks too, for hot spots in JSON output (on the screen, h does).
+    #[arg(long, help_heading = HOT)]
+    pub hot: bool,
+
+    /// Event at whose overflows stacks are sampled: auto (cycles, or cpu-clock without a PMU), rma, llc, or a name.
+    #[arg(long, value_name = "EVENT", default_value = "auto", help_heading = HOT)]
+    pub hot_event: String,
+
+    /// Times a second that each CPU is sampled, 1 to 999; less on machines with hundreds of CPUs.
+    #[arg(long, value_name = "HZ", default_value_t = crate::collect::hot::SAMPLES_HZ, value_parser = clap::value_parser!(u32).range(1..1000), help_heading = HOT)]
+    pub hot_rate: u32,
+
+    /// Measure what each of our own BPF programs costs, too: in JSON output (on the screen, o does). Adds to the cost.
+    #[arg(long)]
+    pub overhead: bool,
 
     /// Use colour.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]

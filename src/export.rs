@@ -1,6 +1,7 @@
 //! Snapshots for programs and for pipes: one writer per format.
 
 pub mod csv;
+mod hot;
 pub mod json;
 pub mod quiet;
 pub mod text;

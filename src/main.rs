@@ -81,8 +81,13 @@ fn wants_batch(args: &ViewArgs) -> bool {
 fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
     let mut export = exporter(args)?;
     let live = options::live(args, &users::read(Path::new("/")))?;
-    let pace =
-        Pace { interval: options::interval(args), iterations: args.iterations, grain: options::grain(args) };
+    let pace = Pace {
+        interval: options::interval(args),
+        iterations: args.iterations,
+        grain: options::grain(args),
+        hot: args.hot,
+        overhead: args.overhead,
+    };
     let stop = stop_signals()?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let mut source = start(live)?;
@@ -161,8 +166,13 @@ fn exporter(args: &ViewArgs) -> Result<Box<dyn Export>> {
 /// Records without showing anything; what there is to say goes to standard error, once.
 fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCode> {
     let live = options::live(args, &users::read(Path::new("/")))?;
-    let pace =
-        Pace { interval: options::interval(args), iterations: args.iterations, grain: options::grain(args) };
+    let pace = Pace {
+        interval: options::interval(args),
+        iterations: args.iterations,
+        grain: options::grain(args),
+        hot: args.hot,
+        overhead: args.overhead,
+    };
     let stop = stop_signals()?;
     let recorder = Recorder::open(path, options::recording(limits, args))?;
     let mut source = Recorded::new(start(live)?, recorder, rotate_signal()?);

@@ -1,5 +1,7 @@
 //! From what was typed to what it means: checks every value, resolves names, fills in defaults.
 
+mod hot;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -205,12 +207,13 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
     }
     let events = events(args)?;
     let (wants, hierarchy) = wants(args, Path::new("/"))?;
+    let sampling = hot::sampling(args)?;
     let placement_budget = match args.placement_budget {
         Some(ms) => placement::Budget::Fixed(Duration::from_millis(ms)),
         None => placement::Budget::Small,
     };
     let scope_text = scope_text(args, &wants);
-    Ok(LiveOptions { scope, scope_text, wants, hierarchy, events, placement_budget })
+    Ok(LiveOptions { scope, scope_text, wants, hierarchy, events, sampling, placement_budget })
 }
 
 /// What `--events` means on this machine: tries events to find out.

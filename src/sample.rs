@@ -242,6 +242,8 @@ pub struct CpuRaw {
     /// On-CPU time of everything but idle, scoped or not.
     pub busy_ns: u64,
     pub switches: u64,
+    /// In hard and soft interrupts since boot, in steps of 10 ms.
+    pub irq_ns: u64,
     /// Counted while a task was running; enabled and running cover the whole life of the event.
     pub slots: [Slot; SLOTS],
 }
@@ -263,6 +265,49 @@ pub struct NodeRaw {
     pub interleave_hit: u64,
     pub local_node: u64,
     pub other_node: u64,
+    /// Free memory below which an allocation wakes kswapd, and the memory that can be allocated at all:
+    /// the `low` watermark and `managed` of its zones; both zero where the kernel does not say.
+    pub low_watermark_bytes: u64,
+    pub managed_bytes: u64,
+    /// Pages freed by kswapd and by everyone else, and how often an allocation cleaned up this node before
+    /// it went to another, since start.
+    pub kswapd_pages: u64,
+    pub direct_pages: u64,
+    pub node_reclaims: u64,
+}
+
+/// What went from one node to another, since start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    pub from: Nid,
+    pub to: Nid,
+    /// Times a task in scope ran on `to` after it had run on `from`.
+    pub tasks: u64,
+}
+
+/// Counters of the whole machine, in pages since boot, and a switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VmStat {
+    pub swapped_in: u64,
+    pub swapped_out: u64,
+    /// Freed by kswapd, and by everyone else.
+    pub kswapd_pages: u64,
+    pub direct_pages: u64,
+    /// `vm.zone_reclaim_mode`, bits as in the kernel's Documentation/admin-guide/sysctl/vm.rst; `None` where
+    /// the kernel has no such switch.
+    pub zone_reclaim_mode: Option<u32>,
+}
+
+impl VmStat {
+    /// Pages that reclaim freed, whoever did it.
+    pub fn reclaimed(&self) -> u64 {
+        self.kswapd_pages + self.direct_pages
+    }
+
+    /// Pages that went to or came from swap.
+    pub fn swapped(&self) -> u64 {
+        self.swapped_in + self.swapped_out
+    }
 }
 
 /// What numatop-ng itself used.
@@ -344,6 +389,10 @@ pub struct Sample {
     pub exited: Vec<Arc<TaskRaw>>,
     pub cpus: Vec<CpuRaw>,
     pub nodes: Vec<NodeRaw>,
+    /// `None` in recordings from before it was kept.
+    pub vm: Option<VmStat>,
+    /// Ascending by `from` and `to`; pairs without any are left out.
+    pub flows: Vec<Flow>,
     /// Cumulative, by cause (see [`crate::collect::wire::Loss::id`]).
     pub lost: BTreeMap<String, u64>,
     /// CPU time of exited tasks that got no row, by node, ns.

@@ -8,11 +8,15 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::sample::{Counts, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw};
+use crate::hot::profile::Profile;
+use crate::overhead::Cost;
+use crate::sample::{
+    Counts, Flow, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
+};
 use crate::units::Nid;
 
 pub use containers::Container;
-pub use remote::{Memory, Remote, shares as memory_shares};
+pub use remote::{Accesses, Memory, Remote, shares as memory_shares};
 pub use tally::Tally;
 
 /// What one row stands for.
@@ -54,9 +58,14 @@ pub struct Node {
     pub cpus: u32,
     /// In the interval: on-CPU time of its CPUs, and its counter slots.
     pub busy_ns: u64,
+    pub irq_ns: u64,
     pub slots: [Slot; crate::collect::wire::SLOTS],
     /// In the interval: pages, as in numastat(8).
     pub pages: NumaPages,
+    /// In the interval: see [`NodeRaw`].
+    pub kswapd_pages: u64,
+    pub direct_pages: u64,
+    pub node_reclaims: u64,
     /// Of what ran on its CPUs.
     pub remote: Remote,
 }
@@ -94,9 +103,18 @@ pub struct Snapshot {
     /// The same tasks as sums; a row includes the rows below it.
     pub containers: Vec<Container>,
     pub nodes: Vec<Node>,
-    /// In the interval: on-CPU time of all CPUs, and context switches.
+    /// In the interval, of all rows with known memory.
+    pub accesses: Accesses,
+    /// In the interval, like [`Sample::flows`].
+    pub flows: Vec<Flow>,
+    /// In the interval: on-CPU time of all CPUs, their time in interrupts, and context switches.
     pub busy_ns: u64,
+    pub irq_ns: u64,
     pub switches: u64,
+    /// In the interval: pages that went to or came from swap.
+    pub swapped: Option<u64>,
+    /// As of now; see [`crate::sample::VmStat`].
+    pub zone_reclaim_mode: Option<u32>,
     pub online_cpus: u32,
     /// In the interval, over all CPUs.
     pub slots: [Slot; crate::collect::wire::SLOTS],
@@ -107,6 +125,10 @@ pub struct Snapshot {
     pub exit_lost_ns: u64,
     pub names: Arc<Names>,
     pub notes: Vec<String>,
+    /// Stacks that were sampled in the interval, when they were; not part of samples.
+    pub hot: Option<Profile>,
+    /// What our own programs cost in the interval, while statistics are on; not part of samples.
+    pub overhead: Option<Vec<Cost>>,
 }
 
 impl Snapshot {
@@ -197,9 +219,14 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         grain,
         containers: containers::containers(&host.topology, previous, current, &tasks),
         nodes: nodes(previous, current, &cpus, &tasks),
+        flows: flows(previous, current),
+        accesses: accesses(&tasks),
         tasks,
         busy_ns: 0,
+        irq_ns: 0,
         switches: 0,
+        swapped: swapped(previous, current),
+        zone_reclaim_mode: current.vm.and_then(|vm| vm.zone_reclaim_mode),
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
         slots: Default::default(),
         own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
@@ -207,19 +234,49 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         exit_lost_ns: current.exit_lost_ns.iter().sum(),
         names: Arc::clone(&current.names),
         notes: current.notes.clone(),
+        hot: None,
+        overhead: None,
     };
     for cpu in &cpus {
         snapshot.busy_ns += cpu.busy_ns;
+        snapshot.irq_ns += cpu.irq_ns;
         snapshot.switches += cpu.switches;
         add_slots(&mut snapshot.slots, &cpu.slots);
     }
     snapshot
 }
 
+fn accesses(tasks: &[Task]) -> Accesses {
+    let mut sum = Accesses::default();
+    for task in tasks {
+        if let Some((_, Ok(memory))) = &task.memory {
+            sum.add(&task.delta.run_ns, memory);
+        }
+    }
+    sum
+}
+
+fn flows(previous: Option<&Sample>, current: &Sample) -> Vec<Flow> {
+    let Some(previous) = previous else { return Vec::new() };
+    let before: HashMap<_, _> =
+        previous.flows.iter().map(|flow| ((flow.from, flow.to), flow.tasks)).collect();
+    let delta = |flow: &Flow| {
+        let tasks = flow.tasks.saturating_sub(before.get(&(flow.from, flow.to)).copied().unwrap_or(0));
+        Flow { tasks, ..*flow }
+    };
+    current.flows.iter().map(delta).collect()
+}
+
+/// Pages that went to or came from swap.
+fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<u64> {
+    Some(current.vm?.swapped().saturating_sub(previous?.vm?.swapped()))
+}
+
 /// What one CPU did in the interval.
 struct CpuDelta {
     node: u32,
     busy_ns: u64,
+    irq_ns: u64,
     switches: u64,
     slots: [Slot; crate::collect::wire::SLOTS],
 }
@@ -240,6 +297,7 @@ fn cpu_deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
         Some(CpuDelta {
             node: cpu.node,
             busy_ns: cpu.busy_ns.saturating_sub(before.busy_ns),
+            irq_ns: cpu.irq_ns.saturating_sub(before.irq_ns),
             switches: cpu.switches.saturating_sub(before.switches),
             slots,
         })
@@ -264,7 +322,11 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: 
             raw: raw.clone(),
             cpus: online,
             busy_ns: 0,
+            irq_ns: 0,
             slots: Default::default(),
+            kswapd_pages: raw.kswapd_pages.saturating_sub(before.kswapd_pages),
+            direct_pages: raw.direct_pages.saturating_sub(before.direct_pages),
+            node_reclaims: raw.node_reclaims.saturating_sub(before.node_reclaims),
             pages: NumaPages {
                 numa_hit: raw.numa_hit.saturating_sub(before.numa_hit),
                 numa_miss: raw.numa_miss.saturating_sub(before.numa_miss),
@@ -282,6 +344,7 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: 
         }
         for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
             node.busy_ns += cpu.busy_ns;
+            node.irq_ns += cpu.irq_ns;
             add_slots(&mut node.slots, &cpu.slots);
         }
         node
@@ -502,6 +565,8 @@ mod tests {
             exited: vec![],
             cpus: vec![],
             nodes: vec![],
+            vm: None,
+            flows: vec![],
             lost: BTreeMap::new(),
             exit_lost_ns: vec![],
             own: OwnRaw::default(),

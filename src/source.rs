@@ -1,5 +1,6 @@
 //! Where samples come from. Everything downstream is the same for all sources.
 
+pub mod hot;
 pub mod live;
 pub mod recorded;
 pub mod recording;
@@ -8,11 +9,13 @@ pub mod synthetic;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::collect::placement::Process;
+use crate::hot::News;
+use crate::overhead::Statistics;
 use crate::sample::{HostFacts, Sample};
 
 /// A stream of samples of one host.
@@ -34,6 +37,38 @@ pub trait Source {
         bail!("what is not being measured now cannot be given another scope")
     }
 
+    /// Begins to sample the stacks of tasks, or ends it.
+    ///
+    /// # Errors
+    /// The source has no stacks, or they cannot be sampled here.
+    fn set_hot(&mut self, _on: bool) -> Result<()> {
+        bail!("a recording has no stacks: they can be looked at only while they are sampled")
+    }
+
+    /// What was sampled of stacks since the call before; `None` while they are not sampled. Waits up to `patience`
+    /// for the names of functions.
+    ///
+    /// # Errors
+    /// The source cannot go on.
+    fn hot_news(&mut self, _patience: Duration) -> Result<Option<News>> {
+        Ok(None)
+    }
+
+    /// Begins to keep statistics on the BPF programs of the source, or ends it.
+    ///
+    /// # Errors
+    /// The source has no programs, or the kernel refuses.
+    fn set_statistics(&mut self, _on: bool) -> Result<()> {
+        bail!("a recording costs nothing: only what is measured now does")
+    }
+
+    /// The statistics at this moment; `None` while they are not kept.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn statistics(&mut self) -> Result<Option<Statistics>> {
+        Ok(None)
+    }
     /// Processes that somebody looks at, the one looked at most closely first: what is measured in turns is
     /// measured for them before others.
     fn focus(&mut self, _processes: Vec<Process>) {}

@@ -223,9 +223,9 @@ fn devices(topology: &Topology, width: usize) -> Option<String> {
         for of_class in devices.chunk_by(|a, b| a.class == b.class) {
             let prefix = format!("  {label:<label_width$}  {:<11}  ", of_class[0].class.name());
             let last = of_class.len() - 1;
-            let pieces = of_class.iter().enumerate().map(|(index, device)| {
+            let pieces = of_class.iter().enumerate().flat_map(|(index, device)| {
                 let comma = if index == last { "" } else { ", " };
-                device_name(device) + comma
+                [device_name(device), interrupts(device) + comma]
             });
             text += &hanging(&prefix, pieces, width);
             // Further classes of the same node stand below the first.
@@ -242,6 +242,14 @@ fn device_name(device: &Device) -> String {
     match &device.pci {
         Some(pci) if *pci != device.name => format!("{name} ({})", pci.escape_default()),
         _ => name.to_string(),
+    }
+}
+
+/// " interrupts on node 0-1", where the device has interrupts of its own.
+fn interrupts(device: &Device) -> String {
+    match format_cpulist(device.irq_nodes.iter().map(|node| node.0)) {
+        nodes if nodes.is_empty() => nodes,
+        nodes => format!(" interrupts on node {nodes}"),
     }
 }
 

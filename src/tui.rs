@@ -41,7 +41,9 @@ use crate::collect::mappings::{self, Mappings};
 use crate::collect::own::page_size;
 use crate::collect::placement::Process;
 use crate::filter::RowFilter;
+use crate::hot::News;
 use crate::metric::Metric;
+use crate::overhead::Statistics;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::Task;
 use crate::source::Source;
@@ -87,6 +89,10 @@ enum Message {
     Mapped(Process, Result<Mappings, String>),
     /// The scope could not be changed, for this reason.
     NotScoped(String),
+    /// What was sampled of stacks, or why they cannot be.
+    Hot(Result<News, String>),
+    /// Statistics of our own programs, or why there are none.
+    Statistics(Result<Statistics, String>),
     Input(Event),
     Signal(i32),
 }
@@ -201,6 +207,14 @@ fn show(
                     app.not_scoped(&why);
                     None
                 }
+                Message::Hot(news) => {
+                    app.hot_news(news);
+                    None
+                }
+                Message::Statistics(now) => {
+                    app.statistics(now);
+                    None
+                }
                 Message::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => app.press(key),
                 Message::Input(Event::Mouse(mouse)) => app.mouse(mouse),
                 // The size is read when the frame is drawn.
@@ -226,6 +240,8 @@ fn show(
                         let _ = sender.send(Message::Mapped(process, map(process, rss_bytes, exact)));
                     })?;
                 }
+                Some(Effect::SetHot(on)) => collector.send(Command::SetHot(on)),
+                Some(Effect::SetStatistics(on)) => collector.send(Command::SetStatistics(on)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
         }

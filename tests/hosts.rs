@@ -96,6 +96,9 @@ fn intel_e5_2682v4_devices() {
         ]
     );
     assert_eq!(topology.nodes[0].devices[1].pci.as_deref(), Some("0000:02:00.1"));
+    // Two queues of eth0 are handled on the other node, eth1 has no interrupts of its own.
+    assert_eq!(topology.nodes[0].devices[0].irq_nodes, [Nid(0), Nid(1)]);
+    assert_eq!(topology.nodes[0].devices[1].irq_nodes, []);
     // numa_node is -1: under no node rather than under node 0.
     let unplaced: Vec<_> = topology.unplaced_devices.iter().map(|device| device.name.as_str()).collect();
     assert_eq!(unplaced, ["0000:08:00.0"]);
@@ -590,11 +593,11 @@ fn json_devices_and_what_is_unknown() {
     let json = render_json(&host("intel-e5-2682v4"));
     assert_eq!(
         json["nodes"][1]["devices"][0],
-        serde_json::json!({ "name": "nvme0", "class": "nvme", "pci": "0000:81:00.0", "node": 1 })
+        serde_json::json!({ "name": "nvme0", "class": "nvme", "pci": "0000:81:00.0", "node": 1, "irq_nodes": [] })
     );
     assert_eq!(
         json["unplaced_devices"],
-        serde_json::json!([{ "name": "0000:08:00.0", "class": "gpu", "pci": "0000:08:00.0", "node": null }])
+        serde_json::json!([{ "name": "0000:08:00.0", "class": "gpu", "pci": "0000:08:00.0", "node": null, "irq_nodes": [] }])
     );
     let json = render_json(&host("offline"));
     assert_eq!(

@@ -63,6 +63,16 @@ fn placed(bit: u16) -> App {
         context::PICKER => &["s", "k"],
         context::COLUMNS => &["c", "j"],
         context::PROMPT => &["\\", "x"],
+        context::HOT => {
+            assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
+            app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+            press(&mut app, "Tab");
+            &["j", "j"]
+        }
+        context::OVERHEAD => {
+            assert_eq!(press(&mut app, "o"), Some(Effect::SetStatistics(true)));
+            &[]
+        }
         context::REPLAY => {
             app.replay((0, i64::MAX));
             &[]
@@ -79,7 +89,8 @@ fn placed(bit: u16) -> App {
 #[test]
 fn every_key_does_something() {
     for binding in KEYS {
-        for bit in (0..9).map(|shift| 1u16 << shift).filter(|bit| binding.contexts & bit != 0) {
+        for bit in (0..9).chain([10, 11]).map(|shift| 1u16 << shift).filter(|bit| binding.contexts & bit != 0)
+        {
             for Key(code, ctrl) in binding.keys {
                 let mut app = placed(bit);
                 let (before, at) = (draw(&app, SIZE.0, SIZE.1), app.tasks.cursor.at());

@@ -29,7 +29,7 @@ struct Row {
 
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
-    const PROBES: &[Part] = &Part::ESSENTIAL;
+    const PROBES: &[Part] = &[CpuTime, TaskWalk, Exits, Reclaim];
     const COUNTERS: &[Part] = &[
         Counters, Counter(Role::Cycles), Counter(Role::Instructions), Counter(Role::Lma), Counter(Role::Rma),
         Counter(Role::StallFrontend), Counter(Role::StallBackend), Counter(Role::Llc), Counter(Role::Dtlb),
@@ -61,7 +61,7 @@ fn table() -> Vec<Row> {
         row("lockdown=integrity", set(|host| host.kernel.lockdown = Fact::Known(Lockdown::Integrity)), &[], Exit::Ok, ""),
         row("lockdown=confidentiality", set(|host| {
             host.kernel.lockdown = Fact::Known(Lockdown::Confidentiality);
-        }), &[CpuTime, TaskWalk, Exits], Exit::Privilege, "without lockdown=confidentiality"),
+        }), PROBES, Exit::Privilege, "without lockdown=confidentiality"),
         row("container, default capabilities", default_container(), PROBES, Exit::Privilege, "--cap-add BPF --cap-add PERFMON --pid host"),
         row("container with its own pid namespace", set(|host| {
             host.privileges.host_pid_namespace = Fact::Known(false);
@@ -78,7 +78,7 @@ fn table() -> Vec<Row> {
         row("no SMT", set(|host| host.topology = Fact::Known(fixture("kunpeng-920-4826"))), &[SmtTime], Exit::Ok, "one thread each"),
         row("sysfs not mounted", set(|host| {
             host.topology = Fact::unknown("opening /sys/devices/system/cpu/online: no such file");
-        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages], Exit::CouldNotMeasure, "cpu/online"),
+        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks], Exit::CouldNotMeasure, "cpu/online"),
         row("nothing known about privileges", set(|host| {
             host.privileges.effective = Fact::unknown("/proc is not mounted");
             host.privileges.host_user_namespace = Fact::unknown("/proc is not mounted");

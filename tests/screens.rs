@@ -6,6 +6,7 @@ mod common;
 use common::screen::{draw, dump, text};
 use common::{Actor, World, app, press, type_text};
 use numatop_ng::collect::inspect::Details;
+use numatop_ng::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::sample::Comm;
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::App;
@@ -40,6 +41,46 @@ fn nodes() {
     check("nodes", World::ft_2500, |app| {
         press(app, "Tab");
     });
+}
+
+#[test]
+fn accesses_from_node_to_node() {
+    check("accesses", World::intel, |app| {
+        for key in ["2", "x"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
+fn task_moves_from_node_to_node() {
+    check("task_moves", World::ft_2500, |app| {
+        for key in ["2", "x", "x"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
+fn distances() {
+    check("distances", World::ft_2500, |app| {
+        for key in ["2", "x", "x", "x", "Down"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
+fn a_matrix_that_is_too_wide_moves() {
+    let mut app = app(&mut World::ft_2500(), 4, (40, 24), Theme::new(false, true));
+    for key in ["2", "x", "x", "x"] {
+        press(&mut app, key);
+    }
+    assert!(text(&draw(&app, 40, 24)).contains("8 more nodes"), "{}", text(&draw(&app, 40, 24)));
+    for _ in 0..20 {
+        press(&mut app, ">");
+    }
+    insta::assert_snapshot!("matrix_moved", dump(&draw(&app, 40, 24)));
 }
 
 #[test]
@@ -92,6 +133,88 @@ fn detail() {
         };
         app.inspected(4242, Ok(details));
     });
+}
+
+#[test]
+fn hot_functions() {
+    check("hot_functions", World::intel, |app| {
+        press(app, "h");
+        app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+        press(app, "j");
+    });
+}
+
+#[test]
+fn hot_callees() {
+    check("hot_callees", World::intel, |app| {
+        press(app, "h");
+        app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+        press(app, "Tab");
+    });
+}
+
+#[test]
+fn overhead() {
+    check("overhead", World::intel, |app| {
+        assert_eq!(press(app, "o"), Some(Effect::SetStatistics(true)));
+        let at = |seconds: u64| Statistics {
+            mono_ns: seconds * 1_000_000_000,
+            programs: [
+                ("on_sched_switch", 3000, 636_000),
+                ("on_task_walk", 12, 4800),
+                ("on_task_newtask", 0, 0),
+            ]
+            .map(|(name, count, ns)| (name.into(), Runs { count: seconds * count, ns: seconds * ns }))
+            .into(),
+            counters: 4,
+            read: Some(ReadCost { count_ns: 31.0, scaled_ns: 58.0 }),
+            scaled: false,
+        };
+        app.statistics(Ok(at(1)));
+        app.statistics(Ok(at(2)));
+    });
+}
+
+#[test]
+fn overhead_without_counters_or_rights_says_why() {
+    let mut app = app(&mut World::vm(), 4, (100, 24), Theme::new(false, false));
+    let screen = |app: &App| text(&draw(app, 100, 24));
+    press(&mut app, "o");
+    assert!(screen(&app).contains("wait for an interval"), "{}", screen(&app));
+    app.statistics(Ok(Statistics::default()));
+    assert!(screen(&app).contains("no counter is open"), "{}", screen(&app));
+    app.statistics(Err("switching on the statistics of BPF programs: EPERM".into()));
+    assert!(app.overhead.is_none() && screen(&app).contains("EPERM"), "{}", screen(&app));
+}
+
+#[test]
+fn hot_spots_are_of_what_was_selected() {
+    let mut app = app(&mut World::containers(), 4, (120, 24), Theme::new(false, false));
+    let screen = |app: &App| text(&draw(app, 120, 24));
+    press(&mut app, "2");
+    assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
+    assert!(screen(&app).contains("Hot spots of everything in scope"), "{}", screen(&app));
+    assert!(screen(&app).contains("loading the sampler"));
+    let news = common::hot::news(app.snapshot().unwrap());
+    app.hot_news(Ok(news.clone()));
+    let all = app.hot.as_ref().unwrap().samples;
+    assert_eq!(all, news.stacks.len() as u64);
+    assert_eq!(press(&mut app, "Esc"), Some(Effect::SetHot(false)));
+    press(&mut app, "3");
+    press(&mut app, "h");
+    app.hot_news(Ok(news));
+    let of_container = app.hot.as_ref().unwrap().samples;
+    assert!((1..all).contains(&of_container), "{of_container} of {all}");
+    app.hot_news(Err("sampling stacks: no such event".into()));
+    assert!(app.hot.is_none() && screen(&app).contains("no such event"), "{}", screen(&app));
+}
+
+#[test]
+fn a_recording_has_no_hot_spots() {
+    let mut app = app(&mut World::intel(), 4, (120, 24), Theme::new(false, false));
+    app.replay((0, i64::MAX));
+    assert_eq!(press(&mut app, "h"), None);
+    assert!(text(&draw(&app, 120, 24)).contains("a recording has no stacks"));
 }
 
 #[test]

@@ -38,9 +38,7 @@ pub struct Details {
 /// The process has ended, or another one has its id now.
 pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     let dir = root.join(format!("proc/{pid}"));
-    let stat = bounded(&dir.join("stat")).with_context(|| format!("process {pid} has ended"))?;
-    let ticks = start_ticks(&stat).with_context(|| format!("no start time in /proc/{pid}/stat"))?;
-    ensure!(ticks.abs_diff(start_ns / TICK_NS) <= 1, "process {pid} has ended; another one has its id now");
+    check_start(&dir, pid, start_ns)?;
     let status = bounded(&dir.join("status")).unwrap_or_default();
     let status = String::from_utf8_lossy(&status).into_owned();
     let field = |name: &str| {
@@ -60,6 +58,17 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
         rss: bytes("RssAnon").zip(bytes("RssFile")).zip(bytes("RssShmem")).map(|((a, f), s)| [a, f, s]),
         schedstat: bounded(&dir.join("schedstat")).ok().and_then(|text| schedstat(&text)),
     })
+}
+
+/// Is `dir`, a `/proc/PID`, that of process `pid` that started at `start_ns` since boot?
+///
+/// # Errors
+/// The process has ended, or another one has its id now.
+pub fn check_start(dir: &Path, pid: u32, start_ns: u64) -> Result<()> {
+    let stat = bounded(&dir.join("stat")).with_context(|| format!("process {pid} has ended"))?;
+    let ticks = start_ticks(&stat).with_context(|| format!("no start time in /proc/{pid}/stat"))?;
+    ensure!(ticks.abs_diff(start_ns / TICK_NS) <= 1, "process {pid} has ended; another one has its id now");
+    Ok(())
 }
 
 fn bounded(path: &Path) -> Result<Vec<u8>> {
@@ -112,6 +121,12 @@ fn schedstat(bytes: &[u8]) -> Option<[u64; 2]> {
     Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
 }
 
+/// Start of the process with this id, ns since boot, as exactly as /proc has it.
+#[cfg(test)]
+pub fn start_ns(pid: u32) -> Option<u64> {
+    start_ticks(&bounded(Path::new(&format!("/proc/{pid}/stat"))).ok()?).map(|ticks| ticks * TICK_NS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,8 +155,7 @@ mod tests {
     fn this_process_can_be_inspected_and_its_id_alone_is_not_enough() {
         let root = Path::new("/");
         let pid = std::process::id();
-        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap();
-        let start_ns = start_ticks(&stat).unwrap() * TICK_NS;
+        let start_ns = start_ns(pid).unwrap();
         let details = read(root, pid, start_ns).unwrap();
         assert!(!details.cmdline.is_empty() && !details.cpus_allowed.is_empty());
         let error = read(root, pid, start_ns + 5_000_000_000).unwrap_err().to_string();

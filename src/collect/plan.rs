@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::host::btf::Feature;
 use crate::host::check::HostCheck;
-use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
+use crate::metric::node::{self, NODE_METRICS};
+use crate::metric::task::TASK_METRICS;
 use crate::pmu::event::Role;
 use crate::sample::Missing;
 use crate::text::{hanging, words};
@@ -78,10 +79,14 @@ pub enum Part {
     NodeMemory,
     /// Allocations of each node, as numastat(8) shows them.
     NodePages,
+    /// Pages freed on each node, and by whom.
+    Reclaim,
+    /// Watermarks of each node.
+    Watermarks,
 }
 
 impl Part {
-    pub const ALL: [Part; 18] = [
+    pub const ALL: [Part; 20] = [
         Part::CpuTime,
         Part::TaskWalk,
         Part::Exits,
@@ -100,6 +105,8 @@ impl Part {
         Part::NumaFields,
         Part::NodeMemory,
         Part::NodePages,
+        Part::Reclaim,
+        Part::Watermarks,
     ];
 
     /// A live view has all of these or does not start.
@@ -123,13 +130,14 @@ impl Part {
                 ThreadInfoCpu,
                 SchedInfo,
             ],
+            Part::Reclaim => &[ShrinkInactive, NodeReclaim, CurrentTask],
             _ => &[],
         }
     }
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 18] = [
+const NEEDS: [(&[&str], &[Part]); 20] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -169,6 +177,8 @@ const NEEDS: [(&[&str], &[Part]); 18] = [
         ],
         &[Part::NodePages],
     ),
+    (&node::RECLAIM, &[Part::Reclaim]),
+    (&node::WATERMARKS, &[Part::Watermarks]),
 ];
 
 fn parts_of(id: &str) -> impl Iterator<Item = &'static Part> {

@@ -14,9 +14,11 @@ use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use super::wire::{CpuState, MARKS, Place, SLOTS, Wire};
 use crate::host::kernel;
 use crate::host::topology::Topology;
+use crate::overhead::ReadCost;
 use crate::pmu::event::Event;
 use crate::pmu::open::{Counters, Refused};
-use crate::units::CpuId;
+use crate::sample::Flow;
+use crate::units::{CpuId, Nid};
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
 const TEST_RUN_ON_CPU: u32 = libbpf_rs::libbpf_sys::BPF_F_TEST_RUN_ON_CPU;
@@ -27,11 +29,15 @@ const RING_PER_CPU: u32 = 256 * 1024;
 const RING_MIN: u32 = 1024 * 1024;
 const RING_MAX: u32 = 16 * 1024 * 1024;
 
+/// Reads of each counter that measuring their cost takes (`MEASURED_READS` of sched.bpf.c).
+const MEASURED_READS: usize = 64;
+
 /// The loaded and attached probe. Dropping it detaches everything.
 pub struct SchedProbe {
     // Order matters: links and mappings go before the object they belong to.
     _switch: Link,
     states: MappedArray,
+    moves: MappedArray,
     counters: Counters,
     places: BTreeMap<CpuId, Place>,
     /// How often counters were opened on a CPU.
@@ -75,11 +81,14 @@ impl SchedProbe {
         open.maps.cores.set_max_entries(cpus)?;
         open.maps.exits.set_max_entries(ring_bytes(cpus))?;
         open.maps.exit_lost_ns.set_max_entries(topology.possible_nodes)?;
+        let pairs = topology.possible_nodes * topology.possible_nodes;
+        open.maps.moves.set_max_entries(pairs)?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
         open.maps.marks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
         let mut skel = open.load().context("loading sched.bpf.o")?;
 
         let states = MappedArray::new(&skel.maps.cpus.as_fd(), size_of::<CpuState>(), cpus as usize)?;
+        let moves = MappedArray::new(&skel.maps.moves.as_fd(), size_of::<u64>(), pairs as usize)?;
         let slots = events.len() as u32;
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
         (bss.nr_slots, bss.scoped) = (slots, u32::from(scoped));
@@ -87,6 +96,7 @@ impl SchedProbe {
         Ok(SchedProbe {
             _switch: switch,
             states,
+            moves,
             counters: Counters::new(events),
             places: BTreeMap::new(),
             openings: 0,
@@ -158,6 +168,36 @@ impl SchedProbe {
         Ok(())
     }
 
+    /// Measures on `cpu` what reading a counter costs; `None` when there is none.
+    ///
+    /// # Errors
+    /// `ENXIO` when the CPU is offline.
+    pub fn measure_reads(&self, cpu: CpuId) -> Result<Option<ReadCost>> {
+        let slots = self.events().iter().filter(|event| event.is_on(cpu)).count();
+        if slots == 0 {
+            return Ok(None);
+        }
+        let input = ProgramInput { cpu: cpu.0, flags: TEST_RUN_ON_CPU, ..ProgramInput::default() };
+        self.skel
+            .progs
+            .on_measure
+            .test_run(input)
+            .with_context(|| format!("reading counters on CPU {cpu}"))?;
+        let bss = self.skel.maps.bss_data.as_deref().context("sched.bpf.o has no .bss")?;
+        let each = |total: u64| total as f64 / (MEASURED_READS * slots) as f64;
+        // SAFETY: valid, aligned words that the program has just written.
+        let (count, scaled) = unsafe {
+            (std::ptr::read_volatile(&bss.count_reads_ns), std::ptr::read_volatile(&bss.scaled_reads_ns))
+        };
+        Ok(Some(ReadCost { count_ns: each(count), scaled_ns: each(scaled) }))
+    }
+
+    /// The programs that run by themselves or with each sample, by name.
+    pub fn programs(&self) -> [(&'static str, BorrowedFd<'_>); 2] {
+        let progs = &self.skel.progs;
+        [("on_sched_switch", progs.on_sched_switch.as_fd()), ("on_flush", progs.on_flush.as_fd())]
+    }
+
     /// Reads enabled and running times with each counter from now on (or no longer).
     pub fn read_scaled(&mut self, on: bool) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
@@ -185,6 +225,18 @@ impl SchedProbe {
     /// The state of one CPU, as of its last switch or flush.
     pub fn cpu(&self, cpu: CpuId) -> Option<CpuState> {
         CpuState::from_bytes(self.states.bytes().get(cpu.index() * size_of::<CpuState>()..)?)
+    }
+
+    /// How often tasks in scope went from a node to another since start, of those that did.
+    pub fn moves(&self, topology: &Topology) -> Vec<Flow> {
+        let nodes = || topology.nodes.iter().map(|node| node.id);
+        let stride = topology.possible_nodes as usize;
+        let flow = |from: Nid, to: Nid| {
+            let at = (from.index() * stride + to.index()) * size_of::<u64>();
+            let tasks = u64::from_bytes(self.moves.bytes().get(at..)?)?;
+            (tasks > 0).then_some(Flow { from, to, tasks })
+        };
+        nodes().flat_map(|from| nodes().filter_map(move |to| flow(from, to))).collect()
     }
 
     /// The maps that other objects reuse.

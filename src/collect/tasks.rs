@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
@@ -24,7 +24,7 @@ const SCOPE_IDS: u32 = 65_536;
 pub struct TaskProbe {
     _newtask: Link,
     _free: Link,
-    _cgroups: Vec<Link>,
+    cgroup_links: Vec<Link>,
     walk: Link,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<u8>>>,
@@ -101,7 +101,7 @@ impl TaskProbe {
         Ok(TaskProbe {
             _newtask: newtask,
             _free: free,
-            _cgroups: links,
+            cgroup_links: links,
             walk,
             ring,
             pending,
@@ -154,6 +154,26 @@ impl TaskProbe {
     /// The ring could not be read.
     pub fn gather_exits(&self) -> Result<()> {
         self.ring.consume().context("reading the exit ring")
+    }
+
+    /// The programs that are attached, by name.
+    pub fn programs(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
+        let progs = &self.skel.progs;
+        let mut programs = vec![
+            ("on_task_walk", progs.on_task_walk.as_fd()),
+            ("on_task_newtask", progs.on_task_newtask.as_fd()),
+            ("on_sched_process_free", progs.on_sched_process_free.as_fd()),
+        ];
+        // Kernels without cgroups have not loaded these.
+        if !self.cgroup_links.is_empty() {
+            programs.extend([
+                ("on_cgroup_attach_task", progs.on_cgroup_attach_task.as_fd()),
+                ("on_cgroup_mkdir", progs.on_cgroup_mkdir.as_fd()),
+                ("on_cgroup_rmdir", progs.on_cgroup_rmdir.as_fd()),
+                ("on_cgroup_rename", progs.on_cgroup_rename.as_fd()),
+            ]);
+        }
+        programs
     }
 
     /// Becomes readable when the ring is half full.

@@ -90,6 +90,16 @@ pub struct ScopeKey {
     pub id: u64,
 }
 
+/// `struct nt_reclaim`: what reclaim did on one node.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Reclaim {
+    pub kswapd_pages: u64,
+    pub direct_pages: u64,
+    pub node_reclaims: u64,
+    pub reserved: u64,
+}
+
 /// `struct nt_place`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -187,11 +197,13 @@ pub struct TaskRow {
 }
 
 // SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
+unsafe impl Wire for u64 {}
 unsafe impl Wire for ScopeKey {}
 unsafe impl Wire for Place {}
 unsafe impl Wire for CpuState {}
 unsafe impl Wire for Rec {}
 unsafe impl Wire for TaskRow {}
+unsafe impl Wire for Reclaim {}
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
@@ -210,6 +222,47 @@ pub struct NodeCounts {
 // SAFETY: repr(C) and made of two u64.
 unsafe impl Wire for NodeCounts {}
 const _: () = assert!(size_of::<NodeCounts>() == 16);
+
+/// Frames of a stack at most (`NT_HOT_FRAMES`).
+pub const HOT_FRAMES: usize = 64;
+
+/// Causes for which a sample of a stack is missing or not whole (`enum nt_hot_loss`), as they are called
+/// in JSON.
+pub const HOT_LOSSES: [&str; 3] = ["stacks_ring_full", "stacks_ring_busy", "stacks_unreadable"];
+
+/// `struct nt_hot`: followed by the addresses of kernel frames and by [`UserFrame`]s.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct HotHead {
+    pub pid: u32,
+    pub tid: u32,
+    pub leader_start_ns: u64,
+    pub cgroup_id: u64,
+    pub comm: [u8; 16],
+    pub kernel_bytes: u32,
+    pub user_bytes: u32,
+}
+
+/// `struct bpf_stack_build_id` of include/uapi/linux/bpf.h.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct UserFrame {
+    pub status: i32,
+    pub build_id: [u8; 20],
+    /// Offset into the file with that build id, or the address where there is none.
+    pub offset_or_ip: u64,
+}
+
+/// `BPF_STACK_BUILD_ID_VALID`: the frame has a build id.
+pub const FRAME_HAS_BUILD_ID: i32 = 1;
+/// `BPF_STACK_BUILD_ID_IP`: it has its address only.
+pub const FRAME_HAS_ADDRESS: i32 = 2;
+
+// SAFETY: repr(C) and made of integers; the sizes leave no room for padding.
+unsafe impl Wire for HotHead {}
+unsafe impl Wire for UserFrame {}
+const _: () = assert!(size_of::<HotHead>() == 48);
+const _: () = assert!(size_of::<UserFrame>() == 32);
 
 /// One row as the walk or the exit ring delivers it.
 #[derive(Clone, Copy, Debug)]

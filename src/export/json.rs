@@ -8,11 +8,14 @@ use serde_json::{Map, Value as Json, json};
 use super::{Export, Selection, rfc3339};
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
+use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Value};
+use crate::overhead::Cost;
 use crate::pmu::event::Event;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Grain, Snapshot, Task};
+use crate::units::Nid;
 
 /// Version of the object's shape. Keys may be added to a schema, never renamed or removed.
 pub const SCHEMA: u32 = 1;
@@ -85,6 +88,10 @@ impl Export for JsonLines {
             write!(out, "{}{}", if i > 0 { "," } else { "" }, Json::Object(row_object))?;
         }
         write!(out, "]")?;
+        write!(out, ",\"matrix\":{}", matrix(snapshot, &mut reasons))?;
+        if let Some(profile) = &snapshot.hot {
+            write!(out, ",\"hot\":{}", super::hot::object(profile))?;
+        }
         write!(out, ",\"self\":{}", own(snapshot))?;
         write!(out, ",\"lost\":{}", lost(snapshot))?;
         write!(out, ",\"notes\":{}", json!(snapshot.notes))?;
@@ -144,17 +151,57 @@ fn host(snapshot: &Snapshot) -> Json {
         "pmu": if pmu.is_empty() { Json::Null } else { json!(pmu) },
         "event_tables": host.tables.iter().map(|table| table.id.as_str()).collect::<Vec<_>>(),
         "busy_pct": snapshot.share(snapshot.busy_ns).ok(),
+        "irq_pct": match snapshot.host_missing("irq_pct") {
+            Some(_) => None,
+            None => snapshot.share(snapshot.irq_ns).ok(),
+        },
+        "swap_pages_per_s": snapshot.swapped.and_then(|pages| snapshot.rate(pages).ok()),
+        "zone_reclaim_mode": snapshot.zone_reclaim_mode,
         "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
         "scope": host.scope,
     })
 }
 
+/// Metric → node of the row → node of the column → value. What has none on the diagonal is not missing there.
+fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
+    let nodes = || snapshot.nodes.iter().map(|node| Nid(node.raw.id));
+    let mut matrices = Map::new();
+    for metric in PAIR_METRICS {
+        let mut rows = Map::new();
+        for from in nodes() {
+            let mut row = Map::new();
+            for to in nodes() {
+                let value = match metric.read(snapshot, from, to).map(Value::F64) {
+                    Err(_) if from == to => Json::Null,
+                    reading => reasons.value(metric.id, reading),
+                };
+                row.insert(to.to_string(), value);
+            }
+            rows.insert(from.to_string(), Json::Object(row));
+        }
+        matrices.insert(metric.id.to_string(), Json::Object(rows));
+    }
+    Json::Object(matrices)
+}
+
 fn own(snapshot: &Snapshot) -> Json {
-    json!({
+    let mut own = json!({
         "self_cpu_pct": snapshot.share(snapshot.own.cpu_ns).ok(),
         "self_rss_bytes": snapshot.own.raw.rss_bytes,
         "sample_ms": snapshot.own.raw.sample_ns as f64 / 1e6,
-    })
+    });
+    if let Some(costs) = &snapshot.overhead {
+        let program = |cost: &Cost| {
+            let values = json!({
+                "probe_ns": cost.probe_ns,
+                "probe_runs_per_s": cost.probe_runs_per_s,
+                "probe_cpu_pct": cost.cpu_pct,
+            });
+            (cost.program.clone(), values)
+        };
+        own["programs"] = Json::Object(costs.iter().map(program).collect());
+    }
+    own
 }
 
 fn lost(snapshot: &Snapshot) -> Json {

@@ -30,6 +30,8 @@ pub enum Feature {
     ThreadInfoCpu,
     SchedInfo,
     NumaBalancing,
+    ShrinkInactive,
+    NodeReclaim,
 }
 
 /// What in BTF proves that a feature is there.
@@ -53,7 +55,7 @@ struct Entry {
 use Sign::{Constant, Member, Struct as StructNamed, Typedef};
 
 /// Every feature: its name for people, where it comes from, and its sign.
-static FEATURES: [Entry; 12] = [
+static FEATURES: [Entry; 14] = [
     Entry {
         feature: Feature::SchedSwitch,
         name: "the sched_switch tracepoint in BTF",
@@ -128,6 +130,18 @@ static FEATURES: [Entry; 12] = [
         name: "NUMA balancing",
         origin: "CONFIG_NUMA_BALANCING",
         sign: Member("task_struct", "numa_preferred_nid"),
+    },
+    Entry {
+        feature: Feature::ShrinkInactive,
+        name: "the mm_vmscan_lru_shrink_inactive tracepoint in BTF",
+        origin: "since Linux 5.5",
+        sign: Typedef("btf_trace_mm_vmscan_lru_shrink_inactive"),
+    },
+    Entry {
+        feature: Feature::NodeReclaim,
+        name: "the mm_vmscan_node_reclaim_begin tracepoint in BTF",
+        origin: "since Linux 5.5, CONFIG_NUMA",
+        sign: Typedef("btf_trace_mm_vmscan_node_reclaim_begin"),
     },
 ];
 

@@ -130,6 +130,10 @@ pub struct Device {
     pub pci: Option<String>,
     /// `numa_node` as the kernel shows it; `None` for -1 (the firmware did not say).
     pub node: Option<Nid>,
+    /// Nodes of the CPUs that handle its interrupts, ascending; empty where it has none of its own (MSI) or
+    /// nobody says.
+    #[serde(default)]
+    pub irq_nodes: Vec<Nid>,
 }
 
 /// What kind of device, from /sys/class or the PCI class code.
@@ -156,7 +160,7 @@ impl Topology {
         let node_map = nodes::read_map(&root)?;
         let cpus::Cpus { cpus, llcs, cores, sockets, possible } = cpus::read(&root, &node_map)?;
         let mut nodes = nodes::read(&root, &node_map, &cpus)?;
-        let unplaced_devices = devices::place(devices::read(&root)?, &mut nodes);
+        let unplaced_devices = devices::place(devices::read(&root, &cpus)?, &mut nodes);
         Ok(Topology {
             nodes,
             cpus,

@@ -68,6 +68,19 @@ const fn own(
 
 const TEXT: (Group, Unit, Order) = (Identity, Unit::Text, Ascending);
 
+/// Metrics that are read from a cgroup's files of limits and of memory.
+pub const LIMITS: [&str; 9] = [
+    "cpu_quota_pct",
+    "throttled_pct",
+    "cpus_allowed",
+    "nodes_allowed",
+    "smt_shared_cpus",
+    "mem_bytes",
+    "mem_bytes_by_node",
+    "mem_limit_bytes",
+    "mems_allowed",
+];
+
 /// All metrics of a container, in the order in which help and JSON list them.
 pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     own(

@@ -2,8 +2,13 @@
 
 use super::{Group, Metric, Order, Unit, Value};
 use crate::metric::{counters, placement};
-use crate::sample::{Missing, Reading};
+use crate::sample::{Missing, NodeRaw, Reading};
 use crate::snapshot::{Node, Snapshot};
+
+/// Metrics that go missing together, because one reading brings them all.
+pub const RECLAIM: [&str; 3] = ["kswapd_pages_per_s", "direct_reclaim_pages_per_s", "node_reclaim_per_s"];
+pub const WATERMARKS: [&str; 1] = ["watermark_distance_pct"];
+pub const IRQ: [&str; 1] = ["irq_pct"];
 
 /// All metrics of a node, in the order in which help and JSON list them.
 pub static NODE_METRICS: &[Metric<Node>] = &[
@@ -22,6 +27,20 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
                 return Err(Missing::NotCollected("the node has no CPUs".into()));
             }
             snapshot.share(node.busy_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
+        },
+    ),
+    node(
+        "irq_pct",
+        "IRQ%",
+        5,
+        Unit::Percent,
+        "Time of the node's CPUs in hard and soft interrupts, whatever task they hit; 100 is all of them. From \
+         /proc/stat, in steps of 10 ms per CPU.",
+        |node, snapshot| {
+            if node.cpus == 0 {
+                return Err(Missing::NotCollected("the node has no CPUs".into()));
+            }
+            snapshot.share(node.irq_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
         },
     ),
     node(
@@ -62,6 +81,15 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     node("mem_free_bytes", "FREE", 7, Unit::Bytes, "Memory that nothing uses.", |node, _| {
         Ok(Value::U64(node.raw.mem_free_bytes))
     }),
+    node(
+        "watermark_distance_pct",
+        "WMARK%",
+        6,
+        Unit::Percent,
+        "Free memory above the low watermark, as a share of what the node can hand out. Below 0 kswapd works and \
+         new pages are placed on other nodes.",
+        |node, _| watermark_distance(&node.raw).map(Value::F64),
+    ),
     node(
         "mem_file_bytes",
         "FILE",
@@ -125,7 +153,42 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         "Pages allocated here by a task running on another node.",
         |node, s| rate(node.pages.other_node, s),
     ),
+    node(
+        "kswapd_pages_per_s",
+        "KSWAPD/s",
+        8,
+        Unit::PerSecond,
+        "Pages of the node that its kswapd freed: it runs when free memory falls below the low watermark.",
+        |node, s| rate(node.kswapd_pages, s),
+    ),
+    node(
+        "direct_reclaim_pages_per_s",
+        "DIRECT/s",
+        8,
+        Unit::PerSecond,
+        "Pages of the node that somebody else freed, most often a task whose allocation had to wait for it; \
+         reclaim within a memory limit (cgroup) and node reclaim are included.",
+        |node, s| rate(node.direct_pages, s),
+    ),
+    node(
+        "node_reclaim_per_s",
+        "NRECL/s",
+        7,
+        Unit::PerSecond,
+        "Times an allocation cleaned up this node before it would take memory of another: only with \
+         vm.zone_reclaim_mode set.",
+        |node, s| rate(node.node_reclaims, s),
+    ),
 ];
+
+/// Free pages above the low watermark per hundred managed ones.
+fn watermark_distance(node: &NodeRaw) -> Reading<f64> {
+    if node.managed_bytes == 0 {
+        return Err(Missing::NotCollected("the node has no memory to hand out".into()));
+    }
+    let above = node.mem_free_bytes as f64 - node.low_watermark_bytes as f64;
+    Ok(above * 100.0 / node.managed_bytes as f64)
+}
 
 const fn node(
     id: &'static str,

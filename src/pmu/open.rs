@@ -25,7 +25,17 @@ enum Target {
     Cpu(CpuId),
 }
 
-fn perf_event_open(event: &Event, target: Target) -> io::Result<OwnedFd> {
+/// Opens an event that is sampled so many times a second on `cpu`, for a program to be attached to.
+///
+/// # Errors
+/// The reason, ready to be shown.
+pub fn open_sampling(event: &Event, cpu: CpuId, hz: u32) -> Result<OwnedFd, Missing> {
+    perf_event_open(event, Target::Cpu(cpu), Some(hz))
+        .map_err(|error| refusal(event, &format!("sampling on CPU {cpu}"), &error))
+}
+
+/// Opens an event: one that counts, or with `hz` one that is sampled so many times a second.
+fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result<OwnedFd> {
     let mut attr = sys::perf_event_attr {
         type_: event.kind,
         size: size_of::<sys::perf_event_attr>() as u32,
@@ -36,6 +46,12 @@ fn perf_event_open(event: &Event, target: Target) -> io::Result<OwnedFd> {
         ..Default::default()
     };
     attr.set_exclude_guest(0);
+    if let Some(hz) = hz {
+        attr.__bindgen_anon_1.sample_freq = u64::from(hz);
+        attr.set_freq(1);
+        // PMUs of Arm refuse it; there nothing counts while a CPU waits for an interrupt.
+        attr.set_exclude_idle(event.is_software().into());
+    }
     let (pid, cpu) = match target {
         Target::ThisThread => (0, -1),
         Target::Cpu(cpu) => (-1, cpu.0 as i32),
@@ -89,7 +105,8 @@ fn refusal(event: &Event, what: &str, error: &io::Error) -> Missing {
 /// # Errors
 /// The reason, ready to be shown.
 pub fn try_event(event: &Event) -> Result<(), Missing> {
-    let fd = perf_event_open(event, Target::ThisThread).map_err(|error| refusal(event, "opening", &error))?;
+    let fd = perf_event_open(event, Target::ThisThread, None)
+        .map_err(|error| refusal(event, "opening", &error))?;
     if !matches!(event.role, Role::Cycles | Role::Instructions | Role::Slots) {
         return Ok(());
     }
@@ -116,7 +133,7 @@ pub fn try_together(events: &[Event]) -> Result<(), Missing> {
         return try_event(event);
     }
     let open = |event: &Event| {
-        perf_event_open(event, Target::ThisThread).map_err(|error| refusal(event, "opening", &error))
+        perf_event_open(event, Target::ThisThread, None).map_err(|error| refusal(event, "opening", &error))
     };
     let open: Vec<OwnedFd> = events.iter().map(open).collect::<Result<_, Missing>>()?;
     spin();
@@ -174,7 +191,7 @@ impl Counters {
         let mut failed = Vec::new();
         for (slot, event) in self.events.iter().enumerate().filter(|(_, event)| event.is_on(cpu)) {
             let opened =
-                perf_event_open(event, Target::Cpu(cpu)).and_then(|fd| place(slot, &fd).map(|()| fd));
+                perf_event_open(event, Target::Cpu(cpu), None).and_then(|fd| place(slot, &fd).map(|()| fd));
             match opened {
                 Ok(fd) => {
                     self.open.insert((cpu, slot), fd);

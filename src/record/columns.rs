@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use super::format::{ColumnInfo, MAX_CELLS, MAX_NODES, MAX_PAYLOAD};
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::collect::wire::SLOTS;
+use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
 use crate::sample::{Comm, Counts, CpuRaw, NodeCounts, NodeRaw, Slot, TaskRaw};
 use crate::units::Nid;
 
@@ -21,6 +22,17 @@ pub struct Column<R> {
     get: fn(&R, usize) -> u64,
     /// Takes a value back. Bytes of memory it took beside the row, or `None` when no such value can be.
     set: fn(&mut R, usize, u64) -> Option<usize>,
+    /// Metrics that have no value in recordings without it. Empty: every recording has it.
+    added_for: &'static [&'static str],
+}
+
+impl<R> Column<R> {
+    /// Says of a column that older recordings do not have it. They are read all the same: its numbers stay
+    /// zero, and the metrics that are made of them have no value.
+    #[must_use]
+    pub fn added_for(self, metrics: &'static [&'static str]) -> Column<R> {
+        Column { added_for: metrics, ..self }
+    }
 }
 
 /// A field that is one number.
@@ -89,6 +101,7 @@ macro_rules! field {
                 row.$($field).+ = Cell::unpack(value)?;
                 Some(0)
             },
+            added_for: &[],
         }
     };
 }
@@ -104,6 +117,7 @@ macro_rules! slots {
                 row.$($slots).+[at].$field = value;
                 Some(0)
             },
+            added_for: &[],
         }
     };
 }
@@ -123,11 +137,13 @@ macro_rules! by_node {
                 // Another row has more nodes; this one has none here.
                 None => (value == 0).then_some(0),
             },
+            added_for: &[],
         }
     };
 }
 
-/// Columns of [`TaskRaw`]. Names and meanings stay for ever; new ones go at the end.
+/// Columns of [`TaskRaw`]. Names and meanings stay for ever. New ones go at the end and say which metrics
+/// they were added for ([`Column::added_for`]); readers that do not know them skip them.
 pub fn task() -> &'static [Column<TaskRaw>] {
     static COLUMNS: LazyLock<Vec<Column<TaskRaw>>> = LazyLock::new(|| {
         vec![
@@ -147,6 +163,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.leader_start_ns = row.start_ns.wrapping_sub(value);
                     Some(0)
                 },
+                added_for: &[],
             },
             field!(TaskRaw, "cgroup_id", "id", cgroup_id),
             // A name as two numbers of eight bytes, the first letter in the lowest byte.
@@ -161,6 +178,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.comm.0[at * 8..][..8].copy_from_slice(&value.to_le_bytes());
                     Some(0)
                 },
+                added_for: &[],
             },
             field!(TaskRaw, "state", "bits", state),
             field!(TaskRaw, "exit_state", "bits", exit_state),
@@ -182,6 +200,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.counts.run_ns = vec![0; len];
                     Some(len * size_of::<u64>())
                 },
+                added_for: &[],
             },
             Column {
                 name: "run_ns",
@@ -196,6 +215,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     // Another row has more nodes; this one has none here.
                     None => (value == 0).then_some(0),
                 },
+                added_for: &[],
             },
             // What it ran before it was first seen, which stays as it is.
             Column {
@@ -207,6 +227,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.exec_ns = value.wrapping_add(row.counts.cpu_ns());
                     Some(0)
                 },
+                added_for: &[],
             },
             field!(TaskRaw, "smt_busy_ns", "ns, counter", counts.smt_busy_ns),
             field!(TaskRaw, "llc_moves", "counter", counts.llc_moves),
@@ -227,6 +248,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.counts.run_count = value.wrapping_add(switches(row));
                     Some(0)
                 },
+                added_for: &[],
             },
             field!(TaskRaw, "min_flt", "counter", counts.min_flt),
             field!(TaskRaw, "maj_flt", "counter", counts.maj_flt),
@@ -242,6 +264,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.counts.by_node = vec![NodeCounts::default(); len];
                     Some(len * size_of::<NodeCounts>())
                 },
+                added_for: &[],
             },
             by_node!("by_node_cycles", cycles),
             by_node!("by_node_instructions", instructions),
@@ -266,6 +289,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             slots!(CpuRaw, "slot_count", "by event, counter", slots, count),
             slots!(CpuRaw, "slot_enabled_ns", "ns by event, counter", slots, enabled_ns),
             slots!(CpuRaw, "slot_running_ns", "ns by event, counter", slots, running_ns),
+            field!(CpuRaw, "irq_ns", "ns, counter", irq_ns).added_for(&IRQ),
         ]
     });
     &COLUMNS
@@ -289,6 +313,11 @@ pub fn node() -> &'static [Column<NodeRaw>] {
             field!(NodeRaw, "interleave_hit", "pages, counter", interleave_hit),
             field!(NodeRaw, "local_node", "pages, counter", local_node),
             field!(NodeRaw, "other_node", "pages, counter", other_node),
+            field!(NodeRaw, "low_watermark_bytes", "bytes", low_watermark_bytes).added_for(&WATERMARKS),
+            field!(NodeRaw, "managed_bytes", "bytes", managed_bytes).added_for(&WATERMARKS),
+            field!(NodeRaw, "kswapd_pages", "pages, counter", kswapd_pages).added_for(&RECLAIM),
+            field!(NodeRaw, "direct_pages", "pages, counter", direct_pages).added_for(&RECLAIM),
+            field!(NodeRaw, "node_reclaims", "counter", node_reclaims).added_for(&RECLAIM),
         ]
     });
     &COLUMNS
@@ -346,19 +375,29 @@ pub fn describe<R>(columns: &[Column<R>]) -> Vec<ColumnInfo> {
 }
 
 /// The columns that a head names, in its order; `None` for one that is not known any more or not yet.
-pub struct Layout<R: 'static>(Vec<Option<&'static Column<R>>>);
+pub struct Layout<R: 'static> {
+    columns: Vec<Option<&'static Column<R>>>,
+    without: Vec<&'static str>,
+}
 
 impl<R> Layout<R> {
     /// # Errors
-    /// One of the columns that rows are made of is not there.
+    /// One of the columns that all recordings have is not there.
     pub fn of(recorded: &[ColumnInfo], known: &'static [Column<R>]) -> Result<Layout<R>, String> {
-        if let Some(column) =
-            known.iter().find(|column| !recorded.iter().any(|info| info.name == column.name))
-        {
-            return Err(format!("it has no column {}", column.name));
+        let mut without = Vec::new();
+        for column in known.iter().filter(|column| !recorded.iter().any(|info| info.name == column.name)) {
+            if column.added_for.is_empty() {
+                return Err(format!("it has no column {}", column.name));
+            }
+            without.extend(column.added_for);
         }
         let find = |info: &ColumnInfo| known.iter().find(|column| column.name == info.name);
-        Ok(Layout(recorded.iter().map(find).collect()))
+        Ok(Layout { columns: recorded.iter().map(find).collect(), without })
+    }
+
+    /// Metrics that have no value, because columns are not there.
+    pub fn without(&self) -> &[&'static str] {
+        &self.without
     }
 }
 
@@ -399,7 +438,7 @@ pub fn decode<'a, R: Row + 'a>(
 ) -> Result<Vec<R>, Malformed> {
     let zero = R::zero();
     let mut rows = vec![zero.clone(); count];
-    for column in &layout.0 {
+    for column in &layout.columns {
         let len = input.count(MAX_PAYLOAD)?;
         let mut cells = Bytes(input.take(len)?);
         let Some(column) = column else { continue };
@@ -419,4 +458,57 @@ pub fn decode<'a, R: Row + 'a>(
         cells.finish()?;
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static OLD: LazyLock<Vec<Column<NodeRaw>>> = LazyLock::new(|| {
+        vec![field!(NodeRaw, "id", "id", id), field!(NodeRaw, "numa_hit", "pages, counter", numa_hit)]
+    });
+
+    static NEW: LazyLock<Vec<Column<NodeRaw>>> = LazyLock::new(|| {
+        vec![
+            field!(NodeRaw, "id", "id", id),
+            field!(NodeRaw, "numa_hit", "pages, counter", numa_hit),
+            field!(NodeRaw, "numa_miss", "pages, counter", numa_miss).added_for(&["numa_miss_per_s"]),
+        ]
+    });
+
+    fn written(columns: &[Column<NodeRaw>]) -> (Vec<ColumnInfo>, Vec<u8>) {
+        let row = NodeRaw { id: 3, numa_hit: 40, numa_miss: 50, ..NodeRaw::default() };
+        let mut bytes = Vec::new();
+        encode(&mut bytes, columns, &[(&row, None)]);
+        (describe(columns), bytes)
+    }
+
+    fn read((recorded, bytes): (Vec<ColumnInfo>, Vec<u8>), known: &'static [Column<NodeRaw>]) -> NodeRaw {
+        let layout = Layout::of(&recorded, known).unwrap();
+        let mut input = Bytes(&bytes);
+        let rows = decode(&mut input, &layout, 1, |_| None, &mut 0).unwrap();
+        input.finish().unwrap();
+        rows[0].clone()
+    }
+
+    #[test]
+    fn a_column_that_was_added_later_is_missing_with_its_metrics() {
+        let old = written(&OLD);
+        assert_eq!(Layout::of(&old.0, &NEW).unwrap().without(), ["numa_miss_per_s"]);
+        assert_eq!(read(old, &NEW), NodeRaw { id: 3, numa_hit: 40, ..NodeRaw::default() });
+    }
+
+    #[test]
+    fn a_column_of_a_later_version_is_skipped() {
+        let new = written(&NEW);
+        assert!(Layout::of(&new.0, &OLD).unwrap().without().is_empty());
+        assert_eq!(read(new, &OLD), NodeRaw { id: 3, numa_hit: 40, ..NodeRaw::default() });
+    }
+
+    #[test]
+    fn a_column_that_all_recordings_have_must_be_there() {
+        let (mut recorded, _) = written(&NEW);
+        recorded.remove(1);
+        assert_eq!(Layout::of(&recorded, &NEW).err().unwrap(), "it has no column numa_hit");
+    }
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::columns;
+use super::{columns, payload};
 use crate::sample::HostFacts;
 use crate::units::Nid;
 
 /// Version of the format. A reader opens every version up to its own. Columns and sections may be added
-/// without a new version: readers skip those they do not know.
+/// without a new version: readers skip those they do not know, and of those that are not there they say so.
 pub const FORMAT: u16 = 1;
 
 /// Samples from one keyframe to the next.
@@ -23,6 +23,8 @@ pub const MAX_CELLS: usize = 1 << 25;
 pub const MAX_NODE_TIMES: usize = 256 << 20;
 /// Nodes of a machine: twice what Linux can be built for (NODES_SHIFT is at most 10).
 pub const MAX_NODES: usize = 2048;
+/// Pairs of nodes between which something went: all of 1,024 nodes.
+pub const MAX_FLOWS: usize = 1 << 20;
 /// CPUs of a machine: eight times what Linux can be built for (NR_CPUS is at most 8192).
 pub const MAX_CPUS: usize = 1 << 16;
 /// Entries of a dictionary or of a list of notes.
@@ -75,6 +77,9 @@ pub struct Head {
     pub folded: String,
     pub host: HostFacts,
     pub columns: Columns,
+    /// Parts of a sample that came after the first recordings, and are in this one.
+    #[serde(default)]
+    pub sections: Vec<String>,
 }
 
 /// Which columns the rows have, in the order in which they are written.
@@ -126,6 +131,7 @@ impl Head {
                 cpu: columns::describe(columns::cpu()),
                 node: columns::describe(columns::node()),
             },
+            sections: payload::added_sections(),
         }
     }
 

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use super::changes::Changes;
 use super::columns::{self, Layout};
 use super::format::{
-    Head, KEY_EVERY, MAX_CELLS, MAX_CPUS, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_PAYLOAD, MAX_ROWS,
-    MAX_TEXT,
+    Head, KEY_EVERY, MAX_CELLS, MAX_CPUS, MAX_FLOWS, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_PAYLOAD,
+    MAX_ROWS, MAX_TEXT,
 };
 use super::groups;
 use super::placement;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use crate::sample::{CpuRaw, Names, NodeRaw, OwnRaw, Sample, TaskRaw};
+use crate::metric::container::LIMITS;
+use crate::sample::{CpuRaw, Flow, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
+use crate::units::Nid;
 
 /// Sections of a sample. A reader skips those it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +37,15 @@ enum Section {
     /// What cgroups are, and what they may use.
     Groups = 12,
     Limits = 13,
+    /// The memory of the whole machine.
+    Vm = 14,
+    /// From node to node.
+    Flows = 15,
     /// Where the memory of processes was found.
-    Placement = 14,
+    Placement = 16,
 }
 
-const SECTIONS: [Section; 14] = [
+const SECTIONS: [Section; 16] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -53,8 +59,35 @@ const SECTIONS: [Section; 14] = [
     Section::Notes,
     Section::Groups,
     Section::Limits,
+    Section::Vm,
+    Section::Flows,
     Section::Placement,
 ];
+
+impl Section {
+    /// For a section that older recordings do not have: what heads call it, and the metrics that have no
+    /// value without it.
+    fn added(self) -> Option<(&'static str, &'static [&'static str])> {
+        match self {
+            Section::Groups => {
+                Some(("groups", &["container", "kind", "engine", "container_id", "pod", "namespace"]))
+            }
+            Section::Limits => Some(("limits", &LIMITS)),
+            Section::Vm => Some(("vm", &["swap_pages_per_s", "zone_reclaim_mode"])),
+            Section::Placement => Some((
+                "placement",
+                &["mem_pct_by_node", "mem_bytes_by_node", "mem_error_points", "mem_age_ms"],
+            )),
+            Section::Flows => Some(("flows", &["task_migrations_per_s"])),
+            _ => None,
+        }
+    }
+}
+
+/// The names of the sections that a recording of this version has and an older one may not have.
+pub fn added_sections() -> Vec<String> {
+    SECTIONS.iter().filter_map(|section| Some(section.added()?.0.to_string())).collect()
+}
 
 /// A sample is beyond what the format can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,6 +136,7 @@ fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
         (most.saturating_mul(width) <= MAX_CELLS, "tasks times nodes"),
         (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "tasks times nodes"),
         (sample.cpus.len() <= MAX_CPUS, "CPUs"),
+        (sample.flows.len() <= MAX_FLOWS, "pairs of nodes"),
         (lists.iter().all(|len| *len <= MAX_NAMES), "names"),
         (texts.all(|text| text.len() <= MAX_TEXT), "letters in a name"),
     ] {
@@ -183,8 +217,52 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &
             }
         }
         Section::Limits => groups::encode(out, base.map(|base| &base.groups), &sample.groups),
+        Section::Vm => encode_vm(out, sample.vm.as_ref()),
+        Section::Flows => encode_flows(out, &sample.flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
     }
+}
+
+fn encode_vm(out: &mut Vec<u8>, vm: Option<&VmStat>) {
+    let Some(vm) = vm else { return };
+    for number in [vm.swapped_in, vm.swapped_out, vm.kswapd_pages, vm.direct_pages] {
+        put(out, number);
+    }
+    put(out, vm.zone_reclaim_mode.map_or(0, |mode| u64::from(mode) + 1));
+}
+
+fn encode_flows(out: &mut Vec<u8>, flows: &[Flow]) {
+    put(out, flows.len() as u64);
+    for flow in flows {
+        put(out, flow.from.0.into());
+        put(out, flow.to.0.into());
+        put(out, flow.tasks);
+    }
+}
+
+fn decode_flows(input: Bytes<'_>) -> Result<Vec<Flow>, Malformed> {
+    let node = |number: u64| u32::try_from(number).map(Nid).map_err(|_| Malformed("a node cannot be"));
+    decode_list(input, MAX_FLOWS, |input| {
+        Ok(Flow { from: node(input.number()?)?, to: node(input.number()?)?, tasks: input.number()? })
+    })
+}
+
+fn decode_vm(mut input: Bytes<'_>) -> Result<Option<VmStat>, Malformed> {
+    if input.0.is_empty() {
+        return Ok(None);
+    }
+    let vm = VmStat {
+        swapped_in: input.number()?,
+        swapped_out: input.number()?,
+        kswapd_pages: input.number()?,
+        direct_pages: input.number()?,
+        zone_reclaim_mode: match input.number()? {
+            0 => None,
+            mode => Some(u32::try_from(mode - 1).map_err(|_| Malformed("a mode cannot be"))?),
+        },
+    };
+    input.finish()?;
+    Ok(Some(vm))
 }
 
 /// The keyframe of a sample, and a sample before it that is near enough.
@@ -219,6 +297,8 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
     // Recordings from before there were containers have none of these.
     let groups = get(Section::Groups).unwrap_or(groups::NOTHING);
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
+    let vm = get(Section::Vm).unwrap_or(Bytes(&[]));
+    let flows = get(Section::Flows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let mut room = MAX_NODE_TIMES;
 
@@ -256,6 +336,8 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         exited: exited.into_iter().map(Arc::new).collect(),
         cpus,
         nodes,
+        vm: decode_vm(vm)?,
+        flows: decode_flows(flows)?,
         lost: decode_lost(get(Section::Lost)?, base)?,
         exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
         own: used,
@@ -272,17 +354,29 @@ pub struct Layouts {
     task: Layout<TaskRaw>,
     cpu: Layout<CpuRaw>,
     node: Layout<NodeRaw>,
+    /// Metrics whose section is not there.
+    without: Vec<&'static str>,
 }
 
 impl Layouts {
     /// # Errors
     /// A column that rows are made of is not in the head.
     pub fn of(head: &Head) -> Result<Layouts, String> {
+        let absent = SECTIONS.iter().filter_map(|section| section.added());
+        let absent = absent.filter(|(name, _)| !head.sections.iter().any(|section| section == name));
         Ok(Layouts {
             task: Layout::of(&head.columns.task, columns::task())?,
             cpu: Layout::of(&head.columns.cpu, columns::cpu())?,
             node: Layout::of(&head.columns.node, columns::node())?,
+            without: absent.flat_map(|(_, metrics)| metrics).copied().collect(),
         })
+    }
+
+    /// Metrics that have no value, because the recording is of a version that did not keep what they are
+    /// made of.
+    pub fn without(&self) -> impl Iterator<Item = &'static str> {
+        let columns = self.task.without().iter().chain(self.cpu.without()).chain(self.node.without());
+        columns.chain(&self.without).copied()
     }
 }
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use super::format::{Head, Kind, MAX_PAYLOAD};
 use super::frame::{FrameHead, HEAD_LEN, MAGIC};
 use super::payload::{self, Base, Layouts};
-use crate::sample::{HostFacts, Sample, TaskRaw};
+use crate::sample::{HostFacts, Missing, Sample, TaskRaw};
 
 /// Bytes looked through at a time when a frame is searched.
 const WINDOW: usize = 64 << 10;
@@ -52,6 +52,7 @@ pub enum Found {
 /// A head that was read, with what follows from it.
 pub struct HeadInForce {
     pub head: Head,
+    /// The recorded facts, and what this version of the recording cannot have.
     pub host: Arc<HostFacts>,
     layouts: Layouts,
 }
@@ -245,7 +246,14 @@ impl Reader {
         let head: Head = self.either_copy(at, Kind::Head, |reader, frame| reader.json(frame))?;
         head.check().map_err(anyhow::Error::msg)?;
         let layouts = Layouts::of(&head).map_err(anyhow::Error::msg)?;
-        let head = Arc::new(HeadInForce { host: Arc::new(head.host.clone()), head, layouts });
+        let mut host = head.host.clone();
+        for metric in layouts.without() {
+            host.missing.entry(metric.into()).or_insert_with(|| {
+                let writer = crate::text::clean_str(&head.writer);
+                Missing::NotCollected(format!("numatop-ng {writer}, which recorded it, did not keep this"))
+            });
+        }
+        let head = Arc::new(HeadInForce { host: Arc::new(host), head, layouts });
         self.head = Some((at, Arc::clone(&head)));
         Ok(head)
     }

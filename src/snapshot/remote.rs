@@ -4,6 +4,7 @@
 //! ran, so threads add up to their process, processes to their container, and everything to the node it ran on: rows
 //! are sums of [`Remote`], and their percentage is a quotient of two sums.
 
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use crate::sample::{PagesFound, Reading, Sample};
@@ -114,6 +115,35 @@ impl AddAssign<&Remote> for Remote {
     }
 }
 
+/// Time on a CPU, by the node that ran and the node whose memory it used meanwhile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Accesses {
+    ns: BTreeMap<(u32, u32), f64>,
+    run_ns: f64,
+}
+
+impl Accesses {
+    /// Adds what a task did, with its memory where it is.
+    pub fn add(&mut self, run_ns: &[u64], memory: &Memory) {
+        if memory.bytes() <= 0.0 {
+            return;
+        }
+        for (from, ns) in run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0) {
+            self.run_ns += *ns as f64;
+            for to in 0..memory.bytes_by_node.len() {
+                *self.ns.entry((from as u32, to as u32)).or_default() += *ns as f64 * memory.share(to);
+            }
+        }
+    }
+
+    /// Share of all accesses that go from the CPUs of one node to the memory of another, in percent; `None`
+    /// when nothing with known memory ran.
+    pub fn pct(&self, from: Nid, to: Nid) -> Option<f64> {
+        let ns = self.ns.get(&(from.0, to.0)).copied().unwrap_or(0.0);
+        (self.run_ns > 0.0).then(|| ns * 100.0 / self.run_ns)
+    }
+}
+
 /// What is known of the memory of a process.
 pub fn memory_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<(u64, Reading<Memory>)> {
     let raw = sample.placement.get(&pid.into()).filter(|raw| raw.start_ns == start_ns)?;
@@ -157,6 +187,16 @@ mod tests {
         let mut sum = Remote::of(&[900, 0], &memory(&[5.0, 0.0]));
         sum += &Remote::of(&[0, 900], &memory(&[0.0, 5.0]));
         assert_eq!(sum.pct(), Some(0.0));
+    }
+
+    #[test]
+    fn accesses_from_node_to_node_are_all_there_are() {
+        let mut accesses = Accesses::default();
+        accesses.add(&[300, 0], &memory(&[1.0, 2.0]));
+        accesses.add(&[0, 100], &memory(&[0.0, 9.0]));
+        let pct = |from, to| accesses.pct(Nid(from), Nid(to));
+        assert_eq!((pct(0, 0), pct(0, 1)), (Some(25.0), Some(50.0)));
+        assert_eq!((pct(1, 0), pct(1, 1)), (Some(0.0), Some(25.0)));
     }
 
     #[test]

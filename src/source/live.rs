@@ -1,16 +1,18 @@
 //! Samples of the running machine.
 
 use std::collections::BTreeMap;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 
+use super::hot::Hot;
 use super::{Source, poll};
 use crate::collect::groups::GroupWatch;
-use crate::collect::nodes::NodeReader;
+use crate::collect::hot::Sampling;
+use crate::collect::machine::MachineReader;
 use crate::collect::placement::{Budget, Placements, Process};
 use crate::collect::plan::{Advice, plan};
 use crate::collect::records::Layout;
@@ -19,7 +21,7 @@ use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
 use crate::collect::tasks::TaskProbe;
 use crate::collect::wire::Loss;
-use crate::collect::{own, records};
+use crate::collect::{own, records, stats};
 use crate::container::select::{Unmatched, Wants};
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::Hierarchy;
@@ -27,8 +29,10 @@ use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
+use crate::hot::News;
+use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
-use crate::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
+use crate::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
 use crate::text;
 use crate::units::CpuId;
 
@@ -47,6 +51,8 @@ pub struct LiveOptions {
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
+    /// How stacks are sampled while somebody looks at hot spots.
+    pub sampling: Sampling,
     /// What finding out where memory is may cost.
     pub placement_budget: Budget,
 }
@@ -57,7 +63,7 @@ pub struct LiveSource {
     check: HostCheck,
     sched: SchedProbe,
     tasks: TaskProbe,
-    nodes: NodeReader,
+    machine: MachineReader,
     table: TaskTable,
     groups: GroupWatch,
     placements: Placements,
@@ -72,6 +78,15 @@ pub struct LiveSource {
     multiplexed: bool,
     /// What the command line asked for, in words.
     scope_text: String,
+    /// The task storage map.
+    records: OwnedFd,
+    /// The v1 controller that names cgroups, by index.
+    cgroup_subsys: Option<u32>,
+    sampling: Sampling,
+    hot: Option<Hot>,
+    /// What reading one counter costs.
+    read_cost: Option<ReadCost>,
+    statistics: Option<stats::Recording>,
 }
 
 impl LiveSource {
@@ -123,9 +138,12 @@ impl LiveSource {
         if options.events.takes_turns {
             sched.read_scaled(true);
         }
+        let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
         let tasks =
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
-        let node_reader = NodeReader::open(Path::new(ROOT), &topology)?;
+        let page_size = own::page_size();
+        let machine = MachineReader::start(Path::new(ROOT), &topology, page_size)?;
+        add_missing(&mut missing, &machine);
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
             kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
@@ -142,7 +160,7 @@ impl LiveSource {
             host: Arc::new(host),
             sched,
             tasks,
-            nodes: node_reader,
+            machine,
             table: TaskTable::default(),
             groups,
             placements: Placements::new(
@@ -157,9 +175,15 @@ impl LiveSource {
             online,
             failed_reads: BTreeMap::new(),
             notes,
-            page_size: own::page_size(),
+            page_size,
             multiplexed: options.events.takes_turns,
             scope_text: options.scope_text,
+            records: store,
+            cgroup_subsys: subsys,
+            sampling: options.sampling,
+            hot: None,
+            read_cost,
+            statistics: None,
         })
     }
 
@@ -196,6 +220,9 @@ impl LiveSource {
         host.missing.extend(self.check.pmu.refused());
         host.topology = topology;
         self.host = Arc::new(host);
+        if let Some(hot) = &mut self.hot {
+            hot.follow(&now)?;
+        }
         self.online = now;
         Ok(())
     }
@@ -213,7 +240,7 @@ impl LiveSource {
         silent
     }
 
-    fn cpus(&self) -> Vec<CpuRaw> {
+    fn cpus(&self, irq_ns: &BTreeMap<CpuId, u64>) -> Vec<CpuRaw> {
         let read = |cpu: &crate::host::topology::Cpu| {
             let state = self.sched.cpu(cpu.id)?;
             let mut slots = [Slot::default(); crate::collect::wire::SLOTS];
@@ -230,6 +257,7 @@ impl LiveSource {
                 online: self.online.contains(&cpu.id),
                 busy_ns: state.busy_ns,
                 switches: state.switches,
+                irq_ns: irq_ns.get(&cpu.id).copied().unwrap_or(0),
                 slots,
             })
         };
@@ -280,7 +308,8 @@ impl LiveSource {
         let wall_ns = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
-        let cpus = self.cpus();
+        let machine = self.machine.read()?;
+        let cpus = self.cpus(&machine.irq_ns);
 
         self.follow_cgroups(false)?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
@@ -297,6 +326,7 @@ impl LiveSource {
         let several = self.host.topology.nodes.len() > 1;
         let placement = if several { self.placements.sample(&tasks, mono_ns) } else { Arc::default() };
         self.watch_multiplexing(&cpus);
+        self.note_missing();
         let mut own = own::read(self.page_size);
         own.sample_ns = began.elapsed().as_nanos() as u64;
         Ok(Sample {
@@ -306,7 +336,9 @@ impl LiveSource {
             tasks,
             exited,
             cpus,
-            nodes: self.nodes.read()?,
+            nodes: machine.nodes,
+            vm: Some(machine.vm),
+            flows: self.sched.moves(&self.host.topology),
             lost: self.lost(),
             exit_lost_ns: self.tasks.exit_lost_ns()?,
             own,
@@ -315,6 +347,16 @@ impl LiveSource {
             placement,
             notes: std::mem::take(&mut self.notes),
         })
+    }
+
+    /// Has the host say what has turned out not to be readable since the last sample.
+    fn note_missing(&mut self) {
+        if self.machine.missing().keys().all(|id| self.host.missing.contains_key(*id)) {
+            return;
+        }
+        let mut host = HostFacts::clone(&self.host);
+        add_missing(&mut host.missing, &self.machine);
+        self.host = Arc::new(host);
     }
 
     /// Once a counter had to share the PMU, counts are read with their times from then on.
@@ -355,7 +397,11 @@ impl Source for LiveSource {
                 name
             }
         };
-        self.sched.set_scoped(!self.groups.scope().is_everything());
+        let scoped = !self.groups.scope().is_everything();
+        self.sched.set_scoped(scoped);
+        if let Some(hot) = &mut self.hot {
+            hot.set_scoped(scoped);
+        }
         self.tasks.set_scope(&before, self.groups.scope())?;
         self.forget = true;
         let mut host = HostFacts::clone(&self.host);
@@ -364,16 +410,65 @@ impl Source for LiveSource {
         Ok(())
     }
 
-    /// Moves exits out of the kernel's ring whenever it is half full, so that none is lost during a
-    /// long interval.
+    fn set_hot(&mut self, on: bool) -> Result<()> {
+        self.hot = None;
+        if on {
+            let scoped = !self.groups.scope().is_everything();
+            let sampling = self.sampling.clone().bounded(self.online.len() as u32);
+            let hot = Hot::start(sampling, &self.records, scoped, self.cgroup_subsys, &self.online);
+            self.hot = Some(hot.context("sampling stacks")?);
+        }
+        Ok(())
+    }
+
+    fn set_statistics(&mut self, on: bool) -> Result<()> {
+        self.statistics = None;
+        if on {
+            self.statistics = Some(stats::Recording::start()?);
+        }
+        Ok(())
+    }
+
+    fn statistics(&mut self) -> Result<Option<Statistics>> {
+        if self.statistics.is_none() {
+            return Ok(None);
+        }
+        let sampler = self.hot.as_ref().map(Hot::program);
+        let programs = self.sched.programs().into_iter().chain(self.tasks.programs()).chain(sampler);
+        Ok(Some(Statistics {
+            mono_ns: clock_ns(libc::CLOCK_MONOTONIC),
+            programs: programs
+                .map(|(name, fd)| Ok((name.to_string(), stats::runs(fd)?)))
+                .collect::<Result<_>>()?,
+            counters: self.sched.events().len(),
+            read: self.read_cost,
+            scaled: self.multiplexed,
+        }))
+    }
+
+    fn hot_news(&mut self, patience: Duration) -> Result<Option<News>> {
+        self.hot.as_mut().map(|hot| hot.news(patience)).transpose()
+    }
+
+    /// Empties the kernel's rings whenever one is half full, so that nothing is lost during a long interval.
     fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
         loop {
-            match poll(&[stop, self.tasks.exit_fd()], due).context("waiting for the next sample")? {
+            let mut fds = vec![stop, self.tasks.exit_fd()];
+            fds.extend(self.hot.as_ref().map(Hot::fd));
+            match poll(&fds, due).context("waiting for the next sample")? {
                 None => return Ok(false),
                 Some(0) => return Ok(true),
-                Some(_) => self.tasks.gather_exits()?,
+                Some(1) => self.tasks.gather_exits()?,
+                Some(_) => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
             }
         }
+    }
+}
+
+/// The rules' reason stays where there is one: they know what to do about it.
+fn add_missing(missing: &mut BTreeMap<String, Missing>, machine: &MachineReader) {
+    for (id, why) in machine.missing() {
+        missing.entry((*id).to_string()).or_insert_with(|| why.clone());
     }
 }
 

@@ -3,12 +3,14 @@
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::Source;
 use crate::collect::placement::Process;
+use crate::hot::News;
+use crate::overhead::Statistics;
 use crate::record::recorder::Recorder;
 use crate::sample::{HostFacts, Sample};
 
@@ -56,6 +58,22 @@ impl<S: Source> Source for Recorded<S> {
 
     fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
         self.source.wait(due, stop)
+    }
+
+    fn set_hot(&mut self, on: bool) -> Result<()> {
+        self.source.set_hot(on)
+    }
+
+    fn hot_news(&mut self, patience: Duration) -> Result<Option<News>> {
+        self.source.hot_news(patience)
+    }
+
+    fn set_statistics(&mut self, on: bool) -> Result<()> {
+        self.source.set_statistics(on)
+    }
+
+    fn statistics(&mut self) -> Result<Option<Statistics>> {
+        self.source.statistics()
     }
 
     fn continues(&self) -> bool {

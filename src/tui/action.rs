@@ -18,6 +18,14 @@ pub enum Action {
     Scope,
     /// Back to the scope of the command line.
     Unscope,
+    /// Hot spots of the selected row.
+    Hot,
+    /// The next way to show them: functions, callees, callers.
+    HotShape,
+    /// Forget the samples so far.
+    HotRestart,
+    /// What numatop-ng itself costs.
+    Overhead,
     /// Go into the selected row.
     Open,
     Threads,
@@ -26,6 +34,8 @@ pub enum Action {
     /// Count every page of them.
     WalkMappings,
     Tree,
+    /// The table of nodes, or what goes from node to node.
+    Matrix,
     Fold,
     Follow,
     Pause,
@@ -133,4 +143,8 @@ pub enum Effect {
         rss_bytes: u64,
         exact: bool,
     },
+    /// Begin to sample stacks, or end it.
+    SetHot(bool),
+    /// Begin to keep statistics on our own programs, or end it.
+    SetStatistics(bool),
 }

@@ -5,9 +5,11 @@ pub mod containers;
 mod cursor;
 pub mod detail;
 mod geometry;
+pub mod hot;
 pub mod maps;
 pub mod nodes;
 mod order;
+pub mod overhead;
 pub mod picker;
 mod popups;
 pub mod prompt;
@@ -24,7 +26,9 @@ use ratatui::layout::Rect;
 
 use self::containers::ContainerList;
 use self::detail::Detail;
+use self::hot::HotView;
 use self::nodes::NodeList;
+use self::overhead::Overhead;
 use self::picker::Picker;
 use self::prompt::{Prompt, Purpose};
 use self::replay::Replay;
@@ -69,6 +73,10 @@ pub struct App {
     /// Cgroup id of the container that was made the scope here.
     pub scope: Option<u64>,
     pub detail: Option<Detail>,
+    /// Hot spots, on top of the screen they were asked for on.
+    pub hot: Option<HotView>,
+    /// What we cost ourselves, on top of the screen it was asked for on.
+    pub overhead: Option<Overhead>,
     /// First line of the help in view, while it is open.
     pub help: Option<usize>,
     pub picker: Option<Picker>,
@@ -108,6 +116,8 @@ impl App {
             containers: ContainerList::default(),
             scope: None,
             detail: None,
+            hot: None,
+            overhead: None,
             help: None,
             picker: None,
             prompt: None,
@@ -201,6 +211,8 @@ impl App {
             }
             App { picker: Some(_), .. } => context::PICKER,
             App { help: Some(_), .. } => context::HELP,
+            App { overhead: Some(_), .. } => context::OVERHEAD,
+            App { hot: Some(_), .. } => context::HOT,
             App { detail: Some(_), .. } => context::DETAIL | paused,
             App { screen: Screen::Tasks, .. } => context::TASKS | paused,
             App { screen: Screen::Nodes, .. } => context::NODES | paused,
@@ -222,7 +234,12 @@ impl App {
             Action::Suspend => return Some(Effect::Suspend),
             Action::Redraw => return Some(Effect::Redraw),
             Action::Help => self.help = Some(0),
+            Action::Overhead => return self.open_overhead(),
+            Action::Back if self.contexts() == context::OVERHEAD => return self.close_overhead(),
+            Action::Back if self.contexts() == context::HOT => return self.close_hot(),
             Action::Back => self.back(),
+            Action::Hot => return self.open_hot(),
+            Action::HotShape | Action::HotRestart => self.change_hot(action),
             Action::Move(motion) => self.go(motion),
             Action::Click(x, y) => self.click(x, y),
             Action::Show(screen) => {
@@ -243,6 +260,7 @@ impl App {
             }
             Action::Mappings => return self.toggle_maps(),
             Action::WalkMappings => return self.walk_maps(),
+            Action::Matrix => self.nodes.next_matrix(),
             Action::Tree if self.screen == Screen::Containers => self.containers.tree ^= true,
             Action::Tree => self.tasks.choice.tree = !self.tasks.choice.tree,
             Action::Scope => return self.toggle_scope(),
@@ -305,6 +323,9 @@ impl App {
         if let Some(detail) = &mut self.detail {
             detail.settle(height);
         }
+        if let Some(hot) = &mut self.hot {
+            hot.settle(height);
+        }
         if let Some(picker) = &mut self.picker {
             picker.scroll(height);
         }
@@ -362,6 +383,12 @@ impl App {
     }
 
     fn fold(&mut self) {
+        if let Some(hot) = &mut self.hot {
+            if !hot.toggle_fold() {
+                self.message = Some("nothing is below it: Tab shows who calls whom".into());
+            }
+            return;
+        }
         let folded = match self.screen {
             Screen::Containers if self.containers.tree => {
                 self.containers.toggle_fold();

@@ -19,6 +19,9 @@ use crate::source::Source;
 /// The second sample comes after this, so that rates appear soon.
 const SOON: Duration = Duration::from_millis(250);
 
+/// Names of functions are waited for so long with each sample; later ones come with the next.
+const NAMES_PATIENCE: Duration = Duration::from_millis(20);
+
 /// What the screen asks for.
 pub enum Command {
     SetInterval(Duration),
@@ -30,6 +33,10 @@ pub enum Command {
     Inspect(u32, u64),
     /// These processes are looked at, the first most closely.
     Focus(Vec<Process>),
+    /// Begin to sample stacks, or end it.
+    SetHot(bool),
+    /// Begin to keep statistics on our own programs, or end it.
+    SetStatistics(bool),
     Quit,
 }
 
@@ -109,6 +116,16 @@ pub fn collect(
             if messages.send(message).is_err() {
                 return Ok(());
             }
+            if let Some(news) = source.hot_news(NAMES_PATIENCE)?
+                && messages.send(Message::Hot(Ok(news))).is_err()
+            {
+                return Ok(());
+            }
+            if let Some(now) = source.statistics()?
+                && messages.send(Message::Statistics(Ok(now))).is_err()
+            {
+                return Ok(());
+            }
             let wait = if std::mem::take(&mut first) { SOON.min(interval) } else { interval };
             // Intervals lie on a grid, so that they do not drift; one that was missed is not made up for.
             due = (due + wait).max(Instant::now());
@@ -144,6 +161,22 @@ pub fn collect(
                         }
                         // What is in scope now is shown at once.
                         due = Instant::now();
+                    }
+                    Command::SetHot(on) => {
+                        if let Err(error) = source.set_hot(on)
+                            && messages.send(Message::Hot(Err(format!("{error:#}")))).is_err()
+                        {
+                            return Ok(());
+                        }
+                        // The first samples are shown soon.
+                        due = due.min(Instant::now() + SOON);
+                    }
+                    Command::SetStatistics(on) => {
+                        let now = source.set_statistics(on).and_then(|()| source.statistics());
+                        let now = now.map_err(|error| format!("{error:#}")).transpose();
+                        if now.is_some_and(|now| messages.send(Message::Statistics(now)).is_err()) {
+                            return Ok(());
+                        }
                     }
                     // What is measured now has no other time.
                     Command::Seek(_) => {}

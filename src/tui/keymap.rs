@@ -19,11 +19,15 @@ pub mod context {
     /// While a recording is shown; what keys mean there comes before what they mean elsewhere, too.
     pub const REPLAY: u16 = 256;
     pub const CONTAINERS: u16 = 512;
+    /// The hot spots of something.
+    pub const HOT: u16 = 1024;
+    /// What numatop-ng itself costs.
+    pub const OVERHEAD: u16 = 2048;
     /// The screens with a table of their own.
     pub const TABLES: u16 = TASKS | NODES | CONTAINERS;
     pub const SCREENS: u16 = TABLES | DETAIL;
-    pub const LISTS: u16 = SCREENS | HELP | PICKER;
-    pub const ALL: u16 = LISTS | PROMPT;
+    pub const LISTS: u16 = SCREENS | HELP | PICKER | HOT;
+    pub const ALL: u16 = LISTS | PROMPT | OVERHEAD;
 }
 use context::*;
 
@@ -68,7 +72,7 @@ const fn bind(
 
 /// All keys, in the order of help and footer.
 pub static KEYS: &[Binding] = &[
-    bind(SCREENS, &[key(KeyCode::F(1)), ch('?'), ch('h')], Action::Help, "Help", "This help"),
+    bind(SCREENS | HOT | OVERHEAD, &[key(KeyCode::F(1)), ch('?')], Action::Help, "Help", "This help"),
     bind(
         TABLES,
         &[key(KeyCode::Enter)],
@@ -88,6 +92,13 @@ pub static KEYS: &[Binding] = &[
     bind(TABLES | DETAIL, &[ch('1')], Action::Show(Screen::Tasks), "", "Tasks"),
     bind(TABLES | DETAIL, &[ch('2')], Action::Show(Screen::Nodes), "", "Nodes"),
     bind(TABLES | DETAIL, &[ch('3')], Action::Show(Screen::Containers), "", "Containers"),
+    bind(
+        NODES,
+        &[ch('x')],
+        Action::Matrix,
+        "Matrix",
+        "Nodes: from node to node, one matrix after the other, then the table again",
+    ),
     bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or no longer"),
     bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope chosen here"),
     bind(
@@ -107,7 +118,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('<'), ch(',')],
         Action::SortLeft,
         "",
-        "Sort by the column to the left; with > to the right",
+        "Sort by the column to the left, or move a matrix; with > to the right",
     ),
     bind(TABLES, &[ch('>'), ch('.')], Action::SortRight, "", ""),
     bind(TABLES, &[ch('I')], Action::Invert, "", "Reverse the order"),
@@ -134,6 +145,23 @@ pub static KEYS: &[Binding] = &[
     ),
     bind(TASKS | CONTAINERS, &[ch('z')], Action::Fold, "", "Tree: fold or unfold the selected branch"),
     bind(TASKS, &[ch('F')], Action::Follow, "", "Follow: keep the selected task in view"),
+    bind(SCREENS, &[ch('h')], Action::Hot, "Hot", "Hot spots of the task or container; of all on the nodes"),
+    bind(
+        HOT,
+        &[key(KeyCode::Tab), ch('v')],
+        Action::HotShape,
+        "Shape",
+        "Hot spots: functions, what they call, who calls them",
+    ),
+    bind(
+        HOT,
+        &[key(KeyCode::Enter), ch('z')],
+        Action::Fold,
+        "Fold",
+        "Hot spots: fold or unfold what is below a function",
+    ),
+    bind(HOT, &[ch('r')], Action::HotRestart, "Restart", "Hot spots: forget the samples so far"),
+    bind(SCREENS, &[ch('o')], Action::Overhead, "", "What numatop-ng itself costs, program by program"),
     bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
     bind(SCREENS, &[key(KeyCode::Left)], Action::Scrub(-1), "", "Pause at the interval before"),
     bind(
@@ -208,7 +236,13 @@ pub static KEYS: &[Binding] = &[
     bind(PROMPT, &[ctrl('u')], Action::EraseAll, "", ""),
     bind(ALL, &[ctrl('l')], Action::Redraw, "", "Draw the screen anew"),
     bind(ALL, &[ctrl('z')], Action::Suspend, "", "Stop; fg brings it back"),
-    bind(DETAIL | HELP | PICKER, &[key(KeyCode::Esc), ch('q')], Action::Back, "Back", "Close what is open"),
+    bind(
+        DETAIL | HELP | PICKER | HOT | OVERHEAD,
+        &[key(KeyCode::Esc), ch('q')],
+        Action::Back,
+        "Back",
+        "Close what is open",
+    ),
     bind(PROMPT, &[key(KeyCode::Esc)], Action::Back, "Drop", ""),
     bind(TABLES, &[key(KeyCode::Esc)], Action::Back, "", "On a table: drop search and filters"),
     bind(TABLES, &[ch('q')], Action::Quit, "Quit", "Quit"),
@@ -260,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_key_means_one_thing_in_one_place() {
-        for bit in (0..10).map(|shift| 1u16 << shift) {
+        for bit in (0..12).map(|shift| 1u16 << shift) {
             let here: Vec<&Key> =
                 KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
             for (i, key) in here.iter().enumerate() {

@@ -84,7 +84,11 @@ pub fn play(
         for command in commands.try_iter() {
             match command {
                 Command::Quit => return Ok(()),
-                Command::SetInterval(_) | Command::SetScope(_) | Command::Focus(_) => {}
+                Command::SetInterval(_)
+                | Command::SetScope(_)
+                | Command::Focus(_)
+                | Command::SetHot(_)
+                | Command::SetStatistics(_) => {}
                 Command::Inspect(pid, _) => {
                     let why = "a recording keeps nothing of /proc".to_string();
                     player.tell(Message::Inspected(pid, Err(why)));

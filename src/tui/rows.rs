@@ -77,7 +77,7 @@ pub fn arrange(snapshot: &Snapshot, choice: &Choice) -> Vec<Row> {
 }
 
 /// Whether a cgroup is `top` or lies below it.
-fn is_below(cgroup: u64, top: u64, snapshot: &Snapshot) -> bool {
+pub fn is_below(cgroup: u64, top: u64, snapshot: &Snapshot) -> bool {
     let mut next = Some(cgroup);
     for _ in 0..DEPTH_MAX {
         match next {

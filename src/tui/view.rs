@@ -5,8 +5,11 @@ pub mod detail;
 pub mod footer;
 pub mod header;
 pub mod help;
+pub mod hot;
 pub mod maps;
+pub mod matrix;
 pub mod nodes;
+pub mod overhead;
 pub mod picker;
 pub mod tasks;
 
@@ -30,6 +33,10 @@ pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
     header::render(snapshot, app, &parts, buf);
     if let Some(first) = app.help {
         help::render(snapshot, first, &app.theme, body, buf);
+    } else if let Some(overhead) = &app.overhead {
+        overhead::render(snapshot, overhead, &app.theme, body, buf);
+    } else if let Some(hot) = &app.hot {
+        hot::render(hot, &app.theme, body, buf);
     } else if let Some(detail) = &app.detail {
         detail::render(snapshot, detail, &app.history(), &app.theme, body, buf);
     } else if app.screen == Screen::Tasks {

@@ -17,14 +17,16 @@ use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::Event;
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, PagesFound, PlacementRaw,
-    Sample, Slot, TaskRaw,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, PagesFound,
+    PlacementRaw, Sample, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::{App, Settings};
 use numatop_ng::tui::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
+use numatop_ng::units::Nid;
 
+pub mod hot;
 pub mod screen;
 
 const MS: u64 = 1_000_000;
@@ -87,6 +89,7 @@ pub struct World {
     rows: Vec<Arc<TaskRaw>>,
     cpus: Vec<CpuRaw>,
     nodes: Vec<NodeRaw>,
+    vm: VmStat,
     tick: u64,
     pub lost: BTreeMap<String, u64>,
     pub notes: Vec<String>,
@@ -147,6 +150,9 @@ impl World {
             mem_file_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 3,
             mem_anon_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 2,
             mem_slab_bytes: 1 << 30,
+            // The last nodes of a large machine are below it.
+            low_watermark_bytes: 3 << 30,
+            managed_bytes: node.mem_total_bytes,
             ..NodeRaw::default()
         };
         let nodes = topology.nodes.iter().map(node).collect();
@@ -169,6 +175,7 @@ impl World {
             rows: vec![],
             cpus,
             nodes,
+            vm: VmStat { zone_reclaim_mode: Some(0), ..VmStat::default() },
             tick: 0,
             lost: [("storage".to_string(), 0), ("exit".to_string(), 0)].into(),
             notes: vec![],
@@ -328,7 +335,13 @@ impl World {
             node.local_node += 19_000;
             node.other_node += 1_000 * u64::from(node.id % 2);
             node.numa_miss += 300 * u64::from(node.id % 2);
+            node.kswapd_pages += 4_000 * u64::from(node.id % 2);
+            node.direct_pages += 64 * u64::from(node.id % 2);
         }
+        for cpu in &mut self.cpus {
+            cpu.irq_ns += 10 * MS * u64::from(cpu.id % 8 == 0);
+        }
+        self.vm.swapped_out += 12;
         self.rows = rows.clone();
         Sample {
             wall_ns: WALL_NS + (tick * 1000 * MS) as i64,
@@ -338,6 +351,8 @@ impl World {
             exited,
             cpus: self.cpus.clone(),
             nodes: self.nodes.clone(),
+            vm: Some(self.vm),
+            flows: self.flows(tick),
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
             own: OwnRaw { cpu_ns: tick * 3 * MS, rss_bytes: 12 << 20, sample_ns: MS },
@@ -346,6 +361,16 @@ impl World {
             placement: Arc::new(self.placement.clone()),
             notes: std::mem::take(&mut self.notes),
         }
+    }
+}
+
+impl World {
+    /// Tasks went to the next node, one more from each than from the one before, since start.
+    fn flows(&self, tick: u64) -> Vec<Flow> {
+        let nodes = self.nodes.len() as u32;
+        let flow =
+            |from: u32| Flow { from: Nid(from), to: Nid((from + 1) % nodes), tasks: u64::from(from) * tick };
+        (0..if nodes > 1 { nodes } else { 0 }).map(flow).collect()
     }
 }
 

@@ -19,7 +19,7 @@ fn numatop(words: &[&str]) -> Result<Output> {
     Command::new(BINARY).args(words).stdin(Stdio::null()).output().context("starting numatop-ng")
 }
 
-fn intervals(words: &[&str]) -> Result<Vec<Value>> {
+pub fn intervals(words: &[&str]) -> Result<Vec<Value>> {
     let output = numatop(words)?;
     ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout)?;
@@ -185,6 +185,22 @@ pub fn doctor_agrees_that_the_live_view_works() -> Result<()> {
     ensure!(output.status.success(), "{}", output.status);
     let report: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(report["schema"] == 1, "{report}");
+    Ok(())
+}
+
+pub fn overhead_is_measured_when_asked_for() -> Result<()> {
+    let mut lines = intervals(&["-b", "-n", "1", "-d", "1", "--format", "json", "--overhead"])?;
+    let programs = lines.remove(0)["self"]["programs"].take();
+    let switch = &programs["on_sched_switch"];
+    let (ns, runs) = (switch["probe_ns"].as_f64(), switch["probe_runs_per_s"].as_f64());
+    println!("{programs:#}");
+    // No machine switches less than once a second, and no switch takes a tenth of a millisecond.
+    ensure!(ns.is_some_and(|ns| ns > 10.0 && ns < 100_000.0) && runs > Some(1.0), "{switch}");
+    let share = ns.zip(runs).map(|(ns, runs)| ns * runs / 1e7);
+    let shown = switch["probe_cpu_pct"].as_f64();
+    ensure!(share.zip(shown).is_some_and(|(a, b)| (a - b).abs() < 0.01), "{share:?} {shown:?}");
+    let plain = intervals(&["-b", "-n", "1", "-d", "0.2", "--format", "json"])?;
+    ensure!(plain[0]["self"].get("programs").is_none(), "statistics that nobody asked for");
     Ok(())
 }
 

@@ -5,7 +5,9 @@ mod btf;
 mod command;
 mod containers;
 mod engine;
+mod hot;
 mod placement;
+mod reclaim;
 mod recording;
 mod screen;
 mod truth;
@@ -42,6 +44,13 @@ fn main() {
     let with_engine = |name: &str, run: fn() -> anyhow::Result<()>| {
         trial(name, run).with_ignored_flag(!root || no_engine.is_some())
     };
+    let no_reclaim = reclaim::obstacle();
+    if let Some(why) = no_reclaim {
+        eprintln!("tests/probes: {why}: its test is ignored");
+    }
+    let with_reclaim = |name: &str, run: fn() -> anyhow::Result<()>| {
+        trial(name, run).with_ignored_flag(!root || no_reclaim.is_some())
+    };
     let mut tests = tests![
         trial:
         btf::every_relocated_field_is_in_this_kernel,
@@ -67,6 +76,7 @@ fn main() {
         truth::a_full_exit_ring_is_a_counted_loss,
         command::json_has_every_metric_or_its_reason,
         command::json_counts_named_events,
+        command::overhead_is_measured_when_asked_for,
         command::threads_have_rows_of_their_own,
         command::columns_sort_top_and_comm_select,
         command::hostile_names_reach_no_output,
@@ -93,6 +103,11 @@ fn main() {
         placement::kernel_threads_have_no_memory,
         placement::without_privilege_the_reason_names_the_capability,
         placement::every_process_here_is_placed_or_has_a_reason,
+        hot::functions_have_the_shares_they_burn,
+        hot::kernel_functions_are_named,
+        hot::a_program_that_was_removed_has_names,
+        hot::a_compiler_at_run_time_names_its_code,
+        hot::nothing_is_sampled_unless_asked_for,
         recording::a_replay_is_what_was_shown,
         recording::samples_of_this_machine_come_back,
         recording::a_full_disk_pauses_the_recording,
@@ -100,9 +115,25 @@ fn main() {
         recording::a_signal_rotates_and_another_ends_a_recording,
     ];
     tests.extend(tests![
+        with_reclaim:
+        reclaim::reclaimed_pages_are_counted_on_their_node,
+    ]);
+    tests.extend(tests![
         with_engine:
         engine::a_container_of_podman_is_watched_by_name,
         engine::a_container_of_podman_is_chosen_on_the_screen,
+    ]);
+    let no_binutils = hot::no_binutils();
+    if let Some(why) = no_binutils {
+        eprintln!("tests/probes: {why}: tests with programs of their own are ignored");
+    }
+    let with_binutils = |name: &str, run: fn() -> anyhow::Result<()>| {
+        trial(name, run).with_ignored_flag(!root || no_binutils.is_some())
+    };
+    tests.extend(tests![
+        with_binutils:
+        hot::functions_are_named_inside_another_root,
+        hot::a_stripped_program_has_the_names_of_its_debug_file,
     ]);
     libtest_mimic::run(&arguments, tests).exit();
 }

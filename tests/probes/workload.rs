@@ -196,6 +196,15 @@ pub fn run(name: &str) {
             word();
             burn(Duration::from_millis(200));
         }
+        "shares" => shares(),
+        "jit" => jit(),
+        // As "faults", without a rest.
+        "faulter" => {
+            ready();
+            loop {
+                touch_pages(4096);
+            }
+        }
         other => panic!("no workload '{other}'"),
     }
 }
@@ -266,25 +275,82 @@ fn faults() {
     ready();
     while word() {
         let before = usage(libc::RUSAGE_SELF);
-        let len = 4096 * 4096;
-        // SAFETY: a private anonymous mapping of our own, touched within its length and unmapped again.
-        unsafe {
-            let at = libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            assert!(at != libc::MAP_FAILED);
-            libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
-            for page in 0..4096 {
-                at.cast::<u8>().add(page * 4096).write_volatile(1);
-            }
-            libc::munmap(at, len);
-        }
+        touch_pages(4096);
         println!("{}", usage(libc::RUSAGE_SELF).ru_minflt - before.ru_minflt);
+    }
+}
+
+/// Touches so many fresh pages.
+fn touch_pages(pages: usize) {
+    let len = pages * 4096;
+    // SAFETY: a private anonymous mapping of our own, touched within its length and unmapped again.
+    unsafe {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let at = libc::mmap(std::ptr::null_mut(), len, rights, kind, -1, 0);
+        assert!(at != libc::MAP_FAILED);
+        libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
+        for page in 0..pages {
+            at.cast::<u8>().add(page * 4096).write_volatile(1);
+        }
+        libc::munmap(at, len);
+    }
+}
+
+/// Three functions that take 60, 30 and 10 % of its time, one after the other, a hundred times a second. How long a
+/// step of each takes is measured first: it depends on where the compiler puts the loop.
+fn shares() {
+    const TRIAL_STEPS: u64 = 20_000_000;
+    const ROUND: Duration = Duration::from_millis(10);
+    let functions: [(fn(u64), f64); 3] = [(sixty, 0.6), (thirty, 0.3), (ten, 0.1)];
+    let rounds = functions.map(|(function, share)| {
+        let before = thread_cpu_time();
+        function(TRIAL_STEPS);
+        let step = (thread_cpu_time() - before).as_secs_f64() / TRIAL_STEPS as f64;
+        (function, (ROUND.as_secs_f64() * share / step) as u64)
+    });
+    ready();
+    loop {
+        for (function, steps) in rounds {
+            function(steps);
+        }
+    }
+}
+
+// Each has a loop of its own, and calls nothing: the time would be that of what is called. They differ in what they
+// start from, so that no compiler makes one of them.
+macro_rules! burner {
+    ($name:ident, $seed:literal) => {
+        #[inline(never)]
+        fn $name(mut steps: u64) {
+            let mut sum: u64 = $seed;
+            while steps > 0 {
+                sum = (sum << 1) ^ steps;
+                steps -= 1;
+            }
+            std::hint::black_box(sum);
+        }
+    };
+}
+burner!(sixty, 60);
+burner!(thirty, 30);
+burner!(ten, 10);
+
+/// Runs machine code in memory that is no file, after it said where that is: address and length in hex.
+fn jit() {
+    // A jump to itself.
+    let code: &[u8] = if cfg!(target_arch = "x86_64") { &[0xeb, 0xfe] } else { &[0x00, 0x00, 0x00, 0x14] };
+    ready();
+    // SAFETY: a private mapping of our own that holds one instruction, which is what is called.
+    unsafe {
+        let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let at = libc::mmap(std::ptr::null_mut(), 4096, rights, kind, -1, 0);
+        assert!(at != libc::MAP_FAILED);
+        std::ptr::copy_nonoverlapping(code.as_ptr(), at.cast(), code.len());
+        println!("{:x} {:x}", at as usize, code.len());
+        let run: extern "C" fn() = std::mem::transmute(at);
+        run();
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, GroupRaw, Missing, Names, NodeCounts, NodeRaw, OwnRaw, PagesFound, PlacementRaw,
-    Sample, Slot, TaskRaw,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, Missing, Names, NodeCounts, NodeRaw, OwnRaw, PagesFound,
+    PlacementRaw, Sample, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::units::Nid;
 use proptest::collection::{btree_map, vec};
@@ -74,20 +74,21 @@ fn task() -> impl Strategy<Value = TaskRaw> {
 }
 
 fn cpu() -> impl Strategy<Value = CpuRaw> {
-    (any::<[u32; 2]>(), any::<bool>(), any::<[u64; 2]>(), proptest::array::uniform8(slot())).prop_map(
-        |([id, node], online, [busy_ns, switches], slots)| CpuRaw {
+    (any::<[u32; 2]>(), any::<bool>(), any::<[u64; 3]>(), proptest::array::uniform8(slot())).prop_map(
+        |([id, node], online, [busy_ns, switches, irq_ns], slots)| CpuRaw {
             id,
             node,
             online,
             busy_ns,
             switches,
+            irq_ns,
             slots,
         },
     )
 }
 
 fn node() -> impl Strategy<Value = NodeRaw> {
-    (any::<u32>(), any::<[u64; 13]>()).prop_map(|(id, n)| NodeRaw {
+    (any::<u32>(), any::<[u64; 18]>()).prop_map(|(id, n)| NodeRaw {
         id,
         mem_total_bytes: n[0],
         mem_free_bytes: n[1],
@@ -102,6 +103,25 @@ fn node() -> impl Strategy<Value = NodeRaw> {
         interleave_hit: n[10],
         local_node: n[11],
         other_node: n[12],
+        low_watermark_bytes: n[13],
+        managed_bytes: n[14],
+        kswapd_pages: n[15],
+        direct_pages: n[16],
+        node_reclaims: n[17],
+    })
+}
+
+fn flow() -> impl Strategy<Value = Flow> {
+    any::<(u32, u32, u64)>().prop_map(|(from, to, tasks)| Flow { from: Nid(from), to: Nid(to), tasks })
+}
+
+fn vm() -> impl Strategy<Value = VmStat> {
+    (any::<[u64; 4]>(), any::<Option<u32>>()).prop_map(|(n, zone_reclaim_mode)| VmStat {
+        swapped_in: n[0],
+        swapped_out: n[1],
+        kswapd_pages: n[2],
+        direct_pages: n[3],
+        zone_reclaim_mode,
     })
 }
 
@@ -151,7 +171,14 @@ fn shared(tasks: Vec<TaskRaw>) -> Vec<Arc<TaskRaw>> {
 
 /// `sorted` as sources hand them out; otherwise with serials in any order, repeated ones too.
 pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
-    let rows = (vec(task(), 0..9), vec(task(), 0..3), vec(cpu(), 0..4), vec(node(), 0..3));
+    let rows = (
+        vec(task(), 0..9),
+        vec(task(), 0..3),
+        vec(cpu(), 0..4),
+        vec(node(), 0..3),
+        proptest::option::of(vm()),
+        vec(flow(), 0..4),
+    );
     let rest = (
         any::<(i64, [u64; 5])>(),
         btree_map("[a-z_]{0,5}", any::<u64>(), 0..3),
@@ -162,7 +189,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
     );
     (rows, rest).prop_map(
         move |(
-            (mut tasks, exited, cpus, nodes),
+            (mut tasks, exited, cpus, nodes, vm, flows),
             ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement)),
         )| {
             if sorted {
@@ -177,6 +204,8 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 exited: shared(exited),
                 cpus,
                 nodes,
+                vm,
+                flows,
                 lost,
                 exit_lost_ns,
                 own: OwnRaw { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },

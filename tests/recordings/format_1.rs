@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use numatop_ng::record::verify::verify;
+use numatop_ng::sample::Missing;
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
 
@@ -34,6 +35,18 @@ fn it_opens_and_says_what_it_said() {
     assert_eq!((last.tasks.len(), last.exited.len(), busy, total), FACTS);
     assert_eq!(last.names.cgroups[&7], "/system.slice/web.service");
     assert_eq!(last.own.cpu_ns, 65 * 3_000_000);
+}
+
+#[test]
+fn what_it_did_not_keep_is_missing_and_not_zero() {
+    let recording = Recording::open(&fixture()).unwrap();
+    let why = "numatop-ng 0.1.0, which recorded it, did not keep this";
+    for metric in ["container", "pod", "mem_bytes_by_node", "throttled_pct"] {
+        assert_eq!(recording.host().missing[metric], Missing::NotCollected(why.into()), "{metric}");
+    }
+    // What its head says itself comes first, and what it has is not missing.
+    assert_eq!(recording.host().missing["smt_busy_pct"], Missing::Unsupported("one thread each".into()));
+    assert!(!recording.host().missing.contains_key("cpu_pct"));
 }
 
 /// Tasks, ended processes, time of the CPUs and of the tasks in the last sample, when it was made.

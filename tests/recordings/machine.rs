@@ -69,6 +69,8 @@ impl Machine {
                 exited: Vec::new(),
                 cpus: (0..8).map(cpu).collect(),
                 nodes: (0..2).map(node).collect(),
+                vm: None,
+                flows: Vec::new(),
                 lost: BTreeMap::from([("exits_not_itemised".to_string(), 0)]),
                 exit_lost_ns: vec![0, 0],
                 own: OwnRaw::default(),

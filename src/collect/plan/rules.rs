@@ -22,6 +22,8 @@ pub fn verdict(check: &HostCheck, part: Part) -> Verdict {
         Part::NumaFields => numa_fields(check),
         Part::NodeMemory => topology(&check.topology).map(|_| ()),
         Part::NodePages => node_pages(&check.topology),
+        Part::Reclaim => probe(check, part),
+        Part::Watermarks => topology(&check.topology).map(|_| ()),
     }
 }
 

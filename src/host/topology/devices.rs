@@ -1,20 +1,24 @@
 //! Which network cards, disks, GPUs and accelerators the machine has, and on which node each is.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
 
 use super::sysfs::Root;
-use super::{Device, DeviceClass, Node};
-use crate::units::Nid;
+use super::{Cpu, Device, DeviceClass, Node, parse_cpulist};
+use crate::units::{CpuId, Nid};
 
 /// Every device, ordered by class and name.
-pub fn read(root: &Root) -> Result<Vec<Device>> {
+pub fn read(root: &Root, cpus: &[Cpu]) -> Result<Vec<Device>> {
     let mut devices = Vec::new();
     of_class(root, "net", DeviceClass::Net, &mut devices)?;
     of_class(root, "nvme", DeviceClass::Nvme, &mut devices)?;
     of_pci(root, &mut devices)?;
+    for device in &mut devices {
+        device.irq_nodes = irq_nodes(root, device, cpus)?;
+    }
     devices.sort_by(|a, b| a.class.cmp(&b.class).then_with(|| natural(&a.name).cmp(&natural(&b.name))));
     Ok(devices)
 }
@@ -41,7 +45,13 @@ fn of_class(root: &Root, class: &str, kind: DeviceClass, devices: &mut Vec<Devic
         };
         if !hardware.starts_with(top.join("virtual")) {
             let node = node_of(root, &top, &hardware)?;
-            devices.push(Device { name, class: kind, pci: pci_address(&hardware), node });
+            devices.push(Device {
+                name,
+                class: kind,
+                pci: pci_address(&hardware),
+                node,
+                irq_nodes: Vec::new(),
+            });
         }
     }
     Ok(())
@@ -62,7 +72,13 @@ fn of_pci(root: &Root, devices: &mut Vec<Device>) -> Result<()> {
             _ => continue,
         };
         let node = numa_node(root, &format!("{function}/numa_node"))?.flatten();
-        devices.push(Device { name: address.clone(), class, pci: Some(address), node });
+        devices.push(Device {
+            name: address.clone(),
+            class,
+            pci: Some(address),
+            node,
+            irq_nodes: Vec::new(),
+        });
     }
     Ok(())
 }
@@ -77,6 +93,21 @@ fn node_of(root: &Root, top: &Path, hardware: &Path) -> Result<Option<Nid>> {
         }
     }
     Ok(None)
+}
+
+/// The nodes whose CPUs handle the message-signalled interrupts of a PCI function
+/// (the kernel's Documentation/ABI/testing/sysfs-bus-pci and core-api/irq/irq-affinity.rst).
+fn irq_nodes(root: &Root, device: &Device, cpus: &[Cpu]) -> Result<Vec<Nid>> {
+    let Some(address) = &device.pci else { return Ok(Vec::new()) };
+    let mut nodes = BTreeSet::new();
+    for irq in root.entries(&format!("sys/bus/pci/devices/{address}/msi_irqs"))? {
+        // An interrupt that nobody requested yet has no directory, or an empty list.
+        let file = format!("proc/irq/{irq}/effective_affinity_list");
+        let handled_by = root.value(&file, "a list of CPUs", parse_cpulist)?.unwrap_or_default();
+        let node = |id: u32| cpus.iter().find(|cpu| cpu.id == CpuId(id)).and_then(|cpu| cpu.node);
+        nodes.extend(handled_by.into_iter().filter_map(node));
+    }
+    Ok(nodes.into_iter().collect())
 }
 
 /// The outer `None` means no such file, the inner one -1: the firmware did not say.

@@ -139,6 +139,8 @@ fn only(sample: &Sample, process: (u32, u64)) -> Sample {
         tasks: pick(&sample.tasks),
         exited: pick(&sample.exited),
         cpus: Vec::new(),
+        vm: None,
+        flows: vec![],
         nodes: Vec::new(),
         lost: Default::default(),
         exit_lost_ns: Vec::new(),

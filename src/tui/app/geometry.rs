@@ -12,7 +12,8 @@ impl App {
     /// The parts of the screen as it is now.
     pub fn parts(&self) -> Parts {
         let topology = self.host.as_ref().map(|host| &host.topology);
-        let compact = self.detail.is_some() || self.help.is_some();
+        let on_top = self.help.is_some() || self.hot.is_some() || self.overhead.is_some();
+        let compact = on_top || self.detail.is_some();
         layout::parts(self.area, topology, compact, self.notice().is_some())
     }
 
@@ -31,6 +32,9 @@ impl App {
         };
         if let Some(picker) = &self.picker {
             return view::picker::inside(view::picker::frame(body, picker));
+        }
+        if self.help.is_none() && self.hot.is_some() {
+            return below(body, view::hot::HEAD);
         }
         match (&self.help, &self.detail, self.screen) {
             (Some(_), _, _) => body,
@@ -63,6 +67,8 @@ impl App {
                 Motion::WheelDown => first + 3,
             };
             self.help = Some(moved.min(last));
+        } else if let Some(hot) = &mut self.hot {
+            hot.go(motion, height);
         } else if let Some(detail) = &mut self.detail {
             detail.go(motion, height);
         } else if self.screen == Screen::Tasks {
@@ -110,6 +116,12 @@ impl App {
             let at = picker.offset + row;
             if inside && at < picker.len() {
                 picker.at = at;
+            }
+            return;
+        }
+        if let (None, Some(hot)) = (self.help, &mut self.hot) {
+            if inside {
+                hot.select(row, height);
             }
             return;
         }

@@ -1,6 +1,7 @@
 //! The list of nodes: how it is sorted and which one is selected.
 
 use super::cursor::Cursor;
+use crate::metric::matrix::{PAIR_METRICS, PairMetric};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Order, Value};
 use crate::snapshot::{Node, Snapshot};
@@ -12,6 +13,10 @@ use crate::units::Nid;
 pub struct NodeList {
     pub sort: Sort<Node>,
     pub cursor: Cursor<Nid>,
+    /// Which of [`PAIR_METRICS`] is shown from node to node, instead of the table.
+    pub pairs: Option<usize>,
+    /// The first column of that matrix, where not all fit.
+    pub first_column: usize,
     /// Indexes into `Snapshot::nodes`.
     rows: Vec<usize>,
     keys: Vec<Nid>,
@@ -22,7 +27,14 @@ impl Default for NodeList {
     fn default() -> NodeList {
         let metric = &NODE_METRICS[0];
         let sort = Sort { metric, reversed: metric.order == Order::Descending };
-        NodeList { sort, cursor: Cursor::new(), rows: Vec::new(), keys: Vec::new() }
+        NodeList {
+            sort,
+            cursor: Cursor::new(),
+            pairs: None,
+            first_column: 0,
+            rows: Vec::new(),
+            keys: Vec::new(),
+        }
     }
 }
 
@@ -55,6 +67,24 @@ impl NodeList {
 
     pub fn select(&mut self, at: usize, height: usize) {
         self.cursor.select(at, &self.keys, height);
+    }
+
+    /// From the table through all matrices and back.
+    pub fn next_matrix(&mut self) {
+        let next = self.pairs.map_or(0, |at| at + 1);
+        self.pairs = (next < PAIR_METRICS.len()).then_some(next);
+    }
+
+    /// What the matrix shows; `None` while the table is shown.
+    pub fn matrix(&self) -> Option<&'static PairMetric> {
+        self.pairs.and_then(|at| PAIR_METRICS.get(at))
+    }
+
+    /// Moves the columns of the matrix.
+    pub fn shift_columns(&mut self, right: bool) {
+        let last = self.rows.len().saturating_sub(1);
+        self.first_column =
+            if right { (self.first_column + 1).min(last) } else { self.first_column.saturating_sub(1) };
     }
 
     /// The selected node.

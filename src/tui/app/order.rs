@@ -71,6 +71,7 @@ impl App {
     pub(super) fn places(&self) -> Vec<Place> {
         match (&self.snapshot, self.screen) {
             (None, _) => Vec::new(),
+            (_, Screen::Nodes) if self.nodes.matrix().is_some() => Vec::new(),
             (Some(snapshot), Screen::Tasks) => places(self.tasks.columns_at(self.area.width, snapshot)),
             (Some(snapshot), Screen::Nodes) => places(self.nodes.columns_at(self.area.width, snapshot)),
             (Some(snapshot), Screen::Containers) => {
@@ -81,6 +82,10 @@ impl App {
 
     /// Sorts by the visible column beside the one that rows are sorted by now.
     pub(super) fn sort_beside(&mut self, right: bool) {
+        if self.screen == Screen::Nodes && self.nodes.matrix().is_some() {
+            self.nodes.shift_columns(right);
+            return;
+        }
         let (columns, sorted) = (self.places(), self.sorted());
         let next = match (columns.iter().position(|column| column.id == sorted), right) {
             (Some(now), true) => now + 1,

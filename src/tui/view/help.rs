@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 use crate::metric::container::CONTAINER_METRICS;
+use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::task::{self, TASK_METRICS};
 use crate::metric::{Group, Metric};
@@ -87,6 +88,13 @@ fn lines(width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
     heading(&mut lines, "Nodes");
     for metric in NODE_METRICS {
         describe(&mut lines, metric, snapshot, width);
+    }
+    heading(&mut lines, "From node to node");
+    for metric in PAIR_METRICS {
+        entry(&mut lines, metric.title, &format!("{} [{}]", metric.help, metric.id), Role::Plain, width);
+        if let Some(why) = snapshot.and_then(|snapshot| snapshot.host_missing(metric.id)) {
+            entry(&mut lines, "", &format!("not here: {}", clean_str(&why.to_string())), Role::Warn, width);
+        }
     }
     heading(&mut lines, "Containers");
     // What is summed over tasks is described there.

@@ -188,6 +188,9 @@ fn role_of(metric: &str, value: &Value) -> Role {
         "node_migrations_per_s" | "other_node_per_s" if number > 0.0 => Role::Remote,
         "remote_pct" if number >= 20.0 => Role::Remote,
         "major_faults_per_s" | "numa_miss_per_s" | "numa_foreign_per_s" if number > 0.0 => Role::Warn,
+        // Just above it is where a machine with a full page cache always is.
+        "watermark_distance_pct" if number < 0.0 => Role::Warn,
+        "direct_reclaim_pages_per_s" | "node_reclaim_per_s" if number > 0.0 => Role::Warn,
         _ if number == 0.0 => Role::Dim,
         _ => Role::Plain,
     }

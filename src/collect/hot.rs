@@ -1,0 +1,259 @@
+//! The stack sampler: loads `hot.bpf.c`, opens its event on every CPU, empties its ring. It is there only while
+//! somebody looks at hot spots: dropped, it is gone from the kernel.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject, RingBuffer, RingBufferBuilder};
+
+use super::skel::hot::{HotSkel, HotSkelBuilder};
+use super::wire::{FRAME_HAS_ADDRESS, FRAME_HAS_BUILD_ID, HOT_FRAMES, HOT_LOSSES, HotHead, UserFrame, Wire};
+use crate::hot::{BuildId, Frame, Stack};
+use crate::pmu::event::Event;
+use crate::pmu::open::open_sampling;
+use crate::sample::Comm;
+use crate::units::CpuId;
+
+/// Samples a second that all CPUs together may make: user space looks at each of them.
+const SAMPLES_PER_S: u32 = 20_000;
+
+/// Times a second that each CPU is sampled, if nobody says otherwise. Not a round number: work that is done a
+/// hundred times a second would always or never be seen.
+pub const SAMPLES_HZ: u32 = 97;
+
+/// Room for samples until user space looks again, per CPU; at least [`RING_MIN`]. A stack of 16 user and 8 kernel
+/// frames takes 632 bytes: at 97 a second there is room for two seconds until the ring is half full.
+const RING_PER_CPU: u32 = 256 * 1024;
+const RING_MIN: u32 = 1024 * 1024;
+const RING_MAX: u32 = 32 * 1024 * 1024;
+
+/// What is sampled, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    pub event: Event,
+    /// Times a second on each CPU.
+    pub hz: u32,
+}
+
+impl Default for Sampling {
+    /// A clock, which every machine has.
+    fn default() -> Sampling {
+        Sampling { event: Event::named("cpu-clock").unwrap_or_default(), hz: SAMPLES_HZ }
+    }
+}
+
+impl Sampling {
+    /// The same on a machine with so many CPUs: bounded in total.
+    pub fn bounded(self, cpus: u32) -> Sampling {
+        Sampling { hz: self.hz.min((SAMPLES_PER_S / cpus.max(1)).max(1)), ..self }
+    }
+}
+
+/// The loaded and attached sampler. Dropping it detaches everything.
+pub struct HotProbe {
+    // Order matters: links go before the object they belong to. Each owns the descriptor of its event.
+    links: BTreeMap<CpuId, Link>,
+    ring: RingBuffer<'static>,
+    pending: Arc<Mutex<Vec<Stack>>>,
+    sampling: Sampling,
+    skel: HotSkel<'static>,
+}
+
+impl HotProbe {
+    /// Loads the sampler and starts it on `cpus`. `records` is the task storage map, which says who is in scope
+    /// where not every task is (`scoped`); `cgroup_subsys` is as for [`super::tasks::TaskProbe::start`].
+    ///
+    /// # Errors
+    /// Loading failed, or the event cannot be sampled on one of the CPUs.
+    pub fn start(
+        sampling: Sampling,
+        records: &OwnedFd,
+        scoped: bool,
+        cgroup_subsys: Option<u32>,
+        cpus: &[CpuId],
+    ) -> Result<HotProbe> {
+        // The skeleton borrows its object for as long as it lives: a few bytes for each time the view is opened.
+        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = HotSkelBuilder::default().open(object).context("opening hot.bpf.o")?;
+        let rodata = open.maps.rodata_data.as_deref_mut().context("hot.bpf.o has no .rodata")?;
+        rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
+        open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+        open.maps.samples.set_max_entries(ring_bytes(cpus.len() as u32))?;
+        let skel = open.load().context("loading hot.bpf.o")?;
+
+        let pending: Arc<Mutex<Vec<Stack>>> = Arc::default();
+        let sink = Arc::clone(&pending);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.samples, move |bytes| {
+                if let Some(stack) = parse(bytes) {
+                    sink.lock().unwrap_or_else(PoisonError::into_inner).push(stack);
+                }
+                0
+            })
+            .context("mapping the ring of stacks")?;
+        let ring = builder.build().context("mapping the ring of stacks")?;
+        let mut probe = HotProbe { links: BTreeMap::new(), ring, pending, sampling, skel };
+        probe.set_scoped(scoped);
+        probe.follow(cpus)?;
+        Ok(probe)
+    }
+
+    /// Samples on these CPUs, and on those that went offline no longer.
+    ///
+    /// # Errors
+    /// The event cannot be sampled on one of them.
+    pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
+        self.links.retain(|cpu, _| cpus.contains(cpu));
+        for cpu in cpus {
+            if self.links.contains_key(cpu) || !self.sampling.event.is_on(*cpu) {
+                continue;
+            }
+            let fd = match open_sampling(&self.sampling.event, *cpu, self.sampling.hz) {
+                Ok(fd) => fd,
+                Err(why) => bail!("{why}"),
+            };
+            let link = self
+                .skel
+                .progs
+                .on_sample
+                .attach_perf_event(fd.as_raw_fd())
+                .with_context(|| format!("attaching to {} on CPU {cpu}", self.sampling.event.name))?;
+            // libbpf closes it with the link.
+            let _ = fd.into_raw_fd();
+            self.links.insert(*cpu, link);
+        }
+        Ok(())
+    }
+
+    /// Says whether tasks without a record are out of scope from now on.
+    pub fn set_scoped(&mut self, scoped: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.scoped = u32::from(scoped);
+        }
+    }
+
+    pub fn sampling(&self) -> &Sampling {
+        &self.sampling
+    }
+
+    /// The program that is attached, by name.
+    pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
+        ("on_sample", self.skel.progs.on_sample.as_fd())
+    }
+
+    /// Moves what is in the ring to our own memory.
+    ///
+    /// # Errors
+    /// The ring could not be read.
+    pub fn gather(&self) -> Result<()> {
+        self.ring.consume().context("reading the ring of stacks")
+    }
+
+    /// Becomes readable when the ring is half full.
+    pub fn fd(&self) -> RawFd {
+        self.ring.epoll_fd().as_raw_fd()
+    }
+
+    /// The samples since the call before.
+    ///
+    /// # Errors
+    /// The ring could not be read.
+    pub fn take(&self) -> Result<Vec<Stack>> {
+        self.gather()?;
+        Ok(std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Samples that are missing or not whole since the start, by cause.
+    pub fn lost(&self) -> BTreeMap<String, u64> {
+        let counts = self.skel.maps.bss_data.as_deref().map(|bss| {
+            // SAFETY: valid, aligned words that the kernel changes while we look.
+            unsafe { std::ptr::read_volatile(&bss.hot_lost) }
+        });
+        HOT_LOSSES
+            .iter()
+            .zip(counts.unwrap_or_default())
+            .map(|(name, count)| (name.to_string(), count))
+            .collect()
+    }
+}
+
+fn ring_bytes(cpus: u32) -> u32 {
+    cpus.saturating_mul(RING_PER_CPU).next_power_of_two().clamp(RING_MIN, RING_MAX)
+}
+
+/// A sample as the kernel wrote it. `None` when it contradicts itself.
+fn parse(bytes: &[u8]) -> Option<Stack> {
+    let head = HotHead::from_bytes(bytes)?;
+    let frames = bytes.get(size_of::<HotHead>()..)?;
+    let (kernel, user) = frames.split_at_checked(head.kernel_bytes as usize)?;
+    let user = user.get(..head.user_bytes as usize)?;
+    let address = |word: &[u8]| Some(u64::from_ne_bytes(word.try_into().ok()?));
+    let kernel = kernel.chunks_exact(size_of::<u64>()).filter_map(address).map(Frame::Kernel);
+    let user =
+        user.chunks_exact(size_of::<UserFrame>()).filter_map(UserFrame::from_bytes).filter_map(|frame| {
+            match frame.status {
+                FRAME_HAS_BUILD_ID => Some(Frame::File(BuildId(frame.build_id), frame.offset_or_ip)),
+                FRAME_HAS_ADDRESS if frame.offset_or_ip != 0 => Some(Frame::Address(frame.offset_or_ip)),
+                _ => None,
+            }
+        });
+    Some(Stack {
+        process: (head.pid, head.leader_start_ns),
+        tid: head.tid,
+        cgroup_id: head.cgroup_id,
+        comm: Comm(head.comm),
+        frames: kernel.chain(user).take(2 * HOT_FRAMES).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(kernel: &[u64], user: &[UserFrame]) -> Vec<u8> {
+        let head = HotHead {
+            pid: 7,
+            tid: 8,
+            leader_start_ns: 9,
+            cgroup_id: 10,
+            comm: *b"postgres\0\0\0\0\0\0\0\0",
+            kernel_bytes: kernel.len() as u32 * 8,
+            user_bytes: user.len() as u32 * 32,
+        };
+        let mut bytes = head.as_bytes().to_vec();
+        kernel.iter().for_each(|address| bytes.extend(address.to_ne_bytes()));
+        user.iter().for_each(|frame| bytes.extend(frame.as_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn kernel_frames_come_before_user_frames() {
+        let frame = |status, at| UserFrame { status, build_id: [3; 20], offset_or_ip: at };
+        let stack = parse(&bytes(&[1, 2], &[frame(1, 30), frame(2, 40), frame(0, 0)])).unwrap();
+        assert_eq!((stack.process, stack.tid, stack.cgroup_id), ((7, 9), 8, 10));
+        let expected =
+            [Frame::Kernel(1), Frame::Kernel(2), Frame::File(BuildId([3; 20]), 30), Frame::Address(40)];
+        assert_eq!(stack.frames[..], expected);
+    }
+
+    #[test]
+    fn a_cut_sample_is_none() {
+        let whole = bytes(&[1], &[UserFrame { status: 1, build_id: [3; 20], offset_or_ip: 5 }]);
+        for cut in 0..whole.len() {
+            assert!(parse(&whole[..cut]).is_none(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn many_cpus_are_sampled_less_often() {
+        let sampling = |hz| Sampling { event: Event::named("cpu-clock").unwrap(), hz };
+        assert_eq!(sampling(97).bounded(2).hz, 97);
+        assert_eq!(sampling(97).bounded(1024).hz, 19);
+        assert_eq!(sampling(97).bounded(u32::MAX).hz, 1);
+    }
+}

@@ -1,0 +1,106 @@
+//! The readings that belong to no task: memory of the nodes, reclaim, swap, interrupts. What cannot be read
+//! is missing with its reason; the rest goes on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Error, Result};
+
+use super::interrupts::InterruptReader;
+use super::nodes::NodeReader;
+use super::reclaim::ReclaimProbe;
+use super::vmstat::VmStatReader;
+use super::zones::ZoneReader;
+use crate::host::topology::Topology;
+use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
+use crate::sample::{Missing, NodeRaw, VmStat};
+use crate::units::CpuId;
+
+/// What one look at the machine brought.
+#[derive(Debug, Default)]
+pub struct Machine {
+    pub nodes: Vec<NodeRaw>,
+    pub vm: VmStat,
+    /// See [`crate::sample::CpuRaw::irq_ns`].
+    pub irq_ns: BTreeMap<CpuId, u64>,
+}
+
+/// All readers, and what they failed to read.
+pub struct MachineReader {
+    nodes: NodeReader,
+    zones: ZoneReader,
+    vmstat: VmStatReader,
+    interrupts: InterruptReader,
+    reclaim: Option<ReclaimProbe>,
+    page_size: u64,
+    missing: BTreeMap<&'static str, Missing>,
+}
+
+impl MachineReader {
+    /// Opens the files below `root` and starts the reclaim probe. A probe that does not start is a reason in
+    /// [`MachineReader::missing`].
+    ///
+    /// # Errors
+    /// A file that every kernel has cannot be opened.
+    pub fn start(root: &Path, topology: &Topology, page_size: u64) -> Result<MachineReader> {
+        let mut reader = MachineReader {
+            nodes: NodeReader::open(root, topology)?,
+            zones: ZoneReader::new(root),
+            vmstat: VmStatReader::open(root)?,
+            interrupts: InterruptReader::open(root)?,
+            reclaim: None,
+            page_size,
+            missing: BTreeMap::new(),
+        };
+        let now = reader.vmstat.read()?;
+        match ReclaimProbe::start(topology.possible_nodes, &now) {
+            Ok(probe) => reader.reclaim = Some(probe),
+            Err(error) => reader.lacks(&RECLAIM, Missing::Unsupported(format!("{error:#}"))),
+        }
+        Ok(reader)
+    }
+
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// The memory of a node or /proc/vmstat cannot be read again.
+    pub fn read(&mut self) -> Result<Machine> {
+        let mut machine =
+            Machine { nodes: self.nodes.read()?, vm: self.vmstat.read()?, irq_ns: BTreeMap::new() };
+        match self.zones.marks() {
+            Ok(marks) => {
+                for node in &mut machine.nodes {
+                    let marks = marks.get(&node.id).copied().unwrap_or_default();
+                    node.low_watermark_bytes = marks.low * self.page_size;
+                    node.managed_bytes = marks.managed * self.page_size;
+                }
+            }
+            Err(error) => self.lacks(&WATERMARKS, lost("/proc/zoneinfo", error)),
+        }
+        match self.interrupts.read() {
+            Ok(times) => machine.irq_ns = times,
+            Err(error) => self.lacks(&IRQ, lost("/proc/stat", error)),
+        }
+        if let Some(probe) = &self.reclaim
+            && let Err(missing) = probe.read(&mut machine.nodes, &machine.vm)
+        {
+            self.lacks(&RECLAIM, missing);
+        }
+        Ok(machine)
+    }
+
+    /// Metric id → why it could not be read; once missing, missing for good.
+    pub fn missing(&self) -> &BTreeMap<&'static str, Missing> {
+        &self.missing
+    }
+
+    fn lacks(&mut self, ids: &[&'static str], missing: Missing) {
+        for id in ids {
+            self.missing.entry(id).or_insert_with(|| missing.clone());
+        }
+    }
+}
+
+fn lost(file: &str, error: impl Into<Error>) -> Missing {
+    Missing::Lost(format!("reading {file}: {:#}", error.into()))
+}

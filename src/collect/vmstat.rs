@@ -1,0 +1,74 @@
+//! What the kernel counts of the whole machine's memory, /proc/vmstat, and whether nodes reclaim before they
+//! let an allocation go elsewhere.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+pub use crate::sample::VmStat;
+
+/// Reads the file again with each sample.
+pub struct VmStatReader {
+    file: File,
+    zone_reclaim: PathBuf,
+    text: String,
+}
+
+impl VmStatReader {
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open(root: &Path) -> Result<VmStatReader> {
+        let path = root.join("proc/vmstat");
+        let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
+        Ok(VmStatReader {
+            file,
+            zone_reclaim: root.join("proc/sys/vm/zone_reclaim_mode"),
+            text: String::new(),
+        })
+    }
+
+    /// # Errors
+    /// The file cannot be read again.
+    pub fn read(&mut self) -> io::Result<VmStat> {
+        self.text.clear();
+        self.file.rewind()?;
+        self.file.read_to_string(&mut self.text)?;
+        let mode = fs::read_to_string(&self.zone_reclaim).ok().and_then(|text| text.trim().parse().ok());
+        Ok(VmStat { zone_reclaim_mode: mode, ..parse(&self.text) })
+    }
+}
+
+fn parse(text: &str) -> VmStat {
+    let mut stat = VmStat::default();
+    for line in text.lines() {
+        let Some((name, Ok(value))) = line.split_once(' ').map(|(name, value)| (name, value.parse())) else {
+            continue;
+        };
+        match name {
+            "pswpin" => stat.swapped_in = value,
+            "pswpout" => stat.swapped_out = value,
+            "pgsteal_kswapd" => stat.kswapd_pages = value,
+            // 6.1 and later count these apart; before, they are part of the direct ones.
+            "pgsteal_direct" | "pgsteal_khugepaged" | "pgsteal_proactive" => stat.direct_pages += value,
+            _ => {}
+        }
+    }
+    stat
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_linux_6_18() {
+        let stat = parse(
+            "nr_free_pages 1\npswpin 3\npswpout 4\npgsteal_kswapd 7910857\npgsteal_direct 611784\n\
+             pgsteal_khugepaged 6\npgsteal_proactive 10\npgsteal_anon 99\n",
+        );
+        assert_eq!((stat.swapped_in, stat.swapped_out), (3, 4));
+        assert_eq!((stat.kswapd_pages, stat.direct_pages), (7_910_857, 611_800));
+    }
+}

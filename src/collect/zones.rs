@@ -1,0 +1,82 @@
+//! How much free memory a node needs before the kernel begins to reclaim: the watermarks of /proc/zoneinfo.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+/// Watermarks change with `vm.min_free_kbytes`, hotplug and pressure: seldom. The file has a line for each
+/// CPU of each zone, which is much on a large machine.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// One node, all its zones together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Pages below which an allocation wakes kswapd (`low`).
+    pub low: u64,
+    /// Pages that the page allocator hands out (`managed`).
+    pub managed: u64,
+}
+
+/// Reads the watermarks now and then.
+pub struct ZoneReader {
+    path: PathBuf,
+    read_at: Option<Instant>,
+    marks: BTreeMap<u32, Marks>,
+}
+
+impl ZoneReader {
+    pub fn new(root: &Path) -> ZoneReader {
+        ZoneReader { path: root.join("proc/zoneinfo"), read_at: None, marks: BTreeMap::new() }
+    }
+
+    /// The watermarks by node id, not older than ten seconds.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn marks(&mut self) -> io::Result<&BTreeMap<u32, Marks>> {
+        if self.read_at.is_none_or(|at| at.elapsed() >= EVERY) {
+            self.marks = parse(&fs::read_to_string(&self.path)?);
+            self.read_at = Some(Instant::now());
+        }
+        Ok(&self.marks)
+    }
+}
+
+/// Blocks begin with `Node 0, zone   Normal`; the fields are indented below it.
+fn parse(text: &str) -> BTreeMap<u32, Marks> {
+    let mut marks: BTreeMap<u32, Marks> = BTreeMap::new();
+    let mut node = None;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("Node ") {
+            node = rest.split(',').next().and_then(|id| id.trim().parse().ok());
+            continue;
+        }
+        let (Some(node), Some((name, value))) = (node, line.trim().split_once(' ')) else { continue };
+        let Ok(pages) = value.trim().parse::<u64>() else { continue };
+        let entry = marks.entry(node).or_default();
+        match name {
+            "low" => entry.low += pages,
+            "managed" => entry.managed += pages,
+            _ => {}
+        }
+    }
+    marks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_of_a_node_are_summed() {
+        let marks = parse(
+            "Node 0, zone      DMA\n  per-node stats\n      nr_inactive_anon 2174\n  pages free     3840\n        \
+             low      13\n        managed  3840\n  pagesets\n    cpu: 0\n              count:    0\n              \
+             high:     0\nNode 0, zone   Normal\n  pages free     9\n        low      100\n        managed  50000\n\
+             Node 1, zone   Normal\n        low      7\n        managed  70\n",
+        );
+        assert_eq!(marks[&0], Marks { low: 113, managed: 53_840 });
+        assert_eq!(marks[&1], Marks { low: 7, managed: 70 });
+    }
+}

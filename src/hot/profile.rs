@@ -1,0 +1,223 @@
+//! How often was each function seen, on top of a stack or anywhere in it, and how sure is that?
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, LazyLock};
+
+use super::{Function, News, Place, ProcessId, Stack};
+use crate::sample::Comm;
+
+/// Different stacks that are kept whole. Of those that come after, only the innermost frame is: shares of functions
+/// stay right, callers are lost.
+const STACKS_MAX: usize = 50_000;
+/// Names that are kept.
+const NAMES_MAX: usize = 200_000;
+
+/// The samples of one process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    pub comm: Comm,
+    pub cgroup_id: u64,
+    pub samples: u64,
+    /// Innermost first.
+    stacks: HashMap<Box<[Place]>, u64>,
+}
+
+/// All samples since the start, or since it was last [restarted](Profile::restart).
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    pub event: String,
+    pub hz: u32,
+    pub samples: u64,
+    /// Samples missing or not whole since sampling began, by cause.
+    pub lost: BTreeMap<String, u64>,
+    processes: BTreeMap<ProcessId, Process>,
+    names: HashMap<Place, Arc<Function>>,
+    stacks: usize,
+}
+
+/// One function, and how many samples it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    pub function: Arc<Function>,
+    /// Samples with it on top of the stack.
+    pub own: u64,
+    /// Samples with it anywhere in the stack.
+    pub total: u64,
+}
+
+/// A place whose name is still looked for.
+static UNNAMED: LazyLock<Arc<Function>> =
+    LazyLock::new(|| Arc::new(Function { name: None, module: "[not yet named]".into(), kernel: false }));
+/// A sample of which no frame is known.
+static NOWHERE: LazyLock<Arc<Function>> =
+    LazyLock::new(|| Arc::new(Function { name: None, module: "[no stack]".into(), kernel: false }));
+
+impl Profile {
+    /// Adds what came.
+    pub fn add(&mut self, news: News) {
+        (self.event, self.hz, self.lost) = (news.event, news.hz, news.lost);
+        if self.names.len() + news.names.len() > NAMES_MAX {
+            self.names.clear();
+        }
+        // Functions are shared by all of their places.
+        let mut known: BTreeSet<Arc<Function>> = BTreeSet::new();
+        for (place, function) in news.names {
+            let function = match known.get(&function) {
+                Some(shared) => Arc::clone(shared),
+                None => {
+                    let shared = Arc::new(function);
+                    known.insert(Arc::clone(&shared));
+                    shared
+                }
+            };
+            self.names.insert(place, function);
+        }
+        for stack in &news.stacks {
+            self.count(stack);
+        }
+    }
+
+    fn count(&mut self, stack: &Stack) {
+        let process = self.processes.entry(stack.process).or_insert_with(|| Process {
+            comm: stack.comm,
+            cgroup_id: stack.cgroup_id,
+            samples: 0,
+            stacks: HashMap::new(),
+        });
+        (process.comm, process.cgroup_id) = (stack.comm, stack.cgroup_id);
+        process.samples += 1;
+        self.samples += 1;
+        let mut places: Box<[Place]> = stack.places().collect();
+        if self.stacks >= STACKS_MAX && !process.stacks.contains_key(&places) {
+            places = places.first().copied().into_iter().collect();
+        }
+        let count = process.stacks.entry(places).or_insert(0);
+        self.stacks += usize::from(*count == 0);
+        *count += 1;
+    }
+
+    /// Forgets all samples; names stay.
+    pub fn restart(&mut self) {
+        self.processes.clear();
+        (self.samples, self.stacks) = (0, 0);
+    }
+
+    pub fn processes(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+        self.processes.iter().map(|(id, process)| (*id, process))
+    }
+
+    /// Stacks of the processes that `wanted` chooses, named, innermost first, and how often each was seen.
+    pub fn stacks<'a>(
+        &'a self,
+        wanted: &'a dyn Fn(ProcessId, &Process) -> bool,
+    ) -> impl Iterator<Item = (Vec<Arc<Function>>, u64)> + 'a {
+        let chosen = self.processes.iter().filter(|(id, process)| wanted(**id, process));
+        chosen.flat_map(|(_, process)| &process.stacks).map(|(places, count)| (self.name(places), *count))
+    }
+
+    fn name(&self, places: &[Place]) -> Vec<Arc<Function>> {
+        if places.is_empty() {
+            return vec![Arc::clone(&NOWHERE)];
+        }
+        places.iter().map(|place| Arc::clone(self.names.get(place).unwrap_or(&UNNAMED))).collect()
+    }
+
+    /// The functions of the processes that `wanted` chooses, most samples first.
+    pub fn spots(&self, wanted: &dyn Fn(ProcessId, &Process) -> bool) -> Vec<Spot> {
+        let mut counts: BTreeMap<Arc<Function>, (u64, u64)> = BTreeMap::new();
+        for (stack, count) in self.stacks(wanted) {
+            if let Some(top) = stack.first() {
+                counts.entry(Arc::clone(top)).or_default().0 += count;
+            }
+            // One that calls itself is in the sample once.
+            for function in stack.into_iter().collect::<BTreeSet<_>>() {
+                counts.entry(function).or_default().1 += count;
+            }
+        }
+        let mut spots: Vec<Spot> =
+            counts.into_iter().map(|(function, (own, total))| Spot { function, own, total }).collect();
+        spots.sort_by_key(|spot| std::cmp::Reverse((spot.own, spot.total)));
+        spots
+    }
+}
+
+/// Share of `part` in `whole` samples in per cent, and how far from it the true share may be: half the width of the
+/// 95 % interval after Wilson (1927), which is right for few samples too. `None` without samples.
+pub fn share(part: u64, whole: u64) -> Option<(f64, f64)> {
+    const Z: f64 = 1.96;
+    if whole == 0 {
+        return None;
+    }
+    let n = whole as f64;
+    let p = part as f64 / n;
+    let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt() / (1.0 + Z * Z / n);
+    Some((100.0 * p, 100.0 * half))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hot::Frame;
+
+    fn stack(pid: u32, frames: &[u64]) -> Stack {
+        let frames = frames.iter().map(|address| Frame::Kernel(*address)).collect();
+        Stack { process: (pid, 1), tid: pid, cgroup_id: 5, comm: Comm::new("x"), frames }
+    }
+
+    fn name(address: u64, name: &str) -> (Place, Function) {
+        let function = Function { name: Some(name.into()), module: "kernel".into(), kernel: true };
+        (Place::Kernel(address), function)
+    }
+
+    #[test]
+    fn a_function_that_calls_itself_is_in_a_sample_once() {
+        let mut profile = Profile::default();
+        let names = vec![name(1, "f"), name(2, "f"), name(9, "main")];
+        profile.add(News { stacks: vec![stack(7, &[1, 3, 10])], names, ..News::default() });
+        let spots = profile.spots(&|_, _| true);
+        let of = |name: &str| spots.iter().find(|spot| spot.function.to_string() == name).unwrap();
+        assert_eq!((of("f").own, of("f").total), (1, 1));
+        assert_eq!((of("main").own, of("main").total), (0, 1));
+    }
+
+    #[test]
+    fn names_may_come_later() {
+        let mut profile = Profile::default();
+        profile.add(News { stacks: vec![stack(7, &[1])], ..News::default() });
+        assert_eq!(profile.spots(&|_, _| true)[0].function.name, None);
+        profile.add(News { names: vec![name(1, "f")], ..News::default() });
+        assert_eq!(profile.spots(&|_, _| true)[0].function.to_string(), "f");
+    }
+
+    #[test]
+    fn too_many_different_stacks_keep_their_tops() {
+        let mut profile = Profile::default();
+        let many = (0..STACKS_MAX as u64 + 500).map(|caller| stack(7, &[1, caller + 10])).collect();
+        profile.add(News { stacks: many, names: vec![name(1, "f")], ..News::default() });
+        let spots = profile.spots(&|_, _| true);
+        assert_eq!((spots[0].own, profile.samples), (STACKS_MAX as u64 + 500, STACKS_MAX as u64 + 500));
+        assert!(profile.stacks <= STACKS_MAX + 1);
+    }
+
+    #[test]
+    fn processes_are_told_apart_and_a_restart_forgets_them() {
+        let mut profile = Profile::default();
+        let stacks = vec![stack(7, &[1]), stack(8, &[1]), stack(8, &[])];
+        profile.add(News { stacks, names: vec![name(1, "f")], ..News::default() });
+        assert_eq!(profile.spots(&|id, _| id.0 == 7).len(), 1);
+        let of_8 = profile.spots(&|id, _| id.0 == 8);
+        assert!(of_8.iter().any(|spot| spot.function.module == "[no stack]" && spot.own == 1), "{of_8:?}");
+        profile.restart();
+        assert!(profile.spots(&|_, _| true).is_empty());
+    }
+
+    #[test]
+    fn shares_have_an_error_that_shrinks() {
+        assert_eq!(share(0, 0), None);
+        let (few, wide) = share(6, 10).unwrap();
+        let (many, narrow) = share(6000, 10000).unwrap();
+        assert_eq!((few, many), (60.0, 60.0));
+        assert!((25.0..28.0).contains(&wide) && (0.9..1.0).contains(&narrow), "{wide} {narrow}");
+        assert!(share(0, 10).unwrap().1 > 10.0, "none of ten is not never");
+    }
+}

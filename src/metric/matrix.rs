@@ -1,0 +1,82 @@
+//! The metrics of a pair of nodes: from one to another.
+
+use super::Unit;
+use crate::sample::{Missing, Reading};
+use crate::snapshot::Snapshot;
+use crate::units::Nid;
+
+/// A metric that a pair of nodes has.
+pub struct PairMetric {
+    /// The name in JSON.
+    pub id: &'static str,
+    /// At most six characters: it stands in the corner of the matrix.
+    pub title: &'static str,
+    pub unit: Unit,
+    /// What row and column mean, and from where.
+    pub help: &'static str,
+    /// Of the node of the row to that of the column.
+    pub value: fn(&Snapshot, Nid, Nid) -> Reading<f64>,
+}
+
+impl PairMetric {
+    /// The value, with the host's reason first when the host cannot measure it at all.
+    pub fn read(&self, snapshot: &Snapshot, from: Nid, to: Nid) -> Reading<f64> {
+        match snapshot.host_missing(self.id) {
+            Some(missing) => Err(missing.clone()),
+            None => (self.value)(snapshot, from, to),
+        }
+    }
+
+    /// The largest value between two different nodes: what heat is measured by.
+    pub fn largest(&self, snapshot: &Snapshot) -> f64 {
+        let nodes = || snapshot.nodes.iter().map(|node| Nid(node.raw.id));
+        let pairs = nodes().flat_map(|from| nodes().map(move |to| (from, to)));
+        let values =
+            pairs.filter(|(from, to)| from != to).filter_map(|(a, b)| self.read(snapshot, a, b).ok());
+        values.fold(0.0, f64::max)
+    }
+}
+
+/// All metrics of pairs, in the order in which the screen goes through them.
+pub static PAIR_METRICS: &[PairMetric] = &[
+    PairMetric {
+        id: "accesses_pct",
+        title: "ACCESS%",
+        unit: Unit::Percent,
+        help: "Share of all memory accesses: CPUs of the row's node, memory of the column's. Estimated from where \
+               tasks ran and where their memory is, as if every page were used as often as any other.",
+        value: |snapshot, from, to| {
+            if snapshot.host.topology.nodes.len() == 1 {
+                return Ok(100.0);
+            }
+            let pct = snapshot.accesses.pct(from, to);
+            pct.ok_or_else(|| {
+                Missing::NotCollected("the memory of what ran has not been looked at yet".into())
+            })
+        },
+    },
+    PairMetric {
+        id: "task_migrations_per_s",
+        title: "TASKS/s",
+        unit: Unit::PerSecond,
+        help: "Tasks that ran on the column's node after they had run on the row's. Moves within a node are not counted.",
+        value: |snapshot, from, to| {
+            if from == to {
+                return Err(Missing::NotCollected("moves within a node are not counted".into()));
+            }
+            let flow = snapshot.flows.iter().find(|flow| (flow.from, flow.to) == (from, to));
+            snapshot.rate(flow.map_or(0, |flow| flow.tasks))
+        },
+    },
+    PairMetric {
+        id: "distance",
+        title: "SLIT",
+        unit: Unit::Id,
+        help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. It is the \
+           firmware's word, not a measurement.",
+        value: |snapshot, from, to| {
+            let distance = snapshot.host.topology.distance(from, to).map(f64::from);
+            distance.ok_or_else(|| Missing::NotCollected("one of the nodes is not online".into()))
+        },
+    },
+];

@@ -1,0 +1,84 @@
+//! The sampling of stacks as a source offers it: the sampler, and the thread that names what it saw.
+
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::collect::hot::{HotProbe, Sampling};
+use crate::hot::News;
+use crate::symbolize::Namer;
+use crate::units::CpuId;
+
+/// There while somebody looks at hot spots.
+pub struct Hot {
+    probe: HotProbe,
+    namer: Namer,
+}
+
+impl Hot {
+    /// Starts both; see [`HotProbe::start`] for what is given.
+    ///
+    /// # Errors
+    /// The sampler cannot be loaded or started, or there is no thread.
+    pub fn start(
+        sampling: Sampling,
+        records: &OwnedFd,
+        scoped: bool,
+        cgroup_subsys: Option<u32>,
+        cpus: &[CpuId],
+    ) -> Result<Hot> {
+        let probe = HotProbe::start(sampling, records, scoped, cgroup_subsys, cpus)?;
+        Ok(Hot { probe, namer: Namer::start().context("starting the thread that names functions")? })
+    }
+
+    /// What was sampled since the call before. Waits up to `patience` for names; those that take longer come with
+    /// a later call.
+    ///
+    /// # Errors
+    /// The ring could not be read.
+    pub fn news(&mut self, patience: Duration) -> Result<News> {
+        let stacks = self.probe.take()?;
+        let places = stacks.iter().flat_map(|stack| stack.places().map(|place| (place, stack.process)));
+        self.namer.ask(places);
+        let sampling = self.probe.sampling();
+        Ok(News {
+            event: sampling.event.name.clone(),
+            hz: sampling.hz,
+            names: self.namer.answers(patience),
+            lost: self.probe.lost(),
+            stacks,
+        })
+    }
+
+    /// Moves samples out of the kernel's ring.
+    ///
+    /// # Errors
+    /// The ring could not be read.
+    pub fn gather(&self) -> Result<()> {
+        self.probe.gather()
+    }
+
+    /// The sampler's program, by name.
+    pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
+        self.probe.program()
+    }
+
+    /// Becomes readable when that ring is half full.
+    pub fn fd(&self) -> RawFd {
+        self.probe.fd()
+    }
+
+    /// Says whether tasks without a record are out of scope from now on.
+    pub fn set_scoped(&mut self, scoped: bool) {
+        self.probe.set_scoped(scoped);
+    }
+
+    /// Samples on the CPUs that are online now.
+    ///
+    /// # Errors
+    /// The event cannot be sampled on one of them.
+    pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
+        self.probe.follow(cpus)
+    }
+}

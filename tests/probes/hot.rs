@@ -1,0 +1,201 @@
+//! Hot spots beside what a program is known to do: in which functions it spends which part of its time.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::command::intervals;
+use crate::workload::{ForEverybody, Workload};
+
+/// What the workload "shares" does: functions, and their share of its time in per cent.
+const TRUTH: [(&str, f64); 3] = [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)];
+/// 95 of 100 times the share of 60 % is within 1.4 points with this many samples a second, for five seconds.
+const RATE: &str = "997";
+const TOLERANCE: f64 = 3.0;
+
+/// Samples the workload for five seconds.
+fn hot(words: &[&str]) -> Result<Value> {
+    let mut all = vec!["-b", "-n", "1", "-d", "5", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
+    all.extend(["--hot-rate", RATE, "--events", ""]);
+    all.extend(words);
+    let mut lines = intervals(&all)?;
+    ensure!(lines.len() == 1, "{} intervals", lines.len());
+    Ok(lines.remove(0)["hot"].take())
+}
+
+fn functions(hot: &Value, pid: u32) -> Result<&Vec<Value>> {
+    let processes = hot["processes"].as_array().context("processes")?;
+    let process = processes.iter().find(|process| process["pid"] == pid);
+    process.context("the workload was not sampled")?["functions"].as_array().context("functions")
+}
+
+fn function<'a>(functions: &'a [Value], name: &str) -> Result<&'a Value> {
+    let is = |found: &&Value| {
+        let found = found["function"].as_str().unwrap_or_default();
+        found == name || found.ends_with(&format!("::{name}"))
+    };
+    functions.iter().find(is).with_context(|| format!("no {name} among {functions:?}"))
+}
+
+fn shares_are_right(hot: &Value, pid: u32) -> Result<()> {
+    let functions = functions(hot, pid)?;
+    for (name, truth) in TRUTH {
+        let found = function(functions, name)?;
+        let share = found["own_pct"].as_f64().context("own_pct")?;
+        println!("{name}: {share:.1} % ± {}, truth {truth} %", found["own_error_pct"]);
+        ensure!(
+            (share - truth).abs() <= TOLERANCE,
+            "{name} has {share:.1} %, truth {truth} %: {functions:#?}"
+        );
+        ensure!(found["kernel"] == false);
+    }
+    ensure!(hot["lost"].as_object().is_some_and(|lost| lost.values().all(|count| count == 0)), "{hot}");
+    Ok(())
+}
+
+pub fn functions_have_the_shares_they_burn() -> Result<()> {
+    let workload = Workload::start("shares")?;
+    let hot = hot(&["-p", &workload.pid().to_string()])?;
+    ensure!(hot["event"] == "cpu-clock" && hot["rate_hz"] == 997, "{hot}");
+    let processes = hot["processes"].as_array().context("processes")?;
+    ensure!(processes.len() == 1, "{} processes in a scope of one", processes.len());
+    shares_are_right(&hot, workload.pid())
+}
+
+pub fn kernel_functions_are_named() -> Result<()> {
+    let workload = Workload::start("faulter")?;
+    let hot = hot(&["-p", &workload.pid().to_string()])?;
+    let functions = functions(&hot, workload.pid())?;
+    let fault = functions.iter().find(|found| found["function"] == "handle_mm_fault");
+    let fault = fault.with_context(|| format!("no handle_mm_fault among {functions:?}"))?;
+    ensure!(fault["kernel"] == true && fault["total_pct"].as_f64() > Some(10.0), "{fault}");
+    Ok(())
+}
+
+/// A directory that a program runs in as if it were all there is: the program and its libraries.
+struct Root {
+    dir: PathBuf,
+}
+
+impl Root {
+    fn make(program: &Path) -> Result<Root> {
+        let root = Root { dir: std::env::temp_dir().join(format!("numatop-ng-root-{}", std::process::id())) };
+        fs::create_dir(&root.dir)?;
+        let listed = Command::new("ldd").arg(program).output().context("running ldd")?;
+        let listed = String::from_utf8(listed.stdout)?;
+        let libraries = listed.split_whitespace().filter(|word| word.starts_with('/'));
+        for library in libraries {
+            root.copy(Path::new(library), library)?;
+        }
+        root.copy(program, "/workload")?;
+        Ok(root)
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.join(path.trim_start_matches('/'))
+    }
+
+    fn copy(&self, from: &Path, to: &str) -> Result<()> {
+        let to = self.at(to);
+        fs::create_dir_all(to.parent().context("a file is in a directory")?)?;
+        fs::copy(from, &to).with_context(|| format!("copying {}", from.display()))?;
+        Ok(())
+    }
+
+    fn start(&self, name: &str) -> Result<Workload> {
+        let dir = self.dir.clone();
+        Workload::start_program(Path::new("/workload"), name, |command| {
+            // SAFETY: chroot and chdir are safe to call between fork and exec.
+            unsafe {
+                command.pre_exec(move || {
+                    std::os::unix::fs::chroot(&dir)?;
+                    std::env::set_current_dir("/")
+                });
+            }
+        })
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+pub fn functions_are_named_inside_another_root() -> Result<()> {
+    let root = Root::make(&std::env::current_exe()?)?;
+    let workload = root.start("shares")?;
+    let hot = hot(&["-p", &workload.pid().to_string()])?;
+    shares_are_right(&hot, workload.pid())?;
+    ensure!(function(functions(&hot, workload.pid())?, "sixty")?["module"] == "workload");
+    Ok(())
+}
+
+pub fn a_program_that_was_removed_has_names() -> Result<()> {
+    let copy = ForEverybody::copy(&std::env::current_exe()?)?;
+    let workload = Workload::start_program(&copy.program, "shares", |_| {})?;
+    drop(copy);
+    let hot = hot(&["-p", &workload.pid().to_string()])?;
+    shares_are_right(&hot, workload.pid())
+}
+
+/// What a stripped program and its split symbols need.
+pub fn no_binutils() -> Option<&'static str> {
+    let runs = |tool| Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_ok();
+    (!runs("objcopy") || !runs("ldd")).then_some("objcopy or ldd is not installed (binutils, libc-bin)")
+}
+
+fn objcopy(words: &[&str], from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("objcopy").args(words).arg(from).arg(to).status().context("running objcopy")?;
+    ensure!(status.success(), "objcopy {words:?}: {status}");
+    Ok(())
+}
+
+pub fn a_stripped_program_has_the_names_of_its_debug_file() -> Result<()> {
+    let program = std::env::current_exe()?;
+    let root = Root::make(&program)?;
+    objcopy(&["--strip-all"], &program, &root.at("/workload"))?;
+    let without = {
+        let workload = root.start("shares")?;
+        let hot = hot(&["-p", &workload.pid().to_string()])?;
+        function(functions(&hot, workload.pid())?, "sixty").is_ok()
+    };
+    ensure!(!without, "it was not stripped");
+    let id = build_id(&program)?;
+    let debug = root.at(&format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]));
+    fs::create_dir_all(debug.parent().context("a file is in a directory")?)?;
+    objcopy(&["--only-keep-debug"], &program, &debug)?;
+    let workload = root.start("shares")?;
+    let hot = hot(&["-p", &workload.pid().to_string()])?;
+    shares_are_right(&hot, workload.pid())
+}
+
+fn build_id(program: &Path) -> Result<String> {
+    let notes = Command::new("readelf").arg("-n").arg(program).output().context("running readelf")?;
+    let notes = String::from_utf8_lossy(&notes.stdout).into_owned();
+    let line = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
+    Ok(line.context("the test binary has no build id")?.to_string())
+}
+
+pub fn a_compiler_at_run_time_names_its_code() -> Result<()> {
+    let mut workload = Workload::start("jit")?;
+    let place = workload.line()?;
+    let map = format!("/tmp/perf-{}.map", workload.pid());
+    fs::write(&map, format!("{place} Interpreter::loop\n"))?;
+    let hot = hot(&["-p", &workload.pid().to_string()]);
+    fs::remove_file(&map)?;
+    let hot = hot?;
+    let found = function(functions(&hot, workload.pid())?, "loop")?.clone();
+    ensure!(found["own_pct"].as_f64() > Some(90.0) && found["module"] == "[jit]", "{found}");
+    Ok(())
+}
+
+pub fn nothing_is_sampled_unless_asked_for() -> Result<()> {
+    let lines = intervals(&["-b", "-n", "1", "-d", "0.2", "--format", "json"])?;
+    ensure!(lines[0].get("hot").is_none(), "{}", lines[0]["hot"]);
+    Ok(())
+}
