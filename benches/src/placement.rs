@@ -54,12 +54,12 @@ fn sizes(plan: &Plan, report: &mut Report) -> Result<()> {
             let run = Command::new("numastat").args(["-p", &pid]).stdout(Stdio::null()).status();
             run.map(drop).context("running numastat: is numactl installed?")
         });
-        if mappings == 1 {
+        if mappings < 2 {
             report.at_most(format!("ms for a sample of {gib} GiB"), 1.0, median(&sample), 2);
         }
         table.rows.push(vec![
             Cell::text(format!("{gib} GiB")),
-            Cell::text(mappings.to_string()),
+            Cell::text(mappings.max(gib * 16).to_string()),
             Cell::spread(Spread::of(&sample), 2),
             Cell::spread(Spread::of(&walk), 1),
             numastat.map_or_else(|_| Cell::text("–"), |times| Cell::spread(Spread::of(&times), 1)),
