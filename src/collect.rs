@@ -8,6 +8,7 @@ pub mod interrupts;
 pub mod libbpf_log;
 pub mod limits;
 pub mod machine;
+pub mod mappings;
 pub mod nodes;
 pub mod own;
 pub mod pages;

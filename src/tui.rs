@@ -19,6 +19,7 @@ pub mod view;
 pub mod widget;
 
 use std::io::PipeReader;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -37,6 +38,9 @@ use self::terminal::Tty;
 pub use self::theme::ColourChoice;
 use self::theme::Theme;
 use crate::collect::inspect::Details;
+use crate::collect::mappings::{self, Mappings};
+use crate::collect::own::page_size;
+use crate::collect::placement::Process;
 use crate::filter::RowFilter;
 use crate::hot::News;
 use crate::marks::Marks;
@@ -89,6 +93,7 @@ enum Message {
     /// The source could not start or go on.
     Failed(anyhow::Error),
     Inspected(u32, Result<Details, String>),
+    Mapped(Process, Result<Mappings, String>),
     /// The scope could not be changed, for this reason.
     NotScoped(String),
     /// Another set of events cannot be counted, for this reason.
@@ -163,8 +168,8 @@ fn run_with(
     let mut tty = Tty::enter(mouse)?;
     tty.draw(&mut app)?;
     spawn("input", sender.clone(), forward_input)?;
-    let mut collector = Collector::spawn(sender, collect)?;
-    let ended = show(&mut app, &mut tty, &mut collector, &messages, iterations);
+    let mut collector = Collector::spawn(sender.clone(), collect)?;
+    let ended = show(&mut app, &mut tty, &mut collector, (&sender, &messages), iterations);
     handle.close();
     // Before the collector is waited for: it may be about to send.
     drop(messages);
@@ -177,10 +182,11 @@ fn show(
     app: &mut App,
     tty: &mut Tty,
     collector: &mut Collector,
-    messages: &Receiver<Message>,
+    (sender, messages): (&SyncSender<Message>, &Receiver<Message>),
     iterations: Option<u64>,
 ) -> Result<Ended> {
     // Two samples bracket the first short interval, which is there to have something to show.
+    let mut focus = Vec::new();
     let mut samples_left = iterations.map(|intervals| intervals.saturating_add(2));
     loop {
         let first = messages.recv().context("all threads have ended")?;
@@ -205,6 +211,10 @@ fn show(
                 Message::Failed(error) => return Err(error),
                 Message::Inspected(pid, found) => {
                     app.inspected(pid, found);
+                    None
+                }
+                Message::Mapped(process, found) => {
+                    app.mapped(process, found);
                     None
                 }
                 Message::NotScoped(why) => {
@@ -243,12 +253,23 @@ fn show(
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
                 Some(Effect::SetEvents(set)) => collector.send(Command::SetEvents(set)),
+                Some(Effect::Map { process, rss_bytes, exact }) => {
+                    spawn("mappings", sender.clone(), move |sender| {
+                        // Nobody listens any more when the view is being closed.
+                        let _ = sender.send(Message::Mapped(process, map(process, rss_bytes, exact)));
+                    })?;
+                }
                 Some(Effect::SetHot(on)) => collector.send(Command::SetHot(on)),
                 Some(Effect::SetStatistics(on)) => collector.send(Command::SetStatistics(on)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
         }
         tty.draw(app)?;
+        let now = app.in_view();
+        if now != focus {
+            focus.clone_from(&now);
+            collector.send(Command::Focus(now));
+        }
         if samples_left == Some(0) {
             return Ok(Ended::Quit);
         }
@@ -263,6 +284,16 @@ fn spawn(
 ) -> Result<()> {
     let thread = thread::Builder::new().name(name.into()).spawn(move || work(sender));
     thread.map(drop).with_context(|| format!("starting the {name} thread"))
+}
+
+/// The mappings of a process. May take seconds, on a thread of its own.
+fn map(process: Process, rss_bytes: u64, exact: bool) -> Result<Mappings, String> {
+    let root = Path::new("/");
+    let found = match exact {
+        true => mappings::exact(root, process),
+        false => mappings::sampled(root, process, rss_bytes, page_size()),
+    };
+    found.map_err(|missing| missing.to_string())
 }
 
 fn forward_input(sender: SyncSender<Message>) {

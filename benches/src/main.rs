@@ -2,7 +2,9 @@
 
 mod frames;
 mod hotpath;
+mod memory;
 mod numbers;
+mod placement;
 mod process;
 mod progs;
 mod refresh;
@@ -60,6 +62,8 @@ enum What {
     Start,
     /// CPU time against what the kernel says.
     Truth,
+    /// Where the memory of a process is: a sample beside walks over all of it.
+    Placement,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -69,14 +73,15 @@ enum What {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    let all: [fn(&Plan) -> Result<Report>; 5] =
-        [hotpath::run, refresh::run, rest::run, start::run, truth::run];
+    let all: [fn(&Plan) -> Result<Report>; 6] =
+        [hotpath::run, refresh::run, rest::run, start::run, truth::run, placement::run];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
         What::Rest => &all[2..3],
         What::Start => &all[3..4],
         What::Truth => &all[4..5],
+        What::Placement => &all[5..6],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

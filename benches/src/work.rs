@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 
+use crate::memory;
 use crate::process::{children_cpu_time, schedstat};
 
 /// The least that pthreads takes.
@@ -33,6 +34,18 @@ pub enum Work {
         active: usize,
         #[arg(long, default_value_t = 20)]
         period_ms: u64,
+    },
+    /// Holds memory.
+    Memory {
+        #[arg(long)]
+        gib: usize,
+        #[arg(long)]
+        mappings: usize,
+    },
+    /// Maps and unmaps without pause.
+    Mmap {
+        #[arg(long)]
+        threads: usize,
     },
     /// Computes without pause.
     Hog,
@@ -72,6 +85,8 @@ impl Work {
             Work::Threads { processes, threads, active, period_ms } => {
                 many_threads(processes, threads, active, Duration::from_millis(period_ms))
             }
+            Work::Memory { gib, mappings } => memory::hold(gib, mappings),
+            Work::Mmap { threads } => memory::churn(threads),
             Work::Hog => loop {
                 burn(Duration::from_secs(1));
             },

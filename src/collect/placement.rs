@@ -185,7 +185,12 @@ impl Placements {
         let candidates = turn::candidates(tasks, now_ns, &self.looks, &self.focus);
         self.forget(&candidates);
         let deadline = began + self.credit;
-        for candidate in turn::order(candidates) {
+        let mut order = turn::order(candidates);
+        if let Some((process, ..)) = &self.walking {
+            // Goes on first: two large processes that take turns would never be done.
+            order.sort_by_key(|candidate| candidate.process != *process);
+        }
+        for candidate in order {
             if Instant::now() + DRAW > deadline {
                 break;
             }

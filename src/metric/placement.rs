@@ -35,7 +35,7 @@ fn memory(task: &Task) -> Reading<&Memory> {
         None if task.exited => Err(no("the task has ended")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
         None if task.rss_bytes == 0 => Err(no("it has no memory")),
-        None => Err(no("its memory has not been looked at yet: there is a budget for each interval")),
+        None => Err(no("its memory was not looked at: there is a budget of time for each interval")),
     }
 }
 

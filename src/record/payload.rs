@@ -74,10 +74,8 @@ impl Section {
             }
             Section::Limits => Some(("limits", &LIMITS)),
             Section::Vm => Some(("vm", &["swap_pages_per_s", "zone_reclaim_mode"])),
-            Section::Placement => Some((
-                "placement",
-                &["mem_pct_by_node", "mem_bytes_by_node", "mem_error_points", "mem_age_ms"],
-            )),
+            // Shares by node are not here: those of containers are in `Limits`.
+            Section::Placement => Some(("placement", &["mem_error_points", "mem_age_ms"])),
             Section::Flows => Some(("flows", &["task_migrations_per_s"])),
             _ => None,
         }

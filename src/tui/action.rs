@@ -29,6 +29,10 @@ pub enum Action {
     /// Go into the selected row.
     Open,
     Threads,
+    /// Mappings of the process instead of its threads.
+    Mappings,
+    /// Count every page of them.
+    WalkMappings,
     Tree,
     /// The table of nodes, or what goes from node to node.
     Matrix,
@@ -85,6 +89,23 @@ pub enum Motion {
     WheelDown,
 }
 
+impl Motion {
+    /// Where a view of `height` lines over `rows` begins after it, if it began at `offset`.
+    pub fn of_view(self, offset: usize, rows: usize, height: usize) -> usize {
+        let last = rows.saturating_sub(height.max(1));
+        let page = height.saturating_sub(1).max(1);
+        let moved = match self {
+            Motion::Up | Motion::WheelUp => offset.saturating_sub(1),
+            Motion::Down | Motion::WheelDown => offset + 1,
+            Motion::PageUp => offset.saturating_sub(page),
+            Motion::PageDown => offset + page,
+            Motion::First => 0,
+            Motion::Last => last,
+        };
+        moved.min(last)
+    }
+}
+
 /// Where to go in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
@@ -122,6 +143,12 @@ pub enum Effect {
     Inspect(u32, u64),
     /// Count this set of events.
     SetEvents(&'static str),
+    /// Find out where the mappings of a process are, from a sample of its pages or from all.
+    Map {
+        process: (u32, u64),
+        rss_bytes: u64,
+        exact: bool,
+    },
     /// Begin to sample stacks, or end it.
     SetHot(bool),
     /// Begin to keep statistics on our own programs, or end it.

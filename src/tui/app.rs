@@ -6,6 +6,7 @@ mod cursor;
 pub mod detail;
 mod geometry;
 pub mod hot;
+pub mod maps;
 pub mod nodes;
 mod order;
 pub mod overhead;
@@ -277,6 +278,8 @@ impl App {
                 self.tasks.threads = !self.tasks.threads;
                 self.derive();
             }
+            Action::Mappings => return self.toggle_maps(),
+            Action::WalkMappings => return self.walk_maps(),
             Action::Matrix => self.nodes.next_matrix(),
             Action::Tree if self.screen == Screen::Containers => self.containers.tree ^= true,
             Action::Tree => self.tasks.choice.tree = !self.tasks.choice.tree,

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use super::Message;
 use super::action::Seek;
 use crate::collect::inspect;
+use crate::collect::placement::Process;
 use crate::source::Source;
 
 /// The second sample comes after this, so that rates appear soon.
@@ -32,6 +33,8 @@ pub enum Command {
     Inspect(u32, u64),
     /// Count this set of events.
     SetEvents(&'static str),
+    /// These processes are looked at, the first most closely.
+    Focus(Vec<Process>),
     /// Begin to sample stacks, or end it.
     SetHot(bool),
     /// Begin to keep statistics on our own programs, or end it.
@@ -151,6 +154,7 @@ pub fn collect(
                             return Ok(());
                         }
                     }
+                    Command::Focus(processes) => source.focus(processes),
                     Command::SetScope(scope) => {
                         if let Err(error) = source.set_scope(scope)
                             && messages.send(Message::NotScoped(format!("{error:#}"))).is_err()

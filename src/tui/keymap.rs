@@ -130,6 +130,14 @@ pub static KEYS: &[Binding] = &[
     bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
     bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
     bind(TABLES, &[ch('E')], Action::PickEvents, "", "Choose what is counted: sets of events of this CPU"),
+    bind(
+        DETAIL,
+        &[ch('m')],
+        Action::Mappings,
+        "Mappings",
+        "Details: mappings, and where each is; again: threads",
+    ),
+    bind(DETAIL, &[ch('M')], Action::WalkMappings, "", "Mappings: count every page, after the cost is said"),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
     bind(
         TASKS | CONTAINERS,

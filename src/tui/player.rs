@@ -88,6 +88,7 @@ pub fn play(
                 Command::SetInterval(_)
                 | Command::SetScope(_)
                 | Command::SetEvents(_)
+                | Command::Focus(_)
                 | Command::SetHot(_)
                 | Command::SetStatistics(_) => {}
                 Command::Inspect(pid, _) => {

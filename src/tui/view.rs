@@ -6,6 +6,7 @@ pub mod footer;
 pub mod header;
 pub mod help;
 pub mod hot;
+pub mod maps;
 pub mod matrix;
 pub mod nodes;
 pub mod overhead;

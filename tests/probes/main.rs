@@ -7,6 +7,7 @@ mod containers;
 mod engine;
 mod hot;
 mod pages;
+mod placement;
 mod reclaim;
 mod recording;
 mod screen;
@@ -96,6 +97,17 @@ fn main() {
         screen::hostile_names_do_not_reach_the_terminal,
         screen::no_colour_means_no_colour,
         screen::without_capabilities_the_screen_is_given_back_first,
+        placement::resident_memory_is_that_of_numa_maps,
+        placement::a_terabyte_that_was_never_touched_does_not_hide_what_was,
+        placement::memory_full_of_holes_is_estimated_without_them,
+        placement::huge_pages_weigh_what_they_hold,
+        placement::twenty_thousand_mappings_are_no_obstacle,
+        placement::without_the_ioctl_pagemap_says_the_same,
+        placement::a_process_that_ended_is_a_reason,
+        placement::an_id_that_was_used_again_is_another_process,
+        placement::kernel_threads_have_no_memory,
+        placement::without_privilege_the_reason_names_the_capability,
+        placement::every_process_here_is_placed_or_has_a_reason,
         hot::functions_have_the_shares_they_burn,
         hot::kernel_functions_are_named,
         hot::a_program_that_was_removed_has_names,

@@ -167,7 +167,7 @@ fn more(found: u64, asked: usize) -> usize {
 }
 
 /// Node ids are below this on every kernel that can be built (NODES_SHIFT is at most 10).
-const NODES_MAX: i32 = 1 << 10;
+pub const NODES_MAX: i32 = 1 << 10;
 
 /// What move_pages(2) says about a page: a node, or an error for a hole, the zero page and device memory.
 fn node(status: i32) -> Option<u32> {
@@ -258,11 +258,12 @@ mod tests {
     fn the_error_says_how_far_off_a_share_may_be() {
         const HOLE: i32 = -2;
         type Layout = (&'static str, u64, fn(u64) -> i32, f64);
-        let layouts: [Layout; 8] = [
+        let layouts: [Layout; 9] = [
             ("all on one node", 1 << 18, |_| 1, 0.5),
             ("half and half, in two runs", 1 << 18, |page| i32::from(page < 1 << 17), 1.1),
             ("30 of 100, anywhere", 1 << 18, |page| i32::from(hash(page) < 30), 3.5),
             ("interleaved over four nodes", 1 << 18, |page| (page % 4) as i32, 4.0),
+            ("interleaved over two nodes, few pages", 6700, |page| i32::from(page * 37 % 100 < 50), 3.5),
             ("huge pages, interleaved", 1 << 18, |page| (page / 512 % 2) as i32, 3.5),
             ("one page in three hundred elsewhere", 1 << 18, |page| i32::from(page % 300 == 7), 1.0),
             (

@@ -21,7 +21,7 @@ pub struct Look {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
     pub rss_bytes: u64,
-    /// Page faults and CPU time of its live threads.
+    /// Page faults and migrated pages, and CPU time, of its live threads.
     pub faults: u64,
     pub run_ns: u64,
 }
@@ -76,8 +76,9 @@ pub fn candidates(
         });
         // All threads share the memory.
         candidate.look.rss_bytes = candidate.look.rss_bytes.max(task.rss_bytes);
-        candidate.look.faults =
-            candidate.look.faults.wrapping_add(task.counts.min_flt).wrapping_add(task.counts.maj_flt);
+        for pages in [task.counts.min_flt, task.counts.maj_flt, task.counts.numa_pages_migrated] {
+            candidate.look.faults = candidate.look.faults.wrapping_add(pages);
+        }
         candidate.look.run_ns = candidate.look.run_ns.wrapping_add(task.exec_ns);
     }
     // Zombies have none.

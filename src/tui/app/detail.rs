@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::maps::Maps;
 use crate::collect::inspect::Details;
 use crate::filter::{self, RowFilter};
 use crate::metric::Value;
@@ -37,6 +38,8 @@ pub struct Detail {
     history: VecDeque<(u64, Point)>,
     /// What /proc said last, or why it says nothing.
     pub details: Option<Result<Details, String>>,
+    /// Its mappings, while they are shown.
+    pub maps: Option<Maps>,
 }
 
 impl Detail {
@@ -50,6 +53,7 @@ impl Detail {
             offset: 0,
             history: VecDeque::new(),
             details: None,
+            maps: None,
         };
         if let (Some(oldest), Some(newest)) = (ring.oldest(), ring.newest()) {
             for number in oldest.max((newest + 1).saturating_sub(HISTORY as u64))..=newest {
@@ -95,19 +99,12 @@ impl Detail {
         self.history.iter().filter(|(number, _)| *number <= shown).map(|(_, point)| *point).collect()
     }
 
-    /// Moves the view over the threads.
+    /// Moves the view over the threads, or the mappings.
     pub fn go(&mut self, motion: Motion, height: usize) {
-        let last = self.order.len().saturating_sub(height.max(1));
-        let page = height.saturating_sub(1).max(1);
-        self.offset = match motion {
-            Motion::Up | Motion::WheelUp => self.offset.saturating_sub(1),
-            Motion::Down | Motion::WheelDown => self.offset + 1,
-            Motion::PageUp => self.offset.saturating_sub(page),
-            Motion::PageDown => self.offset + page,
-            Motion::First => 0,
-            Motion::Last => last,
+        match &mut self.maps {
+            Some(maps) => maps.go(motion, height),
+            None => self.offset = motion.of_view(self.offset, self.order.len(), height),
         }
-        .min(last);
     }
 
     /// Keeps the view inside the list.

@@ -84,6 +84,21 @@ impl App {
         }
     }
 
+    /// Processes on the screen, the selected one first.
+    pub fn in_view(&self) -> Vec<(u32, u64)> {
+        let Some(snapshot) = &self.snapshot else { return Vec::new() };
+        let selected = self.detail.as_ref().map(|detail| detail.process);
+        let selected = selected.or_else(|| self.tasks.selected(snapshot).map(|task| task.raw.process()));
+        let rows = self.tasks.rows().iter().skip(self.tasks.cursor.offset()).take(self.list_height());
+        let mut list: Vec<(u32, u64)> = selected.into_iter().collect();
+        for process in rows.map(|row| snapshot.tasks[row.task].raw.process()) {
+            if !list.contains(&process) {
+                list.push(process);
+            }
+        }
+        list
+    }
+
     /// Takes the mouse.
     pub fn mouse(&mut self, event: MouseEvent) -> Option<Effect> {
         let action = match event.kind {

@@ -13,6 +13,7 @@ use crate::text::clean;
 use crate::tui::app::detail::{Detail, Point};
 use crate::tui::columns;
 use crate::tui::theme::{Role, Theme};
+use crate::tui::view::maps;
 use crate::tui::widget::bar::{bar, sparkline};
 use crate::tui::widget::pen::Pen;
 use crate::tui::widget::table::{Look, Table};
@@ -69,7 +70,10 @@ pub fn render(
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);
         line_of_history(series, snapshot, task, history, theme, &mut pen);
     }
-    threads(detail, theme, threads_area, buf);
+    match &detail.maps {
+        Some(maps) => maps::render(maps, theme, threads_area, buf),
+        None => threads(detail, theme, threads_area, buf),
+    }
 }
 
 fn label_of(pen: &mut Pen<'_>, label: &str, theme: &Theme) {

@@ -131,6 +131,14 @@ impl Batch {
         }
     }
 
+    /// Drops what waits to be read: it is older than what the case is about to do.
+    pub fn skip(&mut self) -> Result<(), Stop> {
+        while let Ok(line) = self.lines.try_recv() {
+            parse(&line)?;
+        }
+        Ok(())
+    }
+
     /// Asks the tool to end, which it must do in good order.
     pub fn stop(mut self) -> Result<(), Stop> {
         // SAFETY: the child is ours and has not been waited for, so the pid is its.

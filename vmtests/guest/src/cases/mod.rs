@@ -49,7 +49,9 @@ const CASES: &[Case] = &[
     scope::CASE,
     degraded::CASE,
     placement::CASE,
+    placement::OTHERS,
     remote::CASE,
+    remote::BALANCED,
     tui::CASE,
 ];
 

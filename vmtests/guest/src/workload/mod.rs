@@ -5,7 +5,7 @@
 //! compare the tool with.
 
 mod alternate;
-mod numa_truth;
+pub mod numa_truth;
 mod spin;
 mod storm;
 mod wander;
@@ -25,7 +25,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("alternate", "CPU A B: two processes take turns on one CPU, A and B instructions a turn"),
     (
         "numa_truth",
-        "CPUS|free:N SHARES MIB small|huge|shared|many|mixed|touched uniform|skewed: memory at these shares by node, used \
+        "CPUS|free:N SHARES MIB small|huge|shared|many|mixed|touched uniform|settled|skewed: memory at these shares by node, used \
          from these CPUs",
     ),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -16,6 +17,8 @@ const HUGE: usize = 2 << 20;
 const BATCH: usize = 64;
 /// Work between two accesses, so that asking is not all that the threads do.
 const ROUNDS: u64 = 2_000;
+/// With `settled`, accesses count from then on: NUMA balancing has moved what it will move.
+pub const SETTLE: Duration = Duration::from_secs(6);
 const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;
 
@@ -57,9 +60,10 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
         "touched" => Layout::Touched,
         other => return Err(format!("{other:?} is no layout")),
     };
-    let skewed = match access {
-        "uniform" => false,
-        "skewed" => true,
+    let (skewed, settle) = match access {
+        "uniform" => (false, Duration::ZERO),
+        "settled" => (false, SETTLE),
+        "skewed" => (true, Duration::ZERO),
         other => return Err(format!("{other:?} is no way to access memory")),
     };
     let threads: Vec<Option<u32>> = match cpus.strip_prefix("free:") {
@@ -79,40 +83,44 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
     wait_for_go(&json!({
         "pid": std::process::id(), "pages_by_node": by_node, "not_there": holes, "mappings": mappings(), "access": access,
     }));
-    let stop = stop_flag();
-    let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let (stop, from) = (stop_flag(), Instant::now() + settle);
+    let counts = Arc::new([const { AtomicU64::new(0) }; 4]);
     let workers: Vec<_> = threads
         .into_iter()
         .enumerate()
         .map(|(seed, cpu)| {
             let (memory, stop, counts) = (Arc::clone(&memory), Arc::clone(&stop), Arc::clone(&counts));
-            thread::spawn(move || work(cpu, &memory, skewed, seed as u64, &stop, &counts))
+            thread::spawn(move || work(cpu, &memory, skewed, (seed as u64, from), &stop, &counts))
         })
         .collect();
     for worker in workers {
         worker.join().map_err(|_| "a thread panicked".to_owned())??;
     }
     while !stop.load(Ordering::Relaxed) {
-        thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
-    let [local, remote] = [0, 1].map(|at| counts[at].load(Ordering::Relaxed));
-    Ok(json!({"local": local, "remote": remote, "cpu_ns": affinity::process_time().as_nanos() as u64}))
+    let [local, remote, local_ns, remote_ns] = [0, 1, 2, 3].map(|at| counts[at].load(Ordering::Relaxed));
+    Ok(
+        json!({"local": local, "remote": remote, "local_ns": local_ns, "remote_ns": remote_ns, "cpu_ns": affinity::process_time().as_nanos() as u64}),
+    )
 }
 
-/// Uses memory until told to stop; counts what it found on the node it ran on, and what elsewhere.
+/// Uses memory until told to stop; counts accesses to the node it ran on and to others, and the CPU time that went with
+/// each. An emulator does not give all CPUs the same speed: time is what does not depend on that.
 fn work(
     cpu: Option<u32>,
     memory: &Memory,
     skewed: bool,
-    seed: u64,
+    (seed, from): (u64, Instant),
     stop: &AtomicBool,
-    counts: &[AtomicU64; 2],
+    counts: &[AtomicU64; 4],
 ) -> Result<(), String> {
     if let Some(cpu) = cpu {
         affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
     }
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut batch = Vec::with_capacity(BATCH);
+    let mut since = affinity::thread_time();
     while !stop.load(Ordering::Relaxed) {
         batch.clear();
         for _ in 0..BATCH {
@@ -131,12 +139,20 @@ fn work(
             burn(ROUNDS);
         }
         let here = current_node();
-        let mut found = [0, 0];
+        let mut found = [0u64, 0];
         for status in nodes_of(&batch)? {
             found[usize::from(status != here)] += 1;
         }
-        counts[0].fetch_add(found[0], Ordering::Relaxed);
-        counts[1].fetch_add(found[1], Ordering::Relaxed);
+        let now = affinity::thread_time();
+        let spent = (now - since).as_nanos() as u64;
+        since = now;
+        if Instant::now() < from {
+            continue;
+        }
+        for (at, count) in found.into_iter().enumerate() {
+            counts[at].fetch_add(count, Ordering::Relaxed);
+            counts[2 + at].fetch_add(spent * count / BATCH as u64, Ordering::Relaxed);
+        }
     }
     Ok(())
 }

@@ -1,0 +1,206 @@
+//! The mappings of one process that a person asked for: size, policy, and where the pages of each are.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::placement::Process;
+use super::placement::draw::{self, Random, Ranges};
+use super::placement::maps::{Lines, parse_line};
+use super::placement::present::Finder;
+use super::placement::target::{Target, reason};
+use crate::sample::Missing;
+use crate::text;
+
+/// Rows kept: those with most memory.
+const ROWS_MAX: usize = 2000;
+/// Time to count every page of a gigabyte of small pages: /proc/PID/numa_maps took 28 to 34 ms (docs/performance.md).
+const WALK_NS_PER_GIB: u64 = 32_000_000;
+
+/// One mapping. Texts are clean.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mapping {
+    pub start: u64,
+    pub bytes: u64,
+    /// Path or name; empty for anonymous memory.
+    pub name: String,
+    /// As numa(7) calls it; only a walk tells.
+    pub policy: Option<String>,
+    /// Resident memory by node id, in bytes.
+    pub by_node: Vec<f64>,
+}
+
+impl Mapping {
+    pub fn resident(&self) -> f64 {
+        self.by_node.iter().sum()
+    }
+}
+
+/// The mappings of a process, those with most memory first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mappings {
+    /// Every page was counted; otherwise pages were picked at random, with this error in points for all of the
+    /// memory together. Single mappings are less certain.
+    pub error_points: Option<f64>,
+    pub rows: Vec<Mapping>,
+    /// Mappings there are; `rows` may have fewer.
+    pub count: usize,
+}
+
+/// How long it takes to count every page of a process with so much memory, in ns: huge pages are faster.
+pub fn walk_ns(rss_bytes: u64) -> u64 {
+    ((u128::from(rss_bytes) * u128::from(WALK_NS_PER_GIB)) >> 30) as u64
+}
+
+fn list(target: &Target) -> Result<Vec<Mapping>, Missing> {
+    let failed = |error: std::io::Error| reason("reading its maps", &error);
+    let mut lines = Lines::new(target.file(c"maps").map_err(failed)?);
+    let mut rows = Vec::new();
+    while let Some(line) = lines.next_line().map_err(failed)? {
+        if let Some(found) = parse_line(line) {
+            let name = text::clean(found.name);
+            rows.push(Mapping {
+                start: found.start,
+                bytes: found.end - found.start,
+                name,
+                ..Mapping::default()
+            });
+        }
+    }
+    Ok(rows)
+}
+
+fn sorted(mut rows: Vec<Mapping>, error_points: Option<f64>) -> Mappings {
+    let count = rows.len();
+    rows.sort_by(|a, b| b.resident().total_cmp(&a.resident()).then(a.start.cmp(&b.start)));
+    rows.truncate(ROWS_MAX);
+    Mappings { error_points, rows, count }
+}
+
+/// From pages picked at random.
+///
+/// # Errors
+/// Why there is no answer.
+pub fn sampled(root: &Path, process: Process, rss: u64, page_size: u64) -> Result<Mappings, Missing> {
+    let target =
+        Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
+    let mut rows = list(&target)?;
+    let pagemap = target.file(c"pagemap").map_err(|error| reason("reading its pagemap", &error))?;
+    let mut finder = Finder::new(pagemap, true, rss, page_size);
+    let mut ranges = Ranges::default();
+    let mut lines = Lines::new(target.file(c"maps").map_err(|error| reason("reading its maps", &error))?);
+    while let Ok(Some(line)) = lines.next_line() {
+        if let Some(mapping) = parse_line(line) {
+            let added = finder.add(&mapping, &mut ranges);
+            added.map_err(|error| reason("looking for its present pages", &error))?;
+        }
+    }
+    let mut hits: Vec<(u64, usize)> = Vec::new();
+    let ask = |pages: &[u64]| {
+        let nodes = target.nodes(pages, page_size)?;
+        let there = pages
+            .iter()
+            .zip(&nodes)
+            .filter_map(|(page, node)| usize::try_from(*node).ok().map(|node| (*page * page_size, node)));
+        hits.extend(there);
+        Ok(nodes)
+    };
+    // Any seed will do: it is looked at once.
+    let found = draw::draw(&ranges, &mut Random(process.1 ^ rss), ask)
+        .map_err(|error| reason("asking where its pages are", &error))?;
+    let bytes = found.space as f64 * page_size as f64 / f64::from(found.asked.max(1));
+    for (address, node) in hits {
+        let at = rows.partition_point(|row| row.start <= address);
+        if let Some(row) = at.checked_sub(1).and_then(|at| rows.get_mut(at)) {
+            add(row, node, bytes);
+        }
+    }
+    for row in &mut rows {
+        // One page that was picked stands for many: no mapping has more than its size.
+        let scale = (row.bytes as f64 / row.resident()).min(1.0);
+        row.by_node.iter_mut().for_each(|on| *on *= scale);
+    }
+    Ok(sorted(rows, Some(found.error_points)))
+}
+
+fn add(row: &mut Mapping, node: usize, bytes: f64) {
+    if row.by_node.len() <= node {
+        row.by_node.resize(node + 1, 0.0);
+    }
+    row.by_node[node] += bytes;
+}
+
+/// From every page: takes [`walk_ns`], and holds up what the process does with its memory meanwhile.
+///
+/// # Errors
+/// Why there is no answer.
+pub fn exact(root: &Path, process: Process) -> Result<Mappings, Missing> {
+    let target =
+        Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
+    let mut rows = list(&target)?;
+    let failed = |error: std::io::Error| reason("reading its numa_maps", &error);
+    let at: HashMap<u64, usize> = rows.iter().enumerate().map(|(at, row)| (row.start, at)).collect();
+    let mut lines = Lines::new(target.file(c"numa_maps").map_err(failed)?);
+    while let Some(line) = lines.next_line().map_err(failed)? {
+        if let Some(NumaLine { start, policy, by_node }) = parse_numa_line(line)
+            && let Some(at) = at.get(&start)
+        {
+            rows[*at].policy = Some(policy);
+            by_node.into_iter().for_each(|(node, bytes)| add(&mut rows[*at], node, bytes));
+        }
+    }
+    Ok(sorted(rows, None))
+}
+
+/// What a line of numa_maps says, see numa(7).
+struct NumaLine {
+    start: u64,
+    policy: String,
+    /// Node and bytes.
+    by_node: Vec<(usize, f64)>,
+}
+
+fn parse_numa_line(line: &[u8]) -> Option<NumaLine> {
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(' ');
+    let start = u64::from_str_radix(words.next()?, 16).ok()?;
+    let policy = text::clean_str(words.next()?);
+    let mut pages: Vec<(usize, f64)> = Vec::new();
+    let mut page_bytes = 4096.0;
+    // A path may look like anything, but has no unescaped blank and begins with file=.
+    for word in words.filter(|word| !word.starts_with("file=")) {
+        if let Some(kib) = word.strip_prefix("kernelpagesize_kB=").and_then(|kib| kib.parse::<f64>().ok()) {
+            page_bytes = kib * 1024.0;
+        } else if let Some((node, count)) = word.strip_prefix('N').and_then(|word| word.split_once('=')) {
+            let node = node.parse().ok().filter(|node| *node < draw::NODES_MAX as usize);
+            pages.extend(node.zip(count.parse::<f64>().ok()));
+        }
+    }
+    let by_node = pages.into_iter().map(|(node, count)| (node, count * page_bytes)).collect();
+    Some(NumaLine { start, policy, by_node })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_a_mapping_count_with_their_size() {
+        let line = b"7f00 bind:0-1 file=/dev/N0=9 anon=3 dirty=3 N0=1 N3=2 kernelpagesize_kB=2048";
+        let NumaLine { start, policy, by_node } = parse_numa_line(line).unwrap();
+        assert_eq!((start, policy.as_str()), (0x7f00, "bind:0-1"));
+        assert_eq!(by_node, [(0, 2097152.0), (3, 4194304.0)]);
+    }
+
+    #[test]
+    fn hostile_lines_are_left_out() {
+        for line in [&b""[..], b"zz default", b"7f00"] {
+            assert!(parse_numa_line(line).is_none());
+        }
+        assert!(parse_numa_line(b"7f00 default N99999999=1").unwrap().by_node.is_empty());
+    }
+
+    #[test]
+    fn a_walk_of_two_hundred_gigabytes_takes_seconds() {
+        assert_eq!(walk_ns(200 << 30) / 1_000_000, 6400);
+    }
+}

@@ -1,0 +1,77 @@
+//! The mappings of one process: how large, how much of it is where, under which policy.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::collect::mappings::{Mapping, Mappings};
+use crate::metric::format::bytes;
+use crate::text::plural;
+use crate::tui::app::maps::Maps;
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widget::pen::Pen;
+
+/// Where columns begin, and how wide the numbers are.
+const NUMBER: u16 = 7;
+const POLICY: u16 = 12;
+const NODES: u16 = 16;
+
+/// What the list was made from, titles, and mappings in view.
+pub fn render(maps: &Maps, theme: &Theme, area: Rect, buf: &mut Buffer) {
+    let ellipsis = theme.glyphs.ellipsis;
+    let found = match &maps.found {
+        Some(Ok(found)) => found,
+        other => {
+            let (text, role) = match other {
+                Some(Err(why)) => (why.as_str(), Role::Warn),
+                _ => ("reading its mappings", Role::Dim),
+            };
+            Pen::new(buf, area, 0, ellipsis).gap(1).write(text, theme.style(role));
+            return;
+        }
+    };
+    let mut pen = Pen::new(buf, area, 0, ellipsis);
+    pen.repeat(' ', area.width, theme.style(Role::Header)).column(area.x, 1);
+    pen.write_right("SIZE", NUMBER, theme.style(Role::Header)).gap(1);
+    pen.write_right("RES", NUMBER, theme.style(Role::Header)).gap(1);
+    for (title, width) in [("POLICY", POLICY), ("MEM BY NODE", NODES)] {
+        pen.write(&format!("{title:width$}", width = usize::from(width)), theme.style(Role::Header)).gap(1);
+    }
+    pen.write(&format!("MAPPING ({})", summary(found)), theme.style(Role::Header));
+    for (row, mapping) in (1..area.height).zip(found.rows.iter().skip(maps.offset)) {
+        line(mapping, theme, &mut Pen::new(buf, area, row, ellipsis));
+    }
+}
+
+fn summary(found: &Mappings) -> String {
+    let how = match found.error_points {
+        None => "every page counted".to_string(),
+        Some(points) => format!("from a sample, all of it within {points:.1} points; M counts every page"),
+    };
+    let all = plural(found.count, "mapping");
+    if found.rows.len() < found.count { format!("largest of {all}, {how}") } else { format!("{all}, {how}") }
+}
+
+fn line(mapping: &Mapping, theme: &Theme, pen: &mut Pen<'_>) {
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    let resident = mapping.resident();
+    pen.gap(1).write_right(&bytes(mapping.bytes as f64), NUMBER, plain).gap(1);
+    pen.write_right(&bytes(resident), NUMBER, if resident > 0.0 { plain } else { dim }).gap(1);
+    let policy = mapping.policy.as_deref().unwrap_or("-");
+    pen.write_within(&format!("{policy:width$}", width = usize::from(POLICY)), POLICY, dim).gap(1);
+    let mut nodes: Vec<(usize, f64)> =
+        mapping.by_node.iter().copied().enumerate().filter(|(_, bytes)| *bytes > 0.0).collect();
+    nodes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut left = NODES;
+    for (i, (node, on)) in nodes.into_iter().enumerate() {
+        let word = format!("{node}:{:.0}", on * 100.0 / resident);
+        if word.len() as u16 > left {
+            break;
+        }
+        let role = if i == 0 { Role::Local } else { Role::Remote };
+        pen.write(&word, theme.style(role)).gap(1);
+        left = left.saturating_sub(word.len() as u16 + 1);
+    }
+    pen.gap(left + 1 - u16::from(left < NODES && left > 0));
+    let name = if mapping.name.is_empty() { "anonymous" } else { &mapping.name };
+    pen.write(&format!("{:x} ", mapping.start), dim).write(name, plain);
+}
