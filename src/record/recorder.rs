@@ -1,6 +1,7 @@
 //! When a recording goes to which file: begins it, rotates it, keeps a ring within its size, pauses when the
 //! disk is full and goes on when there is room.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::dir::{Dir, Entry, ring_name};
 use super::fold::{Fold, Keep};
 use super::format::{End, Gap, Head};
 use super::writer::{WriteError, Writer};
-use crate::sample::{HostFacts, Sample};
+use crate::sample::{HostFacts, Sample, TaskRaw};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -20,6 +21,12 @@ const FILES_IN_RING: u64 = 8;
 
 /// Files that may begin in the same second, and rotations of a single file.
 const TURNS: u32 = 1000;
+
+/// Ends of processes that are kept during a pause, to be recorded after it: some 40 MB.
+const EXITS_KEPT: usize = 1 << 16;
+
+/// What the losses of a recording call ends of processes during a pause that were too many to keep.
+const EXITS_NOT_KEPT: &str = "exits_not_recorded";
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -50,6 +57,8 @@ struct Paused {
     reason: String,
     from_wall_ns: i64,
     samples: u64,
+    /// Processes that ended meanwhile.
+    exited: Vec<Arc<TaskRaw>>,
 }
 
 /// Records samples. Only the first one can fail; later ones pause the recording.
@@ -64,6 +73,8 @@ pub struct Recorder {
     /// Bytes of the other files of the ring, as far as known.
     other_bytes: u64,
     paused: Option<Paused>,
+    /// Ends of processes that no sample of the recording has, since its beginning.
+    exits_not_kept: u64,
     rotate: bool,
 }
 
@@ -108,6 +119,7 @@ impl Recorder {
             current: None,
             other_bytes: 0,
             paused: None,
+            exits_not_kept: 0,
             rotate: false,
         })
     }
@@ -133,8 +145,9 @@ impl Recorder {
         if first {
             self.session = format!("{}-{}-{}", host.boot_id, std::process::id(), sample.mono_ns);
         }
-        let folded = self.fold.as_ref().map(|fold| fold.fold(host, sample));
-        let taken = folded.as_ref().map_or(sample, |folded| &folded.sample);
+        let whole = self.with_what_was_missed(sample);
+        let folded = self.fold.as_ref().map(|fold| fold.fold(host, &whole));
+        let taken = folded.as_ref().map_or(&*whole, |folded| &folded.sample);
         match self.write(host, taken, &mut words) {
             Ok(()) => {
                 if let (Some(fold), Some(folded)) = (&mut self.fold, folded) {
@@ -150,13 +163,29 @@ impl Recorder {
                     reason: String::new(),
                     from_wall_ns: sample.wall_ns,
                     samples: 0,
+                    exited: Vec::new(),
                 });
                 paused.samples += 1;
+                let room = EXITS_KEPT - paused.exited.len();
+                paused.exited.extend(sample.exited.iter().take(room).cloned());
+                self.exits_not_kept += sample.exited.len().saturating_sub(room) as u64;
                 words.push(format!("recording is paused: {reason}; {} samples not recorded", paused.samples));
                 paused.reason = reason;
             }
         }
         Ok(words)
+    }
+
+    /// The sample with the ends of processes that a pause kept from the recording.
+    fn with_what_was_missed<'a>(&self, sample: &'a Sample) -> Cow<'a, Sample> {
+        let mut whole = Cow::Borrowed(sample);
+        if let Some(paused) = self.paused.as_ref().filter(|paused| !paused.exited.is_empty()) {
+            whole.to_mut().exited.splice(0..0, paused.exited.iter().cloned());
+        }
+        if self.exits_not_kept > 0 {
+            whole.to_mut().lost.insert(EXITS_NOT_KEPT.into(), self.exits_not_kept);
+        }
+        whole
     }
 
     /// Ends the recording.

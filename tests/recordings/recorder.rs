@@ -120,6 +120,43 @@ fn a_rotated_file_goes_on_in_the_next() {
     assert_eq!(samples(&path), recorded);
 }
 
+/// Names that a rotated file could have, taken by somebody else: recording pauses until one is free.
+fn take_names(path: &Path) -> Vec<PathBuf> {
+    let name = |number| PathBuf::from(format!("{}.{number}", path.display()));
+    let names: Vec<PathBuf> = (1..1000).map(name).collect();
+    names.iter().for_each(|name| std::fs::write(name, "somebody else's").unwrap());
+    names
+}
+
+#[test]
+fn processes_that_end_during_a_pause_are_recorded_after_it() {
+    let scratch = Scratch::new();
+    let path = scratch.join("file");
+    let mut recorder = Recorder::open(&path, options()).unwrap();
+    let host = Arc::new(machine::host());
+    let mut machine = Machine::new(100);
+    machine.churn = 50;
+    let taken = machine.ticks(6);
+    recorder.record(&host, &taken[0]).unwrap();
+    let names = take_names(&path);
+    recorder.rotate();
+    for sample in &taken[1..4] {
+        let words = recorder.record(&host, sample).unwrap();
+        assert!(words[0].contains("recording is paused"), "{words:?}");
+    }
+    names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
+    let words = recorder.record(&host, &taken[4]).unwrap();
+    assert_eq!(words, ["recording goes on; 3 samples were not recorded"]);
+    recorder.record(&host, &taken[5]).unwrap();
+    recorder.finish().unwrap();
+
+    let recorded = samples(&path);
+    let ends: Vec<_> = taken[1..5].iter().flat_map(|sample| sample.exited.clone()).collect();
+    assert!(ends.len() >= 20);
+    assert_eq!(recorded[1].exited, ends);
+    assert_eq!(recorded[2], taken[5]);
+}
+
 #[test]
 fn a_ring_stays_within_its_size_and_removes_only_its_own() {
     let scratch = Scratch::new();

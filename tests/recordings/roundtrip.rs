@@ -7,7 +7,7 @@ use numatop_ng::record::changes::Changes;
 use numatop_ng::record::format::{End, Gap, Head, Kind};
 use numatop_ng::record::payload::{Base, Layouts, decode, encode};
 use numatop_ng::record::reader::{Found, Frame, Reader};
-use numatop_ng::record::writer::Writer;
+use numatop_ng::record::writer::{WriteError, Writer};
 use numatop_ng::sample::Sample;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -129,4 +129,15 @@ fn a_column_that_is_not_known_is_skipped() {
     head.columns.task[3].name = "ppid".into();
     head.columns.task.push(extra);
     assert!(Layouts::of(&head).is_ok());
+}
+
+#[test]
+fn a_frame_that_cannot_be_taken_back_ends_the_file() {
+    // Nothing can be written to it, and it cannot be cut.
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut writer = Writer::new(full, 7).unwrap();
+    let error = writer.head(&Head::new(&machine::host(), "a session", 0)).unwrap_err();
+    assert!(matches!(error, WriteError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("No space left on device"), "{error}");
+    assert!(error.to_string().contains("cannot be taken back"), "{error}");
 }
