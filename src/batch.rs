@@ -25,7 +25,7 @@ pub struct Pace {
 }
 
 /// Functions are looked up for so long at the end of an interval; those that take longer have names in the next one.
-const NAMES_PATIENCE: Duration = Duration::from_secs(2);
+const NAMES_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Takes samples at each interval and writes what happened in between. The first output comes after
 /// the first full interval. Returns when done, when `stop` becomes readable, or when nobody reads

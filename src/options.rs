@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
-use crate::cli::{RecordLimits, ViewArgs};
+use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::collect::placement;
 use crate::collect::scope::Scope;
 use crate::container::select::{Want, Wants};
@@ -208,6 +208,9 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
     let events = events(args)?;
     let (wants, hierarchy) = wants(args, Path::new("/"))?;
     let sampling = hot::sampling(args)?;
+    if args.overhead && args.format != Some(BatchFormat::Json) {
+        return Err(bad("--overhead", "is for --format json; on the screen, o shows what numatop-ng costs"));
+    }
     let placement_budget = match args.placement_budget {
         Some(ms) => placement::Budget::Fixed(Duration::from_millis(ms)),
         None => placement::Budget::Small,
@@ -411,6 +414,15 @@ mod tests {
         assert!(wants.wait && hierarchy.is_none());
         assert_eq!(wants.describe(), "cgroup /system.slice, container web, pod shop/cart");
         assert_eq!(wants.wants[2], Want::Pod { namespace: Some("shop".into()), name: "cart".into() });
+    }
+
+    #[test]
+    fn what_only_json_has_is_refused_elsewhere() {
+        for words in [&["--hot"][..], &["--overhead", "-b"], &["--hot", "--format", "csv"]] {
+            let error = live(&args(words), &BTreeMap::new()).unwrap_err().to_string();
+            assert!(error.contains("is for --format json"), "{error}");
+        }
+        assert!(live(&args(&["--hot", "--overhead", "--format", "json"]), &BTreeMap::new()).is_ok());
     }
 
     #[test]

@@ -34,34 +34,70 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Watcher {
     Empty,
-    /// numatop-ng with a list of events.
+    /// numatop-ng with a list of events; of everything, or of a process that is not the load.
     Ours(&'static str, &'static str),
+    OutOfScope(&'static str, &'static str),
     /// A tool of libbpf-tools.
     Peer(&'static str),
+    /// perf stat with a list of events, on the whole machine: no program at the switch.
+    PerfMachine(&'static str, &'static str),
+    /// perf stat of the load: the kernel takes the events off and on at every switch.
+    PerfTask(&'static str, &'static str),
 }
 
-const WATCHERS: [Watcher; 7] = [
+const TWO: &str = "cpu-clock,page-faults";
+
+const WATCHERS: [Watcher; 11] = [
     Watcher::Empty,
     Watcher::Ours("numatop-ng, no counters", ""),
-    Watcher::Ours("numatop-ng, 2 counters", "cpu-clock,page-faults"),
+    Watcher::Ours("numatop-ng, 2 counters", TWO),
     Watcher::Ours("numatop-ng, 4 counters", "cpu-clock,page-faults,task-clock,cpu-migrations"),
+    Watcher::Ours(
+        "numatop-ng, 8 counters",
+        "cpu-clock,page-faults,task-clock,cpu-migrations,context-switches,minor-faults,major-faults,alignment-faults",
+    ),
+    Watcher::OutOfScope("numatop-ng, 2 counters, load out of scope", TWO),
     Watcher::Peer("runqslower"),
     Watcher::Peer("cpudist"),
     Watcher::Peer("runqlat"),
+    Watcher::PerfMachine("perf stat -a, 2 counters", TWO),
+    Watcher::PerfTask("perf stat of the load, 2 counters", TWO),
 ];
 
 /// A watcher at work. It is detached when this goes away.
 enum Watching {
     // The link goes before the program it belongs to; the program is what we find the counts by.
-    Empty { _link: Link, _skel: Box<skel::EmptySkel<'static>> },
+    Empty {
+        _link: Link,
+        _skel: Box<skel::EmptySkel<'static>>,
+    },
     Program(Process),
+    /// perf, which runs the load itself, or counts without a program.
+    Perf(Option<Process>),
 }
 
 impl Watcher {
     fn name(self) -> &'static str {
         match self {
             Watcher::Empty => "empty program",
-            Watcher::Ours(name, _) | Watcher::Peer(name) => name,
+            Watcher::Ours(name, _)
+            | Watcher::OutOfScope(name, _)
+            | Watcher::Peer(name)
+            | Watcher::PerfMachine(name, _)
+            | Watcher::PerfTask(name, _) => name,
+        }
+    }
+
+    /// Whether there are BPF programs to measure.
+    fn has_programs(self) -> bool {
+        !matches!(self, Watcher::PerfMachine(..) | Watcher::PerfTask(..))
+    }
+
+    /// What the load is run by.
+    fn runner(self) -> Vec<&'static str> {
+        match self {
+            Watcher::PerfTask(_, events) => vec!["perf", "stat", "-o", "/dev/null", "-e", events],
+            _ => Vec::new(),
         }
     }
 
@@ -70,11 +106,22 @@ impl Watcher {
         let mut command = match self {
             Watcher::Empty => return empty(),
             Watcher::Peer(tool) => pinned(beside(), tool),
-            Watcher::Ours(_, events) => {
+            Watcher::Ours(_, events) | Watcher::OutOfScope(_, events) => {
                 let mut command = pinned(beside(), &plan.binary.to_string_lossy());
                 command.args(["-b", "-d", delay, "--format", "json", "--top", "50", "--events", events]);
+                if matches!(self, Watcher::OutOfScope(..)) {
+                    command.args(["--pid", "1"]);
+                }
                 command
             }
+            Watcher::PerfMachine(_, events) => {
+                let mut command = pinned(beside(), "perf");
+                command.args(["stat", "-a", "-e", events, "sleep", "3600"]);
+                let perf = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+                thread::sleep(SETTLE);
+                return Ok(Watching::Perf(Some(perf)));
+            }
+            Watcher::PerfTask(..) => return Ok(Watching::Perf(None)),
         };
         let mut process = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
         let began = Instant::now();
@@ -100,6 +147,7 @@ impl Watching {
         match self {
             Watching::Empty { .. } => std::process::id(),
             Watching::Program(process) => process.pid(),
+            Watching::Perf(process) => process.as_ref().map_or(0, Process::pid),
         }
     }
 }
@@ -133,10 +181,12 @@ impl Pipe {
 
 /// Runs the load on its CPU, ahead of whatever else the machine does: with a real-time priority, or
 /// others would take turns with it and its wall-clock time would be theirs.
-fn pipe(loops: u64) -> Result<Pipe> {
+fn pipe(loops: u64, runner: &[&str]) -> Result<Pipe> {
     let before = children_cpu_time();
     let output = pinned(LOAD_CPU, "chrt")
-        .args(["--fifo", "1", "perf", "bench", "sched", "pipe", "-l", &loops.to_string()])
+        .args(["--fifo", "1"])
+        .args(runner)
+        .args(["perf", "bench", "sched", "pipe", "-l", &loops.to_string()])
         .stdin(Stdio::null())
         .output()
         .context("running perf bench sched pipe")?;
@@ -169,15 +219,17 @@ pub fn run(plan: &Plan) -> Result<Report> {
 
 /// BPF run-time statistics, all watchers in turn, so that a slow moment of the machine hits all alike.
 fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
-    let mut costs: Vec<Vec<PerSwitch>> = vec![Vec::new(); WATCHERS.len()];
+    // Those without programs are the last.
+    let watchers = WATCHERS.iter().filter(|watcher| watcher.has_programs()).count();
+    let mut costs: Vec<Vec<PerSwitch>> = vec![Vec::new(); watchers];
     for round in 0..rounds {
-        for turn in 0..WATCHERS.len() {
-            let at = (round + turn) % WATCHERS.len();
+        for turn in 0..watchers {
+            let at = (round + turn) % watchers;
             // No refresh in between: this is about the switch.
             let watching = WATCHERS[at].start(plan, "60")?;
             let _measured = RunTime::measure()?;
             let before = progs::of_process(watching.pid())?;
-            pipe(loops)?;
+            pipe(loops, &[])?;
             let after = progs::of_process(watching.pid())?;
             let cost = progs::per_switch(&before, &after).with_context(|| WATCHERS[at].name().to_string())?;
             costs[at].push(cost);
@@ -198,7 +250,7 @@ fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Resu
         ),
         &["watcher", "program at sched_switch", "all programs, per switch", "above empty"],
     );
-    for (at, watcher) in WATCHERS.iter().enumerate() {
+    for (at, watcher) in WATCHERS[..watchers].iter().enumerate() {
         let column =
             |read: fn(&PerSwitch) -> f64| Spread::of(&costs[at].iter().map(read).collect::<Vec<_>>());
         table.rows.push(vec![
@@ -226,17 +278,17 @@ fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Resu
 fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
     let mut pairs: Vec<Vec<(Pipe, Pipe)>> = vec![Vec::new(); WATCHERS.len()];
     thread::sleep(PAUSE);
-    let mut before = pipe(loops)?;
+    let mut before = pipe(loops, &[])?;
     for round in 0..rounds {
         for turn in 0..WATCHERS.len() {
             let at = (round + turn) % WATCHERS.len();
             let began = Instant::now();
             let watching = WATCHERS[at].start(plan, "1")?;
             thread::sleep(PAUSE.saturating_sub(began.elapsed()));
-            let with = pipe(loops)?;
+            let with = pipe(loops, &WATCHERS[at].runner())?;
             drop(watching);
             thread::sleep(PAUSE);
-            let after = pipe(loops)?;
+            let after = pipe(loops, &[])?;
             pairs[at].push((with, before.mean(after)));
             before = after;
         }
@@ -266,5 +318,8 @@ fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Re
     let ratio = |at| spread(at, |(with, without)| with.wall / without.wall).median;
     report.at_most("wall-clock ratio, no counters", 1.06, ratio(1), 3);
     report.at_most("wall-clock ratio, 2 software counters", 1.18, ratio(2), 3);
+    let cpu = |at| spread(at, |(with, without)| with.cpu / without.cpu).median;
+    report.at_most("CPU time ratio, 2 software counters", 1.25, cpu(2), 3);
+    report.at_most("CPU time ratio, load out of scope", 1.05, cpu(5), 3);
     Ok(())
 }

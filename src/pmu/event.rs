@@ -142,6 +142,7 @@ const NAMED: &[(&str, u32, u64, Role)] = &[
     ("cpu-migrations", SOFTWARE, 4, Role::Other),
     ("minor-faults", SOFTWARE, 5, Role::Other),
     ("major-faults", SOFTWARE, 6, Role::Other),
+    ("alignment-faults", SOFTWARE, 7, Role::Other),
 ];
 
 impl Event {

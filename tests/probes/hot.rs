@@ -46,11 +46,11 @@ fn shares_are_right(hot: &Value, pid: u32) -> Result<()> {
     for (name, truth) in TRUTH {
         let found = function(functions, name)?;
         let share = found["own_pct"].as_f64().context("own_pct")?;
-        println!("{name}: {share:.1} % ± {}, truth {truth} %", found["own_error_pct"]);
-        ensure!(
-            (share - truth).abs() <= TOLERANCE,
-            "{name} has {share:.1} %, truth {truth} %: {functions:#?}"
-        );
+        let error = found["own_error_pct"].as_f64().context("own_error_pct")?;
+        println!("{name}: {share:.1} % ± {error:.1}, truth {truth} %");
+        // On a busy machine the workload is given little time, and there are few samples of it.
+        let allowed = TOLERANCE.max(1.6 * error);
+        ensure!((share - truth).abs() <= allowed, "{name} has {share:.1} %, truth {truth} %: {functions:#?}");
         ensure!(found["kernel"] == false);
     }
     ensure!(hot["lost"].as_object().is_some_and(|lost| lost.values().all(|count| count == 0)), "{hot}");
