@@ -213,7 +213,16 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
         None => placement::Budget::Small,
     };
     let scope_text = scope_text(args, &wants);
-    Ok(LiveOptions { scope, scope_text, wants, hierarchy, events, sampling, placement_budget })
+    Ok(LiveOptions {
+        scope,
+        scope_text,
+        wants,
+        hierarchy,
+        runtime_sockets: args.runtime_sockets.clone(),
+        events,
+        sampling,
+        placement_budget,
+    })
 }
 
 /// What `--events` means on this machine: tries events to find out.
