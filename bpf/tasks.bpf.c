@@ -11,6 +11,8 @@
 /* Walks so far, counted by user space. The first looks at every task. */
 __u32 walks = 0;
 __u64 next_serial = 0;
+/* Something was done to tasks that could not all be marked: the next walk must look at every one. */
+__u32 look_at_all = 0;
 
 /* Only while the task is alive: its parent and leader may be gone before it is freed. */
 static inline void note_family(struct nt_rec *rec, struct task_struct *task)
@@ -73,7 +75,8 @@ static inline __u64 signature(const struct nt_task *row)
 
 /*
  * A task that did not run has done nothing, but others may have done something to
- * it: moved, reniced or adopted it. For that each is looked at in every eighth walk.
+ * it. Those that were moved to another cgroup are marked; for the rest (reniced,
+ * adopted) each is looked at in every eighth walk.
  */
 #define LOOK_EVERY 8
 
@@ -181,6 +184,8 @@ int BPF_PROG(on_cgroup_attach_task, struct cgroup *to, const char *path, struct 
 
 	/* Before 6.7 other threads of the process wait for the next walk. */
 	if (!threadgroup || !bpf_ksym_exists(bpf_iter_task_new)) {
+		if (threadgroup)
+			look_at_all = 1;
 		moved(task, wanted && nt_wanted_by_id(task));
 		return 0;
 	}

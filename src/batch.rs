@@ -49,6 +49,8 @@ pub fn run(
         source.set_statistics(true)?;
     }
     let mut statistics = source.statistics()?;
+    // Nothing is written for the first sample: what it notes is said with the first interval.
+    let mut opening = std::mem::take(&mut previous.notes);
     let mut due = Instant::now() + pace.interval;
     let mut left = pace.iterations;
     while left != Some(0) {
@@ -59,6 +61,7 @@ pub fn run(
         due = (due + pace.interval).max(Instant::now());
         let Some(current) = source.next()? else { return Ok(()) };
         let mut snapshot = derive(&source.host(), Some(&previous), &current, pace.grain);
+        snapshot.notes.splice(..0, opening.drain(..));
         if let Some(news) = source.hot_news(NAMES_PATIENCE)? {
             profile.restart();
             profile.add(news);

@@ -288,6 +288,10 @@ pub struct ViewArgs {
     #[arg(long, help_heading = CONTAINERS)]
     pub wait: bool,
 
+    /// Ask docker or podman on this socket for names that no file has; may be given several times.
+    #[arg(long = "runtime-socket", value_name = "PATH", help_heading = CONTAINERS)]
+    pub runtime_sockets: Vec<PathBuf>,
+
     /// Show only tasks whose name matches this regular expression.
     #[arg(long, value_name = "REGEX")]
     pub comm: Option<String>,

@@ -6,4 +6,5 @@ pub mod glob;
 pub mod group;
 pub mod names;
 pub mod patterns;
+pub mod runtime;
 pub mod select;

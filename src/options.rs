@@ -221,6 +221,7 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
         scope_text,
         wants,
         hierarchy,
+        runtime_sockets: args.runtime_sockets.clone(),
         events,
         sets: Vec::new(),
         sampling,

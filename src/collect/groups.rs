@@ -45,14 +45,14 @@ pub struct GroupWatch {
 }
 
 impl GroupWatch {
-    /// Reads nothing yet. Names are looked for below `root`.
-    pub fn new(root: &Path, hierarchy: Hierarchy, wants: Wants, base: Scope) -> GroupWatch {
+    /// Reads nothing yet. Files of the kernel are looked for below `root`, names in `book`.
+    pub fn new(root: &Path, hierarchy: Hierarchy, book: Book, wants: Wants, base: Scope) -> GroupWatch {
         GroupWatch {
             limits: LimitReader::new(root, &hierarchy, own::page_size()),
             known: BTreeMap::new(),
             next: 0,
             hierarchy,
-            book: Book::new(root),
+            book,
             asked: wants.clone(),
             wants,
             scope: base.clone(),
@@ -71,7 +71,7 @@ impl GroupWatch {
 
     /// True when it is time to read again: the kernel counted `changes`, or a task is in an `unknown` cgroup.
     pub fn is_due(&self, changes: u32, unknown: bool) -> bool {
-        let stale = unknown || self.changes != Some(changes);
+        let stale = unknown || self.changes != Some(changes) || self.book.is_due();
         stale && self.not_before.is_none_or(|at| Instant::now() >= at)
     }
 
@@ -81,13 +81,18 @@ impl GroupWatch {
         let began = Instant::now();
         let paths = self.hierarchy.paths();
         self.changes = Some(changes);
-        if paths != self.paths || names.groups.is_empty() {
+        if paths != self.paths || names.groups.is_empty() || self.book.is_due() {
             self.rename(&paths, names);
         }
         self.paths = paths;
         let unmatched = self.resolve(names);
         self.not_before = Some(Instant::now() + began.elapsed() * PAUSE);
         unmatched
+    }
+
+    /// What went wrong while names were looked for, since the call before.
+    pub fn take_troubles(&mut self) -> Vec<String> {
+        self.book.take_troubles()
     }
 
     /// Finds what is wanted among the cgroups known.

@@ -1,5 +1,5 @@
-//! What people call a container or a pod: from the files that engines leave behind, never from an engine
-//! itself. Everything here is written by strangers: sizes are limited and text is cleaned.
+//! What people call a container or a pod: from the files that engines leave behind, and from an engine itself
+//! only when the user has named its socket. Everything here is written by strangers: sizes are limited and text is cleaned.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::component::{capped, is_id};
 use super::files::{list, read_below};
 use super::patterns::Engine;
+use super::runtime::Runtime;
 use crate::host::users;
 
 /// Bytes of a file about one container, and of a file about all of them.
@@ -30,7 +31,8 @@ pub struct Name {
 }
 
 impl Name {
-    fn new(name: &str) -> Option<Name> {
+    /// What an engine calls a container; `None` for nothing.
+    pub(super) fn new(name: &str) -> Option<Name> {
         let name = name.trim_start_matches('/');
         (!name.is_empty()).then(|| kubernetes(name).unwrap_or(Name { name: capped(name), ..Name::default() }))
     }
@@ -41,6 +43,8 @@ pub struct Book {
     root: PathBuf,
     lists: HashMap<PathBuf, Kept<HashMap<String, Name>>>,
     homes: Option<Vec<(u32, PathBuf)>>,
+    runtimes: Vec<Runtime>,
+    troubles: Vec<String>,
 }
 
 struct Kept<T> {
@@ -59,7 +63,29 @@ fn kubernetes(name: &str) -> Option<Name> {
 impl Book {
     /// Names from the files below `root` ("/" for this machine).
     pub fn new(root: &Path) -> Book {
-        Book { root: root.to_owned(), lists: HashMap::new(), homes: None }
+        Book {
+            root: root.to_owned(),
+            lists: HashMap::new(),
+            homes: None,
+            runtimes: Vec::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    /// The runtimes listening on these sockets are asked for what no file names.
+    pub fn asking(mut self, sockets: &[PathBuf]) -> Book {
+        self.runtimes = sockets.iter().cloned().map(Runtime::new).collect();
+        self
+    }
+
+    /// True when names may be found now that a runtime was not asked for before.
+    pub fn is_due(&self) -> bool {
+        self.runtimes.iter().any(Runtime::is_due)
+    }
+
+    /// Why runtimes could not be asked, since the call before.
+    pub fn take_troubles(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.troubles)
     }
 
     /// The name of a container by its full id; `uid` is whose it is when its engine runs rootless.
@@ -67,6 +93,21 @@ impl Book {
         if !is_id(id) {
             return None;
         }
+        self.filed(engine, id, uid).or_else(|| self.asked(id))
+    }
+
+    fn asked(&mut self, id: &str) -> Option<Name> {
+        for runtime in &mut self.runtimes {
+            match runtime.name(id) {
+                Ok(Some(name)) => return Some(name),
+                Ok(None) => {}
+                Err(why) => self.troubles.push(why),
+            }
+        }
+        None
+    }
+
+    fn filed(&mut self, engine: Engine, id: &str, uid: Option<u32>) -> Option<Name> {
         match engine {
             Engine::Docker => self.docker(id, uid).or_else(|| self.log(id)),
             Engine::Podman => self.podman(id, uid),

@@ -148,15 +148,19 @@ impl Want {
             Want::Container(_) => {
                 groups.filter(|group| is_container(group)).map(|group| group.name.clone()).collect()
             }
-            Want::Pod { .. } => groups.filter_map(|group| group.pod.clone()).collect(),
+            Want::Pod { .. } => groups.filter_map(|group| pod(group)).collect(),
             Want::Namespace(_) => groups.filter_map(|group| group.namespace.clone()).collect(),
             Want::Unit(_) => groups.filter_map(|group| group.unit.clone()).collect(),
             Want::Machine(_) => {
                 groups.filter(|group| group.kind == Kind::Machine).map(|group| group.name.clone()).collect()
             }
         };
+        let typed = match self {
+            Want::Pod { namespace: Some(namespace), name } => format!("{namespace}/{name}"),
+            want => want.word().to_string(),
+        };
         let mut near: Vec<(usize, String)> =
-            names.into_iter().map(|name| (distance(&name, self.word()), name)).collect();
+            names.into_iter().map(|name| (distance(&name, &typed), name)).collect();
         near.sort();
         near.into_iter().map(|(_, name)| name).take(OFFERS).collect()
     }
@@ -184,6 +188,12 @@ impl Want {
             Want::Machine(_) => "machine",
         }
     }
+}
+
+/// The pod that a group is or belongs to, as one would type it.
+fn pod(group: &Group) -> Option<String> {
+    let name = group.pod.as_ref()?;
+    Some(group.namespace.as_ref().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}")))
 }
 
 fn is_container(group: &Group) -> bool {
@@ -280,6 +290,15 @@ mod tests {
         let (found, unmatched) = resolve(&world(), Want::Unit("ngimx".into()));
         assert!(found.is_empty());
         assert_eq!(unmatched[0].closest, ["nginx.service"]);
+    }
+
+    #[test]
+    fn pods_are_offered_with_their_namespace() {
+        let World(paths, mut groups) = world();
+        let group = Arc::make_mut(groups.get_mut(&4).unwrap());
+        (group.pod, group.namespace) = (Some("cart-0".into()), Some("shop".into()));
+        let want = Want::Pod { namespace: Some("other".into()), name: "cart-0".into() };
+        assert_eq!(want.closest(&Tree { paths: &paths, groups: &groups })[0], "shop/cart-0");
     }
 
     #[test]

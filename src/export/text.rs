@@ -76,9 +76,13 @@ impl<S: Rows> Export for Text<S> {
 fn heading(snapshot: &Snapshot) -> String {
     let interval =
         snapshot.interval_ns.map_or_else(|| "since start".into(), |ns| format!("{:.1} s", ns as f64 / 1e9));
+    let scope = match snapshot.host.scope.as_str() {
+        "" => String::new(),
+        scope => format!(" · only {}", crate::text::clean_str(scope)),
+    };
     let own = snapshot.share(snapshot.own.cpu_ns).map_or_else(|_| format::ABSENT.into(), format::percent);
     format!(
-        "{} {} {} · {}, {} · interval {interval} · numatop-ng itself {own}% CPU, {}",
+        "{} {} {} · {}, {}{scope} · interval {interval} · numatop-ng itself {own}% CPU, {}",
         rfc3339(snapshot.wall_ns),
         crate::text::clean_str(&snapshot.host.hostname),
         snapshot.host.kernel,

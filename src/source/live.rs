@@ -4,7 +4,7 @@ mod events;
 
 use std::collections::BTreeMap;
 use std::os::fd::{OwnedFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -26,6 +26,7 @@ use crate::collect::table::{TaskTable, parse};
 use crate::collect::tasks::TaskProbe;
 use crate::collect::wire::Loss;
 use crate::collect::{own, records, stats};
+use crate::container::names::Book;
 use crate::container::select::{Unmatched, Wants};
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::Hierarchy;
@@ -51,6 +52,8 @@ pub struct LiveOptions {
     pub wants: Wants,
     /// The hierarchy in which cgroups are looked for; `None` leaves the choice to us.
     pub hierarchy: Option<Hierarchy>,
+    /// Sockets of runtimes that may be asked for names of containers.
+    pub runtime_sockets: Vec<PathBuf>,
     /// What the user calls the scope; empty for everything.
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
@@ -119,11 +122,13 @@ impl LiveSource {
         let events = check.pmu.working();
 
         let mut names = Arc::new(Names { users: users::read(Path::new(ROOT)), ..Names::default() });
-        let mut groups = GroupWatch::new(Path::new(ROOT), hierarchy.clone(), options.wants, options.scope);
+        let book = Book::new(Path::new(ROOT)).asking(&options.runtime_sockets);
+        let mut groups =
+            GroupWatch::new(Path::new(ROOT), hierarchy.clone(), book, options.wants, options.scope);
         let unmatched = groups.read(0, &mut names);
-        let mut notes = Vec::new();
+        let mut notes = groups.take_troubles();
         if !unmatched.is_empty() {
-            ensure!(groups.wants.wait, refuse(&unmatched));
+            ensure!(groups.wants.wait, refuse(&unmatched, &notes));
             notes.extend(unmatched.iter().map(|missing| format!("waiting for {}", missing.want)));
         }
         if hierarchy.is_partial() {
@@ -301,6 +306,7 @@ impl LiveSource {
         }
         let before = self.groups.scope().clone();
         self.groups.read(changes, &mut self.names);
+        self.notes.extend(self.groups.take_troubles());
         self.tasks.set_scope(&before, self.groups.scope())
     }
 
@@ -500,17 +506,18 @@ fn online_now() -> Result<Vec<CpuId>> {
 const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside it have \
                        no names; run the container of numatop-ng with --cgroupns=host";
 
-/// Names that nothing has: wrong usage, with what there is instead.
-fn refuse(unmatched: &[Unmatched]) -> Refusal {
+/// Names that nothing has: wrong usage, with what there is instead, and why names may be missing.
+fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
     let first = &unmatched[0];
     let closest = match first.closest.as_slice() {
         [] => format!("there is no {} here at all", first.want.noun()),
         names => format!("the closest there are: {}", names.join(", ")),
     };
+    let reasons: Vec<String> = std::iter::once(closest).chain(troubles.iter().cloned()).collect();
     Refusal {
         exit: Exit::Usage,
         what: format!("there is no {}", text::clean_str(&first.want.to_string())),
-        why: Some(closest),
+        why: Some(reasons.join("; ")),
         said: None,
         advice: vec![Advice::say("--wait starts without it and waits until it exists")],
     }

@@ -215,6 +215,43 @@ pub fn out_and_back_between_two_samples_leaves_a_gap() -> Result<()> {
     Ok(())
 }
 
+pub fn a_resting_task_that_is_moved_shows_at_once() -> Result<()> {
+    let (hierarchy, mount, name) = place("rest")?;
+    let group = Cgroup::make(&mount, &name)?;
+    let crowd = Workload::start("sleepers")?;
+    let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
+    // More than once: each task is looked at now and then anyway.
+    for round in 0..3 {
+        group.adopt(crowd.pid())?;
+        let snapshot = watch.step()?;
+        let row = snapshot.tasks.iter().find(|task| task.raw.pid == crowd.pid());
+        let threads = row.with_context(|| format!("round {round}: moved in and not listed"))?.threads;
+        ensure!(threads == 16, "round {round}: {threads} of 16 threads");
+        fs::write(mount.join("cgroup.procs"), crowd.pid().to_string())?;
+        watch.step()?;
+        ensure!(pids(&watch.step()?).is_empty(), "round {round}: moved out and still listed");
+    }
+    drop(crowd);
+    Ok(())
+}
+
+pub fn a_resting_task_shows_with_the_sample_after_the_scope_changed() -> Result<()> {
+    let (hierarchy, mount, name) = place("turn")?;
+    let (one, other) = (Cgroup::make(&mount, &name)?, Cgroup::make(&mount, &format!("{name}-other"))?);
+    let (here, there) = (Workload::start("sleepers")?, Workload::start("sleepers")?);
+    one.adopt(here.pid())?;
+    other.adopt(there.pid())?;
+    let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
+    ensure!(pids(&watch.step()?) == [here.pid()]);
+    for (group, wanted) in [(&other, there.pid()), (&one, here.pid()), (&other, there.pid())] {
+        watch.source.set_scope(Some(group.id()?))?;
+        let shown = pids(&watch.step()?);
+        ensure!(shown == [wanted], "{shown:?} instead of {wanted}");
+    }
+    drop((here, there));
+    Ok(())
+}
+
 pub fn a_cgroup_is_waited_for_and_may_go() -> Result<()> {
     let (hierarchy, mount, name) = place("wait")?;
     let pattern = format!("/{name}*");

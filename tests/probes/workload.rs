@@ -176,6 +176,18 @@ pub fn run(name: &str) {
                 thread::sleep(Duration::from_millis(20));
             }
         }
+        // Sixteen threads that rest for good.
+        "sleepers" => {
+            for _ in 1..16 {
+                thread::spawn(|| {
+                    loop {
+                        thread::park();
+                    }
+                });
+            }
+            ready();
+            word();
+        }
         // Runs a millisecond, rests a millisecond, always on CPU 0: two of them take turns.
         "alternator" => {
             pin(0);
