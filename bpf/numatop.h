@@ -99,7 +99,8 @@ struct nt_cpu {
 	__u64 slot_running_ns[NT_SLOTS];
 	__u32 opened;		/* nt_place.opened that slot_last[] belongs to */
 	__u32 in_counted;	/* slot_last was read when the running task came in, or later */
-	__u64 reserved[3];
+	__u64 in_ns;		/* when the stretch began that is now counted; only where counts are kept by sibling */
+	__u64 reserved[2];
 };
 
 /*

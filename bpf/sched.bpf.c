@@ -63,22 +63,26 @@ static inline __u64 both_busy_ns(__u64 word, __u64 now)
 	return (word >> BUSY_SHIFT) >= 2 ? now - clock : clock;
 }
 
-/* Note that this CPU became busy (or idle) and return its core's both-busy clock. */
-static inline __u64 smt_clock(struct nt_cpu *cpu, __u32 core, bool busy)
+/*
+ * Note that this CPU became busy (or idle) and return its core's both-busy clock. `now` may be 0: the
+ * time is then read if it is needed.
+ */
+static inline __u64 smt_clock(struct nt_cpu *cpu, __u32 core, bool busy, __u64 now)
 {
 	__u64 *word = bpf_map_lookup_elem(&cores, &core);
-	__u64 now = 0, old, seen, threads, clock;
+	__u64 old, seen, threads, clock;
 	int i;
 
 	if (!word)
 		return 0;
 	old = *(volatile __u64 *)word;
 	if (busy == !!cpu->in_busy) {
-		if ((old >> BUSY_SHIFT) >= 2)
+		if ((old >> BUSY_SHIFT) >= 2 && !now)
 			now = bpf_ktime_get_ns();
 		return both_busy_ns(old, now);
 	}
-	now = bpf_ktime_get_ns();
+	if (!now)
+		now = bpf_ktime_get_ns();
 	for (i = 0; i < SMT_TRIES; i++) {
 		clock = both_busy_ns(old, now);
 		threads = old >> BUSY_SHIFT;
@@ -122,13 +126,14 @@ static inline struct nt_node_counts *sibling_counts(struct nt_rec *rec, enum nt_
  * What the siblings did for (nearly) all of a stretch. They start and stop in the
  * middle of it, and then nobody reads our counters: what they did for a part of it
  * only cannot be told from the rest. A twentieth is let pass, or the tick of an idle
- * sibling would spoil every long stretch.
+ * sibling would spoil every long stretch. Both times are of one clock: the task's own CPU time
+ * stands still between two ticks and in interrupts, and short stretches would seem to be idle ones.
  */
-static inline enum nt_siblings siblings_in(__u64 ran_ns, __u64 both_ns)
+static inline enum nt_siblings siblings_in(__u64 wall_ns, __u64 both_ns)
 {
-	if (both_ns * 20 <= ran_ns)
+	if (both_ns * 20 <= wall_ns)
 		return NT_SIBLING_IDLE;
-	return both_ns * 20 >= ran_ns * 19 ? NT_SIBLING_BUSY : NT_SIBLING_MIXED;
+	return both_ns * 20 >= wall_ns * 19 ? NT_SIBLING_BUSY : NT_SIBLING_MIXED;
 }
 
 /* One slot of a task went up. */
@@ -272,7 +277,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
 	struct nt_place *place = bpf_map_lookup_elem(&places, &cpu_id);
 	bool busy = task->pid != 0, next_busy, wanted_next, seen_in, known;
-	__u64 exec_ns = task->se.sum_exec_runtime, charged = 0, clock, ran = 0;
+	__u64 exec_ns = task->se.sum_exec_runtime, charged = 0, clock, now = 0, shared = 0;
 	enum nt_siblings siblings = NT_SIBLING_MIXED;
 	struct nt_rec *rec = NULL;
 
@@ -302,8 +307,6 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		if (rec && rec->in_scope == NT_CROSSED && rec->scope_end_ns)
 			rec = NULL;
 	}
-	if (seen_in && exec_ns > cpu->in_exec_ns)
-		ran = exec_ns - cpu->in_exec_ns;
 	if (next) {
 		cpu->switches++;
 		next_busy = next->pid != 0;
@@ -315,13 +318,18 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		cpu->in_pid = task->pid;
 	}
 	if (has_smt) {
-		clock = smt_clock(cpu, place->core, next_busy);
+		if (by_sibling)
+			now = bpf_ktime_get_ns();
+		clock = smt_clock(cpu, place->core, next_busy, now);
 		/* CPUs may disagree by nanoseconds on the time: never subtract those. */
-		if (rec && seen_in && clock > cpu->in_smt_ns)
-			rec->smt_busy_ns += clock - cpu->in_smt_ns;
-		if (by_sibling && ran)
-			siblings = siblings_in(ran, clock > cpu->in_smt_ns ? clock - cpu->in_smt_ns : 0);
+		if (clock > cpu->in_smt_ns)
+			shared = clock - cpu->in_smt_ns;
+		if (rec && seen_in)
+			rec->smt_busy_ns += shared;
+		if (by_sibling && cpu->in_ns)
+			siblings = siblings_in(now - cpu->in_ns, shared);
 		cpu->in_smt_ns = clock;
+		cpu->in_ns = now;
 	}
 	known = cpu->in_valid;
 	cpu->in_valid = 1;

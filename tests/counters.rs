@@ -319,6 +319,9 @@ fn a_busy_sibling_has_an_ipc_of_its_own() {
     assert_eq!(*value(&json, "ipc_smt_idle").0, json!(1.8));
     assert_eq!(*value(&json, "ipc_smt_busy").0, json!(0.5));
     assert_eq!((bench.cell("ipc_smt_idle"), bench.cell("ipc_smt_busy")), ("1.80".into(), "0.50".into()));
+    // Instructions had a counter half of the time: twice as many as were counted.
+    bench.after[1] = Slot { count: 5_000, enabled_ns: 1_000_000, running_ns: 500_000 };
+    assert_eq!(*value(&bench.json(), "ipc_smt_busy").0, json!(1.0));
     bench.by_sibling[1][1] = bench.by_sibling[0][1];
     let json = bench.json();
     let (value, why) = value(&json, "ipc_smt_busy");

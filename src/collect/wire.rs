@@ -137,7 +137,8 @@ pub struct CpuState {
     pub slot_running_ns: [u64; SLOTS],
     pub opened: u32,
     pub in_counted: u32,
-    pub reserved: [u64; 3],
+    pub in_ns: u64,
+    pub reserved: [u64; 2],
 }
 
 /// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.

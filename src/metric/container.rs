@@ -221,6 +221,8 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!("instructions_total"),
     summed!("ipc"),
     summed!("cpi"),
+    summed!("ipc_smt_idle"),
+    summed!("ipc_smt_busy"),
     summed!("ghz"),
     summed!("counters_running_pct"),
     own(

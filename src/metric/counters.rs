@@ -121,6 +121,13 @@ pub fn ipc(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     if cycles > 0.0 { Ok(instructions / cycles) } else { Err(no("no cycle was counted in this interval")) }
 }
 
+/// What instructions per cycle as counted are multiplied with, where the two counters took turns.
+fn took_turns(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
+    let counted = |role| snapshot.host.slots(role).map(|at| slots[at].count).sum::<u64>() as f64;
+    let as_counted = counted(Role::Instructions) / counted(Role::Cycles);
+    Ok(if as_counted > 0.0 { ipc(slots, snapshot)? / as_counted } else { 1.0 })
+}
+
 /// IPC of the stretches in which the SMT siblings did one thing: 0 idle, 1 busy (see `enum nt_siblings`).
 ///
 /// # Errors
@@ -132,7 +139,9 @@ pub fn ipc_by_sibling(counts: &Counts, snapshot: &Snapshot, siblings: usize) -> 
             Err(no("its SMT sibling was not idle for a whole stretch"))
         }
         NodeCounts { cycles: 0, .. } => Err(no("its SMT sibling was not busy for a whole stretch")),
-        NodeCounts { cycles, instructions } => Ok(instructions as f64 / cycles as f64),
+        NodeCounts { cycles, instructions } => {
+            Ok(instructions as f64 / cycles as f64 * took_turns(&counts.slots, snapshot)?)
+        }
     }
 }
 
