@@ -1,7 +1,7 @@
 //! The balancing probe: pages that are moved between nodes, by task (`balance.bpf.c`).
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -13,7 +13,7 @@ use super::skel::balance::{BalanceSkel, BalanceSkelBuilder};
 pub struct BalanceProbe {
     // The link goes before the object it belongs to.
     _migrate: Link,
-    _skel: BalanceSkel<'static>,
+    skel: BalanceSkel<'static>,
 }
 
 impl BalanceProbe {
@@ -28,6 +28,11 @@ impl BalanceProbe {
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         let skel = open.load().context("loading balance.bpf.o")?;
         let migrate = skel.progs.on_migrate_pages.attach().context("attaching to mm_migrate_pages")?;
-        Ok(BalanceProbe { _migrate: migrate, _skel: skel })
+        Ok(BalanceProbe { _migrate: migrate, skel })
+    }
+
+    /// The program that is attached, by name.
+    pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
+        ("on_migrate_pages", self.skel.progs.on_migrate_pages.as_fd())
     }
 }

@@ -2,6 +2,7 @@
 //! is missing with its reason; the rest goes on.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use anyhow::{Error, Result};
@@ -87,6 +88,11 @@ impl MachineReader {
             self.lacks(&RECLAIM, missing);
         }
         Ok(machine)
+    }
+
+    /// The programs that are attached, by name.
+    pub fn programs(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
+        self.reclaim.iter().flat_map(ReclaimProbe::programs)
     }
 
     /// Metric id → why it could not be read; once missing, missing for good.

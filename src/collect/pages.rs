@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, ensure};
@@ -18,8 +18,8 @@ use crate::sample::Missing;
 
 /// Both probes, as far as they work here. Dropping it detaches them.
 pub struct PageProbes {
-    _new: Option<PageProbe>,
-    _moved: Option<BalanceProbe>,
+    new: Option<PageProbe>,
+    moved: Option<BalanceProbe>,
     missing: BTreeMap<&'static str, Missing>,
 }
 
@@ -35,7 +35,13 @@ impl PageProbes {
         let new = sched.layout().pages.then(|| PageProbe::start(sched, records, root)).transpose();
         let new = new.map_err(|error| lacks(&PAGES, error)).ok().flatten();
         let moved = BalanceProbe::start(records).map_err(|error| lacks(&MIGRATED, error)).ok();
-        PageProbes { _new: new, _moved: moved, missing }
+        PageProbes { new, moved, missing }
+    }
+
+    /// The programs that are attached, by name.
+    pub fn programs(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
+        let new = self.new.iter().map(|probe| ("on_page_alloc", probe.skel.progs.on_page_alloc.as_fd()));
+        new.chain(self.moved.iter().map(BalanceProbe::program))
     }
 
     /// Metric id → why it cannot be measured.
@@ -48,7 +54,7 @@ impl PageProbes {
 pub struct PageProbe {
     // The link goes before the object it belongs to.
     _alloc: Link,
-    _skel: PagesSkel<'static>,
+    skel: PagesSkel<'static>,
 }
 
 impl PageProbe {
@@ -75,6 +81,6 @@ impl PageProbe {
         open.maps.places.reuse_fd(shared.places).context("sharing the places of CPUs")?;
         let skel = open.load().context("loading pages.bpf.o")?;
         let alloc = skel.progs.on_page_alloc.attach().context("attaching to mm_page_alloc")?;
-        Ok(PageProbe { _alloc: alloc, _skel: skel })
+        Ok(PageProbe { _alloc: alloc, skel })
     }
 }

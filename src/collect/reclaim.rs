@@ -2,7 +2,7 @@
 //! what /proc/vmstat says of the whole machine.
 
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -24,7 +24,7 @@ pub struct ReclaimProbe {
     // Order matters: links and mappings go before the object they belong to.
     _links: [Link; 2],
     counts: MappedArray,
-    _skel: ReclaimSkel<'static>,
+    skel: ReclaimSkel<'static>,
     /// Pages the machine had reclaimed when we began.
     reclaimed_before: u64,
 }
@@ -45,7 +45,13 @@ impl ReclaimProbe {
             skel.progs.on_shrink.attach().context("attaching to mm_vmscan_lru_shrink_inactive")?,
             skel.progs.on_node_reclaim.attach().context("attaching to mm_vmscan_node_reclaim_begin")?,
         ];
-        Ok(ReclaimProbe { _links: links, counts, _skel: skel, reclaimed_before: now.reclaimed() })
+        Ok(ReclaimProbe { _links: links, counts, skel, reclaimed_before: now.reclaimed() })
+    }
+
+    /// The programs that are attached, by name.
+    pub fn programs(&self) -> [(&'static str, BorrowedFd<'_>); 2] {
+        let programs = &self.skel.progs;
+        [("on_shrink", programs.on_shrink.as_fd()), ("on_node_reclaim", programs.on_node_reclaim.as_fd())]
     }
 
     /// What was counted on a node since the start of the probe.

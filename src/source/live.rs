@@ -459,6 +459,7 @@ impl Source for LiveSource {
         }
         let sampler = self.hot.as_ref().map(Hot::program);
         let programs = self.sched.programs().into_iter().chain(self.tasks.programs()).chain(sampler);
+        let programs = programs.chain(self.pages.programs()).chain(self.machine.programs());
         Ok(Some(Statistics {
             mono_ns: clock_ns(libc::CLOCK_MONOTONIC),
             programs: programs

@@ -30,8 +30,9 @@ fn counts_of_a_hog(topology: &Topology) -> Result<Counts> {
     let hog = Workload::start("hog")?;
     let role = |name: &str, role: Role| Ok::<Event, anyhow::Error>(Event { role, ..Event::named(name)? });
     let events = vec![role("cpu-clock", Role::Cycles)?, role("task-clock", Role::Instructions)?];
-    let store = records::create(Layout::new(topology.possible_nodes, topology.smt(), &events))?;
-    let mut sched = SchedProbe::start(topology, &store, events, false, None)?;
+    let layout = Layout::new(topology.possible_nodes, topology.smt(), &events);
+    let store = records::create(layout)?;
+    let mut sched = SchedProbe::start(topology, (&store, layout), events, false, None)?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
     for cpu in &online {
         sched.online(topology, *cpu)?;
