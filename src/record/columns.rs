@@ -15,12 +15,30 @@ use crate::metric::smt::IPC_BY_SIBLING;
 use crate::sample::{Comm, Counts, CpuRaw, NodeCounts, NodeRaw, Slot, TaskRaw};
 use crate::units::Nid;
 
+/// Cells of a field in a row.
+enum Width<R> {
+    Fixed(usize),
+    Of(fn(&R) -> usize),
+}
+
+impl<R> Width<R> {
+    /// Cells in the widest of `rows`.
+    fn of<'a>(&self, mut rows: impl Iterator<Item = &'a R>) -> usize
+    where
+        R: 'a,
+    {
+        match self {
+            Width::Fixed(cells) => rows.next().map_or(0, |_| *cells),
+            Width::Of(cells) => rows.map(cells).max().unwrap_or(0),
+        }
+    }
+}
+
 /// One field of rows of type `R`.
 pub struct Column<R> {
     name: &'static str,
     unit: &'static str,
-    /// Cells of this field in a row.
-    width: fn(&R) -> usize,
+    width: Width<R>,
     get: fn(&R, usize) -> u64,
     /// Takes a value back. Bytes of memory it took beside the row, or `None` when no such value can be.
     set: fn(&mut R, usize, u64) -> Option<usize>,
@@ -97,7 +115,7 @@ macro_rules! field {
         Column::<$row> {
             name: $name,
             unit: $unit,
-            width: |_| 1,
+            width: Width::Fixed(1),
             get: |row, _| Cell::pack(row.$($field).+),
             set: |row, _, value| {
                 row.$($field).+ = Cell::unpack(value)?;
@@ -113,7 +131,7 @@ macro_rules! slots {
         Column::<$row> {
             name: $name,
             unit: $unit,
-            width: |_| SLOTS,
+            width: Width::Fixed(SLOTS),
             get: |row, at| row.$($slots).+[at].$field,
             set: |row, at, value| {
                 row.$($slots).+[at].$field = value;
@@ -129,7 +147,7 @@ macro_rules! by_node {
         Column::<TaskRaw> {
             name: $name,
             unit: "by node, counter",
-            width: |row| row.counts.by_node.len(),
+            width: Width::Of(|row| row.counts.by_node.len()),
             get: |row, at| row.counts.by_node.get(at).map_or(0, |node| node.$field),
             set: |row, at, value| match row.counts.by_node.get_mut(at) {
                 Some(node) => {
@@ -175,7 +193,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             Column {
                 name: "start_ns-leader_start_ns",
                 unit: "ns",
-                width: |_| 1,
+                width: Width::Fixed(1),
                 get: |row, _| row.start_ns.wrapping_sub(row.leader_start_ns),
                 set: |row, _, value| {
                     row.leader_start_ns = row.start_ns.wrapping_sub(value);
@@ -188,7 +206,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             Column {
                 name: "comm",
                 unit: "text",
-                width: |_| 2,
+                width: Width::Fixed(2),
                 get: |row, at| {
                     u64::from_le_bytes(row.comm.0[at * 8..][..8].try_into().expect("eight of sixteen"))
                 },
@@ -211,7 +229,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             Column {
                 name: "run_ns_len",
                 unit: "nodes",
-                width: |_| 1,
+                width: Width::Fixed(1),
                 get: |row, _| row.counts.run_ns.len() as u64,
                 set: |row, _, value| {
                     let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
@@ -223,7 +241,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             Column {
                 name: "run_ns",
                 unit: "ns by node, counter",
-                width: |row| row.counts.run_ns.len(),
+                width: Width::Of(|row| row.counts.run_ns.len()),
                 get: |row, at| row.counts.run_ns.get(at).copied().unwrap_or(0),
                 set: |row, at, value| match row.counts.run_ns.get_mut(at) {
                     Some(cell) => {
@@ -239,7 +257,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             Column {
                 name: "exec_ns-run_ns",
                 unit: "ns",
-                width: |_| 1,
+                width: Width::Fixed(1),
                 get: |row, _| row.exec_ns.wrapping_sub(row.counts.cpu_ns()),
                 set: |row, _, value| {
                     row.exec_ns = value.wrapping_add(row.counts.cpu_ns());
@@ -260,7 +278,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             Column {
                 name: "run_count-nvcsw-nivcsw",
                 unit: "counter",
-                width: |_| 1,
+                width: Width::Fixed(1),
                 get: |row, _| row.counts.run_count.wrapping_sub(switches(row)),
                 set: |row, _, value| {
                     row.counts.run_count = value.wrapping_add(switches(row));
@@ -275,7 +293,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             Column {
                 name: "by_node_len",
                 unit: "nodes",
-                width: |_| 1,
+                width: Width::Fixed(1),
                 get: |row, _| row.counts.by_node.len() as u64,
                 set: |row, _, value| {
                     let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
@@ -453,26 +471,39 @@ impl<R> Layout<R> {
     }
 }
 
+/// Rows that all columns take from before the next ones come: they stay in the cache meanwhile.
+const BLOCK: usize = 32;
+
 /// Writes `rows`, each with the row it is told apart from.
 pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Option<&R>)]) {
     let zero = R::zero();
-    let mut cells = Vec::new();
-    for column in columns {
-        cells.clear();
-        let mut differs = false;
-        let width = rows.iter().map(|(row, _)| (column.width)(row)).max().unwrap_or(0);
-        for at in 0..width {
-            let mut before = &zero;
-            for (row, base) in rows {
-                let coded = difference((column.get)(row, at), (column.get)(base.unwrap_or(before), at));
-                differs |= coded != 0;
-                put(&mut cells, coded);
-                before = row;
+    let widths = columns.iter().map(|column| column.width.of(rows.iter().map(|(row, _)| *row)));
+    let widths: Vec<usize> = widths.collect();
+    // One row of cells for each field and place in it; true once a cell differs.
+    let mut cells: Vec<(Vec<u8>, bool)> =
+        vec![(Vec::with_capacity(rows.len() * 2), false); widths.iter().sum()];
+    for (block, first) in rows.chunks(BLOCK).zip((0..).step_by(BLOCK)) {
+        let mut lanes = cells.iter_mut();
+        for (column, width) in columns.iter().zip(&widths) {
+            for (at, (bytes, differs)) in lanes.by_ref().take(*width).enumerate() {
+                let mut before = if first == 0 { &zero } else { rows[first - 1].0 };
+                for (row, base) in block {
+                    let coded = difference((column.get)(row, at), (column.get)(base.unwrap_or(before), at));
+                    *differs |= coded != 0;
+                    put(bytes, coded);
+                    before = row;
+                }
             }
         }
-        let written = if differs { &cells[..] } else { &[] };
-        put(out, written.len() as u64);
-        out.extend_from_slice(written);
+    }
+    let mut lanes = &cells[..];
+    for width in widths {
+        let (column, rest) = lanes.split_at(width);
+        lanes = rest;
+        let differs = column.iter().any(|(_, differs)| *differs);
+        let written = if differs { column } else { &[] };
+        put(out, written.iter().map(|(bytes, _)| bytes.len() as u64).sum());
+        written.iter().for_each(|(bytes, _)| out.extend_from_slice(bytes));
     }
 }
 
@@ -494,7 +525,7 @@ pub fn decode<'a, R: Row + 'a>(
         let len = input.count(MAX_PAYLOAD)?;
         let mut cells = Bytes(input.take(len)?);
         let Some(column) = column else { continue };
-        let width = rows.iter().map(|row| (column.width)(row)).max().unwrap_or(0);
+        let width = column.width.of(rows.iter());
         if count.saturating_mul(width) > MAX_CELLS {
             return Err(Malformed("a column has more cells than can be"));
         }

@@ -1,6 +1,7 @@
 //! Numbers in as few bytes as they need, and reading them back without trusting a byte.
 
 /// Seven bits per byte, lowest first; the high bit says that more follow.
+#[inline]
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

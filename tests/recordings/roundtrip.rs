@@ -2,13 +2,17 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
+use numatop_ng::metric::node::NODE_METRICS;
+use numatop_ng::metric::task::TASK_METRICS;
 use numatop_ng::record::changes::Changes;
 use numatop_ng::record::format::{End, Gap, Head, Kind};
 use numatop_ng::record::payload::{Base, Layouts, decode, encode};
 use numatop_ng::record::reader::{Found, Frame, Reader};
 use numatop_ng::record::writer::{WriteError, Writer};
 use numatop_ng::sample::Sample;
+use numatop_ng::snapshot::{Grain, derive};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -63,6 +67,18 @@ proptest! {
         // In any order, too.
         for (frame, sample) in frames.iter().zip(&samples).rev() {
             prop_assert_eq!(&reader.sample(*frame).unwrap().1, sample);
+        }
+    }
+
+    // Sums of what a recording says overflowed: a fuzzer's finding.
+    #[test]
+    fn any_samples_can_be_shown(before in any::sample(true), after in any::sample(true)) {
+        let host = Arc::new(machine::host());
+        for grain in [Grain::Processes, Grain::Threads] {
+            let snapshot = derive(&host, Some(&before), &after, grain);
+            let read = |task| TASK_METRICS.iter().filter(|metric| metric.read(task, &snapshot).is_ok()).count();
+            prop_assert!(snapshot.tasks.iter().all(|task| read(task) > 0));
+            prop_assert!(snapshot.nodes.iter().all(|node| NODE_METRICS[0].read(node, &snapshot).is_ok()));
         }
     }
 
