@@ -334,12 +334,12 @@ pub struct VmStat {
 impl VmStat {
     /// Pages that reclaim freed, whoever did it.
     pub fn reclaimed(&self) -> u64 {
-        self.kswapd_pages + self.direct_pages
+        self.kswapd_pages.saturating_add(self.direct_pages)
     }
 
     /// Pages that went to or came from swap.
     pub fn swapped(&self) -> u64 {
-        self.swapped_in + self.swapped_out
+        self.swapped_in.saturating_add(self.swapped_out)
     }
 }
 

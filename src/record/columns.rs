@@ -167,7 +167,7 @@ macro_rules! by_sibling {
         Column::<TaskRaw> {
             name: $name,
             unit: "siblings idle and busy, counter",
-            width: |_| SIBLINGS,
+            width: Width::Fixed(SIBLINGS),
             get: |row, at| row.counts.by_sibling[at].$field,
             set: |row, at, value| {
                 row.counts.by_sibling[at].$field = value;
@@ -312,7 +312,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             Column {
                 name: "pages_len",
                 unit: "nodes",
-                width: |_| 1,
+                width: Width::Fixed(1),
                 get: |row, _| row.counts.pages.len() as u64,
                 set: |row, _, value| {
                     let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
@@ -324,7 +324,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             Column {
                 name: "pages",
                 unit: "pages by node, counter",
-                width: |row| row.counts.pages.len(),
+                width: Width::Of(|row| row.counts.pages.len()),
                 get: |row, at| row.counts.pages.get(at).copied().unwrap_or(0),
                 set: |row, at, value| match row.counts.pages.get_mut(at) {
                     Some(pages) => {
