@@ -9,6 +9,7 @@ use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::tasks::TaskProbe;
+use crate::collect::wire::Scoped;
 use crate::collect::{libbpf_log, records};
 use crate::host::check::HostCheck;
 use crate::host::kernel;
@@ -83,7 +84,8 @@ fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, Stri
 type Started = (SchedProbe, Vec<Refused>);
 
 fn sched_switch(check: &HostCheck, topology: &Topology, store: &OwnedFd) -> Result<(Started, String)> {
-    let mut probe = SchedProbe::start(topology, store, check.pmu.working(), false, cgroup_subsys(check)?)?;
+    let mut probe =
+        SchedProbe::start(topology, store, check.pmu.working(), Scoped::Not, cgroup_subsys(check)?)?;
     let online: Vec<_> = topology.online_cpus().map(|cpu| cpu.id).collect();
     let mut refused = Vec::new();
     for cpu in &online {

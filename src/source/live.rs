@@ -128,7 +128,7 @@ impl LiveSource {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,
         };
-        let scoped = !groups.scope().is_everything();
+        let scoped = groups.scope().at_switches();
         let mut sched = SchedProbe::start(&topology, &store, events, scoped, subsys)?;
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
         for cpu in &online {
@@ -294,6 +294,7 @@ impl LiveSource {
         let before = self.groups.scope().clone();
         self.groups.read(changes, &mut self.names);
         self.notes.extend(self.groups.take_troubles());
+        self.sched.set_scoped(self.groups.scope().at_switches());
         self.tasks.set_scope(&before, self.groups.scope())
     }
 
@@ -404,7 +405,7 @@ impl Source for LiveSource {
             }
         };
         let scoped = !self.groups.scope().is_everything();
-        self.sched.set_scoped(scoped);
+        self.sched.set_scoped(self.groups.scope().at_switches());
         if let Some(hot) = &mut self.hot {
             hot.set_scoped(scoped);
         }

@@ -13,6 +13,7 @@ use numatop_ng::collect::sched::SchedProbe;
 use numatop_ng::collect::scope::Scope;
 use numatop_ng::collect::table::parse;
 use numatop_ng::collect::tasks::TaskProbe;
+use numatop_ng::collect::wire::Scoped;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::sample::Sample;
@@ -330,7 +331,7 @@ pub fn counts_by_node_add_up_to_the_slots() -> Result<()> {
         role("task-clock", Role::Instructions)?,
     ];
     let store = records::create(Layout::new(4, &events))?;
-    let mut sched = SchedProbe::start(&topology, &store, events, false, None)?;
+    let mut sched = SchedProbe::start(&topology, &store, events, Scoped::Not, None)?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
     for cpu in &online {
         sched.online(&topology, *cpu)?;
