@@ -1,5 +1,7 @@
 //! Measures what numatop-ng costs and how true its numbers are, beside other tools in the same run.
 
+mod cgroups;
+mod containers;
 mod frames;
 mod hotpath;
 mod numbers;
@@ -60,6 +62,8 @@ enum What {
     Start,
     /// CPU time against what the kernel says.
     Truth,
+    /// A context switch out of scope, and a refresh with many cgroups.
+    Containers,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -69,14 +73,15 @@ enum What {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    let all: [fn(&Plan) -> Result<Report>; 5] =
-        [hotpath::run, refresh::run, rest::run, start::run, truth::run];
+    let all: [fn(&Plan) -> Result<Report>; 6] =
+        [hotpath::run, refresh::run, rest::run, start::run, truth::run, containers::run];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
         What::Rest => &all[2..3],
         What::Start => &all[3..4],
         What::Truth => &all[4..5],
+        What::Containers => &all[5..6],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

@@ -34,6 +34,11 @@ pub enum Work {
         #[arg(long, default_value_t = 20)]
         period_ms: u64,
     },
+    /// Processes of one thread, every twentieth of which wakes up now and then.
+    Family {
+        #[arg(long)]
+        processes: usize,
+    },
     /// Computes without pause.
     Hog,
     /// Two processes that compute for a millisecond in turns.
@@ -72,6 +77,7 @@ impl Work {
             Work::Threads { processes, threads, active, period_ms } => {
                 many_threads(processes, threads, active, Duration::from_millis(period_ms))
             }
+            Work::Family { processes } => family(processes),
             Work::Hog => loop {
                 burn(Duration::from_secs(1));
             },
@@ -174,6 +180,34 @@ fn many_processes(processes: usize, threads: usize, active: usize, period: Durat
     }
     for child in &mut children {
         wait_until_ready(child)?;
+    }
+    println!("ready");
+    loop {
+        thread::park();
+    }
+}
+
+/// Forks without exec: thousands of processes in little memory. Prints "ready" once all are there.
+fn family(processes: usize) -> Result<()> {
+    const PERIOD: Duration = Duration::from_millis(20);
+    for i in 0..processes {
+        // SAFETY: this process has one thread, so its copy can do what it could.
+        match unsafe { libc::fork() } {
+            -1 => return Err(io::Error::last_os_error()).with_context(|| format!("forking process {i}")),
+            0 => {
+                // SAFETY: a plain call.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                loop {
+                    if i % 20 == 0 {
+                        burn(ACTIVE_BURN);
+                        thread::sleep(PERIOD);
+                    } else {
+                        thread::park();
+                    }
+                }
+            }
+            _ => {}
+        }
     }
     println!("ready");
     loop {
