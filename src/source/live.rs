@@ -122,6 +122,9 @@ impl LiveSource {
         if hierarchy.is_partial() {
             notes.push(PARTIAL.into());
         }
+        if check.privileges.host_pid_namespace.is(&false) {
+            notes.push(HIDDEN.into());
+        }
         let nodes = topology.possible_nodes;
         let store = records::create(Layout::new(nodes, &events))?;
         let subsys = match &hierarchy.controller {
@@ -488,6 +491,9 @@ fn online_now() -> Result<Vec<CpuId>> {
 /// Said when the mounted tree does not begin at its root.
 const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside it have \
                        no names; run the container of numatop-ng with --cgroupns=host";
+
+const HIDDEN: &str = "numatop-ng is in a pid namespace: live tasks outside it are not listed, only the CPU time that they \
+                      take; run its container with --pid=host";
 
 /// Names that nothing has: wrong usage, with what there is instead, and why names may be missing.
 fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
