@@ -19,7 +19,7 @@ use crate::sample::{GroupRaw, Names, TaskRaw};
 /// cgroups that come and go cost a small share of one CPU.
 const PAUSE: u32 = 20;
 /// Groups whose files are read with each sample: about ten files each, some microseconds per file.
-const PER_SAMPLE: usize = 16;
+const PER_SAMPLE: usize = 10;
 /// Names of removed cgroups are kept as long: tasks that ended in them are still shown.
 const KEEP_REMOVED: Duration = Duration::from_secs(60);
 
