@@ -64,6 +64,14 @@ enum nt_scope_kind {
 	NT_SCOPE_OUTSIDE,	/* the same, but not wanted */
 };
 
+/* How the context switch has to take the scope. */
+enum nt_scoped {
+	NT_SCOPED_NOT,		/* every task is wanted */
+	NT_SCOPED,
+	/* Only cgroups decide: a task cannot come into the scope by itself, and whoever moves it marks it. */
+	NT_SCOPED_BY_CGROUP,
+};
+
 struct nt_scope_key {
 	__u32 kind;		/* enum nt_scope_kind */
 	__u32 pad;

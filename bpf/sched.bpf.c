@@ -19,7 +19,7 @@ const volatile __u32 cycles_slot = ~0U;
 const volatile __u32 instructions_slot = ~0U;
 
 /* Set by user space at any time. */
-__u32 scoped = 0;		/* not every task is wanted */
+__u32 scoped = 0;		/* enum nt_scoped */
 __u32 nr_slots = 0;		/* counters in use */
 __u32 read_scaled = 0;		/* counters are multiplexed: read enabled and running times too */
 
@@ -275,16 +275,13 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 {
 	__u32 cpu_id = bpf_get_smp_processor_id();
 	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
-	struct nt_place *place = bpf_map_lookup_elem(&places, &cpu_id);
+	struct nt_place *place = NULL;
 	bool busy = task->pid != 0, next_busy, wanted_next, seen_in, known;
 	__u64 exec_ns = task->se.sum_exec_runtime, charged = 0, clock, now = 0, shared = 0;
 	enum nt_siblings siblings = NT_SIBLING_MIXED;
 	struct nt_rec *rec = NULL;
 
-	/* Two ifs: clang would or the pointers, which the verifier refuses. */
 	if (!cpu)
-		return 0;
-	if (!place)
 		return 0;
 	/*
 	 * Did we see this task come in? Not the first one of a CPU, and not after a switch
@@ -292,12 +289,17 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	 */
 	seen_in = cpu->in_valid && cpu->in_pid == (__u32)task->pid;
 	if (busy) {
-		nt_mark(task->pid);
 		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 		if (rec && !rec->in_scope)
 			rec = NULL;
-		if (rec)
+		if (rec || scoped != NT_SCOPED_BY_CGROUP)
+			nt_mark(task->pid);
+		if (rec) {
+			place = bpf_map_lookup_elem(&places, &cpu_id);
+			if (!place)
+				return 0;
 			charged = charge_time(rec, exec_ns, cpu_id, place);
+		}
 		/* With a scope a task may be charged a part of what it ran: the CPU was busy for all of it. */
 		if (rec && !scoped)
 			cpu->busy_ns += charged;
@@ -318,6 +320,10 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		cpu->in_pid = task->pid;
 	}
 	if (has_smt) {
+		if (!place)
+			place = bpf_map_lookup_elem(&places, &cpu_id);
+		if (!place)
+			return 0;
 		if (by_sibling)
 			now = bpf_ktime_get_ns();
 		clock = smt_clock(cpu, place->core, next_busy, now);
@@ -353,6 +359,10 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		/* A task that came into the scope while it ran: what was counted since is not all its own. */
 		if (!cpu->in_counted)
 			rec = NULL;
+		if (!place)
+			place = bpf_map_lookup_elem(&places, &cpu_id);
+		if (!place)
+			return 0;
 		charge_counters(cpu, cpu_id, place, rec, busy, siblings);
 		cpu->in_counted = 1;
 	} else {

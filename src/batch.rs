@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::export::Export;
 use crate::hot::profile::Profile;
 use crate::overhead::costs;
-use crate::snapshot::{Grain, derive};
+use crate::snapshot::{Grain, derive, derive_tasks};
 use crate::source::Source;
 
 /// What ends and paces a run.
@@ -60,6 +60,7 @@ pub fn run(
         // Intervals start on a grid, so that they do not drift; one that was missed is not made up for.
         due = (due + pace.interval).max(Instant::now());
         let Some(current) = source.next()? else { return Ok(()) };
+        let derive = if export.wants_containers() { derive } else { derive_tasks };
         let mut snapshot = derive(&source.host(), Some(&previous), &current, pace.grain);
         snapshot.notes.splice(..0, opening.drain(..));
         if let Some(news) = source.hot_news(NAMES_PATIENCE)? {

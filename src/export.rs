@@ -36,6 +36,8 @@ impl Selection {
 /// Rows of one kind, in the order of output.
 pub trait Rows {
     type Row: 'static;
+    /// The rows are those of containers.
+    const CONTAINERS: bool;
     fn columns(&self) -> &[&'static Metric<Self::Row>];
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
     /// Whether the row ended in the interval, and whether it only left the scope.
@@ -44,6 +46,7 @@ pub trait Rows {
 
 impl Rows for Selection {
     type Row = Task;
+    const CONTAINERS: bool = false;
 
     fn columns(&self) -> &[&'static Metric<Task>] {
         &self.columns
@@ -69,6 +72,7 @@ pub struct ContainerSelection {
 
 impl Rows for ContainerSelection {
     type Row = Container;
+    const CONTAINERS: bool = true;
 
     fn columns(&self) -> &[&'static Metric<Container>] {
         &self.columns
@@ -98,6 +102,9 @@ pub fn all_columns() -> Vec<&'static Metric<Task>> {
 
 /// Writes snapshots one after the other.
 pub trait Export {
+    /// True when it writes [`Snapshot::containers`].
+    fn wants_containers(&self) -> bool;
+
     /// Writes one interval.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::export::Export;
 use crate::sample::Sample;
-use crate::snapshot::{Grain, derive};
+use crate::snapshot::{Grain, derive, derive_tasks};
 use crate::source::Source;
 use crate::source::recording::Recording;
 
@@ -62,6 +62,7 @@ pub fn run(
         if let Some(before) = before
             && part.from_wall_ns.is_none_or(|from| current.wall_ns >= from)
         {
+            let derive = if export.wants_containers() { derive } else { derive_tasks };
             let snapshot = derive(&recording.host(), Some(&before), &current, part.grain);
             match export.write(out, &snapshot) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,

@@ -208,6 +208,18 @@ fn shares(run_ns: &[u64]) -> Option<Vec<(Nid, f64)>> {
 
 /// What happened between `previous` and `current`. Without `previous`, totals only.
 pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample, grain: Grain) -> Snapshot {
+    let mut snapshot = derive_tasks(host, previous, current, grain);
+    snapshot.containers = containers::containers(&host.topology, previous, current, &snapshot.tasks);
+    snapshot
+}
+
+/// As [`derive`], without containers: with thousands of cgroups those cost as much as all the rest.
+pub fn derive_tasks(
+    host: &Arc<HostFacts>,
+    previous: Option<&Sample>,
+    current: &Sample,
+    grain: Grain,
+) -> Snapshot {
     let cpus = cpu_deltas(previous, current);
     let mut tasks = match grain {
         Grain::Processes => processes(previous, current),
@@ -226,7 +238,7 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
         mono_ns: current.mono_ns,
         interval_ns: previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns)),
         grain,
-        containers: containers::containers(&host.topology, previous, current, &tasks),
+        containers: Vec::new(),
         nodes: nodes(previous, current, &cpus, &tasks),
         flows: flows(previous, current),
         accesses: accesses(&tasks),

@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What watches the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Watcher {
+pub enum Watcher {
     Empty,
     /// numatop-ng with a list of events; of everything, or of a process that is not the load.
     Ours(&'static str, &'static str),
@@ -77,7 +77,7 @@ enum Watching {
 }
 
 impl Watcher {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Watcher::Empty => "empty program",
             Watcher::Ours(name, _)
@@ -101,8 +101,8 @@ impl Watcher {
         }
     }
 
-    /// `delay`: seconds between two refreshes of numatop-ng.
-    fn start(self, plan: &Plan, delay: &str) -> Result<Watching> {
+    /// `delay`: seconds between two refreshes of numatop-ng. `scope`: flags that say what it watches.
+    fn start(self, plan: &Plan, delay: &str, scope: &[&str]) -> Result<Watching> {
         let mut command = match self {
             Watcher::Empty => return empty(),
             Watcher::Peer(tool) => pinned(beside(), tool),
@@ -112,6 +112,7 @@ impl Watcher {
                 if matches!(self, Watcher::OutOfScope(..)) {
                     command.args(["--pid", "1"]);
                 }
+                command.args(scope);
                 command
             }
             Watcher::PerfMachine(_, events) => {
@@ -167,7 +168,7 @@ fn beside() -> usize {
 
 /// What an operation (two context switches) of `perf bench sched pipe` takes, in µs.
 #[derive(Clone, Copy)]
-struct Pipe {
+pub struct Pipe {
     wall: f64,
     /// Of both tasks: does not grow when others want the CPU too.
     cpu: f64,
@@ -181,7 +182,8 @@ impl Pipe {
 
 /// Runs the load on its CPU, ahead of whatever else the machine does: with a real-time priority, or
 /// others would take turns with it and its wall-clock time would be theirs.
-fn pipe(loops: u64, runner: &[&str]) -> Result<Pipe> {
+/// `runner` is the command that runs the load, if any.
+pub fn pipe(loops: u64, runner: &[&str]) -> Result<Pipe> {
     let before = children_cpu_time();
     let output = pinned(LOAD_CPU, "chrt")
         .args(["--fifo", "1"])
@@ -217,24 +219,39 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// BPF run-time statistics, all watchers in turn, so that a slow moment of the machine hits all alike.
-fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
-    // Those without programs are the last.
-    let watchers = WATCHERS.iter().filter(|watcher| watcher.has_programs()).count();
-    let mut costs: Vec<Vec<PerSwitch>> = vec![Vec::new(); watchers];
+/// What a switch of `load` costs each of `watchers`, by BPF run-time statistics: all in turn, so that a slow
+/// moment of the machine hits all alike. `scope` are flags of numatop-ng.
+///
+/// # Errors
+/// A watcher did not start, or the load failed.
+pub fn run_time_of(
+    plan: &Plan,
+    watchers: &[Watcher],
+    scope: &[&str],
+    rounds: usize,
+    load: impl Fn() -> Result<()>,
+) -> Result<Vec<Vec<PerSwitch>>> {
+    let mut costs: Vec<Vec<PerSwitch>> = vec![Vec::new(); watchers.len()];
     for round in 0..rounds {
-        for turn in 0..watchers {
-            let at = (round + turn) % watchers;
+        for turn in 0..watchers.len() {
+            let at = (round + turn) % watchers.len();
             // No refresh in between: this is about the switch.
-            let watching = WATCHERS[at].start(plan, "60")?;
+            let watching = watchers[at].start(plan, "60", scope)?;
             let _measured = RunTime::measure()?;
             let before = progs::of_process(watching.pid())?;
-            pipe(loops, &[])?;
+            load()?;
             let after = progs::of_process(watching.pid())?;
-            let cost = progs::per_switch(&before, &after).with_context(|| WATCHERS[at].name().to_string())?;
+            let cost = progs::per_switch(&before, &after).with_context(|| watchers[at].name().to_string())?;
             costs[at].push(cost);
         }
     }
+    Ok(costs)
+}
+
+fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
+    // Those without programs are the last.
+    let watchers = WATCHERS.iter().filter(|watcher| watcher.has_programs()).count();
+    let costs = run_time_of(plan, &WATCHERS[..watchers], &[], rounds, || pipe(loops, &[]).map(drop))?;
     let above = |at: usize| -> Vec<f64> {
         costs[at]
             .iter()
@@ -283,7 +300,7 @@ fn wall_clock(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Re
         for turn in 0..WATCHERS.len() {
             let at = (round + turn) % WATCHERS.len();
             let began = Instant::now();
-            let watching = WATCHERS[at].start(plan, "1")?;
+            let watching = WATCHERS[at].start(plan, "1", &[])?;
             thread::sleep(PAUSE.saturating_sub(began.elapsed()));
             let with = pipe(loops, &WATCHERS[at].runner())?;
             drop(watching);

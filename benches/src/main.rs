@@ -1,5 +1,7 @@
 //! Measures what numatop-ng costs and how true its numbers are, beside other tools in the same run.
 
+mod cgroups;
+mod containers;
 mod frames;
 mod hotpath;
 mod memory;
@@ -64,6 +66,8 @@ enum What {
     Truth,
     /// Where the memory of a process is: a sample beside walks over all of it.
     Placement,
+    /// A context switch out of scope, and a refresh with many cgroups.
+    Containers,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -73,8 +77,8 @@ enum What {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    let all: [fn(&Plan) -> Result<Report>; 6] =
-        [hotpath::run, refresh::run, rest::run, start::run, truth::run, placement::run];
+    let all: [fn(&Plan) -> Result<Report>; 7] =
+        [hotpath::run, refresh::run, rest::run, start::run, truth::run, placement::run, containers::run];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
@@ -82,6 +86,7 @@ fn main() -> Result<()> {
         What::Start => &all[3..4],
         What::Truth => &all[4..5],
         What::Placement => &all[5..6],
+        What::Containers => &all[6..7],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

@@ -47,6 +47,11 @@ pub enum Work {
         #[arg(long)]
         threads: usize,
     },
+    /// Processes of one thread, every twentieth of which wakes up now and then.
+    Family {
+        #[arg(long)]
+        processes: usize,
+    },
     /// Computes without pause.
     Hog,
     /// Two processes that compute for a millisecond in turns.
@@ -87,6 +92,7 @@ impl Work {
             }
             Work::Memory { gib, mappings } => memory::hold(gib, mappings),
             Work::Mmap { threads } => memory::churn(threads),
+            Work::Family { processes } => family(processes),
             Work::Hog => loop {
                 burn(Duration::from_secs(1));
             },
@@ -189,6 +195,34 @@ fn many_processes(processes: usize, threads: usize, active: usize, period: Durat
     }
     for child in &mut children {
         wait_until_ready(child)?;
+    }
+    println!("ready");
+    loop {
+        thread::park();
+    }
+}
+
+/// Forks without exec: thousands of processes in little memory. Prints "ready" once all are there.
+fn family(processes: usize) -> Result<()> {
+    const PERIOD: Duration = Duration::from_millis(20);
+    for i in 0..processes {
+        // SAFETY: this process has one thread, so its copy can do what it could.
+        match unsafe { libc::fork() } {
+            -1 => return Err(io::Error::last_os_error()).with_context(|| format!("forking process {i}")),
+            0 => {
+                // SAFETY: a plain call.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                loop {
+                    if i % 20 == 0 {
+                        burn(ACTIVE_BURN);
+                        thread::sleep(PERIOD);
+                    } else {
+                        thread::park();
+                    }
+                }
+            }
+            _ => {}
+        }
     }
     println!("ready");
     loop {

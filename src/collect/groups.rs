@@ -19,7 +19,7 @@ use crate::sample::{GroupRaw, Names, TaskRaw};
 /// cgroups that come and go cost a small share of one CPU.
 const PAUSE: u32 = 20;
 /// Groups whose files are read with each sample: about ten files each, some microseconds per file.
-const PER_SAMPLE: usize = 16;
+const PER_SAMPLE: usize = 10;
 /// Names of removed cgroups are kept as long: tasks that ended in them are still shown.
 const KEEP_REMOVED: Duration = Duration::from_secs(60);
 
@@ -39,6 +39,10 @@ pub struct GroupWatch {
     changes: Option<u32>,
     not_before: Option<Instant>,
     limits: LimitReader,
+    /// The cgroups that tasks were in with the last sample, and the tops of their groups and of those above:
+    /// found anew only when these change.
+    occupied: Vec<u64>,
+    tops: BTreeSet<u64>,
     /// Limits as last read, and whose are read next.
     known: BTreeMap<u64, Arc<GroupRaw>>,
     next: u64,
@@ -49,6 +53,8 @@ impl GroupWatch {
     pub fn new(root: &Path, hierarchy: Hierarchy, book: Book, wants: Wants, base: Scope) -> GroupWatch {
         GroupWatch {
             limits: LimitReader::new(root, &hierarchy, own::page_size()),
+            occupied: Vec::new(),
+            tops: BTreeSet::new(),
             known: BTreeMap::new(),
             next: 0,
             hierarchy,
@@ -103,7 +109,8 @@ impl GroupWatch {
         unmatched
     }
 
-    /// Limits and memory of the groups that `tasks` are in, and of those above. Of many, some are read with each sample, in turns.
+    /// Limits and memory of the groups that `tasks` are in, and of those above. Of many, some are read with each
+    /// sample, in turns.
     pub fn limits(
         &mut self,
         tasks: &[Arc<TaskRaw>],
@@ -111,19 +118,15 @@ impl GroupWatch {
         now_ns: u64,
     ) -> BTreeMap<u64, Arc<GroupRaw>> {
         let mut ids: Vec<u64> = tasks.iter().map(|task| task.cgroup_id).collect();
+        // Neighbours are often in the same one.
+        ids.dedup();
         ids.sort_unstable();
         ids.dedup();
-        let mut tops: BTreeSet<u64> = BTreeSet::new();
-        for id in ids {
-            // Those above have rows of their own.
-            let mut next = names.groups.get(&id).map(|group| group.top);
-            while let Some(id) = next.filter(|id| tops.insert(*id)) {
-                next = names.groups.get(&id).and_then(|group| group.parent);
-            }
+        if ids != self.occupied {
+            self.find_tops(ids, names);
         }
-        self.known.retain(|id, _| tops.contains(id));
-        let turn: Vec<u64> =
-            tops.range(self.next..).chain(tops.range(..self.next)).take(PER_SAMPLE).copied().collect();
+        let (after, before) = (self.tops.range(self.next..), self.tops.range(..self.next));
+        let turn: Vec<u64> = after.chain(before).take(PER_SAMPLE).copied().collect();
         for id in &turn {
             if let Some(path) = names.cgroups.get(id) {
                 let before = self.known.get(id).map(Arc::as_ref);
@@ -133,6 +136,19 @@ impl GroupWatch {
         }
         self.next = turn.last().map_or(0, |last| last + 1);
         self.known.clone()
+    }
+
+    fn find_tops(&mut self, occupied: Vec<u64>, names: &Names) {
+        let mut tops = BTreeSet::new();
+        for id in &occupied {
+            // Those above have rows of their own.
+            let mut next = names.groups.get(id).map(|group| group.top);
+            while let Some(id) = next.filter(|id| tops.insert(*id)) {
+                next = names.groups.get(&id).and_then(|group| group.parent);
+            }
+        }
+        self.known.retain(|id, _| tops.contains(id));
+        (self.occupied, self.tops) = (occupied, tops);
     }
 
     /// Watches the cgroup at `path` instead of what was asked for at the start, or (`None`) that again.
@@ -147,6 +163,8 @@ impl GroupWatch {
     fn rename(&mut self, paths: &BTreeMap<u64, String>, names: &mut Arc<Names>) {
         let names = Arc::make_mut(names);
         let now = Instant::now();
+        // Ids may have other groups now.
+        self.occupied.clear();
         let gone = self.paths.keys().filter(|id| !paths.contains_key(id));
         self.removed.extend(gone.map(|id| (now, *id)));
         self.removed.retain(|(at, id)| {

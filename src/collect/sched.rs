@@ -11,7 +11,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
 use super::records::{Layout, MappedArray};
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
-use super::wire::{CpuState, MARKS, Place, SLOTS, Wire};
+use super::wire::{CpuState, MARKS, Place, SLOTS, Scoped, Wire};
 use crate::host::kernel;
 use crate::host::topology::Topology;
 use crate::overhead::ReadCost;
@@ -48,7 +48,7 @@ pub struct SchedProbe {
 }
 
 impl SchedProbe {
-    /// Loads and attaches the probe. `records` is the task storage map and its layout; `scoped` says that not every
+    /// Loads and attaches the probe. `records` is the task storage map and its layout; `scoped` says whether every
     /// task will have a record. `cgroup_subsys` is the v1 controller that names cgroups (its index in
     /// `enum cgroup_subsys_id`), or `None` for cgroup v2.
     ///
@@ -58,7 +58,7 @@ impl SchedProbe {
         topology: &Topology,
         (records, layout): (&OwnedFd, Layout),
         events: Vec<Event>,
-        scoped: bool,
+        scoped: Scoped,
         cgroup_subsys: Option<u32>,
     ) -> Result<SchedProbe> {
         let cpus = topology.possible_cpus;
@@ -91,7 +91,7 @@ impl SchedProbe {
         let moves = MappedArray::new(&skel.maps.moves.as_fd(), size_of::<u64>(), pairs as usize)?;
         let slots = events.len() as u32;
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
-        (bss.nr_slots, bss.scoped) = (slots, u32::from(scoped));
+        (bss.nr_slots, bss.scoped) = (slots, scoped as u32);
         let switch = skel.progs.on_sched_switch.attach().context("attaching to sched_switch")?;
         Ok(SchedProbe {
             _switch: switch,
@@ -205,10 +205,10 @@ impl SchedProbe {
         }
     }
 
-    /// Says whether tasks without a record are to be expected from now on.
-    pub fn set_scoped(&mut self, scoped: bool) {
+    /// Says which tasks without a record are to be expected from now on.
+    pub fn set_scoped(&mut self, scoped: Scoped) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.scoped = u32::from(scoped);
+            bss.scoped = scoped as u32;
         }
     }
 

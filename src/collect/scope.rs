@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::wire::{ScopeKey, ScopeKind};
+use super::wire::{ScopeKey, ScopeKind, Scoped};
 
 /// Ids that the kernel programs compare. Kinds are and-ed; ids of one kind or-ed; an empty kind wants all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,16 @@ impl Scope {
     /// True when every task is wanted.
     pub fn is_everything(&self) -> bool {
         self.kinds() == 0
+    }
+
+    /// How the program at the context switch has to take it.
+    pub fn at_switches(&self) -> Scoped {
+        const CGROUPS: u32 = 1 << ScopeKind::Cgroup as u32 | 1 << ScopeKind::Outside as u32;
+        match self.kinds() {
+            0 => Scoped::Not,
+            kinds if kinds & !CGROUPS == 0 => Scoped::ByCgroup,
+            _ => Scoped::Scoped,
+        }
     }
 
     /// Bit k is set when kind k restricts the scope.
@@ -58,6 +68,14 @@ mod tests {
     fn a_scope_that_waits_for_its_cgroup_wants_nothing_yet() {
         let scope = Scope { by_cgroup: true, ..Scope::default() };
         assert!(!scope.is_everything() && scope.keys().is_empty());
+    }
+
+    #[test]
+    fn only_cgroups_decide_when_nothing_else_does() {
+        let by_cgroup = Scope { outside: [7].into(), ..Scope::default() };
+        assert_eq!(Scope::default().at_switches(), Scoped::Not);
+        assert_eq!(by_cgroup.at_switches(), Scoped::ByCgroup);
+        assert_eq!(Scope { uids: [0].into(), ..by_cgroup }.at_switches(), Scoped::Scoped);
     }
 
     #[test]

@@ -63,6 +63,17 @@ pub enum ScopeKind {
     Outside,
 }
 
+/// `enum nt_scoped`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Scoped {
+    /// Every task is wanted.
+    Not,
+    Scoped,
+    /// Only cgroups decide: a task cannot come into the scope by itself.
+    ByCgroup,
+}
+
 /// A plain structure of integers without padding, which any bytes of its size are a valid value of.
 ///
 /// # Safety

@@ -14,6 +14,7 @@ use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::tasks::TaskProbe;
 use crate::collect::vmstat::VmStatReader;
+use crate::collect::wire::Scoped;
 use crate::collect::{libbpf_log, records};
 use crate::host::check::HostCheck;
 use crate::host::kernel;
@@ -114,7 +115,7 @@ fn sched_switch(check: &HostCheck, topology: &Topology, store: &OwnedFd) -> Resu
         topology,
         (store, layout(check, topology)),
         check.pmu.working(),
-        false,
+        Scoped::Not,
         cgroup_subsys(check)?,
     )?;
     let online: Vec<_> = topology.online_cpus().map(|cpu| cpu.id).collect();

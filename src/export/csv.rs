@@ -19,6 +19,10 @@ impl<S: Rows> Csv<S> {
 }
 
 impl<S: Rows> Export for Csv<S> {
+    fn wants_containers(&self) -> bool {
+        S::CONTAINERS
+    }
+
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         if !self.header_written {
             let ids: Vec<&str> = self.selection.columns().iter().map(|metric| metric.id).collect();

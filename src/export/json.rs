@@ -52,6 +52,10 @@ impl Reasons {
 }
 
 impl Export for JsonLines {
+    fn wants_containers(&self) -> bool {
+        true
+    }
+
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         let mut reasons = Reasons::default();
         for (id, why) in &snapshot.host.missing {

@@ -13,6 +13,10 @@ pub struct Quiet {
 }
 
 impl Export for Quiet {
+    fn wants_containers(&self) -> bool {
+        false
+    }
+
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         // "… 12 samples not recorded" grows with every interval: what stands before the count is told once.
         let gist = |note: &String| note.split(';').next().unwrap_or_default().to_string();

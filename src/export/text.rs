@@ -20,6 +20,10 @@ impl<S: Rows> Text<S> {
 }
 
 impl<S: Rows> Export for Text<S> {
+    fn wants_containers(&self) -> bool {
+        S::CONTAINERS
+    }
+
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         if self.written {
             writeln!(out)?;

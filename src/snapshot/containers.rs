@@ -1,6 +1,7 @@
 //! From tasks to containers: sums of what their tasks did, and totals along the tree of cgroups. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::mem::take;
 use std::sync::Arc;
 
 use super::{Grain, Remote, Tally, Task, add_exited, join, newcomer};
@@ -46,24 +47,21 @@ pub fn containers(
     tasks: &[Task],
 ) -> Vec<Container> {
     let mut list = List { names: &current.names, rows: Vec::new(), at: HashMap::new() };
-    let mut processes: HashMap<usize, HashSet<(u32, u64)>> = HashMap::new();
+    let mut processes: HashSet<(usize, (u32, u64))> = HashSet::with_capacity(tasks.len());
     let mut rss: HashMap<(u32, u64), (usize, u64)> = HashMap::new();
     for task in &current.tasks {
         let at = list.row_of(task.cgroup_id);
-        list.rows[at].own_tasks = true;
-        let sum = &mut list.rows[at].sum;
-        sum.total += &task.counts;
-        sum.threads += u32::from(task.tid != 0);
-        processes.entry(at).or_default().insert(task.process());
+        let row = &mut list.rows[at];
+        row.own_tasks = true;
+        row.sum.total += task;
+        row.sum.threads += u32::from(task.tid != 0);
+        row.processes += u32::from(processes.insert((at, task.process())));
         // All threads share the memory.
         let entry = rss.entry(task.process()).or_insert((at, 0));
         entry.1 = entry.1.max(task.rss_bytes);
     }
     for (at, bytes) in rss.into_values() {
         super::add(&mut list.rows[at].sum.rss_bytes, bytes);
-    }
-    for (at, members) in processes {
-        list.rows[at].processes = members.len() as u32;
     }
     let gone = previous.map(|previous| add_deltas(&mut list, previous, current)).unwrap_or_default();
     let mut exited = Vec::new();
@@ -89,15 +87,17 @@ pub fn containers(
     for at in order {
         let Some(parent) = rows[at].parent else { continue };
         let (threads, processes, bytes) = (rows[at].sum.threads, rows[at].processes, rows[at].sum.rss_bytes);
-        let (total, delta) = (rows[at].sum.total.clone(), rows[at].sum.delta.clone());
+        // Taken out for the moment: copies would cost more than the sums.
+        let (total, delta) = (take(&mut rows[at].sum.total), take(&mut rows[at].sum.delta));
         let remote = rows[at].remote;
         let row = &mut rows[parent];
-        row.sum.total += &*total;
-        row.sum.delta += &*delta;
+        row.sum.total += &total;
+        row.sum.delta += &delta;
         row.remote += &remote;
         row.sum.threads += threads;
         row.processes += processes;
         super::add(&mut row.sum.rss_bytes, bytes);
+        (rows[at].sum.total, rows[at].sum.delta) = (total, delta);
     }
     for row in &mut rows {
         row.raw = current.groups.get(&row.id).cloned();

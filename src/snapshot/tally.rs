@@ -60,6 +60,26 @@ impl AddAssign<&Counts> for Tally {
     }
 }
 
+/// A sum of one task is that task, without a copy.
+impl AddAssign<&Arc<TaskRaw>> for Tally {
+    fn add_assign(&mut self, task: &Arc<TaskRaw>) {
+        match self {
+            Tally::Nothing => *self = Tally::Of(Arc::clone(task)),
+            _ => *self += &task.counts,
+        }
+    }
+}
+
+impl AddAssign<&Tally> for Tally {
+    fn add_assign(&mut self, other: &Tally) {
+        match other {
+            Tally::Nothing => {}
+            Tally::Of(task) => *self += task,
+            Tally::Own(counts) => *self += &**counts,
+        }
+    }
+}
+
 impl SubAssign<&Counts> for Tally {
     fn sub_assign(&mut self, other: &Counts) {
         *self.own() -= other;

@@ -134,6 +134,9 @@ impl LiveSource {
         if hierarchy.is_partial() {
             notes.push(PARTIAL.into());
         }
+        if check.privileges.host_pid_namespace.is(&false) {
+            notes.push(HIDDEN.into());
+        }
         let nodes = topology.possible_nodes;
         let mut layout = Layout::new(nodes, topology.smt(), &events);
         layout.pages |= options.count_pages;
@@ -142,7 +145,7 @@ impl LiveSource {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,
         };
-        let scoped = !groups.scope().is_everything();
+        let scoped = groups.scope().at_switches();
         let mut sched = SchedProbe::start(&topology, (&store, layout), events, scoped, subsys)?;
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
         for cpu in &online {
@@ -307,6 +310,7 @@ impl LiveSource {
         let before = self.groups.scope().clone();
         self.groups.read(changes, &mut self.names);
         self.notes.extend(self.groups.take_troubles());
+        self.sched.set_scoped(self.groups.scope().at_switches());
         self.tasks.set_scope(&before, self.groups.scope())
     }
 
@@ -418,7 +422,7 @@ impl Source for LiveSource {
             }
         };
         let scoped = !self.groups.scope().is_everything();
-        self.sched.set_scoped(scoped);
+        self.sched.set_scoped(self.groups.scope().at_switches());
         if let Some(hot) = &mut self.hot {
             hot.set_scoped(scoped);
         }
@@ -506,6 +510,9 @@ fn online_now() -> Result<Vec<CpuId>> {
 /// Said when the mounted tree does not begin at its root.
 const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside it have \
                        no names; run the container of numatop-ng with --cgroupns=host";
+
+const HIDDEN: &str = "numatop-ng is in a pid namespace: live tasks outside it are not listed, only the CPU time that they \
+                      take; run its container with --pid=host";
 
 /// Names that nothing has: wrong usage, with what there is instead, and why names may be missing.
 fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {

@@ -48,7 +48,7 @@ use crate::metric::Metric;
 use crate::metric::task::by_id;
 use crate::pmu::sets::Choice;
 use crate::sample::{HostFacts, Sample};
-use crate::snapshot::{Grain, Snapshot, Task, derive};
+use crate::snapshot::{Grain, Snapshot, Task, derive, derive_tasks};
 use crate::text;
 use crate::units::Nid;
 
@@ -265,6 +265,7 @@ impl App {
             Action::Show(screen) => {
                 self.screen = screen;
                 self.detail = None;
+                self.derive();
             }
             Action::NextScreen => {
                 self.screen = match self.screen {
@@ -272,6 +273,7 @@ impl App {
                     Screen::Nodes => Screen::Containers,
                     Screen::Containers => Screen::Tasks,
                 };
+                self.derive();
             }
             Action::Open => return self.open(),
             Action::Threads => {
@@ -332,6 +334,7 @@ impl App {
         let (Some(host), Some(shown)) = (&self.host, self.shown()) else { return };
         let Some((previous, current)) = self.ring.pair(shown) else { return };
         let grain = if self.tasks.threads { Grain::Threads } else { Grain::Processes };
+        let derive = if self.screen == Screen::Containers { derive } else { derive_tasks };
         self.snapshot = Some(derive(host, previous, current, grain));
         if let Some(detail) = &mut self.detail {
             detail.show(host, &self.ring, shown);
@@ -345,7 +348,10 @@ impl App {
         if let Some(snapshot) = &self.snapshot {
             self.tasks.arrange(snapshot, height);
             self.nodes.arrange(snapshot, height);
-            self.containers.arrange(snapshot, height);
+            // On other screens the snapshot has none: the list stays as it was.
+            if self.screen == Screen::Containers {
+                self.containers.arrange(snapshot, height);
+            }
         }
         if let Some(detail) = &mut self.detail {
             detail.settle(height);

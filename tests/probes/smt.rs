@@ -11,6 +11,7 @@ use numatop_ng::collect::sched::SchedProbe;
 use numatop_ng::collect::scope::Scope;
 use numatop_ng::collect::table::parse;
 use numatop_ng::collect::tasks::TaskProbe;
+use numatop_ng::collect::wire::Scoped;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::sample::Counts;
@@ -32,7 +33,7 @@ fn counts_of_a_hog(topology: &Topology) -> Result<Counts> {
     let events = vec![role("cpu-clock", Role::Cycles)?, role("task-clock", Role::Instructions)?];
     let layout = Layout::new(topology.possible_nodes, topology.smt(), &events);
     let store = records::create(layout)?;
-    let mut sched = SchedProbe::start(topology, (&store, layout), events, false, None)?;
+    let mut sched = SchedProbe::start(topology, (&store, layout), events, Scoped::Not, None)?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
     for cpu in &online {
         sched.online(topology, *cpu)?;

@@ -13,6 +13,7 @@ use numatop_ng::collect::sched::SchedProbe;
 use numatop_ng::collect::scope::Scope;
 use numatop_ng::collect::table::parse;
 use numatop_ng::collect::tasks::TaskProbe;
+use numatop_ng::collect::wire::Scoped;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::metric::counters;
 use numatop_ng::pmu::event::{Event, Role};
@@ -333,7 +334,7 @@ pub fn counts_by_node_add_up_to_the_slots() -> Result<()> {
     ];
     let layout = Layout::new(4, topology.smt(), &events);
     let store = records::create(layout)?;
-    let mut sched = SchedProbe::start(&topology, (&store, layout), events, false, None)?;
+    let mut sched = SchedProbe::start(&topology, (&store, layout), events, Scoped::Not, None)?;
     let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
     for cpu in &online {
         sched.online(&topology, *cpu)?;
@@ -481,7 +482,7 @@ pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
     let nodes = topology.possible_nodes;
     let layout = Layout::new(nodes, true, &events);
     let store = records::create(layout)?;
-    let mut sched = SchedProbe::start(&topology, (&store, layout), events, false, None)?;
+    let mut sched = SchedProbe::start(&topology, (&store, layout), events, Scoped::Not, None)?;
     for cpu in &online {
         sched.online(&topology, *cpu)?;
     }

@@ -26,6 +26,10 @@ const ALL: Part =
 struct Kept(Vec<(i64, String)>);
 
 impl Export for Kept {
+    fn wants_containers(&self) -> bool {
+        true
+    }
+
     fn write(&mut self, _: &mut dyn std::io::Write, snapshot: &Snapshot) -> std::io::Result<()> {
         self.0.push((snapshot.wall_ns, format!("{snapshot:?}")));
         Ok(())
