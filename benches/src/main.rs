@@ -20,7 +20,7 @@ mod work;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 use report::Report;
@@ -76,7 +76,7 @@ enum What {
 }
 
 fn main() -> Result<()> {
-    let cli = Cli::parse();
+    let mut cli = Cli::parse();
     let all: [fn(&Plan) -> Result<Report>; 7] =
         [hotpath::run, refresh::run, rest::run, start::run, truth::run, placement::run, containers::run];
     let wanted = match cli.what {
@@ -90,8 +90,12 @@ fn main() -> Result<()> {
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };
-    let binary = &cli.plan.binary;
-    ensure!(binary.is_file(), "{} is not there: build it, or name another with --binary", binary.display());
+    let binary =
+        cli.plan.binary.canonicalize().with_context(|| {
+            format!("{}: build it, or name another with --binary", cli.plan.binary.display())
+        })?;
+    // A terminal starts it from another directory.
+    cli.plan.binary = binary;
     let mut reports = Vec::new();
     for benchmark in wanted {
         let report = benchmark(&cli.plan)?.finish();
