@@ -101,24 +101,6 @@ fn a_tree_of_containers_has_totals() {
 }
 
 #[test]
-fn a_container_is_entered_scoped_and_left() {
-    let mut app = app(&mut World::containers(), 4, (120, 24), Theme::new(false, false));
-    for key in ["3", "Down"] {
-        press(&mut app, key);
-    }
-    let screen = |app: &App| text(&draw(app, 120, 24));
-    assert_eq!(press(&mut app, "c"), Some(Effect::SetScope(Some(13))));
-    assert_eq!(press(&mut app, "c"), Some(Effect::SetScope(None)));
-    press(&mut app, "Enter");
-    assert!(screen(&app).contains("in 3c0f6a4c2b9f") && screen(&app).contains("nginx"), "{}", screen(&app));
-    assert!(!screen(&app).contains("mysqld"));
-    press(&mut app, "Esc");
-    assert!(screen(&app).contains("mysqld"));
-    press(&mut app, "C");
-    assert!(screen(&app).contains("no scope was chosen here"));
-}
-
-#[test]
 fn detail() {
     check("detail", World::intel, |app| {
         press(app, "Enter");

@@ -391,7 +391,8 @@ impl App {
         self.inspect()
     }
 
-    /// Closes what is on top; on a bare table drops search and filters.
+    /// Closes what is on top; on a bare table drops search and filters, then goes back to the row whose tasks
+    /// these are.
     fn back(&mut self) {
         if let Some(prompt) = self.prompt.take() {
             match prompt.purpose {
@@ -408,6 +409,12 @@ impl App {
         }
         self.message = if self.tasks.drop_filters() {
             Some("search and filters are dropped".into())
+        } else if self.screen == Screen::Tasks
+            && let Some(screen) = self.tasks.leave()
+        {
+            self.screen = screen;
+            self.derive();
+            None
         } else if self.note.take().is_some() {
             None
         } else {

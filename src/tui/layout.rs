@@ -85,9 +85,12 @@ pub fn parts(screen: Rect, topology: Option<&Topology>, wanted: Wanted) -> Parts
     Parts { title, time, nodes, status, notice, body, footer }
 }
 
-/// The box of a pop-up over `body`: as wide and high as wanted where there is room.
+/// The box of a pop-up over `body`: as wide and high as wanted where there is room. Strips beside it that are
+/// too narrow to read are covered too.
 pub fn popup(body: Rect, width: u16, height: u16) -> Rect {
-    let (width, height) = (width.min(body.width), height.min(body.height));
+    const STRIP: u16 = 4;
+    let width = if body.width < width + 2 * STRIP { body.width } else { width };
+    let height = height.min(body.height);
     Rect { x: body.x + (body.width - width) / 2, y: body.y + (body.height - height) / 2, width, height }
 }
 

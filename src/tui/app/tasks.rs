@@ -6,7 +6,7 @@ use super::cursor::Cursor;
 use crate::filter::RowFilter;
 use crate::metric::Metric;
 use crate::snapshot::{Snapshot, Task};
-use crate::tui::action::Motion;
+use crate::tui::action::{Motion, Screen};
 use crate::tui::columns::{self, Columns};
 use crate::tui::rows::{self, Choice, Row, RowKey};
 use crate::tui::widget::table::Sort;
@@ -134,17 +134,21 @@ impl TaskList {
         }
     }
 
-    /// True when anything narrows the list that was not on the command line.
+    /// Drops search, filter and user, and returns whether there was any of them.
     pub fn drop_filters(&mut self) -> bool {
         let choice = &mut self.choice;
-        let any = !choice.text.is_empty()
-            || choice.uid.is_some()
-            || choice.node.is_some()
-            || choice.container.is_some()
-            || !self.search.is_empty();
+        let any = !choice.text.is_empty() || choice.uid.is_some() || !self.search.is_empty();
         choice.text.clear();
-        (choice.uid, choice.node, choice.container) = (None, None, None);
+        choice.uid = None;
         self.search.clear();
         any
+    }
+
+    /// Shows tasks of all containers, or of all nodes, again. Returns where the one was chosen.
+    pub fn leave(&mut self) -> Option<Screen> {
+        if self.choice.container.take().is_some() {
+            return Some(Screen::Containers);
+        }
+        self.choice.node.take().map(|_| Screen::Nodes)
     }
 }
