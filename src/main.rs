@@ -80,7 +80,9 @@ fn wants_batch(args: &ViewArgs) -> bool {
 
 fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
     let mut export = exporter(args)?;
-    let live = options::live(args, &users::read(Path::new("/")))?;
+    let mut live = options::live(args, &users::read(Path::new("/")))?;
+    // A list of tasks has nothing of a cgroup but its name.
+    live.group_limits = record.is_some() || args.by_container || args.format == Some(BatchFormat::Json);
     let pace = Pace {
         interval: options::interval(args),
         iterations: args.iterations,

@@ -226,6 +226,7 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
         sets: Vec::new(),
         sampling,
         placement_budget,
+        group_limits: true,
         ..LiveOptions::default()
     })
 }

@@ -18,6 +18,15 @@ use crate::hot::News;
 use crate::overhead::Statistics;
 use crate::sample::{HostFacts, Sample};
 
+/// What somebody looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Focus {
+    /// The one looked at most closely first.
+    pub processes: Vec<Process>,
+    /// Groups of cgroups, by the id of their top.
+    pub groups: Vec<u64>,
+}
+
 /// A stream of samples of one host.
 pub trait Source {
     /// What does not change while the source is open.
@@ -77,9 +86,9 @@ pub trait Source {
     fn statistics(&mut self) -> Result<Option<Statistics>> {
         Ok(None)
     }
-    /// Processes that somebody looks at, the one looked at most closely first: what is measured in turns is
-    /// measured for them before others.
-    fn focus(&mut self, _processes: Vec<Process>) {}
+
+    /// What is measured in turns is measured for these before others.
+    fn focus(&mut self, _focus: Focus) {}
 
     /// Whether the last sample goes on from the one before: the same run of the same kernel, so that their
     /// difference means something. Only recordings have more than one run in them.

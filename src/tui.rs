@@ -49,8 +49,8 @@ use crate::overhead::Statistics;
 use crate::pmu::sets::Choice;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::Task;
-use crate::source::Source;
 use crate::source::recording::Recording;
+use crate::source::{Focus, Source};
 
 /// Messages that wait at most. When the terminal does not take our output, the collector waits too
 /// instead of piling up samples.
@@ -186,7 +186,7 @@ fn show(
     iterations: Option<u64>,
 ) -> Result<Ended> {
     // Two samples bracket the first short interval, which is there to have something to show.
-    let mut focus = Vec::new();
+    let mut focus = Focus::default();
     let mut samples_left = iterations.map(|intervals| intervals.saturating_add(2));
     loop {
         let first = messages.recv().context("all threads have ended")?;

@@ -79,3 +79,11 @@ fn the_tree_has_totals_and_folds() {
     press(&mut app, "z");
     assert!(app.containers.rows().len() < tree);
 }
+
+#[test]
+fn groups_in_view_are_asked_for_first() {
+    let mut app = on_the_container();
+    assert!(app.in_view().groups.contains(&DOCKER) && app.in_view().processes.is_empty());
+    press(&mut app, "1");
+    assert!(app.in_view().groups.is_empty() && !app.in_view().processes.is_empty());
+}

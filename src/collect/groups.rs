@@ -20,6 +20,8 @@ use crate::sample::{GroupRaw, Names, TaskRaw};
 const PAUSE: u32 = 20;
 /// Groups whose files are read with each sample: about ten files each, some microseconds per file.
 const PER_SAMPLE: usize = 10;
+/// Of these, how many are for rows that somebody looks at, if there are as many.
+const IN_VIEW: usize = 8;
 /// Names of removed cgroups are kept as long: tasks that ended in them are still shown.
 const KEEP_REMOVED: Duration = Duration::from_secs(60);
 
@@ -43,9 +45,12 @@ pub struct GroupWatch {
     /// found anew only when these change.
     occupied: Vec<u64>,
     tops: BTreeSet<u64>,
-    /// Limits as last read, and whose are read next.
+    /// Limits as last read.
     known: BTreeMap<u64, Arc<GroupRaw>>,
+    /// Whose are read next, of all and of those in view.
     next: u64,
+    next_in_view: u64,
+    in_view: BTreeSet<u64>,
 }
 
 impl GroupWatch {
@@ -57,6 +62,8 @@ impl GroupWatch {
             tops: BTreeSet::new(),
             known: BTreeMap::new(),
             next: 0,
+            next_in_view: 0,
+            in_view: BTreeSet::new(),
             hierarchy,
             book,
             asked: wants.clone(),
@@ -109,8 +116,13 @@ impl GroupWatch {
         unmatched
     }
 
+    /// Groups, by their tops, whose files are read more often than those of others.
+    pub fn focus(&mut self, groups: Vec<u64>) {
+        self.in_view = groups.into_iter().collect();
+    }
+
     /// Limits and memory of the groups that `tasks` are in, and of those above. Of many, some are read with each
-    /// sample, in turns.
+    /// sample, in turns, those in view before others.
     pub fn limits(
         &mut self,
         tasks: &[Arc<TaskRaw>],
@@ -125,8 +137,10 @@ impl GroupWatch {
         if ids != self.occupied {
             self.find_tops(ids, names);
         }
-        let (after, before) = (self.tops.range(self.next..), self.tops.range(..self.next));
-        let turn: Vec<u64> = after.chain(before).take(PER_SAMPLE).copied().collect();
+        let is_seen = |id: &&u64| self.in_view.contains(id);
+        let mut turn = in_turn(&self.tops, is_seen, &mut self.next_in_view, IN_VIEW);
+        let left = PER_SAMPLE - turn.len();
+        turn.extend(in_turn(&self.tops, |id| !is_seen(id), &mut self.next, left));
         for id in &turn {
             if let Some(path) = names.cgroups.get(id) {
                 let before = self.known.get(id).map(Arc::as_ref);
@@ -134,7 +148,6 @@ impl GroupWatch {
                 self.known.insert(*id, Arc::new(raw));
             }
         }
-        self.next = turn.last().map_or(0, |last| last + 1);
         self.known.clone()
     }
 
@@ -187,5 +200,26 @@ impl GroupWatch {
             .collect();
         names.groups.extend(describe(paths, &keep, &mut self.book));
         names.cgroups.extend(paths.iter().map(|(id, path)| (*id, path.clone())));
+    }
+}
+
+/// Up to `count` of those `ids` that are `wanted`, from `next` on and around, and moves `next` behind them.
+fn in_turn(ids: &BTreeSet<u64>, wanted: impl Fn(&&u64) -> bool, next: &mut u64, count: usize) -> Vec<u64> {
+    let around = ids.range(*next..).chain(ids.range(..*next));
+    let turn: Vec<u64> = around.filter(wanted).take(count).copied().collect();
+    *next = turn.last().map_or(0, |last| last.wrapping_add(1));
+    turn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_have_their_turn_and_those_wanted_only() {
+        let (ids, mut next) = (BTreeSet::from([1, 2, 3, 4, u64::MAX]), 0);
+        let mut turn = || in_turn(&ids, |id| **id != 3, &mut next, 3);
+        assert_eq!(turn(), [1, 2, 4]);
+        assert_eq!(turn(), [u64::MAX, 1, 2]);
     }
 }

@@ -12,12 +12,12 @@ use anyhow::{Context, Result, ensure};
 
 use self::events::Fresh;
 use super::hot::Hot;
-use super::{Source, poll};
+use super::{Focus, Source, poll};
 use crate::collect::groups::GroupWatch;
 use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
 use crate::collect::pages::PageProbes;
-use crate::collect::placement::{Budget, Placements, Process};
+use crate::collect::placement::{Budget, Placements};
 use crate::collect::plan::{Advice, plan};
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
@@ -67,6 +67,8 @@ pub struct LiveOptions {
     pub count_pages: bool,
     /// What finding out where memory is may cost.
     pub placement_budget: Budget,
+    /// Read the files of limits and memory of cgroups.
+    pub group_limits: bool,
 }
 
 /// The probes and readers that make samples.
@@ -78,6 +80,7 @@ pub struct LiveSource {
     machine: MachineReader,
     table: TaskTable,
     groups: GroupWatch,
+    group_limits: bool,
     placements: Placements,
     pages: PageProbes,
     names: Arc<Names>,
@@ -188,6 +191,7 @@ impl LiveSource {
             pages,
             table: TaskTable::default(),
             groups,
+            group_limits: options.group_limits,
             placements: Placements::new(
                 Path::new(ROOT),
                 own::page_size(),
@@ -345,7 +349,10 @@ impl LiveSource {
         self.table.apply(ends, walk, std::mem::take(&mut self.forget));
         self.follow_cgroups(unknown)?;
         let (tasks, exited) = self.table.snapshot();
-        let groups = self.groups.limits(&tasks, &self.names, mono_ns);
+        let groups = match self.group_limits {
+            true => self.groups.limits(&tasks, &self.names, mono_ns),
+            false => BTreeMap::new(),
+        };
         // With one node there is nothing to find out.
         let several = self.host.topology.nodes.len() > 1;
         let placement = if several { self.placements.sample(&tasks, mono_ns) } else { Arc::default() };
@@ -403,8 +410,9 @@ impl Source for LiveSource {
         self.take().map(Some)
     }
 
-    fn focus(&mut self, processes: Vec<Process>) {
-        self.placements.focus(processes);
+    fn focus(&mut self, focus: Focus) {
+        self.placements.focus(focus.processes);
+        self.groups.focus(focus.groups);
     }
 
     fn set_scope(&mut self, cgroup: Option<u64>) -> Result<()> {

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::Source;
-use crate::collect::placement::Process;
+use super::{Focus, Source};
 use crate::hot::News;
 use crate::overhead::Statistics;
 use crate::record::recorder::Recorder;
@@ -52,8 +51,8 @@ impl<S: Source> Source for Recorded<S> {
         Ok(Some(sample))
     }
 
-    fn focus(&mut self, processes: Vec<Process>) {
-        self.source.focus(processes);
+    fn focus(&mut self, focus: Focus) {
+        self.source.focus(focus);
     }
 
     fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {

@@ -13,8 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use super::Message;
 use super::action::Seek;
 use crate::collect::inspect;
-use crate::collect::placement::Process;
-use crate::source::Source;
+use crate::source::{Focus, Source};
 
 /// The second sample comes after this, so that rates appear soon.
 const SOON: Duration = Duration::from_millis(250);
@@ -34,7 +33,7 @@ pub enum Command {
     /// Count this set of events.
     SetEvents(&'static str),
     /// These processes are looked at, the first most closely.
-    Focus(Vec<Process>),
+    Focus(Focus),
     /// Begin to sample stacks, or end it.
     SetHot(bool),
     /// Begin to keep statistics on our own programs, or end it.
@@ -154,7 +153,7 @@ pub fn collect(
                             return Ok(());
                         }
                     }
-                    Command::Focus(processes) => source.focus(processes),
+                    Command::Focus(focus) => source.focus(focus),
                     Command::SetScope(scope) => {
                         if let Err(error) = source.set_scope(scope)
                             && messages.send(Message::NotScoped(format!("{error:#}"))).is_err()

@@ -75,6 +75,11 @@ impl ContainerList {
         self.cursor.settle(&self.keys, height);
     }
 
+    /// Groups whose rows are among the `height` that are shown, by the ids of their tops.
+    pub fn in_view(&self, height: usize) -> Vec<u64> {
+        self.keys.iter().skip(self.cursor.offset()).take(height).copied().collect()
+    }
+
     pub fn go(&mut self, motion: Motion, height: usize) {
         self.cursor.go(motion, &self.keys, height);
     }

@@ -4,6 +4,7 @@ use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
 
 use super::App;
+use crate::source::Focus;
 use crate::tui::action::{Action, Effect, Motion, Screen};
 use crate::tui::layout::{self, Parts, Wanted};
 use crate::tui::view;
@@ -84,9 +85,12 @@ impl App {
         }
     }
 
-    /// Processes on the screen, the selected one first.
-    pub fn in_view(&self) -> Vec<(u32, u64)> {
-        let Some(snapshot) = &self.snapshot else { return Vec::new() };
+    /// What is on the screen: groups in the view of containers, else processes, the selected one first.
+    pub fn in_view(&self) -> Focus {
+        let Some(snapshot) = &self.snapshot else { return Focus::default() };
+        if self.screen == Screen::Containers {
+            return Focus { groups: self.containers.in_view(self.list_height()), ..Focus::default() };
+        }
         let selected = self.detail.as_ref().map(|detail| detail.process);
         let selected = selected.or_else(|| self.tasks.selected(snapshot).map(|task| task.raw.process()));
         let rows = self.tasks.rows().iter().skip(self.tasks.cursor.offset()).take(self.list_height());
@@ -96,7 +100,7 @@ impl App {
                 list.push(process);
             }
         }
-        list
+        Focus { processes: list, ..Focus::default() }
     }
 
     /// Takes the mouse.
