@@ -27,7 +27,7 @@ pub struct Part {
     pub grain: Grain,
 }
 
-/// Writes the intervals of `part`, holding two samples at a time. Returns how many were written; ends early
+/// Writes the intervals of `part`, holding two samples at a time. Returns how many there were; ends early
 /// when `stop` becomes readable or nobody reads the output any more.
 ///
 /// # Errors
@@ -64,11 +64,11 @@ pub fn run(
         {
             let derive = if export.wants_containers() { derive } else { derive_tasks };
             let snapshot = derive(&recording.host(), Some(&before), &current, part.grain);
+            written += 1;
             match export.write(out, &snapshot) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
                 result => result?,
             }
-            written += 1;
         } else {
             notes.clone_from(&current.notes);
         }

@@ -36,6 +36,19 @@ impl Export for Kept {
     }
 }
 
+/// Nobody reads any more.
+struct Closed;
+
+impl Export for Closed {
+    fn wants_containers(&self) -> bool {
+        false
+    }
+
+    fn write(&mut self, _: &mut dyn std::io::Write, _: &Snapshot) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::BrokenPipe.into())
+    }
+}
+
 fn replayed(recording: &mut Recording, part: Part) -> Vec<(i64, String)> {
     let (_write, read) = UnixStream::pair().unwrap();
     let stop: OwnedFd = read.into();
@@ -88,6 +101,17 @@ fn a_part_has_the_intervals_that_end_in_it() {
             Part { from_wall_ns: Some(samples[from].wall_ns), to_wall_ns: Some(samples[to].wall_ns), ..ALL };
         assert!(replayed(&mut recording, part) == live[from - 1..to], "{from} to {to}");
     }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_lack_of_intervals() {
+    let scratch = Scratch::new();
+    let path = scratch.join("file");
+    record(&path, &Machine::new(20).ticks(3));
+    let (_write, read) = UnixStream::pair().unwrap();
+    let mut recording = Recording::open(&path).unwrap();
+    let found = replay::run(&mut recording, &mut Closed, &mut std::io::sink(), ALL, read.as_raw_fd());
+    assert_eq!(found.unwrap(), 1);
 }
 
 #[test]
