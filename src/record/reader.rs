@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 
+use super::changes::REACH;
 use super::format::{Head, Kind, MAX_PAYLOAD};
 use super::frame::{FrameHead, HEAD_LEN, MAGIC};
 use super::payload::{self, Base, Layouts};
@@ -350,19 +351,34 @@ impl Reader {
         }
     }
 
-    /// Reads the samples between the keyframe and this frame, as far as they are whole.
+    /// Reads what this frame needs of the samples between its keyframe and itself. Each of them has the rows of the
+    /// [`REACH`] last ones, so that most need not be read, unless some are damaged.
     fn walk_to(&mut self, frame: Frame, key: &KeyInForce) -> Result<()> {
+        let between = self.deltas_before(frame)?;
+        let step = REACH as usize;
+        let mut needed: Vec<Frame> = between.iter().rev().skip(step - 1).step_by(step).copied().collect();
+        needed.reverse();
         self.near = None;
+        if needed.into_iter().try_for_each(|frame| self.delta(frame, key).map(drop)).is_err() {
+            self.near = None;
+            for frame in between {
+                // A damaged one may yet be bridged by those after it.
+                let _ = self.delta(frame, key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The deltas between a delta and the keyframe that both have, in their order.
+    fn deltas_before(&self, frame: Frame) -> Result<Vec<Frame>> {
+        let mut frames = Vec::new();
         let mut at = frame.head.base;
         while at < frame.at {
             at = match self.at(at)? {
                 Found::Frame(found) => {
-                    if found.at < frame.at
-                        && found.head.kind == Kind::Delta
-                        && found.head.base == frame.head.base
-                    {
-                        // A damaged one may yet be bridged by those after it.
-                        let _ = self.delta(found, key);
+                    let same_key = found.head.kind == Kind::Delta && found.head.base == frame.head.base;
+                    if same_key && found.at < frame.at {
+                        frames.push(found);
                     }
                     found.end()
                 }
@@ -370,7 +386,7 @@ impl Reader {
                 Found::End { .. } => break,
             };
         }
-        Ok(())
+        Ok(frames)
     }
 
     fn decode(&mut self, frame: Frame, head: &HeadInForce, base: Option<Base<'_>>) -> Result<(Sample, u32)> {

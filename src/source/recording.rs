@@ -122,15 +122,42 @@ impl Recording {
     /// # Errors
     /// A file cannot be read.
     pub fn step_back(&mut self) -> Result<()> {
-        let Some((file, at)) = self.last else { return self.go_to(0, 0) };
-        for file in (0..=file).rev() {
-            let Ok(reader) = Reader::open(&self.files[file]) else { continue };
-            let end = if self.last.is_some_and(|(last, _)| last == file) { at } else { reader.bytes()? };
+        let before = self.last.map(|last| self.before(last)).transpose()?.flatten();
+        let (file, at) = before.unwrap_or((0, 0));
+        self.go_to(file, at)
+    }
+
+    /// The next sample, and the one before it unless it is the first of a run: what an interval is made of.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn next_interval(&mut self) -> Result<Option<(Option<Sample>, Sample)>> {
+        let here = (self.current, self.at);
+        let Some((file, at)) = self.before(here)? else {
+            return Ok(self.next()?.map(|first| (None, first)));
+        };
+        self.go_to(file, at)?;
+        let Some(before) = self.next()? else { return Ok(None) };
+        // When that one cannot be read, this is the one after it.
+        if self.last >= Some(here) {
+            return Ok(Some((None, before)));
+        }
+        Ok(Some(match self.next()? {
+            Some(sample) => (self.continues.then_some(before), sample),
+            None => (None, before),
+        }))
+    }
+
+    /// Where the sample before the one at this place of this file is: its file, and its first copy there.
+    fn before(&self, (file, at): (usize, u64)) -> Result<Option<(usize, u64)>> {
+        for earlier in (0..=file).rev() {
+            let Ok(reader) = Reader::open(&self.files[earlier]) else { continue };
+            let end = if earlier == file { at } else { reader.bytes()? };
             if let Some(frame) = reader.sample_before(end)? {
-                return self.go_to(file, frame.first());
+                return Ok(Some((earlier, frame.first())));
             }
         }
-        self.go_to(0, 0)
+        Ok(None)
     }
 
     fn go_to(&mut self, file: usize, at: u64) -> Result<()> {

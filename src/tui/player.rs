@@ -131,28 +131,18 @@ impl Player {
     /// The next sample, with the one before it: the recording has been moved. The first sample of all begins
     /// an interval and ends none, so the second one is shown for it.
     fn show_next(&mut self) -> Result<()> {
-        let Some(mut current) = self.recording.next()? else { return Ok(()) };
-        self.recording.step_back()?;
-        let before = self.recording.next()?;
-        // The first sample of all has none before it.
-        let before =
-            before.filter(|before| before.mono_ns != current.mono_ns || before.wall_ns != current.wall_ns);
-        let mut previous = None;
-        let next = self.recording.next()?;
-        match (before, next) {
-            (Some(before), Some(again)) => {
-                previous = self.recording.continues().then_some(before);
-                current = again;
-            }
-            (None, Some(second)) if self.recording.continues() => {
+        let Some((mut previous, mut current)) = self.recording.next_interval()? else { return Ok(()) };
+        if previous.is_none()
+            && current.wall_ns == self.span.0
+            && let Some(second) = self.recording.next()?
+        {
+            if self.recording.continues() {
                 previous = Some(std::mem::replace(&mut current, second));
-            }
-            // Another run of the recorder begins there; stay at the first sample.
-            (None, Some(_)) => {
+            } else {
+                // Another run of the recorder begins there; stay at the first sample.
                 self.recording.step_back()?;
                 self.recording.next()?;
             }
-            (_, None) => {}
         }
         self.shown_mono_ns = current.mono_ns;
         self.tell(Message::Moved(self.recording.host(), previous.map(Box::new), Box::new(current)));
