@@ -15,8 +15,7 @@ use crate::scratch::Scratch;
 /// Names the file for the test below that plays the recorder.
 const VARIABLE: &str = "NUMATOP_RECORD_UNTIL_KILLED";
 
-/// Rounds by default; NUMATOP_KILL_ROUNDS asks for more.
-const ROUNDS: u64 = 12;
+const ROUNDS: u64 = 200;
 
 #[test]
 #[ignore = "not a test: the process that nothing_acknowledged_is_lost kills"]
@@ -34,9 +33,7 @@ fn record_until_killed() {
 
 #[test]
 fn nothing_acknowledged_is_lost() {
-    let rounds =
-        std::env::var("NUMATOP_KILL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
-    for round in 0..rounds {
+    for round in 0..ROUNDS {
         let scratch = Scratch::new();
         let path = scratch.join("file");
         let mut child = Command::new(std::env::current_exe().unwrap())
