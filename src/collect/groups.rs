@@ -1,7 +1,7 @@
 //! Which cgroups there are, what they are called, and which of them are in scope: followed while they come
 //! and go.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +36,8 @@ pub struct GroupWatch {
     base: Scope,
     scope: Scope,
     paths: BTreeMap<u64, String>,
+    /// Those of `paths`, and of cgroups whose names are kept: asked for with each row of each sample.
+    named: HashSet<u64>,
     removed: Vec<(Instant, u64)>,
     /// The kernel's count of changes at the last reading.
     changes: Option<u32>,
@@ -71,6 +73,7 @@ impl GroupWatch {
             scope: base.clone(),
             base,
             paths: BTreeMap::new(),
+            named: HashSet::new(),
             removed: Vec::new(),
             changes: None,
             not_before: None,
@@ -86,6 +89,11 @@ impl GroupWatch {
     pub fn is_due(&self, changes: u32, unknown: bool) -> bool {
         let stale = unknown || self.changes != Some(changes) || self.book.is_due();
         stale && self.not_before.is_none_or(|at| Instant::now() >= at)
+    }
+
+    /// True when the cgroup of this id has a name, as of the last reading.
+    pub fn knows(&self, cgroup: u64) -> bool {
+        self.named.contains(&cgroup)
     }
 
     /// Reads the tree, completes `names`, and finds what is wanted. `changes` is the kernel's count from
@@ -200,6 +208,7 @@ impl GroupWatch {
             .collect();
         names.groups.extend(describe(paths, &keep, &mut self.book));
         names.cgroups.extend(paths.iter().map(|(id, path)| (*id, path.clone())));
+        self.named = names.cgroups.keys().copied().collect();
     }
 }
 

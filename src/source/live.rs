@@ -344,8 +344,7 @@ impl LiveSource {
         let page_size = self.page_size;
         self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
         self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
-        let known = &self.names.cgroups;
-        let unknown = ends.iter().chain(&walk).any(|row| !known.contains_key(&row.task.cgroup_id));
+        let unknown = ends.iter().chain(&walk).any(|row| !self.groups.knows(row.task.cgroup_id));
         self.table.apply(ends, walk, std::mem::take(&mut self.forget));
         self.follow_cgroups(unknown)?;
         let (tasks, exited) = self.table.snapshot();
