@@ -63,6 +63,11 @@ impl Work {
         }
     }
 
+    /// What it says while it goes on; waits for it.
+    pub fn said(&mut self) -> Result<Value, Stop> {
+        read_json(&mut self.stdout, &self.name)
+    }
+
     /// Ends the workload and waits for its end.
     pub fn stop(mut self) -> Result<Done, Stop> {
         self.stdin = None;

@@ -5,6 +5,7 @@ mod counters;
 mod degraded;
 mod exits;
 mod hotplug;
+mod instructions;
 mod load;
 mod moving;
 mod nodes;
@@ -45,6 +46,7 @@ const CASES: &[Case] = &[
     exits::CASE,
     switches::CASE,
     counters::CASE,
+    instructions::CASE,
     hotplug::CASE,
     scope::CASE,
     degraded::CASE,

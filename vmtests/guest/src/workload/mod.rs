@@ -5,6 +5,7 @@
 //! compare the tool with.
 
 mod alternate;
+mod count;
 pub mod numa_truth;
 mod spin;
 mod storm;
@@ -23,6 +24,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("spin", "CPUS: one busy thread pinned to each CPU of the list"),
     ("wander", "CPUS MILLISECONDS: one busy thread that moves itself from CPU to CPU"),
     ("alternate", "CPU A B: two processes take turns on one CPU, A and B instructions a turn"),
+    ("count", "CPU MILLIONS...: a thread for each number, which executes so many million instructions"),
     (
         "numa_truth",
         "CPUS|free:N SHARES MIB small|huge|shared|many|mixed|touched uniform|settled|skewed: memory at these shares by node, used \
@@ -40,6 +42,10 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         }
         ("alternate", [cpu, a, b]) => {
             number(cpu).and_then(|cpu| alternate::run(cpu as u32, number(a)?, number(b)?))
+        }
+        ("count", [cpu, shares @ ..]) if !shares.is_empty() => {
+            let shares: Result<Vec<u64>, String> = shares.iter().map(|share| number(share)).collect();
+            number(cpu).and_then(|cpu| count::run(cpu as u32, &shares?))
         }
         ("numa_truth", [cpus, shares, mib, layout, access]) => {
             number(mib).and_then(|mib| numa_truth::run(cpus, shares, mib, layout, access))
@@ -76,9 +82,14 @@ fn say(line: &Value) {
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
 
+/// Waits for the end of standard input.
+fn wait_for_end() {
+    let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+}
+
 /// Waits for the end of standard input, then raises the flag.
 fn raise_at_end(flag: &AtomicBool) {
-    let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+    wait_for_end();
     flag.store(true, Ordering::Relaxed);
 }
 
