@@ -9,6 +9,7 @@ mod numbers;
 mod placement;
 mod process;
 mod progs;
+mod record;
 mod refresh;
 mod report;
 mod rest;
@@ -68,6 +69,8 @@ enum What {
     Placement,
     /// A context switch out of scope, and a refresh with many cgroups.
     Containers,
+    /// Bytes and CPU time of a recorded sample, and how fast a day of them opens.
+    Record,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -77,8 +80,16 @@ enum What {
 
 fn main() -> Result<()> {
     let mut cli = Cli::parse();
-    let all: [fn(&Plan) -> Result<Report>; 7] =
-        [hotpath::run, refresh::run, rest::run, start::run, truth::run, placement::run, containers::run];
+    let all: [fn(&Plan) -> Result<Report>; 8] = [
+        hotpath::run,
+        refresh::run,
+        rest::run,
+        start::run,
+        truth::run,
+        placement::run,
+        containers::run,
+        record::run,
+    ];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
@@ -87,6 +98,7 @@ fn main() -> Result<()> {
         What::Truth => &all[4..5],
         What::Placement => &all[5..6],
         What::Containers => &all[6..7],
+        What::Record => &all[7..8],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

@@ -57,7 +57,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
 }
 
 /// Threads on the machine: the second part of the fourth field of loadavg(5).
-fn tasks() -> usize {
+pub fn tasks() -> usize {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let field = text.split(' ').nth(3).and_then(|field| field.split_once('/'));
     field.and_then(|(_, all)| all.parse().ok()).context("reading /proc/loadavg").unwrap_or(0)
