@@ -308,7 +308,7 @@ pub struct ViewArgs {
     #[arg(long, value_name = "DIR")]
     pub pmu_dir: Option<PathBuf>,
 
-    /// Sample stacks too, for hot spots in JSON output (on the screen, h does).
+    /// Sample stacks too, for hot spots in JSON output and in recordings (on the screen, h does).
     #[arg(long, help_heading = HOT)]
     pub hot: bool,
 

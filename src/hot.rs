@@ -2,6 +2,7 @@
 //!
 //! Pure: stacks come from `collect/hot.rs`, names from `symbolize.rs`.
 
+pub mod book;
 pub mod profile;
 pub mod tree;
 
@@ -28,7 +29,7 @@ impl fmt::Debug for BuildId {
 }
 
 /// One frame of a stack, as the kernel saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Frame {
     /// An address of the kernel.
     Kernel(u64),
@@ -42,13 +43,15 @@ pub enum Frame {
 pub type ProcessId = (u32, u64);
 
 /// What one task was doing when it was sampled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stack {
     pub process: ProcessId,
     pub tid: u32,
     pub cgroup_id: u64,
     /// Of the process, not of the thread.
     pub comm: Comm,
+    /// How often it was seen so.
+    pub samples: u64,
     /// Innermost first, the kernel before the user's.
     pub frames: Vec<Frame>,
 }
@@ -81,7 +84,7 @@ impl fmt::Display for Function {
 }
 
 /// What was sampled since somebody asked before.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// The event, and how often a second each CPU is sampled.
     pub event: String,
@@ -120,7 +123,7 @@ mod tests {
     fn callers_are_looked_up_where_they_call() {
         let id = BuildId([1; 20]);
         let frames = vec![Frame::Kernel(10), Frame::Kernel(20), Frame::File(id, 30), Frame::Address(40)];
-        let stack = Stack { process: (1, 2), tid: 1, cgroup_id: 0, comm: Comm::new("x"), frames };
+        let stack = Stack { process: (1, 2), tid: 1, cgroup_id: 0, comm: Comm::new("x"), samples: 1, frames };
         let places: Vec<Place> = stack.places().collect();
         let expected =
             [Place::Kernel(10), Place::Kernel(19), Place::File(id, 30), Place::Address((1, 2), 39)];

@@ -80,7 +80,7 @@ fn wants_batch(args: &ViewArgs) -> bool {
 
 fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
     let mut export = exporter(args)?;
-    let mut live = options::live(args, &users::read(Path::new("/")))?;
+    let mut live = options::live(args, &users::read(Path::new("/")), record.is_some())?;
     // A list of tasks has nothing of a cgroup but its name.
     live.group_limits = record.is_some() || args.by_container || args.format == Some(BatchFormat::Json);
     let pace = Pace {
@@ -107,7 +107,7 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
 }
 
 fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
-    let mut live = options::live(args, &users::read(Path::new("/")))?;
+    let mut live = options::live(args, &users::read(Path::new("/")), false)?;
     live.sets = options::event_sets(args)?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;
@@ -169,7 +169,7 @@ fn exporter(args: &ViewArgs) -> Result<Box<dyn Export>> {
 
 /// Records without showing anything; what there is to say goes to standard error, once.
 fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCode> {
-    let live = options::live(args, &users::read(Path::new("/")))?;
+    let live = options::live(args, &users::read(Path::new("/")), true)?;
     let pace = Pace {
         interval: options::interval(args),
         iterations: args.iterations,

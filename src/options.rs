@@ -189,11 +189,12 @@ pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, B
     Ok(Selection { filter: filter(args)?, columns, sort, reversed })
 }
 
-/// What the live source is to watch. `names` are the users of this machine.
+/// What the live source is to watch. `names` are the users of this machine. `recorded`: all of it goes into a
+/// recording, from the first interval on.
 ///
 /// # Errors
 /// An unknown user or event.
-pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOptions, BadValue> {
+pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>, recorded: bool) -> Result<LiveOptions, BadValue> {
     let mut scope = Scope {
         pids: args.pids.iter().copied().collect(),
         tids: args.tids.iter().copied().collect(),
@@ -207,7 +208,7 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>) -> Result<LiveOption
     }
     let events = events(args)?;
     let (wants, hierarchy) = wants(args, Path::new("/"))?;
-    let sampling = hot::sampling(args)?;
+    let sampling = hot::sampling(args, recorded)?;
     if args.overhead && args.format != Some(BatchFormat::Json) {
         return Err(bad("--overhead", "is for --format json; on the screen, o shows what numatop-ng costs"));
     }
@@ -421,18 +422,19 @@ mod tests {
     #[test]
     fn what_only_json_has_is_refused_elsewhere() {
         for words in [&["--hot"][..], &["--overhead", "-b"], &["--hot", "--format", "csv"]] {
-            let error = live(&args(words), &BTreeMap::new()).unwrap_err().to_string();
-            assert!(error.contains("is for --format json"), "{error}");
+            let error = live(&args(words), &BTreeMap::new(), false).unwrap_err().to_string();
+            assert!(error.contains("for --format json"), "{error}");
         }
-        assert!(live(&args(&["--hot", "--overhead", "--format", "json"]), &BTreeMap::new()).is_ok());
+        assert!(live(&args(&["--hot", "--overhead", "--format", "json"]), &BTreeMap::new(), false).is_ok());
+        assert!(live(&args(&["--hot"]), &BTreeMap::new(), true).is_ok(), "a recording keeps stacks");
     }
 
     #[test]
     fn users_resolve_by_name_and_number() {
         let names = [(33, "web".to_string())].into();
-        let scope = live(&args(&["-u", "web,0"]), &names).unwrap().scope;
+        let scope = live(&args(&["-u", "web,0"]), &names, false).unwrap().scope;
         assert_eq!(scope.uids, [0, 33].into());
-        let error = live(&args(&["-u", "nobody-here"]), &names).unwrap_err().to_string();
+        let error = live(&args(&["-u", "nobody-here"]), &names, false).unwrap_err().to_string();
         assert!(error.contains("nobody-here"), "{error}");
     }
 }

@@ -17,6 +17,7 @@ pub mod placement;
 pub mod reader;
 pub mod recorder;
 pub mod seek;
+mod stacks;
 pub mod time;
 pub mod varint;
 pub mod verify;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::export::Export;
+use crate::hot::News;
+use crate::hot::profile::Profile;
 use crate::sample::Sample;
 use crate::snapshot::{Grain, derive, derive_tasks};
 use crate::source::Source;
@@ -63,7 +65,12 @@ pub fn run(
             && part.from_wall_ns.is_none_or(|from| current.wall_ns >= from)
         {
             let derive = if export.wants_containers() { derive } else { derive_tasks };
-            let snapshot = derive(&recording.host(), Some(&before), &current, part.grain);
+            let mut snapshot = derive(&recording.host(), Some(&before), &current, part.grain);
+            snapshot.hot = current.hot.take().map(|news| {
+                let mut profile = Profile::default();
+                profile.add(News::clone(&news));
+                profile
+            });
             written += 1;
             match export.write(out, &snapshot) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,

@@ -11,6 +11,7 @@ pub use crate::collect::wire::NodeCounts;
 use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::container::group::Group;
 use crate::host::topology::Topology;
+use crate::hot::News;
 use crate::pmu::catalog::TableInUse;
 use crate::pmu::event::{Event, Role};
 use crate::units::{CpuId, Nid};
@@ -437,6 +438,9 @@ pub struct Sample {
     /// By process id, for processes whose memory was looked at. Empty where there is one node.
     #[serde(default)]
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
+    /// Stacks that were sampled since the sample before; `None` while nobody asks for them.
+    #[serde(skip)]
+    pub hot: Option<Arc<News>>,
     /// Hotplug and other events worth a word, since the sample before.
     pub notes: Vec<String>,
 }

@@ -593,6 +593,7 @@ mod tests {
             own: OwnRaw::default(),
             groups: BTreeMap::new(),
             placement: Default::default(),
+            hot: None,
             names: Arc::default(),
             notes: vec![],
         };

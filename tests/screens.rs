@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::screen::{draw, dump, text};
 use common::{Actor, World, app, press, type_text};
 use numatop_ng::collect::inspect::Details;
@@ -207,7 +209,7 @@ fn hot_spots_are_of_what_was_selected() {
     let news = common::hot::news(app.snapshot().unwrap());
     app.hot_news(Ok(news.clone()));
     let all = app.hot.as_ref().unwrap().samples;
-    assert_eq!(all, news.stacks.len() as u64);
+    assert_eq!(all, news.stacks.iter().map(|stack| stack.samples).sum::<u64>());
     assert_eq!(press(&mut app, "Esc"), Some(Effect::SetHot(false)));
     press(&mut app, "3");
     press(&mut app, "h");
@@ -219,11 +221,24 @@ fn hot_spots_are_of_what_was_selected() {
 }
 
 #[test]
-fn a_recording_has_no_hot_spots() {
-    let mut app = app(&mut World::intel(), 4, (120, 24), Theme::new(false, false));
+fn hot_spots_of_a_recording_are_those_of_the_moment() {
+    let mut world = World::intel();
+    let mut app = app(&mut world, 4, (120, 24), Theme::new(false, false));
     app.replay((0, i64::MAX), false);
-    assert_eq!(press(&mut app, "h"), None);
-    assert!(text(&draw(&app, 120, 24)).contains("a recording has no stacks"));
+    press(&mut app, "2");
+    assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
+    let news = common::hot::news(app.snapshot().unwrap());
+    let samples = |app: &App| app.hot.as_ref().unwrap().samples;
+    app.hot_news(Ok(news.clone()));
+    let once = samples(&app);
+    app.sample(Arc::clone(&world.host), world.tick());
+    app.hot_news(Ok(news.clone()));
+    assert_eq!(samples(&app), 2 * once, "what is played adds up");
+    app.moved(Arc::clone(&world.host), None, world.tick());
+    app.hot_news(Ok(news));
+    assert_eq!(samples(&app), once, "another moment has its own");
+    assert!(matches!(press(&mut app, "Right"), Some(Effect::Seek(_))), "time moves in this view too");
+    assert_eq!(press(&mut app, "Esc"), Some(Effect::SetHot(false)));
 }
 
 #[test]

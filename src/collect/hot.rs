@@ -207,6 +207,7 @@ fn parse(bytes: &[u8]) -> Option<Stack> {
         tid: head.tid,
         cgroup_id: head.cgroup_id,
         comm: Comm(head.comm),
+        samples: 1,
         frames: kernel.chain(user).take(2 * HOT_FRAMES).collect(),
     })
 }

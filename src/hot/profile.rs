@@ -85,15 +85,20 @@ impl Profile {
             stacks: HashMap::new(),
         });
         (process.comm, process.cgroup_id) = (stack.comm, stack.cgroup_id);
-        process.samples += 1;
-        self.samples += 1;
+        // A recording may say anything.
+        process.samples = process.samples.saturating_add(stack.samples);
+        self.samples = self.samples.saturating_add(stack.samples);
         let mut places: Box<[Place]> = stack.places().collect();
         if self.stacks >= STACKS_MAX && !process.stacks.contains_key(&places) {
             places = places.first().copied().into_iter().collect();
         }
-        let count = process.stacks.entry(places).or_insert(0);
-        self.stacks += usize::from(*count == 0);
-        *count += 1;
+        let mut new = 0;
+        let count = process.stacks.entry(places).or_insert_with(|| {
+            new = 1;
+            0
+        });
+        *count = count.saturating_add(stack.samples);
+        self.stacks += new;
     }
 
     /// Forgets all samples; names stay.
@@ -161,7 +166,7 @@ mod tests {
 
     fn stack(pid: u32, frames: &[u64]) -> Stack {
         let frames = frames.iter().map(|address| Frame::Kernel(*address)).collect();
-        Stack { process: (pid, 1), tid: pid, cgroup_id: 5, comm: Comm::new("x"), frames }
+        Stack { process: (pid, 1), tid: pid, cgroup_id: 5, comm: Comm::new("x"), samples: 1, frames }
     }
 
     fn name(address: u64, name: &str) -> (Place, Function) {

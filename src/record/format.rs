@@ -21,6 +21,8 @@ pub const MAX_ROWS: usize = 1 << 19;
 pub const MAX_CELLS: usize = 1 << 25;
 /// Bytes that the per-node times of all rows of a sample may take.
 pub const MAX_NODE_TIMES: usize = 256 << 20;
+/// Frames of all stacks of one sample: as many as 20,000 stacks a second have, a hundred deep.
+pub const MAX_FRAMES: usize = 1 << 21;
 /// Nodes of a machine: twice what Linux can be built for (NODES_SHIFT is at most 10).
 pub const MAX_NODES: usize = 2048;
 /// Pairs of nodes between which something went: all of 1,024 nodes.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use super::changes::Changes;
 use super::columns::{self, Layout};
 use super::format::{
-    Head, KEY_EVERY, MAX_CELLS, MAX_CPUS, MAX_FLOWS, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_PAYLOAD,
-    MAX_ROWS, MAX_TEXT,
+    Head, KEY_EVERY, MAX_CELLS, MAX_CPUS, MAX_FLOWS, MAX_FRAMES, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES,
+    MAX_PAYLOAD, MAX_ROWS, MAX_TEXT,
 };
 use super::groups;
-use super::placement;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
+use super::{placement, stacks};
 use crate::metric::container::LIMITS;
 use crate::sample::{Counts, CpuRaw, Flow, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
 use crate::units::Nid;
@@ -43,9 +43,11 @@ enum Section {
     Flows = 15,
     /// Where the memory of processes was found.
     Placement = 16,
+    /// Stacks that were sampled.
+    Stacks = 17,
 }
 
-const SECTIONS: [Section; 16] = [
+const SECTIONS: [Section; 17] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -62,6 +64,7 @@ const SECTIONS: [Section; 16] = [
     Section::Vm,
     Section::Flows,
     Section::Placement,
+    Section::Stacks,
 ];
 
 impl Section {
@@ -76,6 +79,7 @@ impl Section {
             Section::Vm => Some(("vm", &["swap_pages_per_s", "zone_reclaim_mode"])),
             // Shares by node are not here: those of containers are in `Limits`.
             Section::Placement => Some(("placement", &["mem_error_points", "mem_age_ms"])),
+            Section::Stacks => Some(("stacks", &[])),
             Section::Flows => Some(("flows", &["task_migrations_per_s"])),
             _ => None,
         }
@@ -121,7 +125,10 @@ fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
     let times: usize = rows().map(|task| numbers(&task.counts)).sum();
     let names = sample.names.users.values().chain(sample.names.cgroups.values());
     let mut texts = names.chain(&sample.notes).chain(sample.lost.keys());
+    let hot = sample.hot.as_deref();
+    let frames: usize = hot.iter().flat_map(|hot| &hot.stacks).map(|stack| stack.frames.len()).sum();
     let lists = [
+        hot.map_or(0, |hot| hot.names.len().max(hot.stacks.len())),
         sample.names.groups.len(),
         sample.groups.len(),
         sample.names.users.len(),
@@ -139,6 +146,7 @@ fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
         (sample.cpus.len() <= MAX_CPUS, "CPUs"),
         (sample.flows.len() <= MAX_FLOWS, "pairs of nodes"),
         (lists.iter().all(|len| *len <= MAX_NAMES), "names"),
+        (frames <= MAX_FRAMES, "frames of stacks"),
         (texts.all(|text| text.len() <= MAX_TEXT), "letters in a name"),
     ] {
         if !within {
@@ -221,6 +229,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &
         Section::Vm => encode_vm(out, sample.vm.as_ref()),
         Section::Flows => encode_flows(out, &sample.flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
+        Section::Stacks => stacks::encode(out, sample.hot.as_deref()),
     }
 }
 
@@ -301,6 +310,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
     let vm = get(Section::Vm).unwrap_or(Bytes(&[]));
     let flows = get(Section::Flows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
+    let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
     let mut room = MAX_NODE_TIMES;
 
     let mut times = get(Section::Times)?;
@@ -345,6 +355,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         names: decode_all_names(get(Section::Users)?, get(Section::Cgroups)?, groups, base)?,
         groups: groups::decode(limits, base.map(|base| &base.groups))?,
         placement: placement::decode(places, base.map(|base| &base.placement))?,
+        hot: stacks::decode(sampled)?.map(Arc::new),
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
     };
     Ok((sample, tick))

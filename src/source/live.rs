@@ -375,6 +375,7 @@ impl LiveSource {
             names: Arc::clone(&self.names),
             groups,
             placement,
+            hot: None,
             notes: std::mem::take(&mut self.notes),
         })
     }

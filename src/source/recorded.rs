@@ -9,9 +9,14 @@ use anyhow::Result;
 
 use super::{Focus, Source};
 use crate::hot::News;
+use crate::hot::book::Book;
 use crate::overhead::Statistics;
+use crate::record::format::MAX_FRAMES;
 use crate::record::recorder::Recorder;
 use crate::sample::{HostFacts, Sample};
+
+/// Functions are looked up for so long before an interval is recorded; names that take longer are in the next one.
+const NAMES_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Hands on the samples of `source` as they are. What there is to say about the recording is added to
 /// their notes, after they were recorded.
@@ -20,11 +25,14 @@ pub struct Recorded<S> {
     recorder: Recorder,
     /// Set from outside (SIGUSR1) when the next sample is to go into a new file.
     rotate: Arc<AtomicBool>,
+    book: Book,
+    /// What was sampled of stacks until the last sample, as the source said it.
+    news: Option<News>,
 }
 
 impl<S: Source> Recorded<S> {
     pub fn new(source: S, recorder: Recorder, rotate: Arc<AtomicBool>) -> Recorded<S> {
-        Recorded { source, recorder, rotate }
+        Recorded { source, recorder, rotate, book: Book::default(), news: None }
     }
 
     /// Ends the recording.
@@ -46,8 +54,12 @@ impl<S: Source> Source for Recorded<S> {
         if self.rotate.swap(false, Ordering::Relaxed) {
             self.recorder.rotate();
         }
+        self.news = self.source.hot_news(NAMES_PATIENCE)?;
+        sample.hot = self.news.as_ref().map(|news| Arc::new(self.book.complete(news, MAX_FRAMES)));
         let words = self.recorder.record(&self.source.host(), &sample)?;
         sample.notes.extend(words);
+        // Who shows it asks for it, and a history of samples need not keep it.
+        sample.hot = None;
         Ok(Some(sample))
     }
 
@@ -63,12 +75,16 @@ impl<S: Source> Source for Recorded<S> {
         self.source.set_events(set)
     }
 
+    fn set_scope(&mut self, cgroup: Option<u64>) -> Result<()> {
+        self.source.set_scope(cgroup)
+    }
+
     fn set_hot(&mut self, on: bool) -> Result<()> {
         self.source.set_hot(on)
     }
 
-    fn hot_news(&mut self, patience: Duration) -> Result<Option<News>> {
-        self.source.hot_news(patience)
+    fn hot_news(&mut self, _: Duration) -> Result<Option<News>> {
+        Ok(self.news.take())
     }
 
     fn set_statistics(&mut self, on: bool) -> Result<()> {

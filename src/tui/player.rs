@@ -2,6 +2,7 @@
 
 use std::io::{PipeReader, Read};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use anyhow::{Context, Result};
 use super::Message;
 use super::action::Seek;
 use super::collector::Command;
+use crate::hot::News;
 use crate::sample::Sample;
 use crate::source::recording::Recording;
 use crate::source::{Source, poll};
@@ -19,6 +21,9 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// How often a recording that is being written is looked at for more while it is followed.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
+
+/// Said when hot spots are asked for where there are none.
+const NO_STACKS: &str = "no stacks were recorded here: numatop-ng record --hot keeps them";
 
 /// Whether the recording moves by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,6 +40,9 @@ struct Player {
     span: (i64, i64),
     /// Time of the sample on the screen, CLOCK_MONOTONIC of the recorded machine.
     shown_mono_ns: u64,
+    /// Stacks of the interval on the screen, and whether the screen shows them.
+    hot: Option<Arc<News>>,
+    shows_hot: bool,
     messages: SyncSender<Message>,
 }
 
@@ -52,7 +60,8 @@ pub fn play(
     mut wake: PipeReader,
 ) -> Result<()> {
     super::marker::spawn(Recording::open(recording.path())?, span, messages.clone())?;
-    let mut player = Player { recording, span, shown_mono_ns: 0, messages: messages.clone() };
+    let mut player =
+        Player { recording, span, shown_mono_ns: 0, hot: None, shows_hot: false, messages: messages.clone() };
     let mut motion = if follow { Motion::Following } else { Motion::Still };
     let mut due = Instant::now();
     player.recording.seek(at)?;
@@ -89,8 +98,14 @@ pub fn play(
                 | Command::SetScope(_)
                 | Command::SetEvents(_)
                 | Command::Focus(_)
-                | Command::SetHot(_)
                 | Command::SetStatistics(_) => {}
+                Command::SetHot(on) => {
+                    player.shows_hot = on;
+                    if on && player.hot.is_none() {
+                        player.tell(Message::Hot(Err(NO_STACKS.into())));
+                    }
+                    player.tell_hot();
+                }
                 Command::Inspect(pid, _) => {
                     let why = "a recording keeps nothing of /proc".to_string();
                     player.tell(Message::Inspected(pid, Err(why)));
@@ -145,13 +160,22 @@ impl Player {
             }
         }
         self.shown_mono_ns = current.mono_ns;
+        self.hot = current.hot.take();
         self.tell(Message::Moved(self.recording.host(), previous.map(Box::new), Box::new(current)));
+        self.tell_hot();
         Ok(())
+    }
+
+    /// Stacks of the interval that was just shown.
+    fn tell_hot(&self) {
+        if let Some(hot) = self.hot.as_ref().filter(|_| self.shows_hot) {
+            self.tell(Message::Hot(Ok(News::clone(hot))));
+        }
     }
 
     /// On to the next sample. How much later it was taken, or `None` at the end.
     fn forward(&mut self, say_end: bool) -> Result<Option<Duration>> {
-        let Some(sample) = self.recording.next()? else {
+        let Some(mut sample) = self.recording.next()? else {
             if say_end {
                 self.tell(Message::SourceEnded);
             }
@@ -159,12 +183,14 @@ impl Player {
         };
         let passed = Duration::from_nanos(sample.mono_ns.saturating_sub(self.shown_mono_ns));
         self.shown_mono_ns = sample.mono_ns;
+        self.hot = sample.hot.take();
         let message = if self.recording.continues() {
             Message::Sample(self.recording.host(), Box::<Sample>::new(sample))
         } else {
             Message::Moved(self.recording.host(), None, Box::new(sample))
         };
         self.tell(message);
+        self.tell_hot();
         Ok(Some(passed))
     }
 

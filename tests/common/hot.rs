@@ -25,9 +25,10 @@ pub fn news(snapshot: &Snapshot) -> News {
                 tid: task.raw.pid,
                 cgroup_id: task.raw.cgroup_id,
                 comm: task.raw.comm,
+                samples: *count,
                 frames: frames.clone(),
             };
-            stacks.extend(std::iter::repeat_n(stack, *count));
+            stacks.push(stack);
         }
     }
     let function = |name: &str, module: &str| Function {

@@ -366,6 +366,7 @@ impl World {
             names: Arc::clone(&self.names),
             groups: self.groups.clone(),
             placement: Arc::new(self.placement.clone()),
+            hot: None,
             notes: std::mem::take(&mut self.notes),
         }
     }

@@ -15,7 +15,7 @@ use crate::workload::{ForEverybody, Workload};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 
-fn numatop(words: &[&str]) -> Result<Output> {
+pub fn numatop(words: &[&str]) -> Result<Output> {
     Command::new(BINARY).args(words).stdin(Stdio::null()).output().context("starting numatop-ng")
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::command::intervals;
+use crate::command::{intervals, numatop};
 use crate::workload::{ForEverybody, Workload};
 
 /// What the workload "shares" does: functions, and their share of its time in per cent.
@@ -64,6 +64,21 @@ pub fn functions_have_the_shares_they_burn() -> Result<()> {
     let processes = hot["processes"].as_array().context("processes")?;
     ensure!(processes.len() == 1, "{} processes in a scope of one", processes.len());
     shares_are_right(&hot, workload.pid())
+}
+
+pub fn a_recording_names_functions_of_a_process_that_is_gone() -> Result<()> {
+    let file = std::env::temp_dir().join(format!("numatop-ng-hot-{}.nrec", std::process::id()));
+    let path = file.to_str().context("a temporary directory in UTF-8")?;
+    let workload = Workload::start("shares")?;
+    let pid = workload.pid();
+    let words = ["-d", "5", "-n", "1", "--hot", "--hot-event", "cpu-clock", "--hot-rate", RATE, "-p"];
+    let output = numatop(&[&["record", path], &words[..], &[&pid.to_string()]].concat())?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    drop(workload);
+    let lines = intervals(&["export", path, "--format", "json"])?;
+    fs::remove_file(&file)?;
+    ensure!(lines.len() == 1, "{} intervals", lines.len());
+    shares_are_right(&lines[0]["hot"], pid)
 }
 
 pub fn kernel_functions_are_named() -> Result<()> {

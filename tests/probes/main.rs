@@ -113,6 +113,7 @@ fn main() {
         placement::without_privilege_the_reason_names_the_capability,
         placement::every_process_here_is_placed_or_has_a_reason,
         hot::functions_have_the_shares_they_burn,
+        hot::a_recording_names_functions_of_a_process_that_is_gone,
         hot::kernel_functions_are_named,
         hot::a_program_that_was_removed_has_names,
         hot::a_compiler_at_run_time_names_its_code,

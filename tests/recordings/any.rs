@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
+use numatop_ng::hot::{BuildId, Frame, Function, News, Place, Stack};
 use numatop_ng::sample::{
     Comm, Counts, CpuRaw, Flow, GroupRaw, Missing, Names, NodeCounts, NodeRaw, OwnRaw, PagesFound,
     PlacementRaw, Sample, Slot, TaskRaw, VmStat,
@@ -176,6 +177,31 @@ fn placement() -> impl Strategy<Value = Arc<PlacementRaw>> {
     )
 }
 
+fn stacks() -> impl Strategy<Value = News> {
+    let id = any::<u8>().prop_map(|byte| BuildId([byte; 20]));
+    let function = (proptest::option::of("[a-z:<>]{1,9}"), "[a-z/.]{1,9}", any::<bool>());
+    let function = function.prop_map(|(name, module, kernel)| Function { name, module, kernel });
+    let place = prop_oneof![
+        any::<u64>().prop_map(Place::Kernel),
+        (id.clone(), any::<u64>()).prop_map(|(id, offset)| Place::File(id, offset)),
+        (any::<(u32, u64)>(), any::<u64>()).prop_map(|(process, address)| Place::Address(process, address)),
+    ];
+    let frame = prop_oneof![
+        any::<u64>().prop_map(Frame::Kernel),
+        (id, any::<u64>()).prop_map(|(id, offset)| Frame::File(id, offset)),
+        any::<u64>().prop_map(Frame::Address),
+    ];
+    let stack = (any::<((u32, u64), u32, u64, u64)>(), vec(frame, 0..5)).prop_map(
+        |((process, tid, cgroup_id, samples), frames)| {
+            let comm = Comm::new("stack");
+            Stack { process, tid, cgroup_id, comm, samples, frames }
+        },
+    );
+    let lost = btree_map("[a-z_]{1,5}", any::<u64>(), 0..3);
+    (vec(stack, 0..4), vec((place, function), 0..4), lost, any::<u32>())
+        .prop_map(|(stacks, names, lost, hz)| News { event: "cycles".into(), hz, stacks, names, lost })
+}
+
 fn shared(tasks: Vec<TaskRaw>) -> Vec<Arc<TaskRaw>> {
     tasks.into_iter().map(Arc::new).collect()
 }
@@ -196,12 +222,16 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
         vec(any::<u64>(), 0..3),
         names(),
         vec(".{0,20}", 0..3),
-        (btree_map(0..5u64, limits(), 0..4), btree_map(0..5u64, placement(), 0..4)),
+        (
+            btree_map(0..5u64, limits(), 0..4),
+            btree_map(0..5u64, placement(), 0..4),
+            proptest::option::of(stacks()),
+        ),
     );
     (rows, rest).prop_map(
         move |(
             (mut tasks, exited, cpus, nodes, vm, flows),
-            ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement)),
+            ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement, hot)),
         )| {
             if sorted {
                 tasks.sort_by_key(|task| task.serial);
@@ -223,6 +253,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 names: Arc::new(names),
                 groups,
                 placement: Arc::new(placement),
+                hot: hot.map(Arc::new),
                 notes,
             }
         },

@@ -158,10 +158,6 @@ fn hash(above: u64, function: &impl Hash) -> u64 {
 impl App {
     /// Shows the hot spots of the selected row, and has stacks sampled.
     pub(super) fn open_hot(&mut self) -> Option<Effect> {
-        if self.replay.is_some() {
-            self.message = Some("a recording has no stacks: look at hot spots while it happens".into());
-            return None;
-        }
         let snapshot = self.snapshot.as_ref()?;
         let process = match &self.detail {
             Some(detail) => detail.task.as_ref(),

@@ -53,6 +53,9 @@ impl App {
         if let Some(previous) = previous {
             self.ring.push(previous);
         }
+        if let Some(hot) = &mut self.hot {
+            hot.profile.restart();
+        }
         let process = self.detail.take().map(|detail| detail.process);
         let effect = self.sample(Arc::clone(&host), sample);
         if let (Some(process), Some(shown)) = (process, self.shown()) {
