@@ -51,15 +51,26 @@ impl KernelFacts {
             release: fact::text(root, "proc/sys/kernel/osrelease").into(),
             arch: std::env::consts::ARCH,
             btf: BtfFacts::read(root),
-            lockdown: fact::text(root, "sys/kernel/security/lockdown")
-                .and_then(|text| lockdown(&text))
-                .into(),
+            lockdown: lockdown_of(root).into(),
             perf_event_paranoid: sysctl("perf_event_paranoid"),
             unprivileged_bpf_disabled: sysctl("unprivileged_bpf_disabled"),
             nmi_watchdog: sysctl("nmi_watchdog"),
             numa_balancing: sysctl("numa_balancing"),
         }
     }
+}
+
+/// What the kernel says, or where its file is not to be seen (securityfs is seldom mounted in containers) what it was
+/// booted with. It may have been raised since, so that nothing is known without the parameter.
+fn lockdown_of(root: &Path) -> Result<Lockdown, String> {
+    let said = fact::text(root, "sys/kernel/security/lockdown").and_then(|text| lockdown(&text));
+    said.or_else(|why| {
+        let line = fact::text(root, "proc/cmdline").unwrap_or_default();
+        match line.split_whitespace().rev().find_map(|word| word.strip_prefix("lockdown=")) {
+            Some("confidentiality") => Ok(Lockdown::Confidentiality),
+            _ => Err(why),
+        }
+    })
 }
 
 /// The file lists all levels and marks the one in force: `none [integrity] confidentiality`.
@@ -124,6 +135,19 @@ mod tests {
         assert_eq!(lockdown("none [integrity] confidentiality"), Ok(Lockdown::Integrity));
         assert_eq!(lockdown("[none] integrity confidentiality"), Ok(Lockdown::None));
         assert!(lockdown("none integrity").unwrap_err().contains("cannot understand"));
+    }
+
+    #[test]
+    fn a_parameter_tells_what_the_file_would() {
+        let root = std::env::temp_dir().join(format!("numatop-ng-lockdown-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("proc")).unwrap();
+        let booted = |line: &str| {
+            std::fs::write(root.join("proc/cmdline"), line).unwrap();
+            lockdown_of(&root)
+        };
+        assert_eq!(booted("ro lockdown=confidentiality quiet"), Ok(Lockdown::Confidentiality));
+        assert!(booted("ro quiet").unwrap_err().contains("lockdown"));
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]
