@@ -171,6 +171,7 @@ fn mount_all() -> Result<(), String> {
         ("devpts", "/dev/pts", true),
         ("tmpfs", "/tmp", true),
         ("tmpfs", "/run", true),
+        ("securityfs", "/sys/kernel/security", false),
         ("debugfs", "/sys/kernel/debug", false),
         ("tracefs", "/sys/kernel/tracing", false),
         ("bpf", "/sys/fs/bpf", false),

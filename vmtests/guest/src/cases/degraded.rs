@@ -15,6 +15,17 @@ pub const CASE: Case = Case {
     run,
 };
 
+pub const TOO_OLD: Case = Case {
+    name: "too_old",
+    about: "on a kernel without what the probes need it exits 4, and says what is missing and which kernel has it",
+    run: |report, _| {
+        let output = tool::run(&ONE_INTERVAL)?;
+        let words = ["bpf task storage", "the kernel's answer", "use linux 6.1 or newer"];
+        says(report, "on this kernel", &output, 4, &words);
+        Ok(())
+    },
+};
+
 const NOBODY: u32 = 65534;
 const ONE_INTERVAL: [&str; 7] = ["--batch", "--format", "json", "-n", "1", "-d", "0.2"];
 

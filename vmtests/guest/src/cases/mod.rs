@@ -13,6 +13,7 @@ mod pinned;
 mod placement;
 mod remote;
 mod scope;
+mod siblings;
 mod storm;
 mod switches;
 mod topology;
@@ -44,12 +45,14 @@ const CASES: &[Case] = &[
     moving::CASE,
     storm::CASE,
     exits::CASE,
+    siblings::CASE,
     switches::CASE,
     counters::CASE,
     instructions::CASE,
     hotplug::CASE,
     scope::CASE,
     degraded::CASE,
+    degraded::TOO_OLD,
     placement::CASE,
     placement::OTHERS,
     remote::CASE,
