@@ -7,8 +7,8 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 help:
 	@echo 'make run        install what the build needs, build, and start the live view'
 	@echo 'make build      install what the build needs, and build target/release/numatop-ng'
-	@echo 'make test       everything that can be tested on this machine'
-	@echo 'make test-vm    a core set of virtual machines: kernels, architectures, nodes'
+	@echo 'make test       this machine, and a core set of virtual ones: kernels, architectures, nodes'
+	@echo 'make test-host  this machine only'
 	@echo 'make test-all   this machine, and the full matrix of virtual ones'
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make bench      the measurements of docs/performance.md'
@@ -21,7 +21,7 @@ run: build
 	$(SUDO) target/release/numatop-ng
 
 # Root tests run as root: through sudo where we are not.
-test:
+test-host:
 	scripts/install-deps test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -30,10 +30,11 @@ ifneq ($(SUDO),)
 	sudo --preserve-env=PATH,HOME,CARGO_HOME,RUSTUP_HOME $(CARGO) test --locked --test probes
 endif
 
-test-vm:
-	vmtests/run --core
+# What could not be covered (3) is said in the last lines, and is no failure of what was tested.
+test: test-host
+	vmtests/run --core || [ $$? = 3 ]
 
-test-all: test
+test-all: test-host
 	vmtests/run --all
 
 static:
@@ -46,4 +47,4 @@ bench: build
 	scripts/install-deps bench
 	benches/run
 
-.PHONY: help build run test test-vm test-all static bench
+.PHONY: help build run test test-host test-all static bench
