@@ -10,7 +10,7 @@ use common::{Actor, World, app, press, type_text};
 use numatop_ng::collect::inspect::Details;
 use numatop_ng::marks::Finder;
 use numatop_ng::overhead::{ReadCost, Runs, Statistics};
-use numatop_ng::sample::Comm;
+use numatop_ng::sample::{Comm, PagesFound, PlacementRaw};
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::App;
 use numatop_ng::tui::theme::Theme;
@@ -100,6 +100,22 @@ fn a_tree_of_containers_has_totals() {
     press(&mut app, "3");
     press(&mut app, "e");
     insta::assert_snapshot!("containers_tree", dump(&draw(&app, 120, 24)));
+}
+
+#[test]
+fn nodes_with_memory_are_not_hidden_behind_those_it_ran_on() {
+    let mut world = World::ft_2500();
+    let mut by_node = vec![0; 16];
+    (by_node[13], by_node[15]) = (700, 300);
+    let found = PagesFound { space_bytes: 6 << 30, asked: 1000, by_node, error_hundredths: 290 };
+    let svc = PlacementRaw { start_ns: 3000 * 1_000_000, read_ns: 2_000_000_000, found: Ok(found) };
+    world.placement.insert(3000, Arc::new(svc));
+    let mut app = app(&mut world, 4, (80, 24), Theme::new(false, false));
+    press(&mut app, "Enter");
+    let screen = text(&draw(&app, 80, 24));
+    let line = |name: &str| screen.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(line(" node 13").contains("70.0%") && line(" node 15").contains("30.0%"), "{screen}");
+    assert!(line(" 13 more").contains('%'), "{screen}");
 }
 
 #[test]

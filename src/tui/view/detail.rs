@@ -155,52 +155,78 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
     ]
 }
 
-/// Where it ran: a bar for each node, home first; what has no line is summed up in the last.
-fn shares(snapshot: &Snapshot, task: &Task, theme: &Theme, area: Rect, first: u16, buf: &mut Buffer) {
-    let nodes = &snapshot.host.topology.nodes;
-    let ran = task.run_pct_by_node().unwrap_or_default();
-    let memory = memory_words(task, snapshot);
-    let share_of = |id| ran.iter().find(|(node, _)| *node == id).map_or(0.0, |(_, share)| *share);
-    let home = task.home_node();
-    let mut lines: Vec<(String, f64, bool, String)> = nodes
-        .iter()
-        .map(|node| {
-            let memory = memory.get(&node.id).cloned().unwrap_or_default();
-            (format!("node {}", node.id), share_of(node.id), home == Some(node.id), memory)
-        })
-        .collect();
-    if lines.len() > NODE_LINES {
-        lines.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let rest: f64 = lines[NODE_LINES - 1..].iter().map(|line| line.1).sum();
-        let others = lines.len() - (NODE_LINES - 1);
-        lines.truncate(NODE_LINES - 1);
-        lines.push((format!("{others} more"), rest, false, String::new()));
+/// What a task has of a node.
+#[derive(Clone, Copy, Default)]
+struct OnNode {
+    /// Share of its on-CPU time, in per cent.
+    ran: f64,
+    memory: Option<f64>,
+    memory_pct: Option<f64>,
+}
+
+impl OnNode {
+    /// By what it is ordered: nodes with memory of a task matter as much as those that it ran on.
+    fn weight(&self) -> f64 {
+        self.ran.max(self.memory_pct.unwrap_or(0.0))
     }
-    for (row, (name, share, is_home, memory)) in (first..).zip(lines) {
+
+    fn add(self, other: OnNode) -> OnNode {
+        let sum = |a: Option<f64>, b: Option<f64>| a.map_or(b, |a| Some(a + b.unwrap_or(0.0)));
+        OnNode {
+            ran: self.ran + other.ran,
+            memory: sum(self.memory, other.memory),
+            memory_pct: sum(self.memory_pct, other.memory_pct),
+        }
+    }
+
+    /// What is known of its memory there, in a few words.
+    fn memory_words(&self) -> String {
+        let share = self.memory_pct.map_or(String::new(), |share| format!(" {}%", percent(share)));
+        self.memory.map_or(String::new(), |on| format!("mem {}{share}", bytes(on)))
+    }
+}
+
+/// Where it ran and where its memory is: a bar for each node in their order, or for those with most of either; what
+/// has no line is summed up in the last.
+fn shares(snapshot: &Snapshot, task: &Task, theme: &Theme, area: Rect, first: u16, buf: &mut Buffer) {
+    let ran = task.run_pct_by_node().unwrap_or_default();
+    let home = task.home_node();
+    let mut lines = on_nodes(snapshot, task, &ran);
+    let mut rest = None;
+    if lines.len() > NODE_LINES {
+        lines.sort_by(|(_, a), (_, b)| b.weight().total_cmp(&a.weight()));
+        let others = lines.split_off(NODE_LINES - 1);
+        let sum = others.iter().fold(OnNode::default(), |sum, (_, there)| sum.add(*there));
+        rest = Some((format!("{} more", others.len()), false, sum));
+    }
+    let named = lines.into_iter().map(|(node, there)| (format!("node {node}"), home == Some(node), there));
+    for (row, (name, is_home, there)) in (first..).zip(named.chain(rest)) {
         let mut pen = Pen::new(buf, area, row, theme.glyphs.ellipsis);
         label_of(&mut pen, &name, theme);
         let width = pen.room().saturating_sub(16 + MEMORY).min(60);
         let role = if is_home { Role::Local } else { Role::Remote };
-        bar(&mut pen, width, &[(share / 100.0, role)], theme);
-        let text = if ran.is_empty() { "-".into() } else { format!("{}%", percent(share)) };
+        bar(&mut pen, width, &[(there.ran / 100.0, role)], theme);
+        let text = if ran.is_empty() { "-".into() } else { format!("{}%", percent(there.ran)) };
         pen.write_right(&text, 7, theme.style(Role::Plain));
         pen.write(if is_home { " home" } else { "     " }, theme.style(Role::Local));
-        pen.gap(1).write(&memory, theme.style(Role::Dim));
+        pen.gap(1).write(&there.memory_words(), theme.style(Role::Dim));
     }
 }
 
-/// What is known of the memory on each node, in a few words.
-fn memory_words(task: &Task, snapshot: &Snapshot) -> BTreeMap<Nid, String> {
+/// What it has of each node of the machine, in their order.
+fn on_nodes(snapshot: &Snapshot, task: &Task, ran: &[(Nid, f64)]) -> Vec<(Nid, OnNode)> {
     let read = |id: &str| match by_id(id).map(|metric| metric.read(task, snapshot)) {
-        Some(Ok(Value::ByNode(values))) => values,
-        _ => Vec::new(),
+        Some(Ok(Value::ByNode(values))) => values.into_iter().collect(),
+        _ => BTreeMap::new(),
     };
-    let shares: BTreeMap<Nid, f64> = read("mem_pct_by_node").into_iter().collect();
-    let words = |(node, on): (Nid, f64)| {
-        let share = shares.get(&node).map_or(String::new(), |share| format!(" {}%", percent(*share)));
-        (node, format!("mem {}{share}", bytes(on)))
+    let (memory, memory_pct) = (read("mem_bytes_by_node"), read("mem_pct_by_node"));
+    let ran: BTreeMap<Nid, f64> = ran.iter().copied().collect();
+    let there = |id: Nid| OnNode {
+        ran: ran.get(&id).copied().unwrap_or(0.0),
+        memory: memory.get(&id).copied(),
+        memory_pct: memory_pct.get(&id).copied(),
     };
-    read("mem_bytes_by_node").into_iter().map(words).collect()
+    snapshot.host.topology.nodes.iter().map(|node| (node.id, there(node.id))).collect()
 }
 
 /// A metric with its history.

@@ -86,8 +86,10 @@ fn legend(
     if hidden > 0 {
         lines.push((format!("{hidden} more nodes: < and > move through them"), Role::Warn));
     }
-    let node = snapshot.nodes.first().map(|node| Nid(node.raw.id));
-    if let Some(Err(why)) = node.map(|node| metric.read(snapshot, node, node)) {
+    // From one node to another: what stays on a node may not be counted.
+    let node = |at: usize| snapshot.nodes.get(at).map(|node| Nid(node.raw.id));
+    let pair = node(0).zip(node(1).or(node(0)));
+    if let Some(Err(why)) = pair.map(|(from, to)| metric.read(snapshot, from, to)) {
         lines.push((format!("nothing to show: {why}"), Role::Warn));
     }
     lines.extend(wrap(metric.help, usize::from(area.width.saturating_sub(2)), Role::Dim));
