@@ -18,11 +18,12 @@ struct Cell {
 /// A column: kernel as in KERNELS, then architecture.
 type Column = (Vec<u32>, String, String);
 
-/// Renders the matrix; each kernel and architecture is a column, each case a row.
+/// Renders the matrix; each kernel and architecture is a column, each case a row, and one more for each other variant
+/// of the machine that it ran on.
 pub fn render(lines: &[Line]) -> String {
     let mut columns: BTreeSet<Column> = BTreeSet::new();
-    let mut rows: Vec<&str> = Vec::new();
-    let mut cells: BTreeMap<(&str, Column), Cell> = BTreeMap::new();
+    let mut rows: Vec<String> = Vec::new();
+    let mut cells: BTreeMap<(String, Column), Cell> = BTreeMap::new();
     let mut releases: BTreeMap<Column, String> = BTreeMap::new();
     let mut not_covered: BTreeMap<Column, String> = BTreeMap::new();
     for line in lines {
@@ -34,16 +35,17 @@ pub fn render(lines: &[Line]) -> String {
             }
             What::Event(Event::Data { case, key, value }) if key == "load" => {
                 if let Some(why) = value["refused"].as_str() {
-                    cells.entry((case.as_str(), column)).or_default().refused.insert(why.to_owned());
+                    cells.entry((row(case, &line.guest), column)).or_default().refused.insert(why.to_owned());
                 }
             }
             What::Event(Event::End { case, outcome, reason, .. }) => {
-                if !rows.contains(&case.as_str()) {
-                    rows.push(case);
+                let row = row(case, &line.guest);
+                if !rows.contains(&row) {
+                    rows.push(row.clone());
                 }
                 let reason =
                     || format!("{}: {}", place(&line.guest), reason.as_deref().unwrap_or("no reason given"));
-                let cell = cells.entry((case.as_str(), column)).or_default();
+                let cell = cells.entry((row, column)).or_default();
                 match outcome {
                     Outcome::Passed => cell.passed += 1,
                     Outcome::Failed => drop(cell.failed.insert(reason())),
@@ -64,10 +66,10 @@ pub fn render(lines: &[Line]) -> String {
         text.push_str(&format!(" {kernel} {arch} |"));
     }
     text.push_str(&format!("\n|---|{}\n", "---|".repeat(columns.len())));
-    for row in rows {
+    for row in &rows {
         text.push_str(&format!("| {row} |"));
         for column in &columns {
-            let word = match (cells.get(&(row, column.clone())), not_covered.get(column)) {
+            let word = match (cells.get(&(row.clone(), column.clone())), not_covered.get(column)) {
                 (Some(cell), _) => cell.word(&mut notes),
                 (None, Some(why)) => notes.mark("not covered", why),
                 (None, None) => "–".to_owned(),
@@ -114,6 +116,11 @@ impl Notes {
         });
         format!("{word} [{}]", index + 1)
     }
+}
+
+/// What a row is called.
+fn row(case: &str, guest: &GuestId) -> String {
+    if guest.variant == "plain" { case.to_owned() } else { format!("{case} ({})", guest.variant) }
 }
 
 fn column(guest: &GuestId) -> Column {
