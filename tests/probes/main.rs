@@ -143,6 +143,7 @@ fn main() {
         with_binutils:
         hot::functions_are_named_inside_another_root,
         hot::a_stripped_program_has_the_names_of_its_debug_file,
+        hot::a_stripped_program_has_the_names_of_the_file_it_is_linked_to,
     ]);
     libtest_mimic::run(&arguments, tests).exit();
 }
