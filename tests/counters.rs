@@ -142,6 +142,12 @@ fn value<'a>(json: &'a Value, id: &str) -> (&'a Value, &'a str) {
     (&json["tasks"][0][id], json["missing"][id].as_str().unwrap_or(""))
 }
 
+/// The row of the container that the process is in.
+fn container(json: &Value) -> &Value {
+    let mut rows = json["containers"].as_array().unwrap().iter();
+    rows.find(|row| row["own_tasks"] == true).unwrap_or_else(|| panic!("{}", json["containers"]))
+}
+
 #[test]
 fn each_metric_is_the_quotient_that_its_name_says() {
     let bench = Bench::counts(&[
@@ -181,7 +187,7 @@ fn each_metric_is_the_quotient_that_its_name_says() {
 }
 
 #[test]
-fn nodes_and_the_host_have_the_quotients_of_their_cpus() {
+fn containers_nodes_and_the_host_have_the_quotients_of_their_sums() {
     let bench = Bench::counts(&[
         (Role::Cycles, 4_000_000),
         (Role::Instructions, 2_000_000),
@@ -193,7 +199,7 @@ fn nodes_and_the_host_have_the_quotients_of_their_cpus() {
 
     let json = bench.json();
 
-    for row in [&json["nodes"][0], &json["host"]] {
+    for row in [container(&json), &json["nodes"][0], &json["host"]] {
         for (id, expected) in [
             ("ipc", json!(0.5)),
             ("cpi", json!(2.0)),
@@ -274,7 +280,9 @@ fn a_counter_that_is_not_open_on_every_cpu_is_no_number() {
     let json = bench.json();
 
     assert_eq!(value(&json, "ipc"), (&Value::Null, why));
-    assert_eq!(json["nodes"][0]["ipc"], Value::Null);
+    for row in [container(&json), &json["nodes"][0], &json["host"]] {
+        assert_eq!(row["ipc"], Value::Null);
+    }
     assert_eq!(json["tasks"][0]["counters"], json!({"cycles": 100, "instructions": null}));
     assert_eq!(*value(&json, "cycles_total").0, json!(100));
     assert_eq!(bench.cell("ipc"), "-");
@@ -354,6 +362,7 @@ fn each_node_has_an_ipc_of_its_own() {
     let json = bench.json();
 
     assert_eq!(*value(&json, "ipc_by_node").0, json!({"0": 2.0, "1": 1.0}));
+    assert_eq!(container(&json)["ipc_by_node"], json!({"0": 2.0, "1": 1.0}));
     assert_eq!(bench.cell("ipc_by_node"), "0:2.00");
     bench.by_node = Default::default();
     let json = bench.json();
@@ -373,6 +382,10 @@ fn a_busy_sibling_has_an_ipc_of_its_own() {
     assert_eq!(*value(&json, "ipc").0, json!(1.25));
     assert_eq!(*value(&json, "ipc_smt_idle").0, json!(1.8));
     assert_eq!(*value(&json, "ipc_smt_busy").0, json!(0.5));
+    assert_eq!(
+        (&container(&json)["ipc_smt_idle"], &container(&json)["ipc_smt_busy"]),
+        (&json!(1.8), &json!(0.5))
+    );
     assert_eq!((bench.cell("ipc_smt_idle"), bench.cell("ipc_smt_busy")), ("1.80".into(), "0.50".into()));
     // Instructions had a counter half of the time: twice as many as were counted.
     bench.after[1] = Slot { count: 5_000, enabled_ns: 1_000_000, running_ns: 500_000 };
