@@ -64,6 +64,7 @@ fn main() {
         truth::threads_fold_into_their_process,
         truth::exec_by_a_thread_keeps_the_process,
         truth::page_faults_in_a_slot_are_exact,
+        truth::events_stay_with_the_task_they_happened_to,
         truth::switches_in_a_slot_are_those_of_getrusage,
         truth::cpu_clock_in_a_slot_is_time_on_cpu,
         truth::another_set_of_events_keeps_what_was_counted,
