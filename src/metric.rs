@@ -7,6 +7,7 @@ pub mod counters;
 pub mod format;
 pub mod matrix;
 pub mod node;
+pub mod on_cpus;
 pub mod pages;
 pub mod placement;
 pub mod smt;

@@ -3,6 +3,7 @@
 
 mod elf;
 mod objects;
+mod split;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;

@@ -18,6 +18,7 @@ use numatop_ng::pmu::catalog::TableInUse;
 use numatop_ng::pmu::event::{Event, Role, ShareOf};
 use numatop_ng::sample::{HostFacts, Missing, Sample, Slot, TaskRaw};
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
+use numatop_ng::tui::action::Action;
 use numatop_ng::tui::app::{App, Settings};
 use numatop_ng::tui::theme::Theme;
 use numatop_ng::units::CpuId;
@@ -95,8 +96,7 @@ impl Bench {
         serde_json::from_str(&self.export(&mut |selection| Box::new(JsonLines::new(selection)))).unwrap()
     }
 
-    /// The screen with this metric as a column.
-    fn screen(&self, id: &str) -> String {
+    fn app(&self, id: &str) -> App {
         let mut app = App::new(Settings {
             interval: Duration::from_secs(1),
             columns: Some(vec![by_id("pid").unwrap(), by_id(id).unwrap()]),
@@ -111,7 +111,19 @@ impl Bench {
         for sample in self.samples() {
             app.sample(Arc::new(self.host.clone()), sample);
         }
-        screen::text(&screen::draw(&app, 80, 24))
+        app
+    }
+
+    /// The screen with this metric as a column.
+    fn screen(&self, id: &str) -> String {
+        screen::text(&screen::draw(&self.app(id), 80, 24))
+    }
+
+    /// What the screen says when rows are sorted by this metric.
+    fn said(&self, id: &'static str) -> String {
+        let mut app = self.app(id);
+        app.update(Action::SortBy(id));
+        screen::text(&screen::draw(&app, 80, 24)).lines().last().unwrap().trim_end().to_string()
     }
 
     /// The cell of a metric on the screen.
@@ -128,6 +140,12 @@ impl Bench {
 /// The value of a metric of the process, and the reason where there is none.
 fn value<'a>(json: &'a Value, id: &str) -> (&'a Value, &'a str) {
     (&json["tasks"][0][id], json["missing"][id].as_str().unwrap_or(""))
+}
+
+/// The row of the container that the process is in.
+fn container(json: &Value) -> &Value {
+    let mut rows = json["containers"].as_array().unwrap().iter();
+    rows.find(|row| row["own_tasks"] == true).unwrap_or_else(|| panic!("{}", json["containers"]))
 }
 
 #[test]
@@ -166,6 +184,41 @@ fn each_metric_is_the_quotient_that_its_name_says() {
     assert_eq!((bench.cell("rma_lma"), bench.cell("stall_backend_pct")), ("3.00".into(), "75.0".into()));
     let not_asked = value(&json, "llc_mpki");
     assert!(not_asked.0.is_null() && not_asked.1.contains("--events"), "{not_asked:?}");
+}
+
+#[test]
+fn containers_nodes_and_the_host_have_the_quotients_of_their_sums() {
+    let bench = Bench::counts(&[
+        (Role::Cycles, 4_000_000),
+        (Role::Instructions, 2_000_000),
+        (Role::Lma, 0),
+        (Role::Rma, 9_000),
+        (Role::StallBackend, 3_000_000),
+        (Role::Dtlb, 5_000),
+    ]);
+
+    let json = bench.json();
+
+    for row in [container(&json), &json["nodes"][0], &json["host"]] {
+        for (id, expected) in [
+            ("ipc", json!(0.5)),
+            ("cpi", json!(2.0)),
+            ("rma_per_s", json!(9000.0)),
+            ("rma_lma", json!("inf")),
+            ("lpi", json!(0.0)),
+            ("rpi", json!(4.5)),
+            ("stall_backend_pct", json!(75.0)),
+            ("dtlb_mpki", json!(2.5)),
+            ("itlb_mpki", Value::Null),
+            ("counters_running_pct", json!(100.0)),
+        ] {
+            assert_eq!(row[id], expected, "{id}");
+        }
+    }
+    // Nothing ran on the other node: no quotient, and no access.
+    for (id, expected) in [("cpi", Value::Null), ("rma_lma", Value::Null), ("rma_per_s", json!(0.0))] {
+        assert_eq!(json["nodes"][1][id], expected, "{id}");
+    }
 }
 
 #[test]
@@ -210,6 +263,10 @@ fn a_counter_that_others_held_all_the_time_is_no_zero() {
     }
     assert_eq!(json["tasks"][0]["counters"], json!({"lma": 10, "rma": null}));
     assert_eq!(bench.cell("rma_per_s"), "-");
+    assert_eq!(
+        bench.said("rma_per_s"),
+        "RMA/s is -: rma was never on the PMU: other events had its counters"
+    );
 }
 
 #[test]
@@ -223,10 +280,15 @@ fn a_counter_that_is_not_open_on_every_cpu_is_no_number() {
     let json = bench.json();
 
     assert_eq!(value(&json, "ipc"), (&Value::Null, why));
-    assert_eq!(json["nodes"][0]["ipc"], Value::Null);
+    for row in [container(&json), &json["nodes"][0], &json["host"]] {
+        assert_eq!(row["ipc"], Value::Null);
+    }
     assert_eq!(json["tasks"][0]["counters"], json!({"cycles": 100, "instructions": null}));
     assert_eq!(*value(&json, "cycles_total").0, json!(100));
     assert_eq!(bench.cell("ipc"), "-");
+    assert!(
+        bench.said("ipc").starts_with("IPC is -: opening on CPU 3 instructions: Device or resource busy")
+    );
 }
 
 #[test]
@@ -265,6 +327,7 @@ fn a_count_that_went_backwards_is_no_huge_number() {
     assert!(value.is_null() && why.contains("no cycle was counted"), "{value} {why}");
     assert_eq!(json["nodes"][0]["ipc"], Value::Null);
     assert_eq!(bench.cell("ipc"), "-");
+    assert!(bench.said("ipc").contains("no cycle was counted"));
 }
 
 #[test]
@@ -299,6 +362,7 @@ fn each_node_has_an_ipc_of_its_own() {
     let json = bench.json();
 
     assert_eq!(*value(&json, "ipc_by_node").0, json!({"0": 2.0, "1": 1.0}));
+    assert_eq!(container(&json)["ipc_by_node"], json!({"0": 2.0, "1": 1.0}));
     assert_eq!(bench.cell("ipc_by_node"), "0:2.00");
     bench.by_node = Default::default();
     let json = bench.json();
@@ -318,6 +382,10 @@ fn a_busy_sibling_has_an_ipc_of_its_own() {
     assert_eq!(*value(&json, "ipc").0, json!(1.25));
     assert_eq!(*value(&json, "ipc_smt_idle").0, json!(1.8));
     assert_eq!(*value(&json, "ipc_smt_busy").0, json!(0.5));
+    assert_eq!(
+        (&container(&json)["ipc_smt_idle"], &container(&json)["ipc_smt_busy"]),
+        (&json!(1.8), &json!(0.5))
+    );
     assert_eq!((bench.cell("ipc_smt_idle"), bench.cell("ipc_smt_busy")), ("1.80".into(), "0.50".into()));
     // Instructions had a counter half of the time: twice as many as were counted.
     bench.after[1] = Slot { count: 5_000, enabled_ns: 1_000_000, running_ns: 500_000 };
@@ -353,4 +421,34 @@ fn cores_of_two_kinds_add_up_and_the_same_cores_do_not() {
 
     bench.host.events[1].cpus = None;
     assert_eq!(*value(&bench.json(), "rma_per_s").0, json!(10.0), "the first of two events on the same CPUs");
+}
+
+#[test]
+fn a_counter_that_opens_and_counts_nothing_is_no_zero() {
+    let mut bench = Bench::counts(&[(Role::Cycles, 100)]);
+    let why = "INST_RETIRED opens but counts nothing on this CPU";
+    for id in ["ipc", "cpi", "instructions_total"] {
+        bench.host.missing.insert(id.into(), Missing::Unsupported(why.into()));
+    }
+
+    let json = bench.json();
+
+    assert_eq!(value(&json, "ipc"), (&Value::Null, why));
+    assert_eq!((&json["host"]["ipc"], &json["nodes"][0]["ipc"]), (&Value::Null, &Value::Null));
+    assert_eq!((bench.cell("ipc"), bench.said("ipc")), ("-".into(), format!("IPC is -: {why}")));
+    assert!(bench.screen("ipc").contains("IPC n/a: INST_RETIRED opens but coun"));
+}
+
+#[test]
+fn a_cpu_that_was_offline_starts_its_counters_again() {
+    let mut bench = Bench::counts(&[(Role::Cycles, 0), (Role::Instructions, 0)]);
+    let slot = |count, enabled_ns, running_ns| Slot { count, enabled_ns, running_ns };
+    // What a CPU has counted stays; the times are those of its new events.
+    bench.before = vec![slot(1_000, 9_000_000, 9_000_000), slot(1_000, 9_000_000, 9_000_000)];
+    bench.after = vec![slot(3_000, 400_000, 400_000), slot(2_000, 400_000, 200_000)];
+
+    let json = bench.json();
+
+    assert_eq!(json["nodes"][0]["ipc"], json!(1.0), "1000 instructions in half of the time");
+    assert_eq!(json["host"]["counters_running_pct"], json!(50.0));
 }

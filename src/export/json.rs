@@ -10,6 +10,7 @@ use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
+use crate::metric::on_cpus;
 use crate::metric::{Metric, Value};
 use crate::overhead::Cost;
 use crate::pmu::event::Event;
@@ -63,7 +64,7 @@ impl Export for JsonLines {
         }
         write!(out, "{{\"schema\":{SCHEMA},\"time\":\"{}\"", rfc3339(snapshot.wall_ns))?;
         write!(out, ",\"interval_ns\":{}", snapshot.interval_ns.unwrap_or(0))?;
-        write!(out, ",\"host\":{}", host(snapshot))?;
+        write!(out, ",\"host\":{}", host(snapshot, &mut reasons))?;
         // Rows go out one by one: ten thousand of them are never in memory at once.
         write!(out, ",\"tasks\":[")?;
         for (i, task) in self.selection.rows(snapshot).into_iter().enumerate() {
@@ -140,11 +141,11 @@ fn task_object(
     row
 }
 
-fn host(snapshot: &Snapshot) -> Json {
+fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
     let host = &snapshot.host;
     let pmu: Vec<&str> =
         host.events.iter().filter(|event| !event.is_software()).map(|event| event.name.as_str()).collect();
-    json!({
+    let mut object = json!({
         "hostname": crate::text::clean_str(&host.hostname),
         "kernel": host.kernel,
         "arch": host.arch,
@@ -163,7 +164,11 @@ fn host(snapshot: &Snapshot) -> Json {
         "zone_reclaim_mode": snapshot.zone_reclaim_mode,
         "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
         "scope": host.scope,
-    })
+    });
+    for (id, reading) in on_cpus::of_host(snapshot) {
+        object[id] = reasons.value(id, reading.map(Value::F64));
+    }
+    object
 }
 
 /// Metric → node of the row → node of the column → value. What has none on the diagonal is not missing there.

@@ -12,7 +12,7 @@ use Group::{Identity, Memory, Running};
 use Order::{Ascending, Descending};
 
 /// Where `id` is in [`TASK_METRICS`]. At compile time: a wrong id does not build.
-const fn position(id: &str) -> usize {
+pub(super) const fn position(id: &str) -> usize {
     let mut at = 0;
     while at < TASK_METRICS.len() {
         if same(TASK_METRICS[at].id, id) {

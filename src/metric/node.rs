@@ -1,7 +1,7 @@
 //! The metrics of a node.
 
 use super::{Group, Metric, Order, Unit, Value};
-use crate::metric::{counters, placement};
+use crate::metric::{counters, on_cpus, placement};
 use crate::sample::{Missing, NodeRaw, Reading};
 use crate::snapshot::{Node, Snapshot};
 
@@ -71,6 +71,18 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
             counters::rma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
         },
     ),
+    on_cpus::CPI,
+    on_cpus::GHZ,
+    on_cpus::STALL_FRONTEND,
+    on_cpus::STALL_BACKEND,
+    on_cpus::LLC,
+    on_cpus::DTLB,
+    on_cpus::ITLB,
+    on_cpus::BRANCH,
+    on_cpus::RMA_LMA,
+    on_cpus::LPI,
+    on_cpus::RPI,
+    on_cpus::RUNNING,
     placement::NODE_REMOTE_PCT,
     placement::NODE_REMOTE_SOURCE,
     placement::NODE_REMOTE_ERROR_POINTS,

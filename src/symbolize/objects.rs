@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::elf::Elf;
+use super::split;
 use crate::collect::inspect;
 use crate::hot::{BuildId, ProcessId};
 use crate::text;
@@ -90,9 +91,9 @@ impl Objects {
             let Some(elf) = Elf::read(&file) else { continue };
             let Some(id) = elf.build_id else { continue };
             if let Entry::Vacant(free) = self.known.entry(id) {
-                let name = mapping.path.strip_suffix(" (deleted)").unwrap_or(mapping.path);
-                let name = text::clean_str(name.rsplit('/').next().unwrap_or(name));
-                let debug = find_debug(id, &proc.join("root"));
+                let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(mapping.path);
+                let name = text::clean_str(path.rsplit('/').next().unwrap_or(path));
+                let debug = split::find(&file, id, path, &proc.join("root"));
                 free.insert(Object { file, elf, name, debug });
             }
         }
@@ -121,29 +122,10 @@ fn held(file: &File) -> PathBuf {
 }
 
 /// Opens a regular file. What a container offers may be a pipe that nobody writes to, or a device.
-fn open_file(path: &Path) -> Option<File> {
+pub fn open_file(path: &Path) -> Option<File> {
     let file =
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)
-}
-
-/// The split symbols of a build id, in the container of the process or in ours (GDB manual, "Separate Debug Files").
-fn find_debug(id: BuildId, root: &Path) -> Option<File> {
-    let hex = id.to_string();
-    // Shorter ids were filled up with zeros.
-    let short = hex.trim_end_matches("00");
-    for below in [root, Path::new("/")] {
-        for hex in [hex.as_str(), short] {
-            let Some((first, rest)) = hex.split_at_checked(2) else { continue };
-            let path = below.join("usr/lib/debug/.build-id").join(first).join(format!("{rest}.debug"));
-            if let Some(file) = open_file(&path)
-                && Elf::read(&file).and_then(|elf| elf.build_id) == Some(id)
-            {
-                return Some(file);
-            }
-        }
-    }
-    None
 }
 
 /// One line of `/proc/PID/maps` that is code of a file.

@@ -189,6 +189,19 @@ pub fn a_stripped_program_has_the_names_of_its_debug_file() -> Result<()> {
     shares_are_right(&hot, workload.pid())
 }
 
+pub fn a_stripped_program_has_the_names_of_the_file_it_is_linked_to() -> Result<()> {
+    let program = std::env::current_exe()?;
+    let root = Root::make(&program)?;
+    fs::create_dir(root.at("/.debug"))?;
+    let debug = root.at("/.debug/symbols");
+    objcopy(&["--only-keep-debug"], &program, &debug)?;
+    let link = format!("--add-gnu-debuglink={}", debug.display());
+    objcopy(&["--strip-all", &link], &program, &root.at("/workload"))?;
+    let workload = root.start("shares")?;
+    let hot = hot(&["-p", &workload.pid().to_string()])?;
+    shares_are_right(&hot, workload.pid())
+}
+
 fn build_id(program: &Path) -> Result<String> {
     let notes = Command::new("readelf").arg("-n").arg(program).output().context("running readelf")?;
     let notes = String::from_utf8_lossy(&notes.stdout).into_owned();

@@ -64,6 +64,7 @@ fn main() {
         truth::threads_fold_into_their_process,
         truth::exec_by_a_thread_keeps_the_process,
         truth::page_faults_in_a_slot_are_exact,
+        truth::events_stay_with_the_task_they_happened_to,
         truth::switches_in_a_slot_are_those_of_getrusage,
         truth::cpu_clock_in_a_slot_is_time_on_cpu,
         truth::another_set_of_events_keeps_what_was_counted,
@@ -144,6 +145,7 @@ fn main() {
         with_binutils:
         hot::functions_are_named_inside_another_root,
         hot::a_stripped_program_has_the_names_of_its_debug_file,
+        hot::a_stripped_program_has_the_names_of_the_file_it_is_linked_to,
     ]);
     libtest_mimic::run(&arguments, tests).exit();
 }

@@ -284,6 +284,28 @@ pub fn page_faults_in_a_slot_are_exact() -> Result<()> {
     Ok(())
 }
 
+/// One task of two that take turns on a CPU faults, and the other does not. The kernel counts faults by task as well.
+pub fn events_stay_with_the_task_they_happened_to() -> Result<()> {
+    let [faulter, other] = [Workload::start("alternating-faulter")?, Workload::start("alternator")?];
+    let mut source = watch(Scope::default(), "page-faults")?;
+    let from = sample(&mut source)?;
+    thread::sleep(Duration::from_secs(2));
+    let to = sample(&mut source)?;
+    let snapshot = between(&source, &from, &to);
+    let counts = |workload: &Workload| {
+        let task = row(&snapshot, workload.pid())?;
+        Ok::<_, anyhow::Error>((task.delta.slots[0].count, task.delta.min_flt))
+    };
+    let ((slot, truth), (of_other, truth_of_other)) = (counts(&faulter)?, counts(&other)?);
+    // Some kernels hide switches. What was counted across one is nobody's: a turn of 512 faults, at worst.
+    let lost = to.lost["counters_of_unseen_switches"];
+    println!("{slot} of {truth}, other {of_other} of {truth_of_other}, {lost} switches not seen");
+    ensure!(truth > 5_000 && truth_of_other < 100, "the workloads do what they are for");
+    ensure!(slot <= truth + 2 && of_other <= truth_of_other + 2, "billed for the other");
+    ensure!(slot + 2 + 512 * lost >= truth, "{slot} of {truth}, {lost} switches not seen");
+    Ok(())
+}
+
 pub fn switches_in_a_slot_are_those_of_getrusage() -> Result<()> {
     let (slot, task, truth) = count_once("context-switches", "switches")?;
     ensure!(truth >= 500);

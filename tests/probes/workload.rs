@@ -197,6 +197,15 @@ pub fn run(name: &str) {
                 thread::sleep(Duration::from_millis(1));
             }
         }
+        // In turns with an alternator, and all that it does is to fault.
+        "alternating-faulter" => {
+            pin(0);
+            ready();
+            loop {
+                touch_pages(512);
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
         // A hog that stays on one CPU.
         "pinned" => {
             let cpu = std::env::var("NUMATOP_NG_TEST_CPU").expect("the test names a CPU");

@@ -2,7 +2,7 @@
 
 use super::App;
 use crate::metric::{Metric, container, node, task};
-use crate::snapshot::Task;
+use crate::snapshot::Snapshot;
 use crate::text;
 use crate::tui::action::Screen;
 use crate::tui::columns::Columns;
@@ -39,14 +39,16 @@ impl App {
         if self.screen == Screen::Nodes {
             if let Some(metric) = node::by_id(id) {
                 self.nodes.sort = Sort { metric, reversed: false };
+                self.explain_absent(metric, |app, snapshot| app.nodes.selected(snapshot));
             }
         } else if self.screen == Screen::Containers {
             if let Some(metric) = container::by_id(id) {
                 self.containers.sort = Sort { metric, reversed: false };
+                self.explain_absent(metric, |app, snapshot| app.containers.selected(snapshot));
             }
         } else if let Some(metric) = task::by_id(id) {
             self.tasks.choice.sort = Sort { metric, reversed: false };
-            self.explain_absent(metric);
+            self.explain_absent(metric, |app, snapshot| app.tasks.selected(snapshot));
         }
     }
 
@@ -99,10 +101,13 @@ impl App {
     }
 
     /// Says why the selected row has no value of `metric`, if it has none.
-    fn explain_absent(&mut self, metric: &Metric<Task>) {
+    fn explain_absent<R>(
+        &mut self,
+        metric: &Metric<R>,
+        selected: for<'a> fn(&App, &'a Snapshot) -> Option<&'a R>,
+    ) {
         let Some(snapshot) = &self.snapshot else { return };
-        let value = self.tasks.selected(snapshot).map(|task| metric.read(task, snapshot));
-        if let Some(Err(why)) = value {
+        if let Some(Err(why)) = selected(self, snapshot).map(|row| metric.read(row, snapshot)) {
             self.message = Some(format!("{} is -: {}", metric.title, text::clean_str(&why.to_string())));
         }
     }

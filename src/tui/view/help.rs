@@ -9,7 +9,7 @@ use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::task::{self, TASK_METRICS};
 use crate::metric::{Group, Metric};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
 use crate::tui::keymap::KEYS;
 use crate::tui::theme::{Role, Theme};
@@ -86,7 +86,9 @@ fn lines(width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
         }
     }
     heading(&mut lines, "Nodes");
-    for metric in NODE_METRICS {
+    let as_of_tasks =
+        |metric: &Metric<Node>| task::by_id(metric.id).is_some_and(|task| task.help == metric.help);
+    for metric in NODE_METRICS.iter().filter(|metric| !as_of_tasks(metric)) {
         describe(&mut lines, metric, snapshot, width);
     }
     heading(&mut lines, "From node to node");

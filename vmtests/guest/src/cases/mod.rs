@@ -1,5 +1,6 @@
 //! The cases: each compares the tool, or the laboratory itself, with a truth.
 
+mod alternators;
 mod boot;
 mod counters;
 mod degraded;
@@ -49,6 +50,7 @@ const CASES: &[Case] = &[
     switches::CASE,
     counters::CASE,
     instructions::CASE,
+    alternators::CASE,
     hotplug::CASE,
     scope::CASE,
     degraded::CASE,

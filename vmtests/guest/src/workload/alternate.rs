@@ -1,5 +1,6 @@
 //! Two processes that take turns on one CPU, each executing a known number of instructions a turn.
-//! Who mixes up whose counters are whose shows it here at once.
+//! Who mixes up whose counters are whose shows it here at once. Where there is a counter of instructions each of them
+//! counts its own, the kernel's on its behalf included.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
+use super::count::{Event, INSTRUCTIONS};
 use super::{burn, stop_flag, wait_for_go};
 use crate::affinity;
 
@@ -23,6 +25,7 @@ pub fn run(cpu: u32, ours: u64, theirs: u64) -> Result<Value, String> {
     if child == 0 {
         drop((to_child, from_child));
         affinity::name("turn-b");
+        let counter = Event::open(INSTRUCTIONS, 0);
         let mut byte = [0];
         while matches!(to_child_read.read(&mut byte), Ok(1)) {
             burn(theirs / 2);
@@ -30,11 +33,14 @@ pub fn run(cpu: u32, ours: u64, theirs: u64) -> Result<Value, String> {
                 break;
             }
         }
+        let counted = counter.and_then(|counter| counter.read()).unwrap_or(0);
+        let _ = from_child_write.write_all(&counted.to_ne_bytes());
         // SAFETY: ends this process only; the parent's buffers must not be flushed twice.
         unsafe { libc::_exit(0) };
     }
     drop((to_child_read, from_child_write));
     affinity::name("turn-a");
+    let counter = Event::open(INSTRUCTIONS, 0);
     wait_for_go(&json!({"pid": std::process::id(), "child": child}));
     let stop = stop_flag();
     let mut turns = 0u64;
@@ -45,7 +51,10 @@ pub fn run(cpu: u32, ours: u64, theirs: u64) -> Result<Value, String> {
         from_child.read_exact(&mut byte).map_err(|error| format!("getting the turn: {error}"))?;
         turns += 1;
     }
+    let counted = counter.and_then(|counter| counter.read()).unwrap_or(0);
     drop(to_child);
+    let mut child_counted = [0; 8];
+    from_child.read_exact(&mut child_counted).map_err(|error| format!("what the child counted: {error}"))?;
     let mut status = 0;
     // SAFETY: a zeroed rusage is a valid place for the answer, as is status.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -55,6 +64,9 @@ pub fn run(cpu: u32, ours: u64, theirs: u64) -> Result<Value, String> {
         "turns": turns,
         "instructions": turns * (ours / 2) * 2,
         "child_instructions": turns * (theirs / 2) * 2,
+        // Zero where there is no such counter.
+        "counted": counted,
+        "child_counted": u64::from_ne_bytes(child_counted),
         "child_switches": usage.ru_nvcsw + usage.ru_nivcsw,
     }))
 }

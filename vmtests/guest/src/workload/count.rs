@@ -12,7 +12,7 @@ use crate::affinity;
 
 /// `PERF_TYPE_HARDWARE` with `PERF_COUNT_HW_CPU_CYCLES` and `PERF_COUNT_HW_INSTRUCTIONS` (linux/perf_event.h).
 const CYCLES: u64 = 0;
-const INSTRUCTIONS: u64 = 1;
+pub(super) const INSTRUCTIONS: u64 = 1;
 /// Bits of the flags of `perf_event_attr`.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 
@@ -71,10 +71,10 @@ fn count(millions: u64) -> Result<Value, String> {
 }
 
 /// A counter of this thread, on whatever CPU it runs.
-struct Event(OwnedFd);
+pub(super) struct Event(OwnedFd);
 
 impl Event {
-    fn open(config: u64, flags: u64) -> Result<Event, String> {
+    pub(super) fn open(config: u64, flags: u64) -> Result<Event, String> {
         // struct perf_event_attr, first published version: type, size, config, …, flags at byte 40.
         let mut attr = [0u64; 8];
         attr[0] = (size_of_val(&attr) as u64) << 32;
@@ -90,7 +90,7 @@ impl Event {
         }
     }
 
-    fn read(&self) -> Result<u64, String> {
+    pub(super) fn read(&self) -> Result<u64, String> {
         use std::io::Read;
         let mut bytes = [0; 8];
         let mut file = std::fs::File::from(self.0.try_clone().map_err(|error| error.to_string())?);
