@@ -3,6 +3,7 @@
 mod boot;
 mod cpio;
 mod debian;
+mod features;
 mod image;
 mod kernels;
 mod matrix;

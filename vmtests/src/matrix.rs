@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vmtests_protocol::{Event, Outcome};
 
+use crate::features;
 use crate::record::{GuestId, Line, What};
 
-/// What one cell of the table is made of: every run of a case on a kernel and architecture.
+/// What one cell of the table is made of: every run of the cases of a row on a kernel and architecture.
 #[derive(Default)]
 struct Cell {
-    passed: u32,
+    /// Topologies, by their first number.
+    passed: BTreeSet<(u32, String)>,
     failed: BTreeSet<String>,
     skipped: BTreeSet<String>,
     refused: BTreeSet<String>,
@@ -18,12 +20,14 @@ struct Cell {
 /// A column: kernel as in KERNELS, then architecture.
 type Column = (Vec<u32>, String, String);
 
-/// Renders the matrix; each kernel and architecture is a column, each case a row, and one more for each other variant
-/// of the machine that it ran on.
+/// A row: where it stands, and its name.
+type Row = (usize, String);
+
+/// Renders the matrix; each kernel and architecture is a column, and what [`features`] calls a row is one.
 pub fn render(lines: &[Line]) -> String {
     let mut columns: BTreeSet<Column> = BTreeSet::new();
-    let mut rows: Vec<String> = Vec::new();
-    let mut cells: BTreeMap<(String, Column), Cell> = BTreeMap::new();
+    let mut rows: BTreeSet<Row> = BTreeSet::new();
+    let mut cells: BTreeMap<(Row, Column), Cell> = BTreeMap::new();
     let mut releases: BTreeMap<Column, String> = BTreeMap::new();
     let mut not_covered: BTreeMap<Column, String> = BTreeMap::new();
     for line in lines {
@@ -35,19 +39,18 @@ pub fn render(lines: &[Line]) -> String {
             }
             What::Event(Event::Data { case, key, value }) if key == "load" => {
                 if let Some(why) = value["refused"].as_str() {
-                    cells.entry((row(case, &line.guest), column)).or_default().refused.insert(why.to_owned());
+                    let row = features::row(case, &line.guest);
+                    cells.entry((row, column)).or_default().refused.insert(why.to_owned());
                 }
             }
             What::Event(Event::End { case, outcome, reason, .. }) => {
-                let row = row(case, &line.guest);
-                if !rows.contains(&row) {
-                    rows.push(row.clone());
-                }
-                let reason =
-                    || format!("{}: {}", place(&line.guest), reason.as_deref().unwrap_or("no reason given"));
+                let row = features::row(case, &line.guest);
+                rows.insert(row.clone());
+                let reason = reason.as_deref().unwrap_or("no reason given");
+                let reason = || format!("{case}, {}: {reason}", place(&line.guest));
                 let cell = cells.entry((row, column)).or_default();
                 match outcome {
-                    Outcome::Passed => cell.passed += 1,
+                    Outcome::Passed => drop(cell.passed.insert(topology(&line.guest))),
                     Outcome::Failed => drop(cell.failed.insert(reason())),
                     Outcome::Skipped => drop(cell.skipped.insert(reason())),
                 }
@@ -61,13 +64,13 @@ pub fn render(lines: &[Line]) -> String {
         }
     }
     let mut notes = Notes::default();
-    let mut text = String::from("| case |");
+    let mut text = String::from("| |");
     for (_, kernel, arch) in &columns {
         text.push_str(&format!(" {kernel} {arch} |"));
     }
     text.push_str(&format!("\n|---|{}\n", "---|".repeat(columns.len())));
     for row in &rows {
-        text.push_str(&format!("| {row} |"));
+        text.push_str(&format!("| {} |", row.1));
         for column in &columns {
             let word = match (cells.get(&(row.clone(), column.clone())), not_covered.get(column)) {
                 (Some(cell), _) => cell.word(&mut notes),
@@ -78,7 +81,8 @@ pub fn render(lines: &[Line]) -> String {
         }
         text.push('\n');
     }
-    text.push_str("\nyes: compared with a truth and right. –: no guest runs this case there.\n\nKernels: ");
+    text.push_str("\nyes: compared with a truth and right, on two nodes or on the machines in parentheses. –: no guest runs it there.\n\n\
+         Kernels: ");
     let releases: BTreeSet<&String> = releases.values().collect();
     text.push_str(&releases.into_iter().map(String::as_str).collect::<Vec<_>>().join(", "));
     text.push_str(".\n");
@@ -95,8 +99,13 @@ impl Cell {
             notes.mark("**no**", &all(&self.failed))
         } else if !self.refused.is_empty() {
             notes.mark("refused", &all(&self.refused))
-        } else if self.passed > 0 {
+        } else if self.passed.iter().map(|(_, name)| name).eq(["2"]) {
             "yes".to_owned()
+        } else if !self.passed.is_empty() {
+            format!(
+                "yes ({})",
+                self.passed.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")
+            )
         } else {
             notes.mark("skipped", &all(&self.skipped))
         }
@@ -109,7 +118,7 @@ struct Notes(Vec<String>);
 
 impl Notes {
     fn mark(&mut self, word: &str, why: &str) -> String {
-        let why = why.replace(['\n', '|'], " ");
+        let why = why.replace('|', " ").split_whitespace().collect::<Vec<_>>().join(" ");
         let index = self.0.iter().position(|note| *note == why).unwrap_or_else(|| {
             self.0.push(why);
             self.0.len() - 1
@@ -118,9 +127,11 @@ impl Notes {
     }
 }
 
-/// What a row is called.
-fn row(case: &str, guest: &GuestId) -> String {
-    if guest.variant == "plain" { case.to_owned() } else { format!("{case} ({})", guest.variant) }
+/// 16 comes after 2+1.
+fn topology(guest: &GuestId) -> (u32, String) {
+    let name = &guest.topology;
+    let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
+    (name[..digits].parse().unwrap_or(u32::MAX), name.clone())
 }
 
 fn column(guest: &GuestId) -> Column {
@@ -163,8 +174,8 @@ mod tests {
             Line { guest: guest("7.x"), what: What::Guest(gone) },
         ];
         let text = render(&lines);
-        assert!(text.starts_with("| case | 5.10 amd64 | 6.1 amd64 | 6.12 amd64 | 7.x amd64 |\n"), "{text}");
-        assert!(text.contains("| moving | skipped [1] | **no** [2] | yes | not covered [3] |"), "{text}");
-        assert!(text.contains("2. topology 2: 2 checks"), "{text}");
+        assert!(text.starts_with("| | 5.10 amd64 | 6.1 amd64 | 6.12 amd64 | 7.x amd64 |\n"), "{text}");
+        assert!(text.contains("| CPU time by node: pinned and moving threads | skipped [1] | **no** [2] | yes | not covered [3] |"), "{text}");
+        assert!(text.contains("2. moving, topology 2: 2 checks"), "{text}");
     }
 }

@@ -32,6 +32,14 @@ fn parse_stat(text: &str) -> Result<Stat, String> {
     Ok(Stat { busy, switches: one("ctxt")?, forks: one("processes")? })
 }
 
+/// A counter of /proc/vmstat.
+pub fn vmstat(name: &str) -> Result<u64, String> {
+    let text =
+        fs::read_to_string("/proc/vmstat").map_err(|error| format!("reading /proc/vmstat: {error}"))?;
+    let counter = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    counter.ok_or_else(|| format!("/proc/vmstat has no {name}"))
+}
+
 /// Nanoseconds for which all CPUs together ran tasks, idle excluded, from /proc/schedstat.
 ///
 /// To the nanosecond, where the times of /proc/stat are a sample taken at every tick; but a task

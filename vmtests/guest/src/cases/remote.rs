@@ -2,29 +2,31 @@
 //! each with the CPU time that it took.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use vmtests_protocol::Plan;
 
 use super::{Case, Stop};
+use crate::procfs;
 use crate::report::Report;
 use crate::tool::Batch;
 use crate::work::Work;
-use crate::workload::numa_truth::SETTLE;
+use crate::workload::numa_truth::{FREEZE, SETTLE};
 
 pub const CASE: Case = Case {
     name: "remote",
     about: "remote_pct is within 5 points of what threads counted that used all of their memory alike; memory stays",
-    run: |report, plan| run(report, plan, "0"),
+    run: |report, plan| run(report, plan, false),
 };
 
 pub const BALANCED: Case = Case {
     name: "remote_balanced",
-    about: "the same after NUMA balancing has moved memory and threads",
-    run: |report, plan| run(report, plan, "1"),
+    about: "the same where NUMA balancing has moved memory and threads, and moves no more",
+    run: |report, plan| run(report, plan, true),
 };
 
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+const MIGRATED: &str = "numa_pages_migrated";
 /// Percentage points.
 const CLOSE: f64 = 5.0;
 
@@ -33,7 +35,7 @@ const CLOSE: f64 = 5.0;
 const KINDS: &[(&str, &str, &str, bool)] = &[
     ("0", "0,100", "small", false),
     ("0", "70,30", "mixed", false),
-    ("0,2", "50,50", "small", true),
+    ("0,2", "50,50", "small", false),
     ("0-3", "70,30", "huge", false),
     ("2,3", "70,30", "shared", true),
     ("free:1", "70,30", "touched", true),
@@ -41,21 +43,45 @@ const KINDS: &[(&str, &str, &str, bool)] = &[
     ("0", "0,100", "touched", true),
 ];
 
-fn run(report: &mut Report, plan: &Plan, balancing: &str) -> Result<(), Stop> {
+fn run(report: &mut Report, plan: &Plan, balanced: bool) -> Result<(), Stop> {
     if plan.machine.nodes.len() != 2 || plan.machine.cpus() != 4 {
         return Err(Stop::skip("needs two nodes of two CPUs"));
     }
     let before = fs::read_to_string(BALANCING).unwrap_or_default();
-    fs::write(BALANCING, balancing).map_err(|error| format!("writing {BALANCING}: {error}"))?;
+    let migrated = procfs::vmstat(MIGRATED)?;
+    balance("0")?;
     let mut batch = Batch::start(&["-d", "0.5", "--placement-budget", "200"])?;
-    let kinds = KINDS.iter().filter(|(.., moves)| balancing == "0" || *moves);
-    for (cpus, shares, layout, _) in kinds {
-        let access = if balancing == "1" { "settled" } else { "uniform" };
+    for (cpus, shares, layout, _) in KINDS.iter().filter(|(.., moves)| *moves || !balanced) {
+        let access = if balanced { "settled" } else { "uniform" };
         one(report, &mut batch, [cpus, shares, "96", layout, access])?;
     }
     batch.stop()?;
-    let _ = fs::write(BALANCING, before);
+    balance(before.trim())?;
+    let migrated = procfs::vmstat(MIGRATED)? - migrated;
+    let want = if balanced { "more than 0" } else { "0" };
+    report.check((migrated > 0) == balanced, "pages that balancing moved", want, migrated);
     Ok(())
+}
+
+fn balance(value: &str) -> Result<(), String> {
+    fs::write(BALANCING, value).map_err(|error| format!("writing {BALANCING}: {error}"))
+}
+
+/// Lets NUMA balancing work for a while and then stops it, because the truth is counted page by page after each access:
+/// an access that makes its page move counts as local there, and the pages of this workload are used so seldom that
+/// these are a large part of all.
+fn settle(batch: &mut Batch) -> Result<(), Stop> {
+    let began = Instant::now();
+    balance("1")?;
+    while began.elapsed() < FREEZE {
+        batch.next()?;
+    }
+    balance("0")?;
+    while began.elapsed() < SETTLE {
+        batch.next()?;
+    }
+    // What a busy guest left unread is from before.
+    batch.skip()
 }
 
 fn one(report: &mut Report, batch: &mut Batch, arguments: [&str; 5]) -> Result<(), Stop> {
@@ -68,9 +94,8 @@ fn one(report: &mut Report, batch: &mut Batch, arguments: [&str; 5]) -> Result<(
         batch.next()?;
     }
     work.go();
-    let settled = Instant::now() + if access == "settled" { SETTLE } else { Duration::ZERO };
-    while Instant::now() < settled {
-        batch.next()?;
+    if access == "settled" {
+        settle(batch)?;
     }
     let (mut remote, mut ran, mut source) = (0.0, 0.0, String::new());
     let add = |interval: &serde_json::Value, remote: &mut f64, ran: &mut f64, source: &mut String| {

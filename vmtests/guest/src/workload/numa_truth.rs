@@ -17,8 +17,10 @@ const HUGE: usize = 2 << 20;
 const BATCH: usize = 64;
 /// Work between two accesses, so that asking is not all that the threads do.
 const ROUNDS: u64 = 2_000;
-/// With `settled`, accesses count from then on: NUMA balancing has moved what it will move.
-pub const SETTLE: Duration = Duration::from_secs(6);
+/// For so long after the start NUMA balancing may move what it will, in a case that wants it to.
+pub const FREEZE: Duration = Duration::from_secs(6);
+/// With `settled`, accesses count from then on: nothing moves any more, and a walk of the mappings has seen it.
+pub const SETTLE: Duration = Duration::from_secs(9);
 const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;
 

@@ -1,0 +1,44 @@
+//! What a case shows, in the words of somebody who asks whether the tool works on a kernel: the rows of the support
+//! matrix, in their order.
+
+use crate::record::GuestId;
+
+/// Rows and the cases that they sum up, on ordinary machines.
+const FEATURES: &[(&str, &[&str])] = &[
+    ("all programs load, and each number that is missing has its reason", &["load"]),
+    ("topology: nodes, distances, CPUs, as QEMU was told", &["boot", "nodes", "topology"]),
+    ("CPU time by node: pinned and moving threads", &["pinned", "moving"]),
+    ("nothing lost: fork storms, tasks that end, switches", &["storm", "exits", "switches"]),
+    ("CPUs taken off and on under load", &["hotplug"]),
+    ("a busy sibling of a hardware thread", &["siblings"]),
+    ("where memory is", &["placement", "placement_kinds"]),
+    ("how much of its use is remote", &["remote"]),
+    ("the same after NUMA balancing has moved it", &["remote_balanced"]),
+    ("counters, or why there are none", &["counters", "instructions"]),
+    ("scope by cgroup v2", &["scope"]),
+    ("missing privileges and BTF: what to do", &["degraded"]),
+    ("the screen in a terminal", &["tui"]),
+    ("a kernel that is too old: what to do", &["too_old"]),
+];
+
+/// Machines that are not ordinary.
+const VARIANTS: &[(&str, &str)] = &[
+    ("icount0", "IPC of 1 by construction, instructions by task"),
+    ("icount1", "IPC of 1/2 by construction, instructions by task"),
+    ("icount2", "IPC of 1/4 by construction, instructions by task"),
+    ("nopmu", "a machine without a PMU"),
+    ("integrity", "lockdown=integrity"),
+    ("confidentiality", "lockdown=confidentiality"),
+];
+
+/// The row that a case in this guest counts for, and where that row stands; a case that is in no list has a row of its
+/// own at the end.
+pub fn row(case: &str, guest: &GuestId) -> (usize, String) {
+    if let Some(at) = VARIANTS.iter().position(|(variant, _)| *variant == guest.variant) {
+        return (FEATURES.len() + at, VARIANTS[at].1.to_owned());
+    }
+    match FEATURES.iter().position(|(_, cases)| cases.contains(&case)) {
+        Some(at) => (at, FEATURES[at].0.to_owned()),
+        None => (FEATURES.len() + VARIANTS.len(), case.to_owned()),
+    }
+}
