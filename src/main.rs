@@ -92,11 +92,12 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
     };
     let stop = stop_signals()?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
+    let rotate = rotate_signal()?;
     let mut source = start(live)?;
     let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
     match recorder {
         Some(recorder) => {
-            let mut source = Recorded::new(source, recorder, rotate_signal()?);
+            let mut source = Recorded::new(source, recorder, rotate);
             let ran = batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd());
             source.finish()?;
             ran?;
@@ -179,7 +180,9 @@ fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCod
     };
     let stop = stop_signals()?;
     let recorder = Recorder::open(path, options::recording(limits, args))?;
-    let mut source = Recorded::new(start(live)?, recorder, rotate_signal()?);
+    // Before the start, which takes a moment: without a handler the signal would end us.
+    let rotate = rotate_signal()?;
+    let mut source = Recorded::new(start(live)?, recorder, rotate);
     let ran = batch::run(&mut source, &mut Quiet::default(), &mut io::stderr(), pace, stop.as_raw_fd());
     source.finish()?;
     ran.map(|()| ExitCode::SUCCESS)
