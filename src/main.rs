@@ -18,7 +18,7 @@ use numatop_ng::cli::{
 };
 use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
-use numatop_ng::export::{Export, csv::Csv, json::JsonLines, quiet::Quiet, text::Text};
+use numatop_ng::export::{Export, csv::Csv, json::JsonLines, quiet::Quiet, rfc3339, text::Text};
 use numatop_ng::host::topology::Topology;
 use numatop_ng::host::users;
 use numatop_ng::options::{self, BadValue};
@@ -92,11 +92,12 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
     };
     let stop = stop_signals()?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
+    let rotate = rotate_signal()?;
     let mut source = start(live)?;
     let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
     match recorder {
         Some(recorder) => {
-            let mut source = Recorded::new(source, recorder, rotate_signal()?);
+            let mut source = Recorded::new(source, recorder, rotate);
             let ran = batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd());
             source.finish()?;
             ran?;
@@ -179,7 +180,9 @@ fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCod
     };
     let stop = stop_signals()?;
     let recorder = Recorder::open(path, options::recording(limits, args))?;
-    let mut source = Recorded::new(start(live)?, recorder, rotate_signal()?);
+    // Before the start, which takes a moment: without a handler the signal would end us.
+    let rotate = rotate_signal()?;
+    let mut source = Recorded::new(start(live)?, recorder, rotate);
     let ran = batch::run(&mut source, &mut Quiet::default(), &mut io::stderr(), pace, stop.as_raw_fd());
     source.finish()?;
     ran.map(|()| ExitCode::SUCCESS)
@@ -204,8 +207,8 @@ fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Resul
     };
     let stop = stop_signals()?;
     let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
-    replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
-    Ok(ExitCode::SUCCESS)
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
+    Ok(if written > 0 || follow { ExitCode::SUCCESS } else { nothing_there(path, span) })
 }
 
 fn export(args: &ExportArgs) -> Result<ExitCode> {
@@ -213,25 +216,26 @@ fn export(args: &ExportArgs) -> Result<ExitCode> {
     let mut export = exporter(&view)?;
     let mut recording = Recording::open(&args.path)?;
     let span = recording.span().unwrap_or_default();
-    let part = Part {
-        from_wall_ns: options::moment("--from", args.from.as_deref(), span)?,
-        to_wall_ns: options::moment("--to", args.to.as_deref(), span)?,
-        iterations: None,
-        follow: false,
-        grain: options::grain(&view),
-    };
+    let (from_wall_ns, to_wall_ns) = options::stretch(args.from.as_deref(), args.to.as_deref(), span)?;
+    let part =
+        Part { from_wall_ns, to_wall_ns, iterations: None, follow: false, grain: options::grain(&view) };
     let stop = stop_signals()?;
     let sink: Box<dyn Write> = match &args.output {
-        Some(path) => Box::new(File::create_new(path).with_context(|| format!("making {}", path.display()))?),
+        Some(path) => Box::new(File::create_new(path).with_context(|| {
+            format!("making {}, which must be a new file in a directory that exists", path.display())
+        })?),
         None => Box::new(io::stdout().lock()),
     };
     let mut out = io::BufWriter::with_capacity(64 * 1024, sink);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
-    if written == 0 {
-        eprintln!("numatop-ng: {} has no interval in that time", args.path.display());
-        return Ok(Exit::CouldNotMeasure.into());
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(if written > 0 { ExitCode::SUCCESS } else { nothing_there(&args.path, span) })
+}
+
+/// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.
+fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
+    let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
+    eprintln!("numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}");
+    Exit::CouldNotMeasure.into()
 }
 
 fn verify(paths: &[PathBuf]) -> Result<ExitCode> {

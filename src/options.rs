@@ -12,7 +12,7 @@ use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::collect::placement;
 use crate::collect::scope::Scope;
 use crate::container::select::{Want, Wants};
-use crate::export::{ContainerSelection, Selection, all_columns};
+use crate::export::{ContainerSelection, Selection, all_columns, rfc3339};
 use crate::filter::RowFilter;
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::topology::Topology;
@@ -352,6 +352,20 @@ pub fn check_replay(args: &ViewArgs) -> Result<(), BadValue> {
         ("--pid", !args.pids.is_empty()),
         ("--tid", !args.tids.is_empty()),
         ("--user", !args.users.is_empty()),
+        ("--container", !args.containers.is_empty()),
+        ("--pod", !args.pods.is_empty()),
+        ("--k8s-namespace", !args.namespaces.is_empty()),
+        ("--cgroup", !args.cgroups.is_empty()),
+        ("--unit", !args.units.is_empty()),
+        ("--machine", !args.machines.is_empty()),
+        ("--host", args.host),
+        ("--wait", args.wait),
+        ("--runtime-socket", !args.runtime_sockets.is_empty()),
+        ("--placement-budget", args.placement_budget.is_some()),
+        ("--events", args.events != "auto"),
+        ("--pmu-dir", args.pmu_dir.is_some()),
+        ("--hot", args.hot),
+        ("--overhead", args.overhead),
     ];
     match chosen.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(bad(
@@ -369,6 +383,24 @@ pub fn check_replay(args: &ViewArgs) -> Result<(), BadValue> {
 pub fn moment(flag: &'static str, text: Option<&str>, span: (i64, i64)) -> Result<Option<i64>, BadValue> {
     let zone = jiff::tz::TimeZone::system();
     text.map(|text| time::parse(text, span, &zone)).transpose().map_err(|why| bad(flag, why))
+}
+
+/// The moments of `--from` and `--to` in a recording that lasts from the first to the second of `span`.
+///
+/// # Errors
+/// A text is no time, or the second moment is before the first.
+pub fn stretch(
+    from: Option<&str>,
+    to: Option<&str>,
+    span: (i64, i64),
+) -> Result<(Option<i64>, Option<i64>), BadValue> {
+    let (from, to) = (moment("--from", from, span)?, moment("--to", to, span)?);
+    match (from, to) {
+        (Some(begin), Some(end)) if end < begin => {
+            Err(bad("--to", format!("{} is before --from, {}", rfc3339(end), rfc3339(begin))))
+        }
+        _ => Ok((from, to)),
+    }
 }
 
 /// The interval of `--delay`.
@@ -395,6 +427,25 @@ mod tests {
     fn a_misspelt_metric_names_its_neighbours() {
         let error = selection(&args(&["--sort", "cpu_percent"]), true).err().unwrap().to_string();
         assert!(error.contains("'cpu_percent'") && error.contains("cpu_pct"), "{error}");
+    }
+
+    #[test]
+    fn what_chooses_the_measurement_is_refused_in_replay() {
+        for words in [["--pid", "7"], ["--container", "web"], ["--events", "numa"], ["--delay", "1"]] {
+            assert_eq!(check_replay(&args(&words)).is_err(), words[0] != "--delay", "{words:?}");
+        }
+        for word in ["--host", "--hot", "--overhead"] {
+            let why = check_replay(&args(&[word])).unwrap_err().to_string();
+            assert!(why.starts_with(word) && why.contains("measured already"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_stretch_does_not_end_before_it_begins() {
+        let span = (0, 60_000_000_000);
+        assert!(stretch(Some("@10"), Some("@20"), span).is_ok());
+        let why = stretch(Some("@20"), Some("@10"), span).unwrap_err().to_string();
+        assert!(why.contains("is before --from"), "{why}");
     }
 
     #[test]

@@ -124,19 +124,20 @@ impl fmt::Display for Report {
         )?;
         match self.span {
             Some((first, last)) => {
-                writeln!(f, "  {} samples, {} to {}", self.samples, rfc3339(first), rfc3339(last))?;
+                let samples = count(self.samples, "sample");
+                writeln!(f, "  {samples}, {} to {}", rfc3339(first), rfc3339(last))?;
             }
             None => writeln!(f, "  no samples")?,
         }
         for gap in &self.gaps {
             let (at, reason) = (rfc3339(gap.from_wall_ns), clean_str(&gap.reason));
-            writeln!(f, "  paused at {at}: {} samples were not recorded: {reason}", gap.samples)?;
+            writeln!(f, "  paused at {at}, not recorded: {}: {reason}", count(gap.samples, "sample"))?;
         }
         for range in &self.damaged {
             writeln!(f, "  damaged: bytes {} to {}", range.start, range.end)?;
         }
         if self.lost_frames > 0 {
-            writeln!(f, "  lost: the content of {} frames", self.lost_frames)?;
+            writeln!(f, "  lost: the content of {}", count(self.lost_frames, "frame"))?;
         } else if !self.damaged.is_empty() {
             writeln!(f, "  lost: nothing, the second copies are intact")?;
         }
@@ -150,4 +151,9 @@ impl fmt::Display for Report {
             (None, _) => writeln!(f, "  the recorder did not end it: it was killed, or the machine stopped"),
         }
     }
+}
+
+/// `1 sample`, `2 samples`.
+fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

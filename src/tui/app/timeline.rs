@@ -5,6 +5,7 @@ use super::prompt::{Prompt, Purpose};
 use crate::marks::{Finder, Kind, Mark, Marks};
 use crate::metric::format::count;
 use crate::record::time;
+use crate::text::clean_str;
 use crate::tui::action::{Effect, Seek};
 
 /// From when to when, where in it the screen is, and what is worth a look; wall clock, ns since 1970.
@@ -121,8 +122,9 @@ impl App {
         };
         match wanted {
             Ok(wall_ns) => self.seek(Seek::To(wall_ns)),
-            Err(why) => {
-                self.message = Some(why);
+            // The prompt says what would do, and has no room for all of it.
+            Err(_) => {
+                self.message = Some(format!("'{}' is no time", clean_str(text)));
                 self.prompt = Some(prompt);
                 None
             }
