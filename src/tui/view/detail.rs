@@ -75,7 +75,7 @@ pub fn render(
         line_of_history(series, snapshot, task, history, theme, &mut pen);
     }
     match &detail.maps {
-        Some(maps) => maps::render(maps, theme, threads_area, buf),
+        Some(maps) => maps::render(maps, task.rss_bytes, theme, threads_area, buf),
         None => threads(detail, theme, threads_area, buf),
     }
 }
