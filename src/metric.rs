@@ -5,6 +5,7 @@
 pub mod container;
 pub mod counters;
 pub mod format;
+pub mod hardware;
 pub mod interference;
 pub mod matrix;
 pub mod node;

@@ -48,6 +48,27 @@ fn nodes() {
 }
 
 #[test]
+fn a_node_without_cpus_is_a_row_like_others() {
+    let mut app = app(&mut World::new("cxl", true, vec![]), 4, (80, 24), Theme::new(false, false));
+    for key in ["2", "End"] {
+        press(&mut app, key);
+    }
+    let shown = text(&draw(&app, 80, 24));
+    assert!(shown.contains("CPUs      none: memory only (CXL"), "{shown}");
+}
+
+#[test]
+fn interrupts_of_a_device_that_go_to_another_node_are_said() {
+    let mut app = app(&mut World::intel(), 4, (160, 50), Theme::new(false, false));
+    press(&mut app, "2");
+    let node = |app: &App| text(&draw(app, 160, 50));
+    let first = node(&app);
+    press(&mut app, "Down");
+    let both = first + &node(&app);
+    assert!(both.contains("interrupts on node"), "{both}");
+}
+
+#[test]
 fn accesses_from_node_to_node() {
     check("accesses", World::intel, |app| {
         for key in ["2", "x"] {

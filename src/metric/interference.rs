@@ -45,9 +45,6 @@ fn no(why: &str) -> Missing {
 /// Time in interrupts, of the on-CPU time of a task.
 fn irq_ns(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
     let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
-    if task.run_ns() == 0 {
-        return Err(no("did not run in this interval"));
-    }
     let stayed = task.threads == 1 && task.delta.cpu_migrations == 0;
     if stayed && let Some(cpu) = snapshot.cpus.iter().find(|cpu| cpu.id == task.raw.cpu) {
         return Ok(task.run_ns() as f64 * share(cpu.irq_ns, interval));

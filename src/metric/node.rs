@@ -1,7 +1,7 @@
 //! The metrics of a node.
 
 use super::{Group, Metric, Order, Unit, Value};
-use crate::metric::{counters, placement};
+use crate::metric::{counters, hardware, placement};
 use crate::sample::{Missing, NodeRaw, Reading};
 use crate::snapshot::{Node, Snapshot};
 
@@ -179,6 +179,8 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
          vm.zone_reclaim_mode set.",
         |node, s| rate(node.node_reclaims, s),
     ),
+    hardware::DISTANCE,
+    hardware::DEVICES,
 ];
 
 /// Free pages above the low watermark per hundred managed ones.
