@@ -78,6 +78,15 @@ fn accesses_from_node_to_node() {
 }
 
 #[test]
+fn accesses_among_sixteen_nodes() {
+    check("accesses_ft_2500", World::ft_2500_placed, |app| {
+        for key in ["2", "x"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
 fn task_moves_from_node_to_node() {
     check("task_moves", World::ft_2500, |app| {
         for key in ["2", "x", "x"] {
