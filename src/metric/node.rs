@@ -104,12 +104,22 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     node("mem_slab_bytes", "SLAB", 7, Unit::Bytes, "Kernel slab caches.", |node, _| {
         Ok(Value::U64(node.raw.mem_slab_bytes))
     }),
-    node("huge_total", "HUGE", 6, Unit::Count, "Huge pages in the node's hugetlb pool.", |node, _| {
-        Ok(Value::U64(node.raw.huge_total))
-    }),
-    node("huge_free", "HFREE", 6, Unit::Count, "Huge pages in the pool that are free.", |node, _| {
-        Ok(Value::U64(node.raw.huge_free))
-    }),
+    node(
+        "huge_total",
+        "HUGE",
+        6,
+        Unit::Count,
+        "Huge pages of the default size in the node's hugetlb pool.",
+        |node, _| Ok(Value::U64(node.raw.huge_total)),
+    ),
+    node(
+        "huge_free",
+        "HFREE",
+        6,
+        Unit::Count,
+        "Huge pages of the default size in the pool that are free.",
+        |node, _| Ok(Value::U64(node.raw.huge_free)),
+    ),
     node("numa_hit_per_s", "HIT/s", 7, Unit::PerSecond, "Pages allocated here as intended.", |node, s| {
         rate(node.pages.numa_hit, s)
     }),
