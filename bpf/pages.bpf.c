@@ -22,7 +22,10 @@ int BPF_PROG(on_page_alloc, struct page *page, unsigned int order, unsigned int 
 
 	if ((gfp & NT_GFP_USER) != NT_GFP_USER || !page)
 		return 0;
-	/* One page that must be of this node is the new place of a page that is moved. Huge pages ask so at first too. */
+	/*
+	 * One page that must be of this node is the new place of one that balancing or move_pages(2) moves; new huge
+	 * pages ask so at first too. What mbind(2) moves is asked for like any other page and cannot be told.
+	 */
 	if (!order && gfp & gfp_this_node)
 		return 0;
 	rec = bpf_task_storage_get(&task_recs, bpf_get_current_task_btf(), NULL, 0);

@@ -4,6 +4,7 @@ mod boot;
 mod counters;
 mod degraded;
 mod exits;
+mod fresh;
 mod hotplug;
 mod instructions;
 mod load;
@@ -50,6 +51,7 @@ const CASES: &[Case] = &[
     hotplug::CASE,
     scope::CASE,
     degraded::CASE,
+    fresh::CASE,
     placement::CASE,
     placement::OTHERS,
     remote::CASE,
