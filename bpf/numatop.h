@@ -31,6 +31,7 @@ enum nt_loss {
 	NT_LOST_BACKWARDS,	/* a counter went backwards: interval skipped */
 	NT_LOST_SMT,		/* busy-thread word of a core contended: one transition lost */
 	NT_LOST_SWITCH,		/* a task came in unseen: its counters up to here are nobody's */
+	NT_LOST_PAGE,		/* a page of a node, or on a CPU, that we do not know: not counted */
 	NT_LOSSES,
 	NT_LOSSES_MAX = 8,
 };

@@ -10,7 +10,7 @@ use crate::export::Export;
 use crate::hot::profile::Profile;
 use crate::overhead::costs;
 use crate::snapshot::{Grain, derive, derive_tasks};
-use crate::source::Source;
+use crate::source::{Focus, Source};
 
 /// What ends and paces a run.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +76,7 @@ pub fn run(
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
+        source.focus(Focus { processes: export.shown().to_vec(), groups: Vec::new() });
         profile = snapshot.hot.take().unwrap_or_default();
         previous = current;
         left = left.map(|left| left - 1);

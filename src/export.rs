@@ -8,6 +8,7 @@ pub mod text;
 
 use std::io::{self, Write};
 
+use crate::collect::placement::Process;
 use crate::filter::{self, RowFilter};
 use crate::metric::Metric;
 use crate::metric::task::TASK_METRICS;
@@ -42,6 +43,8 @@ pub trait Rows {
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
     /// Whether the row ended in the interval, and whether it only left the scope.
     fn ended(row: &Self::Row) -> (bool, bool);
+    /// The processes of `rows` that are looked at before others, when some rows are left out.
+    fn shown(&self, rows: &[&Self::Row]) -> Vec<Process>;
 }
 
 impl Rows for Selection {
@@ -58,6 +61,12 @@ impl Rows for Selection {
 
     fn ended(row: &Task) -> (bool, bool) {
         (row.exited && !row.left(), row.left())
+    }
+
+    fn shown(&self, rows: &[&Task]) -> Vec<Process> {
+        let RowFilter { comm, node, top } = &self.filter;
+        let some = comm.is_some() || node.is_some() || top.is_some();
+        rows.iter().take(if some { SHOWN_MAX } else { 0 }).map(|row| row.raw.process()).collect()
     }
 }
 
@@ -93,12 +102,19 @@ impl Rows for ContainerSelection {
     fn ended(_: &Container) -> (bool, bool) {
         (false, false)
     }
+
+    fn shown(&self, _: &[&Container]) -> Vec<Process> {
+        Vec::new()
+    }
 }
 
 /// Every task metric, for output that a program reads.
 pub fn all_columns() -> Vec<&'static Metric<Task>> {
     TASK_METRICS.iter().collect()
 }
+
+/// Nobody reads more rows than this of each interval; looking for a row among them costs.
+const SHOWN_MAX: usize = 256;
 
 /// Writes snapshots one after the other.
 pub trait Export {
@@ -110,6 +126,12 @@ pub trait Export {
     /// # Errors
     /// What the output returned.
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()>;
+
+    /// The processes of the rows written last, when others were left out: what is measured in turns is measured for
+    /// these first.
+    fn shown(&self) -> &[Process] {
+        &[]
+    }
 }
 
 /// Wall-clock time as RFC 3339 in UTC with milliseconds.

@@ -5,6 +5,8 @@
 pub mod container;
 pub mod counters;
 pub mod format;
+pub mod hardware;
+pub mod interference;
 pub mod matrix;
 pub mod node;
 pub mod on_cpus;

@@ -1,7 +1,9 @@
 //! From two samples to what is shown: the only place that subtracts. Pure.
 
 mod containers;
+mod cpus;
 mod remote;
+mod siblings;
 mod tally;
 
 use std::collections::hash_map::Entry;
@@ -16,7 +18,9 @@ use crate::sample::{
 use crate::units::Nid;
 
 pub use containers::Container;
+pub use cpus::CpuDelta;
 pub use remote::{Accesses, Memory, Remote, shares as memory_shares};
+pub use siblings::{Beside, beside};
 pub use tally::Tally;
 
 /// What one row stands for.
@@ -116,6 +120,8 @@ pub struct Snapshot {
     /// As of now; see [`crate::sample::VmStat`].
     pub zone_reclaim_mode: Option<u32>,
     pub online_cpus: u32,
+    /// In the interval, ascending by id; empty in a first sample.
+    pub cpus: Vec<CpuDelta>,
     /// In the interval, over all CPUs.
     pub slots: [Slot; crate::collect::wire::SLOTS],
     pub own: Own,
@@ -220,7 +226,7 @@ pub fn derive_tasks(
     current: &Sample,
     grain: Grain,
 ) -> Snapshot {
-    let cpus = cpu_deltas(previous, current);
+    let cpus = cpus::deltas(previous, current);
     let mut tasks = match grain {
         Grain::Processes => processes(previous, current),
         Grain::Threads => threads(previous, current, None),
@@ -249,6 +255,7 @@ pub fn derive_tasks(
         swapped: swapped(previous, current),
         zone_reclaim_mode: current.vm.and_then(|vm| vm.zone_reclaim_mode),
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
+        cpus: Vec::new(),
         slots: Default::default(),
         own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
         lost: current.lost.clone(),
@@ -264,6 +271,7 @@ pub fn derive_tasks(
         add(&mut snapshot.switches, cpu.switches);
         add_slots(&mut snapshot.slots, &cpu.slots);
     }
+    snapshot.cpus = cpus;
     snapshot
 }
 
@@ -291,39 +299,6 @@ fn flows(previous: Option<&Sample>, current: &Sample) -> Vec<Flow> {
 /// Pages that went to or came from swap.
 fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<u64> {
     Some(current.vm?.swapped().saturating_sub(previous?.vm?.swapped()))
-}
-
-/// What one CPU did in the interval.
-struct CpuDelta {
-    node: u32,
-    busy_ns: u64,
-    irq_ns: u64,
-    switches: u64,
-    slots: [Slot; crate::collect::wire::SLOTS],
-}
-
-fn cpu_deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
-    let Some(previous) = previous else { return Vec::new() };
-    let before: HashMap<u32, _> = previous.cpus.iter().map(|cpu| (cpu.id, cpu)).collect();
-    let delta = |cpu: &crate::sample::CpuRaw| {
-        let before = before.get(&cpu.id)?;
-        let mut slots = cpu.slots;
-        for (slot, old) in slots.iter_mut().zip(&before.slots) {
-            slot.count = slot.count.saturating_sub(old.count);
-            // The event of a CPU that was offline in between starts again from zero.
-            let reopened = slot.enabled_ns < old.enabled_ns;
-            slot.enabled_ns -= if reopened { 0 } else { old.enabled_ns };
-            slot.running_ns = slot.running_ns.saturating_sub(if reopened { 0 } else { old.running_ns });
-        }
-        Some(CpuDelta {
-            node: cpu.node,
-            busy_ns: cpu.busy_ns.saturating_sub(before.busy_ns),
-            irq_ns: cpu.irq_ns.saturating_sub(before.irq_ns),
-            switches: cpu.switches.saturating_sub(before.switches),
-            slots,
-        })
-    };
-    current.cpus.iter().filter_map(delta).collect()
 }
 
 fn add_slots(sum: &mut [Slot], slots: &[Slot]) {

@@ -34,7 +34,15 @@ fn failed(error: anyhow::Error) -> Vec<Trial> {
 fn passed() -> Vec<Trial> {
     vec![Trial {
         name: "all probes",
-        parts: &[Part::CpuTime, Part::TaskWalk, Part::Exits, Part::Reclaim, Part::NewPages, Part::MovedPages],
+        parts: &[
+            Part::CpuTime,
+            Part::TaskWalk,
+            Part::Exits,
+            Part::Reclaim,
+            Part::NewPages,
+            Part::MovedPages,
+            Part::Placement,
+        ],
         outcome: Ok("loaded, attached, run on 64 CPUs".into()),
         log: Vec::new(),
     }]
@@ -146,6 +154,28 @@ fn counters_that_fail_on_a_cpu_do_not_stop_the_live_view() {
     assert_eq!(report.exit(), Exit::Ok);
     let ipc = report.task_metrics.iter().find(|line| line.id == "ipc").unwrap();
     assert!(ipc.missing.as_ref().is_some_and(|why| why.to_string().contains("os error 24")));
+}
+
+#[test]
+fn a_sandbox_that_forbids_move_pages_takes_placement_away_and_nothing_else() {
+    let mut trials = passed();
+    let refused = anyhow::Error::msg("asking where its pages are: Operation not permitted (os error 1)");
+    trials.push(Trial {
+        name: "memory by node",
+        parts: &[Part::Placement],
+        outcome: Err(refused),
+        log: Vec::new(),
+    });
+
+    let report = Report::new(bare_metal(), trials);
+
+    assert_eq!(report.exit(), Exit::Ok);
+    let lost: Vec<&str> =
+        report.task_metrics.iter().filter(|line| !line.available).map(|line| line.id).collect();
+    assert_eq!(
+        lost,
+        ["mem_pct_by_node", "mem_bytes_by_node", "mem_error_points", "mem_age_ms", "remote_best_pct"]
+    );
 }
 
 #[test]

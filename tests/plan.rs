@@ -78,7 +78,7 @@ fn table() -> Vec<Row> {
         row("no SMT", set(|host| host.topology = Fact::Known(fixture("kunpeng-920-4826"))), &[SmtTime], Exit::Ok, "one thread each"),
         row("sysfs not mounted", set(|host| {
             host.topology = Fact::unknown("opening /sys/devices/system/cpu/online: no such file");
-        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages], Exit::CouldNotMeasure, "cpu/online"),
+        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages, Placement], Exit::CouldNotMeasure, "cpu/online"),
         row("nothing known about privileges", set(|host| {
             host.privileges.effective = Fact::unknown("/proc is not mounted");
             host.privileges.host_user_namespace = Fact::unknown("/proc is not mounted");
@@ -133,6 +133,19 @@ fn metrics_follow_from_the_parts_they_need() {
     assert!(
         matches!(nothing_works.metric("pid"), Err(obstacle) if matches!(obstacle.missing, Missing::NotPermitted(_)))
     );
+}
+
+#[test]
+fn memory_of_other_users_needs_a_capability_that_the_probes_do_not_need() {
+    let about = |host: &HostCheck| plan(host).caveats.iter().any(|caveat| caveat.about == "memory by node");
+    let mut user = user_with(CapSet::of(&Capability::NEEDED));
+    assert!(about(&user));
+    user.privileges.effective = Fact::Known(CapSet::of(&Capability::GRANTED));
+    assert!(!about(&user));
+    // One node: nothing has to be asked.
+    let mut user = user_with(CapSet::of(&Capability::NEEDED));
+    user.topology = Fact::Known(fixture("no-numa"));
+    assert!(!about(&user));
 }
 
 #[test]

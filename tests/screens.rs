@@ -8,6 +8,7 @@ use std::sync::Arc;
 use common::screen::{draw, dump, text};
 use common::{Actor, World, app, press, type_text};
 use numatop_ng::collect::inspect::Details;
+use numatop_ng::collect::mappings::{Mapping, Mappings};
 use numatop_ng::marks::Finder;
 use numatop_ng::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::sample::{Comm, PagesFound, PlacementRaw};
@@ -47,8 +48,38 @@ fn nodes() {
 }
 
 #[test]
+fn a_node_without_cpus_is_a_row_like_others() {
+    let mut app = app(&mut World::new("cxl", true, vec![]), 4, (80, 24), Theme::new(false, false));
+    for key in ["2", "End"] {
+        press(&mut app, key);
+    }
+    let shown = text(&draw(&app, 80, 24));
+    assert!(shown.contains("CPUs      none: memory only (CXL"), "{shown}");
+}
+
+#[test]
+fn interrupts_of_a_device_that_go_to_another_node_are_said() {
+    let mut app = app(&mut World::intel(), 4, (160, 50), Theme::new(false, false));
+    press(&mut app, "2");
+    let node = |app: &App| text(&draw(app, 160, 50));
+    let first = node(&app);
+    press(&mut app, "Down");
+    let both = first + &node(&app);
+    assert!(both.contains("interrupts on node"), "{both}");
+}
+
+#[test]
 fn accesses_from_node_to_node() {
     check("accesses", World::intel, |app| {
+        for key in ["2", "x"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
+fn accesses_among_sixteen_nodes() {
+    check("accesses_ft_2500", World::ft_2500_placed, |app| {
         for key in ["2", "x"] {
             press(app, key);
         }
@@ -134,6 +165,81 @@ fn detail() {
         };
         app.inspected(4242, Ok(details));
     });
+}
+
+/// What is mapped into the database: memory of its own, a file, huge pages, memory of a device.
+fn mappings() -> Mappings {
+    let row = |start, bytes, name: &str, policy: &str, by_node: &[f64]| Mapping {
+        start,
+        bytes,
+        name: name.into(),
+        policy: (!policy.is_empty()).then(|| policy.into()),
+        by_node: by_node.iter().map(|mib| mib * 1024.0 * 1024.0).collect(),
+    };
+    let rows = vec![
+        row(0x7f10_0000_0000, 16 << 30, "", "interleave:0-1", &[8192.0, 8000.0]),
+        row(0x7f80_0000_0000, 2 << 30, "/anon_hugepage (deleted)", "bind:1", &[0.0, 2048.0]),
+        row(0x7fa0_0000_0000, 700 << 20, "/var/lib/mysql/ibdata1", "default", &[650.0, 12.0]),
+        row(0x7fb0_0000_0000, 256 << 20, "/dev/nvidia0", "default", &[]),
+        row(0x55d0_0000_0000, 132 << 10, "[heap]", "default", &[0.125]),
+    ];
+    Mappings { error_points: None, count: 20_004, rows }
+}
+
+#[test]
+fn mappings_of_a_process() {
+    check("mappings", World::intel, |app| {
+        for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "m"] {
+            press(app, key);
+        }
+        app.mapped((4242, 4242 * 1_000_000), Ok(mappings()));
+    });
+}
+
+#[test]
+fn counting_every_page_says_first_what_it_costs() {
+    let mut app = app(&mut World::intel(), 4, (80, 24), Theme::new(false, false));
+    for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter"] {
+        press(&mut app, key);
+    }
+    let asked = press(&mut app, "m");
+    assert!(matches!(asked, Some(Effect::Map { exact: false, .. })), "{asked:?}");
+    let sampled = Mappings { error_points: Some(2.9), ..mappings() };
+    app.mapped((4242, 4242 * 1_000_000), Ok(sampled));
+    let shown = text(&draw(&app, 80, 24));
+    assert!(shown.contains("sampled within 2.9 points; M counts all pages in 608 ms"), "{shown}");
+
+    assert_eq!(press(&mut app, "M"), None);
+    let said = text(&draw(&app, 80, 24));
+    assert!(
+        said.contains("counting all pages of 19G takes up to 608 ms and stalls it meanwhile: M again"),
+        "{said}"
+    );
+
+    let asked = press(&mut app, "M");
+    assert!(matches!(asked, Some(Effect::Map { exact: true, .. })), "{asked:?}");
+}
+
+#[test]
+fn the_details_name_who_is_on_the_sibling() {
+    let actors = vec![
+        Actor { wait_pct: 12.0, ..Actor::new(7, "service") }.runs(&[(0, 80.0)]),
+        Actor::new(8, "batch").runs(&[(0, 60.0)]),
+    ];
+    let mut world = World::new("intel-e5-2682v4", true, actors);
+    let mut app = app(&mut world, 0, (160, 50), Theme::new(false, false));
+    for _ in 0..3 {
+        let mut sample = world.tick();
+        for row in &mut sample.tasks {
+            // CPU 32 is the sibling of CPU 0.
+            Arc::make_mut(row).cpu = if row.pid == 8 { 32 } else { 0 };
+        }
+        app.sample(Arc::clone(&world.host), sample);
+    }
+    press(&mut app, "Enter");
+    let shown = text(&draw(&app, 160, 50));
+    let said = "sibling busy 25.0%: batch 8 ~54.0%; waits 12.0%, ~12.0% beside idle nodes";
+    assert!(shown.contains(said), "{shown}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use numatop_ng::collect::inspect::start_ns;
 use numatop_ng::collect::own::page_size;
 use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::collect::placement::{Process as Identity, once};
@@ -19,7 +20,6 @@ use crate::report::{Cell, Report, Table};
 use crate::work::{self, wait_until_ready};
 
 const ROUNDS: usize = 21;
-const TICK_NS: u64 = 10_000_000;
 /// Sampled in every second window of this length: as often as by a view that refreshes each second.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -87,10 +87,7 @@ fn sample(identity: Identity, rss: u64, random: &mut Random) -> Result<()> {
 
 /// Id and start of a process.
 fn identity(pid: u32) -> Result<Identity> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let rest = stat.rsplit(')').next().context("no name in its stat")?;
-    let ticks: u64 = rest.split_whitespace().nth(19).context("no start in its stat")?.parse()?;
-    Ok((pid, ticks * TICK_NS))
+    Ok((pid, start_ns(pid).with_context(|| format!("reading when process {pid} started"))?))
 }
 
 /// A process that does nothing but map and unmap, in windows with and without a sample.

@@ -121,8 +121,7 @@ fn schedstat(bytes: &[u8]) -> Option<[u64; 2]> {
     Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
 }
 
-/// Start of the process with this id, ns since boot, as exactly as /proc has it.
-#[cfg(test)]
+/// Start of the process with this id, ns since boot, as exactly as /proc has it: in steps of 10 ms.
 pub fn start_ns(pid: u32) -> Option<u64> {
     start_ticks(&bounded(Path::new(&format!("/proc/{pid}/stat"))).ok()?).map(|ticks| ticks * TICK_NS)
 }

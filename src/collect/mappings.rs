@@ -31,7 +31,8 @@ pub struct Mapping {
 
 impl Mapping {
     pub fn resident(&self) -> f64 {
-        self.by_node.iter().sum()
+        // The sum of no numbers would be -0.
+        self.by_node.iter().fold(0.0, |sum, bytes| sum + bytes)
     }
 }
 

@@ -12,7 +12,7 @@ use libbpf_rs::{Link, OpenObject};
 use super::balance::BalanceProbe;
 use super::sched::SchedProbe;
 use super::skel::pages::{PagesSkel, PagesSkelBuilder};
-use crate::host::page_flags::nodes_shift;
+use crate::host::page_flags::PageFacts;
 use crate::metric::pages::{MIGRATED, PAGES};
 use crate::sample::Missing;
 
@@ -73,11 +73,14 @@ impl PageProbe {
         rodata.nr_nodes = layout.nodes;
         rodata.pages_at = layout.pages_at();
         // The node is at the top of the flags (include/linux/page-flags-layout.h, SPARSEMEM_VMEMMAP).
-        let bits = nodes_shift(root)?;
+        let facts = PageFacts::read(root)?;
+        let bits = facts.nodes_shift;
         ensure!(bits > 0, "the kernel is built for one node: its pages do not say where they are");
         rodata.node_shift = u64::BITS - bits;
+        rodata.gfp_this_node = facts.gfp_this_node;
         let shared = sched.shared_maps();
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+        open.maps.cpus.reuse_fd(shared.cpus).context("sharing the state of CPUs")?;
         open.maps.places.reuse_fd(shared.places).context("sharing the places of CPUs")?;
         let skel = open.load().context("loading pages.bpf.o")?;
         let alloc = skel.progs.on_page_alloc.attach().context("attaching to mm_page_alloc")?;

@@ -119,6 +119,11 @@ impl Walk {
         }
     }
 
+    /// Whether the kernel has PAGEMAP_SCAN, as far as it was needed.
+    pub fn scans(&self) -> bool {
+        self.finder.scans()
+    }
+
     /// Mappings read so far.
     pub fn mappings(&self) -> usize {
         self.mappings
@@ -227,7 +232,7 @@ impl Placements {
             Err(missing) => (candidate.look, Err(missing)),
             Ok((look, mut walk)) => {
                 let read = walk.step(Some(deadline));
-                self.scans = walk.finder.scans();
+                self.scans = walk.scans();
                 match read {
                     Ok(false) => {
                         self.walking = Some((candidate.process, look, walk));

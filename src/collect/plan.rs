@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::host::btf::Feature;
 use crate::host::check::HostCheck;
 use crate::metric::node::{self, NODE_METRICS};
-use crate::metric::pages;
 use crate::metric::task::TASK_METRICS;
+use crate::metric::{pages, placement};
 use crate::pmu::event::Role;
 use crate::sample::Missing;
 use crate::text::{hanging, words};
@@ -88,10 +88,12 @@ pub enum Part {
     NewPages,
     /// Pages that are moved for tasks.
     MovedPages,
+    /// Where the memory of processes is, from pages picked at random.
+    Placement,
 }
 
 impl Part {
-    pub const ALL: [Part; 22] = [
+    pub const ALL: [Part; 23] = [
         Part::CpuTime,
         Part::TaskWalk,
         Part::Exits,
@@ -114,6 +116,7 @@ impl Part {
         Part::Watermarks,
         Part::NewPages,
         Part::MovedPages,
+        Part::Placement,
     ];
 
     /// A live view has all of these or does not start.
@@ -146,7 +149,7 @@ impl Part {
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 23] = [
+const NEEDS: [(&[&str], &[Part]); 24] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -194,6 +197,7 @@ const NEEDS: [(&[&str], &[Part]); 23] = [
     (&node::WATERMARKS, &[Part::Watermarks]),
     (&pages::PAGES, &[Part::NewPages]),
     (&pages::MIGRATED, &[Part::MovedPages]),
+    (&placement::SAMPLED, &[Part::Placement]),
 ];
 
 fn parts_of(id: &str) -> impl Iterator<Item = &'static Part> {

@@ -17,11 +17,12 @@ pub enum Loss {
     Backwards,
     Smt,
     Switch,
+    Page,
 }
 
 impl Loss {
-    pub const ALL: [Loss; 6] =
-        [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt, Loss::Switch];
+    pub const ALL: [Loss; 7] =
+        [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt, Loss::Switch, Loss::Page];
 
     /// The key under `lost` in JSON.
     pub fn id(self) -> &'static str {
@@ -32,6 +33,7 @@ impl Loss {
             Loss::Backwards => "counter_backwards",
             Loss::Smt => "smt_transitions",
             Loss::Switch => "counters_of_unseen_switches",
+            Loss::Page => "pages_of_no_known_node",
         }
     }
 }

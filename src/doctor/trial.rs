@@ -7,6 +7,8 @@ use anyhow::{Context, Error, Result};
 
 use crate::collect::balance::BalanceProbe;
 use crate::collect::pages::PageProbe;
+use crate::collect::placement::Walk;
+use crate::collect::placement::draw::Random;
 use crate::collect::plan::Part;
 use crate::collect::reclaim::ReclaimProbe;
 use crate::collect::records::Layout;
@@ -15,7 +17,7 @@ use crate::collect::scope::Scope;
 use crate::collect::tasks::TaskProbe;
 use crate::collect::vmstat::VmStatReader;
 use crate::collect::wire::Scoped;
-use crate::collect::{libbpf_log, records};
+use crate::collect::{inspect, libbpf_log, own, records};
 use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::Topology;
@@ -83,7 +85,8 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     if layout(check, topology).pages {
         note(trials, "new pages by node", &[Part::NewPages], new_pages(&sched, &store));
     }
-    note(trials, "moved pages", &[Part::MovedPages], moved_pages(&store))
+    note(trials, "moved pages", &[Part::MovedPages], moved_pages(&store));
+    note(trials, "memory by node", &[Part::Placement], placement())
 }
 
 fn reclaim(topology: &Topology) -> Result<((), String)> {
@@ -100,6 +103,31 @@ fn new_pages(sched: &SchedProbe, store: &OwnedFd) -> Result<((), String)> {
 fn moved_pages(store: &OwnedFd) -> Result<((), String)> {
     BalanceProbe::start(store)?;
     Ok(((), "loaded, attached to the migration of pages".into()))
+}
+
+/// Looks at our own memory: what the kernel refuses for that, it refuses for everybody's.
+fn placement() -> Result<((), String)> {
+    let (root, pid) = (Path::new("/"), std::process::id());
+    let start_ns = inspect::start_ns(pid).context("reading our own start time")?;
+    let (page_size, seed) = (own::page_size(), start_ns);
+    let rss_bytes = own::read(page_size).rss_bytes;
+    let mut walk = Walk::open(root, (pid, start_ns), rss_bytes, page_size, true).map_err(Error::msg)?;
+    walk.step(None).map_err(Error::msg)?;
+    let found = walk.draw(&mut Random(seed), page_size).map_err(Error::msg)?;
+    let nodes = found.by_node.iter().filter(|pages| **pages > 0).count();
+    let how = if walk.scans() {
+        "holes are skipped (PAGEMAP_SCAN)"
+    } else {
+        "holes are asked too: no PAGEMAP_SCAN (since Linux 6.7)"
+    };
+    Ok((
+        (),
+        format!(
+            "move_pages found {} on {}; {how}",
+            plural(found.pages() as usize, "page"),
+            plural(nodes, "node")
+        ),
+    ))
 }
 
 fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {

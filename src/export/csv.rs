@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Export, Rows, rfc3339};
+use crate::collect::placement::Process;
 use crate::metric::Value;
 use crate::snapshot::Snapshot;
 
@@ -10,11 +11,12 @@ use crate::snapshot::Snapshot;
 pub struct Csv<S> {
     selection: S,
     header_written: bool,
+    shown: Vec<Process>,
 }
 
 impl<S: Rows> Csv<S> {
     pub fn new(selection: S) -> Csv<S> {
-        Csv { selection, header_written: false }
+        Csv { selection, header_written: false, shown: Vec::new() }
     }
 }
 
@@ -30,7 +32,9 @@ impl<S: Rows> Export for Csv<S> {
             self.header_written = true;
         }
         let time = rfc3339(snapshot.wall_ns);
-        for task in self.selection.rows(snapshot) {
+        let rows = self.selection.rows(snapshot);
+        self.shown = self.selection.shown(&rows);
+        for task in rows {
             write!(out, "{time},{}", snapshot.interval_ns.unwrap_or(0))?;
             for metric in self.selection.columns() {
                 let text = metric.read(task, snapshot).map_or_else(|_| String::new(), |value| field(&value));
@@ -39,6 +43,10 @@ impl<S: Rows> Export for Csv<S> {
             write!(out, ",{}\r\n", S::ended(task).0)?;
         }
         out.flush()
+    }
+
+    fn shown(&self) -> &[Process] {
+        &self.shown
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Export, Selection, rfc3339};
+use super::{Export, Rows, Selection, rfc3339};
+use crate::collect::placement::Process;
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::matrix::PAIR_METRICS;
@@ -24,11 +25,12 @@ pub const SCHEMA: u32 = 1;
 /// Writes one object per interval, on a line of its own.
 pub struct JsonLines {
     selection: Selection,
+    shown: Vec<Process>,
 }
 
 impl JsonLines {
     pub fn new(selection: Selection) -> JsonLines {
-        JsonLines { selection }
+        JsonLines { selection, shown: Vec::new() }
     }
 }
 
@@ -67,7 +69,9 @@ impl Export for JsonLines {
         write!(out, ",\"host\":{}", host(snapshot, &mut reasons))?;
         // Rows go out one by one: ten thousand of them are never in memory at once.
         write!(out, ",\"tasks\":[")?;
-        for (i, task) in self.selection.rows(snapshot).into_iter().enumerate() {
+        let rows = self.selection.rows(snapshot);
+        self.shown = self.selection.shown(&rows);
+        for (i, task) in rows.into_iter().enumerate() {
             let row = task_object(&self.selection.columns, task, snapshot, &mut reasons);
             write!(out, "{}{}", if i > 0 { "," } else { "" }, Json::Object(row))?;
         }
@@ -102,6 +106,10 @@ impl Export for JsonLines {
         write!(out, ",\"notes\":{}", json!(snapshot.notes))?;
         writeln!(out, ",\"missing\":{}}}", json!(reasons.0))?;
         out.flush()
+    }
+
+    fn shown(&self) -> &[Process] {
+        &self.shown
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Export, Rows, rfc3339};
+use crate::collect::placement::Process;
 use crate::metric::{Unit, format};
 use crate::snapshot::Snapshot;
 use crate::text::plural;
@@ -11,11 +12,12 @@ use crate::text::plural;
 pub struct Text<S> {
     selection: S,
     written: bool,
+    shown: Vec<Process>,
 }
 
 impl<S: Rows> Text<S> {
     pub fn new(selection: S) -> Text<S> {
-        Text { selection, written: false }
+        Text { selection, written: false, shown: Vec::new() }
     }
 }
 
@@ -55,7 +57,9 @@ impl<S: Rows> Export for Text<S> {
         let title: Vec<String> =
             columns.iter().map(|metric| pad(metric.title, metric.width, metric.unit == Unit::Text)).collect();
         writeln!(out, "{}", title.join(" ").trim_end())?;
-        for task in self.selection.rows(snapshot) {
+        let rows = self.selection.rows(snapshot);
+        self.shown = self.selection.shown(&rows);
+        for task in rows {
             let cells: Vec<String> = columns
                 .iter()
                 .map(|metric| {
@@ -74,6 +78,10 @@ impl<S: Rows> Export for Text<S> {
             writeln!(out, "{}{mark}", cells.join(" ").trim_end())?;
         }
         out.flush()
+    }
+
+    fn shown(&self) -> &[Process] {
+        &self.shown
     }
 }
 

@@ -1,4 +1,4 @@
-//! How many bits of `page->flags` hold the node of a page?
+//! How many bits of `page->flags` hold the node of a page, and which bit of `gfp_t` asks for one node only?
 //!
 //! The kernel writes NODES_SHIFT nowhere, but two arrays are as long as it makes them: a zonelist has a reference
 //! for each zone of each node and one at its end (`MAX_ZONES_PER_ZONELIST` in include/linux/mmzone.h), a node has so
@@ -8,19 +8,47 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Array, Struct};
+use libbpf_rs::btf::types::{Array, Enum, Struct};
+use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 
-/// `NODES_SHIFT` of the kernel whose type information is below `root`: 0..=10.
-///
-/// # Errors
-/// The type information cannot be read, or the arrays are not what is expected.
-pub fn nodes_shift(root: &Path) -> Result<u32> {
-    let path = root.join("sys/kernel/btf/vmlinux");
-    let btf = Btf::from_path(&path).with_context(|| format!("reading {}", path.display()))?;
-    let references = capacity(&btf, "zonelist", "_zonerefs")?;
-    let zones = capacity(&btf, "pglist_data", "node_zones")?;
-    shift(references, zones)
+/// `___GFP_THISNODE` as a macro, which type information does not have (include/linux/gfp_types.h, 5.2 to 6.9).
+const THIS_NODE_BIT: u32 = 21;
+
+/// What the page probe must know of this kernel beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFacts {
+    /// `NODES_SHIFT`, 0..=10: so many bits at the top of `page->flags` are the node.
+    pub nodes_shift: u32,
+    /// `__GFP_THISNODE`.
+    pub gfp_this_node: u32,
+}
+
+impl PageFacts {
+    /// Asks the kernel whose type information is below `root`.
+    ///
+    /// # Errors
+    /// The type information cannot be read, or the arrays are not what is expected.
+    pub fn read(root: &Path) -> Result<PageFacts> {
+        let path = root.join("sys/kernel/btf/vmlinux");
+        let btf = Btf::from_path(&path).with_context(|| format!("reading {}", path.display()))?;
+        let references = capacity(&btf, "zonelist", "_zonerefs")?;
+        let zones = capacity(&btf, "pglist_data", "node_zones")?;
+        let bit = gfp_bit(&btf, "___GFP_THISNODE_BIT").unwrap_or(THIS_NODE_BIT);
+        Ok(PageFacts { nodes_shift: shift(references, zones)?, gfp_this_node: 1 << bit })
+    }
+}
+
+/// A bit of `gfp_t`: since 6.10 they are an enum, which has no name, so that all such enums are looked at.
+fn gfp_bit(btf: &Btf<'_>, name: &str) -> Option<u32> {
+    (1..btf.len() as u32).find_map(|id| {
+        let ty = btf.type_by_id::<BtfType<'_>>(TypeId::from(id))?;
+        if ty.kind() != BtfKind::Enum || ty.name().is_some_and(|name| !name.is_empty()) {
+            return None;
+        }
+        let bits = Enum::try_from(ty).ok()?;
+        let bit = bits.iter().find(|member| member.name == Some(OsStr::new(name)))?;
+        u32::try_from(bit.value).ok().filter(|bit| *bit < u32::BITS)
+    })
 }
 
 fn capacity(btf: &Btf<'_>, name: &str, field: &str) -> Result<usize> {
@@ -46,6 +74,17 @@ fn shift(references: usize, zones: usize) -> Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn this_kernel_says_what_the_page_probe_must_know() {
+        let root = Path::new("/");
+        if !root.join("sys/kernel/btf/vmlinux").exists() {
+            eprintln!("skipped: this kernel shows no type information");
+            return;
+        }
+        let facts = PageFacts::read(root).unwrap();
+        assert!(facts.nodes_shift <= 10 && facts.gfp_this_node.is_power_of_two(), "{facts:?}");
+    }
 
     /// Lengths as in Debian's kernels; the shift is their CONFIG_NODES_SHIFT.
     #[test]

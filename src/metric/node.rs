@@ -1,7 +1,7 @@
 //! The metrics of a node.
 
 use super::{Group, Metric, Order, Unit, Value};
-use crate::metric::{counters, on_cpus, placement};
+use crate::metric::{counters, hardware, on_cpus, placement};
 use crate::sample::{Missing, NodeRaw, Reading};
 use crate::snapshot::{Node, Snapshot};
 
@@ -116,12 +116,22 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     node("mem_slab_bytes", "SLAB", 7, Unit::Bytes, "Kernel slab caches.", |node, _| {
         Ok(Value::U64(node.raw.mem_slab_bytes))
     }),
-    node("huge_total", "HUGE", 6, Unit::Count, "Huge pages in the node's hugetlb pool.", |node, _| {
-        Ok(Value::U64(node.raw.huge_total))
-    }),
-    node("huge_free", "HFREE", 6, Unit::Count, "Huge pages in the pool that are free.", |node, _| {
-        Ok(Value::U64(node.raw.huge_free))
-    }),
+    node(
+        "huge_total",
+        "HUGE",
+        6,
+        Unit::Count,
+        "Huge pages of the default size in the node's hugetlb pool.",
+        |node, _| Ok(Value::U64(node.raw.huge_total)),
+    ),
+    node(
+        "huge_free",
+        "HFREE",
+        6,
+        Unit::Count,
+        "Huge pages of the default size in the pool that are free.",
+        |node, _| Ok(Value::U64(node.raw.huge_free)),
+    ),
     node("numa_hit_per_s", "HIT/s", 7, Unit::PerSecond, "Pages allocated here as intended.", |node, s| {
         rate(node.pages.numa_hit, s)
     }),
@@ -191,6 +201,8 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
          vm.zone_reclaim_mode set.",
         |node, s| rate(node.node_reclaims, s),
     ),
+    hardware::DISTANCE,
+    hardware::DEVICES,
 ];
 
 /// Free pages above the low watermark per hundred managed ones.

@@ -17,7 +17,8 @@ pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
     unit: Unit::Percent,
     order: Order::Descending,
     help: "Where the pages are that it was given in the interval, for its own memory or for the page cache, by node. \
-           Pages that are moved count again at their new place; memory of the kernel and of hugetlbfs does not count.",
+           Huge pages that are moved, and all that mbind(2) moves, count again at their new place; memory of the \
+           kernel and of hugetlbfs does not count.",
     value: |task, _| by_node(&task.delta).map(Value::ByNode),
 };
 

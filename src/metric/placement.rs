@@ -5,6 +5,10 @@ use crate::sample::{Missing, Reading};
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
 use crate::units::Nid;
 
+/// Metrics that need pages picked at random; remote_pct may be counted instead.
+pub const SAMPLED: [&str; 5] =
+    ["mem_pct_by_node", "mem_bytes_by_node", "mem_error_points", "mem_age_ms", "remote_best_pct"];
+
 const fn metric<R>(
     id: &'static str,
     (title, width): (&'static str, u16),

@@ -1,6 +1,6 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
-use super::{Group, Metric, Order, Unit, Value, counters, pages, placement, smt};
+use super::{Group, Metric, Order, Unit, Value, counters, interference, pages, placement, smt};
 use crate::container::group::Kind;
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading};
@@ -259,6 +259,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
                 .map(|ns| Value::F64(ns / 1e3))
         },
     },
+    interference::RUNQ_WAIT_IDLE_ELSEWHERE_PCT,
     Metric {
         id: "cpu_migrations_per_s",
         title: "MIG/s",
@@ -303,6 +304,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
                 .map(|share| Value::F64((share * 100.0).min(100.0)))
         },
     },
+    interference::IRQ_PCT,
     Metric {
         id: "cycles_total",
         title: "CYCLES",

@@ -296,6 +296,17 @@ impl World {
         World::new("ft-2500", true, actors)
     }
 
+    /// The same service, with most of its memory on the first two nodes and the rest everywhere.
+    pub fn ft_2500_placed() -> World {
+        let mut world = World::ft_2500();
+        let mut by_node = vec![16; 16];
+        (by_node[0], by_node[1]) = (480, 320);
+        let found = PagesFound { space_bytes: 6 << 30, asked: 1024, by_node, error_hundredths: 410 };
+        let raw = PlacementRaw { start_ns: 3000 * MS, read_ns: BOOT_NS, found: Ok(found) };
+        world.placement = [(3000, Arc::new(raw))].into();
+        world
+    }
+
     /// A virtual machine with one node and no counters.
     pub fn vm() -> World {
         let actors = vec![

@@ -6,6 +6,7 @@ mod command;
 mod containers;
 mod engine;
 mod hot;
+mod hugetlb;
 mod pages;
 mod placement;
 mod reclaim;
@@ -52,6 +53,13 @@ fn main() {
     }
     let with_reclaim = |name: &str, run: fn() -> anyhow::Result<()>| {
         trial(name, run).with_ignored_flag(!root || no_reclaim.is_some())
+    };
+    let no_hugetlb = hugetlb::obstacle();
+    if let Some(why) = &no_hugetlb {
+        eprintln!("tests/probes: {why}: its test is ignored");
+    }
+    let with_hugetlb = |name: &str, run: fn() -> anyhow::Result<()>| {
+        trial(name, run).with_ignored_flag(!root || no_hugetlb.is_some())
     };
     let mut tests = tests![
         trial:
@@ -128,6 +136,10 @@ fn main() {
     tests.extend(tests![
         with_reclaim:
         reclaim::reclaimed_pages_are_counted_on_their_node,
+    ]);
+    tests.extend(tests![
+        with_hugetlb:
+        hugetlb::pages_of_hugetlbfs_are_found_and_weigh_what_they_hold,
     ]);
     tests.extend(tests![
         with_engine:

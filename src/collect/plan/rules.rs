@@ -25,6 +25,8 @@ pub fn verdict(check: &HostCheck, part: Part) -> Verdict {
         Part::Reclaim | Part::MovedPages => probe(check, part),
         Part::NewPages => new_pages(check),
         Part::Watermarks => topology(&check.topology).map(|_| ()),
+        // move_pages(2) has no feature to ask for: who may ask it about whom is said for each process.
+        Part::Placement => topology(&check.topology).map(|_| ()),
     }
 }
 
@@ -243,6 +245,19 @@ fn node_pages(facts: &Fact<Topology>) -> Verdict {
     Ok(())
 }
 
+/// Whoever lacks what the probes need reads about this capability there.
+fn others_memory(check: &HostCheck) -> Option<Caveat> {
+    let own = &check.privileges;
+    let one_node = check.topology.known().is_some_and(|topology| topology.nodes.len() == 1);
+    let traces = own.effective.known().is_none_or(|own| own.has(Capability::SysPtrace));
+    if one_node || traces || !own.lacking().is_empty() {
+        return None;
+    }
+    let say = "CAP_SYS_PTRACE is missing: where memory is can be asked of processes of the same user only";
+    let advice = how_to_get(check, &[Capability::SysPtrace]);
+    Some(Caveat { about: "memory by node", say: say.into(), advice })
+}
+
 /// What works here, but shows less or something else than one would expect.
 pub fn caveats(check: &HostCheck) -> Vec<Caveat> {
     let mut caveats = Vec::new();
@@ -264,6 +279,7 @@ pub fn caveats(check: &HostCheck) -> Vec<Caveat> {
             advice: vec![Advice::command("to free the counter", "sudo sysctl kernel.nmi_watchdog=0")],
         });
     }
+    caveats.extend(others_memory(check));
     if check.cgroups.mode == Mode::None {
         caveats.push(Caveat {
             about: "cgroups",

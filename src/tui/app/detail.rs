@@ -9,7 +9,7 @@ use crate::filter::{self, RowFilter};
 use crate::metric::Value;
 use crate::metric::task::by_id;
 use crate::sample::{HostFacts, Sample};
-use crate::snapshot::{Grain, Snapshot, Task, derive};
+use crate::snapshot::{Beside, Grain, Snapshot, Task, beside, derive};
 use crate::tui::action::Motion;
 use crate::tui::ring::Ring;
 
@@ -36,6 +36,8 @@ pub struct Detail {
     pub offset: usize,
     /// Points by sample number, ascending.
     history: VecDeque<(u64, Point)>,
+    /// Who ran on the SMT siblings of its CPUs; empty without siblings.
+    pub beside: Vec<Beside>,
     /// What /proc said last, or why it says nothing.
     pub details: Option<Result<Details, String>>,
     /// Its mappings, while they are shown.
@@ -52,6 +54,7 @@ impl Detail {
             order: Vec::new(),
             offset: 0,
             history: VecDeque::new(),
+            beside: Vec::new(),
             details: None,
             maps: None,
         };
@@ -92,6 +95,8 @@ impl Detail {
         let busiest = by_id("cpu_pct").expect("cpu_pct is a metric");
         self.order = filter::select(&threads, &RowFilter::default(), busiest, false);
         self.threads = Some(threads);
+        self.beside = previous
+            .map_or_else(Vec::new, |previous| beside(&host.topology, previous, current, self.process));
     }
 
     /// What the process did up to sample `shown`, newest last.
@@ -138,7 +143,7 @@ fn only(sample: &Sample, process: (u32, u64)) -> Sample {
         boot_ns: sample.boot_ns,
         tasks: pick(&sample.tasks),
         exited: pick(&sample.exited),
-        cpus: Vec::new(),
+        cpus: sample.cpus.clone(),
         vm: None,
         flows: vec![],
         nodes: Vec::new(),

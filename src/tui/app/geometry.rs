@@ -43,7 +43,10 @@ impl App {
         }
         match (&self.help, &self.detail, self.screen) {
             (Some(_), _, _) => body,
-            (None, Some(_), _) => below(view::detail::split(body, self.snapshot()).1, 1),
+            (None, Some(detail), _) => {
+                let head = if detail.maps.is_some() { view::maps::HEAD } else { 1 };
+                below(view::detail::split(body, self.snapshot()).1, head)
+            }
             (None, None, Screen::Tasks | Screen::Containers) => below(body, 1),
             (None, None, Screen::Nodes) => below(view::nodes::split(body, self.snapshot()).0, 1),
         }

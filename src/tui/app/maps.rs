@@ -59,7 +59,7 @@ impl App {
         if !maps.asked && ns > AT_ONCE_NS {
             maps.asked = true;
             self.message = Some(format!(
-                "counting all pages of {} takes up to {} ms and stalls its memory calls: M again",
+                "counting all pages of {} takes up to {} ms and stalls it meanwhile: M again",
                 bytes(task.rss_bytes as f64),
                 ns / 1_000_000
             ));

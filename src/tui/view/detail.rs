@@ -6,9 +6,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::metric::Value;
-use crate::metric::format::{bytes, duration, percent};
+use crate::metric::format::{bytes, duration, percent, short};
 use crate::metric::task::{by_id, policy, state, user};
-use crate::snapshot::{Snapshot, Task};
+use crate::snapshot::{Beside, Snapshot, Task};
 use crate::text::clean;
 use crate::tui::app::detail::{Detail, Point};
 use crate::tui::columns;
@@ -20,14 +20,17 @@ use crate::tui::widget::table::{Look, Table};
 use crate::units::Nid;
 
 /// Lines about identity and limits, and lines of history.
-const FACTS: u16 = 5;
+const FACTS: u16 = 6;
 const HISTORY: u16 = 3;
 /// Nodes with a line of their own.
 const NODE_LINES: usize = 4;
 /// Cells for the memory on a node, as in `mem 1023M 99.9%`.
 const MEMORY: u16 = 16;
+/// Processes on SMT siblings that are named.
+const BESIDE: usize = 3;
 /// Cells before the content of a line.
 const LABEL: u16 = 9;
+
 /// Divides `area` between what is said about the process and its threads.
 pub fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
     let nodes = snapshot.map_or(1, |snapshot| snapshot.host.topology.nodes.len());
@@ -59,7 +62,8 @@ pub fn render(
         return;
     };
     identity(snapshot, task, theme, &mut Pen::new(buf, facts_area, 0, ellipsis));
-    for (row, (label, text, role)) in (1..FACTS).zip(said(detail, task, snapshot)) {
+    let said = said(detail, task, snapshot).into_iter().chain([beside(detail, task, snapshot)]);
+    for (row, (label, text, role)) in (1..FACTS).zip(said) {
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);
         label_of(&mut pen, label, theme);
         pen.write(&text, theme.style(role));
@@ -71,7 +75,7 @@ pub fn render(
         line_of_history(series, snapshot, task, history, theme, &mut pen);
     }
     match &detail.maps {
-        Some(maps) => maps::render(maps, theme, threads_area, buf),
+        Some(maps) => maps::render(maps, task.rss_bytes, theme, threads_area, buf),
         None => threads(detail, theme, threads_area, buf),
     }
 }
@@ -153,6 +157,32 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
         ("may use", may_use, Role::Plain),
         ("so far", since.join("; "), Role::Plain),
     ]
+}
+
+/// What gets into its way: waits, interrupts, and who is on the other threads of its cores.
+fn beside(detail: &Detail, task: &Task, snapshot: &Snapshot) -> (&'static str, String, Role) {
+    let read = |id: &str| {
+        let metric = by_id(id)?;
+        metric.read(task, snapshot).ok().map(|value| short(&value, metric.unit))
+    };
+    let mut parts = Vec::new();
+    if snapshot.host.topology.smt() {
+        let busy = read("smt_busy_pct").map_or(String::new(), |busy| format!(" busy {busy}%"));
+        let name = |other: &Beside| match other.process == detail.process {
+            true => format!("itself ~{}%", percent(other.pct)),
+            false => format!("{} {} ~{}%", clean(other.comm.bytes()), other.process.0, percent(other.pct)),
+        };
+        let named: Vec<String> = detail.beside.iter().take(BESIDE).map(name).collect();
+        let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+        parts.push(format!("sibling{busy}{who}"));
+    }
+    if let Some(wait) = read("runq_wait_pct") {
+        let idle = read("runq_wait_idle_elsewhere_pct").filter(|_| task.delta.run_delay_ns > 0);
+        let idle = idle.map_or(String::new(), |idle| format!(", {idle}% beside idle nodes"));
+        parts.push(format!("waits {wait}%{idle}"));
+    }
+    parts.extend(read("irq_pct").map(|irq| format!("interrupts {irq}%")));
+    ("beside", parts.join("; "), Role::Plain)
 }
 
 /// What a task has of a node.

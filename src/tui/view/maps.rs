@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::collect::mappings::{Mapping, Mappings};
+use crate::collect::mappings::{Mapping, Mappings, walk_ns};
 use crate::metric::format::bytes;
 use crate::text::plural;
 use crate::tui::app::maps::Maps;
@@ -14,9 +14,11 @@ use crate::tui::widget::pen::Pen;
 const NUMBER: u16 = 7;
 const POLICY: u16 = 12;
 const NODES: u16 = 16;
+/// Lines above the mappings: what the list was made from, and titles.
+pub const HEAD: u16 = 2;
 
-/// What the list was made from, titles, and mappings in view.
-pub fn render(maps: &Maps, theme: &Theme, area: Rect, buf: &mut Buffer) {
+/// What the list was made from, titles, and mappings in view. `rss_bytes` is all of the process's memory.
+pub fn render(maps: &Maps, rss_bytes: u64, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let ellipsis = theme.glyphs.ellipsis;
     let found = match &maps.found {
         Some(Ok(found)) => found,
@@ -29,26 +31,33 @@ pub fn render(maps: &Maps, theme: &Theme, area: Rect, buf: &mut Buffer) {
             return;
         }
     };
-    let mut pen = Pen::new(buf, area, 0, ellipsis);
+    let summary = summary(found, rss_bytes);
+    Pen::new(buf, area, 0, ellipsis).gap(1).write(&summary, theme.style(Role::Dim));
+    let mut pen = Pen::new(buf, area, 1, ellipsis);
     pen.repeat(' ', area.width, theme.style(Role::Header)).column(area.x, 1);
     pen.write_right("SIZE", NUMBER, theme.style(Role::Header)).gap(1);
     pen.write_right("RES", NUMBER, theme.style(Role::Header)).gap(1);
     for (title, width) in [("POLICY", POLICY), ("MEM BY NODE", NODES)] {
         pen.write(&format!("{title:width$}", width = usize::from(width)), theme.style(Role::Header)).gap(1);
     }
-    pen.write(&format!("MAPPING ({})", summary(found)), theme.style(Role::Header));
-    for (row, mapping) in (1..area.height).zip(found.rows.iter().skip(maps.offset)) {
+    pen.write("MAPPING", theme.style(Role::Header));
+    for (row, mapping) in (HEAD..area.height).zip(found.rows.iter().skip(maps.offset)) {
         line(mapping, theme, &mut Pen::new(buf, area, row, ellipsis));
     }
 }
 
-fn summary(found: &Mappings) -> String {
-    let how = match found.error_points {
-        None => "every page counted".to_string(),
-        Some(points) => format!("from a sample, all of it within {points:.1} points; M counts every page"),
-    };
+fn summary(found: &Mappings, rss_bytes: u64) -> String {
     let all = plural(found.count, "mapping");
-    if found.rows.len() < found.count { format!("largest of {all}, {how}") } else { format!("{all}, {how}") }
+    let shown = if found.rows.len() < found.count { format!("{} of {all}", found.rows.len()) } else { all };
+    match found.error_points {
+        None => format!("{shown}, every page counted"),
+        Some(points) => {
+            let ms = walk_ns(rss_bytes).div_ceil(1_000_000);
+            // A process that has ended has no pages left.
+            let more = if ms > 0 { format!("; M counts all pages in {ms} ms") } else { String::new() };
+            format!("{shown}, sampled within {points:.1} points{more}")
+        }
+    }
 }
 
 fn line(mapping: &Mapping, theme: &Theme, pen: &mut Pen<'_>) {
@@ -63,15 +72,15 @@ fn line(mapping: &Mapping, theme: &Theme, pen: &mut Pen<'_>) {
     nodes.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut left = NODES;
     for (i, (node, on)) in nodes.into_iter().enumerate() {
-        let word = format!("{node}:{:.0}", on * 100.0 / resident);
-        if word.len() as u16 > left {
+        let word = format!("{node}:{:.0} ", on * 100.0 / resident);
+        let cells = word.len() as u16;
+        if cells > left {
             break;
         }
-        let role = if i == 0 { Role::Local } else { Role::Remote };
-        pen.write(&word, theme.style(role)).gap(1);
-        left = left.saturating_sub(word.len() as u16 + 1);
+        pen.write(&word, theme.style(if i == 0 { Role::Local } else { Role::Remote }));
+        left -= cells;
     }
-    pen.gap(left + 1 - u16::from(left < NODES && left > 0));
+    pen.gap(left + 1);
     let name = if mapping.name.is_empty() { "anonymous" } else { &mapping.name };
     pen.write(&format!("{:x} ", mapping.start), dim).write(name, plain);
 }

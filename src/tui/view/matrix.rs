@@ -108,6 +108,8 @@ fn wrap(text: &str, width: usize, role: Role) -> Vec<(String, Role)> {
 fn written(value: f64, unit: Unit, width: u16) -> String {
     match unit {
         Unit::Percent if width >= 5 => percent(value),
+        // A share of a hundredth of the pages is not none.
+        Unit::Percent if value > 0.0 && value < 9.95 => format!("{value:.1}"),
         Unit::Percent => format!("{value:.0}"),
         Unit::Id => format!("{value:.0}"),
         _ => count(value),
@@ -141,6 +143,8 @@ mod tests {
     fn numbers_fit_their_cells() {
         for (value, unit, width, text) in [
             (33.333, Unit::Percent, 3, "33"),
+            (0.14, Unit::Percent, 3, "0.1"),
+            (0.0, Unit::Percent, 3, "0"),
             (33.333, Unit::Percent, 6, "33.3"),
             (100.0, Unit::Percent, 3, "100"),
             (255.0, Unit::Id, 3, "255"),

@@ -53,7 +53,8 @@ fn facts(snapshot: &Snapshot, raw: &NodeRaw, theme: &Theme, area: Rect, buf: &mu
         ("caches", caches(topology, node)),
         ("distance", distances(node)),
         ("reclaim", reclaim(snapshot, raw)),
-        ("devices", devices(node)),
+        ("devices", devices(&node.devices)),
+        ("unplaced", devices(&topology.unplaced_devices)),
         ("offline", offline(topology)),
     ];
     let title = format!("Node {id}");
@@ -111,14 +112,14 @@ fn reclaim(snapshot: &Snapshot, raw: &NodeRaw) -> String {
     parts.join(", ")
 }
 
-fn devices(node: &Node) -> String {
+fn devices(devices: &[Device]) -> String {
     let device = |device: &Device| {
         let nodes = format_cpulist(device.irq_nodes.iter().map(|node| node.0));
         let interrupts =
             if nodes.is_empty() { String::new() } else { format!(", interrupts on node {nodes}") };
         format!("{} ({}{interrupts})", clean_str(&device.name), device.class.name())
     };
-    node.devices.iter().map(device).collect::<Vec<_>>().join(", ")
+    devices.iter().map(device).collect::<Vec<_>>().join(", ")
 }
 
 /// Nodes that could come, for instance when memory is plugged in.

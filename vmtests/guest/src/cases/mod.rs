@@ -5,6 +5,7 @@ mod boot;
 mod counters;
 mod degraded;
 mod exits;
+mod fresh;
 mod hotplug;
 mod instructions;
 mod load;
@@ -55,6 +56,7 @@ const CASES: &[Case] = &[
     scope::CASE,
     degraded::CASE,
     degraded::TOO_OLD,
+    fresh::CASE,
     placement::CASE,
     placement::OTHERS,
     remote::CASE,

@@ -6,6 +6,7 @@
 
 mod alternate;
 mod count;
+mod fresh;
 pub mod numa_truth;
 mod spin;
 mod storm;
@@ -25,6 +26,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("wander", "CPUS MILLISECONDS: one busy thread that moves itself from CPU to CPU"),
     ("alternate", "CPU A B: two processes take turns on one CPU, A and B instructions a turn"),
     ("count", "CPU MILLIONS...: a thread for each number, which executes so many million instructions"),
+    ("fresh", "CPU MIB: so much new memory on node 0 and on node 1; then that of node 0 moves to node 1"),
     (
         "numa_truth",
         "CPUS|free:N SHARES MIB small|huge|shared|many|mixed|touched uniform|settled|skewed: memory at these shares by node, used \
@@ -47,6 +49,7 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
             let shares: Result<Vec<u64>, String> = shares.iter().map(|share| number(share)).collect();
             number(cpu).and_then(|cpu| count::run(cpu as u32, &shares?))
         }
+        ("fresh", [cpu, mib]) => number(cpu).and_then(|cpu| fresh::run(cpu as u32, number(mib)?)),
         ("numa_truth", [cpus, shares, mib, layout, access]) => {
             number(mib).and_then(|mib| numa_truth::run(cpus, shares, mib, layout, access))
         }

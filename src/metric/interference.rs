@@ -1,0 +1,78 @@
+//! How much does a task lose to interrupts on its CPU, and to waiting where others idle? Both are estimates from what is
+//! known of CPUs and tasks at the end of an interval, and cost the context switch nothing.
+
+use super::{Group, Metric, Order, Unit, Value};
+use crate::sample::{Missing, Reading};
+use crate::snapshot::{CpuDelta, Snapshot, Task};
+use crate::units::Nid;
+
+pub const IRQ_PCT: Metric<Task> = Metric {
+    id: "irq_pct",
+    title: "IRQ%",
+    width: 6,
+    group: Group::Running,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "Share of the interval that hard and soft interrupts are likely to have taken while it was on a CPU: its time \
+           there, by the share of interrupts on that CPU (/proc/stat, in steps of 10 ms), or on average on the CPUs of \
+           the node when it moved or has several threads. Always an estimate.",
+    value: |task, snapshot| {
+        let ns = irq_ns(task, snapshot)?;
+        snapshot.rate_f64(ns).map(|per_second| Value::Share { pct: per_second / 1e7, measured: false })
+    },
+};
+
+pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
+    id: "runq_wait_idle_elsewhere_pct",
+    title: "WIDLE%",
+    width: 6,
+    group: Group::Running,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "The part of runq_wait_pct in which a CPU of another node is likely to have been idle: the wait, by the idle \
+           share of the idlest CPU outside its home node. An estimate, and only for tasks that may use all CPUs.",
+    value: |task, snapshot| {
+        let wait = snapshot.share(task.delta.run_delay_ns)?;
+        let idle = if wait > 0.0 { idle_elsewhere(task, snapshot)? } else { 0.0 };
+        Ok(Value::Share { pct: wait * idle, measured: false })
+    },
+};
+
+fn no(why: &str) -> Missing {
+    Missing::NotCollected(why.into())
+}
+
+/// Time in interrupts, of the on-CPU time of a task.
+fn irq_ns(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
+    let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
+    let stayed = task.threads == 1 && task.delta.cpu_migrations == 0;
+    if stayed && let Some(cpu) = snapshot.cpus.iter().find(|cpu| cpu.id == task.raw.cpu) {
+        return Ok(task.run_ns() as f64 * share(cpu.irq_ns, interval));
+    }
+    let on_node = |(node, ns): (usize, &u64)| {
+        let here = || snapshot.cpus.iter().filter(move |cpu| cpu.online && cpu.node as usize == node);
+        let irq: f64 = here().map(|cpu| share(cpu.irq_ns, interval)).sum();
+        *ns as f64 * irq / here().count().max(1) as f64
+    };
+    Ok(task.delta.run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(on_node).sum())
+}
+
+/// From 0 to 1.
+fn share(ns: u64, interval: f64) -> f64 {
+    (ns as f64 / interval).min(1.0)
+}
+
+/// How idle the idlest CPU outside of its home node was, from 0 to 1.
+fn idle_elsewhere(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
+    let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
+    if snapshot.host.topology.nodes.len() == 1 {
+        return Err(no("the machine has one node"));
+    }
+    if task.raw.cpus_allowed < snapshot.online_cpus {
+        return Err(no("it may not use all CPUs: those that idle may not be its own"));
+    }
+    let home = task.home_node().or(snapshot.host.node_of(task.raw.cpu));
+    let idle = |cpu: &CpuDelta| 1.0 - share(cpu.busy_ns, interval);
+    let others = snapshot.cpus.iter().filter(|cpu| cpu.online && Some(Nid(cpu.node)) != home);
+    others.map(idle).max_by(f64::total_cmp).ok_or_else(|| no("no other node has a CPU that is online"))
+}

@@ -1,0 +1,47 @@
+//! What did each CPU do in the interval?
+
+use std::collections::HashMap;
+
+use crate::collect::wire::SLOTS;
+use crate::sample::{CpuRaw, Sample, Slot};
+
+/// One CPU in the interval.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuDelta {
+    pub id: u32,
+    pub node: u32,
+    /// At the end of the interval.
+    pub online: bool,
+    /// On-CPU time of everything but idle, and time in hard and soft interrupts, ns.
+    pub busy_ns: u64,
+    pub irq_ns: u64,
+    pub switches: u64,
+    pub slots: [Slot; SLOTS],
+}
+
+/// The CPUs that both samples have, in the order of the later one.
+pub fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
+    let Some(previous) = previous else { return Vec::new() };
+    let before: HashMap<u32, _> = previous.cpus.iter().map(|cpu| (cpu.id, cpu)).collect();
+    let delta = |cpu: &CpuRaw| {
+        let before = before.get(&cpu.id)?;
+        let mut slots = cpu.slots;
+        for (slot, old) in slots.iter_mut().zip(&before.slots) {
+            slot.count = slot.count.saturating_sub(old.count);
+            // The event of a CPU that was offline in between starts again from zero.
+            let reopened = slot.enabled_ns < old.enabled_ns;
+            slot.enabled_ns -= if reopened { 0 } else { old.enabled_ns };
+            slot.running_ns = slot.running_ns.saturating_sub(if reopened { 0 } else { old.running_ns });
+        }
+        Some(CpuDelta {
+            id: cpu.id,
+            node: cpu.node,
+            online: cpu.online,
+            busy_ns: cpu.busy_ns.saturating_sub(before.busy_ns),
+            irq_ns: cpu.irq_ns.saturating_sub(before.irq_ns),
+            switches: cpu.switches.saturating_sub(before.switches),
+            slots,
+        })
+    };
+    current.cpus.iter().filter_map(delta).collect()
+}
