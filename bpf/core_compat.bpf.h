@@ -120,6 +120,11 @@ struct signal_struct {
 	} live;
 } NT_RELOCATED;
 
+/* With CONFIG_NUMA_BALANCING only. */
+struct numa_group {
+	int gid;
+} NT_RELOCATED;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -149,7 +154,16 @@ struct task_struct {
 	unsigned int numa_scan_period;
 	unsigned long numa_faults_locality[3];
 	unsigned long numa_pages_migrated;
+	struct numa_group *numa_group;
 } NT_RELOCATED;
+
+/* The tasks it is placed together with; by probe, because the group may go while we look. 0: none. */
+static inline __u32 nt_numa_group(struct task_struct *task)
+{
+	struct numa_group *group = task->numa_group;
+
+	return group ? BPF_CORE_READ(group, gid) : 0;
+}
 
 /*
  * Threads of a process, in a program that is not a walk itself (6.7). The first

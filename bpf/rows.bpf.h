@@ -67,6 +67,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 		row->numa_faults_remote = task->numa_faults_locality[0];
 		row->numa_faults_local = task->numa_faults_locality[1];
 		row->numa_pages_migrated = task->numa_pages_migrated;
+		row->numa_group = nt_numa_group(task);
 	} else {
 		row->flags |= NT_ROW_NO_NUMA;
 		row->preferred_nid = -1;
@@ -74,7 +75,9 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 		row->numa_faults_remote = 0;
 		row->numa_faults_local = 0;
 		row->numa_pages_migrated = 0;
+		row->numa_group = 0;
 	}
+	row->pad = 0;
 }
 
 static inline void nt_lose_end(struct nt_rec *rec)

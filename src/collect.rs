@@ -1,6 +1,7 @@
 //! From the kernel to a [`crate::sample::Sample`]: BPF objects and the files of /proc and /sys.
 
 pub mod balance;
+pub mod balancing;
 pub mod groups;
 pub mod hot;
 pub mod inspect;
@@ -10,6 +11,7 @@ pub mod limits;
 pub mod machine;
 pub mod mappings;
 pub mod nodes;
+pub mod numa;
 pub mod own;
 pub mod pages;
 pub mod placement;
@@ -33,6 +35,9 @@ mod skel {
     }
     pub mod hot {
         include!(concat!(env!("OUT_DIR"), "/hot.skel.rs"));
+    }
+    pub mod numa {
+        include!(concat!(env!("OUT_DIR"), "/numa.skel.rs"));
     }
     pub mod pages {
         include!(concat!(env!("OUT_DIR"), "/pages.skel.rs"));

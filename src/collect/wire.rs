@@ -173,6 +173,9 @@ pub struct Rec {
     pub cross_allocs: u64,
     pub migrated_pages: u64,
     pub migrate_failed_pages: u64,
+    pub numa_moves: u64,
+    pub numa_swaps: u64,
+    pub numa_stuck: u64,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
@@ -214,6 +217,8 @@ pub struct TaskRow {
     pub scan_period_ms: u32,
     pub group_live: u32,
     pub nodes: u32,
+    pub numa_group: u32,
+    pub pad: u32,
 }
 
 // SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
@@ -228,8 +233,8 @@ unsafe impl Wire for Reclaim {}
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 72 + 3 * 64);
-const _: () = assert!(size_of::<TaskRow>() == 200);
+const _: () = assert!(size_of::<Rec>() == 48 + 96 + 3 * 64);
+const _: () = assert!(size_of::<TaskRow>() == 208);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

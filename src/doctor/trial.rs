@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Error, Result};
 
 use crate::collect::balance::BalanceProbe;
+use crate::collect::numa::NumaProbe;
 use crate::collect::pages::PageProbe;
 use crate::collect::plan::Part;
 use crate::collect::reclaim::ReclaimProbe;
@@ -83,7 +84,8 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     if layout(check, topology).pages {
         note(trials, "new pages by node", &[Part::NewPages], new_pages(&sched, &store));
     }
-    note(trials, "moved pages", &[Part::MovedPages], moved_pages(&store))
+    note(trials, "moved pages", &[Part::MovedPages], moved_pages(&store));
+    note(trials, "tasks that balancing moves", &[Part::SentTasks], sent_tasks(&store))
 }
 
 fn reclaim(topology: &Topology) -> Result<((), String)> {
@@ -100,6 +102,11 @@ fn new_pages(sched: &SchedProbe, store: &OwnedFd) -> Result<((), String)> {
 fn moved_pages(store: &OwnedFd) -> Result<((), String)> {
     BalanceProbe::start(store)?;
     Ok(((), "loaded, attached to the migration of pages".into()))
+}
+
+fn sent_tasks(store: &OwnedFd) -> Result<((), String)> {
+    NumaProbe::start(store)?;
+    Ok(((), "loaded, attached to moves, swaps and what came to nothing".into()))
 }
 
 fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {

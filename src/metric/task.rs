@@ -1,6 +1,6 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
-use super::{Group, Metric, Order, Unit, Value, counters, pages, placement, smt};
+use super::{Group, Metric, Order, Unit, Value, balancing, counters, pages, placement, smt};
 use crate::container::group::Kind;
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading};
@@ -590,6 +590,10 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             ms => Ok(Value::U64(ms.into())),
         },
     },
+    balancing::NUMA_GROUP,
+    balancing::NUMA_MOVES,
+    balancing::NUMA_SWAPS,
+    balancing::NUMA_STUCK,
 ];
 
 /// The metric called `id`.
