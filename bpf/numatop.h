@@ -142,10 +142,23 @@ struct nt_rec {
 	__u64 numa_moves;	/* tries of NUMA balancing to bring it to its preferred node */
 	__u64 numa_swaps;	/* the same, by swapping it with another task */
 	__u64 numa_stuck;	/* what came to nothing */
+	__u64 hint_faults;	/* NUMA hinting faults; pages of them where only the task structure says so */
+	__u64 hint_remote;	/* of these, with the page on another node */
+	/* The window of numa_faults_locality[] that has been added to these, and how much of it. */
+	__u64 hint_seen_local;
+	__u64 hint_seen_remote;
+	__u32 hint_window;
+	__u32 pad;
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
 	__u64 run_ns[];		/* on-CPU time by node */
+};
+
+/* Hinting faults on the CPUs of one node, since start. */
+struct nt_hints {
+	__u64 faults;
+	__u64 remote;
 };
 
 /* One node: what reclaim did there since start. */
@@ -230,7 +243,8 @@ _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 48 + 96 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 136 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_hints) == 16, "nt_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 208, "nt_task");

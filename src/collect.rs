@@ -3,6 +3,7 @@
 pub mod balance;
 pub mod balancing;
 pub mod groups;
+pub mod hinting;
 pub mod hot;
 pub mod inspect;
 pub mod interrupts;
@@ -32,6 +33,9 @@ mod skel {
     #![allow(warnings, clippy::all)]
     pub mod balance {
         include!(concat!(env!("OUT_DIR"), "/balance.skel.rs"));
+    }
+    pub mod hinting {
+        include!(concat!(env!("OUT_DIR"), "/hinting.skel.rs"));
     }
     pub mod hot {
         include!(concat!(env!("OUT_DIR"), "/hot.skel.rs"));

@@ -112,6 +112,9 @@ pub struct Counts {
     pub numa_moves: u64,
     pub numa_swaps: u64,
     pub numa_stuck: u64,
+    /// NUMA hinting faults, and those that found their page on another node.
+    pub hint_faults: u64,
+    pub hint_remote: u64,
     /// The same of stretches in which the SMT siblings were idle, and in which one was busy; all 0 without SMT.
     #[serde(default)]
     pub by_sibling: [NodeCounts; SIBLINGS],
@@ -149,6 +152,8 @@ impl Counts {
             numa_moves: self.numa_moves,
             numa_swaps: self.numa_swaps,
             numa_stuck: self.numa_stuck,
+            hint_faults: self.hint_faults,
+            hint_remote: self.hint_remote,
             by_sibling: self.by_sibling,
             ..Counts::default()
         }
@@ -194,6 +199,8 @@ impl Counts {
             (&mut self.numa_moves, other.numa_moves),
             (&mut self.numa_swaps, other.numa_swaps),
             (&mut self.numa_stuck, other.numa_stuck),
+            (&mut self.hint_faults, other.hint_faults),
+            (&mut self.hint_remote, other.hint_remote),
             (&mut self.run_delay_ns, other.run_delay_ns),
             (&mut self.run_count, other.run_count),
             (&mut self.nvcsw, other.nvcsw),

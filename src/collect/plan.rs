@@ -151,7 +151,7 @@ impl Part {
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 24] = [
+const NEEDS: [(&[&str], &[Part]); 25] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -172,6 +172,7 @@ const NEEDS: [(&[&str], &[Part]); 24] = [
     (&["rpi"], &[Part::Counter(Role::Rma), Part::Counter(Role::Instructions)]),
     (&["counters_running_pct"], &[Part::Counters]),
     (&["preferred_node", "scan_period_ms", "numa_group"], &[Part::NumaFields]),
+    (&balancing::HINTS, &[Part::NumaFields]),
     (&balancing::CHOICES, &[Part::NumaFields, Part::SentTasks]),
     (
         &[

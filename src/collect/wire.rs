@@ -115,6 +115,14 @@ pub struct Reclaim {
     pub reserved: u64,
 }
 
+/// `struct nt_hints`: hinting faults on the CPUs of one node.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Hints {
+    pub faults: u64,
+    pub remote: u64,
+}
+
 /// `struct nt_place`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -176,6 +184,12 @@ pub struct Rec {
     pub numa_moves: u64,
     pub numa_swaps: u64,
     pub numa_stuck: u64,
+    pub hint_faults: u64,
+    pub hint_remote: u64,
+    pub hint_seen_local: u64,
+    pub hint_seen_remote: u64,
+    pub hint_window: u32,
+    pub pad: u32,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
@@ -229,11 +243,12 @@ unsafe impl Wire for CpuState {}
 unsafe impl Wire for Rec {}
 unsafe impl Wire for TaskRow {}
 unsafe impl Wire for Reclaim {}
+unsafe impl Wire for Hints {}
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 96 + 3 * 64);
+const _: () = assert!(size_of::<Rec>() == 48 + 136 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 208);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Error, Result};
 
 use crate::collect::balance::BalanceProbe;
+use crate::collect::hinting::Ladder;
 use crate::collect::numa::NumaProbe;
 use crate::collect::pages::PageProbe;
 use crate::collect::plan::Part;
@@ -85,7 +86,9 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
         note(trials, "new pages by node", &[Part::NewPages], new_pages(&sched, &store));
     }
     note(trials, "moved pages", &[Part::MovedPages], moved_pages(&store));
-    note(trials, "tasks that balancing moves", &[Part::SentTasks], sent_tasks(&store))
+    note(trials, "tasks that balancing moves", &[Part::SentTasks], sent_tasks(&store));
+    let ladder = Ladder::climb(&store, topology.possible_nodes);
+    note(trials, "NUMA hinting faults", &[], Ok(((), ladder.words())))
 }
 
 fn reclaim(topology: &Topology) -> Result<((), String)> {

@@ -594,6 +594,8 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     balancing::NUMA_MOVES,
     balancing::NUMA_SWAPS,
     balancing::NUMA_STUCK,
+    balancing::HINT_FAULTS,
+    balancing::HINT_REMOTE_PCT,
 ];
 
 /// The metric called `id`.

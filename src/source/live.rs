@@ -146,6 +146,10 @@ impl LiveSource {
         let mut layout = Layout::new(nodes, topology.smt(), &events);
         layout.pages |= options.count_pages;
         let store = records::create(layout)?;
+        // First, because the others must know what these leave to them.
+        let planned = plan(&check);
+        let balancing = BalancingProbes::start(&store, nodes, |id| planned.metric(id).is_ok());
+        layout.hints_from_task = balancing.hints_from_task();
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,
@@ -173,7 +177,6 @@ impl LiveSource {
         add_missing(&mut missing, machine.missing());
         let pages = PageProbes::start(&sched, &store, Path::new(ROOT));
         add_missing(&mut missing, pages.missing());
-        let balancing = BalancingProbes::start(&store, |id| !missing.contains_key(id));
         add_missing(&mut missing, balancing.missing());
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),

@@ -24,7 +24,7 @@ fn slot() -> impl Strategy<Value = Slot> {
 fn counts() -> impl Strategy<Value = Counts> {
     let by_node =
         vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
-    let numbers = (any::<[u64; 15]>(), any::<[u64; 7]>());
+    let numbers = (any::<[u64; 15]>(), any::<[u64; 9]>());
     let nodes = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4), by_node);
     (nodes, numbers, proptest::array::uniform8(slot())).prop_map(
         |((run_ns, pages, by_node), (n, m), slots)| Counts {
@@ -38,6 +38,8 @@ fn counts() -> impl Strategy<Value = Counts> {
             numa_moves: m[4],
             numa_swaps: m[5],
             numa_stuck: m[6],
+            hint_faults: m[7],
+            hint_remote: m[8],
             slots,
             smt_busy_ns: n[0],
             llc_moves: n[1],

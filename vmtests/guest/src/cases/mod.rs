@@ -4,6 +4,7 @@ mod boot;
 mod counters;
 mod degraded;
 mod exits;
+mod hinting;
 mod hotplug;
 mod instructions;
 mod load;
@@ -54,6 +55,7 @@ const CASES: &[Case] = &[
     placement::OTHERS,
     remote::CASE,
     remote::BALANCED,
+    hinting::CASE,
     tui::CASE,
 ];
 
