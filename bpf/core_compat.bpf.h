@@ -21,6 +21,7 @@
 #define PF_KSWAPD 0x00020000	/* include/linux/sched.h, the same since 4.19 */
 #define TASK_RUNNING 0x00000000	/* include/linux/sched.h, since ever: on a CPU or waiting for one */
 #define TASK_DEAD 0x00000080	/* include/linux/sched.h, the same since 4.14 */
+#define TNF_FAULT_LOCAL 0x08	/* include/linux/sched/numa_balancing.h, the same since 4.0 */
 #define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */
 #define NT_NICE_OF(static_prio) ((static_prio) - NT_DEFAULT_PRIO)
 
@@ -120,6 +121,11 @@ struct signal_struct {
 	} live;
 } NT_RELOCATED;
 
+/* With CONFIG_NUMA_BALANCING only. */
+struct numa_group {
+	int gid;
+} NT_RELOCATED;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -146,10 +152,20 @@ struct task_struct {
 	struct signal_struct *signal;
 	/* With CONFIG_NUMA_BALANCING only. */
 	int numa_preferred_nid;
+	int numa_scan_seq;
 	unsigned int numa_scan_period;
 	unsigned long numa_faults_locality[3];
 	unsigned long numa_pages_migrated;
+	struct numa_group *numa_group;
 } NT_RELOCATED;
+
+/* The tasks it is placed together with; by probe, because the group may go while we look. 0: none. */
+static inline __u32 nt_numa_group(struct task_struct *task)
+{
+	struct numa_group *group = task->numa_group;
+
+	return group ? BPF_CORE_READ(group, gid) : 0;
+}
 
 /*
  * Threads of a process, in a program that is not a walk itself (6.7). The first
@@ -175,6 +191,26 @@ struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 } NT_RELOCATED;
+
+/* Registers at a kprobe: where the calling convention has the fourth argument. */
+struct pt_regs___x86 {
+	unsigned long cx;
+} NT_RELOCATED;
+
+struct user_pt_regs___arm64 {
+	__u64 regs[31];
+} NT_RELOCATED;
+
+static inline __u64 nt_fourth_argument(void *regs)
+{
+#if defined(__TARGET_ARCH_arm64)
+	return ((struct user_pt_regs___arm64 *)regs)->regs[3];
+#elif defined(__TARGET_ARCH_x86)
+	return ((struct pt_regs___x86 *)regs)->cx;
+#else
+#error "where is the fourth argument of a function on this architecture?"
+#endif
+}
 
 #define NT_RSS_FILE 0	/* enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES } */
 #define NT_RSS_ANON 1

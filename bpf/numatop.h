@@ -140,10 +140,26 @@ struct nt_rec {
 	__u64 cross_allocs;	/* of these, on another node than the one it ran on */
 	__u64 migrated_pages;	/* moved to another node while it ran, whatever for */
 	__u64 migrate_failed_pages;
+	__u64 numa_moves;	/* tries of NUMA balancing to bring it to its preferred node */
+	__u64 numa_swaps;	/* the same, by swapping it with another task */
+	__u64 numa_stuck;	/* what came to nothing */
+	__u64 hint_faults;	/* NUMA hinting faults; pages of them where only the task structure says so */
+	__u64 hint_remote;	/* of these, with the page on another node */
+	/* The window of numa_faults_locality[] that has been added to these, and how much of it. */
+	__u64 hint_seen_local;
+	__u64 hint_seen_remote;
+	__u32 hint_window;
+	__u32 pad;
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
 	__u64 run_ns[];		/* on-CPU time by node */
+};
+
+/* Hinting faults on the CPUs of one node, since start. */
+struct nt_hints {
+	__u64 faults;
+	__u64 remote;
 };
 
 /* One node: what reclaim did there since start. */
@@ -194,6 +210,8 @@ struct nt_task {
 	__u32 scan_period_ms;
 	__u32 group_live;	/* threads of its process that have not begun to exit */
 	__u32 nodes;		/* how many run_ns[] the nt_rec has */
+	__u32 numa_group;	/* 0: none */
+	__u32 pad;
 };
 
 /* Frames of a stack at most; what lies further out is cut off. */
@@ -226,10 +244,11 @@ _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 48 + 72 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 136 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_hints) == 16, "nt_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
-_Static_assert(sizeof(struct nt_task) == 200, "nt_task");
+_Static_assert(sizeof(struct nt_task) == 208, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
 #endif
 

@@ -14,6 +14,9 @@ const volatile __u32 rec_size = sizeof(struct nt_rec);	/* with all that follows 
 
 const volatile bool by_sibling = false;	/* counts by what the SMT siblings did are in the record */
 
+/* No function can be hooked: hinting faults are told from the task structure. */
+const volatile bool hints_from_task = false;
+
 /* CPU time of exited tasks whose row did not fit the ring, by node. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -26,6 +29,36 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } exits SEC(".maps");
+
+/* What the task structure says of hinting faults before we looked is not ours. */
+static inline void nt_begin_hints(struct nt_rec *rec, struct task_struct *task)
+{
+	if (!hints_from_task || !bpf_core_field_exists(task->numa_faults_locality))
+		return;
+	rec->hint_window = task->numa_scan_seq;
+	rec->hint_seen_remote = task->numa_faults_locality[0];
+	rec->hint_seen_local = task->numa_faults_locality[1];
+}
+
+/*
+ * Adds what is new. The kernel begins a window anew each time that it has looked at
+ * all memory of the process: what came between our last look and that is not seen.
+ */
+static inline void nt_add_hints(struct nt_rec *rec, struct task_struct *task)
+{
+	__u64 local, remote;
+
+	if (!hints_from_task || !bpf_core_field_exists(task->numa_faults_locality))
+		return;
+	remote = task->numa_faults_locality[0];
+	local = task->numa_faults_locality[1];
+	if (rec->hint_window != (__u32)task->numa_scan_seq || remote < rec->hint_seen_remote ||
+	    local < rec->hint_seen_local)
+		rec->hint_seen_remote = rec->hint_seen_local = 0;
+	rec->hint_remote += remote - rec->hint_seen_remote;
+	rec->hint_faults += remote - rec->hint_seen_remote + local - rec->hint_seen_local;
+	nt_begin_hints(rec, task);
+}
 
 /* Fill a row from the task structure. The task may be dying, but is not freed. */
 static inline void nt_describe(struct nt_task *row, struct task_struct *task, struct nt_rec *rec)
@@ -67,6 +100,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 		row->numa_faults_remote = task->numa_faults_locality[0];
 		row->numa_faults_local = task->numa_faults_locality[1];
 		row->numa_pages_migrated = task->numa_pages_migrated;
+		row->numa_group = nt_numa_group(task);
 	} else {
 		row->flags |= NT_ROW_NO_NUMA;
 		row->preferred_nid = -1;
@@ -74,7 +108,9 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 		row->numa_faults_remote = 0;
 		row->numa_faults_local = 0;
 		row->numa_pages_migrated = 0;
+		row->numa_group = 0;
 	}
+	row->pad = 0;
 }
 
 static inline void nt_lose_end(struct nt_rec *rec)
@@ -113,6 +149,7 @@ static inline void nt_report_end(struct task_struct *task, struct nt_rec *rec)
 		nt_lose_end(rec);
 		return;
 	}
+	nt_add_hints(rec, task);
 	nt_describe(row, task, rec);
 	row->flags |= NT_ROW_EXITED;
 	bpf_probe_read_kernel(row + 1, rec_size, rec);

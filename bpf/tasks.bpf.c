@@ -44,6 +44,7 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 	if (!rec->in_scope) {
 		rec->exec_seen_ns = exec_seen_ns;
 		rec->in_scope = 1;
+		nt_begin_hints(rec, task);
 	}
 	return rec;
 }
@@ -119,6 +120,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	if (wanted && rec->scope_end_ns)
 		come_back(rec, task);
 	note_family(rec, task);
+	nt_add_hints(rec, task);
 	nt_describe(&row, task, rec);
 	if (!wanted)
 		row.flags |= NT_ROW_LEFT;

@@ -1,7 +1,9 @@
 //! From the kernel to a [`crate::sample::Sample`]: BPF objects and the files of /proc and /sys.
 
 pub mod balance;
+pub mod balancing;
 pub mod groups;
+pub mod hinting;
 pub mod hot;
 pub mod inspect;
 pub mod interrupts;
@@ -10,6 +12,7 @@ pub mod limits;
 pub mod machine;
 pub mod mappings;
 pub mod nodes;
+pub mod numa;
 pub mod own;
 pub mod pages;
 pub mod placement;
@@ -31,8 +34,14 @@ mod skel {
     pub mod balance {
         include!(concat!(env!("OUT_DIR"), "/balance.skel.rs"));
     }
+    pub mod hinting {
+        include!(concat!(env!("OUT_DIR"), "/hinting.skel.rs"));
+    }
     pub mod hot {
         include!(concat!(env!("OUT_DIR"), "/hot.skel.rs"));
+    }
+    pub mod numa {
+        include!(concat!(env!("OUT_DIR"), "/numa.skel.rs"));
     }
     pub mod pages {
         include!(concat!(env!("OUT_DIR"), "/pages.skel.rs"));

@@ -108,6 +108,14 @@ pub struct Counts {
     /// Pages moved to another node while it ran, and those that could not be.
     pub migrated_pages: u64,
     pub migrate_failed_pages: u64,
+    /// Tries of NUMA balancing to bring it to its preferred node, to swap it for another task, and those that came
+    /// to nothing.
+    pub numa_moves: u64,
+    pub numa_swaps: u64,
+    pub numa_stuck: u64,
+    /// NUMA hinting faults, and those that found their page on another node.
+    pub hint_faults: u64,
+    pub hint_remote: u64,
     /// The same of stretches in which the SMT siblings were idle, and in which one was busy; all 0 without SMT.
     #[serde(default)]
     pub by_sibling: [NodeCounts; SIBLINGS],
@@ -142,6 +150,11 @@ impl Counts {
             cross_allocs: self.cross_allocs,
             migrated_pages: self.migrated_pages,
             migrate_failed_pages: self.migrate_failed_pages,
+            numa_moves: self.numa_moves,
+            numa_swaps: self.numa_swaps,
+            numa_stuck: self.numa_stuck,
+            hint_faults: self.hint_faults,
+            hint_remote: self.hint_remote,
             by_sibling: self.by_sibling,
             ..Counts::default()
         }
@@ -184,6 +197,11 @@ impl Counts {
             (&mut self.cross_allocs, other.cross_allocs),
             (&mut self.migrated_pages, other.migrated_pages),
             (&mut self.migrate_failed_pages, other.migrate_failed_pages),
+            (&mut self.numa_moves, other.numa_moves),
+            (&mut self.numa_swaps, other.numa_swaps),
+            (&mut self.numa_stuck, other.numa_stuck),
+            (&mut self.hint_faults, other.hint_faults),
+            (&mut self.hint_remote, other.hint_remote),
             (&mut self.run_delay_ns, other.run_delay_ns),
             (&mut self.run_count, other.run_count),
             (&mut self.nvcsw, other.nvcsw),
@@ -257,6 +275,8 @@ pub struct TaskRaw {
     /// The kernel's choice; `None` without CONFIG_NUMA_BALANCING or while it has made none.
     pub preferred_node: Option<Nid>,
     pub scan_period_ms: u32,
+    /// What NUMA balancing places it together with; 0: nothing.
+    pub numa_group: u32,
     pub counts: Counts,
 }
 

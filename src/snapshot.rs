@@ -544,6 +544,7 @@ mod tests {
             exec_ns: ns,
             preferred_node: None,
             scan_period_ms: 0,
+            numa_group: 0,
             counts: Counts { run_ns: vec![ns], ..Counts::default() },
         })
     }

@@ -42,6 +42,7 @@ fn passed() -> Vec<Trial> {
             Part::NewPages,
             Part::MovedPages,
             Part::Placement,
+            Part::SentTasks,
         ],
         outcome: Ok("loaded, attached, run on 64 CPUs".into()),
         log: Vec::new(),

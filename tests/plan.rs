@@ -29,7 +29,7 @@ struct Row {
 
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
-    const PROBES: &[Part] = &[CpuTime, TaskWalk, Exits, Reclaim, NewPages, MovedPages];
+    const PROBES: &[Part] = &[CpuTime, TaskWalk, Exits, Reclaim, NewPages, MovedPages, SentTasks];
     const COUNTERS: &[Part] = &[
         Counters, Counter(Role::Cycles), Counter(Role::Instructions), Counter(Role::Lma), Counter(Role::Rma),
         Counter(Role::StallFrontend), Counter(Role::StallBackend), Counter(Role::Llc), Counter(Role::Dtlb),
@@ -78,7 +78,7 @@ fn table() -> Vec<Row> {
         row("no SMT", set(|host| host.topology = Fact::Known(fixture("kunpeng-920-4826"))), &[SmtTime], Exit::Ok, "one thread each"),
         row("sysfs not mounted", set(|host| {
             host.topology = Fact::unknown("opening /sys/devices/system/cpu/online: no such file");
-        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages, Placement], Exit::CouldNotMeasure, "cpu/online"),
+        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages, Placement, SentTasks], Exit::CouldNotMeasure, "cpu/online"),
         row("nothing known about privileges", set(|host| {
             host.privileges.effective = Fact::unknown("/proc is not mounted");
             host.privileges.host_user_namespace = Fact::unknown("/proc is not mounted");
@@ -127,7 +127,17 @@ fn metrics_follow_from_the_parts_they_need() {
     }
 
     let missing = plan(&set(|host| host.kernel.numa_balancing = Fact::Known(0))).missing();
-    assert_eq!(missing.keys().collect::<Vec<_>>(), ["preferred_node", "scan_period_ms"]);
+    let balancing = [
+        "hint_faults_per_s",
+        "hint_remote_pct",
+        "numa_group",
+        "numa_moves_per_s",
+        "numa_stuck_per_s",
+        "numa_swaps_per_s",
+        "preferred_node",
+        "scan_period_ms",
+    ];
+    assert_eq!(missing.keys().collect::<Vec<_>>(), balancing);
 
     let nothing_works = plan(&user_with(CapSet::default()));
     assert!(

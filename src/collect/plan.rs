@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::host::btf::Feature;
 use crate::host::check::HostCheck;
+use crate::metric::balancing;
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::task::TASK_METRICS;
 use crate::metric::{pages, placement};
@@ -90,10 +91,12 @@ pub enum Part {
     MovedPages,
     /// Where the memory of processes is, from pages picked at random.
     Placement,
+    /// Tasks that NUMA balancing sends to another node.
+    SentTasks,
 }
 
 impl Part {
-    pub const ALL: [Part; 23] = [
+    pub const ALL: [Part; 24] = [
         Part::CpuTime,
         Part::TaskWalk,
         Part::Exits,
@@ -117,6 +120,7 @@ impl Part {
         Part::NewPages,
         Part::MovedPages,
         Part::Placement,
+        Part::SentTasks,
     ];
 
     /// A live view has all of these or does not start.
@@ -143,13 +147,14 @@ impl Part {
             Part::Reclaim => &[ShrinkInactive, NodeReclaim, CurrentTask],
             Part::NewPages => &[PageAlloc, TaskStorage, CurrentTask, TracingStorage],
             Part::MovedPages => &[MigratePages, TaskStorage, CurrentTask, TracingStorage],
+            Part::SentTasks => &[MoveNuma, TaskStorage, CurrentTask, TracingStorage],
             _ => &[],
         }
     }
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 24] = [
+const NEEDS: [(&[&str], &[Part]); 26] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -169,7 +174,9 @@ const NEEDS: [(&[&str], &[Part]); 24] = [
     (&["lpi"], &[Part::Counter(Role::Lma), Part::Counter(Role::Instructions)]),
     (&["rpi"], &[Part::Counter(Role::Rma), Part::Counter(Role::Instructions)]),
     (&["counters_running_pct"], &[Part::Counters]),
-    (&["preferred_node", "scan_period_ms"], &[Part::NumaFields]),
+    (&["preferred_node", "scan_period_ms", "numa_group"], &[Part::NumaFields]),
+    (&balancing::HINTS, &[Part::NumaFields]),
+    (&balancing::CHOICES, &[Part::NumaFields, Part::SentTasks]),
     (
         &[
             "mem_total_bytes",

@@ -27,13 +27,21 @@ pub struct Layout {
     pub smt: bool,
     /// Pages are counted by node.
     pub pages: bool,
+    /// Hinting faults are told from the task structure, because no function can be hooked.
+    pub hints_from_task: bool,
 }
 
 impl Layout {
     /// The layout for a machine and its counters; pages are counted where there are several nodes.
     pub fn new(nodes: u32, smt: bool, events: &[Event]) -> Layout {
         let slot = |role: Role| events.iter().position(|event| event.role == role).map(|slot| slot as u32);
-        Layout { nodes, counted: slot(Role::Cycles).zip(slot(Role::Instructions)), smt, pages: nodes > 1 }
+        Layout {
+            nodes,
+            counted: slot(Role::Cycles).zip(slot(Role::Instructions)),
+            smt,
+            pages: nodes > 1,
+            hints_from_task: false,
+        }
     }
 
     /// Cycles and instructions are kept by node: only where there are several.

@@ -69,6 +69,7 @@ impl SchedProbe {
         rodata.nr_cpus = cpus;
         rodata.nr_nodes = topology.possible_nodes;
         rodata.has_smt = topology.smt();
+        rodata.hints_from_task = layout.hints_from_task;
         rodata.rec_size = layout.size();
         (rodata.by_node, rodata.by_sibling) = (layout.by_node(), layout.by_sibling());
         if let Some((cycles, instructions)) = layout.counted {

@@ -188,6 +188,11 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         cross_allocs: row.rec.cross_allocs,
         migrated_pages: row.rec.migrated_pages,
         migrate_failed_pages: row.rec.migrate_failed_pages,
+        numa_moves: rec.numa_moves,
+        numa_swaps: rec.numa_swaps,
+        numa_stuck: rec.numa_stuck,
+        hint_faults: rec.hint_faults,
+        hint_remote: rec.hint_remote,
         by_node: row.node_counts().collect(),
         by_sibling: row.sibling_counts().unwrap_or_default(),
         smt_busy_ns: rec.smt_busy_ns,
@@ -232,6 +237,7 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         exec_ns: task.exec_ns,
         preferred_node: (numa && task.preferred_nid >= 0).then_some(Nid(task.preferred_nid as u32)),
         scan_period_ms: task.scan_period_ms,
+        numa_group: task.numa_group,
         counts,
     };
     Parsed { task: raw, leaves: task.flags & ROW_LEFT != 0, group_live: task.group_live }
@@ -263,6 +269,7 @@ mod tests {
             exec_ns: ns,
             preferred_node: None,
             scan_period_ms: 0,
+            numa_group: 0,
             counts: Counts { run_ns: vec![ns], ..Counts::default() },
         }
     }

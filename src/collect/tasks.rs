@@ -54,6 +54,7 @@ impl TaskProbe {
         rodata.rec_size = sched.layout().size();
         rodata.by_sibling = sched.layout().by_sibling();
         rodata.nr_nodes = nodes;
+        rodata.hints_from_task = sched.layout().hints_from_task;
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         let shared = sched.shared_maps();
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;

@@ -117,6 +117,14 @@ pub struct Reclaim {
     pub reserved: u64,
 }
 
+/// `struct nt_hints`: hinting faults on the CPUs of one node.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Hints {
+    pub faults: u64,
+    pub remote: u64,
+}
+
 /// `struct nt_place`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -175,6 +183,15 @@ pub struct Rec {
     pub cross_allocs: u64,
     pub migrated_pages: u64,
     pub migrate_failed_pages: u64,
+    pub numa_moves: u64,
+    pub numa_swaps: u64,
+    pub numa_stuck: u64,
+    pub hint_faults: u64,
+    pub hint_remote: u64,
+    pub hint_seen_local: u64,
+    pub hint_seen_remote: u64,
+    pub hint_window: u32,
+    pub pad: u32,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
@@ -216,6 +233,8 @@ pub struct TaskRow {
     pub scan_period_ms: u32,
     pub group_live: u32,
     pub nodes: u32,
+    pub numa_group: u32,
+    pub pad: u32,
 }
 
 // SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
@@ -226,12 +245,13 @@ unsafe impl Wire for CpuState {}
 unsafe impl Wire for Rec {}
 unsafe impl Wire for TaskRow {}
 unsafe impl Wire for Reclaim {}
+unsafe impl Wire for Hints {}
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 72 + 3 * 64);
-const _: () = assert!(size_of::<TaskRow>() == 200);
+const _: () = assert!(size_of::<Rec>() == 48 + 136 + 3 * 64);
+const _: () = assert!(size_of::<TaskRow>() == 208);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Error, Result};
 
 use crate::collect::balance::BalanceProbe;
+use crate::collect::hinting::Ladder;
+use crate::collect::numa::NumaProbe;
 use crate::collect::pages::PageProbe;
 use crate::collect::placement::Walk;
 use crate::collect::placement::draw::Random;
@@ -86,7 +88,10 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
         note(trials, "new pages by node", &[Part::NewPages], new_pages(&sched, &store));
     }
     note(trials, "moved pages", &[Part::MovedPages], moved_pages(&store));
-    note(trials, "memory by node", &[Part::Placement], placement())
+    note(trials, "memory by node", &[Part::Placement], placement());
+    note(trials, "tasks that balancing moves", &[Part::SentTasks], sent_tasks(&store));
+    let ladder = Ladder::climb(&store, topology.possible_nodes);
+    note(trials, "NUMA hinting faults", &[], Ok(((), ladder.words())))
 }
 
 fn reclaim(topology: &Topology) -> Result<((), String)> {
@@ -128,6 +133,11 @@ fn placement() -> Result<((), String)> {
             plural(nodes, "node")
         ),
     ))
+}
+
+fn sent_tasks(store: &OwnedFd) -> Result<((), String)> {
+    NumaProbe::start(store)?;
+    Ok(((), "loaded, attached to moves, swaps and what came to nothing".into()))
 }
 
 fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {

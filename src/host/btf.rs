@@ -34,6 +34,7 @@ pub enum Feature {
     NodeReclaim,
     PageAlloc,
     MigratePages,
+    MoveNuma,
 }
 
 /// What in BTF proves that a feature is there.
@@ -57,7 +58,7 @@ struct Entry {
 use Sign::{Constant, Member, Struct as StructNamed, Typedef};
 
 /// Every feature: its name for people, where it comes from, and its sign.
-static FEATURES: [Entry; 16] = [
+static FEATURES: [Entry; 17] = [
     Entry {
         feature: Feature::SchedSwitch,
         name: "the sched_switch tracepoint in BTF",
@@ -156,6 +157,12 @@ static FEATURES: [Entry; 16] = [
         name: "the mm_migrate_pages tracepoint in BTF",
         origin: "since Linux 5.5, CONFIG_MIGRATION",
         sign: Typedef("btf_trace_mm_migrate_pages"),
+    },
+    Entry {
+        feature: Feature::MoveNuma,
+        name: "the sched_move_numa tracepoint in BTF",
+        origin: "since Linux 5.5, CONFIG_NUMA_BALANCING",
+        sign: Typedef("btf_trace_sched_move_numa"),
     },
 ];
 

@@ -152,6 +152,11 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!("cpu_migrations_per_s"),
     summed!("llc_migrations_per_s"),
     summed!("node_migrations_per_s"),
+    summed!("hint_faults_per_s"),
+    summed!("hint_remote_pct"),
+    summed!("numa_moves_per_s"),
+    summed!("numa_swaps_per_s"),
+    summed!("numa_stuck_per_s"),
     summed!("smt_busy_pct"),
     own(
         "cpu_quota_pct",

@@ -1,6 +1,6 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
-use super::{Group, Metric, Order, Unit, Value, counters, interference, pages, placement, smt};
+use super::{Group, Metric, Order, Unit, Value, balancing, counters, interference, pages, placement, smt};
 use crate::container::group::Kind;
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading};
@@ -592,6 +592,12 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             ms => Ok(Value::U64(ms.into())),
         },
     },
+    balancing::NUMA_GROUP,
+    balancing::NUMA_MOVES,
+    balancing::NUMA_SWAPS,
+    balancing::NUMA_STUCK,
+    balancing::HINT_FAULTS,
+    balancing::HINT_REMOTE_PCT,
 ];
 
 /// The metric called `id`.

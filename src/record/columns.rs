@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use super::format::{ColumnInfo, MAX_CELLS, MAX_NODES, MAX_PAYLOAD};
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::collect::wire::{SIBLINGS, SLOTS};
+use crate::metric::balancing::{CHOICES, GROUP, HINTS};
 use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
 use crate::metric::pages::{MIGRATED, PAGES};
 use crate::metric::smt::IPC_BY_SIBLING;
@@ -338,6 +339,12 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             },
             by_sibling!("by_sibling_cycles", cycles).added_for(&IPC_BY_SIBLING),
             by_sibling!("by_sibling_instructions", instructions).added_for(&IPC_BY_SIBLING),
+            field!(TaskRaw, "numa_moves", "counter", counts.numa_moves).added_for(&CHOICES),
+            field!(TaskRaw, "numa_swaps", "counter", counts.numa_swaps).added_for(&CHOICES),
+            field!(TaskRaw, "numa_stuck", "counter", counts.numa_stuck).added_for(&CHOICES),
+            field!(TaskRaw, "hint_faults", "counter", counts.hint_faults).added_for(&HINTS),
+            field!(TaskRaw, "hint_remote", "counter", counts.hint_remote).added_for(&HINTS),
+            field!(TaskRaw, "numa_group", "id", numa_group).added_for(&GROUP),
         ]
     });
     &COLUMNS
@@ -433,6 +440,7 @@ impl Row for TaskRaw {
             exec_ns: 0,
             preferred_node: None,
             scan_period_ms: 0,
+            numa_group: 0,
             counts: Counts { slots: [Slot::default(); SLOTS], ..Counts::default() },
         }
     }

@@ -205,6 +205,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
         exec_ns: 0,
         preferred_node: None,
         scan_period_ms: 0,
+        numa_group: 0,
         counts: Counts::default(),
     };
     Container {

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use self::events::Fresh;
 use super::hot::Hot;
 use super::{Focus, Source, poll};
+use crate::collect::balancing::BalancingProbes;
 use crate::collect::groups::GroupWatch;
 use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
@@ -83,6 +84,7 @@ pub struct LiveSource {
     group_limits: bool,
     placements: Placements,
     pages: PageProbes,
+    balancing: BalancingProbes,
     names: Arc<Names>,
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
@@ -144,6 +146,10 @@ impl LiveSource {
         let mut layout = Layout::new(nodes, topology.smt(), &events);
         layout.pages |= options.count_pages;
         let store = records::create(layout)?;
+        // First, because the others must know what these leave to them.
+        let planned = plan(&check);
+        let balancing = BalancingProbes::start(&store, nodes, |id| planned.metric(id).is_ok());
+        layout.hints_from_task = balancing.hints_from_task();
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,
@@ -171,6 +177,7 @@ impl LiveSource {
         add_missing(&mut missing, machine.missing());
         let pages = PageProbes::start(&sched, &store, Path::new(ROOT));
         add_missing(&mut missing, pages.missing());
+        add_missing(&mut missing, balancing.missing());
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
             kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
@@ -189,6 +196,7 @@ impl LiveSource {
             tasks,
             machine,
             pages,
+            balancing,
             table: TaskTable::default(),
             groups,
             group_limits: options.group_limits,
@@ -471,7 +479,10 @@ impl Source for LiveSource {
         }
         let sampler = self.hot.as_ref().map(Hot::program);
         let programs = self.sched.programs().into_iter().chain(self.tasks.programs()).chain(sampler);
-        let programs = programs.chain(self.pages.programs()).chain(self.machine.programs());
+        let programs = programs
+            .chain(self.pages.programs())
+            .chain(self.balancing.programs())
+            .chain(self.machine.programs());
         Ok(Some(Statistics {
             mono_ns: clock_ns(libc::CLOCK_MONOTONIC),
             programs: programs

@@ -1,5 +1,6 @@
 //! The parts of the screen, one file each, and how they make a whole.
 
+pub mod balancing;
 pub mod containers;
 pub mod detail;
 pub mod footer;

@@ -422,6 +422,7 @@ fn born(serial: u64, actor: &Actor, nodes: usize) -> TaskRaw {
         exec_ns: 0,
         preferred_node: None,
         scan_period_ms: 0,
+        numa_group: 0,
         counts: Counts { run_ns: vec![0; nodes], ..Counts::default() },
     }
 }

@@ -1,6 +1,7 @@
 //! Do the probes load and count right on *this* kernel, and does the built binary say so? Needs root;
 //! compared with what the kernel says itself.
 
+mod balancing;
 mod btf;
 mod command;
 mod containers;
@@ -63,6 +64,8 @@ fn main() {
     };
     let mut tests = tests![
         trial:
+        balancing::the_probe_of_tasks_that_are_sent_loads,
+        balancing::hinting_faults_stand_on_a_rung_and_say_why_not_on_a_better_one,
         btf::every_relocated_field_is_in_this_kernel,
         truth::cpu_time_of_hogs_and_sleepers_is_schedstat,
         truth::alternating_tasks_are_not_billed_for_each_other,

@@ -25,7 +25,7 @@ fn slot() -> impl Strategy<Value = Slot> {
 fn counts() -> impl Strategy<Value = Counts> {
     let by_node =
         vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
-    let numbers = (any::<[u64; 15]>(), any::<[u64; 4]>());
+    let numbers = (any::<[u64; 15]>(), any::<[u64; 9]>());
     let nodes = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4), by_node);
     (nodes, numbers, proptest::array::uniform8(slot())).prop_map(
         |((run_ns, pages, by_node), (n, m), slots)| Counts {
@@ -36,6 +36,11 @@ fn counts() -> impl Strategy<Value = Counts> {
             cross_allocs: m[1],
             migrated_pages: m[2],
             migrate_failed_pages: m[3],
+            numa_moves: m[4],
+            numa_swaps: m[5],
+            numa_stuck: m[6],
+            hint_faults: m[7],
+            hint_remote: m[8],
             slots,
             smt_busy_ns: n[0],
             llc_moves: n[1],
@@ -58,7 +63,7 @@ fn counts() -> impl Strategy<Value = Counts> {
 
 /// Serials are few, so that samples have tasks in common.
 fn task() -> impl Strategy<Value = TaskRaw> {
-    let numbers = (0..12u64, any::<[u64; 5]>(), any::<[u32; 10]>());
+    let numbers = (0..12u64, any::<[u64; 5]>(), any::<[u32; 11]>());
     let others = (any::<[u8; 16]>(), any::<i32>(), any::<bool>(), any::<Option<u32>>(), counts());
     (numbers, others).prop_map(|((serial, n, m), (comm, nice, kthread, node, counts))| TaskRaw {
         serial,
@@ -81,6 +86,7 @@ fn task() -> impl Strategy<Value = TaskRaw> {
         exec_ns: n[4],
         preferred_node: node.map(Nid),
         scan_period_ms: m[9],
+        numa_group: m[10],
         counts,
     })
 }

@@ -129,6 +129,7 @@ impl Machine {
             exec_ns: 0,
             preferred_node: None,
             scan_period_ms: 1000,
+            numa_group: 0,
             counts: Counts { run_ns: vec![0, 0], ..Counts::default() },
         }));
     }

@@ -13,7 +13,7 @@ use crate::text::clean;
 use crate::tui::app::detail::{Detail, Point};
 use crate::tui::columns;
 use crate::tui::theme::{Role, Theme};
-use crate::tui::view::maps;
+use crate::tui::view::{balancing, maps};
 use crate::tui::widget::bar::{bar, sparkline};
 use crate::tui::widget::pen::Pen;
 use crate::tui::widget::table::{Look, Table};
@@ -34,7 +34,7 @@ const LABEL: u16 = 9;
 /// Divides `area` between what is said about the process and its threads.
 pub fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
     let nodes = snapshot.map_or(1, |snapshot| snapshot.host.topology.nodes.len());
-    let lines = FACTS + HISTORY + node_lines(nodes);
+    let lines = FACTS + HISTORY + node_lines(nodes) + balancing_lines(nodes);
     // At least titles and two threads stay in view.
     let height = lines.min(area.height.saturating_sub(3));
     let facts = Rect { height, ..area };
@@ -44,6 +44,11 @@ pub fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
 /// Lines for nodes: one each, or the busiest and one for all others.
 fn node_lines(nodes: usize) -> u16 {
     nodes.min(NODE_LINES) as u16
+}
+
+/// A line on NUMA balancing, where there is something to balance.
+fn balancing_lines(nodes: usize) -> u16 {
+    u16::from(nodes > 1)
 }
 
 pub fn render(
@@ -69,7 +74,13 @@ pub fn render(
         pen.write(&text, theme.style(role));
     }
     shares(snapshot, task, theme, facts_area, FACTS, buf);
-    let first = FACTS + node_lines(snapshot.host.topology.nodes.len());
+    let nodes = snapshot.host.topology.nodes.len();
+    if let Some(text) = balancing::words(task, snapshot) {
+        let mut pen = Pen::new(buf, facts_area, FACTS + node_lines(nodes), ellipsis);
+        label_of(&mut pen, "balance", theme);
+        pen.write(&text, theme.style(Role::Plain));
+    }
+    let first = FACTS + node_lines(nodes) + balancing_lines(nodes);
     for (row, series) in (first..).zip(SERIES) {
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);
         line_of_history(series, snapshot, task, history, theme, &mut pen);

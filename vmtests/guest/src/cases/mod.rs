@@ -6,6 +6,7 @@ mod counters;
 mod degraded;
 mod exits;
 mod fresh;
+mod hinting;
 mod hotplug;
 mod instructions;
 mod load;
@@ -61,6 +62,7 @@ const CASES: &[Case] = &[
     placement::OTHERS,
     remote::CASE,
     remote::BALANCED,
+    hinting::CASE,
     tui::CASE,
 ];
 

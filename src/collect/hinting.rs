@@ -1,0 +1,118 @@
+//! The probe of NUMA hinting faults (`hinting.bpf.c`), and what is left where no function can be hooked.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, OpenObject};
+
+use super::records::MappedArray;
+use super::skel::hinting::{HintingSkel, HintingSkelBuilder};
+use super::wire::{Hints, Wire};
+use crate::units::Nid;
+
+/// How hinting faults are counted, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rung {
+    /// At the entry of `task_numa_fault`, by a trampoline.
+    Fentry,
+    /// At the same place, by a breakpoint.
+    Kprobe,
+    /// From what the task structure holds at each walk.
+    TaskStructure,
+}
+
+impl Rung {
+    /// What it is, in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rung::Fentry => "fentry of task_numa_fault",
+            Rung::Kprobe => "kprobe of task_numa_fault",
+            Rung::TaskStructure => "numa_faults_locality of the task structure",
+        }
+    }
+}
+
+/// The loaded and attached probe. Dropping it detaches it.
+pub struct HintProbe {
+    // Order matters: link and mapping go before the object they belong to.
+    _link: Link,
+    counts: MappedArray,
+    rung: Rung,
+    skel: HintingSkel<'static>,
+}
+
+/// What became of the ladder: the probe where a function can be hooked, and why the rungs above were not taken.
+pub struct Ladder {
+    pub probe: Option<HintProbe>,
+    pub refused: Vec<(Rung, String)>,
+}
+
+impl Ladder {
+    /// Takes the first rung that holds; `nodes` is the number of possible nodes.
+    pub fn climb(records: &OwnedFd, nodes: u32) -> Ladder {
+        let mut refused = Vec::new();
+        for rung in [Rung::Fentry, Rung::Kprobe] {
+            match HintProbe::start(records, nodes, rung) {
+                Ok(probe) => return Ladder { probe: Some(probe), refused },
+                Err(error) => refused.push((rung, format!("{error:#}"))),
+            }
+        }
+        Ladder { probe: None, refused }
+    }
+
+    /// The rung in use.
+    pub fn rung(&self) -> Rung {
+        self.probe.as_ref().map_or(Rung::TaskStructure, |probe| probe.rung)
+    }
+
+    /// The rung, and why not a better one.
+    pub fn words(&self) -> String {
+        let mut words = format!("by {}", self.rung().name());
+        for (rung, why) in &self.refused {
+            words += &format!("; not by {}: {why}", rung.name());
+        }
+        words
+    }
+}
+
+impl HintProbe {
+    /// Loads and attaches the program of one rung, to count into `records`.
+    ///
+    /// # Errors
+    /// Loading or attaching failed; the errno is in the chain. EPERM where the host forbids trampolines, ENOTSUPP
+    /// (524) where the architecture has none for functions, ENOENT without CONFIG_KPROBES.
+    pub fn start(records: &OwnedFd, nodes: u32, rung: Rung) -> Result<HintProbe> {
+        // One per run of the program: the skeleton borrows its object for as long as it lives.
+        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = HintingSkelBuilder::default().open(object).context("opening hinting.bpf.o")?;
+        open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+        open.maps.hints.set_max_entries(nodes)?;
+        open.progs.on_hint_fault.set_autoload(rung == Rung::Fentry);
+        open.progs.on_hint_fault_kprobe.set_autoload(rung == Rung::Kprobe);
+        let skel = open.load().context("loading hinting.bpf.o")?;
+        let program = match rung {
+            Rung::Kprobe => &skel.progs.on_hint_fault_kprobe,
+            _ => &skel.progs.on_hint_fault,
+        };
+        let link = program.attach().context("attaching to task_numa_fault")?;
+        let counts = MappedArray::new(&skel.maps.hints.as_fd(), size_of::<Hints>(), nodes as usize)?;
+        Ok(HintProbe { _link: link, counts, rung, skel })
+    }
+
+    /// The program that is attached, by name.
+    pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
+        let programs = &self.skel.progs;
+        match self.rung {
+            Rung::Kprobe => ("on_hint_fault_kprobe", programs.on_hint_fault_kprobe.as_fd()),
+            _ => ("on_hint_fault", programs.on_hint_fault.as_fd()),
+        }
+    }
+
+    /// What was counted on the CPUs of a node since the start of the probe.
+    pub fn node(&self, node: Nid) -> Hints {
+        let at = node.index() * size_of::<Hints>();
+        self.counts.bytes().get(at..).and_then(Hints::from_bytes).unwrap_or_default()
+    }
+}

@@ -1,0 +1,95 @@
+//! The metrics of what NUMA balancing does with a task.
+
+use super::{Group, Metric, Order, Unit, Value};
+use crate::sample::Missing;
+use crate::snapshot::Task;
+
+/// Metrics of tasks that are moved: one probe brings them all.
+pub const CHOICES: [&str; 3] = ["numa_moves_per_s", "numa_swaps_per_s", "numa_stuck_per_s"];
+/// Metrics of hinting faults: one ladder brings both.
+pub const HINTS: [&str; 2] = ["hint_faults_per_s", "hint_remote_pct"];
+/// Metrics that come with the task structure.
+pub const GROUP: [&str; 1] = ["numa_group"];
+
+pub const NUMA_MOVES: Metric<Task> = Metric {
+    id: "numa_moves_per_s",
+    title: "NUMAMV/s",
+    width: 8,
+    group: Group::Memory,
+    unit: Unit::PerSecond,
+    order: Order::Descending,
+    help: "Times NUMA balancing set out to bring it to an idle CPU of the node that it prefers (sched_move_numa); \
+           attempts that then failed are in numa_stuck_per_s too.",
+    value: |task, snapshot| snapshot.rate(task.delta.numa_moves).map(Value::F64),
+};
+
+pub const NUMA_SWAPS: Metric<Task> = Metric {
+    id: "numa_swaps_per_s",
+    title: "NUMASW/s",
+    width: 8,
+    group: Group::Memory,
+    unit: Unit::PerSecond,
+    order: Order::Descending,
+    help: "Times NUMA balancing set out to swap it with a task of another node, whichever of the two was better off \
+           (sched_swap_numa).",
+    value: |task, snapshot| snapshot.rate(task.delta.numa_swaps).map(Value::F64),
+};
+
+pub const NUMA_STUCK: Metric<Task> = Metric {
+    id: "numa_stuck_per_s",
+    title: "NUMAST/s",
+    width: 8,
+    group: Group::Memory,
+    unit: Unit::PerSecond,
+    order: Order::Descending,
+    help: "Times NUMA balancing wanted it on another node and left it where it was: no better CPU found, or the move \
+           failed (sched_stick_numa).",
+    value: |task, snapshot| snapshot.rate(task.delta.numa_stuck).map(Value::F64),
+};
+
+pub const NUMA_GROUP: Metric<Task> = Metric {
+    id: "numa_group",
+    title: "NGROUP",
+    width: 7,
+    group: Group::Memory,
+    unit: Unit::Id,
+    order: Order::Ascending,
+    help: "Tasks with the same number share memory, as far as NUMA balancing has seen, and are placed together. It is \
+           the thread id of the one that began the group.",
+    value: |task, _| match task.raw.numa_group {
+        0 => Err(Missing::NotCollected("NUMA balancing has it in no group".into())),
+        group => Ok(Value::U64(group.into())),
+    },
+};
+
+pub const HINT_FAULTS: Metric<Task> = Metric {
+    id: "hint_faults_per_s",
+    title: "HINT/s",
+    width: 7,
+    group: Group::Memory,
+    unit: Unit::PerSecond,
+    order: Order::Descending,
+    help: "NUMA hinting faults: balancing takes a page away for a moment, to see who uses it from where. How many there \
+           are says how fast it scans, not how much memory is used. Where no function of the kernel can be hooked \
+           (doctor says so) these are pages, from the task structure, and some are missed.",
+    value: |task, snapshot| snapshot.rate(task.delta.hint_faults).map(Value::F64),
+};
+
+pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
+    id: "hint_remote_pct",
+    title: "HINTR%",
+    width: 6,
+    group: Group::Memory,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "Share of its hinting faults that found the page on another node. Not the share of its accesses: a process of \
+           one thread faults on pages that are not local already, pages that were just moved do not fault for a while, \
+           and one that is bound may not fault at all. See remote_pct.",
+    value: |task, snapshot| {
+        snapshot.rate(0)?;
+        match task.delta.hint_faults {
+            0 => Err(Missing::NotCollected("no hinting fault in this interval".into())),
+            all => Ok(Value::F64(task.delta.hint_remote as f64 * 100.0 / all as f64)),
+        }
+    },
+};

@@ -1,0 +1,33 @@
+//! Do the probes of NUMA balancing load on this kernel, whether or not there is anything to balance?
+
+use anyhow::{Result, ensure};
+
+use numatop_ng::collect::hinting::{Ladder, Rung};
+use numatop_ng::collect::numa::NumaProbe;
+use numatop_ng::collect::records::{Layout, create};
+
+pub fn the_probe_of_tasks_that_are_sent_loads() -> Result<()> {
+    let records = create(Layout::new(1, false, &[]))?;
+
+    let probe = NumaProbe::start(&records)?;
+
+    let names: Vec<&str> = probe.programs().iter().map(|(name, _)| *name).collect();
+    ensure!(names == ["on_move_numa", "on_swap_numa", "on_stick_numa"], "{names:?}");
+    Ok(())
+}
+
+pub fn hinting_faults_stand_on_a_rung_and_say_why_not_on_a_better_one() -> Result<()> {
+    let records = create(Layout::new(1, false, &[]))?;
+
+    let ladder = Ladder::climb(&records, 1);
+
+    println!("{}", ladder.words());
+    let above = match ladder.rung() {
+        Rung::Fentry => 0,
+        Rung::Kprobe => 1,
+        Rung::TaskStructure => 2,
+    };
+    ensure!(ladder.refused.len() == above, "{} rungs above were refused", ladder.refused.len());
+    ensure!(ladder.words().matches("os error").count() == above, "no errno in: {}", ladder.words());
+    Ok(())
+}
