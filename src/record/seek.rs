@@ -15,11 +15,27 @@ impl Reader {
     /// The file cannot be read.
     pub fn seek(&self, wall_ns: i64) -> Result<Option<Frame>> {
         let (mut low, mut high) = (0, self.bytes()?);
-        while high - low > NEAR {
-            let middle = low + (high - low) / 2;
+        let first = self.sample_from(0, high)?.map_or(wall_ns, |frame| frame.head.wall_ns);
+        let last = self.sample_before(high)?.map_or(wall_ns, |frame| frame.head.wall_ns);
+        let (mut low_ns, mut high_ns) = (first, last);
+        // Samples come at even times and are of about one size, so the place can be guessed, and then bracketed. Where
+        // they are not, every third step halves what is left.
+        for step in 0.. {
+            if high - low <= NEAR {
+                break;
+            }
+            let room = high - low - NEAR / 2;
+            let guess = (room as f64 * between(wall_ns, low_ns, high_ns)) as u64;
+            let middle = low
+                + match step % 3 {
+                    0 => guess,
+                    1 => (guess + NEAR / 2).min(room),
+                    _ => room / 2,
+                };
             match self.sample_from(middle, high)? {
-                Some(frame) if frame.head.wall_ns <= wall_ns => low = frame.at,
-                _ => high = middle,
+                Some(frame) if frame.head.wall_ns <= wall_ns => (low, low_ns) = (frame.at, frame.head.wall_ns),
+                Some(frame) => (high, high_ns) = (middle, frame.head.wall_ns),
+                None => high = middle,
             }
         }
         let end = self.bytes()?;
@@ -75,4 +91,10 @@ impl Reader {
             span *= 4;
         }
     }
+}
+
+/// Where `at` is between two times: 0 to 1.
+fn between(at: i64, low: i64, high: i64) -> f64 {
+    let span = high as f64 - low as f64;
+    if span <= 0.0 { 0.5 } else { ((at as f64 - low as f64) / span).clamp(0.0, 1.0) }
 }
