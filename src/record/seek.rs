@@ -33,7 +33,9 @@ impl Reader {
                     _ => room / 2,
                 };
             match self.sample_from(middle, high)? {
-                Some(frame) if frame.head.wall_ns <= wall_ns => (low, low_ns) = (frame.at, frame.head.wall_ns),
+                Some(frame) if frame.head.wall_ns <= wall_ns => {
+                    (low, low_ns) = (frame.at, frame.head.wall_ns)
+                }
                 Some(frame) => (high, high_ns) = (middle, frame.head.wall_ns),
                 None => high = middle,
             }

@@ -1,5 +1,7 @@
 //! The last line: what is being typed, what has to be said, or which keys there are.
 
+use std::collections::HashSet;
+
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
@@ -29,7 +31,7 @@ pub fn render(app: &App, area: Rect, buf: &mut Buffer) {
     // Where there is a time bar, its keys come first.
     let along_time = |line: &&Binding| line.contexts & context & TIMELINE != 0;
     let (first, then) = (KEYS.iter().filter(along_time), KEYS.iter().filter(|line| !along_time(line)));
-    let words: Vec<(String, &str)> = first
+    let mut words: Vec<(String, &str)> = first
         .chain(then)
         .filter(|line| line.contexts & context != 0 && !line.label.is_empty())
         // What the key means here is what counts: a recording has another meaning for some.
@@ -40,6 +42,9 @@ pub fn render(app: &App, area: Rect, buf: &mut Buffer) {
         })
         .map(|line| (line.keys[0].name(), line.label))
         .collect();
+    // A key that has one name while paused and another at all times has the first.
+    let mut named = HashSet::new();
+    words.retain(|(key, _)| named.insert(key.clone()));
     let Some((way_out, others)) = words.split_last() else { return };
     let cells = |(key, label): &(String, &str)| (key.width() + label.len() + 3) as u16;
     // How to get out is worth more than any other key.

@@ -1,0 +1,360 @@
+//! Which fields rows have in a recording: one entry per field.
+
+use std::sync::LazyLock;
+
+use super::{Column, Width};
+use crate::collect::wire::{SIBLINGS, SLOTS};
+use crate::metric::balancing::{CHOICES, GROUP, HINTS};
+use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
+use crate::metric::pages::{MIGRATED, PAGES};
+use crate::metric::smt::IPC_BY_SIBLING;
+use crate::record::format::MAX_NODES;
+use crate::sample::{CpuRaw, NodeCounts, NodeRaw, TaskRaw};
+use crate::units::Nid;
+
+/// A field that is one number.
+pub(super) trait Cell: Copy {
+    fn pack(self) -> u64;
+    fn unpack(value: u64) -> Option<Self>;
+}
+
+impl Cell for u64 {
+    fn pack(self) -> u64 {
+        self
+    }
+    fn unpack(value: u64) -> Option<u64> {
+        Some(value)
+    }
+}
+
+impl Cell for u32 {
+    fn pack(self) -> u64 {
+        self.into()
+    }
+    fn unpack(value: u64) -> Option<u32> {
+        value.try_into().ok()
+    }
+}
+
+impl Cell for i32 {
+    fn pack(self) -> u64 {
+        i64::from(self) as u64
+    }
+    fn unpack(value: u64) -> Option<i32> {
+        (value as i64).try_into().ok()
+    }
+}
+
+impl Cell for bool {
+    fn pack(self) -> u64 {
+        self.into()
+    }
+    fn unpack(value: u64) -> Option<bool> {
+        (value < 2).then_some(value == 1)
+    }
+}
+
+/// Zero is none.
+impl Cell for Option<Nid> {
+    fn pack(self) -> u64 {
+        self.map_or(0, |node| u64::from(node.0) + 1)
+    }
+    fn unpack(value: u64) -> Option<Option<Nid>> {
+        match value {
+            0 => Some(None),
+            _ => u32::unpack(value - 1).map(|node| Some(Nid(node))),
+        }
+    }
+}
+
+macro_rules! field {
+    ($row:ty, $name:literal, $unit:literal, $($field:ident).+) => {
+        Column::<$row> {
+            name: $name,
+            unit: $unit,
+            width: Width::Fixed(1),
+            get: |row, _| Cell::pack(row.$($field).+),
+            set: |row, _, value| {
+                row.$($field).+ = Cell::unpack(value)?;
+                Some(0)
+            },
+            added_for: &[],
+        }
+    };
+}
+
+#[cfg(test)]
+pub(super) use field;
+
+macro_rules! slots {
+    ($row:ty, $name:literal, $unit:literal, $($slots:ident).+, $field:ident) => {
+        Column::<$row> {
+            name: $name,
+            unit: $unit,
+            width: Width::Fixed(SLOTS),
+            get: |row, at| row.$($slots).+[at].$field,
+            set: |row, at, value| {
+                row.$($slots).+[at].$field = value;
+                Some(0)
+            },
+            added_for: &[],
+        }
+    };
+}
+
+macro_rules! by_node {
+    ($name:literal, $field:ident) => {
+        Column::<TaskRaw> {
+            name: $name,
+            unit: "by node, counter",
+            width: Width::Of(|row| row.counts.by_node.len()),
+            get: |row, at| row.counts.by_node.get(at).map_or(0, |node| node.$field),
+            set: |row, at, value| match row.counts.by_node.get_mut(at) {
+                Some(node) => {
+                    node.$field = value;
+                    Some(0)
+                }
+                // Another row has more nodes; this one has none here.
+                None => (value == 0).then_some(0),
+            },
+            added_for: &[],
+        }
+    };
+}
+
+macro_rules! by_sibling {
+    ($name:literal, $field:ident) => {
+        Column::<TaskRaw> {
+            name: $name,
+            unit: "siblings idle and busy, counter",
+            width: Width::Fixed(SIBLINGS),
+            get: |row, at| row.counts.by_sibling[at].$field,
+            set: |row, at, value| {
+                row.counts.by_sibling[at].$field = value;
+                Some(0)
+            },
+            added_for: &[],
+        }
+    };
+}
+
+/// Columns of [`TaskRaw`]. Names and meanings stay for ever. New ones go at the end and say which metrics
+/// they were added for ([`Column::added_for`]); readers that do not know them skip them.
+pub fn task() -> &'static [Column<TaskRaw>] {
+    static COLUMNS: LazyLock<Vec<Column<TaskRaw>>> = LazyLock::new(|| {
+        vec![
+            field!(TaskRaw, "serial", "id", serial),
+            field!(TaskRaw, "pid", "id", pid),
+            field!(TaskRaw, "tid", "id", tid),
+            field!(TaskRaw, "ppid", "id", ppid),
+            field!(TaskRaw, "uid", "id", uid),
+            field!(TaskRaw, "start_ns", "ns", start_ns),
+            // Most tasks are the leader of their process.
+            Column {
+                name: "start_ns-leader_start_ns",
+                unit: "ns",
+                width: Width::Fixed(1),
+                get: |row, _| row.start_ns.wrapping_sub(row.leader_start_ns),
+                set: |row, _, value| {
+                    row.leader_start_ns = row.start_ns.wrapping_sub(value);
+                    Some(0)
+                },
+                added_for: &[],
+            },
+            field!(TaskRaw, "cgroup_id", "id", cgroup_id),
+            // A name as two numbers of eight bytes, the first letter in the lowest byte.
+            Column {
+                name: "comm",
+                unit: "text",
+                width: Width::Fixed(2),
+                get: |row, at| {
+                    u64::from_le_bytes(row.comm.0[at * 8..][..8].try_into().expect("eight of sixteen"))
+                },
+                set: |row, at, value| {
+                    row.comm.0[at * 8..][..8].copy_from_slice(&value.to_le_bytes());
+                    Some(0)
+                },
+                added_for: &[],
+            },
+            field!(TaskRaw, "state", "bits", state),
+            field!(TaskRaw, "exit_state", "bits", exit_state),
+            field!(TaskRaw, "policy", "enum", policy),
+            field!(TaskRaw, "nice", "level", nice),
+            field!(TaskRaw, "cpu", "id", cpu),
+            field!(TaskRaw, "cpus_allowed", "CPUs", cpus_allowed),
+            field!(TaskRaw, "kthread", "bool", kthread),
+            field!(TaskRaw, "rss_bytes", "bytes", rss_bytes),
+            field!(TaskRaw, "preferred_node", "id + 1", preferred_node),
+            field!(TaskRaw, "scan_period_ms", "ms", scan_period_ms),
+            Column {
+                name: "run_ns_len",
+                unit: "nodes",
+                width: Width::Fixed(1),
+                get: |row, _| row.counts.run_ns.len() as u64,
+                set: |row, _, value| {
+                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
+                    row.counts.run_ns = vec![0; len];
+                    Some(len * size_of::<u64>())
+                },
+                added_for: &[],
+            },
+            Column {
+                name: "run_ns",
+                unit: "ns by node, counter",
+                width: Width::Of(|row| row.counts.run_ns.len()),
+                get: |row, at| row.counts.run_ns.get(at).copied().unwrap_or(0),
+                set: |row, at, value| match row.counts.run_ns.get_mut(at) {
+                    Some(cell) => {
+                        *cell = value;
+                        Some(0)
+                    }
+                    // Another row has more nodes; this one has none here.
+                    None => (value == 0).then_some(0),
+                },
+                added_for: &[],
+            },
+            // What it ran before it was first seen, which stays as it is.
+            Column {
+                name: "exec_ns-run_ns",
+                unit: "ns",
+                width: Width::Fixed(1),
+                get: |row, _| row.exec_ns.wrapping_sub(row.counts.cpu_ns()),
+                set: |row, _, value| {
+                    row.exec_ns = value.wrapping_add(row.counts.cpu_ns());
+                    Some(0)
+                },
+                added_for: &[],
+            },
+            field!(TaskRaw, "smt_busy_ns", "ns, counter", counts.smt_busy_ns),
+            field!(TaskRaw, "llc_moves", "counter", counts.llc_moves),
+            field!(TaskRaw, "node_moves", "counter", counts.node_moves),
+            slots!(TaskRaw, "slot_count", "by event, counter", counts.slots, count),
+            slots!(TaskRaw, "slot_enabled_ns", "ns by event, counter", counts.slots, enabled_ns),
+            slots!(TaskRaw, "slot_running_ns", "ns by event, counter", counts.slots, running_ns),
+            field!(TaskRaw, "run_delay_ns", "ns, counter", counts.run_delay_ns),
+            field!(TaskRaw, "nvcsw", "counter", counts.nvcsw),
+            field!(TaskRaw, "nivcsw", "counter", counts.nivcsw),
+            // Each run ends with a switch.
+            Column {
+                name: "run_count-nvcsw-nivcsw",
+                unit: "counter",
+                width: Width::Fixed(1),
+                get: |row, _| row.counts.run_count.wrapping_sub(switches(row)),
+                set: |row, _, value| {
+                    row.counts.run_count = value.wrapping_add(switches(row));
+                    Some(0)
+                },
+                added_for: &[],
+            },
+            field!(TaskRaw, "min_flt", "counter", counts.min_flt),
+            field!(TaskRaw, "maj_flt", "counter", counts.maj_flt),
+            field!(TaskRaw, "cpu_migrations", "counter", counts.cpu_migrations),
+            field!(TaskRaw, "numa_pages_migrated", "pages, counter", counts.numa_pages_migrated),
+            Column {
+                name: "by_node_len",
+                unit: "nodes",
+                width: Width::Fixed(1),
+                get: |row, _| row.counts.by_node.len() as u64,
+                set: |row, _, value| {
+                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
+                    row.counts.by_node = vec![NodeCounts::default(); len];
+                    Some(len * size_of::<NodeCounts>())
+                },
+                added_for: &[],
+            },
+            by_node!("by_node_cycles", cycles),
+            by_node!("by_node_instructions", instructions),
+            field!(TaskRaw, "user_allocs", "counter", counts.user_allocs).added_for(&PAGES),
+            field!(TaskRaw, "cross_allocs", "counter", counts.cross_allocs).added_for(&PAGES),
+            field!(TaskRaw, "migrated_pages", "pages, counter", counts.migrated_pages).added_for(&MIGRATED),
+            field!(TaskRaw, "migrate_failed_pages", "pages, counter", counts.migrate_failed_pages)
+                .added_for(&MIGRATED),
+            Column {
+                name: "pages_len",
+                unit: "nodes",
+                width: Width::Fixed(1),
+                get: |row, _| row.counts.pages.len() as u64,
+                set: |row, _, value| {
+                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
+                    row.counts.pages = vec![0; len];
+                    Some(len * size_of::<u64>())
+                },
+                added_for: &PAGES,
+            },
+            Column {
+                name: "pages",
+                unit: "pages by node, counter",
+                width: Width::Of(|row| row.counts.pages.len()),
+                get: |row, at| row.counts.pages.get(at).copied().unwrap_or(0),
+                set: |row, at, value| match row.counts.pages.get_mut(at) {
+                    Some(pages) => {
+                        *pages = value;
+                        Some(0)
+                    }
+                    // Another row has more nodes; this one has none here.
+                    None => (value == 0).then_some(0),
+                },
+                added_for: &PAGES,
+            },
+            by_sibling!("by_sibling_cycles", cycles).added_for(&IPC_BY_SIBLING),
+            by_sibling!("by_sibling_instructions", instructions).added_for(&IPC_BY_SIBLING),
+            field!(TaskRaw, "numa_moves", "counter", counts.numa_moves).added_for(&CHOICES),
+            field!(TaskRaw, "numa_swaps", "counter", counts.numa_swaps).added_for(&CHOICES),
+            field!(TaskRaw, "numa_stuck", "counter", counts.numa_stuck).added_for(&CHOICES),
+            field!(TaskRaw, "hint_faults", "counter", counts.hint_faults).added_for(&HINTS),
+            field!(TaskRaw, "hint_remote", "counter", counts.hint_remote).added_for(&HINTS),
+            field!(TaskRaw, "numa_group", "id", numa_group).added_for(&GROUP),
+        ]
+    });
+    &COLUMNS
+}
+
+fn switches(row: &TaskRaw) -> u64 {
+    row.counts.nvcsw.wrapping_add(row.counts.nivcsw)
+}
+
+/// Columns of [`CpuRaw`].
+pub fn cpu() -> &'static [Column<CpuRaw>] {
+    static COLUMNS: LazyLock<Vec<Column<CpuRaw>>> = LazyLock::new(|| {
+        vec![
+            field!(CpuRaw, "id", "id", id),
+            field!(CpuRaw, "node", "id", node),
+            field!(CpuRaw, "online", "bool", online),
+            field!(CpuRaw, "busy_ns", "ns, counter", busy_ns),
+            field!(CpuRaw, "switches", "counter", switches),
+            slots!(CpuRaw, "slot_count", "by event, counter", slots, count),
+            slots!(CpuRaw, "slot_enabled_ns", "ns by event, counter", slots, enabled_ns),
+            slots!(CpuRaw, "slot_running_ns", "ns by event, counter", slots, running_ns),
+            field!(CpuRaw, "irq_ns", "ns, counter", irq_ns).added_for(&IRQ),
+        ]
+    });
+    &COLUMNS
+}
+
+/// Columns of [`NodeRaw`].
+pub fn node() -> &'static [Column<NodeRaw>] {
+    static COLUMNS: LazyLock<Vec<Column<NodeRaw>>> = LazyLock::new(|| {
+        vec![
+            field!(NodeRaw, "id", "id", id),
+            field!(NodeRaw, "mem_total_bytes", "bytes", mem_total_bytes),
+            field!(NodeRaw, "mem_free_bytes", "bytes", mem_free_bytes),
+            field!(NodeRaw, "mem_file_bytes", "bytes", mem_file_bytes),
+            field!(NodeRaw, "mem_anon_bytes", "bytes", mem_anon_bytes),
+            field!(NodeRaw, "mem_slab_bytes", "bytes", mem_slab_bytes),
+            field!(NodeRaw, "huge_total", "pages", huge_total),
+            field!(NodeRaw, "huge_free", "pages", huge_free),
+            field!(NodeRaw, "numa_hit", "pages, counter", numa_hit),
+            field!(NodeRaw, "numa_miss", "pages, counter", numa_miss),
+            field!(NodeRaw, "numa_foreign", "pages, counter", numa_foreign),
+            field!(NodeRaw, "interleave_hit", "pages, counter", interleave_hit),
+            field!(NodeRaw, "local_node", "pages, counter", local_node),
+            field!(NodeRaw, "other_node", "pages, counter", other_node),
+            field!(NodeRaw, "low_watermark_bytes", "bytes", low_watermark_bytes).added_for(&WATERMARKS),
+            field!(NodeRaw, "managed_bytes", "bytes", managed_bytes).added_for(&WATERMARKS),
+            field!(NodeRaw, "kswapd_pages", "pages, counter", kswapd_pages).added_for(&RECLAIM),
+            field!(NodeRaw, "direct_pages", "pages, counter", direct_pages).added_for(&RECLAIM),
+            field!(NodeRaw, "node_reclaims", "counter", node_reclaims).added_for(&RECLAIM),
+        ]
+    });
+    &COLUMNS
+}
