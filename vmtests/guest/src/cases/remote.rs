@@ -30,7 +30,7 @@ const MIGRATED: &str = "numa_pages_migrated";
 /// Percentage points.
 const CLOSE: f64 = 5.0;
 
-/// CPUs, shares by node, layout, whether balancing has something to do. CPUs 0 and 1 are of node 0, CPUs 2 and 3 of
+/// CPUs, shares by node, layout, whether it is compared after balancing too. CPUs 0 and 1 are of node 0, CPUs 2 and 3 of
 /// node 1.
 const KINDS: &[(&str, &str, &str, bool)] = &[
     ("0", "0,100", "small", false),
@@ -58,8 +58,10 @@ fn run(report: &mut Report, plan: &Plan, balanced: bool) -> Result<(), Stop> {
     batch.stop()?;
     balance(before.trim())?;
     let migrated = procfs::vmstat(MIGRATED)? - migrated;
-    let want = if balanced { "more than 0" } else { "0" };
-    report.check((migrated > 0) == balanced, "pages that balancing moved", want, migrated);
+    // Pages that were marked before it was switched off may still move, so there is no other side to this.
+    if balanced {
+        report.check(migrated > 0, "pages that balancing moved", "more than 0", migrated);
+    }
     Ok(())
 }
 
