@@ -6,15 +6,6 @@
  */
 #include "maps.bpf.h"
 
-/* User space sets the size: one entry per possible node. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct nt_hints);
-} hints SEC(".maps");
-
 /*
  * A fault counts as local when the page was there before it was moved: as the
  * kernel itself has it in numa_hint_faults_local.
@@ -22,18 +13,12 @@ struct {
 static inline int hint_fault(int flags)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, bpf_get_current_task_btf(), NULL, 0);
-	__u32 nid = bpf_get_numa_node_id();
-	struct nt_hints *node = bpf_map_lookup_elem(&hints, &nid);
-	__u64 remote = !(flags & TNF_FAULT_LOCAL);
 
-	if (node) {
-		__sync_fetch_and_add(&node->faults, 1);
-		__sync_fetch_and_add(&node->remote, remote);
-	}
-	if (rec && rec->in_scope) {
-		rec->hint_faults++;
-		rec->hint_remote += remote;
-	}
+	if (!rec || !rec->in_scope)
+		return 0;
+	rec->hint_faults++;
+	if (!(flags & TNF_FAULT_LOCAL))
+		rec->hint_remote++;
 	return 0;
 }
 

@@ -156,12 +156,6 @@ struct nt_rec {
 	__u64 run_ns[];		/* on-CPU time by node */
 };
 
-/* Hinting faults on the CPUs of one node, since start. */
-struct nt_hints {
-	__u64 faults;
-	__u64 remote;
-};
-
 /* One node: what reclaim did there since start. */
 struct nt_reclaim {
 	__u64 kswapd_pages;	/* freed by kswapd */
@@ -245,7 +239,6 @@ _Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 136 + 3 * 64, "nt_rec");
-_Static_assert(sizeof(struct nt_hints) == 16, "nt_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 208, "nt_task");

@@ -17,8 +17,8 @@ pub struct BalancingProbes {
 
 impl BalancingProbes {
     /// Starts the probes of those metrics that `wanted` says yes to, to count into `records`. One that does not
-    /// start is a reason in [`BalancingProbes::missing`]. `nodes` is the number of possible nodes.
-    pub fn start(records: &OwnedFd, nodes: u32, wanted: impl Fn(&str) -> bool) -> BalancingProbes {
+    /// start is a reason in [`BalancingProbes::missing`].
+    pub fn start(records: &OwnedFd, wanted: impl Fn(&str) -> bool) -> BalancingProbes {
         let mut missing = BTreeMap::new();
         let any = |ids: &[&str]| ids.iter().any(|id| wanted(id));
         let sent = any(&CHOICES).then(|| NumaProbe::start(records)).transpose();
@@ -27,7 +27,7 @@ impl BalancingProbes {
             missing.extend(CHOICES.map(|id| (id, why.clone())));
             None
         });
-        let hints = any(&HINTS).then(|| Ladder::climb(records, nodes));
+        let hints = any(&HINTS).then(|| Ladder::climb(records));
         BalancingProbes { sent, hints, missing }
     }
 

@@ -7,10 +7,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 
-use super::records::MappedArray;
 use super::skel::hinting::{HintingSkel, HintingSkelBuilder};
-use super::wire::{Hints, Wire};
-use crate::units::Nid;
 
 /// How hinting faults are counted, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +33,8 @@ impl Rung {
 
 /// The loaded and attached probe. Dropping it detaches it.
 pub struct HintProbe {
-    // Order matters: link and mapping go before the object they belong to.
+    // The link goes before the object it belongs to.
     _link: Link,
-    counts: MappedArray,
     rung: Rung,
     skel: HintingSkel<'static>,
 }
@@ -50,11 +46,11 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// Takes the first rung that holds; `nodes` is the number of possible nodes.
-    pub fn climb(records: &OwnedFd, nodes: u32) -> Ladder {
+    /// Takes the first rung that holds.
+    pub fn climb(records: &OwnedFd) -> Ladder {
         let mut refused = Vec::new();
         for rung in [Rung::Fentry, Rung::Kprobe] {
-            match HintProbe::start(records, nodes, rung) {
+            match HintProbe::start(records, rung) {
                 Ok(probe) => return Ladder { probe: Some(probe), refused },
                 Err(error) => refused.push((rung, format!("{error:#}"))),
             }
@@ -83,12 +79,11 @@ impl HintProbe {
     /// # Errors
     /// Loading or attaching failed; the errno is in the chain. EPERM where the host forbids trampolines, ENOTSUPP
     /// (524) where the architecture has none for functions, ENOENT without CONFIG_KPROBES.
-    pub fn start(records: &OwnedFd, nodes: u32, rung: Rung) -> Result<HintProbe> {
+    pub fn start(records: &OwnedFd, rung: Rung) -> Result<HintProbe> {
         // One per run of the program: the skeleton borrows its object for as long as it lives.
         let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = HintingSkelBuilder::default().open(object).context("opening hinting.bpf.o")?;
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
-        open.maps.hints.set_max_entries(nodes)?;
         open.progs.on_hint_fault.set_autoload(rung == Rung::Fentry);
         open.progs.on_hint_fault_kprobe.set_autoload(rung == Rung::Kprobe);
         let skel = open.load().context("loading hinting.bpf.o")?;
@@ -97,8 +92,7 @@ impl HintProbe {
             _ => &skel.progs.on_hint_fault,
         };
         let link = program.attach().context("attaching to task_numa_fault")?;
-        let counts = MappedArray::new(&skel.maps.hints.as_fd(), size_of::<Hints>(), nodes as usize)?;
-        Ok(HintProbe { _link: link, counts, rung, skel })
+        Ok(HintProbe { _link: link, rung, skel })
     }
 
     /// The program that is attached, by name.
@@ -108,11 +102,5 @@ impl HintProbe {
             Rung::Kprobe => ("on_hint_fault_kprobe", programs.on_hint_fault_kprobe.as_fd()),
             _ => ("on_hint_fault", programs.on_hint_fault.as_fd()),
         }
-    }
-
-    /// What was counted on the CPUs of a node since the start of the probe.
-    pub fn node(&self, node: Nid) -> Hints {
-        let at = node.index() * size_of::<Hints>();
-        self.counts.bytes().get(at..).and_then(Hints::from_bytes).unwrap_or_default()
     }
 }

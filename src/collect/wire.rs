@@ -117,14 +117,6 @@ pub struct Reclaim {
     pub reserved: u64,
 }
 
-/// `struct nt_hints`: hinting faults on the CPUs of one node.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Hints {
-    pub faults: u64,
-    pub remote: u64,
-}
-
 /// `struct nt_place`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -245,7 +237,6 @@ unsafe impl Wire for CpuState {}
 unsafe impl Wire for Rec {}
 unsafe impl Wire for TaskRow {}
 unsafe impl Wire for Reclaim {}
-unsafe impl Wire for Hints {}
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);

@@ -90,7 +90,7 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     note(trials, "moved pages", &[Part::MovedPages], moved_pages(&store));
     note(trials, "memory by node", &[Part::Placement], placement());
     note(trials, "tasks that balancing moves", &[Part::SentTasks], sent_tasks(&store));
-    let ladder = Ladder::climb(&store, topology.possible_nodes);
+    let ladder = Ladder::climb(&store);
     note(trials, "NUMA hinting faults", &[], Ok(((), ladder.words())))
 }
 

@@ -148,7 +148,7 @@ impl LiveSource {
         let store = records::create(layout)?;
         // First, because the others must know what these leave to them.
         let planned = plan(&check);
-        let balancing = BalancingProbes::start(&store, nodes, |id| planned.metric(id).is_ok());
+        let balancing = BalancingProbes::start(&store, |id| planned.metric(id).is_ok());
         layout.hints_from_task = balancing.hints_from_task();
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),

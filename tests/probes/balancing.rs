@@ -19,7 +19,7 @@ pub fn the_probe_of_tasks_that_are_sent_loads() -> Result<()> {
 pub fn hinting_faults_stand_on_a_rung_and_say_why_not_on_a_better_one() -> Result<()> {
     let records = create(Layout::new(1, false, &[]))?;
 
-    let ladder = Ladder::climb(&records, 1);
+    let ladder = Ladder::climb(&records);
 
     println!("{}", ladder.words());
     let above = match ladder.rung() {
