@@ -66,7 +66,15 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
 }
 
 /// What no row has because of the row and not of the host; such reasons come and go.
-const OF_ROWS: [&str; 3] = ["preferred_node", "runq_wait_us", "home_node"];
+const OF_ROWS: [&str; 7] = [
+    "preferred_node",
+    "runq_wait_us",
+    "home_node",
+    "numa_group",
+    "hint_remote_pct",
+    "alloc_pct_by_node",
+    "cross_node_fault_pct",
+];
 
 /// Metrics that no row has, with their reasons: what this host cannot do.
 fn missing_everywhere(interval: &Value) -> Map<String, Value> {
