@@ -297,12 +297,13 @@ pub fn events_stay_with_the_task_they_happened_to() -> Result<()> {
         Ok::<_, anyhow::Error>((task.delta.slots[0].count, task.delta.min_flt))
     };
     let ((slot, truth), (of_other, truth_of_other)) = (counts(&faulter)?, counts(&other)?);
-    // Some kernels hide switches. What was counted across one is nobody's: a turn of 512 faults, at worst.
+    // Some kernels hide switches. What was counted across one is nobody's: at worst the turns of 512 faults on both
+    // sides of it.
     let lost = to.lost["counters_of_unseen_switches"];
     println!("{slot} of {truth}, other {of_other} of {truth_of_other}, {lost} switches not seen");
     ensure!(truth > 5_000 && truth_of_other < 100, "the workloads do what they are for");
     ensure!(slot <= truth + 2 && of_other <= truth_of_other + 2, "billed for the other");
-    ensure!(slot + 2 + 512 * lost >= truth, "{slot} of {truth}, {lost} switches not seen");
+    ensure!(slot + 2 + 1024 * lost >= truth, "{slot} of {truth}, {lost} switches not seen");
     Ok(())
 }
 
@@ -469,13 +470,23 @@ pub fn another_set_of_events_keeps_what_was_counted() -> Result<()> {
     ensure!(host.missing.get("page-faults") == Some(&Missing::FirstInterval), "{:?}", host.missing);
     let closed = host.missing.get("context-switches").context("closed and not missing")?;
     ensure!(closed.to_string().contains("another set"), "{closed}");
-    faults.go()?;
-    let touched: u64 = faults.line()?.parse()?;
-    let after = sample(&mut source)?;
-    ensure!(!source.host().missing.contains_key("page-faults"));
-    let counted = count(&source, &opened, &after, faults.pid(), 2)?;
-    // A few more for talking to the test.
-    near("page-faults", counted as u64, touched, 0.0, 16)?;
+    // Some kernels hide switches, and what was counted across one is nobody's: again until there was none.
+    let mut from = opened.clone();
+    let mut after = opened.clone();
+    for attempt in 0.. {
+        ensure!(attempt < 10, "in ten attempts a switch was always hidden");
+        faults.go()?;
+        let touched: u64 = faults.line()?.parse()?;
+        after = sample(&mut source)?;
+        ensure!(!source.host().missing.contains_key("page-faults"));
+        if after.lost == from.lost {
+            let counted = count(&source, &from, &after, faults.pid(), 2)?;
+            // A few more for talking to the test.
+            near("page-faults", counted as u64, touched, 0.0, 16)?;
+            break;
+        }
+        from = after.clone();
+    }
     let clock_after = count(&source, &opened, &after, hog.pid(), 0)?;
     ensure!(clock_after > clock_before, "the total of cpu-clock fell from {clock_before} to {clock_after}");
 
