@@ -297,13 +297,13 @@ pub fn events_stay_with_the_task_they_happened_to() -> Result<()> {
         Ok::<_, anyhow::Error>((task.delta.slots[0].count, task.delta.min_flt))
     };
     let ((slot, truth), (of_other, truth_of_other)) = (counts(&faulter)?, counts(&other)?);
-    // Some kernels hide switches. What was counted across one is nobody's: at worst the turns of 512 faults on both
-    // sides of it.
+    // Some kernels hide switches, several in a row too. What was counted across them is nobody's.
     let lost = to.lost["counters_of_unseen_switches"];
     println!("{slot} of {truth}, other {of_other} of {truth_of_other}, {lost} switches not seen");
     ensure!(truth > 5_000 && truth_of_other < 100, "the workloads do what they are for");
     ensure!(slot <= truth + 2 && of_other <= truth_of_other + 2, "billed for the other");
-    ensure!(slot + 2 + 1024 * lost >= truth, "{slot} of {truth}, {lost} switches not seen");
+    let enough = if lost == 0 { truth } else { truth - truth / 20 };
+    ensure!(slot + 2 >= enough, "{slot} of {truth}, {lost} switches not seen");
     Ok(())
 }
 
