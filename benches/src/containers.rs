@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 
 use crate::Plan;
 use crate::cgroups::Groups;
-use crate::frames::Frames;
 use crate::hotpath::{Watcher, pipe, run_time_of};
 use crate::numbers::{Spread, median};
-use crate::process::{Process, cpu_time};
+use crate::process::Process;
+use crate::refresh::{on_screen, stream};
 use crate::report::{Cell, Report, Table};
 use crate::screen::Screen;
 use crate::work::{self, wait_until_ready};
@@ -19,8 +19,6 @@ use crate::work::{self, wait_until_ready};
 /// Few cgroups, and many, with the same tasks in them.
 const FEW: usize = 10;
 const MANY: usize = 2000;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The first refreshes fill tables, and the first readings of limits are due.
 const WARM_UP: usize = 3;
@@ -130,23 +128,11 @@ impl View {
             View::Screen => {
                 let binary = plan.binary.to_string_lossy();
                 let mut screen = Screen::start(&binary, &["-d", "1", "--events", ""], &[])?;
-                screen.wait_for(|text| text.contains("PID"), PATIENCE)?;
-                screen.refreshes(WARM_UP, PATIENCE)?;
-                return Ok(screen.refreshes(count, PATIENCE)?.0.as_secs_f64() * 1e3);
+                return Ok(on_screen(&mut screen, WARM_UP, count)?.cpu_ms);
             }
         }
         // The line of the machine begins each refresh.
-        let mut frames =
-            Frames::start(&mut command, |line| line.contains(" · interval "), |pid| cpu_time(pid).ok())?;
-        for _ in 0..WARM_UP {
-            frames.next(PATIENCE)?;
-        }
-        let from = frames.next(PATIENCE)?.probed.context("the program ended")?;
-        let mut to = from;
-        for _ in 0..count {
-            to = frames.next(PATIENCE)?.probed.context("the program ended")?;
-        }
-        Ok((to - from).as_secs_f64() * 1e3 / count as f64)
+        Ok(stream(&mut command, |line| line.contains(" · interval "), WARM_UP, count)?.cpu_ms)
     }
 }
 

@@ -23,7 +23,7 @@ use numatop_ng::source::recording::Recording;
 
 use crate::Plan;
 use crate::numbers::Spread;
-use crate::process::Process;
+use crate::process::{Process, cpu_time};
 use crate::report::{Cell, Report, Table};
 use crate::rest::tasks;
 use crate::work::{self, wait_until_ready};
@@ -87,14 +87,6 @@ fn options() -> RecordOptions {
     }
 }
 
-/// CPU time of this thread.
-fn thread_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: time is a valid timespec, and the clock exists on every kernel.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 /// Samples of this machine: what the recorder makes of them.
 fn samples(plan: &Plan, report: &mut Report, scratch: &Scratch) -> Result<()> {
     let count = if plan.quick { 10 } else { 120 };
@@ -116,9 +108,9 @@ fn samples(plan: &Plan, report: &mut Report, scratch: &Scratch) -> Result<()> {
         for _ in 0..count {
             thread::sleep(SECOND);
             let sample = source.next()?.context("the machine ended")?;
-            let began = thread_time();
+            let began = cpu_time(std::process::id())?;
             recorder.record(&source.host(), &sample)?;
-            took.push((thread_time() - began).as_secs_f64() * 1e3);
+            took.push((cpu_time(std::process::id())? - began).as_secs_f64() * 1e3);
         }
         recorder.finish()?;
         drop(load);

@@ -32,8 +32,9 @@ const HTOPRC: &str = "hide_kernel_threads=0\nhide_userland_threads=0\ndelay=10\n
 
 /// What one refresh of a program took.
 #[derive(Clone, Copy, Default)]
-struct Cost {
-    cpu_ms: f64,
+pub struct Cost {
+    /// Of one refresh.
+    pub cpu_ms: f64,
     rss: f64,
     peak: f64,
 }
@@ -67,12 +68,12 @@ impl Tool {
             Tool::OursBatch => {
                 let mut command = Command::new(&*binary);
                 command.args(["-b", "-d", "1", "--threads", "--top", "50", "--format", "json"]);
-                stream(&mut command, any_line, count)
+                stream(&mut command, any_line, WARM_UP, count)
             }
             Tool::TopLoop => {
                 let mut command = Command::new("top");
                 command.args(["-b", "-H", "-d", "1"]).env("HOME", scratch);
-                stream(&mut command, |line| line.starts_with("top - "), count)
+                stream(&mut command, |line| line.starts_with("top - "), WARM_UP, count)
             }
             Tool::TopOnce => {
                 let before = children_cpu_time();
@@ -85,19 +86,24 @@ impl Tool {
             Tool::Htop => {
                 let rc = scratch.join("htoprc");
                 let mut screen = Screen::start("htop", &[], &[("HTOPRC", &rc.to_string_lossy())])?;
-                on_screen(&mut screen, count)
+                on_screen(&mut screen, WARM_UP, count)
             }
             Tool::OursScreen => {
                 let mut screen = Screen::start(&binary, &["-H", "-d", "1"], &[])?;
-                on_screen(&mut screen, count)
+                on_screen(&mut screen, WARM_UP, count)
             }
         }
     }
 }
 
-fn stream(command: &mut Command, begins: fn(&str) -> bool, count: usize) -> Result<Cost> {
+/// `count` refreshes of a program that writes lines, after `warm_up` others. A line for which `begins` holds is the first
+/// of one.
+///
+/// # Errors
+/// The program ended, or nothing came for too long.
+pub fn stream(command: &mut Command, begins: fn(&str) -> bool, warm_up: usize, count: usize) -> Result<Cost> {
     let mut frames = Frames::start(command, begins, |pid| cpu_time(pid).ok())?;
-    for _ in 0..WARM_UP {
+    for _ in 0..warm_up {
         frames.next(PATIENCE)?;
     }
     let from = frames.next(PATIENCE)?.probed.context("the program ended")?;
@@ -109,9 +115,13 @@ fn stream(command: &mut Command, begins: fn(&str) -> bool, count: usize) -> Resu
     Ok(Cost { cpu_ms: (to - from).as_secs_f64() * 1e3 / count as f64, rss: rss as f64, peak: peak as f64 })
 }
 
-fn on_screen(screen: &mut Screen, count: usize) -> Result<Cost> {
+/// The same of a program that fills a screen.
+///
+/// # Errors
+/// As [`stream`].
+pub fn on_screen(screen: &mut Screen, warm_up: usize, count: usize) -> Result<Cost> {
     screen.wait_for(|text| text.contains("PID"), PATIENCE)?;
-    screen.refreshes(WARM_UP, PATIENCE)?;
+    screen.refreshes(warm_up, PATIENCE)?;
     let (cpu, _) = screen.refreshes(count, PATIENCE)?;
     let (rss, peak) = resident(screen.pid())?;
     Ok(Cost { cpu_ms: cpu.as_secs_f64() * 1e3, rss: rss as f64, peak: peak as f64 })
