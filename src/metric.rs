@@ -140,6 +140,20 @@ pub struct Metric<R: 'static> {
     pub value: fn(&R, &Snapshot) -> Reading<Value>,
 }
 
+impl Metric<crate::snapshot::Task> {
+    /// Something that happens to the memory of a task, per second, the most first.
+    const fn memory_rate(
+        id: &'static str,
+        title: &'static str,
+        width: u16,
+        help: &'static str,
+        value: fn(&crate::snapshot::Task, &Snapshot) -> Reading<Value>,
+    ) -> Self {
+        let (group, unit, order) = (Group::Memory, Unit::PerSecond, Order::Descending);
+        Metric { id, title, width, group, unit, order, help, value }
+    }
+}
+
 impl<R> Metric<R> {
     /// The value of a row, with the host's reason first when the host cannot measure it at all.
     pub fn read(&self, row: &R, snapshot: &Snapshot) -> Reading<Value> {

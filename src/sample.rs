@@ -116,7 +116,8 @@ pub struct Counts {
     /// NUMA hinting faults, and those that found their page on another node.
     pub hint_faults: u64,
     pub hint_remote: u64,
-    /// The same of stretches in which the SMT siblings were idle, and in which one was busy; all 0 without SMT.
+    /// Cycles and instructions of stretches in which the SMT siblings were idle, and in which one was busy; all 0
+    /// without SMT.
     #[serde(default)]
     pub by_sibling: [NodeCounts; SIBLINGS],
     // The following are kept by the kernel, since the birth of the task.

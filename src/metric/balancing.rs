@@ -11,41 +11,32 @@ pub const HINTS: [&str; 2] = ["hint_faults_per_s", "hint_remote_pct"];
 /// Metrics that come with the task structure.
 pub const GROUP: [&str; 1] = ["numa_group"];
 
-pub const NUMA_MOVES: Metric<Task> = Metric {
-    id: "numa_moves_per_s",
-    title: "NUMAMV/s",
-    width: 8,
-    group: Group::Memory,
-    unit: Unit::PerSecond,
-    order: Order::Descending,
-    help: "Times NUMA balancing set out to bring it to an idle CPU of the node that it prefers (sched_move_numa); \
+pub const NUMA_MOVES: Metric<Task> = Metric::memory_rate(
+    "numa_moves_per_s",
+    "NUMAMV/s",
+    8,
+    "Times NUMA balancing set out to bring it to an idle CPU of the node that it prefers (sched_move_numa); \
            attempts that then failed are in numa_stuck_per_s too.",
-    value: |task, snapshot| snapshot.rate(task.delta.numa_moves).map(Value::F64),
-};
+    |task, snapshot| snapshot.rate(task.delta.numa_moves).map(Value::F64),
+);
 
-pub const NUMA_SWAPS: Metric<Task> = Metric {
-    id: "numa_swaps_per_s",
-    title: "NUMASW/s",
-    width: 8,
-    group: Group::Memory,
-    unit: Unit::PerSecond,
-    order: Order::Descending,
-    help: "Times NUMA balancing set out to swap it with a task of another node, whichever of the two was better off \
+pub const NUMA_SWAPS: Metric<Task> = Metric::memory_rate(
+    "numa_swaps_per_s",
+    "NUMASW/s",
+    8,
+    "Times NUMA balancing set out to swap it with a task of another node, whichever of the two was better off \
            (sched_swap_numa).",
-    value: |task, snapshot| snapshot.rate(task.delta.numa_swaps).map(Value::F64),
-};
+    |task, snapshot| snapshot.rate(task.delta.numa_swaps).map(Value::F64),
+);
 
-pub const NUMA_STUCK: Metric<Task> = Metric {
-    id: "numa_stuck_per_s",
-    title: "NUMAST/s",
-    width: 8,
-    group: Group::Memory,
-    unit: Unit::PerSecond,
-    order: Order::Descending,
-    help: "Times NUMA balancing wanted it on another node and left it where it was: no better CPU found, or the move \
+pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
+    "numa_stuck_per_s",
+    "NUMAST/s",
+    8,
+    "Times NUMA balancing wanted it on another node and left it where it was: no better CPU found, or the move \
            failed (sched_stick_numa).",
-    value: |task, snapshot| snapshot.rate(task.delta.numa_stuck).map(Value::F64),
-};
+    |task, snapshot| snapshot.rate(task.delta.numa_stuck).map(Value::F64),
+);
 
 pub const NUMA_GROUP: Metric<Task> = Metric {
     id: "numa_group",
@@ -62,18 +53,15 @@ pub const NUMA_GROUP: Metric<Task> = Metric {
     },
 };
 
-pub const HINT_FAULTS: Metric<Task> = Metric {
-    id: "hint_faults_per_s",
-    title: "HINT/s",
-    width: 7,
-    group: Group::Memory,
-    unit: Unit::PerSecond,
-    order: Order::Descending,
-    help: "NUMA hinting faults: balancing takes a page away for a moment, to see who uses it from where. How many there \
+pub const HINT_FAULTS: Metric<Task> = Metric::memory_rate(
+    "hint_faults_per_s",
+    "HINT/s",
+    7,
+    "NUMA hinting faults: balancing takes a page away for a moment, to see who uses it from where. How many there \
            are says how fast it scans, not how much memory is used. Where no function of the kernel can be hooked \
            (doctor says so) these are pages, from the task structure, and some are missed.",
-    value: |task, snapshot| snapshot.rate(task.delta.hint_faults).map(Value::F64),
-};
+    |task, snapshot| snapshot.rate(task.delta.hint_faults).map(Value::F64),
+);
 
 pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
     id: "hint_remote_pct",

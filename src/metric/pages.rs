@@ -22,17 +22,14 @@ pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
     value: |task, _| by_node(&task.delta).map(Value::ByNode),
 };
 
-pub const CROSS_NODE_FAULTS: Metric<Task> = Metric {
-    id: "cross_node_faults_per_s",
-    title: "XFLT/s",
-    width: 7,
-    group: Group::Memory,
-    unit: Unit::PerSecond,
-    order: Order::Descending,
-    help: "Allocations of user pages that came from another node than the one it ran on: page faults, large pages as \
+pub const CROSS_NODE_FAULTS: Metric<Task> = Metric::memory_rate(
+    "cross_node_faults_per_s",
+    "XFLT/s",
+    7,
+    "Allocations of user pages that came from another node than the one it ran on: page faults, large pages as \
            one, and reads into the page cache. Faults that find their page in memory are not counted.",
-    value: |task, snapshot| snapshot.rate(task.delta.cross_allocs).map(Value::F64),
-};
+    |task, snapshot| snapshot.rate(task.delta.cross_allocs).map(Value::F64),
+);
 
 pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
     id: "cross_node_fault_pct",
@@ -51,28 +48,22 @@ pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
     },
 };
 
-pub const PAGES_MIGRATED: Metric<Task> = Metric {
-    id: "pages_migrated_per_s",
-    title: "PGMIG/s",
-    width: 7,
-    group: Group::Memory,
-    unit: Unit::PerSecond,
-    order: Order::Descending,
-    help: "Pages that were moved to another place while it ran: by NUMA balancing at its hinting faults, because it \
+pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
+    "pages_migrated_per_s",
+    "PGMIG/s",
+    7,
+    "Pages that were moved to another place while it ran: by NUMA balancing at its hinting faults, because it \
            asked (move_pages, mbind), or to make room for large pages.",
-    value: |task, snapshot| snapshot.rate(task.delta.migrated_pages).map(Value::F64),
-};
+    |task, snapshot| snapshot.rate(task.delta.migrated_pages).map(Value::F64),
+);
 
-pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric {
-    id: "pages_migrate_failed_per_s",
-    title: "PGFAIL/s",
-    width: 8,
-    group: Group::Memory,
-    unit: Unit::PerSecond,
-    order: Order::Descending,
-    help: "Pages that should have been moved and could not: busy, pinned, or no room where they should go.",
-    value: |task, snapshot| snapshot.rate(task.delta.migrate_failed_pages).map(Value::F64),
-};
+pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
+    "pages_migrate_failed_per_s",
+    "PGFAIL/s",
+    8,
+    "Pages that should have been moved and could not: busy, pinned, or no room where they should go.",
+    |task, snapshot| snapshot.rate(task.delta.migrate_failed_pages).map(Value::F64),
+);
 
 fn by_node(delta: &Counts) -> Reading<Vec<(crate::units::Nid, f64)>> {
     let pages: Vec<f64> = delta.pages.iter().map(|pages| *pages as f64).collect();
