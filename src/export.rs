@@ -121,6 +121,11 @@ pub trait Export {
     /// True when it writes [`Snapshot::containers`].
     fn wants_containers(&self) -> bool;
 
+    /// Whether hot spots are written where there are some.
+    fn wants_hot(&self) -> bool {
+        false
+    }
+
     /// Writes one interval.
     ///
     /// # Errors

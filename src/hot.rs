@@ -11,6 +11,9 @@ use std::fmt;
 
 use crate::sample::Comm;
 
+/// Names that are kept, by who shows them and by who records them.
+const NAMES_MAX: usize = 200_000;
+
 /// What a linker writes into a file to tell it from all others: the GNU build id, shorter ones filled with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BuildId(pub [u8; 20]);

@@ -83,13 +83,6 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
     let mut live = options::live(args, &users::read(Path::new("/")), record.is_some())?;
     // A list of tasks has nothing of a cgroup but its name.
     live.group_limits = record.is_some() || args.by_container || args.format == Some(BatchFormat::Json);
-    let pace = Pace {
-        interval: options::interval(args),
-        iterations: args.iterations,
-        grain: options::grain(args),
-        hot: args.hot,
-        overhead: args.overhead,
-    };
     let stop = stop_signals()?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;
@@ -98,11 +91,11 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
     match recorder {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate);
-            let ran = batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd());
+            let ran = batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd());
             source.finish()?;
             ran?;
         }
-        None => batch::run(&mut source, export.as_mut(), &mut out, pace, stop.as_raw_fd())?,
+        None => batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd())?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -168,22 +161,26 @@ fn exporter(args: &ViewArgs) -> Result<Box<dyn Export>> {
     })
 }
 
-/// Records without showing anything; what there is to say goes to standard error, once.
-fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCode> {
-    let live = options::live(args, &users::read(Path::new("/")), true)?;
-    let pace = Pace {
+/// How often, how long, and what beside the rows.
+fn pace(args: &ViewArgs) -> Pace {
+    Pace {
         interval: options::interval(args),
         iterations: args.iterations,
         grain: options::grain(args),
         hot: args.hot,
         overhead: args.overhead,
-    };
+    }
+}
+
+/// Records without showing anything; what there is to say goes to standard error, once.
+fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCode> {
+    let live = options::live(args, &users::read(Path::new("/")), true)?;
     let stop = stop_signals()?;
     let recorder = Recorder::open(path, options::recording(limits, args))?;
     // Before the start, which takes a moment: without a handler the signal would end us.
     let rotate = rotate_signal()?;
     let mut source = Recorded::new(start(live)?, recorder, rotate);
-    let ran = batch::run(&mut source, &mut Quiet::default(), &mut io::stderr(), pace, stop.as_raw_fd());
+    let ran = batch::run(&mut source, &mut Quiet::default(), &mut io::stderr(), pace(args), stop.as_raw_fd());
     source.finish()?;
     ran.map(|()| ExitCode::SUCCESS)
 }

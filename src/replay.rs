@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::export::Export;
-use crate::hot::News;
 use crate::hot::profile::Profile;
 use crate::sample::Sample;
 use crate::snapshot::{Grain, derive, derive_tasks};
@@ -66,11 +66,11 @@ pub fn run(
         {
             let derive = if export.wants_containers() { derive } else { derive_tasks };
             let mut snapshot = derive(&recording.host(), Some(&before), &current, part.grain);
-            snapshot.hot = current.hot.take().map(|news| {
+            if let Some(news) = current.hot.take().filter(|_| export.wants_hot()) {
                 let mut profile = Profile::default();
-                profile.add(News::clone(&news));
-                profile
-            });
+                profile.add(Arc::unwrap_or_clone(news));
+                snapshot.hot = Some(profile);
+            }
             written += 1;
             match export.write(out, &snapshot) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,

@@ -55,6 +55,10 @@ impl Reasons {
 }
 
 impl Export for JsonLines {
+    fn wants_hot(&self) -> bool {
+        true
+    }
+
     fn wants_containers(&self) -> bool {
         true
     }

@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{Function, News, Place, Stack};
-
-/// Names that are kept.
-const NAMES_MAX: usize = 200_000;
+use super::{Function, NAMES_MAX, News, Place, Stack};
 
 /// The cause under which stacks are counted that were too many for one interval.
 const TOO_MANY: &str = "stacks_not_recorded";

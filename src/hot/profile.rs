@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
-use super::{Function, News, Place, ProcessId, Stack};
+use super::{Function, NAMES_MAX, News, Place, ProcessId, Stack};
 use crate::sample::Comm;
 
 /// Different stacks that are kept whole. Of those that come after, only the innermost frame is: shares of functions
 /// stay right, callers are lost.
 const STACKS_MAX: usize = 50_000;
-/// Names that are kept.
-const NAMES_MAX: usize = 200_000;
 
 /// The samples of one process.
 #[derive(Clone, Debug)]
@@ -92,13 +90,10 @@ impl Profile {
         if self.stacks >= STACKS_MAX && !process.stacks.contains_key(&places) {
             places = places.first().copied().into_iter().collect();
         }
-        let mut new = 0;
-        let count = process.stacks.entry(places).or_insert_with(|| {
-            new = 1;
-            0
-        });
+        let known = process.stacks.len();
+        let count = process.stacks.entry(places).or_insert(0);
         *count = count.saturating_add(stack.samples);
-        self.stacks += new;
+        self.stacks += process.stacks.len() - known;
     }
 
     /// Forgets all samples; names stay.

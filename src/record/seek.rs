@@ -15,9 +15,12 @@ impl Reader {
     /// The file cannot be read.
     pub fn seek(&self, wall_ns: i64) -> Result<Option<Frame>> {
         let (mut low, mut high) = (0, self.bytes()?);
-        let first = self.sample_from(0, high)?.map_or(wall_ns, |frame| frame.head.wall_ns);
-        let last = self.sample_before(high)?.map_or(wall_ns, |frame| frame.head.wall_ns);
-        let (mut low_ns, mut high_ns) = (first, last);
+        let time = |frame: Option<Frame>| frame.map_or(wall_ns, |frame| frame.head.wall_ns);
+        let (mut low_ns, mut high_ns) = match high > NEAR {
+            true => (time(self.sample_from(0, high)?), time(self.sample_before(high)?)),
+            // Nothing is guessed in a small file.
+            false => (wall_ns, wall_ns),
+        };
         // Samples come at even times and are of about one size, so the place can be guessed, and then bracketed. Where
         // they are not, every third step halves what is left.
         for step in 0.. {

@@ -34,14 +34,15 @@ pub fn encode(out: &mut Vec<u8>, news: Option<&News>) {
     let (mut names, mut stacks) = (Vec::new(), Vec::new());
     let mut last = 0;
     for (place, function) in &news.names {
-        match place {
-            Place::Kernel(address) => put_address(&mut names, KERNEL, None, *address, &mut last),
-            Place::File(id, offset) => put_address(&mut names, FILE, Some(files.of(id)), *offset, &mut last),
-            Place::Address((pid, start_ns), address) => {
-                put_address(&mut names, ADDRESS, None, *address, &mut last);
-                put(&mut names, (*pid).into());
-                put(&mut names, *start_ns);
-            }
+        let (frame, process) = match *place {
+            Place::Kernel(address) => (Frame::Kernel(address), None),
+            Place::File(id, offset) => (Frame::File(id, offset), None),
+            Place::Address(process, address) => (Frame::Address(address), Some(process)),
+        };
+        put_frame(&mut names, frame, &mut files, &mut last);
+        if let Some((pid, start_ns)) = process {
+            put(&mut names, pid.into());
+            put(&mut names, start_ns);
         }
         put(&mut names, functions.of(function));
     }
@@ -54,13 +55,7 @@ pub fn encode(out: &mut Vec<u8>, news: Option<&News>) {
         put(&mut stacks, stack.samples);
         put(&mut stacks, stack.frames.len() as u64);
         for frame in &stack.frames {
-            match frame {
-                Frame::Kernel(address) => put_address(&mut stacks, KERNEL, None, *address, &mut last),
-                Frame::File(id, offset) => {
-                    put_address(&mut stacks, FILE, Some(files.of(id)), *offset, &mut last);
-                }
-                Frame::Address(address) => put_address(&mut stacks, ADDRESS, None, *address, &mut last),
-            }
+            put_frame(&mut stacks, *frame, &mut files, &mut last);
         }
     }
     put(out, files.list.len() as u64);
@@ -79,19 +74,19 @@ pub fn encode(out: &mut Vec<u8>, news: Option<&News>) {
 }
 
 /// Numbers in the order of first use.
-struct Numbers<'a, T> {
-    list: Vec<&'a T>,
-    known: HashMap<&'a T, u64>,
+struct Numbers<T> {
+    list: Vec<T>,
+    known: HashMap<T, u64>,
 }
 
-impl<T> Default for Numbers<'_, T> {
+impl<T> Default for Numbers<T> {
     fn default() -> Self {
         Numbers { list: Vec::new(), known: HashMap::new() }
     }
 }
 
-impl<'a, T: Eq + Hash> Numbers<'a, T> {
-    fn of(&mut self, value: &'a T) -> u64 {
+impl<T: Copy + Eq + Hash> Numbers<T> {
+    fn of(&mut self, value: T) -> u64 {
         let next = self.list.len() as u64;
         let number = *self.known.entry(value).or_insert(next);
         if number == next {
@@ -102,7 +97,12 @@ impl<'a, T: Eq + Hash> Numbers<'a, T> {
 }
 
 /// Neighbours in a stack are often near each other in memory too.
-fn put_address(out: &mut Vec<u8>, kind: u64, file: Option<u64>, address: u64, last: &mut u64) {
+fn put_frame(out: &mut Vec<u8>, frame: Frame, files: &mut Numbers<BuildId>, last: &mut u64) {
+    let (kind, file, address) = match frame {
+        Frame::Kernel(address) => (KERNEL, None, address),
+        Frame::File(id, offset) => (FILE, Some(files.of(id)), offset),
+        Frame::Address(address) => (ADDRESS, None, address),
+    };
     put(out, kind);
     file.into_iter().for_each(|file| put(out, file));
     put(out, difference(address, *last));
