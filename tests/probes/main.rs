@@ -24,6 +24,21 @@ macro_rules! tests {
     ($trial:ident: $($module:ident::$name:ident,)*) => { vec![$($trial(stringify!($name), $module::$name)),*] };
 }
 
+/// How often a test may fail before it has failed.
+const ATTEMPTS: u32 = 3;
+
+/// Runs a test. Others use this machine too, its hypervisor takes time from it and its kernel may hide context
+/// switches: a disturbance passes and is printed, what a probe does wrong fails each time.
+fn attempt(run: fn() -> anyhow::Result<()>) -> Result<(), Failed> {
+    for attempt in 1..ATTEMPTS {
+        match run() {
+            Ok(()) => return Ok(()),
+            Err(error) => println!("attempt {attempt} of {ATTEMPTS} failed: {error:#}"),
+        }
+    }
+    run().map_err(|error| Failed::from(format!("{error:#}")))
+}
+
 fn main() {
     if let Some(name) = std::env::var_os(workload::VARIABLE) {
         workload::run(&name.to_string_lossy());
@@ -38,8 +53,7 @@ fn main() {
         eprintln!("tests/probes: not root, so no probe can be loaded: all of them are ignored");
     }
     let trial = |name: &str, run: fn() -> anyhow::Result<()>| {
-        Trial::test(name, move || run().map_err(|error| Failed::from(format!("{error:#}"))))
-            .with_ignored_flag(!root)
+        Trial::test(name, move || attempt(run)).with_ignored_flag(!root)
     };
     let no_engine = engine::obstacle();
     if let Some(why) = no_engine {
