@@ -1,9 +1,12 @@
 //! What can be typed after `numatop-ng`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// A live profiler for NUMA machines: where every task runs, and what that costs it.
 #[derive(Parser, Debug)]
@@ -21,6 +24,98 @@ pub struct Cli {
 
     #[command(flatten)]
     pub limits: RecordLimits,
+}
+
+/// Flags that a subcommand has no use for, by field of [`ViewArgs`], and why.
+struct Without {
+    subcommand: &'static str,
+    why: &'static str,
+    flags: &'static [&'static str],
+}
+
+const WITHOUT: [Without; 2] = [
+    Without {
+        subcommand: "record",
+        why: "chooses what is shown, and record shows nothing: all metrics and rows are kept, for replay and export \
+              to choose from",
+        flags: &[
+            "batch",
+            "format",
+            "threads",
+            "by_container",
+            "columns",
+            "sort",
+            "top",
+            "comm",
+            "node",
+            "overhead",
+            "color",
+            "ascii",
+            "no_mouse",
+        ],
+    },
+    Without {
+        subcommand: "replay",
+        why: "chooses what is measured, and a recording was measured already (--comm and --node choose rows)",
+        flags: &[
+            "delay",
+            "placement_budget",
+            "pids",
+            "tids",
+            "users",
+            "containers",
+            "pods",
+            "namespaces",
+            "cgroups",
+            "units",
+            "machines",
+            "host",
+            "wait",
+            "runtime_sockets",
+            "events",
+            "pmu_dir",
+            "hot",
+            "hot_event",
+            "hot_rate",
+            "overhead",
+        ],
+    },
+];
+
+impl Cli {
+    /// What `words` say, the name of the program first. A flag without use is refused, not ignored.
+    ///
+    /// # Errors
+    /// Wrong usage, or a request for help or the version.
+    pub fn from_words<T: Into<OsString> + Clone>(
+        words: impl IntoIterator<Item = T>,
+    ) -> Result<Cli, clap::Error> {
+        let mut command = Self::command();
+        for Without { subcommand, flags, .. } in &WITHOUT {
+            let hide =
+                |arg: clap::Arg| if flags.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg };
+            command = command.mut_subcommand(subcommand, |subcommand| subcommand.mut_args(hide));
+        }
+        let matches = command.try_get_matches_from_mut(words)?;
+        if let Some((name, matches)) = matches.subcommand()
+            && let Some(without) = WITHOUT.iter().find(|without| without.subcommand == name)
+            && let Some(flag) = without.given(matches)
+        {
+            let command = command.find_subcommand_mut(name).expect("the table names subcommands");
+            let long = command.get_arguments().find(|arg| arg.get_id() == flag).and_then(clap::Arg::get_long);
+            let why = format!("--{}: {}", long.unwrap_or(flag), without.why);
+            return Err(command.error(ErrorKind::UnknownArgument, why));
+        }
+        Cli::from_arg_matches(&matches)
+    }
+}
+
+impl Without {
+    /// The first of its flags that was typed.
+    fn given(&self, matches: &ArgMatches) -> Option<&'static str> {
+        let typed = |flag: &&str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+        self.flags.iter().copied().find(typed)
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -389,6 +484,60 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_without_use_is_a_flag() {
+        let command = Cli::command();
+        for Without { subcommand, flags, .. } in &WITHOUT {
+            let known = command.find_subcommand(subcommand).unwrap();
+            for flag in *flags {
+                assert!(known.get_arguments().any(|arg| arg.get_id() == flag), "{subcommand} {flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_chooses_the_measurement_is_refused_in_replay() {
+        for words in [
+            &["--pid", "7"][..],
+            &["-d", "1"],
+            &["--container", "web"],
+            &["--events", "auto"],
+            &["--host"],
+            &["--hot"],
+        ] {
+            let typed = ["numatop-ng", "replay", "x"].iter().chain(words);
+            let why = Cli::from_words(typed).unwrap_err().to_string();
+            let flag = if words[0] == "-d" { "--delay" } else { words[0] };
+            assert!(why.contains(&format!("{flag}: chooses what is measured")), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_chooses_the_screen_is_refused_in_record() {
+        for words in [&["--sort", "ipc"][..], &["-H"], &["--format", "json"], &["--by-container"]] {
+            let typed = ["numatop-ng", "record", "x"].iter().chain(words);
+            let why = Cli::from_words(typed).unwrap_err().to_string();
+            assert!(why.contains("chooses what is shown"), "{why}");
+        }
+        assert!(Cli::from_words(["numatop-ng", "record", "x", "-p", "7", "-n", "1", "--hot"]).is_ok());
+    }
+
+    #[test]
+    fn help_lists_what_is_of_use() {
+        let help = |words: &[&str]| Cli::from_words(words).unwrap_err().to_string();
+        let record = help(&["numatop-ng", "record", "--help"]);
+        let replay = help(&["numatop-ng", "replay", "--help"]);
+        assert!(
+            record.contains("--pid") && !record.contains("--sort") && !record.contains("--ascii"),
+            "{record}"
+        );
+        assert!(
+            replay.contains("--sort") && !replay.contains("--pid") && !replay.contains("--hot"),
+            "{replay}"
+        );
+        assert!(help(&["numatop-ng", "--help"]).contains("--sort"));
     }
 
     #[test]

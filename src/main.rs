@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use clap::Parser;
 
 use numatop_ng::batch::{self, Pace};
 use numatop_ng::cli::{
@@ -35,7 +34,7 @@ use numatop_ng::tui::{self, ColourChoice, Ended, TuiOptions};
 use numatop_ng::{doctor, events_cmd, topology_cmd};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::from_words(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are errors to clap, but not to the user.
@@ -186,7 +185,6 @@ fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCod
 }
 
 fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<ExitCode> {
-    options::check_replay(args)?;
     let mut recording = Recording::open(path)?;
     let span = recording.span().unwrap_or_default();
     let at = options::moment("--at", at, span)?;

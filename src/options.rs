@@ -343,39 +343,6 @@ pub fn recording(limits: &RecordLimits, args: &ViewArgs) -> RecordOptions {
     }
 }
 
-/// Refuses flags that decide what is measured: a recording has what it has.
-///
-/// # Errors
-/// Names the first of them.
-pub fn check_replay(args: &ViewArgs) -> Result<(), BadValue> {
-    let chosen = [
-        ("--pid", !args.pids.is_empty()),
-        ("--tid", !args.tids.is_empty()),
-        ("--user", !args.users.is_empty()),
-        ("--container", !args.containers.is_empty()),
-        ("--pod", !args.pods.is_empty()),
-        ("--k8s-namespace", !args.namespaces.is_empty()),
-        ("--cgroup", !args.cgroups.is_empty()),
-        ("--unit", !args.units.is_empty()),
-        ("--machine", !args.machines.is_empty()),
-        ("--host", args.host),
-        ("--wait", args.wait),
-        ("--runtime-socket", !args.runtime_sockets.is_empty()),
-        ("--placement-budget", args.placement_budget.is_some()),
-        ("--events", args.events != "auto"),
-        ("--pmu-dir", args.pmu_dir.is_some()),
-        ("--hot", args.hot),
-        ("--overhead", args.overhead),
-    ];
-    match chosen.into_iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(bad(
-            flag,
-            "chooses what is measured, and a recording was measured already (--comm and --node choose rows)",
-        )),
-        None => Ok(()),
-    }
-}
-
 /// A moment of a recording that lasts from the first to the second of `span`.
 ///
 /// # Errors
@@ -427,17 +394,6 @@ mod tests {
     fn a_misspelt_metric_names_its_neighbours() {
         let error = selection(&args(&["--sort", "cpu_percent"]), true).err().unwrap().to_string();
         assert!(error.contains("'cpu_percent'") && error.contains("cpu_pct"), "{error}");
-    }
-
-    #[test]
-    fn what_chooses_the_measurement_is_refused_in_replay() {
-        for words in [["--pid", "7"], ["--container", "web"], ["--events", "numa"], ["--delay", "1"]] {
-            assert_eq!(check_replay(&args(&words)).is_err(), words[0] != "--delay", "{words:?}");
-        }
-        for word in ["--host", "--hot", "--overhead"] {
-            let why = check_replay(&args(&[word])).unwrap_err().to_string();
-            assert!(why.starts_with(word) && why.contains("measured already"), "{why}");
-        }
     }
 
     #[test]

@@ -96,7 +96,10 @@ impl Workload {
         let mut status = 0;
         // SAFETY: the child is ours and not yet waited for; the status is a local that outlives the call.
         let pid = unsafe { libc::waitpid(self.pid() as libc::pid_t, &mut status, libc::WUNTRACED) };
-        anyhow::ensure!(pid == self.pid() as libc::pid_t && libc::WIFSTOPPED(status), "the workload does not stop");
+        anyhow::ensure!(
+            pid == self.pid() as libc::pid_t && libc::WIFSTOPPED(status),
+            "the workload does not stop"
+        );
         // It says so a moment before it leaves its CPU.
         thread::sleep(Duration::from_millis(20));
         Ok(())
