@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -82,6 +83,27 @@ const WITHOUT: [Without; 2] = [
     },
 ];
 
+/// Flags that mean something only beside one of others, and why.
+struct Needs {
+    flags: &'static [&'static str],
+    one_of: &'static [&'static str],
+    why: &'static str,
+}
+
+/// Of the live view and batch mode.
+const NEEDS: [Needs; 2] = [
+    Needs {
+        flags: &["wait"],
+        one_of: &["containers", "pods", "namespaces", "cgroups", "units", "machines"],
+        why: "waits for what is named by --container, --pod, --k8s-namespace, --cgroup, --unit or --machine",
+    },
+    Needs {
+        flags: &["record_max_size", "record_max_age", "record_top", "record_min_cpu"],
+        one_of: &["record"],
+        why: "is about a recording, and only --record makes one",
+    },
+];
+
 impl Cli {
     /// What `words` say, the name of the program first. A flag without use is refused, not ignored.
     ///
@@ -97,25 +119,33 @@ impl Cli {
             command = command.mut_subcommand(subcommand, |subcommand| subcommand.mut_args(hide));
         }
         let matches = command.try_get_matches_from_mut(words)?;
-        if let Some((name, matches)) = matches.subcommand()
-            && let Some(without) = WITHOUT.iter().find(|without| without.subcommand == name)
-            && let Some(flag) = without.given(matches)
-        {
-            let command = command.find_subcommand_mut(name).expect("the table names subcommands");
+        let (command, typed) = match matches.subcommand() {
+            Some((name, typed)) => {
+                (command.find_subcommand_mut(name).expect("clap knows what it found"), typed)
+            }
+            None => (&mut command, &matches),
+        };
+        if let Some((flag, why)) = without_use(command.get_name(), typed) {
             let long = command.get_arguments().find(|arg| arg.get_id() == flag).and_then(clap::Arg::get_long);
-            let why = format!("--{}: {}", long.unwrap_or(flag), without.why);
+            let why = format!("--{}: {why}", long.unwrap_or(flag));
             return Err(command.error(ErrorKind::UnknownArgument, why));
         }
         Cli::from_arg_matches(&matches)
     }
 }
 
-impl Without {
-    /// The first of its flags that was typed.
-    fn given(&self, matches: &ArgMatches) -> Option<&'static str> {
-        let typed = |flag: &&str| matches.value_source(flag) == Some(ValueSource::CommandLine);
-        self.flags.iter().copied().find(typed)
-    }
+/// A flag that was typed and would do nothing, and why.
+fn without_use(command: &str, matches: &ArgMatches) -> Option<(&'static str, &'static str)> {
+    let known = |flag: &str| matches.try_contains_id(flag).is_ok();
+    let typed = |flag: &&str| known(flag) && matches.value_source(flag) == Some(ValueSource::CommandLine);
+    let first = |flags: &'static [&'static str]| flags.iter().copied().find(typed);
+    let without = WITHOUT.iter().find(|without| without.subcommand == command);
+    let refused = without.and_then(|without| Some((first(without.flags)?, without.why)));
+    refused.or_else(|| {
+        let alone =
+            |needs: &&Needs| needs.one_of.iter().any(|flag| known(flag)) && first(needs.one_of).is_none();
+        NEEDS.iter().filter(alone).find_map(|needs| Some((first(needs.flags)?, needs.why)))
+    })
 }
 
 #[derive(Subcommand, Debug)]
@@ -318,7 +348,7 @@ pub struct ViewArgs {
     pub threads: bool,
 
     /// In batch mode as text or CSV: one row per container, pod, unit or other cgroup, each with all below it.
-    #[arg(long = "by-container", conflicts_with_all = ["threads", "tids"], help_heading = CONTAINERS)]
+    #[arg(long = "by-container", conflicts_with_all = ["threads", "tids", "comm", "node"], help_heading = CONTAINERS)]
     pub by_container: bool,
 
     /// Metrics to show, in order (see: numatop-ng list metrics).
@@ -351,28 +381,28 @@ pub struct ViewArgs {
     pub users: Vec<String>,
 
     /// Watch only this container, by name or the start of its id; may be given several times.
-    #[arg(long = "container", value_name = "NAME|ID", help_heading = CONTAINERS)]
+    #[arg(long = "container", value_name = "NAME|ID", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub containers: Vec<String>,
 
     /// Watch only this pod, by name or uid.
-    #[arg(long = "pod", value_name = "[NAMESPACE/]NAME", help_heading = CONTAINERS)]
+    #[arg(long = "pod", value_name = "[NAMESPACE/]NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub pods: Vec<String>,
 
     /// Watch only the pods of this Kubernetes namespace.
-    #[arg(long = "k8s-namespace", value_name = "NAME", help_heading = CONTAINERS)]
+    #[arg(long = "k8s-namespace", value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub namespaces: Vec<String>,
 
     /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy
     /// or below /sys/fs/cgroup, which says in which hierarchy.
-    #[arg(long = "cgroup", value_name = "PATH|GLOB", help_heading = CONTAINERS)]
+    #[arg(long = "cgroup", value_name = "PATH|GLOB", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub cgroups: Vec<String>,
 
     /// Watch only this systemd unit.
-    #[arg(long = "unit", value_name = "NAME", help_heading = CONTAINERS)]
+    #[arg(long = "unit", value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub units: Vec<String>,
 
     /// Watch only this machine: LXC, nspawn, libvirt.
-    #[arg(long = "machine", value_name = "NAME", help_heading = CONTAINERS)]
+    #[arg(long = "machine", value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub machines: Vec<String>,
 
     /// Watch only what is in no container, pod or machine.
@@ -395,7 +425,7 @@ pub struct ViewArgs {
     #[arg(long, value_name = "NODE")]
     pub node: Option<u32>,
 
-    /// Counters to read at context switches: sets (auto, basic, numa, stalls, tlb, cache) and names, up to eight.
+    /// Counters to read at context switches: sets (auto, basic, numa, stalls, tlb, cache) and names, up to eight; '' reads none.
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub events: String,
 
@@ -522,6 +552,32 @@ mod tests {
             assert!(why.contains("chooses what is shown"), "{why}");
         }
         assert!(Cli::from_words(["numatop-ng", "record", "x", "-p", "7", "-n", "1", "--hot"]).is_ok());
+    }
+
+    #[test]
+    fn what_would_be_ignored_is_refused() {
+        for (words, why) in [
+            (&["--wait"][..], "--wait: waits for what is named"),
+            (&["--wait", "--host"], "--wait: waits for what is named"),
+            (&["record", "x", "--wait"], "--wait: waits for what is named"),
+            (&["--record-top", "5"], "--record-top: is about a recording"),
+            (&["--record-max-size", "1G", "-b"], "--record-max-size: is about a recording"),
+            (&["--container", ""], "--container"),
+            (&["--cgroup="], "--cgroup"),
+            (&["--by-container", "--comm", "x"], "--comm"),
+            (&["--by-container", "--node", "0"], "--node"),
+        ] {
+            let error = Cli::from_words(["numatop-ng"].iter().chain(words)).unwrap_err().to_string();
+            assert!(error.contains(why), "{words:?}: {error}");
+        }
+        for words in [
+            &["--record", "x", "--record-top", "5"][..],
+            &["record", "x", "--record-top", "5"],
+            &["--wait", "--unit", "x"],
+            &["--events", ""],
+        ] {
+            assert!(Cli::from_words(["numatop-ng"].iter().chain(words)).is_ok(), "{words:?}");
+        }
     }
 
     #[test]
