@@ -31,7 +31,7 @@ use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::recorded::Recorded;
 use numatop_ng::source::recording::{self, Recording};
 use numatop_ng::tui::{self, ColourChoice, Ended, TuiOptions};
-use numatop_ng::{doctor, events_cmd, topology_cmd};
+use numatop_ng::{doctor, events_cmd, metrics_cmd, topology_cmd};
 
 fn main() -> ExitCode {
     let cli = match Cli::from_words(std::env::args_os()) {
@@ -303,21 +303,18 @@ fn terminal_width() -> usize {
 }
 
 fn list(what: Listing, pmu_dir: Option<&Path>) -> Result<ExitCode> {
-    let mut text = String::new();
-    match what {
-        Listing::Metrics => {
-            for metric in numatop_ng::metric::task::TASK_METRICS {
-                text.push_str(&format!("{:24} {}\n", metric.id, metric.help));
-            }
-        }
+    let text = match what {
+        // For grep a metric is one line.
+        Listing::Metrics if !io::stdout().is_terminal() => metrics_cmd::render_text(usize::MAX),
+        Listing::Metrics => metrics_cmd::render_text(terminal_width()),
         Listing::Events => {
             let root = Path::new("/");
             let catalog = options::catalog(root, pmu_dir)?;
             let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
             let budget = options::budget(root, &catalog);
-            text = events_cmd::render_text(&catalog, budget, &try_event, &choose, terminal_width());
+            events_cmd::render_text(&catalog, budget, &try_event, &choose, terminal_width())
         }
-    }
+    };
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
