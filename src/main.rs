@@ -186,6 +186,7 @@ fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCod
 
 fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<ExitCode> {
     let mut recording = Recording::open(path)?;
+    options::check_node(args, &recording.host().topology)?;
     let span = recording.span().unwrap_or_default();
     let at = options::moment("--at", at, span)?;
     if !wants_batch(args) {
@@ -210,6 +211,7 @@ fn export(args: &ExportArgs) -> Result<ExitCode> {
     let view = args.view();
     let mut export = exporter(&view)?;
     let mut recording = Recording::open(&args.path)?;
+    options::check_node(&view, &recording.host().topology)?;
     let span = recording.span().unwrap_or_default();
     let (from_wall_ns, to_wall_ns) = options::stretch(args.from.as_deref(), args.to.as_deref(), span)?;
     let part =
