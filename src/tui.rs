@@ -47,6 +47,7 @@ use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::overhead::Statistics;
 use crate::pmu::sets::Choice;
+use crate::record::recorder::Progress;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::Task;
 use crate::source::recording::Recording;
@@ -85,6 +86,8 @@ pub enum Ended {
 /// What the threads tell the loop.
 enum Message {
     Sample(Arc<HostFacts>, Box<Sample>),
+    /// How far the recording of the samples is, each time before one of them.
+    Recording(Progress),
     /// The recording was moved: the sample to show, and the one before it.
     Moved(Arc<HostFacts>, Option<Box<Sample>>, Box<Sample>),
     SourceEnded,
@@ -196,6 +199,10 @@ fn show(
                 Message::Sample(host, sample) => {
                     samples_left = samples_left.map(|left| left.saturating_sub(1));
                     app.sample(host, *sample)
+                }
+                Message::Recording(progress) => {
+                    app.recording = Some(progress);
+                    None
                 }
                 Message::Moved(host, previous, sample) => {
                     app.moved(host, previous.map(|sample| *sample), *sample)

@@ -13,6 +13,7 @@ use super::fold::{Fold, Keep};
 use super::format::{End, Gap, Head};
 use super::writer::{WriteError, Writer};
 use crate::sample::{HostFacts, Sample, TaskRaw};
+use crate::text;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -42,6 +43,17 @@ pub struct RecordOptions {
 
 impl RecordOptions {
     pub const MAX_BYTES: u64 = 2 << 30;
+}
+
+/// How far a recording is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Name of the file that is written now; none between two files.
+    pub file: Option<String>,
+    /// Bytes of that file, in a ring with the others.
+    pub bytes: u64,
+    /// Samples that could not be recorded since the last one that was; not 0 during a pause.
+    pub waiting: u64,
 }
 
 /// Where files are made.
@@ -127,6 +139,16 @@ impl Recorder {
     /// The next sample goes into a new file.
     pub fn rotate(&mut self) {
         self.rotate = true;
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let current = self.current.as_ref();
+        Progress {
+            file: current.map(|current| text::clean(current.name.as_os_str().as_encoded_bytes())),
+            bytes: self.other_bytes + current.map_or(0, |current| current.writer.len()),
+            waiting: self.paused.as_ref().map_or(0, |paused| paused.samples),
+        }
     }
 
     /// The file that is being written.

@@ -47,6 +47,7 @@ use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::metric::task::by_id;
 use crate::pmu::sets::Choice;
+use crate::record::recorder::Progress;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, Snapshot, Task, derive, derive_tasks};
 use crate::text;
@@ -102,6 +103,8 @@ pub struct App {
     paused_at: Option<u64>,
     /// What is worth a look among what was kept when it was paused.
     kept_marks: Marks,
+    /// How far the recording of what is measured here is; `None` when nothing is recorded.
+    pub recording: Option<Progress>,
     /// Where in which recording we are; `None` when this is now.
     pub replay: Option<Replay>,
     area: Rect,
@@ -140,6 +143,7 @@ impl App {
             ring: Ring::default(),
             paused_at: None,
             kept_marks: Marks::default(),
+            recording: None,
             replay: None,
             area: Rect::new(0, 0, 80, 24),
         }
