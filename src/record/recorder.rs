@@ -108,7 +108,7 @@ impl Recorder {
     pub fn open(path: &Path, options: RecordOptions) -> Result<Recorder> {
         let ring = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
         let place = if ring {
-            make_private_dir(path)?;
+            Dir::make(path)?;
             Place::Ring { dir: Dir::for_ring(path)? }
         } else {
             let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
@@ -349,7 +349,7 @@ impl Recorder {
             if !too_old && bytes + current.writer.len() <= self.options.max_bytes {
                 break;
             }
-            match dir.remove(entry) {
+            match dir.remove(&entry.name) {
                 Ok(()) => bytes -= entry.bytes,
                 Err(error) => {
                     words.push(format!("removing the old recording {}: {error}", entry.name.display()))
@@ -366,16 +366,5 @@ impl Drop for Recorder {
         if let Some(current) = self.current.take().filter(|current| !current.writer.is_empty()) {
             let _ = current.writer.end(End::Stopped);
         }
-    }
-}
-
-/// Makes the directory of a ring, for its owner only, unless it is there.
-fn make_private_dir(path: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(error).with_context(|| format!("making the directory {}", path.display()))
-        }
-        _ => Ok(()),
     }
 }
