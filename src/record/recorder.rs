@@ -177,6 +177,7 @@ impl Recorder {
                 }
             }
             Err(error) if first => {
+                self.remove_unbegun();
                 return Err(error.context("recording cannot begin"));
             }
             Err(error) => {
@@ -196,6 +197,15 @@ impl Recorder {
             }
         }
         Ok(words)
+    }
+
+    /// A file without a sample would only be in the way of the next attempt.
+    fn remove_unbegun(&mut self) {
+        let (Place::File { dir, .. } | Place::Ring { dir }) = &self.place;
+        if let Some(current) = self.current.take() {
+            // The failure that is reported is the one before.
+            let _ = dir.remove(&current.name);
+        }
     }
 
     /// The sample with the ends of processes that a pause kept from the recording.
