@@ -1,5 +1,6 @@
 //! Which mode to run in, and how each ends.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -237,23 +238,36 @@ fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
 
 fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
     let mut exit = Exit::Ok;
+    // `FILE*` names what a file was rotated to as well.
+    let mut seen = BTreeSet::new();
     for path in paths {
-        for file in recording::files_of(path)? {
-            match verify::verify(&file) {
-                Ok(report) => {
-                    print(&report.to_string())?;
-                    if !report.is_intact() {
-                        exit = Exit::CouldNotMeasure;
-                    }
-                }
-                Err(error) => {
-                    print(&format!("{}: unreadable\n  {error:#}\n", file.display()))?;
-                    exit = Exit::CouldNotMeasure;
-                }
+        let files = recording::files_of(path);
+        let told = match &files {
+            Ok(files) => {
+                files.iter().filter(|file| seen.insert(file.to_path_buf())).map(|file| report(file)).collect()
+            }
+            Err(error) => vec![unreadable(path, error)],
+        };
+        for (intact, text) in told {
+            print(&text)?;
+            if !intact {
+                exit = Exit::CouldNotMeasure;
             }
         }
     }
     Ok(exit.into())
+}
+
+/// What [`verify::verify`] says of a file, and whether it is intact.
+fn report(file: &Path) -> (bool, String) {
+    match verify::verify(file) {
+        Ok(report) => (report.is_intact(), report.to_string()),
+        Err(error) => unreadable(file, &error),
+    }
+}
+
+fn unreadable(path: &Path, error: &anyhow::Error) -> (bool, String) {
+    (false, format!("{}: unreadable\n  {error:#}\n", path.display()))
 }
 
 /// Set at SIGUSR1: the recording goes on in a new file.
