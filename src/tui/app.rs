@@ -305,6 +305,9 @@ impl App {
             Action::AskBackward => self.prompt = Some(Prompt::new(Purpose::Backward, "")),
             Action::Slower => return self.set_interval(prompt::step(self.interval, true)),
             Action::Faster => return self.set_interval(prompt::step(self.interval, false)),
+            Action::AskInterval if self.replay.is_some() => {
+                self.message = Some("the intervals of a recording are as they were recorded".into());
+            }
             Action::AskInterval => self.prompt = Some(Prompt::new(Purpose::Interval, "")),
             Action::Search => self.prompt = Some(Prompt::new(Purpose::Search, "")),
             Action::Filter => {
