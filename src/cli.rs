@@ -347,7 +347,8 @@ pub struct ViewArgs {
     #[arg(short = 'H', long)]
     pub threads: bool,
 
-    /// In batch mode as text or CSV: one row per container, pod, unit or other cgroup, each with all below it.
+    /// One row per container, pod, unit or other cgroup, each with all below it; on the screen that view first, in
+    /// batch mode for text and CSV (JSON has both).
     #[arg(long = "by-container", conflicts_with_all = ["threads", "tids", "comm", "node"], help_heading = CONTAINERS)]
     pub by_container: bool,
 

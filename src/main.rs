@@ -31,6 +31,7 @@ use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::recorded::Recorded;
 use numatop_ng::source::recording::{self, Recording};
+use numatop_ng::tui::action::Screen;
 use numatop_ng::tui::{self, ColourChoice, Ended, TuiOptions};
 use numatop_ng::{doctor, events_cmd, metrics_cmd, topology_cmd};
 
@@ -124,6 +125,7 @@ fn tui_options(args: &ViewArgs) -> Result<TuiOptions> {
         columns: options::columns(args)?,
         sort: options::sort(args)?,
         threads: options::grain(args) == Grain::Threads,
+        screen: if args.by_container { Screen::Containers } else { Screen::Tasks },
         filter: options::filter(args)?,
         mouse: !args.no_mouse,
         colour: match args.color {

@@ -31,7 +31,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
-use self::action::Effect;
+use self::action::{Effect, Screen};
 use self::app::{App, Settings};
 use self::collector::{Collector, Command};
 use self::terminal::Tty;
@@ -67,6 +67,8 @@ pub struct TuiOptions {
     /// What to sort by, and whether against its natural order.
     pub sort: Option<(&'static Metric<Task>, bool)>,
     pub threads: bool,
+    /// The screen to begin with.
+    pub screen: Screen,
     pub filter: RowFilter,
     pub mouse: bool,
     pub colour: ColourChoice,
@@ -150,6 +152,7 @@ fn new_app(options: TuiOptions) -> App {
         columns: options.columns,
         sort: options.sort,
         threads: options.threads,
+        screen: options.screen,
         filter: options.filter,
         theme: Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok()),
         zone: TimeZone::system(),

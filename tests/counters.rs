@@ -102,6 +102,7 @@ impl Bench {
             columns: Some(vec![by_id("pid").unwrap(), by_id(id).unwrap()]),
             sort: None,
             threads: false,
+            screen: numatop_ng::tui::action::Screen::Tasks,
             filter: RowFilter::default(),
             theme: Theme::new(false, true),
             zone: TimeZone::UTC,

@@ -61,6 +61,8 @@ pub struct Settings {
     /// Metric, and whether against its natural order.
     pub sort: Option<(&'static Metric<Task>, bool)>,
     pub threads: bool,
+    /// The screen to begin with.
+    pub screen: Screen,
     pub filter: RowFilter,
     pub theme: Theme,
     /// In which times of day are shown.
@@ -118,7 +120,7 @@ impl App {
             theme: settings.theme,
             zone: settings.zone,
             interval: settings.interval,
-            screen: Screen::Tasks,
+            screen: settings.screen,
             tasks: TaskList::new(
                 Sort { metric, reversed },
                 settings.filter,
