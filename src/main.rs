@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use numatop_ng::cli::Cli;
 use numatop_ng::collect::libbpf_log;
-use numatop_ng::error::{Exit, Refusal};
+use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::modes;
 use numatop_ng::options::BadValue;
 
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
                 (_, Some(refusal)) => refusal.exit,
                 _ => Exit::CouldNotMeasure,
             };
-            eprintln!("numatop-ng: {error:#}");
+            eprintln!("{}", error::message(&error));
             exit.into()
         }
     }
