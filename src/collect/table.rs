@@ -97,6 +97,10 @@ impl TaskTable {
                 self.end(row);
             }
         }
+        if forget {
+            // What ended threads left goes with the last thread that lives.
+            self.ended.retain(|process, _| self.members.contains_key(process));
+        }
     }
 
     fn find(&self, serial: u64) -> Option<usize> {
@@ -387,6 +391,17 @@ mod tests {
         table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], true);
         let (tasks, left) = table.snapshot();
         assert!(tasks.is_empty() && left.is_empty());
+    }
+
+    #[test]
+    fn a_change_of_the_scope_itself_drops_what_ended_threads_left() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7), task(3, 20, 20, 1)]), false);
+        table.apply(vec![ended(task(2, 10, 11, 9), 1)], vec![], false);
+        table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], true);
+        let (tasks, left) = table.snapshot();
+        assert_eq!(tasks.iter().map(|task| task.pid).collect::<Vec<_>>(), [20]);
+        assert!(left.is_empty());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::fold::{Fold, Keep};
 use super::format::{End, Gap, Head};
 use super::writer::{WriteError, Writer};
 use crate::sample::{HostFacts, Sample, TaskRaw};
+use crate::text;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -42,6 +43,17 @@ pub struct RecordOptions {
 
 impl RecordOptions {
     pub const MAX_BYTES: u64 = 2 << 30;
+}
+
+/// How far a recording is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Name of the file that is written now; none between two files.
+    pub file: Option<String>,
+    /// Bytes of that file, in a ring with the others.
+    pub bytes: u64,
+    /// Samples that could not be recorded since the last one that was; not 0 during a pause.
+    pub waiting: u64,
 }
 
 /// Where files are made.
@@ -96,7 +108,7 @@ impl Recorder {
     pub fn open(path: &Path, options: RecordOptions) -> Result<Recorder> {
         let ring = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
         let place = if ring {
-            make_private_dir(path)?;
+            Dir::make(path)?;
             Place::Ring { dir: Dir::for_ring(path)? }
         } else {
             let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
@@ -129,6 +141,16 @@ impl Recorder {
         self.rotate = true;
     }
 
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let current = self.current.as_ref();
+        Progress {
+            file: current.map(|current| text::clean(current.name.as_os_str().as_encoded_bytes())),
+            bytes: self.other_bytes + current.map_or(0, |current| current.writer.len()),
+            waiting: self.paused.as_ref().map_or(0, |paused| paused.samples),
+        }
+    }
+
     /// The file that is being written.
     pub fn path(&self) -> Option<PathBuf> {
         let (Place::File { dir, .. } | Place::Ring { dir }) = &self.place;
@@ -155,6 +177,7 @@ impl Recorder {
                 }
             }
             Err(error) if first => {
+                self.remove_unbegun();
                 return Err(error.context("recording cannot begin"));
             }
             Err(error) => {
@@ -174,6 +197,15 @@ impl Recorder {
             }
         }
         Ok(words)
+    }
+
+    /// A file without a sample would only be in the way of the next attempt.
+    fn remove_unbegun(&mut self) {
+        let (Place::File { dir, .. } | Place::Ring { dir }) = &self.place;
+        if let Some(current) = self.current.take() {
+            // The failure that is reported is the one before.
+            let _ = dir.remove(&current.name);
+        }
     }
 
     /// The sample with the ends of processes that a pause kept from the recording.
@@ -327,7 +359,7 @@ impl Recorder {
             if !too_old && bytes + current.writer.len() <= self.options.max_bytes {
                 break;
             }
-            match dir.remove(entry) {
+            match dir.remove(&entry.name) {
                 Ok(()) => bytes -= entry.bytes,
                 Err(error) => {
                     words.push(format!("removing the old recording {}: {error}", entry.name.display()))
@@ -344,16 +376,5 @@ impl Drop for Recorder {
         if let Some(current) = self.current.take().filter(|current| !current.writer.is_empty()) {
             let _ = current.writer.end(End::Stopped);
         }
-    }
-}
-
-/// Makes the directory of a ring, for its owner only, unless it is there.
-fn make_private_dir(path: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(error).with_context(|| format!("making the directory {}", path.display()))
-        }
-        _ => Ok(()),
     }
 }
