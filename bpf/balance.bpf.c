@@ -1,21 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Whose pages were moved to another node, or could not be? Runs once per batch
- * of pages, in the task on whose behalf they are moved: one that hit a NUMA
- * hinting fault, or that asked for it (move_pages(2), mbind(2)), or a thread of
- * the kernel that compacts or demotes memory.
+ * Whose pages were moved to another place, or could not be, and what for? Runs
+ * once per batch of pages, in the task on whose behalf they are moved: one that
+ * hit a NUMA hinting fault, or that asked for it (move_pages(2), mbind(2)), or a
+ * thread of the kernel that compacts or demotes memory.
  */
 #include "maps.bpf.h"
 
+/* Set by user space before load: where in the arguments the reason is. */
+const volatile __u32 reason_at = 7;
+
 SEC("tp_btf/mm_migrate_pages")
-int BPF_PROG(on_migrate_pages, unsigned long succeeded, unsigned long failed)
+int on_migrate_pages(__u64 *args)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, bpf_get_current_task_btf(), NULL, 0);
+	__u64 succeeded = args[0], failed = args[1];
 
 	if (!rec || !rec->in_scope)
 		return 0;
 	rec->migrated_pages += succeeded;
 	rec->migrate_failed_pages += failed;
+	switch (nt_migrate_reason(args, reason_at)) {
+	case MR_NUMA_MISPLACED:
+		rec->balanced_pages += succeeded;
+		break;
+	case MR_SYSCALL:
+	case MR_MEMPOLICY_MBIND:
+		rec->asked_pages += succeeded;
+		break;
+	}
 	return 0;
 }
 

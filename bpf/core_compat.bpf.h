@@ -22,6 +22,9 @@
 #define TASK_RUNNING 0x00000000	/* include/linux/sched.h, since ever: on a CPU or waiting for one */
 #define TASK_DEAD 0x00000080	/* include/linux/sched.h, the same since 4.14 */
 #define TNF_FAULT_LOCAL 0x08	/* include/linux/sched/numa_balancing.h, the same since 4.0 */
+#define MR_SYSCALL 3		/* enum migrate_reason of include/linux/migrate_mode.h, the same since 3.8 */
+#define MR_MEMPOLICY_MBIND 4
+#define MR_NUMA_MISPLACED 5
 #define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */
 #define NT_NICE_OF(static_prio) ((static_prio) - NT_DEFAULT_PRIO)
 
@@ -49,6 +52,23 @@ static inline unsigned long nt_page_flags(struct page *page)
 	if (bpf_core_field_exists(since_618->flags.f))
 		return since_618->flags.f;
 	return page->flags;
+}
+
+/*
+ * Why pages are moved: the last argument of mm_migrate_pages, which 6.7 gave one more in front of it. Reading an
+ * argument that is not there is refused, but the verifier does not look at what cannot happen.
+ */
+static inline int nt_migrate_reason(__u64 *args, __u32 at)
+{
+	int reason;
+
+	if (at == 6) {
+		reason = args[6];
+		/* Or both loads become one from a computed address, which the verifier refuses. */
+		barrier_var(reason);
+		return reason;
+	}
+	return args[7];
 }
 
 struct kernfs_node {

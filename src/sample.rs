@@ -105,9 +105,12 @@ pub struct Counts {
     /// Allocations of such pages, each of one or more, and how many were on another node than it ran on.
     pub user_allocs: u64,
     pub cross_allocs: u64,
-    /// Pages moved to another node while it ran, and those that could not be.
+    /// Pages moved to another place while it ran, and those that could not be.
     pub migrated_pages: u64,
     pub migrate_failed_pages: u64,
+    /// Of those moved, by NUMA balancing, and because a process asked for it.
+    pub balanced_pages: u64,
+    pub asked_pages: u64,
     /// Tries of NUMA balancing to bring it to its preferred node, to swap it for another task, and those that came
     /// to nothing.
     pub numa_moves: u64,
@@ -151,6 +154,8 @@ impl Counts {
             cross_allocs: self.cross_allocs,
             migrated_pages: self.migrated_pages,
             migrate_failed_pages: self.migrate_failed_pages,
+            balanced_pages: self.balanced_pages,
+            asked_pages: self.asked_pages,
             numa_moves: self.numa_moves,
             numa_swaps: self.numa_swaps,
             numa_stuck: self.numa_stuck,
@@ -198,6 +203,8 @@ impl Counts {
             (&mut self.cross_allocs, other.cross_allocs),
             (&mut self.migrated_pages, other.migrated_pages),
             (&mut self.migrate_failed_pages, other.migrate_failed_pages),
+            (&mut self.balanced_pages, other.balanced_pages),
+            (&mut self.asked_pages, other.asked_pages),
             (&mut self.numa_moves, other.numa_moves),
             (&mut self.numa_swaps, other.numa_swaps),
             (&mut self.numa_stuck, other.numa_stuck),

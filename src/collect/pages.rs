@@ -13,6 +13,7 @@ use super::balance::BalanceProbe;
 use super::sched::SchedProbe;
 use super::skel::pages::{PagesSkel, PagesSkelBuilder};
 use crate::host::page_flags::PageFacts;
+use crate::metric::moved::BY_REASON;
 use crate::metric::pages::{MIGRATED, PAGES};
 use crate::sample::Missing;
 
@@ -34,7 +35,8 @@ impl PageProbes {
         };
         let new = sched.layout().pages.then(|| PageProbe::start(sched, records, root)).transpose();
         let new = new.map_err(|error| lacks(&PAGES, error)).ok().flatten();
-        let moved = BalanceProbe::start(records).map_err(|error| lacks(&MIGRATED, error)).ok();
+        let moved = BalanceProbe::start(records, root);
+        let moved = moved.map_err(|error| lacks(&[MIGRATED.as_slice(), &BY_REASON].concat(), error)).ok();
         PageProbes { new, moved, missing }
     }
 

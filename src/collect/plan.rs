@@ -12,7 +12,7 @@ use crate::host::check::HostCheck;
 use crate::metric::balancing;
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::task::TASK_METRICS;
-use crate::metric::{pages, placement};
+use crate::metric::{moved, pages, placement};
 use crate::pmu::event::Role;
 use crate::sample::Missing;
 use crate::text::{hanging, words};
@@ -154,7 +154,7 @@ impl Part {
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 26] = [
+const NEEDS: [(&[&str], &[Part]); 27] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -204,6 +204,7 @@ const NEEDS: [(&[&str], &[Part]); 26] = [
     (&node::WATERMARKS, &[Part::Watermarks]),
     (&pages::PAGES, &[Part::NewPages]),
     (&pages::MIGRATED, &[Part::MovedPages]),
+    (&moved::BY_REASON, &[Part::MovedPages]),
     (&placement::SAMPLED, &[Part::Placement]),
 ];
 

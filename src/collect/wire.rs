@@ -175,6 +175,8 @@ pub struct Rec {
     pub cross_allocs: u64,
     pub migrated_pages: u64,
     pub migrate_failed_pages: u64,
+    pub balanced_pages: u64,
+    pub asked_pages: u64,
     pub numa_moves: u64,
     pub numa_swaps: u64,
     pub numa_stuck: u64,
@@ -241,7 +243,7 @@ unsafe impl Wire for Reclaim {}
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 136 + 3 * 64);
+const _: () = assert!(size_of::<Rec>() == 48 + 152 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 208);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.

@@ -106,7 +106,7 @@ fn new_pages(sched: &SchedProbe, store: &OwnedFd) -> Result<((), String)> {
 }
 
 fn moved_pages(store: &OwnedFd) -> Result<((), String)> {
-    BalanceProbe::start(store)?;
+    BalanceProbe::start(store, Path::new("/"))?;
     Ok(((), "loaded, attached to the migration of pages".into()))
 }
 

@@ -438,6 +438,11 @@ fn worked(before: &TaskRaw, actor: &Actor, wave: f64) -> TaskRaw {
     }
     if wave > 0.0 {
         row.counts.node_moves += actor.node_moves;
+        // Its memory follows it.
+        row.counts.migrated_pages += actor.node_moves * 50;
+        row.counts.balanced_pages += actor.node_moves * 40;
+        row.counts.asked_pages += actor.node_moves * 8;
+        row.counts.migrate_failed_pages += actor.node_moves;
         row.counts.nvcsw += actor.switches;
         row.counts.run_count += actor.switches;
         row.counts.run_delay_ns += (actor.wait_pct * 1e7) as u64;

@@ -25,7 +25,7 @@ fn slot() -> impl Strategy<Value = Slot> {
 fn counts() -> impl Strategy<Value = Counts> {
     let by_node =
         vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
-    let numbers = (any::<[u64; 15]>(), any::<[u64; 9]>());
+    let numbers = (any::<[u64; 15]>(), any::<[u64; 11]>());
     let nodes = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4), by_node);
     (nodes, numbers, proptest::array::uniform8(slot())).prop_map(
         |((run_ns, pages, by_node), (n, m), slots)| Counts {
@@ -41,6 +41,8 @@ fn counts() -> impl Strategy<Value = Counts> {
             numa_stuck: m[6],
             hint_faults: m[7],
             hint_remote: m[8],
+            balanced_pages: m[9],
+            asked_pages: m[10],
             slots,
             smt_busy_ns: n[0],
             llc_moves: n[1],
