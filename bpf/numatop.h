@@ -151,7 +151,9 @@ struct nt_rec {
 	__u64 hint_seen_local;
 	__u64 hint_seen_remote;
 	__u32 hint_window;
-	__u32 pad;
+	/* The nodes that balancing moves a page from and to at this moment, counted from 1; 0: not known. */
+	__u16 moves_from;
+	__u16 moves_to;
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];

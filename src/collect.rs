@@ -7,14 +7,17 @@ pub mod hinting;
 pub mod hot;
 pub mod inspect;
 pub mod interrupts;
+pub mod ladder;
 pub mod libbpf_log;
 pub mod limits;
 pub mod machine;
 pub mod mappings;
+pub mod moved;
 pub mod nodes;
 pub mod numa;
 pub mod own;
 pub mod pages;
+pub mod pairs;
 pub mod placement;
 pub mod plan;
 pub mod reclaim;
@@ -39,6 +42,9 @@ mod skel {
     }
     pub mod hot {
         include!(concat!(env!("OUT_DIR"), "/hot.skel.rs"));
+    }
+    pub mod moved {
+        include!(concat!(env!("OUT_DIR"), "/moved.skel.rs"));
     }
     pub mod numa {
         include!(concat!(env!("OUT_DIR"), "/numa.skel.rs"));

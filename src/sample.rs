@@ -343,8 +343,8 @@ pub struct NodeRaw {
 pub struct Flow {
     pub from: Nid,
     pub to: Nid,
-    /// Times a task in scope ran on `to` after it had run on `from`.
-    pub tasks: u64,
+    /// Tasks or pages.
+    pub count: u64,
 }
 
 /// Counters of the whole machine, in pages since boot, and a switch.
@@ -453,8 +453,12 @@ pub struct Sample {
     pub nodes: Vec<NodeRaw>,
     /// `None` in recordings from before it was kept.
     pub vm: Option<VmStat>,
-    /// Ascending by `from` and `to`; pairs without any are left out.
+    /// Times a task in scope ran on a node after it had run on another. Ascending by `from` and `to`; pairs without any
+    /// are left out.
     pub flows: Vec<Flow>,
+    /// Pages that NUMA balancing moved for tasks in scope, in the same order.
+    #[serde(default)]
+    pub page_flows: Vec<Flow>,
     /// Cumulative, by cause (see [`crate::collect::wire::Loss::id`]).
     pub lost: BTreeMap<String, u64>,
     /// CPU time of exited tasks that got no row, by node, ns.

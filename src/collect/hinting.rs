@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 
+use super::ladder;
 use super::skel::hinting::{HintingSkel, HintingSkelBuilder};
 
 /// How hinting faults are counted, best first.
@@ -48,14 +49,9 @@ pub struct Ladder {
 impl Ladder {
     /// Takes the first rung that holds.
     pub fn climb(records: &OwnedFd) -> Ladder {
-        let mut refused = Vec::new();
-        for rung in [Rung::Fentry, Rung::Kprobe] {
-            match HintProbe::start(records, rung) {
-                Ok(probe) => return Ladder { probe: Some(probe), refused },
-                Err(error) => refused.push((rung, format!("{error:#}"))),
-            }
-        }
-        Ladder { probe: None, refused }
+        let rungs = [Rung::Fentry, Rung::Kprobe];
+        let (probe, refused) = ladder::climb(rungs, |rung| HintProbe::start(records, rung));
+        Ladder { probe, refused }
     }
 
     /// The rung in use.
@@ -65,11 +61,9 @@ impl Ladder {
 
     /// The rung, and why not a better one.
     pub fn words(&self) -> String {
-        let mut words = format!("by {}", self.rung().name());
-        for (rung, why) in &self.refused {
-            words += &format!("; not by {}: {why}", rung.name());
-        }
-        words
+        let refusals = ladder::refusals(&self.refused, Rung::name);
+        let separator = if refusals.is_empty() { "" } else { "; " };
+        format!("by {}{separator}{refusals}", self.rung().name())
     }
 }
 

@@ -1,8 +1,12 @@
-//! Do the probes of NUMA balancing load on this kernel, whether or not there is anything to balance?
+//! Do the probes of NUMA balancing load on this kernel, or say why not, whether or not there is anything to balance?
+
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 
 use numatop_ng::collect::hinting::{Ladder, Rung};
+use numatop_ng::collect::ladder::Hook;
+use numatop_ng::collect::moved::MoveProbe;
 use numatop_ng::collect::numa::NumaProbe;
 use numatop_ng::collect::records::{Layout, create};
 
@@ -29,5 +33,26 @@ pub fn hinting_faults_stand_on_a_rung_and_say_why_not_on_a_better_one() -> Resul
     };
     ensure!(ladder.refused.len() == above, "{} rungs above were refused", ladder.refused.len());
     ensure!(ladder.words().matches("os error").count() == above, "no errno in: {}", ladder.words());
+    Ok(())
+}
+
+pub fn pages_that_balancing_moves_are_hooked_or_each_way_says_why_not() -> Result<()> {
+    let records = create(Layout::new(1, false, &[]))?;
+
+    match MoveProbe::start(&records, Path::new("/")) {
+        Ok(probe) => {
+            println!("{}", probe.words());
+            let (name, _) = probe.program();
+            ensure!(name.starts_with("on_misplaced"), "{name}");
+        }
+        Err(error) => {
+            let words = format!("{error:#}");
+            println!("{words}");
+            ensure!(
+                words.matches("os error").count() == Hook::ALL.len(),
+                "not each way has its errno: {words}"
+            );
+        }
+    }
     Ok(())
 }

@@ -132,7 +132,7 @@ fn node() -> impl Strategy<Value = NodeRaw> {
 }
 
 fn flow() -> impl Strategy<Value = Flow> {
-    any::<(u32, u32, u64)>().prop_map(|(from, to, tasks)| Flow { from: Nid(from), to: Nid(to), tasks })
+    any::<(u32, u32, u64)>().prop_map(|(from, to, count)| Flow { from: Nid(from), to: Nid(to), count })
 }
 
 fn vm() -> impl Strategy<Value = VmStat> {
@@ -222,7 +222,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
         vec(cpu(), 0..4),
         vec(node(), 0..3),
         proptest::option::of(vm()),
-        vec(flow(), 0..4),
+        (vec(flow(), 0..4), vec(flow(), 0..4)),
     );
     let rest = (
         any::<(i64, [u64; 5])>(),
@@ -238,7 +238,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
     );
     (rows, rest).prop_map(
         move |(
-            (mut tasks, exited, cpus, nodes, vm, flows),
+            (mut tasks, exited, cpus, nodes, vm, (flows, page_flows)),
             ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement, hot)),
         )| {
             if sorted {
@@ -255,6 +255,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 nodes,
                 vm,
                 flows,
+                page_flows,
                 lost,
                 exit_lost_ns,
                 own: OwnRaw { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },

@@ -1,4 +1,4 @@
-//! Which pages were moved for a process, and what for, in one line.
+//! How many pages were moved for a process, and what for, in one line.
 
 use crate::metric::format::{count, short};
 use crate::metric::task::by_id;
