@@ -12,6 +12,7 @@ mod instructions;
 mod load;
 mod moving;
 mod nodes;
+mod page_moves;
 mod pinned;
 mod placement;
 mod remote;
@@ -63,6 +64,7 @@ const CASES: &[Case] = &[
     remote::CASE,
     remote::BALANCED,
     hinting::CASE,
+    page_moves::CASE,
     tui::CASE,
 ];
 
