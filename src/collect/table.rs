@@ -192,6 +192,8 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         cross_allocs: row.rec.cross_allocs,
         migrated_pages: row.rec.migrated_pages,
         migrate_failed_pages: row.rec.migrate_failed_pages,
+        balanced_pages: rec.balanced_pages,
+        asked_pages: rec.asked_pages,
         numa_moves: rec.numa_moves,
         numa_swaps: rec.numa_swaps,
         numa_stuck: rec.numa_stuck,

@@ -16,6 +16,7 @@ use super::groups;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use super::{placement, stacks};
 use crate::metric::container::LIMITS;
+use crate::metric::moved::FLOWS;
 use crate::sample::{Counts, CpuRaw, Flow, Hints, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
 use crate::units::Nid;
 
@@ -45,9 +46,11 @@ enum Section {
     Placement = 16,
     /// Stacks that were sampled.
     Stacks = 17,
+    /// Pages that went from node to node.
+    PageFlows = 18,
 }
 
-const SECTIONS: [Section; 17] = [
+const SECTIONS: [Section; 18] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -65,6 +68,7 @@ const SECTIONS: [Section; 17] = [
     Section::Flows,
     Section::Placement,
     Section::Stacks,
+    Section::PageFlows,
 ];
 
 impl Section {
@@ -81,6 +85,7 @@ impl Section {
             Section::Placement => Some(("placement", &["mem_error_points", "mem_age_ms"])),
             Section::Stacks => Some(("stacks", &[])),
             Section::Flows => Some(("flows", &["task_migrations_per_s"])),
+            Section::PageFlows => Some(("page_flows", &FLOWS)),
             _ => None,
         }
     }
@@ -144,7 +149,7 @@ fn check_limits(sample: &Sample) -> Result<(), TooLarge> {
         (most.saturating_mul(width) <= MAX_CELLS, "tasks times nodes"),
         (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "tasks times nodes"),
         (sample.cpus.len() <= MAX_CPUS, "CPUs"),
-        (sample.flows.len() <= MAX_FLOWS, "pairs of nodes"),
+        (sample.flows.len().max(sample.page_flows.len()) <= MAX_FLOWS, "pairs of nodes"),
         (lists.iter().all(|len| *len <= MAX_NAMES), "names"),
         (frames <= MAX_FRAMES, "frames of stacks"),
         (texts.all(|text| text.len() <= MAX_TEXT), "letters in a name"),
@@ -228,6 +233,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &
         Section::Limits => groups::encode(out, base.map(|base| &base.groups), &sample.groups),
         Section::Vm => encode_vm(out, sample.vm.as_ref()),
         Section::Flows => encode_flows(out, &sample.flows),
+        Section::PageFlows => encode_flows(out, &sample.page_flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Stacks => stacks::encode(out, sample.hot.as_deref()),
     }
@@ -250,14 +256,14 @@ fn encode_flows(out: &mut Vec<u8>, flows: &[Flow]) {
     for flow in flows {
         put(out, flow.from.0.into());
         put(out, flow.to.0.into());
-        put(out, flow.tasks);
+        put(out, flow.count);
     }
 }
 
 fn decode_flows(input: Bytes<'_>) -> Result<Vec<Flow>, Malformed> {
     let node = |number: u64| u32::try_from(number).map(Nid).map_err(|_| Malformed("a node cannot be"));
     decode_list(input, MAX_FLOWS, |input| {
-        Ok(Flow { from: node(input.number()?)?, to: node(input.number()?)?, tasks: input.number()? })
+        Ok(Flow { from: node(input.number()?)?, to: node(input.number()?)?, count: input.number()? })
     })
 }
 
@@ -317,6 +323,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
     let vm = get(Section::Vm).unwrap_or(Bytes(&[]));
     let flows = get(Section::Flows).unwrap_or(Bytes(&[0]));
+    let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
     let mut room = MAX_NODE_TIMES;
@@ -357,6 +364,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         nodes,
         vm: decode_vm(vm)?,
         flows: decode_flows(flows)?,
+        page_flows: decode_flows(page_flows)?,
         lost: decode_lost(get(Section::Lost)?, base)?,
         exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
         own: used,

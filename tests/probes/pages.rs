@@ -112,5 +112,11 @@ pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
     println!("{counted} moved pages counted, {truth} by /proc/vmstat");
     ensure!(truth > 0, "compaction moved nothing: there is nothing to compare");
     ensure!(counted.abs_diff(truth) <= truth / 100, "counted {counted} moved pages, the kernel says {truth}");
+    let (balanced, asked) =
+        (last.balanced_pages - first.balanced_pages, last.asked_pages - first.asked_pages);
+    ensure!(
+        balanced + asked == 0,
+        "of compaction {balanced} pages count for balancing, {asked} as asked for"
+    );
     Ok(())
 }

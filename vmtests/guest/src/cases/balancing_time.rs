@@ -12,6 +12,7 @@ use vmtests_protocol::Plan;
 use super::{Case, Stop};
 use crate::intervals::Totals;
 use crate::report::Report;
+use crate::rest::Balancing;
 use crate::tool::Batch;
 use crate::work::Work;
 
@@ -21,7 +22,6 @@ pub const CASE: Case = Case {
     run,
 };
 
-const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const TRACEFS: &str = "/sys/kernel/tracing";
 /// What balancing does with this workload: it scans, and it moves huge pages at hinting faults.
 const FUNCTIONS: [&str; 2] = ["task_numa_work", "do_huge_pmd_numa_page"];
@@ -101,8 +101,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     if plan.machine.cpu_nodes().count() < 2 {
         return Err(Stop::skip("there is one node with CPUs only"));
     }
-    let switch = fs::read_to_string(BALANCING).unwrap_or_default();
-    fs::write(BALANCING, "1").map_err(|error| format!("writing {BALANCING}: {error}"))?;
+    let _balancing = Balancing::on()?;
     // All in one interval: an emulated fault may take a second, and counts when it ends.
     let mut batch = Batch::start(&["-d", "8"])?;
     let mut totals = Totals::default();
@@ -119,9 +118,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     drop(tracer);
     let last = batch.follow(&mut totals, 1)?;
     batch.stop()?;
-    let _ = fs::write(BALANCING, switch);
-    if let Some(why) = last["missing"]["balancing_pct"].as_object() {
-        return Err(Stop::fail(format!("balancing_pct is missing: {why:?}")));
+    if let Some(why) = last["missing"]["balancing_pct"].as_str() {
+        return Err(Stop::fail(format!("balancing_pct is missing: {why}")));
     }
 
     let [(scans, scans_us), (faults, faults_us)] = FUNCTIONS.map(|function| took(&trace, function, &tids));
