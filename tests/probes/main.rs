@@ -15,6 +15,7 @@ mod recording;
 mod screen;
 mod smt;
 mod truth;
+mod until;
 mod workload;
 
 use libtest_mimic::{Arguments, Failed, Trial};
