@@ -8,6 +8,10 @@ use anyhow::{Result, ensure};
 /// A limit for what hangs, and no measure of anything: a busy machine takes many times as long as an idle one.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Between what a task is seen to have done and its last switch there are microseconds of kernel code, which nothing
+/// shows.
+pub const A_MOMENT: Duration = Duration::from_millis(20);
+
 /// Waits until `is` says so.
 ///
 /// # Errors
