@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,7 +18,9 @@ use numatop_ng::cli::{
 };
 use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
-use numatop_ng::export::{Export, csv::Csv, json::JsonLines, quiet::Quiet, rfc3339, text::Text};
+use numatop_ng::export::{
+    Export, csv::Csv, json::JsonLines, quiet::Quiet, rfc3339, stoppable::Stoppable, text::Text,
+};
 use numatop_ng::host::topology::Topology;
 use numatop_ng::host::users;
 use numatop_ng::options::{self, BadValue};
@@ -87,7 +89,7 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;
     let mut source = start(live)?;
-    let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
+    let mut out = io::BufWriter::with_capacity(64 * 1024, output(&stop)?);
     match recorder {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate);
@@ -98,6 +100,13 @@ fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Resul
         None => batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
+fn output(stop: &impl AsRawFd) -> Result<Stoppable<File>> {
+    let out =
+        io::stdout().as_fd().try_clone_to_owned().context("copying the descriptor of standard output")?;
+    Ok(Stoppable::new(out.into(), stop.as_raw_fd()))
 }
 
 fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
@@ -203,7 +212,7 @@ fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Resul
         grain: options::grain(args),
     };
     let stop = stop_signals()?;
-    let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
+    let mut out = io::BufWriter::with_capacity(64 * 1024, output(&stop)?);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
     Ok(if written > 0 || follow { ExitCode::SUCCESS } else { nothing_there(path, span) })
 }
@@ -221,7 +230,7 @@ fn export(args: &ExportArgs) -> Result<ExitCode> {
         Some(path) => Box::new(File::create_new(path).with_context(|| {
             format!("making {}, which must be a new file in a directory that exists", path.display())
         })?),
-        None => Box::new(io::stdout().lock()),
+        None => Box::new(output(&stop)?),
     };
     let mut out = io::BufWriter::with_capacity(64 * 1024, sink);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -188,6 +189,21 @@ pub fn a_signal_ends_batch_mode_at_once_and_cleanly() -> Result<()> {
         child.0.stderr.take().context("stderr")?.read_to_string(&mut said)?;
         ensure!(status.success(), "signal {signal}: {status}, killed by {:?}: {said}", status.signal());
         ensure!(said.is_empty(), "{said}");
+    }
+    Ok(())
+}
+
+pub fn a_signal_ends_batch_mode_that_nobody_reads() -> Result<()> {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let (_reader, writer) = std::io::pipe()?;
+        let words = ["-b", "-d", "0.1", "--format", "json"];
+        let mut child = Ours(Command::new(BINARY).args(words).stdout(writer.try_clone()?).spawn()?);
+        let mut room = libc::pollfd { fd: writer.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one valid pollfd, of a pipe that is open.
+        until("the pipe is full", || Ok(unsafe { libc::poll(&mut room, 1, 0) } == 0))?;
+        child.signal(signal)?;
+        let status = child.ended()?;
+        ensure!(status.success(), "signal {signal}: {status}, killed by {:?}", status.signal());
     }
     Ok(())
 }

@@ -119,6 +119,7 @@ fn main() {
         command::hostile_names_reach_no_output,
         command::without_capabilities_it_says_which_and_exits_3,
         command::a_signal_ends_batch_mode_at_once_and_cleanly,
+        command::a_signal_ends_batch_mode_that_nobody_reads,
         command::a_closed_pipe_ends_batch_mode,
         command::doctor_agrees_that_the_live_view_works,
         screen::the_live_view_comes_up_and_goes_away,
