@@ -2,6 +2,7 @@
 
 pub mod balance;
 pub mod balancing;
+pub mod balancing_time;
 pub mod groups;
 pub mod hinting;
 pub mod hot;
@@ -19,6 +20,7 @@ pub mod placement;
 pub mod plan;
 pub mod reclaim;
 pub mod records;
+pub mod rung;
 pub mod sched;
 pub mod scope;
 pub mod stats;
@@ -33,6 +35,9 @@ mod skel {
     #![allow(warnings, clippy::all)]
     pub mod balance {
         include!(concat!(env!("OUT_DIR"), "/balance.skel.rs"));
+    }
+    pub mod balancing_time {
+        include!(concat!(env!("OUT_DIR"), "/balancing_time.skel.rs"));
     }
     pub mod hinting {
         include!(concat!(env!("OUT_DIR"), "/hinting.skel.rs"));

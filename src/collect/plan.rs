@@ -154,7 +154,7 @@ impl Part {
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 26] = [
+const NEEDS: [(&[&str], &[Part]); 27] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -176,6 +176,7 @@ const NEEDS: [(&[&str], &[Part]); 26] = [
     (&["counters_running_pct"], &[Part::Counters]),
     (&["preferred_node", "scan_period_ms", "numa_group"], &[Part::NumaFields]),
     (&balancing::HINTS, &[Part::NumaFields]),
+    (&balancing::TIME, &[Part::NumaFields]),
     (&balancing::CHOICES, &[Part::NumaFields, Part::SentTasks]),
     (
         &[

@@ -117,6 +117,14 @@ pub struct Reclaim {
     pub reserved: u64,
 }
 
+/// `struct nt_cpu_hints`: NUMA hinting faults on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CpuHints {
+    pub faults: u64,
+    pub remote: u64,
+}
+
 /// `struct nt_place`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -183,7 +191,10 @@ pub struct Rec {
     pub hint_seen_local: u64,
     pub hint_seen_remote: u64,
     pub hint_window: u32,
-    pub pad: u32,
+    pub balancing_from_switches: u32,
+    pub balancing_from_ns: u64,
+    pub balancing_from_exec: u64,
+    pub balancing_ns: u64,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
@@ -237,11 +248,13 @@ unsafe impl Wire for CpuState {}
 unsafe impl Wire for Rec {}
 unsafe impl Wire for TaskRow {}
 unsafe impl Wire for Reclaim {}
+unsafe impl Wire for CpuHints {}
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
+const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 136 + 3 * 64);
+const _: () = assert!(size_of::<Rec>() == 48 + 160 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 208);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.

@@ -83,6 +83,7 @@ fn main() {
         trial:
         balancing::the_probe_of_tasks_that_are_sent_loads,
         balancing::hinting_faults_stand_on_a_rung_and_say_why_not_on_a_better_one,
+        balancing::time_of_balancing_stands_on_a_rung_or_says_why_on_none,
         btf::every_relocated_field_is_in_this_kernel,
         truth::cpu_time_of_hogs_and_sleepers_is_schedstat,
         truth::alternating_tasks_are_not_billed_for_each_other,

@@ -1,6 +1,7 @@
 //! The cases: each compares the tool, or the laboratory itself, with a truth.
 
 mod alternators;
+mod balancing_time;
 mod boot;
 mod counters;
 mod degraded;
@@ -63,6 +64,7 @@ const CASES: &[Case] = &[
     remote::CASE,
     remote::BALANCED,
     hinting::CASE,
+    balancing_time::CASE,
     tui::CASE,
 ];
 
