@@ -35,11 +35,21 @@ pub struct ByHand {
 impl ByHand {
     /// On the machine of `topology`, with `events` in the slots.
     pub fn start(topology: &Topology, events: Vec<Event>) -> Result<ByHand> {
+        ByHand::start_after(topology, events, |_, _| Ok(()))
+    }
+
+    /// As [`ByHand::start`], after `meanwhile` was done with a probe that runs and was not told where its CPUs are.
+    pub fn start_after(
+        topology: &Topology,
+        events: Vec<Event>,
+        meanwhile: impl FnOnce(&SchedProbe, &[CpuId]) -> Result<()>,
+    ) -> Result<ByHand> {
         let nodes = topology.possible_nodes;
         let layout = Layout::new(nodes, topology.smt(), &events);
         let store = records::create(layout)?;
         let mut sched = SchedProbe::start(topology, (&store, layout), events, Scoped::Not, None)?;
         let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
+        meanwhile(&sched, &online)?;
         for cpu in &online {
             sched.online(topology, *cpu)?;
         }

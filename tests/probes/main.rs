@@ -98,6 +98,7 @@ fn main() {
         truth::cpu_clock_in_a_slot_is_time_on_cpu,
         truth::another_set_of_events_keeps_what_was_counted,
         smt::beside_an_idle_sibling_all_counts_are_idle,
+        smt::a_cpu_that_was_not_placed_yet_is_on_no_core,
         truth::counts_by_node_add_up_to_the_slots,
         truth::a_scope_of_one_process_is_only_that,
         truth::a_scope_of_a_user_is_only_his,

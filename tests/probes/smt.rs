@@ -21,14 +21,16 @@ fn machine(change: impl FnOnce(&mut Topology)) -> Result<Topology> {
     Ok(topology)
 }
 
-/// The sibling is a CPU that is not there, so it never runs anything.
+/// Each CPU has a core and a sibling that is not there, so it never runs anything.
+fn cores_of_one(topology: &mut Topology) {
+    for (cpu, core) in topology.cpus.iter_mut().zip(0..) {
+        cpu.siblings = vec![cpu.id, CpuId(cpu.id.0 + 1000)];
+        cpu.core = core;
+    }
+}
+
 pub fn beside_an_idle_sibling_all_counts_are_idle() -> Result<()> {
-    let topology = machine(|topology| {
-        for (cpu, core) in topology.cpus.iter_mut().zip(0..) {
-            cpu.siblings = vec![cpu.id, CpuId(cpu.id.0 + 1000)];
-            cpu.core = core;
-        }
-    })?;
+    let topology = machine(cores_of_one)?;
 
     let hog = Workload::start("hog")?;
     let events = vec![in_role("cpu-clock", Role::Cycles)?, in_role("task-clock", Role::Instructions)?];
@@ -49,6 +51,27 @@ pub fn obstacle() -> Option<&'static str> {
     (allowed_cpus().len() < 2).then_some("there is one CPU, or we may use no other")
 }
 
+/// A CPU that was busy before anybody said where it is.
+pub fn a_cpu_that_was_not_placed_yet_is_on_no_core() -> Result<()> {
+    let topology = machine(cores_of_one)?;
+    let hogs = allowed_cpus().into_iter().take(2).map(pinned).collect::<Result<Vec<_>>>()?;
+    let events = vec![in_role("cpu-clock", Role::Cycles)?, in_role("task-clock", Role::Instructions)?];
+    let mut probes = ByHand::start_after(&topology, events, |sched, online| {
+        online.iter().try_for_each(|cpu| sched.flush(*cpu))
+    })?;
+
+    let counts = probes.counts(&hogs.iter().map(Workload::pid).collect::<Vec<_>>(), 0, ENOUGH_NS)?;
+
+    for counts in counts {
+        ensure!((counts.by_sibling[1].cycles, counts.smt_busy_ns) == (0, 0), "{counts:?}");
+    }
+    Ok(())
+}
+
+fn pinned(cpu: usize) -> Result<Workload> {
+    Workload::start_with("pinned", |command| _ = command.env("NUMATOP_NG_TEST_CPU", cpu.to_string()))
+}
+
 /// Two CPUs are threads of one core here, whatever they are: the probe believes what it is told.
 pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
     let cpus = allowed_cpus();
@@ -60,9 +83,6 @@ pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
             cpu.siblings = if is_one { two.clone() } else { vec![cpu.id] };
         }
     })?;
-    let pinned = |cpu: usize| {
-        Workload::start_with("pinned", |command| _ = command.env("NUMATOP_NG_TEST_CPU", cpu.to_string()))
-    };
     let hogs = [pinned(cpus[0])?, pinned(cpus[1])?];
     let events = vec![in_role("cpu-clock", Role::Cycles)?, in_role("task-clock", Role::Instructions)?];
     let mut probes = ByHand::start(&topology, events)?;
