@@ -8,6 +8,7 @@
 pub mod changes;
 pub mod columns;
 pub mod dir;
+mod files;
 pub mod fold;
 pub mod format;
 pub mod frame;
