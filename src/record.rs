@@ -20,6 +20,7 @@ pub mod placement;
 pub mod reader;
 pub mod recorder;
 mod rows;
+mod scan;
 mod sections;
 pub mod seek;
 mod stacks;
