@@ -6,6 +6,13 @@
  */
 #include "maps.bpf.h"
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct nt_cpu_hints);
+} cpu_hints SEC(".maps");
+
 /*
  * A fault counts as local when the page was there before it was moved: as the
  * kernel itself has it in numa_hint_faults_local.
@@ -13,11 +20,21 @@
 static inline int hint_fault(int flags)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, bpf_get_current_task_btf(), NULL, 0);
+	bool remote = !(flags & TNF_FAULT_LOCAL);
+	struct nt_cpu_hints *here;
+	__u32 only = 0;
 
+	/* Atomic, because another task that faults may take the CPU in between. */
+	here = bpf_map_lookup_elem(&cpu_hints, &only);
+	if (here) {
+		__sync_fetch_and_add(&here->faults, 1);
+		if (remote)
+			__sync_fetch_and_add(&here->remote, 1);
+	}
 	if (!rec || !rec->in_scope)
 		return 0;
 	rec->hint_faults++;
-	if (!(flags & TNF_FAULT_LOCAL))
+	if (remote)
 		rec->hint_remote++;
 	return 0;
 }

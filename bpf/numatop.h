@@ -151,13 +151,24 @@ struct nt_rec {
 	__u64 hint_seen_local;
 	__u64 hint_seen_remote;
 	__u32 hint_window;
+	/* Where a stretch of NUMA balancing began: by the clock, by the task's own clock, at which switch. */
+	__u32 balancing_from_switches;
+	__u64 balancing_from_ns;	/* 0: in none */
+	__u64 balancing_from_exec;
+	__u64 balancing_ns;	/* time on its CPU in such stretches */
 	/* The nodes that balancing moves a page from and to at this moment, counted from 1; 0: not known. */
-	__u16 moves_from;
-	__u16 moves_to;
+	__u32 moves_from;
+	__u32 moves_to;
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
 	__u64 run_ns[];		/* on-CPU time by node */
+};
+
+/* One CPU: NUMA hinting faults of whatever ran there, in scope or not. */
+struct nt_cpu_hints {
+	__u64 faults;
+	__u64 remote;		/* of these, with the page on another node */
 };
 
 /* One node: what reclaim did there since start. */
@@ -242,7 +253,8 @@ _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 48 + 152 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 184 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
 _Static_assert(sizeof(struct nt_task) == 208, "nt_task");

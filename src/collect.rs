@@ -2,12 +2,12 @@
 
 pub mod balance;
 pub mod balancing;
+pub mod balancing_time;
 pub mod groups;
 pub mod hinting;
 pub mod hot;
 pub mod inspect;
 pub mod interrupts;
-pub mod ladder;
 pub mod libbpf_log;
 pub mod limits;
 pub mod machine;
@@ -22,6 +22,7 @@ pub mod placement;
 pub mod plan;
 pub mod reclaim;
 pub mod records;
+pub mod rung;
 pub mod sched;
 pub mod scope;
 pub mod stats;
@@ -36,6 +37,9 @@ mod skel {
     #![allow(warnings, clippy::all)]
     pub mod balance {
         include!(concat!(env!("OUT_DIR"), "/balance.skel.rs"));
+    }
+    pub mod balancing_time {
+        include!(concat!(env!("OUT_DIR"), "/balancing_time.skel.rs"));
     }
     pub mod hinting {
         include!(concat!(env!("OUT_DIR"), "/hinting.skel.rs"));

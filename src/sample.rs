@@ -119,6 +119,8 @@ pub struct Counts {
     /// NUMA hinting faults, and those that found their page on another node.
     pub hint_faults: u64,
     pub hint_remote: u64,
+    /// Time on its CPU that NUMA balancing took: scans of its memory and hinting faults, ns.
+    pub balancing_ns: u64,
     /// Cycles and instructions of stretches in which the SMT siblings were idle, and in which one was busy; all 0
     /// without SMT.
     #[serde(default)]
@@ -161,6 +163,7 @@ impl Counts {
             numa_stuck: self.numa_stuck,
             hint_faults: self.hint_faults,
             hint_remote: self.hint_remote,
+            balancing_ns: self.balancing_ns,
             by_sibling: self.by_sibling,
             ..Counts::default()
         }
@@ -210,6 +213,7 @@ impl Counts {
             (&mut self.numa_stuck, other.numa_stuck),
             (&mut self.hint_faults, other.hint_faults),
             (&mut self.hint_remote, other.hint_remote),
+            (&mut self.balancing_ns, other.balancing_ns),
             (&mut self.run_delay_ns, other.run_delay_ns),
             (&mut self.run_count, other.run_count),
             (&mut self.nvcsw, other.nvcsw),
@@ -295,6 +299,23 @@ impl TaskRaw {
     }
 }
 
+/// NUMA hinting faults, and those that found their page on another node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hints {
+    pub faults: u64,
+    pub remote: u64,
+}
+
+impl Hints {
+    /// What came since `before`.
+    pub fn since(self, before: Hints) -> Hints {
+        Hints {
+            faults: self.faults.saturating_sub(before.faults),
+            remote: self.remote.saturating_sub(before.remote),
+        }
+    }
+}
+
 /// One CPU, cumulative since start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuRaw {
@@ -306,6 +327,8 @@ pub struct CpuRaw {
     pub switches: u64,
     /// In hard and soft interrupts since boot, in steps of 10 ms.
     pub irq_ns: u64,
+    /// Of whatever ran on it; `None` where no function of the kernel can be hooked.
+    pub hints: Option<Hints>,
     /// Counted while a task was running; enabled and running cover the whole life of the event.
     pub slots: [Slot; SLOTS],
 }
@@ -358,6 +381,8 @@ pub struct VmStat {
     /// `vm.zone_reclaim_mode`, bits as in the kernel's Documentation/admin-guide/sysctl/vm.rst; `None` where
     /// the kernel has no such switch.
     pub zone_reclaim_mode: Option<u32>,
+    /// `None` without CONFIG_NUMA_BALANCING, and in recordings from before it was kept.
+    pub hints: Option<Hints>,
 }
 
 impl VmStat {

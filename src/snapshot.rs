@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::hot::profile::Profile;
 use crate::overhead::Cost;
 use crate::sample::{
-    Counts, Flow, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
+    Counts, Flow, Hints, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
 };
 use crate::units::Nid;
 
@@ -75,6 +75,8 @@ pub struct Node {
     pub pages_out: u64,
     /// Of what ran on its CPUs.
     pub remote: Remote,
+    /// In the interval, on its CPUs; `None` where they are not counted by CPU.
+    pub hints: Option<Hints>,
 }
 
 /// Page allocations of a node in the interval, as numastat(8) names them.
@@ -121,6 +123,8 @@ pub struct Snapshot {
     pub switches: u64,
     /// In the interval: pages that went to or came from swap.
     pub swapped: Option<u64>,
+    /// In the interval: hinting faults of the whole machine.
+    pub hints: Option<Hints>,
     /// As of now; see [`crate::sample::VmStat`].
     pub zone_reclaim_mode: Option<u32>,
     pub online_cpus: u32,
@@ -258,6 +262,7 @@ pub fn derive_tasks(
         irq_ns: 0,
         switches: 0,
         swapped: swapped(previous, current),
+        hints: hints(previous, current),
         zone_reclaim_mode: current.vm.and_then(|vm| vm.zone_reclaim_mode),
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
         cpus: Vec::new(),
@@ -321,6 +326,10 @@ fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<u64> {
     Some(current.vm?.swapped().saturating_sub(previous?.vm?.swapped()))
 }
 
+fn hints(previous: Option<&Sample>, current: &Sample) -> Option<Hints> {
+    Some(current.vm?.hints?.since(previous?.vm?.hints?))
+}
+
 fn add_slots(sum: &mut [Slot], slots: &[Slot]) {
     for (sum, slot) in sum.iter_mut().zip(slots) {
         add(&mut sum.count, slot.count);
@@ -354,6 +363,7 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: 
             pages_in: 0,
             pages_out: 0,
             remote: Remote::default(),
+            hints: None,
         };
         for task in tasks {
             if let Some((_, Ok(memory))) = &task.memory {
@@ -364,6 +374,11 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: 
             add(&mut node.busy_ns, cpu.busy_ns);
             add(&mut node.irq_ns, cpu.irq_ns);
             add_slots(&mut node.slots, &cpu.slots);
+            if let Some(more) = cpu.hints {
+                let sum = node.hints.get_or_insert_default();
+                add(&mut sum.faults, more.faults);
+                add(&mut sum.remote, more.remote);
+            }
         }
         node
     };

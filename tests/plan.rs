@@ -128,6 +128,7 @@ fn metrics_follow_from_the_parts_they_need() {
 
     let missing = plan(&set(|host| host.kernel.numa_balancing = Fact::Known(0))).missing();
     let balancing = [
+        "balancing_pct",
         "hint_faults_per_s",
         "hint_remote_pct",
         "numa_group",

@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::hinting::{HintProbe, Ladder, Rung};
+use anyhow::{Error, Result};
+
+use super::balancing_time::TimeProbe;
+use super::hinting::HintProbe;
 use super::numa::NumaProbe;
-use crate::metric::balancing::{CHOICES, HINTS};
-use crate::sample::Missing;
+use super::rung::Ladder;
+use crate::metric::balancing::{CHOICES, HINTS, TIME};
+use crate::sample::{Hints, Missing};
 
 /// All of them, as far as they work here. Dropping it detaches them.
 pub struct BalancingProbes {
     sent: Option<NumaProbe>,
-    hints: Option<Ladder>,
+    hints: Option<Ladder<HintProbe>>,
+    time: Option<TimeProbe>,
     missing: BTreeMap<&'static str, Missing>,
 }
 
@@ -21,25 +26,40 @@ impl BalancingProbes {
     pub fn start(records: &OwnedFd, wanted: impl Fn(&str) -> bool) -> BalancingProbes {
         let mut missing = BTreeMap::new();
         let any = |ids: &[&str]| ids.iter().any(|id| wanted(id));
-        let sent = any(&CHOICES).then(|| NumaProbe::start(records)).transpose();
-        let sent = sent.unwrap_or_else(|error| {
+        let mut lacks = |ids: &[&'static str], error: Error| {
             let why = Missing::Unsupported(format!("{error:#}"));
-            missing.extend(CHOICES.map(|id| (id, why.clone())));
-            None
-        });
-        let hints = any(&HINTS).then(|| Ladder::climb(records));
-        BalancingProbes { sent, hints, missing }
+            missing.extend(ids.iter().map(|id| (*id, why.clone())));
+        };
+        let sent = any(&CHOICES).then(|| NumaProbe::start(records)).transpose();
+        let sent = sent.map_err(|error| lacks(&CHOICES, error)).ok().flatten();
+        let hints = any(&HINTS).then(|| Ladder::climb(|rung| HintProbe::start(records, rung)));
+        let time = any(&TIME).then(|| Ladder::climb(|rung| TimeProbe::start(records, rung)).into_probe());
+        let time = time.transpose().map_err(|error| lacks(&TIME, error)).ok().flatten();
+        BalancingProbes { sent, hints, time: time.map(|(_, probe)| probe), missing }
     }
 
     /// Hinting faults are wanted, and no function can be hooked: the task structure has to do.
     pub fn hints_from_task(&self) -> bool {
-        self.hints.as_ref().is_some_and(|ladder| ladder.rung() == Rung::TaskStructure)
+        self.hints.as_ref().is_some_and(|ladder| ladder.probe.is_none())
+    }
+
+    fn hint_probe(&self) -> Option<&HintProbe> {
+        self.hints.as_ref()?.probe.as_ref().map(|(_, probe)| probe)
+    }
+
+    /// Hinting faults on each possible CPU, by id; none where no function can be hooked.
+    ///
+    /// # Errors
+    /// The kernel refuses to read the map; the errno is in the chain.
+    pub fn hints_by_cpu(&self) -> Result<Vec<Hints>> {
+        self.hint_probe().map_or(Ok(Vec::new()), HintProbe::by_cpu)
     }
 
     /// The programs that are attached, by name.
     pub fn programs(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
-        let hints = self.hints.iter().filter_map(|ladder| ladder.probe.as_ref()).map(HintProbe::program);
-        self.sent.iter().flat_map(NumaProbe::programs).chain(hints)
+        let hints = self.hint_probe().map(HintProbe::program);
+        let sent = self.sent.iter().flat_map(NumaProbe::programs);
+        sent.chain(hints).chain(self.time.iter().flat_map(TimeProbe::programs))
     }
 
     /// Metric id → why it cannot be measured.

@@ -1,36 +1,19 @@
-//! The probe of NUMA hinting faults (`hinting.bpf.c`), and what is left where no function can be hooked.
+//! The probe of NUMA hinting faults (`hinting.bpf.c`).
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 
-use super::ladder;
+use super::rung::Rung;
 use super::skel::hinting::{HintingSkel, HintingSkelBuilder};
+use super::wire::{CpuHints, Wire};
+use crate::sample::Hints;
 
-/// How hinting faults are counted, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rung {
-    /// At the entry of `task_numa_fault`, by a trampoline.
-    Fentry,
-    /// At the same place, by a breakpoint.
-    Kprobe,
-    /// From what the task structure holds at each walk.
-    TaskStructure,
-}
-
-impl Rung {
-    /// What it is, in words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rung::Fentry => "fentry of task_numa_fault",
-            Rung::Kprobe => "kprobe of task_numa_fault",
-            Rung::TaskStructure => "numa_faults_locality of the task structure",
-        }
-    }
-}
+/// What is left where no function can be hooked.
+pub const WITHOUT: &str = "numa_faults_locality of the task structure";
 
 /// The loaded and attached probe. Dropping it detaches it.
 pub struct HintProbe {
@@ -40,35 +23,8 @@ pub struct HintProbe {
     skel: HintingSkel<'static>,
 }
 
-/// What became of the ladder: the probe where a function can be hooked, and why the rungs above were not taken.
-pub struct Ladder {
-    pub probe: Option<HintProbe>,
-    pub refused: Vec<(Rung, String)>,
-}
-
-impl Ladder {
-    /// Takes the first rung that holds.
-    pub fn climb(records: &OwnedFd) -> Ladder {
-        let rungs = [Rung::Fentry, Rung::Kprobe];
-        let (probe, refused) = ladder::climb(rungs, |rung| HintProbe::start(records, rung));
-        Ladder { probe, refused }
-    }
-
-    /// The rung in use.
-    pub fn rung(&self) -> Rung {
-        self.probe.as_ref().map_or(Rung::TaskStructure, |probe| probe.rung)
-    }
-
-    /// The rung, and why not a better one.
-    pub fn words(&self) -> String {
-        let refusals = ladder::refusals(&self.refused, Rung::name);
-        let separator = if refusals.is_empty() { "" } else { "; " };
-        format!("by {}{separator}{refusals}", self.rung().name())
-    }
-}
-
 impl HintProbe {
-    /// Loads and attaches the program of one rung, to count into `records`.
+    /// Loads and attaches the program of one rung at `task_numa_fault`, to count into `records`.
     ///
     /// # Errors
     /// Loading or attaching failed; the errno is in the chain. EPERM where the host forbids trampolines, ENOTSUPP
@@ -82,19 +38,30 @@ impl HintProbe {
         open.progs.on_hint_fault_kprobe.set_autoload(rung == Rung::Kprobe);
         let skel = open.load().context("loading hinting.bpf.o")?;
         let program = match rung {
+            Rung::Fentry => &skel.progs.on_hint_fault,
             Rung::Kprobe => &skel.progs.on_hint_fault_kprobe,
-            _ => &skel.progs.on_hint_fault,
         };
         let link = program.attach().context("attaching to task_numa_fault")?;
         Ok(HintProbe { _link: link, rung, skel })
+    }
+
+    /// Faults on each possible CPU, by id, since start.
+    ///
+    /// # Errors
+    /// The kernel refuses to read the map; the errno is in the chain.
+    pub fn by_cpu(&self) -> Result<Vec<Hints>> {
+        let values = self.skel.maps.cpu_hints.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let values = values.context("reading hinting faults by CPU")?.unwrap_or_default();
+        let parsed = values.iter().filter_map(|bytes| CpuHints::from_bytes(bytes));
+        Ok(parsed.map(|hints| Hints { faults: hints.faults, remote: hints.remote }).collect())
     }
 
     /// The program that is attached, by name.
     pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
         let programs = &self.skel.progs;
         match self.rung {
+            Rung::Fentry => ("on_hint_fault", programs.on_hint_fault.as_fd()),
             Rung::Kprobe => ("on_hint_fault_kprobe", programs.on_hint_fault_kprobe.as_fd()),
-            _ => ("on_hint_fault", programs.on_hint_fault.as_fd()),
         }
     }
 }

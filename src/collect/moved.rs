@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 
-use super::ladder::{self, Hook};
+use super::rung::{Ladder, Rung};
 use super::skel::moved::{MovedSkel, MovedSkelBuilder};
 use crate::host::arguments::Arguments;
 use crate::host::page_flags::PageFacts;
@@ -22,13 +22,13 @@ const FUNCTIONS: [&str; 2] = ["migrate_misplaced_folio", "migrate_misplaced_page
 pub struct MoveProbe {
     // The link goes before the object it belongs to.
     _link: Link,
-    hook: Hook,
+    rung: Rung,
     function: &'static str,
     skel: MovedSkel<'static>,
 }
 
 impl MoveProbe {
-    /// Loads and attaches the program, to note in `records`, by the first hook that the host takes. The kernel's type
+    /// Loads and attaches the program, to note in `records`, by the first rung that the host takes. The kernel's type
     /// information is below `root`.
     ///
     /// # Errors
@@ -43,13 +43,12 @@ impl MoveProbe {
         let bits = PageFacts::read(root)?.nodes_shift;
         ensure!(bits > 0, "the kernel is built for one node: its pages do not say where they are");
         let place = Place { function, node_at: count as u32 - 1, node_shift: u64::BITS - bits };
-        let (probe, refused) = ladder::climb(Hook::ALL, |hook| MoveProbe::hook(records, &place, hook));
-        probe.with_context(|| {
-            format!("{function} cannot be hooked: {}", ladder::refusals(&refused, Hook::name))
-        })
+        let ladder = Ladder::climb(|rung| MoveProbe::hook(records, &place, rung));
+        let held = ladder.into_probe().with_context(|| format!("{function} cannot be hooked"))?;
+        Ok(held.1)
     }
 
-    fn hook(records: &OwnedFd, place: &Place, hook: Hook) -> Result<MoveProbe> {
+    fn hook(records: &OwnedFd, place: &Place, rung: Rung) -> Result<MoveProbe> {
         let function = place.function;
         // One per run of the program: the skeleton borrows its object for as long as it lives.
         let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -57,32 +56,32 @@ impl MoveProbe {
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("moved.bpf.o has no .rodata")?;
         (rodata.node_at, rodata.node_shift) = (place.node_at, place.node_shift);
-        open.progs.on_misplaced.set_autoload(hook == Hook::Fentry);
-        open.progs.on_misplaced_kprobe.set_autoload(hook == Hook::Kprobe);
-        if hook == Hook::Fentry {
+        open.progs.on_misplaced.set_autoload(rung == Rung::Fentry);
+        open.progs.on_misplaced_kprobe.set_autoload(rung == Rung::Kprobe);
+        if rung == Rung::Fentry {
             let target = open.progs.on_misplaced.set_attach_target(0, Some(function.into()));
             target.with_context(|| format!("finding {function}"))?;
         }
         let skel = open.load().context("loading moved.bpf.o")?;
-        let link = match hook {
-            Hook::Fentry => skel.progs.on_misplaced.attach(),
-            Hook::Kprobe => skel.progs.on_misplaced_kprobe.attach_kprobe(false, function),
+        let link = match rung {
+            Rung::Fentry => skel.progs.on_misplaced.attach(),
+            Rung::Kprobe => skel.progs.on_misplaced_kprobe.attach_kprobe(false, function),
         };
         let link = link.with_context(|| format!("attaching to {function}"))?;
-        Ok(MoveProbe { _link: link, hook, function, skel })
+        Ok(MoveProbe { _link: link, rung, function, skel })
     }
 
     /// What is hooked, and how.
     pub fn words(&self) -> String {
-        format!("by {} of {}", self.hook.name(), self.function)
+        format!("by {} of {}", self.rung.name(), self.function)
     }
 
     /// The program that is attached, by name.
     pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
         let programs = &self.skel.progs;
-        match self.hook {
-            Hook::Fentry => ("on_misplaced", programs.on_misplaced.as_fd()),
-            Hook::Kprobe => ("on_misplaced_kprobe", programs.on_misplaced_kprobe.as_fd()),
+        match self.rung {
+            Rung::Fentry => ("on_misplaced", programs.on_misplaced.as_fd()),
+            Rung::Kprobe => ("on_misplaced_kprobe", programs.on_misplaced_kprobe.as_fd()),
         }
     }
 }

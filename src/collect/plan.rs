@@ -157,7 +157,7 @@ impl Part {
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 28] = [
+const NEEDS: [(&[&str], &[Part]); 29] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -179,6 +179,7 @@ const NEEDS: [(&[&str], &[Part]); 28] = [
     (&["counters_running_pct"], &[Part::Counters]),
     (&["preferred_node", "scan_period_ms", "numa_group"], &[Part::NumaFields]),
     (&balancing::HINTS, &[Part::NumaFields]),
+    (&balancing::TIME, &[Part::NumaFields]),
     (&balancing::CHOICES, &[Part::NumaFields, Part::SentTasks]),
     (
         &[

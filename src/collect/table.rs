@@ -195,6 +195,7 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         numa_stuck: rec.numa_stuck,
         hint_faults: rec.hint_faults,
         hint_remote: rec.hint_remote,
+        balancing_ns: rec.balancing_ns,
         by_node: row.node_counts().collect(),
         by_sibling: row.sibling_counts().unwrap_or_default(),
         smt_busy_ns: rec.smt_busy_ns,

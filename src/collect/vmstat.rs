@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::sample::Hints;
 pub use crate::sample::VmStat;
 
 /// Reads the file again with each sample.
@@ -42,6 +43,7 @@ impl VmStatReader {
 
 fn parse(text: &str) -> VmStat {
     let mut stat = VmStat::default();
+    let (mut faults, mut local) = (None, 0);
     for line in text.lines() {
         let Some((name, Ok(value))) = line.split_once(' ').map(|(name, value)| (name, value.parse())) else {
             continue;
@@ -52,9 +54,12 @@ fn parse(text: &str) -> VmStat {
             "pgsteal_kswapd" => stat.kswapd_pages = value,
             // 6.1 and later count these apart; before, they are part of the direct ones.
             "pgsteal_direct" | "pgsteal_khugepaged" | "pgsteal_proactive" => stat.direct_pages += value,
+            "numa_hint_faults" => faults = Some(value),
+            "numa_hint_faults_local" => local = value,
             _ => {}
         }
     }
+    stat.hints = faults.map(|faults| Hints { faults, remote: faults.saturating_sub(local) });
     stat
 }
 
@@ -66,9 +71,16 @@ mod tests {
     fn counters_of_linux_6_18() {
         let stat = parse(
             "nr_free_pages 1\npswpin 3\npswpout 4\npgsteal_kswapd 7910857\npgsteal_direct 611784\n\
-             pgsteal_khugepaged 6\npgsteal_proactive 10\npgsteal_anon 99\n",
+             pgsteal_khugepaged 6\npgsteal_proactive 10\npgsteal_anon 99\nnuma_hint_faults 50\n\
+             numa_hint_faults_local 20\n",
         );
         assert_eq!((stat.swapped_in, stat.swapped_out), (3, 4));
         assert_eq!((stat.kswapd_pages, stat.direct_pages), (7_910_857, 611_800));
+        assert_eq!(stat.hints, Some(Hints { faults: 50, remote: 30 }));
+    }
+
+    #[test]
+    fn without_balancing_there_are_no_hinting_faults_to_count() {
+        assert_eq!(parse("nr_free_pages 1\n").hints, None);
     }
 }

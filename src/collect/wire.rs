@@ -117,6 +117,14 @@ pub struct Reclaim {
     pub reserved: u64,
 }
 
+/// `struct nt_cpu_hints`: NUMA hinting faults on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CpuHints {
+    pub faults: u64,
+    pub remote: u64,
+}
+
 /// `struct nt_place`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -185,8 +193,12 @@ pub struct Rec {
     pub hint_seen_local: u64,
     pub hint_seen_remote: u64,
     pub hint_window: u32,
-    pub moves_from: u16,
-    pub moves_to: u16,
+    pub balancing_from_switches: u32,
+    pub balancing_from_ns: u64,
+    pub balancing_from_exec: u64,
+    pub balancing_ns: u64,
+    pub moves_from: u32,
+    pub moves_to: u32,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
@@ -240,11 +252,13 @@ unsafe impl Wire for CpuState {}
 unsafe impl Wire for Rec {}
 unsafe impl Wire for TaskRow {}
 unsafe impl Wire for Reclaim {}
+unsafe impl Wire for CpuHints {}
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
+const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 152 + 3 * 64);
+const _: () = assert!(size_of::<Rec>() == 48 + 184 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 208);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.

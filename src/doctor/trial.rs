@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Error, Result};
 
 use crate::collect::balance::BalanceProbe;
-use crate::collect::hinting::Ladder;
+use crate::collect::balancing_time::TimeProbe;
+use crate::collect::hinting::HintProbe;
 use crate::collect::moved::MoveProbe;
 use crate::collect::numa::NumaProbe;
 use crate::collect::pages::PageProbe;
@@ -15,12 +16,13 @@ use crate::collect::placement::draw::Random;
 use crate::collect::plan::Part;
 use crate::collect::reclaim::ReclaimProbe;
 use crate::collect::records::Layout;
+use crate::collect::rung::Ladder;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::tasks::TaskProbe;
 use crate::collect::vmstat::VmStatReader;
 use crate::collect::wire::Scoped;
-use crate::collect::{inspect, libbpf_log, own, records};
+use crate::collect::{hinting, inspect, libbpf_log, own, records};
 use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::Topology;
@@ -96,8 +98,10 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     }
     note(trials, "memory by node", &[Part::Placement], placement());
     note(trials, "tasks that balancing moves", &[Part::SentTasks], sent_tasks(&store));
-    let ladder = Ladder::climb(&store);
-    note(trials, "NUMA hinting faults", &[], Ok(((), ladder.words())))
+    let ladder = Ladder::climb(|rung| HintProbe::start(&store, rung));
+    note(trials, "NUMA hinting faults", &[], Ok(((), ladder.words(hinting::WITHOUT))));
+    let ladder = Ladder::climb(|rung| TimeProbe::start(&store, rung));
+    note(trials, "time of NUMA balancing", &[], Ok(((), ladder.words("nothing"))))
 }
 
 fn reclaim(topology: &Topology) -> Result<((), String)> {

@@ -11,8 +11,8 @@ use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
-use crate::metric::on_cpus;
 use crate::metric::{Metric, Value};
+use crate::metric::{balancing, on_cpus};
 use crate::overhead::Cost;
 use crate::pmu::event::Event;
 use crate::sample::{Missing, Reading};
@@ -177,7 +177,7 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
         "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
         "scope": host.scope,
     });
-    for (id, reading) in on_cpus::of_host(snapshot) {
+    for (id, reading) in on_cpus::of_host(snapshot).chain(balancing::of_host(snapshot)) {
         object[id] = reasons.value(id, reading.map(Value::F64));
     }
     object

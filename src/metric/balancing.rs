@@ -1,11 +1,13 @@
 //! The metrics of what NUMA balancing does with a task.
 
 use super::{Group, Metric, Order, Unit, Value};
-use crate::sample::Missing;
-use crate::snapshot::Task;
+use crate::sample::{Hints, Missing, Reading};
+use crate::snapshot::{Node, Snapshot, Task};
 
 /// Metrics of tasks that are moved: one probe brings them all.
 pub const CHOICES: [&str; 3] = ["numa_moves_per_s", "numa_swaps_per_s", "numa_stuck_per_s"];
+/// Metrics of time: the same functions bring them all.
+pub const TIME: [&str; 1] = ["balancing_pct"];
 /// Metrics of hinting faults: one ladder brings both.
 pub const HINTS: [&str; 2] = ["hint_faults_per_s", "hint_remote_pct"];
 /// Metrics that come with the task structure.
@@ -73,11 +75,81 @@ pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
     help: "Share of its hinting faults that found the page on another node. Not the share of its accesses: a process of \
            one thread faults on pages that are not local already, pages that were just moved do not fault for a while, \
            and one that is bound may not fault at all. See remote_pct.",
+    value: |task, snapshot| remote_pct(of_task(task), snapshot).map(Value::F64),
+};
+
+/// The hinting faults of a task in the interval.
+pub(super) fn of_task(task: &Task) -> Hints {
+    Hints { faults: task.delta.hint_faults, remote: task.delta.hint_remote }
+}
+
+fn remote_pct(hints: Hints, snapshot: &Snapshot) -> Reading<f64> {
+    snapshot.rate(0)?;
+    match hints.faults {
+        0 => Err(Missing::NotCollected("no hinting fault in this interval".into())),
+        all => Ok(hints.remote as f64 * 100.0 / all as f64),
+    }
+}
+
+pub const BALANCING_PCT: Metric<Task> = Metric {
+    id: "balancing_pct",
+    title: "BALANC%",
+    width: 7,
+    group: Group::Memory,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "Share of its time on CPUs that NUMA balancing took: scans of its memory, and its hinting faults with the moves \
+           of pages in them. The exception itself is not in it. Needs functions of the kernel that can be hooked.",
     value: |task, snapshot| {
         snapshot.rate(0)?;
-        match task.delta.hint_faults {
-            0 => Err(Missing::NotCollected("no hinting fault in this interval".into())),
-            all => Ok(Value::F64(task.delta.hint_remote as f64 * 100.0 / all as f64)),
+        match task.run_ns() {
+            0 => Err(Missing::NotCollected("did not run in this interval".into())),
+            // Interrupts and the hypervisor may have had a part of what the clock says.
+            ran => Ok(Value::F64((task.delta.balancing_ns as f64 * 100.0 / ran as f64).min(100.0))),
         }
     },
 };
+
+fn of_node(node: &Node) -> Reading<Hints> {
+    node.hints.ok_or_else(|| {
+        Missing::NotCollected("not counted by CPU: no function of the kernel can be hooked".into())
+    })
+}
+
+pub const NODE_HINT_FAULTS: Metric<Node> = Metric {
+    id: "hint_faults_per_s",
+    title: "HINT/s",
+    width: 7,
+    group: Group::Node,
+    unit: Unit::PerSecond,
+    order: Order::Descending,
+    help: "NUMA hinting faults on the node's CPUs, of every task, in scope or not.",
+    value: |node, snapshot| snapshot.rate(of_node(node)?.faults).map(Value::F64),
+};
+
+pub const NODE_HINT_REMOTE_PCT: Metric<Node> = Metric {
+    id: "hint_remote_pct",
+    title: "HINTR%",
+    width: 6,
+    group: Group::Node,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "Share of these that found the page on another node. No share of accesses: see the help of tasks.",
+    value: |node, snapshot| remote_pct(of_node(node)?, snapshot).map(Value::F64),
+};
+
+/// The same of the whole machine, from /proc/vmstat: numa_hint_faults, numa_hint_faults_local.
+pub fn of_host(snapshot: &Snapshot) -> [(&'static str, Reading<f64>); 2] {
+    let reading = |id, value: fn(Hints, &Snapshot) -> Reading<f64>| {
+        let counted = match (snapshot.host_missing(id), snapshot.hints) {
+            (Some(missing), _) => Err(missing.clone()),
+            (None, Some(hints)) => value(hints, snapshot),
+            (None, None) => Err(snapshot
+                .rate(0)
+                .err()
+                .unwrap_or_else(|| Missing::NotCollected("/proc/vmstat has no numa_hint_faults".into()))),
+        };
+        (id, counted)
+    };
+    [reading(HINTS[0], |hints, snapshot| snapshot.rate(hints.faults)), reading(HINTS[1], remote_pct)]
+}

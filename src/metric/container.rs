@@ -154,6 +154,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!("node_migrations_per_s"),
     summed!("hint_faults_per_s"),
     summed!("hint_remote_pct"),
+    summed!("balancing_pct"),
     summed!("numa_moves_per_s"),
     summed!("numa_swaps_per_s"),
     summed!("numa_stuck_per_s"),

@@ -1,7 +1,7 @@
 //! The metrics of where memory is, and of how much of its use is remote.
 
-use super::{Group, Metric, Order, Unit, Value, counters};
-use crate::sample::{Missing, Reading};
+use super::{Group, Metric, Order, Unit, Value, balancing, counters};
+use crate::sample::{Hints, Missing, Reading};
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
 use crate::units::Nid;
 
@@ -108,6 +108,8 @@ enum Basis {
     Counted,
     /// Where it ran and where its memory is.
     Placement,
+    /// What its hinting faults found.
+    Hinting,
 }
 
 impl Basis {
@@ -116,6 +118,7 @@ impl Basis {
             Basis::OneNode => "one_node",
             Basis::Counted => "counted",
             Basis::Placement => "placement",
+            Basis::Hinting => "hinting",
         }
     }
 }
@@ -127,12 +130,28 @@ struct Known {
     error_points: f64,
 }
 
+/// Hinting faults in an interval, from which on their share says something.
+const ENOUGH_HINTS: u64 = 100;
+
+/// What hinting faults say, if they were enough. The error is that of the share among so many faults (Agresti and
+/// Coull 1998, "Approximate is better than exact"); that faults are no accesses is not in it.
+fn of_hints(hints: Option<Hints>) -> Option<Known> {
+    const Z: f64 = 1.96;
+    let hints = hints.filter(|hints| hints.faults >= ENOUGH_HINTS)?;
+    let (faults, remote) = (hints.faults as f64, hints.remote as f64);
+    let draws = faults + Z * Z;
+    let share = (remote + Z * Z / 2.0) / draws;
+    let error_points = 100.0 * Z * (share * (1.0 - share) / draws).sqrt();
+    Some(Known { basis: Basis::Hinting, pct: remote * 100.0 / faults, error_points })
+}
+
 /// `lma` and `rma` of a row, and what its placement says or why it says nothing.
 fn known(
     snapshot: &Snapshot,
     accesses: (Reading<f64>, Reading<f64>),
     ran: bool,
     remote: Reading<Remote>,
+    hints: Option<Hints>,
 ) -> Reading<Known> {
     if only_node(snapshot).is_some() {
         return Ok(Known { basis: Basis::OneNode, pct: 0.0, error_points: 0.0 });
@@ -142,18 +161,18 @@ fn known(
     {
         return Ok(Known { basis: Basis::Counted, pct: rma * 100.0 / (lma + rma), error_points: 0.0 });
     }
-    let remote = remote?;
-    match (remote.pct(), remote.error_points()) {
+    let placed = remote.and_then(|remote| match (remote.pct(), remote.error_points()) {
         (Some(pct), Some(error_points)) => Ok(Known { basis: Basis::Placement, pct, error_points }),
         _ if ran => Err(no("where the memory of what ran is has not been looked at yet")),
         _ => Err(no("did not run in this interval")),
-    }
+    });
+    placed.or_else(|why| of_hints(hints).ok_or(why))
 }
 
 fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
     let slots = &task.delta.slots;
     let accesses = (counters::lma(slots, snapshot), counters::rma(slots, snapshot));
-    known(snapshot, accesses, task.run_ns() > 0, remote_of(task))
+    known(snapshot, accesses, task.run_ns() > 0, remote_of(task), Some(balancing::of_task(task)))
 }
 
 fn remote_of(task: &Task) -> Reading<Remote> {
@@ -166,12 +185,12 @@ fn remote_of(task: &Task) -> Reading<Remote> {
 fn of_container(row: &Container, snapshot: &Snapshot) -> Reading<Known> {
     let slots = &row.sum.delta.slots;
     let accesses = (counters::lma(slots, snapshot), counters::rma(slots, snapshot));
-    known(snapshot, accesses, row.sum.run_ns() > 0, Ok(row.remote))
+    known(snapshot, accesses, row.sum.run_ns() > 0, Ok(row.remote), Some(balancing::of_task(&row.sum)))
 }
 
 fn of_node(node: &Node, snapshot: &Snapshot) -> Reading<Known> {
     let accesses = (counters::lma(&node.slots, snapshot), counters::rma(&node.slots, snapshot));
-    known(snapshot, accesses, node.busy_ns > 0, Ok(node.remote))
+    known(snapshot, accesses, node.busy_ns > 0, Ok(node.remote), node.hints)
 }
 
 fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
@@ -182,10 +201,12 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
 }
 
 const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ estimated from \
-    where it ran and where its memory is, as if every page were used as often as any other; ? not known. Half of the time \
+    where it ran and where its memory is, as if every page were used as often as any other, or by its hinting faults \
+    (see remote_source); ? not known. Half of the time \
     on each of two nodes with half of the memory on each is 50 %. With one node it is 0.";
 const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), placement (where it ran and where its memory \
-    is), one_node.";
+    is), hinting (its hinting faults, where its memory could not be looked at: a poor witness, see hint_remote_pct), \
+    one_node.";
 const ERROR_HELP: &str = "Half of the 95 % interval of remote_pct, in percentage points; 0 for counted. That all pages \
     are used alike is an assumption, and not in it.";
 const BEST_HELP: &str = "The least remote_pct that moving could reach: all of its time to the node with most of its memory, \
@@ -201,7 +222,8 @@ macro_rules! remote_metrics {
             PCT_HELP,
             |row, snapshot| {
                 let known = $known(row, snapshot)?;
-                Ok(Value::Share { pct: known.pct, measured: known.basis != Basis::Placement })
+                let estimated = matches!(known.basis, Basis::Placement | Basis::Hinting);
+                Ok(Value::Share { pct: known.pct, measured: !estimated })
             },
         );
         pub const $source: Metric<$row> = metric(
@@ -265,3 +287,24 @@ pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric(
         Ok(Value::ByNode(memory_shares(&bytes)))
     },
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hinting_faults_are_a_source_when_there_are_enough() {
+        assert!(of_hints(None).is_none());
+        assert!(of_hints(Some(Hints { faults: 99, remote: 30 })).is_none());
+        let known = of_hints(Some(Hints { faults: 100, remote: 30 })).unwrap();
+        assert_eq!((known.basis.id(), known.pct), ("hinting", 30.0));
+        // Wilson's interval, which has the same middle and is a little narrower, is 21.9 to 39.6.
+        assert!((8.8..9.0).contains(&known.error_points), "{}", known.error_points);
+    }
+
+    #[test]
+    fn none_of_many_is_not_known_exactly() {
+        let known = of_hints(Some(Hints { faults: 10_000, remote: 0 })).unwrap();
+        assert!(known.pct == 0.0 && known.error_points > 0.01, "{}", known.error_points);
+    }
+}

@@ -602,6 +602,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     balancing::NUMA_STUCK,
     balancing::HINT_FAULTS,
     balancing::HINT_REMOTE_PCT,
+    balancing::BALANCING_PCT,
 ];
 
 /// The metric called `id`.

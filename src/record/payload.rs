@@ -17,7 +17,7 @@ use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference
 use super::{placement, stacks};
 use crate::metric::container::LIMITS;
 use crate::metric::moved::FLOWS;
-use crate::sample::{Counts, CpuRaw, Flow, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
+use crate::sample::{Counts, CpuRaw, Flow, Hints, Names, NodeRaw, OwnRaw, Sample, TaskRaw, VmStat};
 use crate::units::Nid;
 
 /// Sections of a sample. A reader skips those it does not know.
@@ -245,6 +245,10 @@ fn encode_vm(out: &mut Vec<u8>, vm: Option<&VmStat>) {
         put(out, number);
     }
     put(out, vm.zone_reclaim_mode.map_or(0, |mode| u64::from(mode) + 1));
+    if let Some(hints) = vm.hints {
+        put(out, hints.faults);
+        put(out, hints.remote);
+    }
 }
 
 fn encode_flows(out: &mut Vec<u8>, flows: &[Flow]) {
@@ -267,7 +271,7 @@ fn decode_vm(mut input: Bytes<'_>) -> Result<Option<VmStat>, Malformed> {
     if input.0.is_empty() {
         return Ok(None);
     }
-    let vm = VmStat {
+    let mut vm = VmStat {
         swapped_in: input.number()?,
         swapped_out: input.number()?,
         kswapd_pages: input.number()?,
@@ -276,7 +280,11 @@ fn decode_vm(mut input: Bytes<'_>) -> Result<Option<VmStat>, Malformed> {
             0 => None,
             mode => Some(u32::try_from(mode - 1).map_err(|_| Malformed("a mode cannot be"))?),
         },
+        hints: None,
     };
+    if !input.0.is_empty() {
+        vm.hints = Some(Hints { faults: input.number()?, remote: input.number()? });
+    }
     input.finish()?;
     Ok(Some(vm))
 }

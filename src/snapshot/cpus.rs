@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::collect::wire::SLOTS;
-use crate::sample::{CpuRaw, Sample, Slot};
+use crate::sample::{CpuRaw, Hints, Sample, Slot};
 
 /// One CPU in the interval.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +16,7 @@ pub struct CpuDelta {
     pub busy_ns: u64,
     pub irq_ns: u64,
     pub switches: u64,
+    pub hints: Option<Hints>,
     pub slots: [Slot; SLOTS],
 }
 
@@ -40,6 +41,7 @@ pub fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
             busy_ns: cpu.busy_ns.saturating_sub(before.busy_ns),
             irq_ns: cpu.irq_ns.saturating_sub(before.irq_ns),
             switches: cpu.switches.saturating_sub(before.switches),
+            hints: cpu.hints.zip(before.hints).map(|(hints, before)| hints.since(before)),
             slots,
         })
     };

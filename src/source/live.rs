@@ -38,7 +38,7 @@ use crate::host::users;
 use crate::hot::News;
 use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
-use crate::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
+use crate::sample::{CpuRaw, Hints, HostFacts, Missing, Names, Sample, Slot};
 use crate::text;
 use crate::units::CpuId;
 
@@ -273,7 +273,7 @@ impl LiveSource {
         silent
     }
 
-    fn cpus(&self, irq_ns: &BTreeMap<CpuId, u64>) -> Vec<CpuRaw> {
+    fn cpus(&self, irq_ns: &BTreeMap<CpuId, u64>, hints: &[Hints]) -> Vec<CpuRaw> {
         let read = |cpu: &crate::host::topology::Cpu| {
             let state = self.sched.cpu(cpu.id)?;
             let mut slots = [Slot::default(); crate::collect::wire::SLOTS];
@@ -291,6 +291,7 @@ impl LiveSource {
                 busy_ns: state.busy_ns,
                 switches: state.switches,
                 irq_ns: irq_ns.get(&cpu.id).copied().unwrap_or(0),
+                hints: hints.get(cpu.id.0 as usize).copied(),
                 slots,
             })
         };
@@ -345,7 +346,7 @@ impl LiveSource {
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
         let machine = self.machine.read()?;
-        let cpus = self.cpus(&machine.irq_ns);
+        let cpus = self.cpus(&machine.irq_ns, &self.balancing.hints_by_cpu()?);
 
         self.follow_cgroups(false)?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());

@@ -140,6 +140,7 @@ const NODE_PRIORITY: &[&str] = &[
     "ipc",
     "remote_pct",
     "irq_pct",
+    "hint_faults_per_s",
     "mem_file_bytes",
     "mem_anon_bytes",
     "mem_total_bytes",

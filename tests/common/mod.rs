@@ -18,7 +18,7 @@ use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, Flow, GroupRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, PagesFound,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, HostFacts, Missing, Names, NodeRaw, OwnRaw, PagesFound,
     PlacementRaw, Sample, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::tui::action::Effect;
@@ -147,6 +147,7 @@ impl World {
             id: cpu.id.0,
             node: cpu.node.map_or(0, |node| node.0),
             online: cpu.online,
+            hints: Some(Hints::default()),
             ..CpuRaw::default()
         };
         let cpus = topology.cpus.iter().map(cpu).collect();
@@ -182,7 +183,7 @@ impl World {
             rows: vec![],
             cpus,
             nodes,
-            vm: VmStat { zone_reclaim_mode: Some(0), ..VmStat::default() },
+            vm: VmStat { zone_reclaim_mode: Some(0), hints: Some(Hints::default()), ..VmStat::default() },
             tick: 0,
             lost: [("storage".to_string(), 0), ("exit".to_string(), 0)].into(),
             notes: vec![],
@@ -358,8 +359,12 @@ impl World {
         }
         for cpu in &mut self.cpus {
             cpu.irq_ns += 10 * MS * u64::from(cpu.id % 8 == 0);
+            let hints = cpu.hints.get_or_insert_default();
+            hints.faults += 40;
+            hints.remote += 10 * u64::from(cpu.node % 2);
         }
         self.vm.swapped_out += 12;
+        self.vm.hints.get_or_insert_default().faults += 40 * self.cpus.len() as u64;
         self.rows = rows.clone();
         Sample {
             wall_ns: WALL_NS + (tick * 1000 * MS) as i64,

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use numatop_ng::collect::hinting::{Ladder, Rung};
-use numatop_ng::collect::ladder::Hook;
+use numatop_ng::collect::balancing_time::TimeProbe;
+use numatop_ng::collect::hinting::HintProbe;
 use numatop_ng::collect::moved::MoveProbe;
 use numatop_ng::collect::numa::NumaProbe;
 use numatop_ng::collect::records::{Layout, create};
+use numatop_ng::collect::rung::{Ladder, Rung};
 
 pub fn the_probe_of_tasks_that_are_sent_loads() -> Result<()> {
     let records = create(Layout::new(1, false, &[]))?;
@@ -23,16 +24,24 @@ pub fn the_probe_of_tasks_that_are_sent_loads() -> Result<()> {
 pub fn hinting_faults_stand_on_a_rung_and_say_why_not_on_a_better_one() -> Result<()> {
     let records = create(Layout::new(1, false, &[]))?;
 
-    let ladder = Ladder::climb(&records);
+    holds_or_says_why(&Ladder::climb(|rung| HintProbe::start(&records, rung)))
+}
 
-    println!("{}", ladder.words());
-    let above = match ladder.rung() {
-        Rung::Fentry => 0,
-        Rung::Kprobe => 1,
-        Rung::TaskStructure => 2,
-    };
+pub fn time_of_balancing_stands_on_a_rung_or_says_why_on_none() -> Result<()> {
+    let records = create(Layout::new(1, false, &[]))?;
+
+    holds_or_says_why(&Ladder::climb(|rung| TimeProbe::start(&records, rung)))
+}
+
+fn holds_or_says_why<P>(ladder: &Ladder<P>) -> Result<()> {
+    let words = ladder.words("nothing");
+    println!("{words}");
+    let above = ladder
+        .probe
+        .as_ref()
+        .map_or(Rung::ALL.len(), |(held, _)| Rung::ALL.iter().take_while(|rung| *rung != held).count());
     ensure!(ladder.refused.len() == above, "{} rungs above were refused", ladder.refused.len());
-    ensure!(ladder.words().matches("os error").count() == above, "no errno in: {}", ladder.words());
+    ensure!(words.matches("os error").count() == above, "no errno in: {words}");
     Ok(())
 }
 
@@ -49,7 +58,7 @@ pub fn pages_that_balancing_moves_are_hooked_or_each_way_says_why_not() -> Resul
             let words = format!("{error:#}");
             println!("{words}");
             ensure!(
-                words.matches("os error").count() == Hook::ALL.len(),
+                words.matches("os error").count() == Rung::ALL.len(),
                 "not each way has its errno: {words}"
             );
         }

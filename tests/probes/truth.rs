@@ -285,11 +285,15 @@ pub fn page_faults_in_a_slot_are_exact() -> Result<()> {
 }
 
 /// One task of two that take turns on a CPU faults, and the other does not. The kernel counts faults by task as well.
+/// The faulter rests while a sample is taken: its slot and the kernel's count are not read in the same moment.
 pub fn events_stay_with_the_task_they_happened_to() -> Result<()> {
     let [faulter, other] = [Workload::start("alternating-faulter")?, Workload::start("alternator")?];
     let mut source = watch(Scope::default(), "page-faults")?;
+    faulter.pause()?;
     let from = sample(&mut source)?;
+    faulter.resume()?;
     thread::sleep(Duration::from_secs(2));
+    faulter.pause()?;
     let to = sample(&mut source)?;
     let snapshot = between(&source, &from, &to);
     let counts = |workload: &Workload| {

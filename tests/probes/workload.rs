@@ -90,6 +90,33 @@ impl Workload {
         stdin.write_all(b"go\n").context("telling the workload to go on")
     }
 
+    /// Stops the workload where it is and waits until it has stopped: what is counted of it stands still.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(libc::SIGSTOP)?;
+        let mut status = 0;
+        // SAFETY: the child is ours and not yet waited for; the status is a local that outlives the call.
+        let pid = unsafe { libc::waitpid(self.pid() as libc::pid_t, &mut status, libc::WUNTRACED) };
+        anyhow::ensure!(
+            pid == self.pid() as libc::pid_t && libc::WIFSTOPPED(status),
+            "the workload does not stop"
+        );
+        // It says so a moment before it leaves its CPU.
+        thread::sleep(Duration::from_millis(20));
+        Ok(())
+    }
+
+    /// Lets a workload that was paused run again.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(libc::SIGCONT)
+    }
+
+    fn signal(&self, signal: libc::c_int) -> Result<()> {
+        // SAFETY: the child is ours and not yet waited for.
+        let sent = unsafe { libc::kill(self.pid() as libc::pid_t, signal) };
+        anyhow::ensure!(sent == 0, "kill: {}", std::io::Error::last_os_error());
+        Ok(())
+    }
+
     /// Lets the workload end by itself and waits for that.
     pub fn finish(&mut self) -> Result<()> {
         self.stdin = None;

@@ -8,11 +8,12 @@ use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::hot::{BuildId, Frame, Function, News, Place, Stack};
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, Flow, GroupRaw, Missing, Names, NodeCounts, NodeRaw, OwnRaw, PagesFound,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, Missing, Names, NodeCounts, NodeRaw, OwnRaw, PagesFound,
     PlacementRaw, Sample, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::units::Nid;
 use proptest::collection::{btree_map, vec};
+use proptest::option;
 use proptest::prelude::*;
 
 fn slot() -> impl Strategy<Value = Slot> {
@@ -25,7 +26,7 @@ fn slot() -> impl Strategy<Value = Slot> {
 fn counts() -> impl Strategy<Value = Counts> {
     let by_node =
         vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
-    let numbers = (any::<[u64; 15]>(), any::<[u64; 11]>());
+    let numbers = (any::<[u64; 15]>(), any::<[u64; 12]>());
     let nodes = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4), by_node);
     (nodes, numbers, proptest::array::uniform8(slot())).prop_map(
         |((run_ns, pages, by_node), (n, m), slots)| Counts {
@@ -41,8 +42,9 @@ fn counts() -> impl Strategy<Value = Counts> {
             numa_stuck: m[6],
             hint_faults: m[7],
             hint_remote: m[8],
-            balanced_pages: m[9],
-            asked_pages: m[10],
+            balancing_ns: m[9],
+            balanced_pages: m[10],
+            asked_pages: m[11],
             slots,
             smt_busy_ns: n[0],
             llc_moves: n[1],
@@ -94,14 +96,16 @@ fn task() -> impl Strategy<Value = TaskRaw> {
 }
 
 fn cpu() -> impl Strategy<Value = CpuRaw> {
-    (any::<[u32; 2]>(), any::<bool>(), any::<[u64; 3]>(), proptest::array::uniform8(slot())).prop_map(
-        |([id, node], online, [busy_ns, switches, irq_ns], slots)| CpuRaw {
+    let slots = proptest::array::uniform8(slot());
+    (any::<[u32; 2]>(), any::<bool>(), any::<[u64; 3]>(), option::of(hints()), slots).prop_map(
+        |([id, node], online, [busy_ns, switches, irq_ns], hints, slots)| CpuRaw {
             id,
             node,
             online,
             busy_ns,
             switches,
             irq_ns,
+            hints,
             slots,
         },
     )
@@ -135,14 +139,22 @@ fn flow() -> impl Strategy<Value = Flow> {
     any::<(u32, u32, u64)>().prop_map(|(from, to, count)| Flow { from: Nid(from), to: Nid(to), count })
 }
 
+/// No counter gets to the last number that there is.
+fn hints() -> impl Strategy<Value = Hints> {
+    (0..u64::MAX, any::<u64>()).prop_map(|(faults, remote)| Hints { faults, remote })
+}
+
 fn vm() -> impl Strategy<Value = VmStat> {
-    (any::<[u64; 4]>(), any::<Option<u32>>()).prop_map(|(n, zone_reclaim_mode)| VmStat {
-        swapped_in: n[0],
-        swapped_out: n[1],
-        kswapd_pages: n[2],
-        direct_pages: n[3],
-        zone_reclaim_mode,
-    })
+    (any::<[u64; 4]>(), any::<Option<u32>>(), option::of(hints())).prop_map(
+        |(n, zone_reclaim_mode, hints)| VmStat {
+            swapped_in: n[0],
+            swapped_out: n[1],
+            kswapd_pages: n[2],
+            direct_pages: n[3],
+            zone_reclaim_mode,
+            hints,
+        },
+    )
 }
 
 fn names() -> impl Strategy<Value = Names> {

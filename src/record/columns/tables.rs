@@ -4,13 +4,13 @@ use std::sync::LazyLock;
 
 use super::{Column, Width};
 use crate::collect::wire::{SIBLINGS, SLOTS};
-use crate::metric::balancing::{CHOICES, GROUP, HINTS};
+use crate::metric::balancing::{CHOICES, GROUP, HINTS, TIME};
 use crate::metric::moved::BY_REASON;
 use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
 use crate::metric::pages::{MIGRATED, PAGES};
 use crate::metric::smt::IPC_BY_SIBLING;
 use crate::record::format::MAX_NODES;
-use crate::sample::{CpuRaw, NodeCounts, NodeRaw, TaskRaw};
+use crate::sample::{CpuRaw, Hints, NodeCounts, NodeRaw, TaskRaw};
 use crate::units::Nid;
 
 /// A field that is one number.
@@ -305,6 +305,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "hint_faults", "counter", counts.hint_faults).added_for(&HINTS),
             field!(TaskRaw, "hint_remote", "counter", counts.hint_remote).added_for(&HINTS),
             field!(TaskRaw, "numa_group", "id", numa_group).added_for(&GROUP),
+            field!(TaskRaw, "balancing_ns", "ns, counter", counts.balancing_ns).added_for(&TIME),
             field!(TaskRaw, "balanced_pages", "pages, counter", counts.balanced_pages).added_for(&BY_REASON),
             field!(TaskRaw, "asked_pages", "pages, counter", counts.asked_pages).added_for(&BY_REASON),
         ]
@@ -329,6 +330,33 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             slots!(CpuRaw, "slot_enabled_ns", "ns by event, counter", slots, enabled_ns),
             slots!(CpuRaw, "slot_running_ns", "ns by event, counter", slots, running_ns),
             field!(CpuRaw, "irq_ns", "ns, counter", irq_ns).added_for(&IRQ),
+            // Zero is none. The metrics have their reasons from the tasks.
+            Column {
+                name: "hint_faults",
+                unit: "counter + 1",
+                width: Width::Fixed(1),
+                get: |row, _| row.hints.map_or(0, |hints| hints.faults.wrapping_add(1)),
+                set: |row, _, value| {
+                    let faults = value.checked_sub(1);
+                    row.hints = faults.map(|faults| Hints { faults, remote: 0 });
+                    Some(0)
+                },
+                added_for: &HINTS,
+            },
+            Column {
+                name: "hint_remote",
+                unit: "counter",
+                width: Width::Fixed(1),
+                get: |row, _| row.hints.map_or(0, |hints| hints.remote),
+                set: |row, _, value| match &mut row.hints {
+                    Some(hints) => {
+                        hints.remote = value;
+                        Some(0)
+                    }
+                    None => (value == 0).then_some(0),
+                },
+                added_for: &HINTS,
+            },
         ]
     });
     &COLUMNS

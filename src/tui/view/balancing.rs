@@ -22,9 +22,13 @@ pub fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
     };
     let scans = number("scan_period_ms").map(|ms| format!(", scans every {ms} ms"));
     let group = number("numa_group").map(|id| format!(", group {id}"));
+    let took = match by_id("balancing_pct").map(|metric| metric.read(task, snapshot)) {
+        Some(Ok(Value::F64(pct))) => format!("; costs it {pct:.1} %"),
+        _ => String::new(),
+    };
     let total = &task.total;
     Some(format!(
-        "{prefers}{}{}; sent there {}, swapped {}, stuck {} times",
+        "{prefers}{}{}{took}; sent there {}, swapped {}, stuck {}",
         scans.unwrap_or_default(),
         group.unwrap_or_default(),
         total.numa_moves,

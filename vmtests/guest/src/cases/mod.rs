@@ -1,6 +1,7 @@
 //! The cases: each compares the tool, or the laboratory itself, with a truth.
 
 mod alternators;
+mod balancing_time;
 mod boot;
 mod counters;
 mod degraded;
@@ -64,6 +65,7 @@ const CASES: &[Case] = &[
     remote::CASE,
     remote::BALANCED,
     hinting::CASE,
+    balancing_time::CASE,
     page_moves::CASE,
     tui::CASE,
 ];
