@@ -65,6 +65,7 @@ const CASES: &[Case] = &[
     remote::CASE,
     remote::BALANCED,
     hinting::CASE,
+    hinting::WITHOUT_HOOKS,
     balancing_time::CASE,
     page_moves::CASE,
     tui::CASE,
