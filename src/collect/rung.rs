@@ -1,6 +1,8 @@
 //! The ways to hook a function of the kernel, best first, and which of them the kernel takes.
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, anyhow};
+
+use crate::host::kernel::ftrace_is_off;
 
 /// A way to hook a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,12 @@ impl<P> Ladder<P> {
     pub fn climb(start: impl Fn(Rung) -> Result<P>) -> Ladder<P> {
         let mut refused = Vec::new();
         for rung in Rung::ALL {
-            match start(rung) {
+            // What attaches and is never called would be a zero that nobody measured.
+            let started = match ftrace_is_off() {
+                true => Err(anyhow!("kernel.ftrace_enabled is 0")),
+                false => start(rung),
+            };
+            match started {
                 Ok(probe) => return Ladder { probe: Some((rung, probe)), refused },
                 Err(error) => refused.push((rung, error)),
             }

@@ -88,6 +88,12 @@ pub fn read_trimmed(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_string()).unwrap_or_default()
 }
 
+/// Functions are not traced (kernel.ftrace_enabled is 0): a trampoline attaches all the same and is never called, and
+/// neither is a breakpoint at the entry of a function on x86, where it stands on ftrace. Seen on Linux 6.12.
+pub fn ftrace_is_off() -> bool {
+    read_trimmed("/proc/sys/kernel/ftrace_enabled") == "0"
+}
+
 /// Above every thread id for as long as nobody raises it; see pid_max in proc(5).
 pub fn pid_max() -> u32 {
     read_trimmed("/proc/sys/kernel/pid_max").parse().unwrap_or(PID_MAX_DEFAULT)
