@@ -1,5 +1,6 @@
 //! What this machine is: facts read from an injectable root, no decisions.
 
+pub mod arguments;
 pub mod btf;
 pub mod cgroups;
 pub mod check;

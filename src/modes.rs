@@ -4,15 +4,16 @@ mod about;
 mod recordings;
 mod watch;
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
 use crate::cli::{BatchFormat, Cli, ColourArg, Command, ViewArgs};
-use crate::export::{Export, csv::Csv, json::JsonLines, text::Text};
+use crate::export::{Export, csv::Csv, json::JsonLines, stoppable::Stoppable, text::Text};
 use crate::options;
 use crate::snapshot::Grain;
 use crate::tui::action::Screen;
@@ -95,6 +96,13 @@ fn stop_signals() -> Result<OwnedFd> {
         signal_hook::low_level::pipe::register(signal, write.try_clone()?).context("catching signals")?;
     }
     Ok(read.into())
+}
+
+/// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
+fn output(stop: &impl AsRawFd) -> Result<Stoppable<File>> {
+    let out =
+        io::stdout().as_fd().try_clone_to_owned().context("copying the descriptor of standard output")?;
+    Ok(Stoppable::new(out.into(), stop.as_raw_fd()))
 }
 
 /// Columns of the terminal on standard output; 80 when it is something else.

@@ -113,9 +113,18 @@ fn task_moves_from_node_to_node() {
 }
 
 #[test]
+fn page_moves_from_node_to_node() {
+    check("page_moves", World::ft_2500, |app| {
+        for key in ["2", "x", "x", "x"] {
+            press(app, key);
+        }
+    });
+}
+
+#[test]
 fn distances() {
     check("distances", World::ft_2500, |app| {
-        for key in ["2", "x", "x", "x", "Down"] {
+        for key in ["2", "x", "x", "x", "x", "Down"] {
             press(app, key);
         }
     });
@@ -124,7 +133,7 @@ fn distances() {
 #[test]
 fn a_matrix_that_is_too_wide_moves() {
     let mut app = app(&mut World::ft_2500(), 4, (40, 24), Theme::new(false, true));
-    for key in ["2", "x", "x", "x"] {
+    for key in ["2", "x", "x", "x", "x"] {
         press(&mut app, key);
     }
     assert!(text(&draw(&app, 40, 24)).contains("8 more nodes"), "{}", text(&draw(&app, 40, 24)));

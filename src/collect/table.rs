@@ -92,7 +92,7 @@ impl TaskTable {
         }
         for row in left {
             if forget {
-                self.remove(row.task.serial);
+                self.forget(&row.task);
             } else {
                 self.end(row);
             }
@@ -115,6 +115,16 @@ impl TaskTable {
             if *left == 0 {
                 self.members.remove(&process);
             }
+        }
+    }
+
+    /// A task of a scope that is of no interest any more. With the last one goes what ended threads left: nobody
+    /// would report that their process ended.
+    fn forget(&mut self, task: &TaskRaw) {
+        self.remove(task.serial);
+        let process = task.process();
+        if !self.members.contains_key(&process) {
+            self.ended.remove(&process);
         }
     }
 
@@ -192,6 +202,8 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         cross_allocs: row.rec.cross_allocs,
         migrated_pages: row.rec.migrated_pages,
         migrate_failed_pages: row.rec.migrate_failed_pages,
+        balanced_pages: rec.balanced_pages,
+        asked_pages: rec.asked_pages,
         numa_moves: rec.numa_moves,
         numa_swaps: rec.numa_swaps,
         numa_stuck: rec.numa_stuck,
@@ -315,6 +327,18 @@ mod tests {
         assert!(tasks.is_empty());
         assert_eq!(sum(&exited), 15);
         assert!(table.snapshot().1.is_empty());
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_nothing_of_its_ended_threads() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7), task(3, 10, 12, 1)]), false);
+        table.apply(vec![ended(task(2, 10, 11, 9), 2)], vec![], false);
+
+        table.apply(vec![ended(task(3, 10, 12, 2), 1)], vec![leaving(task(1, 10, 10, 6))], true);
+
+        let (tasks, exited) = table.snapshot();
+        assert!(tasks.is_empty() && exited.is_empty(), "{tasks:?} {exited:?}");
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
             for to in nodes() {
                 let value = match metric.read(snapshot, from, to).map(Value::F64) {
                     Err(_) if from == to => Json::Null,
-                    reading => reasons.value(metric.id, reading),
+                    reading => reasons.value(metric.missing_as, reading),
                 };
                 row.insert(to.to_string(), value);
             }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::{ended, exporter, print, stop_signals, tui_options, wants_batch};
+use super::{ended, exporter, output, print, stop_signals, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ViewArgs};
 use crate::error::Exit;
 use crate::export::rfc3339;
@@ -38,7 +38,7 @@ pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArg
         grain: options::grain(args),
     };
     let stop = stop_signals()?;
-    let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
+    let mut out = io::BufWriter::with_capacity(64 * 1024, output(&stop)?);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
     Ok(if written > 0 || follow { ExitCode::SUCCESS } else { nothing_there(path, span) })
 }
@@ -57,7 +57,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
         Some(path) => Box::new(File::create_new(path).with_context(|| {
             format!("making {}, which must be a new file in a directory that exists", path.display())
         })?),
-        None => Box::new(io::stdout().lock()),
+        None => Box::new(output(&stop)?),
     };
     let mut out = io::BufWriter::with_capacity(64 * 1024, sink);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 
-use super::{ended, exporter, stop_signals, tui_options};
+use super::{ended, exporter, output, stop_signals, tui_options};
 use crate::batch::{self, Pace};
 use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::export::quiet::Quiet;
@@ -30,7 +30,7 @@ pub(super) fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimit
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;
     let mut source = start(live)?;
-    let mut out = io::BufWriter::with_capacity(64 * 1024, io::stdout().lock());
+    let mut out = io::BufWriter::with_capacity(64 * 1024, output(&stop)?);
     match recorder {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate);

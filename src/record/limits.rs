@@ -47,7 +47,7 @@ pub(super) fn check(sample: &Sample) -> Result<(), TooLarge> {
         (most.saturating_mul(width) <= MAX_CELLS, "tasks times nodes"),
         (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "tasks times nodes"),
         (sample.cpus.len() <= MAX_CPUS, "CPUs"),
-        (sample.flows.len() <= MAX_FLOWS, "pairs of nodes"),
+        (sample.flows.len().max(sample.page_flows.len()) <= MAX_FLOWS, "pairs of nodes"),
         (lists.iter().all(|len| *len <= MAX_NAMES), "names"),
         (frames <= MAX_FRAMES, "frames of stacks"),
         (texts.all(|text| text.len() <= MAX_TEXT), "letters in a name"),

@@ -106,6 +106,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &
         Section::Limits => groups::encode(out, base.map(|base| &base.groups), &sample.groups),
         Section::Vm => encode_vm(out, sample.vm.as_ref()),
         Section::Flows => encode_flows(out, &sample.flows),
+        Section::PageFlows => encode_flows(out, &sample.page_flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Stacks => stacks::encode(out, sample.hot.as_deref()),
     }
@@ -128,14 +129,14 @@ fn encode_flows(out: &mut Vec<u8>, flows: &[Flow]) {
     for flow in flows {
         put(out, flow.from.0.into());
         put(out, flow.to.0.into());
-        put(out, flow.tasks);
+        put(out, flow.count);
     }
 }
 
 fn decode_flows(input: Bytes<'_>) -> Result<Vec<Flow>, Malformed> {
     let node = |number: u64| u32::try_from(number).map(Nid).map_err(|_| Malformed("a node cannot be"));
     decode_list(input, MAX_FLOWS, |input| {
-        Ok(Flow { from: node(input.number()?)?, to: node(input.number()?)?, tasks: input.number()? })
+        Ok(Flow { from: node(input.number()?)?, to: node(input.number()?)?, count: input.number()? })
     })
 }
 
@@ -186,6 +187,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
     let vm = get(Section::Vm).unwrap_or(Bytes(&[]));
     let flows = get(Section::Flows).unwrap_or(Bytes(&[0]));
+    let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
     let mut room = MAX_NODE_TIMES;
@@ -226,6 +228,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         nodes,
         vm: decode_vm(vm)?,
         flows: decode_flows(flows)?,
+        page_flows: decode_flows(page_flows)?,
         lost: decode_lost(get(Section::Lost)?, base)?,
         exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
         own: used,

@@ -3,6 +3,7 @@
 use super::columns::{self, Layout};
 use super::format::Head;
 use crate::metric::container::LIMITS;
+use crate::metric::moved::FLOWS;
 use crate::sample::{CpuRaw, NodeRaw, TaskRaw};
 
 /// Sections of a sample. A reader skips those it does not know.
@@ -31,9 +32,11 @@ pub(super) enum Section {
     Placement = 16,
     /// Stacks that were sampled.
     Stacks = 17,
+    /// Pages that went from node to node.
+    PageFlows = 18,
 }
 
-pub(super) const SECTIONS: [Section; 17] = [
+pub(super) const SECTIONS: [Section; 18] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -51,6 +54,7 @@ pub(super) const SECTIONS: [Section; 17] = [
     Section::Flows,
     Section::Placement,
     Section::Stacks,
+    Section::PageFlows,
 ];
 
 impl Section {
@@ -67,6 +71,7 @@ impl Section {
             Section::Placement => Some(("placement", &["mem_error_points", "mem_age_ms"])),
             Section::Stacks => Some(("stacks", &[])),
             Section::Flows => Some(("flows", &["task_migrations_per_s"])),
+            Section::PageFlows => Some(("page_flows", &FLOWS)),
             _ => None,
         }
     }
