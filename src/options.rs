@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::collect::placement;
 use crate::collect::scope::Scope;
+use crate::container::runtime;
 use crate::container::select::{Want, Wants};
 use crate::export::rfc3339;
 use crate::host::cgroups::{self, Hierarchy};
@@ -43,7 +44,7 @@ fn bad(flag: &'static str, why: impl Into<String>) -> BadValue {
 /// recording, from the first interval on.
 ///
 /// # Errors
-/// An unknown task, node, user or event.
+/// An unknown task, node, user or event, or a socket that is none.
 pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>, recorded: bool) -> Result<LiveOptions, BadValue> {
     let mut scope = Scope {
         pids: args.pids.iter().copied().collect(),
@@ -59,6 +60,13 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>, recorded: bool) -> R
             bad("--user", format!("no user '{}' in /etc/passwd", crate::text::clean_str(user)))
         })?;
         scope.uids.insert(uid);
+    }
+    if let Some(path) = args.runtime_sockets.iter().find(|path| runtime::is_no_socket(path)) {
+        let path = crate::text::clean_str(&path.to_string_lossy());
+        return Err(bad(
+            "--runtime-socket",
+            format!("{path} is no socket: docker listens on /run/docker.sock"),
+        ));
     }
     let events = events::of(args)?;
     let (wants, hierarchy) = wants(args, Path::new("/"))?;
