@@ -1,13 +1,15 @@
 //! What can be typed after `numatop-ng`.
 
+mod parse;
+mod useless;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// A live profiler for NUMA machines: where every task runs, and what that costs it.
 #[derive(Parser, Debug)]
@@ -27,83 +29,6 @@ pub struct Cli {
     pub limits: RecordLimits,
 }
 
-/// Flags that a subcommand has no use for, by field of [`ViewArgs`], and why.
-struct Without {
-    subcommand: &'static str,
-    why: &'static str,
-    flags: &'static [&'static str],
-}
-
-const WITHOUT: [Without; 2] = [
-    Without {
-        subcommand: "record",
-        why: "chooses what is shown, and record shows nothing: all metrics and rows are kept, for replay and export \
-              to choose from",
-        flags: &[
-            "batch",
-            "format",
-            "threads",
-            "by_container",
-            "columns",
-            "sort",
-            "top",
-            "comm",
-            "node",
-            "overhead",
-            "color",
-            "ascii",
-            "no_mouse",
-        ],
-    },
-    Without {
-        subcommand: "replay",
-        why: "chooses what is measured, and a recording was measured already (--comm and --node choose rows)",
-        flags: &[
-            "delay",
-            "placement_budget",
-            "pids",
-            "tids",
-            "users",
-            "containers",
-            "pods",
-            "namespaces",
-            "cgroups",
-            "units",
-            "machines",
-            "host",
-            "wait",
-            "runtime_sockets",
-            "events",
-            "pmu_dir",
-            "hot",
-            "hot_event",
-            "hot_rate",
-            "overhead",
-        ],
-    },
-];
-
-/// Flags that mean something only beside one of others, and why.
-struct Needs {
-    flags: &'static [&'static str],
-    one_of: &'static [&'static str],
-    why: &'static str,
-}
-
-/// Of the live view and batch mode.
-const NEEDS: [Needs; 2] = [
-    Needs {
-        flags: &["wait"],
-        one_of: &["containers", "pods", "namespaces", "cgroups", "units", "machines"],
-        why: "waits for what is named by --container, --pod, --k8s-namespace, --cgroup, --unit or --machine",
-    },
-    Needs {
-        flags: &["record_max_size", "record_max_age", "record_top", "record_min_cpu"],
-        one_of: &["record"],
-        why: "is about a recording, and only --record makes one",
-    },
-];
-
 impl Cli {
     /// What `words` say, the name of the program first. A flag without use is refused, not ignored.
     ///
@@ -112,12 +37,7 @@ impl Cli {
     pub fn from_words<T: Into<OsString> + Clone>(
         words: impl IntoIterator<Item = T>,
     ) -> Result<Cli, clap::Error> {
-        let mut command = Self::command();
-        for Without { subcommand, flags, .. } in &WITHOUT {
-            let hide =
-                |arg: clap::Arg| if flags.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg };
-            command = command.mut_subcommand(subcommand, |subcommand| subcommand.mut_args(hide));
-        }
+        let mut command = useless::hide(Self::command());
         let matches = command.try_get_matches_from_mut(words)?;
         let (command, typed) = match matches.subcommand() {
             Some((name, typed)) => {
@@ -125,27 +45,13 @@ impl Cli {
             }
             None => (&mut command, &matches),
         };
-        if let Some((flag, why)) = without_use(command.get_name(), typed) {
+        if let Some((flag, why)) = useless::find(command.get_name(), typed) {
             let long = command.get_arguments().find(|arg| arg.get_id() == flag).and_then(clap::Arg::get_long);
             let why = format!("--{}: {why}", long.unwrap_or(flag));
             return Err(command.error(ErrorKind::UnknownArgument, why));
         }
         Cli::from_arg_matches(&matches)
     }
-}
-
-/// A flag that was typed and would do nothing, and why.
-fn without_use(command: &str, matches: &ArgMatches) -> Option<(&'static str, &'static str)> {
-    let known = |flag: &str| matches.try_contains_id(flag).is_ok();
-    let typed = |flag: &&str| known(flag) && matches.value_source(flag) == Some(ValueSource::CommandLine);
-    let first = |flags: &'static [&'static str]| flags.iter().copied().find(typed);
-    let without = WITHOUT.iter().find(|without| without.subcommand == command);
-    let refused = without.and_then(|without| Some((first(without.flags)?, without.why)));
-    refused.or_else(|| {
-        let alone =
-            |needs: &&Needs| needs.one_of.iter().any(|flag| known(flag)) && first(needs.one_of).is_none();
-        NEEDS.iter().filter(alone).find_map(|needs| Some((first(needs.flags)?, needs.why)))
-    })
 }
 
 #[derive(Subcommand, Debug)]
@@ -211,11 +117,11 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 pub struct RecordLimits {
     /// Size of all files in a recording directory together; the oldest are removed.
-    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse::size)]
     pub record_max_size: u64,
 
     /// Remove files of a recording directory that are older, as in 12h or 7d.
-    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    #[arg(long, value_name = "TIME", value_parser = parse::age)]
     pub record_max_age: Option<Duration>,
 
     /// Record only the N busiest processes of each interval; the others become one row.
@@ -223,7 +129,7 @@ pub struct RecordLimits {
     pub record_top: Option<u64>,
 
     /// Record only processes that use this much of a CPU; the others become one row.
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse::percent)]
     pub record_min_cpu: Option<f64>,
 }
 
@@ -340,7 +246,7 @@ pub struct ViewArgs {
     pub iterations: Option<u64>,
 
     /// Length of an interval, 0.1 to 60 seconds.
-    #[arg(short = 'd', long = "delay", value_name = "SECONDS", default_value = "1", value_parser = parse_delay)]
+    #[arg(short = 'd', long = "delay", value_name = "SECONDS", default_value = "1", value_parser = parse::delay)]
     pub delay: f64,
 
     /// One row per thread instead of per process.
@@ -463,163 +369,12 @@ pub struct ViewArgs {
     pub no_mouse: bool,
 }
 
-fn parse_delay(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is not a number of seconds"))?;
-    if (0.1..=60.0).contains(&seconds) {
-        Ok(seconds)
-    } else {
-        Err(format!("{text} is outside 0.1 to 60 seconds"))
-    }
-}
-
-/// `500M`, `2GiB`: a number of bytes with a binary unit, 1 MiB or more.
-fn parse_size(text: &str) -> Result<u64, String> {
-    const LEAST: u64 = 1 << 20;
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let shift = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(format!("'{unit}' is no unit of size: use K, M, G or T")),
-    };
-    let number: u64 = number.trim().parse().map_err(|_| format!("'{text}' is not a size such as 2GiB"))?;
-    match number.checked_mul(1 << shift) {
-        Some(bytes) if bytes >= LEAST => Ok(bytes),
-        Some(_) => Err("the least is 1M".into()),
-        None => Err(format!("{text} is more than can be")),
-    }
-}
-
-fn parse_age(text: &str) -> Result<Duration, String> {
-    crate::record::time::duration(text)
-        .filter(|ns| *ns > 0)
-        .map(|ns| Duration::from_nanos(ns as u64))
-        .ok_or_else(|| format!("'{text}' is not a length of time such as 12h or 7d"))
-}
-
-fn parse_percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse::<f64>() {
-        Ok(percent) if percent >= 0.0 && percent.is_finite() => Ok(percent),
-        _ => Err(format!("'{text}' is not a percentage")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn what_is_without_use_is_a_flag() {
-        let command = Cli::command();
-        for Without { subcommand, flags, .. } in &WITHOUT {
-            let known = command.find_subcommand(subcommand).unwrap();
-            for flag in *flags {
-                assert!(known.get_arguments().any(|arg| arg.get_id() == flag), "{subcommand} {flag}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_chooses_the_measurement_is_refused_in_replay() {
-        for words in [
-            &["--pid", "7"][..],
-            &["-d", "1"],
-            &["--container", "web"],
-            &["--events", "auto"],
-            &["--host"],
-            &["--hot"],
-        ] {
-            let typed = ["numatop-ng", "replay", "x"].iter().chain(words);
-            let why = Cli::from_words(typed).unwrap_err().to_string();
-            let flag = if words[0] == "-d" { "--delay" } else { words[0] };
-            assert!(why.contains(&format!("{flag}: chooses what is measured")), "{why}");
-        }
-    }
-
-    #[test]
-    fn what_chooses_the_screen_is_refused_in_record() {
-        for words in [&["--sort", "ipc"][..], &["-H"], &["--format", "json"], &["--by-container"]] {
-            let typed = ["numatop-ng", "record", "x"].iter().chain(words);
-            let why = Cli::from_words(typed).unwrap_err().to_string();
-            assert!(why.contains("chooses what is shown"), "{why}");
-        }
-        assert!(Cli::from_words(["numatop-ng", "record", "x", "-p", "7", "-n", "1", "--hot"]).is_ok());
-    }
-
-    #[test]
-    fn what_would_be_ignored_is_refused() {
-        for (words, why) in [
-            (&["--wait"][..], "--wait: waits for what is named"),
-            (&["--wait", "--host"], "--wait: waits for what is named"),
-            (&["record", "x", "--wait"], "--wait: waits for what is named"),
-            (&["--record-top", "5"], "--record-top: is about a recording"),
-            (&["--record-max-size", "1G", "-b"], "--record-max-size: is about a recording"),
-            (&["--container", ""], "--container"),
-            (&["--cgroup="], "--cgroup"),
-            (&["--by-container", "--comm", "x"], "--comm"),
-            (&["--by-container", "--node", "0"], "--node"),
-        ] {
-            let error = Cli::from_words(["numatop-ng"].iter().chain(words)).unwrap_err().to_string();
-            assert!(error.contains(why), "{words:?}: {error}");
-        }
-        for words in [
-            &["--record", "x", "--record-top", "5"][..],
-            &["record", "x", "--record-top", "5"],
-            &["--wait", "--unit", "x"],
-            &["--events", ""],
-        ] {
-            assert!(Cli::from_words(["numatop-ng"].iter().chain(words)).is_ok(), "{words:?}");
-        }
-    }
-
-    #[test]
-    fn help_lists_what_is_of_use() {
-        let help = |words: &[&str]| Cli::from_words(words).unwrap_err().to_string();
-        let record = help(&["numatop-ng", "record", "--help"]);
-        let replay = help(&["numatop-ng", "replay", "--help"]);
-        assert!(
-            record.contains("--pid") && !record.contains("--sort") && !record.contains("--ascii"),
-            "{record}"
-        );
-        assert!(
-            replay.contains("--sort") && !replay.contains("--pid") && !replay.contains("--hot"),
-            "{replay}"
-        );
-        assert!(help(&["numatop-ng", "--help"]).contains("--sort"));
-    }
-
-    #[test]
-    fn sizes_have_binary_units() {
-        for (text, bytes) in [("2GiB", 2 << 30), ("500M", 500 << 20), ("1048576", 1 << 20), ("3gb", 3 << 30)]
-        {
-            assert_eq!(parse_size(text), Ok(bytes), "{text}");
-        }
-        for text in ["", "G", "1X", "100k", "-1G", "99999999999T"] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn delays_have_limits() {
-        for (text, ok) in [
-            ("1", true),
-            ("0.1", true),
-            ("60", true),
-            ("0.09", false),
-            ("61", false),
-            ("x", false),
-            ("nan", false),
-        ] {
-            assert_eq!(parse_delay(text).is_ok(), ok, "{text}");
-        }
     }
 }

@@ -1,36 +1,32 @@
 //! From what was typed to what it means: checks every value, resolves names, fills in defaults.
 
+mod events;
 mod hot;
+mod show;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use regex_lite::Regex;
-
 use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::collect::placement;
 use crate::collect::scope::Scope;
+use crate::container::runtime;
 use crate::container::select::{Want, Wants};
-use crate::export::{ContainerSelection, Selection, all_columns, rfc3339};
-use crate::filter::RowFilter;
+use crate::export::rfc3339;
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::topology::{Topology, format_cpulist};
 
 use crate::host::{processes, users};
-use crate::metric::Metric;
-use crate::metric::container::{self, CONTAINER_METRICS};
-use crate::metric::task::{TASK_METRICS, by_id};
-use crate::pmu::budget::{Budget, general_by_cpuid};
-use crate::pmu::catalog::Catalog;
-use crate::pmu::open::try_together;
-use crate::pmu::sets::{Choice, Chooser, SETS};
 use crate::record::fold::Keep;
 use crate::record::recorder::RecordOptions;
 use crate::record::time;
-use crate::snapshot::{Grain, Task};
+use crate::snapshot::Grain;
 use crate::source::live::LiveOptions;
 use crate::units::Nid;
+
+pub use events::{budget, catalog, choose, event_sets};
+pub use show::{columns, container_selection, filter, selection, sort};
 
 /// A value that cannot be used; names the flag, the value and what would do.
 #[derive(Debug, thiserror::Error)]
@@ -44,157 +40,11 @@ fn bad(flag: &'static str, why: impl Into<String>) -> BadValue {
     BadValue { flag, why: why.into() }
 }
 
-/// Columns of a text table when none are asked for.
-const TEXT_COLUMNS: [&str; 11] = [
-    "pid",
-    "user",
-    "state",
-    "cpu_pct",
-    "home_node",
-    "ipc",
-    "node_migrations_per_s",
-    "runq_wait_pct",
-    "switches_per_s",
-    "rss_bytes",
-    "comm",
-];
-
-/// The metrics of `--columns`, or `None` when it was not given.
-///
-/// # Errors
-/// An unknown id, or one given twice.
-pub fn columns(args: &ViewArgs) -> Result<Option<Vec<&'static Metric<Task>>>, BadValue> {
-    let mut metrics: Vec<&'static Metric<Task>> = Vec::new();
-    for id in &args.columns {
-        let metric = metric("--columns", id.trim())?;
-        if metrics.iter().any(|other| other.id == metric.id) {
-            return Err(bad("--columns", format!("'{id}' is given twice")));
-        }
-        metrics.push(metric);
-    }
-    Ok((!metrics.is_empty()).then_some(metrics))
-}
-
-/// The metric of `--sort` and whether its order is reversed.
-///
-/// # Errors
-/// An unknown id.
-pub fn sort(args: &ViewArgs) -> Result<Option<(&'static Metric<Task>, bool)>, BadValue> {
-    let Some(text) = &args.sort else { return Ok(None) };
-    let (id, reversed) = text.strip_prefix('-').map_or((text.as_str(), false), |id| (id, true));
-    Ok(Some((metric("--sort", id)?, reversed)))
-}
-
-fn metric(flag: &'static str, id: &str) -> Result<&'static Metric<Task>, BadValue> {
-    by_id(id).ok_or_else(|| {
-        let near: Vec<&str> =
-            TASK_METRICS.iter().map(|metric| metric.id).filter(|known| alike(known, id)).collect();
-        let hint =
-            if near.is_empty() { String::new() } else { format!(", did you mean {}?", near.join(" or ")) };
-        bad(
-            flag,
-            format!(
-                "there is no metric '{}'{hint} (numatop-ng list metrics shows all)",
-                crate::text::clean_str(id)
-            ),
-        )
-    })
-}
-
-/// A word of at least three letters in common.
-fn alike(known: &str, typed: &str) -> bool {
-    let typed = typed.to_lowercase();
-    typed.split('_').any(|word| {
-        word.len() >= 3
-            && known
-                .split('_')
-                .any(|part| part.starts_with(word) || word.starts_with(part) && part.len() >= 3)
-    })
-}
-
-/// Columns of a text table of containers when none are asked for.
-const CONTAINER_COLUMNS: [&str; 9] = [
-    "container",
-    "kind",
-    "processes",
-    "cpu_pct",
-    "home_node",
-    "ipc",
-    "mem_bytes",
-    "mem_bytes_by_node",
-    "cpus_allowed",
-];
-
-/// What batch output with rows of containers contains.
-///
-/// # Errors
-/// An unknown metric.
-pub fn container_selection(args: &ViewArgs, machine_readable: bool) -> Result<ContainerSelection, BadValue> {
-    let find = |flag, id: &str| {
-        container::by_id(id)
-            .ok_or_else(|| bad(flag, format!("containers have no metric '{}'", crate::text::clean_str(id))))
-    };
-    let mut columns = Vec::new();
-    for id in &args.columns {
-        columns.push(find("--columns", id.trim())?);
-    }
-    if columns.is_empty() && machine_readable {
-        columns.extend(CONTAINER_METRICS);
-    } else if columns.is_empty() {
-        columns.extend(CONTAINER_COLUMNS.into_iter().filter_map(container::by_id));
-    }
-    let sort = args.sort.as_deref().unwrap_or("cpu_pct");
-    let (id, reversed) = sort.strip_prefix('-').map_or((sort, false), |id| (id, true));
-    Ok(ContainerSelection {
-        columns,
-        sort: find("--sort", id)?,
-        reversed,
-        top: args.top.map(|top| top as usize),
-    })
-}
-
-/// The part of the selection that user space applies.
-///
-/// # Errors
-/// `--comm` is not a regular expression.
-pub fn filter(args: &ViewArgs) -> Result<RowFilter, BadValue> {
-    let comm = match &args.comm {
-        Some(text) => Some(Regex::new(text).map_err(|error| bad("--comm", error.to_string()))?),
-        None => None,
-    };
-    Ok(RowFilter { comm, node: args.node.map(Nid), top: args.top.map(|top| top as usize) })
-}
-
-/// What batch output contains. `machine_readable` output has all metrics unless columns are named.
-///
-/// # Errors
-/// See [`columns`], [`sort`], [`filter`].
-pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, BadValue> {
-    let default = || {
-        if machine_readable {
-            return all_columns();
-        }
-        let tid = args.threads.then_some("tid");
-        tid.into_iter().chain(TEXT_COLUMNS).filter_map(by_id).collect()
-    };
-    let mut columns = columns(args)?.unwrap_or_else(default);
-    if machine_readable {
-        // A row must say whose it is.
-        for id in ["tid", "pid"] {
-            if (id == "pid" || args.threads) && !columns.iter().any(|metric| metric.id == id) {
-                columns.insert(0, by_id(id).expect("pid and tid are metrics"));
-            }
-        }
-    }
-    let (sort, reversed) = sort(args)?.unwrap_or((by_id("cpu_pct").expect("cpu_pct is a metric"), false));
-    Ok(Selection { filter: filter(args)?, columns, sort, reversed })
-}
-
 /// What the live source is to watch. `names` are the users of this machine. `recorded`: all of it goes into a
 /// recording, from the first interval on.
 ///
 /// # Errors
-/// An unknown task, node, user or event.
+/// An unknown task, node, user or event, or a socket that is none.
 pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>, recorded: bool) -> Result<LiveOptions, BadValue> {
     let mut scope = Scope {
         pids: args.pids.iter().copied().collect(),
@@ -211,7 +61,14 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>, recorded: bool) -> R
         })?;
         scope.uids.insert(uid);
     }
-    let events = events(args)?;
+    if let Some(path) = args.runtime_sockets.iter().find(|path| runtime::is_no_socket(path)) {
+        let path = crate::text::clean_str(&path.to_string_lossy());
+        return Err(bad(
+            "--runtime-socket",
+            format!("{path} is no socket: docker listens on /run/docker.sock"),
+        ));
+    }
+    let events = events::of(args)?;
     let (wants, hierarchy) = wants(args, Path::new("/"))?;
     let sampling = hot::sampling(args, recorded)?;
     if args.overhead && args.format != Some(BatchFormat::Json) {
@@ -270,55 +127,6 @@ pub fn check_node(args: &ViewArgs, topology: &Topology) -> Result<(), BadValue> 
     }
     let has = format_cpulist(online.iter().map(|id| id.0));
     Err(bad("--node", format!("the machine has no node {node}: its nodes are {has}")))
-}
-
-/// What each set of events counts on this machine. Asked before counters are opened: those in use cannot be tried.
-///
-/// # Errors
-/// An event table of the user is not sound.
-pub fn event_sets(args: &ViewArgs) -> Result<Vec<(&'static str, Choice)>, BadValue> {
-    let root = Path::new("/");
-    let catalog = catalog(root, args.pmu_dir.as_deref())?;
-    let choose = |set: &'static str| choose(root, &catalog, set).map(|choice| (set, choice));
-    let sets: anyhow::Result<_> = SETS.iter().map(|(set, ..)| choose(set)).collect();
-    sets.map_err(|error| bad("--pmu-dir", format!("{error:#}")))
-}
-
-/// What `--events` means on this machine: tries events to find out.
-///
-/// # Errors
-/// An unknown event, or an event table of the user that is not sound.
-fn events(args: &ViewArgs) -> Result<Choice, BadValue> {
-    let root = Path::new("/");
-    let catalog = catalog(root, args.pmu_dir.as_deref())?;
-    choose(root, &catalog, &args.events).map_err(|error| bad("--events", error.to_string()))
-}
-
-/// The event catalogue of the machine below `root`, with the tables of `--pmu-dir`.
-///
-/// # Errors
-/// An event table of the user cannot be read or is not sound.
-pub fn catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, BadValue> {
-    Catalog::read(root, pmu_dir).map_err(|error| bad("--pmu-dir", format!("{error:#}")))
-}
-
-/// The counters of the machine below `root`, which is the one that this runs on.
-pub fn budget(root: &Path, catalog: &Catalog) -> Budget {
-    let smt = Topology::read(root).ok().is_none_or(|topology| topology.smt());
-    Budget::read(root, catalog, smt, general_by_cpuid())
-}
-
-/// Chooses events for the machine below `root`, which is the one that this runs on.
-///
-/// # Errors
-/// As [`Chooser::choose`].
-pub fn choose(root: &Path, catalog: &Catalog, list: &str) -> anyhow::Result<Choice> {
-    // Without a topology nothing can be counted anyway, and the live source says why.
-    let subnuma = Topology::read(root).is_ok_and(|topology| {
-        let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
-        topology.sockets > 0 && with_cpus > topology.sockets as usize
-    });
-    Chooser { catalog, budget: budget(root, catalog), subnuma, opens: &mut try_together }.choose(list)
 }
 
 /// What of cgroups is wanted, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
@@ -426,14 +234,8 @@ mod tests {
     use crate::cli::Cli;
     use clap::Parser;
 
-    fn args(words: &[&str]) -> ViewArgs {
+    pub(super) fn args(words: &[&str]) -> ViewArgs {
         Cli::try_parse_from(std::iter::once(&"numatop-ng").chain(words)).unwrap().view
-    }
-
-    #[test]
-    fn a_misspelt_metric_names_its_neighbours() {
-        let error = selection(&args(&["--sort", "cpu_percent"]), true).err().unwrap().to_string();
-        assert!(error.contains("'cpu_percent'") && error.contains("cpu_pct"), "{error}");
     }
 
     #[test]
@@ -442,19 +244,6 @@ mod tests {
         assert!(stretch(Some("@10"), Some("@20"), span).is_ok());
         let why = stretch(Some("@20"), Some("@10"), span).unwrap_err().to_string();
         assert!(why.contains("is before --from"), "{why}");
-    }
-
-    #[test]
-    fn a_leading_minus_reverses() {
-        let (metric, reversed) = sort(&args(&["--sort", "-rss_bytes"])).unwrap().unwrap();
-        assert_eq!((metric.id, reversed), ("rss_bytes", true));
-    }
-
-    #[test]
-    fn machine_readable_rows_say_whose_they_are() {
-        let selection = selection(&args(&["--threads", "--columns", "ipc"]), true).unwrap();
-        let ids: Vec<&str> = selection.columns.iter().map(|metric| metric.id).collect();
-        assert_eq!(ids, ["pid", "tid", "ipc"]);
     }
 
     #[test]

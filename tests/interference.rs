@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Actor, World};
-use numatop_ng::metric::{Value, task};
+use numatop_ng::metric::{Value, container, task};
 use numatop_ng::sample::{Missing, Reading, Sample};
 use numatop_ng::snapshot::{Grain, Snapshot, beside, derive};
 
@@ -71,6 +71,10 @@ fn a_task_that_moved_has_the_interrupts_of_its_nodes() {
     let Ok(Value::F64(ran)) = read(&snapshot, 7, "cpu_pct") else { panic!("it ran") };
     let got = estimate(read(&snapshot, 7, "irq_pct"));
     assert!((got - ran / 4.0).abs() < 1e-6, "{got} of {ran}");
+    let rows = snapshot.containers.iter().filter(|row| row.sum.run_ns() > 0);
+    let of_rows: Vec<f64> =
+        rows.map(|row| estimate(container::by_id("irq_pct").unwrap().read(row, &snapshot))).collect();
+    assert!(of_rows.len() > 1 && of_rows.iter().all(|of_row| (of_row - got).abs() < 1e-6), "{of_rows:?}");
 }
 
 #[test]

@@ -18,8 +18,17 @@ const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e
 /// Far longer than anybody waits for an answer, on a busy machine too.
 const FOREVER: Duration = Duration::from_secs(60);
 
+/// Where a runtime listens; removed with the test.
+struct Socket(PathBuf);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// A runtime that does `answer` on each connection, after it has read the question.
-fn runtime(name: &str, answer: impl Fn(&mut UnixStream) + Send + 'static) -> PathBuf {
+fn runtime(name: &str, answer: impl Fn(&mut UnixStream) + Send + 'static) -> Socket {
     let socket = std::env::temp_dir().join(format!("numatop-runtime-{}-{name}", std::process::id()));
     // Of a run before with the same process id.
     let _ = std::fs::remove_file(&socket);
@@ -33,21 +42,21 @@ fn runtime(name: &str, answer: impl Fn(&mut UnixStream) + Send + 'static) -> Pat
             answer(&mut stream);
         }
     });
-    socket
+    Socket(socket)
 }
 
 fn list(body: &str) -> Vec<u8> {
     format!("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{body}").into_bytes()
 }
 
-fn answering(name: &str, answer: Vec<u8>) -> PathBuf {
+fn answering(name: &str, answer: Vec<u8>) -> Socket {
     runtime(name, move |stream| stream.write_all(&answer).unwrap())
 }
 
 #[test]
 fn a_container_that_no_file_names_is_asked_for() {
     let socket = answering("web", list(&format!(r#"[{{"Id":"{ID}","Names":["/web"],"Image":"x"}}]"#)));
-    let mut book = Book::new("/nonexistent".as_ref()).asking(&[socket]);
+    let mut book = Book::new("/nonexistent".as_ref()).asking(std::slice::from_ref(&socket.0));
     let name = book.container(Engine::Docker, ID, None);
     assert_eq!(name, Some(Name { name: "web".into(), ..Name::default() }));
     assert!(book.take_troubles().is_empty());
@@ -66,7 +75,7 @@ fn one_answer_is_enough_for_a_while() {
         asked.send(()).unwrap();
         stream.write_all(&list("[]")).unwrap();
     });
-    let mut book = Book::new("/nonexistent".as_ref()).asking(&[socket]);
+    let mut book = Book::new("/nonexistent".as_ref()).asking(std::slice::from_ref(&socket.0));
     for _ in 0..3 {
         assert_eq!(book.container(Engine::Podman, ID, None), None);
     }
@@ -90,7 +99,7 @@ fn names_are_cut_and_cleaned() {
 #[test]
 fn a_runtime_that_hangs_is_left_alone() {
     let socket = runtime("hang", |_| thread::sleep(FOREVER));
-    let mut book = Book::new("/nonexistent".as_ref()).asking(&[socket]);
+    let mut book = Book::new("/nonexistent".as_ref()).asking(std::slice::from_ref(&socket.0));
     for _ in 0..5 {
         assert_eq!(book.container(Engine::Docker, ID, None), None);
     }
@@ -109,14 +118,14 @@ fn a_byte_now_and_then_buys_no_time() {
             thread::sleep(Duration::from_millis(50));
         }
     });
-    let error = containers(&socket).unwrap_err();
+    let error = containers(&socket.0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
 }
 
 #[test]
 fn an_answer_without_end_is_cut_off() {
     let socket = runtime("flood", |stream| while stream.write_all(&[b' '; 1 << 16]).is_ok() {});
-    let error = containers(&socket).unwrap_err();
+    let error = containers(&socket.0).unwrap_err();
     assert!(error.to_string().contains(&ANSWER_MAX.to_string()), "{error}");
 }
 

@@ -304,6 +304,15 @@ fn hot_functions() {
 }
 
 #[test]
+fn a_narrow_screen_names_the_functions() {
+    let mut app = app(&mut World::intel(), 4, (40, 24), Theme::new(false, true));
+    press(&mut app, "h");
+    app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+    let shown = text(&draw(&app, 40, 24));
+    assert!(shown.contains("FUNCTION") && shown.contains("row_search_mvcc(unsig"), "{shown}");
+}
+
+#[test]
 fn hot_callees() {
     check("hot_callees", World::intel, |app| {
         press(app, "h");

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -29,6 +30,11 @@ const REQUEST: &[u8] =
     b"GET /containers/json?all=1 HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n";
 
 type Names = HashMap<String, Name>;
+
+/// True when something else than a socket is there. Where nothing is, a runtime may start later.
+pub fn is_no_socket(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| !meta.file_type().is_socket())
+}
 
 /// A runtime and what it said last.
 pub struct Runtime {

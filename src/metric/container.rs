@@ -1,7 +1,7 @@
 //! The metrics of a container: what is its own, and those of tasks summed over it.
 
 use super::task::TASK_METRICS;
-use super::{Group, Metric, Order, Unit, Value, placement};
+use super::{Group, Metric, Order, Unit, Value, interference, placement};
 use crate::host::topology::parse_cpulist;
 use crate::sample::{GroupRaw, Missing, Reading};
 use crate::snapshot::{Container, Snapshot};
@@ -159,6 +159,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!("numa_swaps_per_s"),
     summed!("numa_stuck_per_s"),
     summed!("smt_busy_pct"),
+    interference::CONTAINER_IRQ_PCT,
     own(
         "cpu_quota_pct",
         "QUOTA%",

@@ -3,7 +3,7 @@
 
 use super::{Group, Metric, Order, Unit, Value};
 use crate::sample::{Missing, Reading};
-use crate::snapshot::{CpuDelta, Snapshot, Task};
+use crate::snapshot::{Container, CpuDelta, Snapshot, Task};
 use crate::units::Nid;
 
 pub const IRQ_PCT: Metric<Task> = Metric {
@@ -18,6 +18,21 @@ pub const IRQ_PCT: Metric<Task> = Metric {
            the node when it moved or has several threads. Always an estimate.",
     value: |task, snapshot| {
         let ns = irq_ns(task, snapshot)?;
+        snapshot.rate_f64(ns).map(|per_second| Value::Share { pct: per_second / 1e7, measured: false })
+    },
+};
+
+pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
+    id: IRQ_PCT.id,
+    title: IRQ_PCT.title,
+    width: IRQ_PCT.width,
+    group: IRQ_PCT.group,
+    unit: IRQ_PCT.unit,
+    order: IRQ_PCT.order,
+    help: "Share of the interval that hard and soft interrupts are likely to have taken while its tasks were on CPUs: their \
+           time on each node, by the share of interrupts on the node's CPUs. 100 is one CPU. Always an estimate.",
+    value: |row, snapshot| {
+        let ns = irq_ns_on_nodes(&row.sum.delta.run_ns, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::Share { pct: per_second / 1e7, measured: false })
     },
 };
@@ -49,12 +64,18 @@ fn irq_ns(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
     if stayed && let Some(cpu) = snapshot.cpus.iter().find(|cpu| cpu.id == task.raw.cpu) {
         return Ok(task.run_ns() as f64 * share(cpu.irq_ns, interval));
     }
+    irq_ns_on_nodes(&task.delta.run_ns, snapshot)
+}
+
+/// Time in interrupts, of on-CPU time by node: as much of it as of its node's CPUs on average.
+fn irq_ns_on_nodes(run_ns: &[u64], snapshot: &Snapshot) -> Reading<f64> {
+    let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
     let on_node = |(node, ns): (usize, &u64)| {
         let here = || snapshot.cpus.iter().filter(move |cpu| cpu.online && cpu.node as usize == node);
         let irq: f64 = here().map(|cpu| share(cpu.irq_ns, interval)).sum();
         *ns as f64 * irq / here().count().max(1) as f64
     };
-    Ok(task.delta.run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(on_node).sum())
+    Ok(run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(on_node).sum())
 }
 
 /// From 0 to 1.

@@ -2,6 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 
 use crate::hot::Function;
 use crate::hot::profile::share;
@@ -19,6 +20,8 @@ const SHARE: u16 = 7;
 const ERROR: u16 = 6;
 const KIND: u16 = 7;
 const MODULE: u16 = 18;
+/// Below this width the function is worth more than where it is from, and than what else it is a part of.
+const WIDE: u16 = 60;
 /// Levels of the tree that are drawn indented; deeper ones are drawn as if they were this deep.
 const LEVELS: usize = 24;
 
@@ -38,11 +41,16 @@ pub fn render(view: &HotView, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let titles = theme.style(Role::Header);
     let mut pen = Pen::new(buf, area, 2, ellipsis);
     pen.write_right(if is_tree { "SHARE%" } else { "OWN%" }, SHARE, titles).write_right("+-", ERROR, titles);
-    if !is_tree {
+    let wide = area.width >= WIDE;
+    if wide && !is_tree {
         pen.write_right("TOTAL%", SHARE, titles);
     }
-    pen.gap(1).write_right("IN", KIND - 1, titles).gap(1);
-    pen.write(&format!("{:width$}FUNCTION", "MODULE", width = usize::from(MODULE)), titles);
+    pen.gap(1);
+    if wide {
+        pen.write_right("IN", KIND - 1, titles).gap(1);
+        pen.write(&format!("{:width$}", "MODULE", width = usize::from(MODULE)), titles);
+    }
+    pen.write("FUNCTION", titles);
     for (line, at) in (HEAD..area.height).zip(view.cursor.offset()..) {
         let mut pen = Pen::new(buf, area, line, ellipsis);
         let row = match view.shape {
@@ -68,11 +76,15 @@ pub fn render(view: &HotView, theme: &Theme, area: Rect, buf: &mut Buffer) {
             ERROR,
             style(Role::Dim),
         );
-        if !is_tree {
+        if wide && !is_tree {
             let total = share(total, view.samples).unwrap_or_default().0;
             pen.write_right(&percent(total), SHARE, style(Role::Plain));
         }
-        describe(&mut pen, function, &indent, selected, theme);
+        pen.gap(1);
+        if wide {
+            origin(&mut pen, function, &style);
+        }
+        describe(&mut pen, function, &indent, selected, &style);
     }
     if view.samples == 0 {
         let text = "no sample yet: a task is sampled only while it runs on a CPU";
@@ -80,14 +92,23 @@ pub fn render(view: &HotView, theme: &Theme, area: Rect, buf: &mut Buffer) {
     }
 }
 
-fn describe(pen: &mut Pen<'_>, function: &Function, indent: &str, selected: bool, theme: &Theme) {
-    let style = |role| if selected { theme.style(Role::Selected) } else { theme.style(role) };
+/// Whose it is, and in which file.
+fn origin(pen: &mut Pen<'_>, function: &Function, style: &dyn Fn(Role) -> Style) {
     let (kind, role) = if function.kernel { ("kernel", Role::Remote) } else { ("user", Role::Plain) };
-    pen.gap(1).write_right(kind, KIND - 1, style(role)).gap(1);
+    pen.write_right(kind, KIND - 1, style(role)).gap(1);
     let module = pen.room().min(MODULE);
     let left = pen.room();
     pen.write_within(&function.module, module.saturating_sub(1), style(Role::Dim));
     pen.gap((module + pen.room()).saturating_sub(left));
+}
+
+fn describe(
+    pen: &mut Pen<'_>,
+    function: &Function,
+    indent: &str,
+    selected: bool,
+    style: &dyn Fn(Role) -> Style,
+) {
     let (name, role) = match &function.name {
         Some(name) => (name.as_str(), Role::Plain),
         None => ("?", Role::Dim),

@@ -1,0 +1,78 @@
+//! Values of flags: lengths of time, sizes, shares.
+
+use std::time::Duration;
+
+pub(super) fn delay(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is not a number of seconds"))?;
+    if (0.1..=60.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(format!("{text} is outside 0.1 to 60 seconds"))
+    }
+}
+
+/// `500M`, `2GiB`: a number of bytes with a binary unit, 1 MiB or more.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 1 << 20;
+    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let shift = match unit.to_ascii_lowercase().trim_end_matches("ib").trim_end_matches('b') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(format!("'{unit}' is no unit of size: use K, M, G or T")),
+    };
+    let number: u64 = number.trim().parse().map_err(|_| format!("'{text}' is not a size such as 2GiB"))?;
+    match number.checked_mul(1 << shift) {
+        Some(bytes) if bytes >= LEAST => Ok(bytes),
+        Some(_) => Err("the least is 1M".into()),
+        None => Err(format!("{text} is more than can be")),
+    }
+}
+
+pub(super) fn age(text: &str) -> Result<Duration, String> {
+    crate::record::time::duration(text)
+        .filter(|ns| *ns > 0)
+        .map(|ns| Duration::from_nanos(ns as u64))
+        .ok_or_else(|| format!("'{text}' is not a length of time such as 12h or 7d"))
+}
+
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if percent >= 0.0 && percent.is_finite() => Ok(percent),
+        _ => Err(format!("'{text}' is not a percentage")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_units() {
+        for (text, bytes) in [("2GiB", 2 << 30), ("500M", 500 << 20), ("1048576", 1 << 20), ("3gb", 3 << 30)]
+        {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "G", "1X", "100k", "-1G", "99999999999T"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn delays_have_limits() {
+        for (text, ok) in [
+            ("1", true),
+            ("0.1", true),
+            ("60", true),
+            ("0.09", false),
+            ("61", false),
+            ("x", false),
+            ("nan", false),
+        ] {
+            assert_eq!(delay(text).is_ok(), ok, "{text}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What `--events` means on this machine.
+
+use std::path::Path;
+
+use super::{BadValue, bad};
+use crate::cli::ViewArgs;
+use crate::host::topology::Topology;
+use crate::pmu::budget::{Budget, general_by_cpuid};
+use crate::pmu::catalog::Catalog;
+use crate::pmu::open::try_together;
+use crate::pmu::sets::{Choice, Chooser, SETS};
+
+/// What each set of events counts on this machine. Asked before counters are opened: those in use cannot be tried.
+///
+/// # Errors
+/// An event table of the user is not sound.
+pub fn event_sets(args: &ViewArgs) -> Result<Vec<(&'static str, Choice)>, BadValue> {
+    let root = Path::new("/");
+    let catalog = catalog(root, args.pmu_dir.as_deref())?;
+    let choose = |set: &'static str| choose(root, &catalog, set).map(|choice| (set, choice));
+    let sets: anyhow::Result<_> = SETS.iter().map(|(set, ..)| choose(set)).collect();
+    sets.map_err(|error| bad("--pmu-dir", format!("{error:#}")))
+}
+
+/// What `--events` means on this machine: tries events to find out.
+///
+/// # Errors
+/// An unknown event, or an event table of the user that is not sound.
+pub(super) fn of(args: &ViewArgs) -> Result<Choice, BadValue> {
+    let root = Path::new("/");
+    let catalog = catalog(root, args.pmu_dir.as_deref())?;
+    choose(root, &catalog, &args.events).map_err(|error| bad("--events", error.to_string()))
+}
+
+/// The event catalogue of the machine below `root`, with the tables of `--pmu-dir`.
+///
+/// # Errors
+/// An event table of the user cannot be read or is not sound.
+pub fn catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, BadValue> {
+    Catalog::read(root, pmu_dir).map_err(|error| bad("--pmu-dir", format!("{error:#}")))
+}
+
+/// The counters of the machine below `root`, which is the one that this runs on.
+pub fn budget(root: &Path, catalog: &Catalog) -> Budget {
+    let smt = Topology::read(root).ok().is_none_or(|topology| topology.smt());
+    Budget::read(root, catalog, smt, general_by_cpuid())
+}
+
+/// Chooses events for the machine below `root`, which is the one that this runs on.
+///
+/// # Errors
+/// As [`Chooser::choose`].
+pub fn choose(root: &Path, catalog: &Catalog, list: &str) -> anyhow::Result<Choice> {
+    // Without a topology nothing can be counted anyway, and the live source says why.
+    let subnuma = Topology::read(root).is_ok_and(|topology| {
+        let with_cpus = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
+        topology.sockets > 0 && with_cpus > topology.sockets as usize
+    });
+    Chooser { catalog, budget: budget(root, catalog), subnuma, opens: &mut try_together }.choose(list)
+}

@@ -1,0 +1,184 @@
+//! Which rows and metrics are shown, and in which order.
+
+use regex_lite::Regex;
+
+use super::{BadValue, bad};
+use crate::cli::ViewArgs;
+use crate::export::{ContainerSelection, Selection, all_columns};
+use crate::filter::RowFilter;
+use crate::metric::Metric;
+use crate::metric::container::{self, CONTAINER_METRICS};
+use crate::metric::task::{TASK_METRICS, by_id};
+use crate::snapshot::Task;
+use crate::units::Nid;
+
+/// Columns of a text table when none are asked for.
+const TEXT_COLUMNS: [&str; 11] = [
+    "pid",
+    "user",
+    "state",
+    "cpu_pct",
+    "home_node",
+    "ipc",
+    "node_migrations_per_s",
+    "runq_wait_pct",
+    "switches_per_s",
+    "rss_bytes",
+    "comm",
+];
+
+/// The metrics of `--columns`, or `None` when it was not given.
+///
+/// # Errors
+/// An unknown id, or one given twice.
+pub fn columns(args: &ViewArgs) -> Result<Option<Vec<&'static Metric<Task>>>, BadValue> {
+    let mut metrics: Vec<&'static Metric<Task>> = Vec::new();
+    for id in &args.columns {
+        let metric = metric("--columns", id.trim())?;
+        if metrics.iter().any(|other| other.id == metric.id) {
+            return Err(bad("--columns", format!("'{id}' is given twice")));
+        }
+        metrics.push(metric);
+    }
+    Ok((!metrics.is_empty()).then_some(metrics))
+}
+
+/// The metric of `--sort` and whether its order is reversed.
+///
+/// # Errors
+/// An unknown id.
+pub fn sort(args: &ViewArgs) -> Result<Option<(&'static Metric<Task>, bool)>, BadValue> {
+    let Some(text) = &args.sort else { return Ok(None) };
+    let (id, reversed) = text.strip_prefix('-').map_or((text.as_str(), false), |id| (id, true));
+    Ok(Some((metric("--sort", id)?, reversed)))
+}
+
+fn metric(flag: &'static str, id: &str) -> Result<&'static Metric<Task>, BadValue> {
+    by_id(id).ok_or_else(|| {
+        let near: Vec<&str> =
+            TASK_METRICS.iter().map(|metric| metric.id).filter(|known| alike(known, id)).collect();
+        let hint =
+            if near.is_empty() { String::new() } else { format!(", did you mean {}?", near.join(" or ")) };
+        bad(
+            flag,
+            format!(
+                "there is no metric '{}'{hint} (numatop-ng list metrics shows all)",
+                crate::text::clean_str(id)
+            ),
+        )
+    })
+}
+
+/// A word of at least three letters in common.
+fn alike(known: &str, typed: &str) -> bool {
+    let typed = typed.to_lowercase();
+    typed.split('_').any(|word| {
+        word.len() >= 3
+            && known
+                .split('_')
+                .any(|part| part.starts_with(word) || word.starts_with(part) && part.len() >= 3)
+    })
+}
+
+/// Columns of a text table of containers when none are asked for.
+const CONTAINER_COLUMNS: [&str; 9] = [
+    "container",
+    "kind",
+    "processes",
+    "cpu_pct",
+    "home_node",
+    "ipc",
+    "mem_bytes",
+    "mem_bytes_by_node",
+    "cpus_allowed",
+];
+
+/// What batch output with rows of containers contains.
+///
+/// # Errors
+/// An unknown metric.
+pub fn container_selection(args: &ViewArgs, machine_readable: bool) -> Result<ContainerSelection, BadValue> {
+    let find = |flag, id: &str| {
+        container::by_id(id)
+            .ok_or_else(|| bad(flag, format!("containers have no metric '{}'", crate::text::clean_str(id))))
+    };
+    let mut columns = Vec::new();
+    for id in &args.columns {
+        columns.push(find("--columns", id.trim())?);
+    }
+    if columns.is_empty() && machine_readable {
+        columns.extend(CONTAINER_METRICS);
+    } else if columns.is_empty() {
+        columns.extend(CONTAINER_COLUMNS.into_iter().filter_map(container::by_id));
+    }
+    let sort = args.sort.as_deref().unwrap_or("cpu_pct");
+    let (id, reversed) = sort.strip_prefix('-').map_or((sort, false), |id| (id, true));
+    Ok(ContainerSelection {
+        columns,
+        sort: find("--sort", id)?,
+        reversed,
+        top: args.top.map(|top| top as usize),
+    })
+}
+
+/// The part of the selection that user space applies.
+///
+/// # Errors
+/// `--comm` is not a regular expression.
+pub fn filter(args: &ViewArgs) -> Result<RowFilter, BadValue> {
+    let comm = match &args.comm {
+        Some(text) => Some(Regex::new(text).map_err(|error| bad("--comm", error.to_string()))?),
+        None => None,
+    };
+    Ok(RowFilter { comm, node: args.node.map(Nid), top: args.top.map(|top| top as usize) })
+}
+
+/// What batch output contains. `machine_readable` output has all metrics unless columns are named.
+///
+/// # Errors
+/// See [`columns`], [`sort`], [`filter`].
+pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, BadValue> {
+    let default = || {
+        if machine_readable {
+            return all_columns();
+        }
+        let tid = args.threads.then_some("tid");
+        tid.into_iter().chain(TEXT_COLUMNS).filter_map(by_id).collect()
+    };
+    let mut columns = columns(args)?.unwrap_or_else(default);
+    if machine_readable {
+        // A row must say whose it is.
+        for id in ["tid", "pid"] {
+            if (id == "pid" || args.threads) && !columns.iter().any(|metric| metric.id == id) {
+                columns.insert(0, by_id(id).expect("pid and tid are metrics"));
+            }
+        }
+    }
+    let (sort, reversed) = sort(args)?.unwrap_or((by_id("cpu_pct").expect("cpu_pct is a metric"), false));
+    Ok(Selection { filter: filter(args)?, columns, sort, reversed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::tests::args;
+
+    #[test]
+    fn a_misspelt_metric_names_its_neighbours() {
+        let error = selection(&args(&["--sort", "cpu_percent"]), true).err().unwrap().to_string();
+        assert!(error.contains("'cpu_percent'") && error.contains("cpu_pct"), "{error}");
+    }
+
+    #[test]
+    fn a_leading_minus_reverses() {
+        let (metric, reversed) = sort(&args(&["--sort", "-rss_bytes"])).unwrap().unwrap();
+        assert_eq!((metric.id, reversed), ("rss_bytes", true));
+    }
+
+    #[test]
+    fn machine_readable_rows_say_whose_they_are() {
+        let selection = selection(&args(&["--threads", "--columns", "ipc"]), true).unwrap();
+        let ids: Vec<&str> = selection.columns.iter().map(|metric| metric.id).collect();
+        assert_eq!(ids, ["pid", "tid", "ipc"]);
+    }
+}
