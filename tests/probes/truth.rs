@@ -156,7 +156,7 @@ pub fn a_fork_storm_is_accounted_for() -> Result<()> {
     // moment before its last switch.
     while truth.is_none_or(|(forks, _)| ended < forks) {
         ensure!(Instant::now() < limit, "{ended} ended children were reported, the storm said {truth:?}");
-        if storm.says_something_within(Duration::from_millis(500))? {
+        if storm.says_something_within(Duration::from_millis(200))? {
             let line = storm.line()?;
             let (forks, cpu_ns) = line.split_once(' ').context("the storm prints forks and CPU time")?;
             truth = Some((forks.parse::<u64>()?, cpu_ns.parse::<u64>()?));
