@@ -93,12 +93,12 @@ pub fn alternating_tasks_are_not_billed_for_each_other() -> Result<()> {
     cpu_time_is_schedstat(&[Workload::start("alternator")?, Workload::start("alternator")?])
 }
 
-/// Watches the workloads for five seconds.
+/// Watches the workloads for three seconds.
 fn cpu_time_is_schedstat(workloads: &[Workload]) -> Result<()> {
     let truths = || workloads.iter().map(|workload| schedstat(workload.pid())).collect();
     let mut source = watch_everything()?;
     let (from, begin) = around(truths, || sample(&mut source))?;
-    thread::sleep(Duration::from_secs(5));
+    thread::sleep(Duration::from_secs(3));
     let (to, end) = around(truths, || sample(&mut source))?;
     let snapshot = between(&source, &from, &to);
     for (workload, truth) in workloads.iter().zip(begin.to(&end)) {
@@ -115,10 +115,10 @@ pub fn rows_add_up_to_the_busy_time_of_the_machine() -> Result<()> {
     let since = (Instant::now(), idle_ns()?);
     let truth = || Ok(vec![busy_ns(since)?]);
     let (from, begin) = around(truth, || sample(&mut source))?;
-    thread::sleep(Duration::from_secs(5));
+    thread::sleep(Duration::from_secs(3));
     let (to, end) = around(truth, || sample(&mut source))?;
     let snapshot = between(&source, &from, &to);
-    // Others may end more processes in five seconds than can have a row.
+    // Others may end more processes in three seconds than can have a row.
     let lost = |sample: &Sample| sample.exit_lost_ns.iter().sum::<u64>();
     let rows = snapshot.tasks.iter().map(Task::run_ns).sum::<u64>() + lost(&to) - lost(&from);
     for busy in begin.to(&end) {
