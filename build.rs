@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 9] =
-    ["balance", "balancing_time", "hinting", "hot", "numa", "pages", "reclaim", "sched", "tasks"];
+const OBJECTS: [&str; 10] =
+    ["balance", "balancing_time", "hinting", "hot", "moved", "numa", "pages", "reclaim", "sched", "tasks"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

@@ -22,6 +22,9 @@
 #define TASK_RUNNING 0x00000000	/* include/linux/sched.h, since ever: on a CPU or waiting for one */
 #define TASK_DEAD 0x00000080	/* include/linux/sched.h, the same since 4.14 */
 #define TNF_FAULT_LOCAL 0x08	/* include/linux/sched/numa_balancing.h, the same since 4.0 */
+#define MR_SYSCALL 3		/* enum migrate_reason of include/linux/migrate_mode.h, the same since 3.8 */
+#define MR_MEMPOLICY_MBIND 4
+#define MR_NUMA_MISPLACED 5
 #define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */
 #define NT_NICE_OF(static_prio) ((static_prio) - NT_DEFAULT_PRIO)
 
@@ -42,6 +45,7 @@ struct page___v618 {
 	} flags;
 } NT_RELOCATED;
 
+/* Of a page, or of the folio that begins with it. */
 static inline unsigned long nt_page_flags(struct page *page)
 {
 	struct page___v618 *since_618 = (void *)page;
@@ -49,6 +53,48 @@ static inline unsigned long nt_page_flags(struct page *page)
 	if (bpf_core_field_exists(since_618->flags.f))
 		return since_618->flags.f;
 	return page->flags;
+}
+
+/*
+ * Why pages are moved: the last argument of mm_migrate_pages, which 6.7 gave one more in front of it. Reading an
+ * argument that is not there is refused, but the verifier does not look at what cannot happen.
+ */
+static inline int nt_migrate_reason(__u64 *args, __u32 at)
+{
+	int reason;
+
+	if (at == 6) {
+		reason = args[6];
+		/* Or both loads become one from a computed address, which the verifier refuses. */
+		barrier_var(reason);
+		return reason;
+	}
+	return args[7];
+}
+
+/* The same where the verifier does not know what the address is of. */
+static inline unsigned long nt_probed_page_flags(void *page)
+{
+	if (bpf_core_field_exists(((struct page___v618 *)page)->flags.f))
+		return BPF_CORE_READ((struct page___v618 *)page, flags.f);
+	return BPF_CORE_READ((struct page *)page, flags);
+}
+
+/*
+ * Where migrate_misplaced_folio brings its folio, and migrate_misplaced_page (until 6.6) its page: the last argument.
+ * The one before it, the mapping, went between 6.12 and 6.16.
+ */
+static inline int nt_misplaced_to(__u64 *args, __u32 at)
+{
+	int node;
+
+	if (at == 1) {
+		node = args[1];
+		/* As in nt_migrate_reason. */
+		barrier_var(node);
+		return node;
+	}
+	return args[2];
 }
 
 struct kernfs_node {
@@ -192,25 +238,30 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } NT_RELOCATED;
 
-/* Registers at a kprobe: where the calling convention has the fourth argument. */
+/* Registers at a kprobe: where the calling convention has the arguments. */
 struct pt_regs___x86 {
 	unsigned long cx;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
 } NT_RELOCATED;
 
 struct user_pt_regs___arm64 {
 	__u64 regs[31];
 } NT_RELOCATED;
 
-static inline __u64 nt_fourth_argument(void *regs)
-{
+/* Of the first four arguments the one at this place, counted from 0; a constant, because the context is no array. */
 #if defined(__TARGET_ARCH_arm64)
-	return ((struct user_pt_regs___arm64 *)regs)->regs[3];
+#define nt_argument(ctx, at) (((struct user_pt_regs___arm64 *)(ctx))->regs[at])
 #elif defined(__TARGET_ARCH_x86)
-	return ((struct pt_regs___x86 *)regs)->cx;
+#define nt_argument_0 di
+#define nt_argument_1 si
+#define nt_argument_2 dx
+#define nt_argument_3 cx
+#define nt_argument(ctx, at) (((struct pt_regs___x86 *)(ctx))->nt_argument_##at)
 #else
-#error "where is the fourth argument of a function on this architecture?"
+#error "where are the arguments of a function on this architecture?"
 #endif
-}
 
 #define NT_RSS_FILE 0	/* enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES } */
 #define NT_RSS_ANON 1

@@ -49,7 +49,7 @@ int BPF_PROG(on_hint_fault, int last_cpupid, int mem_node, int pages, int flags)
 SEC("kprobe/task_numa_fault")
 int on_hint_fault_kprobe(void *regs)
 {
-	return hint_fault(nt_fourth_argument(regs));
+	return hint_fault(nt_argument(regs, 3));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -138,8 +138,10 @@ struct nt_rec {
 	__u64 scope_gap_ns;	/* time it then spent outside before it came back, not yet left out */
 	__u64 user_allocs;	/* allocations of pages for user space, of whatever size */
 	__u64 cross_allocs;	/* of these, on another node than the one it ran on */
-	__u64 migrated_pages;	/* moved to another node while it ran, whatever for */
+	__u64 migrated_pages;	/* moved to another place while it ran, whatever for */
 	__u64 migrate_failed_pages;
+	__u64 balanced_pages;	/* of those moved, by NUMA balancing */
+	__u64 asked_pages;	/* of those moved, because of move_pages(2) and the like */
 	__u64 numa_moves;	/* tries of NUMA balancing to bring it to its preferred node */
 	__u64 numa_swaps;	/* the same, by swapping it with another task */
 	__u64 numa_stuck;	/* what came to nothing */
@@ -154,6 +156,10 @@ struct nt_rec {
 	__u64 balancing_from_ns;	/* 0: in none */
 	__u64 balancing_from_exec;
 	__u64 balancing_ns;	/* time on its CPU in such stretches */
+	/* The nodes that balancing moves a page from and to at this moment, counted from 1; 0: not known. */
+	__u16 moves_from;
+	__u16 moves_to;
+	__u32 pad;
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
@@ -248,7 +254,7 @@ _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_place) == 24, "nt_place");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 48 + 160 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 184 + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");

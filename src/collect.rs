@@ -12,10 +12,12 @@ pub mod libbpf_log;
 pub mod limits;
 pub mod machine;
 pub mod mappings;
+pub mod moved;
 pub mod nodes;
 pub mod numa;
 pub mod own;
 pub mod pages;
+pub mod pairs;
 pub mod placement;
 pub mod plan;
 pub mod reclaim;
@@ -44,6 +46,9 @@ mod skel {
     }
     pub mod hot {
         include!(concat!(env!("OUT_DIR"), "/hot.skel.rs"));
+    }
+    pub mod moved {
+        include!(concat!(env!("OUT_DIR"), "/moved.skel.rs"));
     }
     pub mod numa {
         include!(concat!(env!("OUT_DIR"), "/numa.skel.rs"));

@@ -1,5 +1,6 @@
 //! What this machine is: facts read from an injectable root, no decisions.
 
+pub mod arguments;
 pub mod btf;
 pub mod cgroups;
 pub mod check;
@@ -8,5 +9,6 @@ pub mod kernel;
 pub mod page_flags;
 pub mod pmu;
 pub mod privileges;
+pub mod processes;
 pub mod topology;
 pub mod users;

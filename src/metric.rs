@@ -9,6 +9,7 @@ pub mod format;
 pub mod hardware;
 pub mod interference;
 pub mod matrix;
+pub mod moved;
 pub mod node;
 pub mod on_cpus;
 pub mod pages;

@@ -105,9 +105,12 @@ pub struct Counts {
     /// Allocations of such pages, each of one or more, and how many were on another node than it ran on.
     pub user_allocs: u64,
     pub cross_allocs: u64,
-    /// Pages moved to another node while it ran, and those that could not be.
+    /// Pages moved to another place while it ran, and those that could not be.
     pub migrated_pages: u64,
     pub migrate_failed_pages: u64,
+    /// Of those moved, by NUMA balancing, and because a process asked for it.
+    pub balanced_pages: u64,
+    pub asked_pages: u64,
     /// Tries of NUMA balancing to bring it to its preferred node, to swap it for another task, and those that came
     /// to nothing.
     pub numa_moves: u64,
@@ -153,6 +156,8 @@ impl Counts {
             cross_allocs: self.cross_allocs,
             migrated_pages: self.migrated_pages,
             migrate_failed_pages: self.migrate_failed_pages,
+            balanced_pages: self.balanced_pages,
+            asked_pages: self.asked_pages,
             numa_moves: self.numa_moves,
             numa_swaps: self.numa_swaps,
             numa_stuck: self.numa_stuck,
@@ -201,6 +206,8 @@ impl Counts {
             (&mut self.cross_allocs, other.cross_allocs),
             (&mut self.migrated_pages, other.migrated_pages),
             (&mut self.migrate_failed_pages, other.migrate_failed_pages),
+            (&mut self.balanced_pages, other.balanced_pages),
+            (&mut self.asked_pages, other.asked_pages),
             (&mut self.numa_moves, other.numa_moves),
             (&mut self.numa_swaps, other.numa_swaps),
             (&mut self.numa_stuck, other.numa_stuck),
@@ -359,8 +366,8 @@ pub struct NodeRaw {
 pub struct Flow {
     pub from: Nid,
     pub to: Nid,
-    /// Times a task in scope ran on `to` after it had run on `from`.
-    pub tasks: u64,
+    /// Tasks or pages.
+    pub count: u64,
 }
 
 /// Counters of the whole machine, in pages since boot, and a switch.
@@ -471,8 +478,12 @@ pub struct Sample {
     pub nodes: Vec<NodeRaw>,
     /// `None` in recordings from before it was kept.
     pub vm: Option<VmStat>,
-    /// Ascending by `from` and `to`; pairs without any are left out.
+    /// Times a task in scope ran on a node after it had run on another. Ascending by `from` and `to`; pairs without any
+    /// are left out.
     pub flows: Vec<Flow>,
+    /// Pages that NUMA balancing moved for tasks in scope, in the same order.
+    #[serde(default)]
+    pub page_flows: Vec<Flow>,
     /// Cumulative, by cause (see [`crate::collect::wire::Loss::id`]).
     pub lost: BTreeMap<String, u64>,
     /// CPU time of exited tasks that got no row, by node, ns.

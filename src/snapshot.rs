@@ -4,14 +4,16 @@ mod containers;
 mod cpus;
 mod remote;
 mod siblings;
+mod silent;
 mod tally;
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::hot::profile::Profile;
 use crate::overhead::Cost;
+use crate::pmu::event::Role;
 use crate::sample::{
     Counts, Flow, Hints, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
 };
@@ -70,6 +72,9 @@ pub struct Node {
     pub kswapd_pages: u64,
     pub direct_pages: u64,
     pub node_reclaims: u64,
+    /// In the interval: pages that NUMA balancing brought here and took away.
+    pub pages_in: u64,
+    pub pages_out: u64,
     /// Of what ran on its CPUs.
     pub remote: Remote,
     /// In the interval, on its CPUs; `None` where they are not counted by CPU.
@@ -111,8 +116,9 @@ pub struct Snapshot {
     pub nodes: Vec<Node>,
     /// In the interval, of all rows with known memory.
     pub accesses: Accesses,
-    /// In the interval, like [`Sample::flows`].
+    /// In the interval, like [`Sample::flows`] and [`Sample::page_flows`].
     pub flows: Vec<Flow>,
+    pub page_flows: Vec<Flow>,
     /// In the interval: on-CPU time of all CPUs, their time in interrupts, and context switches.
     pub busy_ns: u64,
     pub irq_ns: u64,
@@ -128,6 +134,8 @@ pub struct Snapshot {
     pub cpus: Vec<CpuDelta>,
     /// In the interval, over all CPUs.
     pub slots: [Slot; crate::collect::wire::SLOTS],
+    /// What is counted here and has not counted anything yet: its 0 is no measurement.
+    pub silent: BTreeSet<Role>,
     pub own: Own,
     /// Cumulative, by cause.
     pub lost: BTreeMap<String, u64>,
@@ -250,7 +258,8 @@ pub fn derive_tasks(
         grain,
         containers: Vec::new(),
         nodes: nodes(previous, current, &cpus, &tasks),
-        flows: flows(previous, current),
+        flows: flows(previous, current, |sample| &sample.flows),
+        page_flows: Vec::new(),
         accesses: accesses(&tasks),
         tasks,
         busy_ns: 0,
@@ -262,6 +271,7 @@ pub fn derive_tasks(
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
         cpus: Vec::new(),
         slots: Default::default(),
+        silent: silent::roles(host, current),
         own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
         lost: current.lost.clone(),
         exit_lost_ns: sum(&current.exit_lost_ns),
@@ -270,6 +280,7 @@ pub fn derive_tasks(
         hot: None,
         overhead: None,
     };
+    snapshot.page_flows = page_flows(previous, current, &mut snapshot.nodes);
     for cpu in &cpus {
         add(&mut snapshot.busy_ns, cpu.busy_ns);
         add(&mut snapshot.irq_ns, cpu.irq_ns);
@@ -290,15 +301,29 @@ fn accesses(tasks: &[Task]) -> Accesses {
     sum
 }
 
-fn flows(previous: Option<&Sample>, current: &Sample) -> Vec<Flow> {
+fn flows(previous: Option<&Sample>, current: &Sample, of: fn(&Sample) -> &[Flow]) -> Vec<Flow> {
     let Some(previous) = previous else { return Vec::new() };
-    let before: HashMap<_, _> =
-        previous.flows.iter().map(|flow| ((flow.from, flow.to), flow.tasks)).collect();
+    let before: HashMap<_, _> = of(previous).iter().map(|flow| ((flow.from, flow.to), flow.count)).collect();
     let delta = |flow: &Flow| {
-        let tasks = flow.tasks.saturating_sub(before.get(&(flow.from, flow.to)).copied().unwrap_or(0));
-        Flow { tasks, ..*flow }
+        let count = flow.count.saturating_sub(before.get(&(flow.from, flow.to)).copied().unwrap_or(0));
+        Flow { count, ..*flow }
     };
-    current.flows.iter().map(delta).collect()
+    of(current).iter().map(delta).collect()
+}
+
+/// Pages that went from node to node; each node has its share of them.
+fn page_flows(previous: Option<&Sample>, current: &Sample, nodes: &mut [Node]) -> Vec<Flow> {
+    let flows = flows(previous, current, |sample| &sample.page_flows);
+    let at: HashMap<Nid, usize> = nodes.iter().enumerate().map(|(at, node)| (Nid(node.raw.id), at)).collect();
+    for flow in &flows {
+        if let Some(from) = at.get(&flow.from) {
+            add(&mut nodes[*from].pages_out, flow.count);
+        }
+        if let Some(to) = at.get(&flow.to) {
+            add(&mut nodes[*to].pages_in, flow.count);
+        }
+    }
+    flows
 }
 
 /// Pages that went to or came from swap.
@@ -340,6 +365,8 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: 
                 local_node: raw.local_node.saturating_sub(before.local_node),
                 other_node: raw.other_node.saturating_sub(before.other_node),
             },
+            pages_in: 0,
+            pages_out: 0,
             remote: Remote::default(),
             hints: None,
         };
@@ -579,6 +606,7 @@ mod tests {
             nodes: vec![],
             vm: None,
             flows: vec![],
+            page_flows: vec![],
             lost: BTreeMap::new(),
             exit_lost_ns: vec![],
             own: OwnRaw::default(),

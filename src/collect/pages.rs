@@ -1,4 +1,5 @@
-//! The probes of pages: on which node tasks get them (`pages.bpf.c`), and which are moved (`balance.bpf.c`).
+//! The probes of pages: on which node tasks get them (`pages.bpf.c`), which are moved (`balance.bpf.c`), and from
+//! where to where (`moved.bpf.c`).
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -10,38 +11,58 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 
 use super::balance::BalanceProbe;
+use super::moved::MoveProbe;
 use super::sched::SchedProbe;
 use super::skel::pages::{PagesSkel, PagesSkelBuilder};
 use crate::host::page_flags::PageFacts;
+use crate::host::topology::Topology;
+use crate::metric::moved::{BY_REASON, FLOWS};
 use crate::metric::pages::{MIGRATED, PAGES};
-use crate::sample::Missing;
+use crate::sample::{Flow, Missing};
 
-/// Both probes, as far as they work here. Dropping it detaches them.
+/// All of them, as far as they work here. Dropping it detaches them.
 pub struct PageProbes {
     new: Option<PageProbe>,
     moved: Option<BalanceProbe>,
+    moving: Option<MoveProbe>,
     missing: BTreeMap<&'static str, Missing>,
 }
 
 impl PageProbes {
-    /// Starts the probes; new pages are counted where the records of `sched` have room for them. One that does
-    /// not start is a reason in [`PageProbes::missing`].
-    pub fn start(sched: &SchedProbe, records: &OwnedFd, root: &Path) -> PageProbes {
+    /// Starts the probes; new pages are counted where the records of `sched` have room for them, nodes between which
+    /// pages move where `wanted` says yes to their metrics. One that does not start is a reason in
+    /// [`PageProbes::missing`].
+    pub fn start(
+        sched: &SchedProbe,
+        records: &OwnedFd,
+        root: &Path,
+        wanted: impl Fn(&str) -> bool,
+    ) -> PageProbes {
         let mut missing = BTreeMap::new();
-        let mut lacks = |ids: &[&'static str], error: Error| {
+        let mut lacks = |ids: &[&[&'static str]], error: Error| {
             let why = Missing::Unsupported(format!("{error:#}"));
-            missing.extend(ids.iter().map(|id| (*id, why.clone())));
+            missing.extend(ids.iter().flat_map(|ids| *ids).map(|id| (*id, why.clone())));
         };
         let new = sched.layout().pages.then(|| PageProbe::start(sched, records, root)).transpose();
-        let new = new.map_err(|error| lacks(&PAGES, error)).ok().flatten();
-        let moved = BalanceProbe::start(records).map_err(|error| lacks(&MIGRATED, error)).ok();
-        PageProbes { new, moved, missing }
+        let new = new.map_err(|error| lacks(&[&PAGES], error)).ok().flatten();
+        let moved = BalanceProbe::start(records, sched.layout().nodes, root);
+        let moved = moved.map_err(|error| lacks(&[&MIGRATED, &BY_REASON, &FLOWS], error)).ok();
+        let wanted = moved.is_some() && FLOWS.iter().any(|id| wanted(id));
+        let moving = wanted.then(|| MoveProbe::start(records, root)).transpose();
+        let moving = moving.map_err(|error| lacks(&[&FLOWS], error)).ok().flatten();
+        PageProbes { new, moved, moving, missing }
     }
 
     /// The programs that are attached, by name.
     pub fn programs(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
         let new = self.new.iter().map(|probe| ("on_page_alloc", probe.skel.progs.on_page_alloc.as_fd()));
-        new.chain(self.moved.iter().map(BalanceProbe::program))
+        let moved = self.moved.iter().map(BalanceProbe::program);
+        new.chain(moved).chain(self.moving.iter().map(MoveProbe::program))
+    }
+
+    /// Pages that NUMA balancing moved from node to node since start.
+    pub fn flows(&self, topology: &Topology) -> Vec<Flow> {
+        self.moved.as_ref().map_or_else(Vec::new, |probe| probe.pairs().flows(topology))
     }
 
     /// Metric id → why it cannot be measured.

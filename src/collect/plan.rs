@@ -12,7 +12,7 @@ use crate::host::check::HostCheck;
 use crate::metric::balancing;
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::task::TASK_METRICS;
-use crate::metric::{pages, placement};
+use crate::metric::{moved, pages, placement};
 use crate::pmu::event::Role;
 use crate::sample::Missing;
 use crate::text::{hanging, words};
@@ -93,10 +93,12 @@ pub enum Part {
     Placement,
     /// Tasks that NUMA balancing sends to another node.
     SentTasks,
+    /// From which node to which NUMA balancing moves pages.
+    PageFlows,
 }
 
 impl Part {
-    pub const ALL: [Part; 24] = [
+    pub const ALL: [Part; 25] = [
         Part::CpuTime,
         Part::TaskWalk,
         Part::Exits,
@@ -121,6 +123,7 @@ impl Part {
         Part::MovedPages,
         Part::Placement,
         Part::SentTasks,
+        Part::PageFlows,
     ];
 
     /// A live view has all of these or does not start.
@@ -146,7 +149,7 @@ impl Part {
             ],
             Part::Reclaim => &[ShrinkInactive, NodeReclaim, CurrentTask],
             Part::NewPages => &[PageAlloc, TaskStorage, CurrentTask, TracingStorage],
-            Part::MovedPages => &[MigratePages, TaskStorage, CurrentTask, TracingStorage],
+            Part::MovedPages | Part::PageFlows => &[MigratePages, TaskStorage, CurrentTask, TracingStorage],
             Part::SentTasks => &[MoveNuma, TaskStorage, CurrentTask, TracingStorage],
             _ => &[],
         }
@@ -154,7 +157,7 @@ impl Part {
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 27] = [
+const NEEDS: [(&[&str], &[Part]); 29] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -205,6 +208,8 @@ const NEEDS: [(&[&str], &[Part]); 27] = [
     (&node::WATERMARKS, &[Part::Watermarks]),
     (&pages::PAGES, &[Part::NewPages]),
     (&pages::MIGRATED, &[Part::MovedPages]),
+    (&moved::BY_REASON, &[Part::MovedPages]),
+    (&moved::FLOWS, &[Part::NumaFields, Part::MovedPages, Part::PageFlows]),
     (&placement::SAMPLED, &[Part::Placement]),
 ];
 

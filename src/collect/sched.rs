@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
+use super::pairs::Pairs;
 use super::records::{Layout, MappedArray};
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use super::wire::{CpuState, MARKS, Place, SLOTS, Scoped, Wire};
@@ -17,8 +18,7 @@ use crate::host::topology::Topology;
 use crate::overhead::ReadCost;
 use crate::pmu::event::Event;
 use crate::pmu::open::{Counters, Refused, TooMany};
-use crate::sample::Flow;
-use crate::units::{CpuId, Nid};
+use crate::units::CpuId;
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
 const TEST_RUN_ON_CPU: u32 = libbpf_rs::libbpf_sys::BPF_F_TEST_RUN_ON_CPU;
@@ -37,7 +37,7 @@ pub struct SchedProbe {
     // Order matters: links and mappings go before the object they belong to.
     _switch: Link,
     states: MappedArray,
-    moves: MappedArray,
+    moves: Pairs,
     counters: Counters,
     places: BTreeMap<CpuId, Place>,
     /// How often counters were opened on a CPU.
@@ -82,14 +82,13 @@ impl SchedProbe {
         open.maps.cores.set_max_entries(cpus)?;
         open.maps.exits.set_max_entries(ring_bytes(cpus))?;
         open.maps.exit_lost_ns.set_max_entries(topology.possible_nodes)?;
-        let pairs = topology.possible_nodes * topology.possible_nodes;
-        open.maps.moves.set_max_entries(pairs)?;
+        open.maps.moves.set_max_entries(Pairs::entries(topology.possible_nodes))?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
         open.maps.marks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
         let mut skel = open.load().context("loading sched.bpf.o")?;
 
         let states = MappedArray::new(&skel.maps.cpus.as_fd(), size_of::<CpuState>(), cpus as usize)?;
-        let moves = MappedArray::new(&skel.maps.moves.as_fd(), size_of::<u64>(), pairs as usize)?;
+        let moves = Pairs::new(&skel.maps.moves.as_fd(), topology.possible_nodes)?;
         let slots = events.len() as u32;
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
         (bss.nr_slots, bss.scoped) = (slots, scoped as u32);
@@ -246,16 +245,9 @@ impl SchedProbe {
         CpuState::from_bytes(self.states.bytes().get(cpu.index() * size_of::<CpuState>()..)?)
     }
 
-    /// How often tasks in scope went from a node to another since start, of those that did.
-    pub fn moves(&self, topology: &Topology) -> Vec<Flow> {
-        let nodes = || topology.nodes.iter().map(|node| node.id);
-        let stride = topology.possible_nodes as usize;
-        let flow = |from: Nid, to: Nid| {
-            let at = (from.index() * stride + to.index()) * size_of::<u64>();
-            let tasks = u64::from_bytes(self.moves.bytes().get(at..)?)?;
-            (tasks > 0).then_some(Flow { from, to, tasks })
-        };
-        nodes().flat_map(|from| nodes().filter_map(move |to| flow(from, to))).collect()
+    /// How often tasks in scope went from a node to another since start.
+    pub fn moves(&self) -> &Pairs {
+        &self.moves
     }
 
     /// The maps that other objects reuse.

@@ -97,6 +97,10 @@ impl TaskTable {
                 self.end(row);
             }
         }
+        if forget {
+            // What ended threads left goes with the last thread that lives.
+            self.ended.retain(|process, _| self.members.contains_key(process));
+        }
     }
 
     fn find(&self, serial: u64) -> Option<usize> {
@@ -198,6 +202,8 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         cross_allocs: row.rec.cross_allocs,
         migrated_pages: row.rec.migrated_pages,
         migrate_failed_pages: row.rec.migrate_failed_pages,
+        balanced_pages: rec.balanced_pages,
+        asked_pages: rec.asked_pages,
         numa_moves: rec.numa_moves,
         numa_swaps: rec.numa_swaps,
         numa_stuck: rec.numa_stuck,
@@ -409,6 +415,17 @@ mod tests {
         table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], true);
         let (tasks, left) = table.snapshot();
         assert!(tasks.is_empty() && left.is_empty());
+    }
+
+    #[test]
+    fn a_change_of_the_scope_itself_drops_what_ended_threads_left() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7), task(3, 20, 20, 1)]), false);
+        table.apply(vec![ended(task(2, 10, 11, 9), 1)], vec![], false);
+        table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], true);
+        let (tasks, left) = table.snapshot();
+        assert_eq!(tasks.iter().map(|task| task.pid).collect::<Vec<_>>(), [20]);
+        assert!(left.is_empty());
     }
 
     #[test]

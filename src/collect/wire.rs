@@ -183,6 +183,8 @@ pub struct Rec {
     pub cross_allocs: u64,
     pub migrated_pages: u64,
     pub migrate_failed_pages: u64,
+    pub balanced_pages: u64,
+    pub asked_pages: u64,
     pub numa_moves: u64,
     pub numa_swaps: u64,
     pub numa_stuck: u64,
@@ -195,6 +197,9 @@ pub struct Rec {
     pub balancing_from_ns: u64,
     pub balancing_from_exec: u64,
     pub balancing_ns: u64,
+    pub moves_from: u16,
+    pub moves_to: u16,
+    pub pad: u32,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
@@ -254,7 +259,7 @@ const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 160 + 3 * 64);
+const _: () = assert!(size_of::<Rec>() == 48 + 184 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 208);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.

@@ -8,6 +8,7 @@ use anyhow::{Context, Error, Result};
 use crate::collect::balance::BalanceProbe;
 use crate::collect::balancing_time::TimeProbe;
 use crate::collect::hinting::HintProbe;
+use crate::collect::moved::MoveProbe;
 use crate::collect::numa::NumaProbe;
 use crate::collect::pages::PageProbe;
 use crate::collect::placement::Walk;
@@ -86,10 +87,15 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     note(trials, "task walk", both, task_walk(tasks))?;
     // Nothing builds on these.
     note(trials, "reclaim by node", &[Part::Reclaim], reclaim(topology));
-    if layout(check, topology).pages {
+    // With one node there are no others.
+    let several = layout(check, topology).pages;
+    if several {
         note(trials, "new pages by node", &[Part::NewPages], new_pages(&sched, &store));
     }
-    note(trials, "moved pages", &[Part::MovedPages], moved_pages(&store));
+    note(trials, "moved pages", &[Part::MovedPages], moved_pages(topology, &store));
+    if several {
+        note(trials, "pages moved from node to node", &[Part::PageFlows], page_flows(&store));
+    }
     note(trials, "memory by node", &[Part::Placement], placement());
     note(trials, "tasks that balancing moves", &[Part::SentTasks], sent_tasks(&store));
     let ladder = Ladder::climb(|rung| HintProbe::start(&store, rung));
@@ -109,9 +115,14 @@ fn new_pages(sched: &SchedProbe, store: &OwnedFd) -> Result<((), String)> {
     Ok(((), "loaded, attached to the allocation of pages".into()))
 }
 
-fn moved_pages(store: &OwnedFd) -> Result<((), String)> {
-    BalanceProbe::start(store)?;
+fn moved_pages(topology: &Topology, store: &OwnedFd) -> Result<((), String)> {
+    BalanceProbe::start(store, topology.possible_nodes, Path::new("/"))?;
     Ok(((), "loaded, attached to the migration of pages".into()))
+}
+
+fn page_flows(store: &OwnedFd) -> Result<((), String)> {
+    let probe = MoveProbe::start(store, Path::new("/"))?;
+    Ok(((), probe.words()))
 }
 
 /// Looks at our own memory: what the kernel refuses for that, it refuses for everybody's.

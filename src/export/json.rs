@@ -157,6 +157,10 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
     let host = &snapshot.host;
     let pmu: Vec<&str> =
         host.events.iter().filter(|event| !event.is_software()).map(|event| event.name.as_str()).collect();
+    if pmu.is_empty() {
+        let not_asked = || Missing::NotCollected("no hardware counter was asked for (--events)".into());
+        reasons.note("pmu", &snapshot.host_missing("cycles_total").cloned().unwrap_or_else(not_asked));
+    }
     let mut object = json!({
         "hostname": crate::text::clean_str(&host.hostname),
         "kernel": host.kernel,
@@ -194,7 +198,7 @@ fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
             for to in nodes() {
                 let value = match metric.read(snapshot, from, to).map(Value::F64) {
                     Err(_) if from == to => Json::Null,
-                    reading => reasons.value(metric.id, reading),
+                    reading => reasons.value(metric.missing_as, reading),
                 };
                 row.insert(to.to_string(), value);
             }

@@ -302,6 +302,9 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!("cross_node_fault_pct"),
     summed!("pages_migrated_per_s"),
     summed!("pages_migrate_failed_per_s"),
+    summed!("pages_migrated_balancing_per_s"),
+    summed!("pages_migrated_asked_per_s"),
+    summed!("pages_migrated_other_per_s"),
 ];
 
 /// The metric called `id`.

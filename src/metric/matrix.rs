@@ -1,7 +1,8 @@
 //! The metrics of a pair of nodes: from one to another.
 
 use super::Unit;
-use crate::sample::{Missing, Reading};
+use super::moved::FLOWS;
+use crate::sample::{Flow, Missing, Reading};
 use crate::snapshot::Snapshot;
 use crate::units::Nid;
 
@@ -9,6 +10,8 @@ use crate::units::Nid;
 pub struct PairMetric {
     /// The name in JSON.
     pub id: &'static str,
+    /// The metric of nodes that goes missing together with it, or its own id: the host says why under this name.
+    pub missing_as: &'static str,
     /// At most six characters: it stands in the corner of the matrix.
     pub title: &'static str,
     pub unit: Unit,
@@ -21,7 +24,7 @@ pub struct PairMetric {
 impl PairMetric {
     /// The value, with the host's reason first when the host cannot measure it at all.
     pub fn read(&self, snapshot: &Snapshot, from: Nid, to: Nid) -> Reading<f64> {
-        match snapshot.host_missing(self.id) {
+        match snapshot.host_missing(self.missing_as) {
             Some(missing) => Err(missing.clone()),
             None => (self.value)(snapshot, from, to),
         }
@@ -41,6 +44,7 @@ impl PairMetric {
 pub static PAIR_METRICS: &[PairMetric] = &[
     PairMetric {
         id: "accesses_pct",
+        missing_as: "accesses_pct",
         title: "ACCESS%",
         unit: Unit::Percent,
         help: "Share of all memory accesses: CPUs of the row's node, memory of the column's. Estimated from where \
@@ -57,6 +61,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
     },
     PairMetric {
         id: "task_migrations_per_s",
+        missing_as: "task_migrations_per_s",
         title: "TASKS/s",
         unit: Unit::PerSecond,
         help: "Tasks that ran on the column's node after they had run on the row's. Moves within a node are not counted.",
@@ -64,12 +69,26 @@ pub static PAIR_METRICS: &[PairMetric] = &[
             if from == to {
                 return Err(Missing::NotCollected("moves within a node are not counted".into()));
             }
-            let flow = snapshot.flows.iter().find(|flow| (flow.from, flow.to) == (from, to));
-            snapshot.rate(flow.map_or(0, |flow| flow.tasks))
+            snapshot.rate(count(&snapshot.flows, from, to))
+        },
+    },
+    PairMetric {
+        id: "pages_migrated_per_s",
+        missing_as: FLOWS[0],
+        title: "PAGES/s",
+        unit: Unit::PerSecond,
+        help: "Pages that NUMA balancing moved from the row's node to the column's. Pages that are moved because a \
+               process asks for it are not among them.",
+        value: |snapshot, from, to| {
+            if from == to {
+                return Err(Missing::NotCollected("balancing moves pages to other nodes only".into()));
+            }
+            snapshot.rate(count(&snapshot.page_flows, from, to))
         },
     },
     PairMetric {
         id: "distance",
+        missing_as: "distance",
         title: "SLIT",
         unit: Unit::Id,
         help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. It is the \
@@ -80,3 +99,9 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         },
     },
 ];
+
+/// What went from one node to the other, of flows in their order.
+fn count(flows: &[Flow], from: Nid, to: Nid) -> u64 {
+    let at = flows.binary_search_by_key(&(from, to), |flow| (flow.from, flow.to));
+    at.map_or(0, |at| flows[at].count)
+}

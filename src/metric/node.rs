@@ -1,7 +1,7 @@
 //! The metrics of a node.
 
 use super::{Group, Metric, Order, Unit, Value};
-use crate::metric::{balancing, counters, hardware, on_cpus, placement};
+use crate::metric::{balancing, counters, hardware, moved, on_cpus, placement};
 use crate::sample::{Missing, NodeRaw, Reading};
 use crate::snapshot::{Node, Snapshot};
 
@@ -203,6 +203,8 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     ),
     balancing::NODE_HINT_FAULTS,
     balancing::NODE_HINT_REMOTE_PCT,
+    moved::PAGES_IN,
+    moved::PAGES_OUT,
     hardware::DISTANCE,
     hardware::DEVICES,
 ];

@@ -1,6 +1,7 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
-use super::{Group, Metric, Order, Unit, Value, balancing, counters, interference, pages, placement, smt};
+use super::{Group, Metric, Order, Unit, Value};
+use super::{balancing, counters, interference, moved, pages, placement, smt};
 use crate::container::group::Kind;
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading};
@@ -566,6 +567,9 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     pages::CROSS_NODE_FAULT_PCT,
     pages::PAGES_MIGRATED,
     pages::PAGES_MIGRATE_FAILED,
+    moved::BALANCING,
+    moved::ASKED,
+    moved::OTHER,
     Metric {
         id: "preferred_node",
         title: "PREF",

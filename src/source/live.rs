@@ -175,7 +175,7 @@ impl LiveSource {
         let page_size = own::page_size();
         let machine = MachineReader::start(Path::new(ROOT), &topology, page_size)?;
         add_missing(&mut missing, machine.missing());
-        let pages = PageProbes::start(&sched, &store, Path::new(ROOT));
+        let pages = PageProbes::start(&sched, &store, Path::new(ROOT), |id| planned.metric(id).is_ok());
         add_missing(&mut missing, pages.missing());
         add_missing(&mut missing, balancing.missing());
         let host = HostFacts {
@@ -377,7 +377,8 @@ impl LiveSource {
             cpus,
             nodes: machine.nodes,
             vm: Some(machine.vm),
-            flows: self.sched.moves(&self.host.topology),
+            flows: self.sched.moves().flows(&self.host.topology),
+            page_flows: self.pages.flows(&self.host.topology),
             lost: self.lost(),
             exit_lost_ns: self.tasks.exit_lost_ns()?,
             own,

@@ -125,6 +125,8 @@ const NEEDS_NODES: &[&str] = &[
     "preferred_node",
     "cross_node_faults_per_s",
     "pages_migrated_per_s",
+    "pages_in_per_s",
+    "pages_out_per_s",
 ];
 
 const NODE_PRIORITY: &[&str] = &[
@@ -144,6 +146,8 @@ const NODE_PRIORITY: &[&str] = &[
     "mem_total_bytes",
     "direct_reclaim_pages_per_s",
     "kswapd_pages_per_s",
+    "pages_in_per_s",
+    "pages_out_per_s",
     "node_reclaim_per_s",
     "local_node_per_s",
     "numa_hit_per_s",

@@ -9,6 +9,7 @@ pub mod help;
 pub mod hot;
 pub mod maps;
 pub mod matrix;
+pub mod moved;
 pub mod nodes;
 pub mod overhead;
 pub mod picker;

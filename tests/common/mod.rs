@@ -375,7 +375,8 @@ impl World {
             cpus: self.cpus.clone(),
             nodes: self.nodes.clone(),
             vm: Some(self.vm),
-            flows: self.flows(tick),
+            flows: self.flows(tick, 1),
+            page_flows: self.flows(tick, 40),
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
             own: OwnRaw { cpu_ns: tick * 3 * MS, rss_bytes: 12 << 20, sample_ns: MS },
@@ -389,11 +390,14 @@ impl World {
 }
 
 impl World {
-    /// Tasks went to the next node, one more from each than from the one before, since start.
-    fn flows(&self, tick: u64) -> Vec<Flow> {
+    /// So many went to the next node since start for each tick and node before it.
+    fn flows(&self, tick: u64, each: u64) -> Vec<Flow> {
         let nodes = self.nodes.len() as u32;
-        let flow =
-            |from: u32| Flow { from: Nid(from), to: Nid((from + 1) % nodes), tasks: u64::from(from) * tick };
+        let flow = |from: u32| Flow {
+            from: Nid(from),
+            to: Nid((from + 1) % nodes),
+            count: u64::from(from) * tick * each,
+        };
         (0..if nodes > 1 { nodes } else { 0 }).map(flow).collect()
     }
 }
@@ -443,6 +447,11 @@ fn worked(before: &TaskRaw, actor: &Actor, wave: f64) -> TaskRaw {
     }
     if wave > 0.0 {
         row.counts.node_moves += actor.node_moves;
+        // Its memory follows it.
+        row.counts.migrated_pages += actor.node_moves * 50;
+        row.counts.balanced_pages += actor.node_moves * 40;
+        row.counts.asked_pages += actor.node_moves * 8;
+        row.counts.migrate_failed_pages += actor.node_moves;
         row.counts.nvcsw += actor.switches;
         row.counts.run_count += actor.switches;
         row.counts.run_delay_ns += (actor.wait_pct * 1e7) as u64;
@@ -486,6 +495,7 @@ pub fn app(world: &mut World, ticks: usize, size: (u16, u16), theme: Theme) -> A
         columns: None,
         sort: None,
         threads: false,
+        screen: numatop_ng::tui::action::Screen::Tasks,
         filter: RowFilter::default(),
         theme,
         zone: TimeZone::UTC,

@@ -1,9 +1,12 @@
-//! Do the probes of NUMA balancing load on this kernel, whether or not there is anything to balance?
+//! Do the probes of NUMA balancing load on this kernel, or say why not, whether or not there is anything to balance?
+
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 
 use numatop_ng::collect::balancing_time::TimeProbe;
 use numatop_ng::collect::hinting::HintProbe;
+use numatop_ng::collect::moved::MoveProbe;
 use numatop_ng::collect::numa::NumaProbe;
 use numatop_ng::collect::records::{Layout, create};
 use numatop_ng::collect::rung::{Ladder, Rung};
@@ -39,5 +42,26 @@ fn holds_or_says_why<P>(ladder: &Ladder<P>) -> Result<()> {
         .map_or(Rung::ALL.len(), |(held, _)| Rung::ALL.iter().take_while(|rung| *rung != held).count());
     ensure!(ladder.refused.len() == above, "{} rungs above were refused", ladder.refused.len());
     ensure!(words.matches("os error").count() == above, "no errno in: {words}");
+    Ok(())
+}
+
+pub fn pages_that_balancing_moves_are_hooked_or_each_way_says_why_not() -> Result<()> {
+    let records = create(Layout::new(1, false, &[]))?;
+
+    match MoveProbe::start(&records, Path::new("/")) {
+        Ok(probe) => {
+            println!("{}", probe.words());
+            let (name, _) = probe.program();
+            ensure!(name.starts_with("on_misplaced"), "{name}");
+        }
+        Err(error) => {
+            let words = format!("{error:#}");
+            println!("{words}");
+            ensure!(
+                words.matches("os error").count() == Rung::ALL.len(),
+                "not each way has its errno: {words}"
+            );
+        }
+    }
     Ok(())
 }

@@ -46,6 +46,9 @@ pub fn json_has_every_metric_or_its_reason() -> Result<()> {
         }
         ensure!(line["lost"].is_object() && line["self"]["self_rss_bytes"].as_u64() > Some(0));
         let missing = line["missing"].as_object().context("missing is no object")?;
+        for (key, value) in line["host"].as_object().context("host is no object")? {
+            ensure!(!value.is_null() || missing.contains_key(key), "host has no {key} and no reason");
+        }
         for task in line["tasks"].as_array().context("tasks")? {
             for metric in numatop_ng::metric::task::TASK_METRICS.iter().filter(|metric| metric.id != "tid") {
                 let value = task.get(metric.id).with_context(|| format!("a task has no {}", metric.id))?;

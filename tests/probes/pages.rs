@@ -6,7 +6,7 @@ use std::ptr;
 
 use anyhow::{Context, Result, ensure};
 
-use numatop_ng::sample::Sample;
+use numatop_ng::sample::{Counts, Sample};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
@@ -124,11 +124,19 @@ pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
     let (last, end) = around(truth, || sample(&mut source))?;
 
     // Who ended before the first sample is not in the last one.
-    let before: u64 = first.tasks.iter().map(|task| task.counts.migrated_pages).sum();
-    let after: u64 = last.tasks.iter().chain(&last.exited).map(|task| task.counts.migrated_pages).sum();
+    let moved = |pages: fn(&Counts) -> u64| {
+        let before: u64 = first.tasks.iter().map(|task| pages(&task.counts)).sum();
+        let after: u64 = last.tasks.iter().chain(&last.exited).map(|task| pages(&task.counts)).sum();
+        after - before
+    };
     for truth in begin.to(&end) {
         ensure!(truth.least > 0, "compaction moved nothing: there is nothing to compare");
-        truth.hold("moved pages", after - before, 0.01, 0)?;
+        truth.hold("moved pages", moved(|counts| counts.migrated_pages), 0.01, 0)?;
     }
+    let (balanced, asked) = (moved(|counts| counts.balanced_pages), moved(|counts| counts.asked_pages));
+    ensure!(
+        balanced + asked == 0,
+        "of compaction {balanced} pages count for balancing, {asked} as asked for"
+    );
     Ok(())
 }

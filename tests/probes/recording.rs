@@ -180,7 +180,7 @@ pub fn a_recording_belongs_to_who_called_sudo() -> Result<()> {
     }
     std::os::unix::fs::chown(&his, Some(USER), Some(USER))?;
     for (dir, owner) in [(&his, USER), (&ours, 0)] {
-        for path in [dir.join("file"), dir.clone()] {
+        for path in [dir.join("file"), dir.clone(), dir.join("ring/")] {
             let status = Command::new(BINARY)
                 .args(["record", "-n", "1", "-d", "0.1", text(&path)?])
                 .env("SUDO_UID", USER.to_string())
@@ -190,7 +190,8 @@ pub fn a_recording_belongs_to_who_called_sudo() -> Result<()> {
         }
         for entry in fs::read_dir(dir)? {
             let meta = entry?.metadata()?;
-            ensure!(meta.uid() == owner && meta.mode() & 0o777 == 0o600, "{}: {meta:?}", dir.display());
+            let mode = if meta.is_dir() { 0o700 } else { 0o600 };
+            ensure!(meta.uid() == owner && meta.mode() & 0o777 == mode, "{}: {meta:?}", dir.display());
         }
     }
     Ok(())

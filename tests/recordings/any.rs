@@ -26,7 +26,7 @@ fn slot() -> impl Strategy<Value = Slot> {
 fn counts() -> impl Strategy<Value = Counts> {
     let by_node =
         vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
-    let numbers = (any::<[u64; 15]>(), any::<[u64; 10]>());
+    let numbers = (any::<[u64; 15]>(), any::<[u64; 12]>());
     let nodes = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4), by_node);
     (nodes, numbers, proptest::array::uniform8(slot())).prop_map(
         |((run_ns, pages, by_node), (n, m), slots)| Counts {
@@ -43,6 +43,8 @@ fn counts() -> impl Strategy<Value = Counts> {
             hint_faults: m[7],
             hint_remote: m[8],
             balancing_ns: m[9],
+            balanced_pages: m[10],
+            asked_pages: m[11],
             slots,
             smt_busy_ns: n[0],
             llc_moves: n[1],
@@ -134,7 +136,7 @@ fn node() -> impl Strategy<Value = NodeRaw> {
 }
 
 fn flow() -> impl Strategy<Value = Flow> {
-    any::<(u32, u32, u64)>().prop_map(|(from, to, tasks)| Flow { from: Nid(from), to: Nid(to), tasks })
+    any::<(u32, u32, u64)>().prop_map(|(from, to, count)| Flow { from: Nid(from), to: Nid(to), count })
 }
 
 /// No counter gets to the last number that there is.
@@ -232,7 +234,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
         vec(cpu(), 0..4),
         vec(node(), 0..3),
         proptest::option::of(vm()),
-        vec(flow(), 0..4),
+        (vec(flow(), 0..4), vec(flow(), 0..4)),
     );
     let rest = (
         any::<(i64, [u64; 5])>(),
@@ -248,7 +250,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
     );
     (rows, rest).prop_map(
         move |(
-            (mut tasks, exited, cpus, nodes, vm, flows),
+            (mut tasks, exited, cpus, nodes, vm, (flows, page_flows)),
             ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement, hot)),
         )| {
             if sorted {
@@ -265,6 +267,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 nodes,
                 vm,
                 flows,
+                page_flows,
                 lost,
                 exit_lost_ns,
                 own: OwnRaw { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },

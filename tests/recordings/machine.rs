@@ -71,6 +71,7 @@ impl Machine {
                 nodes: (0..2).map(node).collect(),
                 vm: None,
                 flows: Vec::new(),
+                page_flows: Vec::new(),
                 lost: BTreeMap::from([("exits_not_itemised".to_string(), 0)]),
                 exit_lost_ns: vec![0, 0],
                 own: OwnRaw::default(),

@@ -22,7 +22,7 @@ pub fn verdict(check: &HostCheck, part: Part) -> Verdict {
         Part::NumaFields => numa_fields(check),
         Part::NodeMemory => topology(&check.topology).map(|_| ()),
         Part::NodePages => node_pages(&check.topology),
-        Part::Reclaim | Part::MovedPages | Part::SentTasks => probe(check, part),
+        Part::Reclaim | Part::MovedPages | Part::SentTasks | Part::PageFlows => probe(check, part),
         Part::NewPages => new_pages(check),
         Part::Watermarks => topology(&check.topology).map(|_| ()),
         // move_pages(2) has no feature to ask for: who may ask it about whom is said for each process.

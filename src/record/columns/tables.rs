@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use super::{Column, Width};
 use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::metric::balancing::{CHOICES, GROUP, HINTS, TIME};
+use crate::metric::moved::BY_REASON;
 use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
 use crate::metric::pages::{MIGRATED, PAGES};
 use crate::metric::smt::IPC_BY_SIBLING;
@@ -305,6 +306,8 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "hint_remote", "counter", counts.hint_remote).added_for(&HINTS),
             field!(TaskRaw, "numa_group", "id", numa_group).added_for(&GROUP),
             field!(TaskRaw, "balancing_ns", "ns, counter", counts.balancing_ns).added_for(&TIME),
+            field!(TaskRaw, "balanced_pages", "pages, counter", counts.balanced_pages).added_for(&BY_REASON),
+            field!(TaskRaw, "asked_pages", "pages, counter", counts.asked_pages).added_for(&BY_REASON),
         ]
     });
     &COLUMNS

@@ -146,6 +146,7 @@ fn only(sample: &Sample, process: (u32, u64)) -> Sample {
         cpus: sample.cpus.clone(),
         vm: None,
         flows: vec![],
+        page_flows: vec![],
         nodes: Vec::new(),
         lost: Default::default(),
         exit_lost_ns: Vec::new(),

@@ -13,7 +13,7 @@ use crate::text::clean;
 use crate::tui::app::detail::{Detail, Point};
 use crate::tui::columns;
 use crate::tui::theme::{Role, Theme};
-use crate::tui::view::{balancing, maps};
+use crate::tui::view::{balancing, maps, moved};
 use crate::tui::widget::bar::{bar, sparkline};
 use crate::tui::widget::pen::Pen;
 use crate::tui::widget::table::{Look, Table};
@@ -46,9 +46,9 @@ fn node_lines(nodes: usize) -> u16 {
     nodes.min(NODE_LINES) as u16
 }
 
-/// A line on NUMA balancing, where there is something to balance.
+/// Lines on NUMA balancing and on moved pages, where there is something to balance.
 fn balancing_lines(nodes: usize) -> u16 {
-    u16::from(nodes > 1)
+    if nodes > 1 { 2 } else { 0 }
 }
 
 pub fn render(
@@ -75,9 +75,11 @@ pub fn render(
     }
     shares(snapshot, task, theme, facts_area, FACTS, buf);
     let nodes = snapshot.host.topology.nodes.len();
-    if let Some(text) = balancing::words(task, snapshot) {
-        let mut pen = Pen::new(buf, facts_area, FACTS + node_lines(nodes), ellipsis);
-        label_of(&mut pen, "balance", theme);
+    let lines = [("balance", balancing::words(task, snapshot)), ("moved", moved::words(task, snapshot))];
+    for (row, (label, text)) in (FACTS + node_lines(nodes)..).zip(lines) {
+        let Some(text) = text else { continue };
+        let mut pen = Pen::new(buf, facts_area, row, ellipsis);
+        label_of(&mut pen, label, theme);
         pen.write(&text, theme.style(Role::Plain));
     }
     let first = FACTS + node_lines(nodes) + balancing_lines(nodes);

@@ -7,6 +7,7 @@ mod init;
 mod intervals;
 mod procfs;
 mod report;
+mod rest;
 mod screen;
 mod sysfs;
 mod tool;

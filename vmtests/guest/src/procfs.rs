@@ -89,6 +89,17 @@ pub fn process_run_ns(pid: i32) -> Result<u64, String> {
     Ok(sum)
 }
 
+/// How often the scheduler moved the main thread of a process to another CPU, from its `sched`.
+pub fn cpu_moves(pid: i32) -> Result<u64, String> {
+    parse_cpu_moves(&sysfs::read(format!("/proc/{pid}/sched"))?)
+}
+
+fn parse_cpu_moves(text: &str) -> Result<u64, String> {
+    let line = text.lines().find_map(|line| line.strip_prefix("se.nr_migrations"));
+    line.and_then(|rest| rest.trim_start_matches([' ', ':']).parse().ok())
+        .ok_or_else(|| "its sched has no se.nr_migrations".to_owned())
+}
+
 /// Memory of a process by node, in bytes: every page of every mapping, from /proc/PID/numa_maps.
 pub fn bytes_by_node(pid: i32) -> Result<BTreeMap<u32, f64>, String> {
     Ok(parse_numa_maps(&sysfs::read(format!("/proc/{pid}/numa_maps"))?))
@@ -128,6 +139,13 @@ mod tests {
             "version 15\ntimestamp 1\ncpu0 0 0 1 2 3 4 500 6 7\ndomain0 3 1\ncpu1 0 0 1 2 3 4 70 6 7\n";
         assert_eq!(parse_ran_ns(text), Ok(570));
         assert!(parse_ran_ns("version 15\n").is_err());
+    }
+
+    #[test]
+    fn moves_are_a_line_of_sched() {
+        let text = "wander (7, #threads: 1)\n---\nse.sum_exec_runtime  :  1.5\nse.nr_migrations  :     12\n";
+        assert_eq!(parse_cpu_moves(text), Ok(12));
+        assert!(parse_cpu_moves("").is_err());
     }
 
     #[test]

@@ -35,7 +35,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let touched = number(&work.said()?, "touched_on_each")?;
     let moved = number(&work.said()?, "moved")?;
     batch.follow(&mut totals, 2)?;
-    let (mut cross, mut migrated, mut failed) = (0.0, 0.0, 0.0);
+    let (mut cross, mut migrated, mut failed, mut asked) = (0.0, 0.0, 0.0, 0.0);
     for interval in &totals.intervals {
         let seconds = number(interval, "interval_ns")? / 1e9;
         let tasks = interval["tasks"].as_array().into_iter().flatten();
@@ -44,6 +44,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
                 ("cross_node_faults_per_s", &mut cross),
                 ("pages_migrated_per_s", &mut migrated),
                 ("pages_migrate_failed_per_s", &mut failed),
+                ("pages_migrated_asked_per_s", &mut asked),
             ] {
                 *sum += number(task, id)? * seconds;
             }
@@ -54,6 +55,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     // The new places of pages that were moved are on another node too, and no new pages.
     report.close("allocations from another node", touched, cross, SHARE);
     report.close("moved pages", moved, migrated, SHARE);
+    report.equal("of these, asked for", moved as u64, asked.round() as u64);
     report.equal("pages that could not be moved", 0, failed.round() as u64);
     no_losses(report, &totals);
     Ok(())

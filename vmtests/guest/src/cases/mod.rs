@@ -13,6 +13,7 @@ mod instructions;
 mod load;
 mod moving;
 mod nodes;
+mod page_moves;
 mod pinned;
 mod placement;
 mod remote;
@@ -65,6 +66,7 @@ const CASES: &[Case] = &[
     remote::BALANCED,
     hinting::CASE,
     balancing_time::CASE,
+    page_moves::CASE,
     tui::CASE,
 ];
 

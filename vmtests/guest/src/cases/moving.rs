@@ -18,9 +18,6 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// Moves that starting the workload may add to those it made on purpose.
-const STRAY_MOVES: f64 = 2.0;
-
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     // The first CPU of every node: each move crosses nodes.
     let cpus: Vec<u32> = plan.machine.cpu_nodes().map(|(_, node)| node.cpus[0]).collect();
@@ -65,11 +62,12 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
             format_args!("{share:.2}"),
         );
     }
-    let moves = number(&done.truth, "moves")?;
-    for (what, found) in [("moves between nodes", row.node_moves), ("moves between CPUs", row.cpu_moves)] {
-        let found = found.round();
-        let fits = (moves..=moves + STRAY_MOVES).contains(&found);
-        report.check(fits, what, format_args!("{moves} to {}", moves + STRAY_MOVES), found);
+    for (what, truth, found) in [
+        ("moves between nodes", "moves", row.node_moves),
+        ("moves between CPUs", "moves", row.cpu_moves),
+        ("the same by the kernel's count", "kernel_moves", row.cpu_moves),
+    ] {
+        report.equal(what, number(&done.truth, truth)? as u64, found.round() as u64);
     }
     no_losses(report, &totals);
     Ok(())

@@ -1,4 +1,5 @@
-//! One busy thread that moves itself from CPU to CPU: on-CPU time per CPU, and moves, both known.
+//! One busy thread that moves itself from CPU to CPU: on-CPU time per CPU, and moves, both known and by the kernel's
+//! own count.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{burn, stop_flag, wait_for_go};
-use crate::affinity;
+use crate::{affinity, procfs};
 
 const ROUNDS: u64 = 5_000;
 
@@ -15,7 +16,9 @@ pub fn run(cpus: &[u32], pause_ms: u64) -> Result<Value, String> {
         return Err("no CPU to run on".to_owned());
     }
     go(cpus[0])?;
-    wait_for_go(&json!({"pid": std::process::id()}));
+    let pid = std::process::id() as i32;
+    let kernel_moves = procfs::cpu_moves(pid)?;
+    wait_for_go(&json!({"pid": pid}));
     let stop = stop_flag();
     let mut spent = vec![Duration::ZERO; cpus.len()];
     let mut since = affinity::thread_time();
@@ -38,13 +41,14 @@ pub fn run(cpus: &[u32], pause_ms: u64) -> Result<Value, String> {
         moves += u64::from(next != at);
         at = next;
     }
+    let kernel_moves = procfs::cpu_moves(pid)? - kernel_moves;
     let places: Vec<Value> = cpus
         .iter()
         .zip(&spent)
         .map(|(cpu, spent)| json!({"cpu": cpu, "cpu_ns": spent.as_nanos() as u64}))
         .collect();
     Ok(
-        json!({"places": places, "moves": moves, "moving_ns": moving.as_nanos() as u64, "cpu_ns": (since - before).as_nanos() as u64}),
+        json!({"places": places, "moves": moves, "kernel_moves": kernel_moves, "moving_ns": moving.as_nanos() as u64, "cpu_ns": (since - before).as_nanos() as u64}),
     )
 }
 

@@ -1,0 +1,67 @@
+//! How many arguments do this kernel's tracepoints and functions have? Where an argument came or went between kernels,
+//! the one after it is found by counting from the end.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
+
+/// The type information of one kernel.
+pub struct Arguments<'btf>(Btf<'btf>);
+
+impl Arguments<'_> {
+    /// Reads the type information below `root`. Takes some ten milliseconds.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be understood.
+    pub fn read(root: &Path) -> Result<Arguments<'static>> {
+        let path = root.join("sys/kernel/btf/vmlinux");
+        let btf = Btf::from_path(&path).with_context(|| format!("reading {}", path.display()))?;
+        Ok(Arguments(btf))
+    }
+
+    /// Arguments of a tracepoint, as a `tp_btf` program gets them.
+    ///
+    /// # Errors
+    /// The kernel does not have it.
+    pub fn of_tracepoint(&self, name: &str) -> Result<usize> {
+        let typedef = self.0.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"));
+        let pointer = typedef.and_then(|typedef| Ptr::try_from(typedef.referenced_type()).ok());
+        let count = pointer.and_then(|pointer| count(pointer.referenced_type()));
+        // The first is the private data of whoever listens, which programs do not see.
+        let count = count.and_then(|count| count.checked_sub(1));
+        count.with_context(|| format!("the kernel has no tracepoint {name}"))
+    }
+
+    /// Arguments of a function; `None` when the kernel does not have it.
+    pub fn of_function(&self, name: &str) -> Option<usize> {
+        count(self.0.type_by_name::<Func<'_>>(name)?.referenced_type())
+    }
+}
+
+/// Parameters of a prototype.
+fn count(ty: BtfType<'_>) -> Option<usize> {
+    FuncProto::try_from(ty).ok().map(|proto| proto.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_counted_as_programs_see_them() {
+        let root = Path::new("/");
+        if !root.join("sys/kernel/btf/vmlinux").exists() {
+            eprintln!("skipped: this kernel shows no type information");
+            return;
+        }
+        let arguments = Arguments::read(root).unwrap();
+        // TP_PROTO(bool preempt, prev, next, unsigned int prev_state), the last since 5.18.
+        assert!([3, 4].contains(&arguments.of_tracepoint("sched_switch").unwrap()));
+        assert_eq!(arguments.of_function("wake_up_process"), Some(1));
+        assert_eq!(arguments.of_function("no_such_function"), None);
+        let error = arguments.of_tracepoint("no_such_tracepoint").unwrap_err();
+        assert_eq!(error.to_string(), "the kernel has no tracepoint no_such_tracepoint");
+    }
+}

@@ -1,0 +1,99 @@
+//! Pages that NUMA balancing moves: from which node to which, for whom and what for, compared with /proc/vmstat.
+
+use serde_json::Value;
+use vmtests_protocol::Plan;
+
+use super::{Case, Stop, no_losses};
+use crate::intervals::Totals;
+use crate::procfs::vmstat;
+use crate::report::Report;
+use crate::rest::{Balancing, come_to_rest};
+use crate::tool::Batch;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "page_moves",
+    about: "pages that balancing moves, from node to node, by node and by task, are as many as /proc/vmstat counts",
+    run,
+};
+
+const MIB: &str = "48";
+
+/// Pages that balancing moved, that were moved at all, and that could not be.
+fn counters() -> Result<[u64; 3], String> {
+    Ok([vmstat("numa_pages_migrated")?, vmstat("pgmigrate_success")?, vmstat("pgmigrate_fail")?])
+}
+
+/// The sum of a rate over what `of` finds in each interval.
+fn sum(totals: &Totals, of: impl Fn(&Value) -> f64) -> f64 {
+    let seconds = |interval: &Value| interval["interval_ns"].as_f64().unwrap_or(0.0) / 1e9;
+    totals.intervals.iter().map(|interval| of(interval) * seconds(interval)).sum()
+}
+
+fn of_rows(totals: &Totals, rows: &str, id: &str) -> u64 {
+    let rows_of = |interval: &Value| -> f64 {
+        let rows = interval[rows].as_array().into_iter().flatten();
+        rows.map(|row| row[id].as_f64().unwrap_or(0.0)).sum()
+    };
+    sum(totals, rows_of).round() as u64
+}
+
+fn from_to(totals: &Totals, from: usize, to: usize) -> u64 {
+    let pair = |interval: &Value| {
+        interval["matrix"]["pages_migrated_per_s"][from.to_string()][to.to_string()].as_f64().unwrap_or(0.0)
+    };
+    sum(totals, pair).round() as u64
+}
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    let nodes = plan.machine.nodes.len();
+    let Some((home, first)) = plan.machine.cpu_nodes().next().filter(|_| nodes > 1) else {
+        return Err(Stop::skip("one node: there is nowhere to move pages to"));
+    };
+    let balancing = Balancing::on()?;
+    let mut batch = Batch::start(&["-d", "0.5"])?;
+    // Some on each node but the one from which all is used.
+    let each = 100 / (nodes - 1);
+    let share = |node: usize| if node == home { 100 - each * (nodes - 1) } else { each };
+    let shares: Vec<String> = (0..nodes).map(|node| share(node).to_string()).collect();
+    let cpu = first.cpus[0].to_string();
+    let mut work = Work::start("numa_truth", &[&cpu, &shares.join(","), MIB, "touched", "uniform"])?;
+    // It looks at the switch when it starts.
+    batch.next()?;
+    balancing.set(false)?;
+    let start = come_to_rest(&mut batch, &mut Totals::default(), counters)?;
+    let mut totals = Totals::default();
+    let mark = batch.follow(&mut totals, 1)?;
+    if let Some(why) = mark["missing"]["pages_in_per_s"].as_str() {
+        return Err(Stop::fail(format!("no pages from node to node: {why}")));
+    }
+    balancing.set(true)?;
+    work.go();
+    batch.follow(&mut totals, 16)?;
+    balancing.set(false)?;
+    work.stop()?;
+    let end = come_to_rest(&mut batch, &mut totals, counters)?;
+    batch.stop()?;
+
+    let [balanced, moved, failed] = [0, 1, 2].map(|at| end[at] - start[at]);
+    report.check(balanced > 0, "balancing was at work", "more than 0 pages moved", balanced);
+    let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
+    let all: u64 = pairs.map(|(from, to)| from_to(&totals, from, to)).sum();
+    report.equal("pages from node to node", balanced, all);
+    for id in ["pages_in_per_s", "pages_out_per_s"] {
+        report.equal(format_args!("{id} of all nodes"), balanced, of_rows(&totals, "nodes", id));
+    }
+    for (id, truth) in [
+        ("pages_migrated_balancing_per_s", balanced),
+        ("pages_migrated_per_s", moved),
+        ("pages_migrate_failed_per_s", failed),
+    ] {
+        report.equal(format_args!("{id} of all tasks"), truth, of_rows(&totals, "tasks", id));
+    }
+    for node in (0..nodes).filter(|node| *node != home) {
+        let came = from_to(&totals, node, home);
+        report.check(came > 0, format_args!("pages from node {node} to node {home}"), "more than 0", came);
+    }
+    no_losses(report, &totals);
+    Ok(())
+}
