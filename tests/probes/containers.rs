@@ -19,7 +19,7 @@ use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
 use crate::bounds::around;
-use crate::truth::{TICK_NS, schedstat};
+use crate::truth::{TICK_NS, schedstat, until_it_ran};
 use crate::until::{A_MOMENT, until};
 use crate::workload::Workload;
 
@@ -201,13 +201,13 @@ pub fn a_moved_task_is_charged_to_each_side_its_part() -> Result<()> {
     let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
     let (_, begin) = around(truths, || watch.begin())?;
     // In the middle of an interval: the moves themselves decide, not the samples.
-    thread::sleep(Duration::from_millis(1500));
+    until_it_ran(goes.pid(), Duration::from_secs(1))?;
     let (_, moved) = around(truths, || {
         group.adopt(comes.pid())?;
         group.adopt(crowd.pid())?;
         fs::write(mount.join("cgroup.procs"), goes.pid().to_string()).context("moving a process out")
     })?;
-    thread::sleep(Duration::from_millis(1500));
+    until_it_ran(comes.pid(), Duration::from_secs(1))?;
     let (snapshot, end) = around(truths, || watch.step())?;
     let of = |pid: u32| snapshot.tasks.iter().find(|task| task.raw.pid == pid).context("no row");
     begin.to(&end)[0].hold("CPU time of the cgroup", watch.total_ns, 0.01, 4 * TICK_NS)?;
@@ -229,11 +229,11 @@ pub fn out_and_back_between_two_samples_leaves_a_gap() -> Result<()> {
     let usage = || Ok(vec![group.usage_ns()?]);
     let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
     let (_, begin) = around(usage, || watch.begin())?;
-    thread::sleep(Duration::from_millis(700));
+    until_it_ran(hog.pid(), Duration::from_millis(700))?;
     fs::write(mount.join("cgroup.procs"), hog.pid().to_string())?;
-    thread::sleep(Duration::from_millis(700));
+    until_it_ran(hog.pid(), Duration::from_millis(700))?;
     group.adopt(hog.pid())?;
-    thread::sleep(Duration::from_millis(700));
+    until_it_ran(hog.pid(), Duration::from_millis(700))?;
     let (_, end) = around(usage, || watch.step())?;
     for truth in begin.to(&end) {
         truth.hold("CPU time of the cgroup", watch.total_ns, 0.01, 3 * TICK_NS)?;

@@ -93,12 +93,19 @@ pub fn alternating_tasks_are_not_billed_for_each_other() -> Result<()> {
     cpu_time_is_schedstat(&[Workload::start("alternator")?, Workload::start("alternator")?])
 }
 
-/// Watches the workloads for three seconds.
+/// Waits until a process has been on CPU for so much longer: on a busy machine that takes its time, and what is
+/// compared must be more than what may be wrong with it.
+pub fn until_it_ran(pid: u32, time: Duration) -> Result<()> {
+    let enough = schedstat(pid)? + time.as_nanos() as u64;
+    until("the workload runs", || Ok(schedstat(pid)? >= enough))
+}
+
+/// Watches the workloads for a second of the first one.
 fn cpu_time_is_schedstat(workloads: &[Workload]) -> Result<()> {
     let truths = || workloads.iter().map(|workload| schedstat(workload.pid())).collect();
     let mut source = watch_everything()?;
     let (from, begin) = around(truths, || sample(&mut source))?;
-    thread::sleep(Duration::from_secs(3));
+    until_it_ran(workloads[0].pid(), Duration::from_secs(1))?;
     let (to, end) = around(truths, || sample(&mut source))?;
     let snapshot = between(&source, &from, &to);
     for (workload, truth) in workloads.iter().zip(begin.to(&end)) {
@@ -315,7 +322,7 @@ pub fn cpu_clock_in_a_slot_is_time_on_cpu() -> Result<()> {
     let mut source = watch(Scope::default(), "cpu-clock")?;
     let stolen = stolen_ns()?;
     let from = sample(&mut source)?;
-    thread::sleep(Duration::from_secs(3));
+    until_it_ran(hog.pid(), Duration::from_secs(1))?;
     let to = sample(&mut source)?;
     let stolen = stolen_ns()? - stolen;
     let snapshot = between(&source, &from, &to);
@@ -367,7 +374,7 @@ pub fn a_scope_of_one_process_is_only_that() -> Result<()> {
     let truth = || Ok(vec![schedstat(inside.pid())?]);
     let stolen = stolen_ns()?;
     let (from, begin) = around(truth, || sample(&mut source))?;
-    thread::sleep(Duration::from_secs(3));
+    until_it_ran(inside.pid(), Duration::from_secs(1))?;
     let (to, end) = around(truth, || sample(&mut source))?;
     let stolen = stolen_ns()? - stolen;
     let snapshot = between(&source, &from, &to);
