@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
 use crate::bounds::around;
-use crate::truth::{TICK_NS, schedstat};
+use crate::truth::{TICK_NS, schedstat, until_it_ran};
 use crate::until::{A_MOMENT, until};
 use crate::workload::Workload;
 
@@ -67,7 +68,13 @@ fn place(name: &str) -> Result<(Hierarchy, PathBuf, String)> {
     let mount = mounts.iter().find(|mount| accounts(mount)).map(|mount| mount.at.clone());
     let mount = mount.or(cgroups::choose(root).mount).context("no cgroup filesystem is mounted")?;
     let (hierarchy, _) = cgroups::containing(root, &mount).context("the hierarchy has no controller")?;
-    Ok((hierarchy, mount, format!("numatop-ng-{name}-{}", std::process::id())))
+    Ok((hierarchy, mount, unique(name)))
+}
+
+/// A name that no other cgroup has, nor one that an attempt before has left.
+fn unique(name: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("numatop-ng-{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn wants(pattern: &str, wait: bool) -> Wants {
@@ -131,7 +138,7 @@ fn pids(snapshot: &Snapshot) -> Vec<u32> {
 pub fn a_scope_of_a_cgroup_has_its_children() -> Result<()> {
     let hierarchy = cgroups::choose(Path::new("/"));
     let mount = hierarchy.mount.context("no cgroup filesystem is mounted")?;
-    let parent = Cgroup::make(&mount, &format!("numatop-ng-test-{}", std::process::id()))?;
+    let parent = Cgroup::make(&mount, &unique("test"))?;
     let child = Cgroup::make(&parent.0, "child")?;
     // Declared after the cgroups, so that they are gone before those are removed.
     let (inside, nested, outside) =
@@ -158,6 +165,8 @@ pub fn a_scope_of_a_cgroup_has_its_children() -> Result<()> {
 pub fn a_scoped_total_is_the_usage_of_its_cgroup() -> Result<()> {
     let (hierarchy, mount, name) = place("usage")?;
     let group = Cgroup::make(&mount, &name)?;
+    // Before the workloads, so that they are gone when it is removed, whatever fails.
+    let child: Cgroup;
     let _neighbours = [Workload::start("hog")?, Workload::start("alternator")?];
     let (inside, mut storm, nested) =
         (Workload::start("hog")?, Workload::start("storm")?, Workload::start("hog")?);
@@ -169,7 +178,7 @@ pub fn a_scoped_total_is_the_usage_of_its_cgroup() -> Result<()> {
     storm.go()?;
     watch.run(Duration::from_secs(1))?;
     // A child that is made while we watch.
-    let child = Cgroup::make(&group.0, "child")?;
+    child = Cgroup::make(&group.0, "child")?;
     child.adopt(nested.pid())?;
     watch.run(Duration::from_secs(4))?;
     let (_, end) = around(usage, || watch.step())?;
@@ -179,7 +188,6 @@ pub fn a_scoped_total_is_the_usage_of_its_cgroup() -> Result<()> {
     }
     ensure!(watch.total_ns > 200_000_000, "too little ran: {} ns", watch.total_ns);
     drop((inside, storm, nested));
-    drop(child);
     Ok(())
 }
 
@@ -193,13 +201,13 @@ pub fn a_moved_task_is_charged_to_each_side_its_part() -> Result<()> {
     let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
     let (_, begin) = around(truths, || watch.begin())?;
     // In the middle of an interval: the moves themselves decide, not the samples.
-    thread::sleep(Duration::from_millis(1500));
+    until_it_ran(goes.pid(), Duration::from_secs(1))?;
     let (_, moved) = around(truths, || {
         group.adopt(comes.pid())?;
         group.adopt(crowd.pid())?;
         fs::write(mount.join("cgroup.procs"), goes.pid().to_string()).context("moving a process out")
     })?;
-    thread::sleep(Duration::from_millis(1500));
+    until_it_ran(comes.pid(), Duration::from_secs(1))?;
     let (snapshot, end) = around(truths, || watch.step())?;
     let of = |pid: u32| snapshot.tasks.iter().find(|task| task.raw.pid == pid).context("no row");
     begin.to(&end)[0].hold("CPU time of the cgroup", watch.total_ns, 0.01, 4 * TICK_NS)?;
@@ -221,11 +229,11 @@ pub fn out_and_back_between_two_samples_leaves_a_gap() -> Result<()> {
     let usage = || Ok(vec![group.usage_ns()?]);
     let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
     let (_, begin) = around(usage, || watch.begin())?;
-    thread::sleep(Duration::from_millis(700));
+    until_it_ran(hog.pid(), Duration::from_millis(700))?;
     fs::write(mount.join("cgroup.procs"), hog.pid().to_string())?;
-    thread::sleep(Duration::from_millis(700));
+    until_it_ran(hog.pid(), Duration::from_millis(700))?;
     group.adopt(hog.pid())?;
-    thread::sleep(Duration::from_millis(700));
+    until_it_ran(hog.pid(), Duration::from_millis(700))?;
     let (_, end) = around(usage, || watch.step())?;
     for truth in begin.to(&end) {
         truth.hold("CPU time of the cgroup", watch.total_ns, 0.01, 3 * TICK_NS)?;

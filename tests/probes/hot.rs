@@ -13,13 +13,13 @@ use crate::workload::{ForEverybody, Workload};
 
 /// What the workload "shares" does: functions, and their share of its time in per cent.
 const TRUTH: [(&str, f64); 3] = [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)];
-/// 95 of 100 times the share of 60 % is within 1.4 points with this many samples a second, for five seconds.
+/// 95 of 100 times the share of 60 % is within 1.8 points with this many samples a second, for three seconds.
 const RATE: &str = "997";
 const TOLERANCE: f64 = 3.0;
 
-/// Samples the workload for five seconds.
+/// Samples the workload for three seconds.
 fn hot(words: &[&str]) -> Result<Value> {
-    let mut all = vec!["-b", "-n", "1", "-d", "5", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
+    let mut all = vec!["-b", "-n", "1", "-d", "3", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
     all.extend(["--hot-rate", RATE, "--events", ""]);
     all.extend(words);
     let mut lines = intervals(&all)?;

@@ -16,7 +16,7 @@ use crate::bounds::around;
 const PAGES: usize = 16 * 1024;
 /// The most that are touched to have something to move: 1 GiB.
 const MOST: usize = 16 * PAGES;
-/// Moved pages that are worth a comparison.
+/// Moved pages after which no more are touched.
 const ENOUGH: u64 = 500;
 /// Writing here moves pages together to make room for large ones (Documentation/admin-guide/sysctl/vm.rst).
 const COMPACT: &str = "/proc/sys/vm/compact_memory";
@@ -109,13 +109,10 @@ pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
     let truth = || Ok(vec![moved_by_vmstat()?]);
     let (first, begin) = around(truth, || sample(&mut source))?;
     let start = moved_by_vmstat()?;
-    // What there is to be moved depends on where the kernel finds room: more each time, until something was.
+    // How much is moved depends on where the kernel finds room, and on the first large folio that it finds none for:
+    // there it gives up. More each time, until it is enough; every page that was moved is worth a comparison.
     let mut pages = PAGES;
-    while moved_by_vmstat()? - start < ENOUGH {
-        ensure!(
-            pages <= MOST,
-            "moving {MOST} pages together moved next to none: there is nothing to compare"
-        );
+    while moved_by_vmstat()? - start < ENOUGH && pages <= MOST {
         let memory = Touched::new(pages)?;
         compact()?;
         memory.thin_out();
@@ -133,6 +130,7 @@ pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
         after - before
     };
     for truth in begin.to(&end) {
+        ensure!(truth.least > 0, "compaction moved nothing: there is nothing to compare");
         truth.hold("moved pages", moved(|counts| counts.migrated_pages), 0.01, 0)?;
     }
     let (balanced, asked) = (moved(|counts| counts.balanced_pages), moved(|counts| counts.asked_pages));

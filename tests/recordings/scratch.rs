@@ -11,6 +11,8 @@ impl Scratch {
         let name =
             format!("numatop-recordings-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
+        // Of a run that was killed, with the same process id.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
         Scratch(path)
     }
