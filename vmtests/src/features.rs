@@ -15,7 +15,10 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("how much of its use is remote", &["remote"]),
     ("the same after NUMA balancing has moved it", &["remote_balanced"]),
     ("new pages and moved pages by node", &["fresh"]),
-    ("NUMA hinting faults, pages that balancing moves, the time it takes", &["hinting", "balancing_time"]),
+    (
+        "NUMA hinting faults, pages that balancing moves, the time it takes",
+        &["hinting", "balancing_time", "page_moves"],
+    ),
     ("counters, or why there are none", &["counters", "instructions", "alternators"]),
     ("scope by cgroup v2", &["scope"]),
     ("missing privileges and BTF: what to do", &["degraded"]),
