@@ -157,8 +157,9 @@ struct nt_rec {
 	__u64 balancing_from_exec;
 	__u64 balancing_ns;	/* time on its CPU in such stretches */
 	/* The nodes that balancing moves a page from and to at this moment, counted from 1; 0: not known. */
-	__u32 moves_from;
-	__u32 moves_to;
+	__u16 moves_from;
+	__u16 moves_to;
+	__u32 pad;
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];

@@ -324,18 +324,21 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 			place = bpf_map_lookup_elem(&places, &cpu_id);
 		if (!place)
 			return 0;
-		if (by_sibling)
-			now = bpf_ktime_get_ns();
-		clock = smt_clock(cpu, place->core, next_busy, now);
-		/* CPUs may disagree by nanoseconds on the time: never subtract those. */
-		if (clock > cpu->in_smt_ns)
-			shared = clock - cpu->in_smt_ns;
-		if (rec && seen_in)
-			rec->smt_busy_ns += shared;
-		if (by_sibling && cpu->in_ns)
-			siblings = siblings_in(now - cpu->in_ns, shared);
-		cpu->in_smt_ns = clock;
-		cpu->in_ns = now;
+		/* Busy on a core, idle on another: until user space said which, this CPU is on none. */
+		if (place->opened) {
+			if (by_sibling)
+				now = bpf_ktime_get_ns();
+			clock = smt_clock(cpu, place->core, next_busy, now);
+			/* CPUs may disagree by nanoseconds on the time: never subtract those. */
+			if (clock > cpu->in_smt_ns)
+				shared = clock - cpu->in_smt_ns;
+			if (rec && seen_in)
+				rec->smt_busy_ns += shared;
+			if (by_sibling && cpu->in_ns)
+				siblings = siblings_in(now - cpu->in_ns, shared);
+			cpu->in_smt_ns = clock;
+			cpu->in_ns = now;
+		}
 	}
 	known = cpu->in_valid;
 	cpu->in_valid = 1;

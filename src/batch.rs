@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::export::Export;
 use crate::hot::profile::Profile;
@@ -74,7 +74,7 @@ pub fn run(
         }
         match export.write(out, &snapshot) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written?,
+            written => written.context("writing the output")?,
         }
         source.focus(Focus { processes: export.shown().to_vec(), groups: Vec::new() });
         profile = snapshot.hot.take().unwrap_or_default();

@@ -1,9 +1,13 @@
 //! What can be typed after `numatop-ng`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::NonEmptyStringValueParser;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// A live profiler for NUMA machines: where every task runs, and what that costs it.
 #[derive(Parser, Debug)]
@@ -21,6 +25,127 @@ pub struct Cli {
 
     #[command(flatten)]
     pub limits: RecordLimits,
+}
+
+/// Flags that a subcommand has no use for, by field of [`ViewArgs`], and why.
+struct Without {
+    subcommand: &'static str,
+    why: &'static str,
+    flags: &'static [&'static str],
+}
+
+const WITHOUT: [Without; 2] = [
+    Without {
+        subcommand: "record",
+        why: "chooses what is shown, and record shows nothing: all metrics and rows are kept, for replay and export \
+              to choose from",
+        flags: &[
+            "batch",
+            "format",
+            "threads",
+            "by_container",
+            "columns",
+            "sort",
+            "top",
+            "comm",
+            "node",
+            "overhead",
+            "color",
+            "ascii",
+            "no_mouse",
+        ],
+    },
+    Without {
+        subcommand: "replay",
+        why: "chooses what is measured, and a recording was measured already (--comm and --node choose rows)",
+        flags: &[
+            "delay",
+            "placement_budget",
+            "pids",
+            "tids",
+            "users",
+            "containers",
+            "pods",
+            "namespaces",
+            "cgroups",
+            "units",
+            "machines",
+            "host",
+            "wait",
+            "runtime_sockets",
+            "events",
+            "pmu_dir",
+            "hot",
+            "hot_event",
+            "hot_rate",
+            "overhead",
+        ],
+    },
+];
+
+/// Flags that mean something only beside one of others, and why.
+struct Needs {
+    flags: &'static [&'static str],
+    one_of: &'static [&'static str],
+    why: &'static str,
+}
+
+/// Of the live view and batch mode.
+const NEEDS: [Needs; 2] = [
+    Needs {
+        flags: &["wait"],
+        one_of: &["containers", "pods", "namespaces", "cgroups", "units", "machines"],
+        why: "waits for what is named by --container, --pod, --k8s-namespace, --cgroup, --unit or --machine",
+    },
+    Needs {
+        flags: &["record_max_size", "record_max_age", "record_top", "record_min_cpu"],
+        one_of: &["record"],
+        why: "is about a recording, and only --record makes one",
+    },
+];
+
+impl Cli {
+    /// What `words` say, the name of the program first. A flag without use is refused, not ignored.
+    ///
+    /// # Errors
+    /// Wrong usage, or a request for help or the version.
+    pub fn from_words<T: Into<OsString> + Clone>(
+        words: impl IntoIterator<Item = T>,
+    ) -> Result<Cli, clap::Error> {
+        let mut command = Self::command();
+        for Without { subcommand, flags, .. } in &WITHOUT {
+            let hide =
+                |arg: clap::Arg| if flags.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg };
+            command = command.mut_subcommand(subcommand, |subcommand| subcommand.mut_args(hide));
+        }
+        let matches = command.try_get_matches_from_mut(words)?;
+        let (command, typed) = match matches.subcommand() {
+            Some((name, typed)) => {
+                (command.find_subcommand_mut(name).expect("clap knows what it found"), typed)
+            }
+            None => (&mut command, &matches),
+        };
+        if let Some((flag, why)) = without_use(command.get_name(), typed) {
+            let long = command.get_arguments().find(|arg| arg.get_id() == flag).and_then(clap::Arg::get_long);
+            let why = format!("--{}: {why}", long.unwrap_or(flag));
+            return Err(command.error(ErrorKind::UnknownArgument, why));
+        }
+        Cli::from_arg_matches(&matches)
+    }
+}
+
+/// A flag that was typed and would do nothing, and why.
+fn without_use(command: &str, matches: &ArgMatches) -> Option<(&'static str, &'static str)> {
+    let known = |flag: &str| matches.try_contains_id(flag).is_ok();
+    let typed = |flag: &&str| known(flag) && matches.value_source(flag) == Some(ValueSource::CommandLine);
+    let first = |flags: &'static [&'static str]| flags.iter().copied().find(typed);
+    let without = WITHOUT.iter().find(|without| without.subcommand == command);
+    let refused = without.and_then(|without| Some((first(without.flags)?, without.why)));
+    refused.or_else(|| {
+        let alone =
+            |needs: &&Needs| needs.one_of.iter().any(|flag| known(flag)) && first(needs.one_of).is_none();
+        NEEDS.iter().filter(alone).find_map(|needs| Some((first(needs.flags)?, needs.why)))
+    })
 }
 
 #[derive(Subcommand, Debug)]
@@ -222,8 +347,9 @@ pub struct ViewArgs {
     #[arg(short = 'H', long)]
     pub threads: bool,
 
-    /// In batch mode as text or CSV: one row per container, pod, unit or other cgroup, each with all below it.
-    #[arg(long = "by-container", conflicts_with_all = ["threads", "tids"], help_heading = CONTAINERS)]
+    /// One row per container, pod, unit or other cgroup, each with all below it; on the screen that view first, in
+    /// batch mode for text and CSV (JSON has both).
+    #[arg(long = "by-container", conflicts_with_all = ["threads", "tids", "comm", "node"], help_heading = CONTAINERS)]
     pub by_container: bool,
 
     /// Metrics to show, in order (see: numatop-ng list metrics).
@@ -256,28 +382,28 @@ pub struct ViewArgs {
     pub users: Vec<String>,
 
     /// Watch only this container, by name or the start of its id; may be given several times.
-    #[arg(long = "container", value_name = "NAME|ID", help_heading = CONTAINERS)]
+    #[arg(long = "container", value_name = "NAME|ID", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub containers: Vec<String>,
 
     /// Watch only this pod, by name or uid.
-    #[arg(long = "pod", value_name = "[NAMESPACE/]NAME", help_heading = CONTAINERS)]
+    #[arg(long = "pod", value_name = "[NAMESPACE/]NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub pods: Vec<String>,
 
     /// Watch only the pods of this Kubernetes namespace.
-    #[arg(long = "k8s-namespace", value_name = "NAME", help_heading = CONTAINERS)]
+    #[arg(long = "k8s-namespace", value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub namespaces: Vec<String>,
 
     /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy
     /// or below /sys/fs/cgroup, which says in which hierarchy.
-    #[arg(long = "cgroup", value_name = "PATH|GLOB", help_heading = CONTAINERS)]
+    #[arg(long = "cgroup", value_name = "PATH|GLOB", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub cgroups: Vec<String>,
 
     /// Watch only this systemd unit.
-    #[arg(long = "unit", value_name = "NAME", help_heading = CONTAINERS)]
+    #[arg(long = "unit", value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub units: Vec<String>,
 
     /// Watch only this machine: LXC, nspawn, libvirt.
-    #[arg(long = "machine", value_name = "NAME", help_heading = CONTAINERS)]
+    #[arg(long = "machine", value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
     pub machines: Vec<String>,
 
     /// Watch only what is in no container, pod or machine.
@@ -300,7 +426,7 @@ pub struct ViewArgs {
     #[arg(long, value_name = "NODE")]
     pub node: Option<u32>,
 
-    /// Counters to read at context switches: sets (auto, basic, numa, stalls, tlb, cache) and names, up to eight.
+    /// Counters to read at context switches: sets (auto, basic, numa, stalls, tlb, cache) and names, up to eight; '' reads none.
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub events: String,
 
@@ -389,6 +515,86 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_without_use_is_a_flag() {
+        let command = Cli::command();
+        for Without { subcommand, flags, .. } in &WITHOUT {
+            let known = command.find_subcommand(subcommand).unwrap();
+            for flag in *flags {
+                assert!(known.get_arguments().any(|arg| arg.get_id() == flag), "{subcommand} {flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_chooses_the_measurement_is_refused_in_replay() {
+        for words in [
+            &["--pid", "7"][..],
+            &["-d", "1"],
+            &["--container", "web"],
+            &["--events", "auto"],
+            &["--host"],
+            &["--hot"],
+        ] {
+            let typed = ["numatop-ng", "replay", "x"].iter().chain(words);
+            let why = Cli::from_words(typed).unwrap_err().to_string();
+            let flag = if words[0] == "-d" { "--delay" } else { words[0] };
+            assert!(why.contains(&format!("{flag}: chooses what is measured")), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_chooses_the_screen_is_refused_in_record() {
+        for words in [&["--sort", "ipc"][..], &["-H"], &["--format", "json"], &["--by-container"]] {
+            let typed = ["numatop-ng", "record", "x"].iter().chain(words);
+            let why = Cli::from_words(typed).unwrap_err().to_string();
+            assert!(why.contains("chooses what is shown"), "{why}");
+        }
+        assert!(Cli::from_words(["numatop-ng", "record", "x", "-p", "7", "-n", "1", "--hot"]).is_ok());
+    }
+
+    #[test]
+    fn what_would_be_ignored_is_refused() {
+        for (words, why) in [
+            (&["--wait"][..], "--wait: waits for what is named"),
+            (&["--wait", "--host"], "--wait: waits for what is named"),
+            (&["record", "x", "--wait"], "--wait: waits for what is named"),
+            (&["--record-top", "5"], "--record-top: is about a recording"),
+            (&["--record-max-size", "1G", "-b"], "--record-max-size: is about a recording"),
+            (&["--container", ""], "--container"),
+            (&["--cgroup="], "--cgroup"),
+            (&["--by-container", "--comm", "x"], "--comm"),
+            (&["--by-container", "--node", "0"], "--node"),
+        ] {
+            let error = Cli::from_words(["numatop-ng"].iter().chain(words)).unwrap_err().to_string();
+            assert!(error.contains(why), "{words:?}: {error}");
+        }
+        for words in [
+            &["--record", "x", "--record-top", "5"][..],
+            &["record", "x", "--record-top", "5"],
+            &["--wait", "--unit", "x"],
+            &["--events", ""],
+        ] {
+            assert!(Cli::from_words(["numatop-ng"].iter().chain(words)).is_ok(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn help_lists_what_is_of_use() {
+        let help = |words: &[&str]| Cli::from_words(words).unwrap_err().to_string();
+        let record = help(&["numatop-ng", "record", "--help"]);
+        let replay = help(&["numatop-ng", "replay", "--help"]);
+        assert!(
+            record.contains("--pid") && !record.contains("--sort") && !record.contains("--ascii"),
+            "{record}"
+        );
+        assert!(
+            replay.contains("--sort") && !replay.contains("--pid") && !replay.contains("--hot"),
+            "{replay}"
+        );
+        assert!(help(&["numatop-ng", "--help"]).contains("--sort"));
     }
 
     #[test]

@@ -109,6 +109,16 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
     }
 }
 
+/// What is printed about a failure, after the name of the program; a refusal is wrapped.
+pub fn message(error: &Error) -> String {
+    match error.downcast_ref::<Refusal>() {
+        Some(refusal) => {
+            Refusal { what: format!("numatop-ng: {}", refusal.what), ..refusal.clone() }.to_string()
+        }
+        None => format!("numatop-ng: {}", chain(error)),
+    }
+}
+
 /// The whole chain of causes in one line. libbpf's own text about an errno is kept as it is.
 pub fn chain(error: &Error) -> String {
     format!("{error:#}")
@@ -130,5 +140,24 @@ fn exit_for(missing: &Missing) -> Exit {
         Missing::NotPermitted(_) => Exit::Privilege,
         Missing::KernelTooOld(_) | Missing::Unsupported(_) => Exit::Kernel,
         Missing::FirstInterval | Missing::NotCollected(_) | Missing::Lost(_) => Exit::CouldNotMeasure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_wrapped_with_the_name_in_front() {
+        let refusal = Refusal {
+            exit: Exit::Privilege,
+            what: "the scheduler of this machine cannot be watched".into(),
+            why: Some("CAP_BPF and CAP_PERFMON are missing (uid 1000)".into()),
+            said: None,
+            advice: vec![Advice::command("run it as root:", "sudo numatop-ng")],
+        };
+        let text = message(&refusal.into());
+        assert!(text.starts_with("numatop-ng: the scheduler") && text.contains("sudo numatop-ng"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
     }
 }

@@ -4,6 +4,7 @@ pub mod csv;
 mod hot;
 pub mod json;
 pub mod quiet;
+pub mod stoppable;
 pub mod text;
 
 use std::io::{self, Write};

@@ -9,5 +9,6 @@ pub mod kernel;
 pub mod page_flags;
 pub mod pmu;
 pub mod privileges;
+pub mod processes;
 pub mod topology;
 pub mod users;

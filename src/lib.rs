@@ -13,6 +13,8 @@ pub mod host;
 pub mod hot;
 pub mod marks;
 pub mod metric;
+pub mod metrics_cmd;
+pub mod modes;
 pub mod options;
 pub mod overhead;
 pub mod pmu;

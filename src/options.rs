@@ -15,8 +15,9 @@ use crate::container::select::{Want, Wants};
 use crate::export::{ContainerSelection, Selection, all_columns, rfc3339};
 use crate::filter::RowFilter;
 use crate::host::cgroups::{self, Hierarchy};
-use crate::host::topology::Topology;
-use crate::host::users;
+use crate::host::topology::{Topology, format_cpulist};
+
+use crate::host::{processes, users};
 use crate::metric::Metric;
 use crate::metric::container::{self, CONTAINER_METRICS};
 use crate::metric::task::{TASK_METRICS, by_id};
@@ -193,13 +194,17 @@ pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, B
 /// recording, from the first interval on.
 ///
 /// # Errors
-/// An unknown user or event.
+/// An unknown task, node, user or event.
 pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>, recorded: bool) -> Result<LiveOptions, BadValue> {
     let mut scope = Scope {
         pids: args.pids.iter().copied().collect(),
         tids: args.tids.iter().copied().collect(),
         ..Scope::default()
     };
+    check_tasks(args, Path::new("/"))?;
+    if let (Some(_), Ok(topology)) = (args.node, Topology::read(Path::new("/"))) {
+        check_node(args, &topology)?;
+    }
     for user in &args.users {
         let uid = users::resolve(user, names).ok_or_else(|| {
             bad("--user", format!("no user '{}' in /etc/passwd", crate::text::clean_str(user)))
@@ -230,6 +235,41 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>, recorded: bool) -> R
         group_limits: true,
         ..LiveOptions::default()
     })
+}
+
+/// Refuses ids that no task below `root` has: they would show an empty screen for ever.
+fn check_tasks(args: &ViewArgs, root: &Path) -> Result<(), BadValue> {
+    // What cannot be found out decides nothing.
+    for pid in &args.pids {
+        match processes::process_of(root, *pid) {
+            Ok(None) => return Err(bad("--pid", format!("there is no process {pid}"))),
+            Ok(Some(process)) if process != *pid => {
+                return Err(bad(
+                    "--pid",
+                    format!("{pid} is a thread of process {process}: --tid takes threads"),
+                ));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    match args.tids.iter().find(|tid| matches!(processes::process_of(root, **tid), Ok(None))) {
+        Some(tid) => Err(bad("--tid", format!("there is no thread {tid}"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a `--node` that the machine does not have.
+///
+/// # Errors
+/// Says which it has.
+pub fn check_node(args: &ViewArgs, topology: &Topology) -> Result<(), BadValue> {
+    let Some(node) = args.node else { return Ok(()) };
+    let online: Vec<Nid> = topology.nodes.iter().map(|node| node.id).collect();
+    if online.contains(&Nid(node)) || topology.offline_nodes.contains(&Nid(node)) {
+        return Ok(());
+    }
+    let has = format_cpulist(online.iter().map(|id| id.0));
+    Err(bad("--node", format!("the machine has no node {node}: its nodes are {has}")))
 }
 
 /// What each set of events counts on this machine. Asked before counters are opened: those in use cannot be tried.
@@ -343,39 +383,6 @@ pub fn recording(limits: &RecordLimits, args: &ViewArgs) -> RecordOptions {
     }
 }
 
-/// Refuses flags that decide what is measured: a recording has what it has.
-///
-/// # Errors
-/// Names the first of them.
-pub fn check_replay(args: &ViewArgs) -> Result<(), BadValue> {
-    let chosen = [
-        ("--pid", !args.pids.is_empty()),
-        ("--tid", !args.tids.is_empty()),
-        ("--user", !args.users.is_empty()),
-        ("--container", !args.containers.is_empty()),
-        ("--pod", !args.pods.is_empty()),
-        ("--k8s-namespace", !args.namespaces.is_empty()),
-        ("--cgroup", !args.cgroups.is_empty()),
-        ("--unit", !args.units.is_empty()),
-        ("--machine", !args.machines.is_empty()),
-        ("--host", args.host),
-        ("--wait", args.wait),
-        ("--runtime-socket", !args.runtime_sockets.is_empty()),
-        ("--placement-budget", args.placement_budget.is_some()),
-        ("--events", args.events != "auto"),
-        ("--pmu-dir", args.pmu_dir.is_some()),
-        ("--hot", args.hot),
-        ("--overhead", args.overhead),
-    ];
-    match chosen.into_iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(bad(
-            flag,
-            "chooses what is measured, and a recording was measured already (--comm and --node choose rows)",
-        )),
-        None => Ok(()),
-    }
-}
-
 /// A moment of a recording that lasts from the first to the second of `span`.
 ///
 /// # Errors
@@ -430,17 +437,6 @@ mod tests {
     }
 
     #[test]
-    fn what_chooses_the_measurement_is_refused_in_replay() {
-        for words in [["--pid", "7"], ["--container", "web"], ["--events", "numa"], ["--delay", "1"]] {
-            assert_eq!(check_replay(&args(&words)).is_err(), words[0] != "--delay", "{words:?}");
-        }
-        for word in ["--host", "--hot", "--overhead"] {
-            let why = check_replay(&args(&[word])).unwrap_err().to_string();
-            assert!(why.starts_with(word) && why.contains("measured already"), "{why}");
-        }
-    }
-
-    #[test]
     fn a_stretch_does_not_end_before_it_begins() {
         let span = (0, 60_000_000_000);
         assert!(stretch(Some("@10"), Some("@20"), span).is_ok());
@@ -478,6 +474,38 @@ mod tests {
         }
         assert!(live(&args(&["--hot", "--overhead", "--format", "json"]), &BTreeMap::new(), false).is_ok());
         assert!(live(&args(&["--hot"]), &BTreeMap::new(), true).is_ok(), "a recording keeps stacks");
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        // Above the largest pid that Linux gives (PID_MAX_LIMIT).
+        for (words, why) in [
+            (["-p", "4194305"], "there is no process 4194305"),
+            (["-t", "4194305"], "there is no thread 4194305"),
+            (["--node", "4194305"], "the machine has no node 4194305: its nodes are 0"),
+        ] {
+            let error = live(&args(&words), &BTreeMap::new(), false).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let own = std::process::id();
+        assert!(live(&args(&["-p", &own.to_string()]), &BTreeMap::new(), false).is_ok());
+    }
+
+    #[test]
+    fn a_thread_is_no_process() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: gettid has no preconditions.
+            send.send(unsafe { libc::gettid() }).unwrap();
+            let _ = wait.recv();
+        });
+        let tid = receive.recv().unwrap().to_string();
+        let error = live(&args(&["-p", &tid]), &BTreeMap::new(), false).unwrap_err().to_string();
+        assert!(error.contains(&format!("{tid} is a thread of process {}", std::process::id())), "{error}");
+        assert!(live(&args(&["-t", &tid]), &BTreeMap::new(), false).is_ok());
+        drop(end);
+        thread.join().unwrap();
     }
 
     #[test]

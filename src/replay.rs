@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::export::Export;
 use crate::hot::profile::Profile;
@@ -74,7 +74,7 @@ pub fn run(
             written += 1;
             match export.write(out, &snapshot) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
-                result => result?,
+                result => result.context("writing the output")?,
             }
         } else {
             notes.clone_from(&current.notes);

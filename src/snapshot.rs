@@ -4,14 +4,16 @@ mod containers;
 mod cpus;
 mod remote;
 mod siblings;
+mod silent;
 mod tally;
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::hot::profile::Profile;
 use crate::overhead::Cost;
+use crate::pmu::event::Role;
 use crate::sample::{
     Counts, Flow, Hints, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
 };
@@ -132,6 +134,8 @@ pub struct Snapshot {
     pub cpus: Vec<CpuDelta>,
     /// In the interval, over all CPUs.
     pub slots: [Slot; crate::collect::wire::SLOTS],
+    /// What is counted here and has not counted anything yet: its 0 is no measurement.
+    pub silent: BTreeSet<Role>,
     pub own: Own,
     /// Cumulative, by cause.
     pub lost: BTreeMap<String, u64>,
@@ -267,6 +271,7 @@ pub fn derive_tasks(
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
         cpus: Vec::new(),
         slots: Default::default(),
+        silent: silent::roles(host, current),
         own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
         lost: current.lost.clone(),
         exit_lost_ns: sum(&current.exit_lost_ns),

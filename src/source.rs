@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use crate::collect::placement::Process;
 use crate::hot::News;
 use crate::overhead::Statistics;
+use crate::record::recorder::Progress;
 use crate::sample::{HostFacts, Sample};
 
 /// What somebody looks at.
@@ -94,6 +95,11 @@ pub trait Source {
     /// difference means something. Only recordings have more than one run in them.
     fn continues(&self) -> bool {
         true
+    }
+
+    /// How far the recording is that samples go into on their way.
+    fn recording(&self) -> Option<Progress> {
+        None
     }
 
     /// Waits until `due`, doing what the source must do between samples. Returns true when `stop`

@@ -31,7 +31,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::Signals;
 
-use self::action::Effect;
+use self::action::{Effect, Screen};
 use self::app::{App, Settings};
 use self::collector::{Collector, Command};
 use self::terminal::Tty;
@@ -47,6 +47,7 @@ use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::overhead::Statistics;
 use crate::pmu::sets::Choice;
+use crate::record::recorder::Progress;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::Task;
 use crate::source::recording::Recording;
@@ -66,6 +67,8 @@ pub struct TuiOptions {
     /// What to sort by, and whether against its natural order.
     pub sort: Option<(&'static Metric<Task>, bool)>,
     pub threads: bool,
+    /// The screen to begin with.
+    pub screen: Screen,
     pub filter: RowFilter,
     pub mouse: bool,
     pub colour: ColourChoice,
@@ -85,6 +88,8 @@ pub enum Ended {
 /// What the threads tell the loop.
 enum Message {
     Sample(Arc<HostFacts>, Box<Sample>),
+    /// How far the recording of the samples is, each time before one of them.
+    Recording(Progress),
     /// The recording was moved: the sample to show, and the one before it.
     Moved(Arc<HostFacts>, Option<Box<Sample>>, Box<Sample>),
     SourceEnded,
@@ -147,6 +152,7 @@ fn new_app(options: TuiOptions) -> App {
         columns: options.columns,
         sort: options.sort,
         threads: options.threads,
+        screen: options.screen,
         filter: options.filter,
         theme: Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok()),
         zone: TimeZone::system(),
@@ -196,6 +202,10 @@ fn show(
                 Message::Sample(host, sample) => {
                     samples_left = samples_left.map(|left| left.saturating_sub(1));
                     app.sample(host, *sample)
+                }
+                Message::Recording(progress) => {
+                    app.recording = Some(progress);
+                    None
                 }
                 Message::Moved(host, previous, sample) => {
                     app.moved(host, previous.map(|sample| *sample), *sample)

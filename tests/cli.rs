@@ -86,3 +86,14 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(output.stderr.is_empty(), "{}", stderr(&output));
 }
+
+#[test]
+fn verify_tells_of_each_file_once_and_of_all() {
+    let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/recordings/format-1.nrec");
+    let dir = std::env::temp_dir();
+    let output = numatop(&["verify", dir.join("no-such-recording").to_str().unwrap(), fixture, fixture]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text.matches("unreadable").count(), 1, "{text}");
+    assert_eq!(text.matches("format-1.nrec: intact").count(), 1, "{text}");
+}

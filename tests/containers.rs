@@ -5,6 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use common::World;
+use numatop_ng::export::text::Text;
+use numatop_ng::export::{ContainerSelection, Export};
 use numatop_ng::metric::container::by_id;
 use numatop_ng::metric::{Value, task};
 use numatop_ng::snapshot::{Container, Grain, Snapshot, Task, derive};
@@ -109,4 +111,23 @@ fn ids_that_came_again_make_no_circle() {
     }
     let snapshot = derive(&world.host, None, &sample, Grain::Processes);
     assert!(snapshot.containers.len() >= 5);
+}
+
+#[test]
+fn long_names_do_not_shift_the_columns_of_text() {
+    let snapshot = snapshot();
+    let columns = vec![by_id("cgroup").unwrap(), by_id("kind").unwrap()];
+    let sort = by_id("cpu_pct").unwrap();
+    let mut text = Text::new(ContainerSelection { columns, sort, reversed: false, top: None });
+    let mut out = Vec::new();
+    text.write(&mut out, &snapshot).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    let table: Vec<&str> = out.lines().skip_while(|line| !line.starts_with("CGROUP")).collect();
+    let kind = table[0].find("KIND").unwrap();
+    let (long, short): (Vec<&&str>, Vec<&&str>) =
+        table[1..].iter().partition(|line| line.split(' ').next().unwrap().len() > 64);
+    assert!(kind > 24 && long.len() == 1 && short.len() == 6, "{out}");
+    for line in short {
+        assert!(line.as_bytes()[kind - 1] == b' ' && line.as_bytes()[kind] != b' ', "{line}");
+    }
 }

@@ -102,6 +102,7 @@ impl Bench {
             columns: Some(vec![by_id("pid").unwrap(), by_id(id).unwrap()]),
             sort: None,
             threads: false,
+            screen: numatop_ng::tui::action::Screen::Tasks,
             filter: RowFilter::default(),
             theme: Theme::new(false, true),
             zone: TimeZone::UTC,
@@ -300,11 +301,48 @@ fn all_remote_is_infinite_and_nothing_at_all_is_not() {
     assert_eq!(all_remote.cell("rma_lma"), "inf");
     assert!(all_remote.export(&mut |selection| Box::new(Csv::new(selection))).contains(",inf,"));
 
-    let nothing = Bench::counts(&[(Role::Lma, 0), (Role::Rma, 0)]);
+    let mut nothing = Bench::counts(&[(Role::Lma, 3), (Role::Rma, 7)]);
+    nothing.before.clone_from(&nothing.after);
     let json = nothing.json();
     let (value, why) = value(&json, "rma_lma");
     assert!(value.is_null() && why.contains("no memory access"), "{value} {why}");
     assert_eq!(nothing.cell("rma_lma"), "-");
+}
+
+#[test]
+fn a_counter_that_has_never_counted_is_no_zero() {
+    let rest = [(Role::Cycles, 4_000), (Role::Instructions, 2_000), (Role::Branch, 0)];
+    let json = Bench::counts(&[&rest[..], &[(Role::Lma, 0), (Role::Rma, 0)]].concat()).json();
+    for id in ["branch_mpki", "lma_per_s", "rma_per_s", "rma_lma", "lpi", "rpi"] {
+        let (value, why) = value(&json, id);
+        assert!(
+            value.is_null() && why.contains("opens, but has not counted anything yet"),
+            "{id}: {value} {why}"
+        );
+        assert_eq!((&json["host"][id], &container(&json)[id]), (&Value::Null, &Value::Null), "{id}");
+    }
+    assert_eq!(json["tasks"][0]["counters"]["branch"], Value::Null);
+    assert_eq!(*value(&json, "ipc").0, json!(0.5));
+
+    // With one access anywhere the others are known to be none; so are misses once there was one.
+    let mut bench = Bench::counts(&[&rest[..], &[(Role::Lma, 1), (Role::Rma, 0)]].concat());
+    (bench.before[2], bench.after[2]) = (slot(1), slot(1));
+    let json = bench.json();
+    assert_eq!((value(&json, "rma_per_s").0, value(&json, "branch_mpki").0), (&json!(0.0), &json!(0.0)));
+}
+
+#[test]
+fn memory_accesses_from_misses_of_the_cache_are_none_while_nothing_was_counted() {
+    let mut bench = Bench::counts(&[(Role::Llc, 0), (Role::Rma, 0)]);
+    bench.host.tables = vec![TableInUse { lma_is_llc_less_rma: true, ..TableInUse::default() }];
+    let json = bench.json();
+    for id in ["lma_per_s", "rma_per_s"] {
+        let (value, why) = value(&json, id);
+        assert!(value.is_null() && why.contains("has not counted anything"), "{id}: {value} {why}");
+    }
+    bench.after[0] = slot(9);
+    let json = bench.json();
+    assert_eq!((value(&json, "lma_per_s").0, value(&json, "rma_per_s").0), (&json!(9.0), &json!(0.0)));
 }
 
 #[test]

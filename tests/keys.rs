@@ -123,6 +123,16 @@ fn a_set_of_events_is_chosen_and_says_what_it_is_without() {
 }
 
 #[test]
+fn a_recording_keeps_its_intervals() {
+    let (mut world, mut app) = intel(3);
+    app.replay((0, i64::MAX), false);
+    app.moved(world.host.clone(), None, world.tick());
+    press(&mut app, "d");
+    assert!(app.prompt.is_none());
+    assert!(screen(&app).contains("as they were recorded"), "{}", screen(&app));
+}
+
+#[test]
 fn a_recording_goes_where_it_is_told() {
     let (mut world, mut app) = intel(3);
     let (first, second) = (world.tick(), world.tick());

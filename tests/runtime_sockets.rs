@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use numatop_ng::container::runtime::{ANSWER_MAX, DEADLINE, containers, parse};
 use proptest::prelude::*;
 
 const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
+
+/// Far longer than anybody waits for an answer, on a busy machine too.
+const FOREVER: Duration = Duration::from_secs(60);
 
 /// A runtime that does `answer` on each connection, after it has read the question.
 fn runtime(name: &str, answer: impl Fn(&mut UnixStream) + Send + 'static) -> PathBuf {
@@ -57,7 +61,7 @@ fn nobody_is_asked_unless_told() {
 
 #[test]
 fn one_answer_is_enough_for_a_while() {
-    let (asked, questions) = std::sync::mpsc::channel();
+    let (asked, questions) = channel();
     let socket = runtime("once", move |stream| {
         asked.send(()).unwrap();
         stream.write_all(&list("[]")).unwrap();
@@ -85,29 +89,28 @@ fn names_are_cut_and_cleaned() {
 
 #[test]
 fn a_runtime_that_hangs_is_left_alone() {
-    let socket = runtime("hang", |_| thread::sleep(Duration::from_secs(30)));
+    let socket = runtime("hang", |_| thread::sleep(FOREVER));
     let mut book = Book::new("/nonexistent".as_ref()).asking(&[socket]);
-    let began = Instant::now();
     for _ in 0..5 {
         assert_eq!(book.container(Engine::Docker, ID, None), None);
     }
-    assert!(began.elapsed() < DEADLINE * 2, "{:?}", began.elapsed());
+    // Each time that it is waited for in vain is said.
     let said = book.take_troubles();
-    assert!(said.len() == 1 && said[0].contains("hang"), "{said:?}");
+    let limit = format!("no answer within {} s", DEADLINE.as_secs());
+    assert!(said.len() == 1 && said[0].contains("hang") && said[0].contains(&limit), "{said:?}");
 }
 
 #[test]
 fn a_byte_now_and_then_buys_no_time() {
     let socket = runtime("drip", |stream| {
-        // Until we hang up.
-        while stream.write_all(b"H").is_ok() {
+        // Until we hang up, or bought what would be forever.
+        let began = Instant::now();
+        while began.elapsed() < FOREVER && stream.write_all(b"H").is_ok() {
             thread::sleep(Duration::from_millis(50));
         }
     });
-    let began = Instant::now();
     let error = containers(&socket).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut);
-    assert!(began.elapsed() < DEADLINE + Duration::from_secs(2));
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
 }
 
 #[test]

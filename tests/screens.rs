@@ -11,6 +11,7 @@ use numatop_ng::collect::inspect::Details;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
 use numatop_ng::marks::Finder;
 use numatop_ng::overhead::{ReadCost, Runs, Statistics};
+use numatop_ng::record::recorder::Progress;
 use numatop_ng::sample::{Comm, PagesFound, PlacementRaw};
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::App;
@@ -45,6 +46,22 @@ fn nodes() {
     check("nodes", World::ft_2500, |app| {
         press(app, "Tab");
     });
+}
+
+#[test]
+fn the_header_says_that_it_is_recorded() {
+    let mut app = app(&mut World::intel(), 4, (160, 24), Theme::new(false, true));
+    assert!(!text(&draw(&app, 160, 24)).contains("REC"));
+    app.recording = Some(Progress { file: Some("web.nrec".into()), bytes: 1_300_000, waiting: 0 });
+    for width in [40, 80, 160] {
+        let shown = text(&draw(&app, width, 24));
+        let head = shown.lines().next().unwrap();
+        assert!(head.contains("REC 1.2M"), "{width}: {head}");
+        assert_eq!(head.contains("into web.nrec"), width == 160, "{width}: {head}");
+    }
+    app.recording = Some(Progress { file: Some("web.nrec".into()), bytes: 1_300_000, waiting: 3 });
+    let shown = text(&draw(&app, 40, 24));
+    assert!(shown.lines().next().unwrap().contains("REC PAUSED"), "{shown}");
 }
 
 #[test]

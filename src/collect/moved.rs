@@ -28,7 +28,7 @@ pub struct MoveProbe {
 }
 
 impl MoveProbe {
-    /// Loads and attaches the program, to note in `records`, by the first rung that the host takes. The kernel's type
+    /// Loads and attaches the program, to note in `records`, by the first hook that the host takes. The kernel's type
     /// information is below `root`.
     ///
     /// # Errors
@@ -44,8 +44,8 @@ impl MoveProbe {
         ensure!(bits > 0, "the kernel is built for one node: its pages do not say where they are");
         let place = Place { function, node_at: count as u32 - 1, node_shift: u64::BITS - bits };
         let ladder = Ladder::climb(|rung| MoveProbe::hook(records, &place, rung));
-        let held = ladder.into_probe().with_context(|| format!("{function} cannot be hooked"))?;
-        Ok(held.1)
+        let (_, probe) = ladder.into_probe().with_context(|| format!("{function} cannot be hooked"))?;
+        Ok(probe)
     }
 
     fn hook(records: &OwnedFd, place: &Place, rung: Rung) -> Result<MoveProbe> {

@@ -92,10 +92,14 @@ impl TaskTable {
         }
         for row in left {
             if forget {
-                self.remove(row.task.serial);
+                self.forget(&row.task);
             } else {
                 self.end(row);
             }
+        }
+        if forget {
+            // What ended threads left goes with the last thread that lives.
+            self.ended.retain(|process, _| self.members.contains_key(process));
         }
     }
 
@@ -111,6 +115,16 @@ impl TaskTable {
             if *left == 0 {
                 self.members.remove(&process);
             }
+        }
+    }
+
+    /// A task of a scope that is of no interest any more. With the last one goes what ended threads left: nobody
+    /// would report that their process ended.
+    fn forget(&mut self, task: &TaskRaw) {
+        self.remove(task.serial);
+        let process = task.process();
+        if !self.members.contains_key(&process) {
+            self.ended.remove(&process);
         }
     }
 
@@ -316,6 +330,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_forgotten_leaves_nothing_of_its_ended_threads() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7), task(3, 10, 12, 1)]), false);
+        table.apply(vec![ended(task(2, 10, 11, 9), 2)], vec![], false);
+
+        table.apply(vec![ended(task(3, 10, 12, 2), 1)], vec![leaving(task(1, 10, 10, 6))], true);
+
+        let (tasks, exited) = table.snapshot();
+        assert!(tasks.is_empty() && exited.is_empty(), "{tasks:?} {exited:?}");
+    }
+
+    #[test]
     fn a_process_lives_on_without_its_leader() {
         let mut table = TaskTable::default();
         table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7)]), false);
@@ -389,6 +415,17 @@ mod tests {
         table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], true);
         let (tasks, left) = table.snapshot();
         assert!(tasks.is_empty() && left.is_empty());
+    }
+
+    #[test]
+    fn a_change_of_the_scope_itself_drops_what_ended_threads_left() {
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 10, 11, 7), task(3, 20, 20, 1)]), false);
+        table.apply(vec![ended(task(2, 10, 11, 9), 1)], vec![], false);
+        table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], true);
+        let (tasks, left) = table.snapshot();
+        assert_eq!(tasks.iter().map(|task| task.pid).collect::<Vec<_>>(), [20]);
+        assert!(left.is_empty());
     }
 
     #[test]

@@ -158,6 +158,10 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
     let host = &snapshot.host;
     let pmu: Vec<&str> =
         host.events.iter().filter(|event| !event.is_software()).map(|event| event.name.as_str()).collect();
+    if pmu.is_empty() {
+        let not_asked = || Missing::NotCollected("no hardware counter was asked for (--events)".into());
+        reasons.note("pmu", &snapshot.host_missing("cycles_total").cloned().unwrap_or_else(not_asked));
+    }
     let mut object = json!({
         "hostname": crate::text::clean_str(&host.hostname),
         "kernel": host.kernel,

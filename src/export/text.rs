@@ -4,9 +4,12 @@ use std::io::{self, Write};
 
 use super::{Export, Rows, rfc3339};
 use crate::collect::placement::Process;
-use crate::metric::{Unit, format};
+use crate::metric::{Metric, Unit, format};
 use crate::snapshot::Snapshot;
 use crate::text::plural;
+
+/// A column is made as wide as this for a long name; longer ones shift what is right of them.
+const WIDEST: usize = 64;
 
 /// Writes a heading, the nodes in a line each, and a table of tasks.
 pub struct Text<S> {
@@ -54,29 +57,35 @@ impl<S: Rows> Export for Text<S> {
         }
         writeln!(out)?;
         let columns = self.selection.columns();
-        let title: Vec<String> =
-            columns.iter().map(|metric| pad(metric.title, metric.width, metric.unit == Unit::Text)).collect();
-        writeln!(out, "{}", title.join(" ").trim_end())?;
         let rows = self.selection.rows(snapshot);
-        self.shown = self.selection.shown(&rows);
-        for task in rows {
-            let cells: Vec<String> = columns
-                .iter()
-                .map(|metric| {
-                    let text = metric.read(task, snapshot).map_or_else(
-                        |_| format::absent(metric.id).to_string(),
-                        |value| format::short(&value, metric.unit),
-                    );
-                    pad(&text, metric.width, metric.unit == Unit::Text)
-                })
-                .collect();
-            let mark = match S::ended(task) {
+        let texts: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| {
+                let text = |metric: &&Metric<S::Row>| match metric.read(row, snapshot) {
+                    Ok(value) => format::short(&value, metric.unit),
+                    Err(_) => format::absent(metric.id).to_string(),
+                };
+                columns.iter().map(text).collect()
+            })
+            .collect();
+        // Nothing is cut off, so that a program can take it apart; what is longer than its column makes it wider.
+        let widest =
+            |at: usize| texts.iter().map(|row| row[at].chars().count().min(WIDEST)).max().unwrap_or(0);
+        let columns: Vec<(&Metric<S::Row>, usize)> = columns
+            .iter()
+            .enumerate()
+            .map(|(at, metric)| (*metric, usize::from(metric.width).max(widest(at))))
+            .collect();
+        writeln!(out, "{}", line(&columns, columns.iter().map(|(metric, _)| metric.title)))?;
+        for (row, texts) in rows.iter().zip(&texts) {
+            let mark = match S::ended(row) {
                 (_, true) => "  (left the scope)",
                 (true, false) => "  (exited)",
                 _ => "",
             };
-            writeln!(out, "{}{mark}", cells.join(" ").trim_end())?;
+            writeln!(out, "{}{mark}", line(&columns, texts.iter().map(String::as_str)))?;
         }
+        self.shown = self.selection.shown(&rows);
         out.flush()
     }
 
@@ -104,7 +113,12 @@ fn heading(snapshot: &Snapshot) -> String {
     )
 }
 
-fn pad(text: &str, width: u16, left: bool) -> String {
-    let width = usize::from(width);
-    if left { format!("{text:<width$}") } else { format!("{text:>width$}") }
+/// One cell after the other, each as wide as its column: words to the left, numbers to the right.
+fn line<'a, R>(columns: &[(&Metric<R>, usize)], cells: impl Iterator<Item = &'a str>) -> String {
+    let cell = |((metric, width), text): (&(&Metric<R>, usize), &str)| match metric.unit {
+        Unit::Text => format!("{text:<width$}"),
+        _ => format!("{text:>width$}"),
+    };
+    let line: Vec<String> = columns.iter().zip(cells).map(cell).collect();
+    line.join(" ").trim_end().to_string()
 }

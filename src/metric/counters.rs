@@ -25,7 +25,7 @@ pub fn scaled(slot: &Slot) -> f64 {
 /// The count of one slot, scaled.
 ///
 /// # Errors
-/// Its event is not open on every CPU, or was not on the PMU while the row ran.
+/// Its event is not open on every CPU, has not counted anything on any, or was not on the PMU while the row ran.
 pub fn slot(slots: &[Slot], snapshot: &Snapshot, at: usize) -> Reading<f64> {
     let event = &snapshot.host.events[at];
     if let Some(why) = snapshot.host_missing(&event.name) {
@@ -37,6 +37,9 @@ pub fn slot(slots: &[Slot], snapshot: &Snapshot, at: usize) -> Reading<f64> {
             "{} was never on the PMU: other events had its counters",
             event.name
         )));
+    }
+    if snapshot.silent.contains(&event.role) {
+        return Err(Missing::Unsupported(format!("{} opens, but has not counted anything yet", event.name)));
     }
     Ok(scaled(slot))
 }

@@ -76,6 +76,27 @@ impl Dir {
         Ok(dir)
     }
 
+    /// Makes the directory of a ring unless it is there: for its owner only, who is the user behind sudo in his own
+    /// directory.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn make(path: &Path) -> Result<()> {
+        let making = || format!("making the directory {}", path.display());
+        let Some(name) = path.file_name().filter(|_| !path.is_dir()) else { return Ok(()) };
+        let parent = Dir::for_file(path.parent().unwrap_or(Path::new("."))).with_context(making)?;
+        let name = c_name(Path::new(name)).with_context(making)?;
+        let _identity = parent.owner.map(FsIdentity::take);
+        // SAFETY: the descriptor is open and the name ends with NUL.
+        if unsafe { libc::mkdirat(parent.fd.as_raw_fd(), name.as_ptr(), 0o700) } != 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                return Err(error).with_context(making);
+            }
+        }
+        Ok(())
+    }
+
     fn open(path: &Path) -> Result<Dir> {
         let file = OpenOptions::new()
             .read(true)
@@ -146,12 +167,13 @@ impl Dir {
         Ok(ours.then_some(Entry { name, bytes: meta.len(), modified_s: meta.mtime() }))
     }
 
-    /// Removes a recording that [`Dir::recordings`] listed.
+    /// Removes a recording that [`Dir::recordings`] listed, or that [`Dir::create`] has made.
     ///
     /// # Errors
     /// What unlinkat(2) returned.
-    pub fn remove(&self, entry: &Entry) -> io::Result<()> {
-        let name = c_name(&entry.name)?;
+    pub fn remove(&self, name: &Path) -> io::Result<()> {
+        let name = c_name(name)?;
+        let _identity = self.owner.map(FsIdentity::take);
         // SAFETY: the descriptor is open and the name ends with NUL.
         if unsafe { libc::unlinkat(self.fd.as_raw_fd(), name.as_ptr(), 0) } != 0 {
             return Err(io::Error::last_os_error());

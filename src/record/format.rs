@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{columns, payload};
+use super::{columns, sections};
 use crate::sample::HostFacts;
 use crate::units::Nid;
 
@@ -133,7 +133,7 @@ impl Head {
                 cpu: columns::describe(columns::cpu()),
                 node: columns::describe(columns::node()),
             },
-            sections: payload::added_sections(),
+            sections: sections::added_sections(),
         }
     }
 

@@ -1,54 +1,17 @@
-//! One file of a recording while it is read: which frames are whole, and the samples in them.
-//!
-//! Nothing in the file is trusted, and it may grow meanwhile. Where no whole frame is, the next one is
-//! looked for byte by byte.
+//! One file of a recording while it is read: the samples in its frames, each with what it builds on.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 
 use super::changes::REACH;
-use super::format::{Head, Kind, MAX_PAYLOAD};
-use super::frame::{FrameHead, HEAD_LEN, MAGIC};
+use super::format::{Head, Kind};
 use super::payload::{self, Base, Layouts};
+use super::scan::Scan;
+pub use super::scan::{Found, Frame};
 use crate::sample::{HostFacts, Missing, Sample, TaskRaw};
-
-/// Bytes looked through at a time when a frame is searched.
-const WINDOW: usize = 64 << 10;
-
-/// A frame and where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
-    pub at: u64,
-    pub head: FrameHead,
-}
-
-impl Frame {
-    /// Where the next one should be.
-    pub fn end(&self) -> u64 {
-        self.at + self.head.len()
-    }
-
-    /// Where its first copy is: itself, unless it is the second.
-    pub fn first(&self) -> u64 {
-        if self.head.copy { self.at.saturating_sub(self.head.len()) } else { self.at }
-    }
-}
-
-/// What is at a place in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A frame whose head is whole and whose payload is all there; the payload may yet be damaged.
-    Frame(Frame),
-    /// No frame from here to `next`, where there is one.
-    Damaged { next: u64 },
-    /// The file ends, with this many bytes left that are no whole frame.
-    End { torn: u64 },
-}
 
 /// A head that was read, with what follows from it.
 pub struct HeadInForce {
@@ -74,9 +37,7 @@ struct Near {
 
 /// An open file of a recording.
 pub struct Reader {
-    file: File,
-    /// The number in all its frames, once it is known.
-    id: Option<u32>,
+    scan: Scan,
     /// Where the first head is.
     first_at: u64,
     stored: Vec<u8>,
@@ -91,19 +52,8 @@ impl Reader {
     /// # Errors
     /// It cannot be opened, is no recording, or its head cannot be used.
     pub fn open(path: &Path) -> Result<Reader> {
-        // A FIFO would block for ever without O_NONBLOCK; a recording is a regular file.
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(path)
-            .with_context(|| format!("opening {}", path.display()))?;
-        let meta = file.metadata().with_context(|| format!("looking at {}", path.display()))?;
-        if !meta.is_file() {
-            bail!("{} is not a regular file", path.display());
-        }
         let mut reader = Reader {
-            file,
-            id: None,
+            scan: Scan::open(path)?,
             first_at: 0,
             stored: Vec::new(),
             raw: Vec::new(),
@@ -112,7 +62,7 @@ impl Reader {
             near: None,
         };
         let first = reader.find_head().with_context(|| path.display().to_string())?;
-        reader.id = Some(first.head.file);
+        reader.scan.id = Some(first.head.file);
         reader.first_at = first.first();
         reader.first_head().with_context(|| path.display().to_string())?;
         Ok(reader)
@@ -147,12 +97,12 @@ impl Reader {
     /// # Errors
     /// What fstat(2) returned.
     pub fn bytes(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        self.scan.bytes()
     }
 
     /// True when somebody has the file open for recording (holds its lock).
     pub fn is_being_written(&self) -> bool {
-        super::dir::is_locked(&self.file)
+        self.scan.is_being_written()
     }
 
     /// What is at `at`.
@@ -160,67 +110,14 @@ impl Reader {
     /// # Errors
     /// The file cannot be read.
     pub fn at(&self, at: u64) -> Result<Found> {
-        let len = self.bytes()?;
-        let mut bytes = [0; HEAD_LEN];
-        if at.checked_add(HEAD_LEN as u64).is_some_and(|end| end <= len)
-            && self.read_exact(&mut bytes, at)?
-            && let Some(head) = self.own(FrameHead::from_bytes(&bytes))
-        {
-            let frame = Frame { at, head };
-            return Ok(if frame.end() <= len { Found::Frame(frame) } else { Found::End { torn: len - at } });
-        }
-        if at >= len {
-            return Ok(Found::End { torn: 0 });
-        }
-        Ok(match self.search(at + 1, len)? {
-            Some(frame) => Found::Damaged { next: frame.at },
-            None => Found::End { torn: len - at },
-        })
-    }
-
-    /// Frames of other files are none; before the first head is known, all are ours.
-    fn own(&self, head: Option<FrameHead>) -> Option<FrameHead> {
-        head.filter(|head| self.id.is_none_or(|id| head.file == id))
-    }
-
-    /// The first frame head that begins in `from..to`.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn search(&self, from: u64, to: u64) -> Result<Option<Frame>> {
-        let mut window = vec![0; WINDOW + HEAD_LEN];
-        let mut at = from;
-        while at < to {
-            let read = self.read_some(&mut window, at)?;
-            if read < HEAD_LEN {
-                return Ok(None);
-            }
-            let starts = (read - HEAD_LEN + 1).min((to - at) as usize);
-            let mut offset = 0;
-            while let Some(hit) = window[offset..starts].iter().position(|byte| *byte == MAGIC[0]) {
-                offset += hit;
-                if let Some(head) = self.own(FrameHead::from_bytes(&window[offset..read])) {
-                    return Ok(Some(Frame { at: at + offset as u64, head }));
-                }
-                offset += 1;
-            }
-            at += starts as u64;
-        }
-        Ok(None)
+        self.scan.at(at)
     }
 
     /// The payload of a frame into `self.raw`.
     fn payload(&mut self, frame: Frame) -> Result<()> {
-        debug_assert!(frame.head.stored as usize <= MAX_PAYLOAD, "heads with more are not parsed");
         let mut stored = std::mem::take(&mut self.stored);
-        stored.resize(frame.head.stored as usize, 0);
-        let read = self.read_exact(&mut stored, frame.at + HEAD_LEN as u64);
-        let opened = read.and_then(|whole| {
-            if !whole {
-                bail!("the file ends inside it");
-            }
-            frame.head.open(&stored, &mut self.raw).map_err(anyhow::Error::msg)
-        });
+        let read = self.scan.stored(frame, &mut stored);
+        let opened = read.and_then(|()| frame.head.open(&stored, &mut self.raw).map_err(anyhow::Error::msg));
         self.stored = stored;
         opened.with_context(|| format!("the frame at byte {} is damaged", frame.at))
     }
@@ -393,24 +290,5 @@ impl Reader {
         self.payload(frame)?;
         payload::decode(&self.raw, &head.layouts, base)
             .with_context(|| format!("the frame at byte {} is damaged", frame.at))
-    }
-
-    /// Reads all of `bytes`; false when the file ends before.
-    fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<bool> {
-        Ok(self.read_some(bytes, at)? == bytes.len())
-    }
-
-    /// Reads what is there of `bytes`.
-    fn read_some(&self, bytes: &mut [u8], at: u64) -> Result<usize> {
-        let mut read = 0;
-        while read < bytes.len() {
-            match self.file.read_at(&mut bytes[read..], at + read as u64) {
-                Ok(0) => break,
-                Ok(more) => read += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).context("reading the recording"),
-            }
-        }
-        Ok(read)
     }
 }

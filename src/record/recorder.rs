@@ -1,26 +1,23 @@
-//! When a recording goes to which file: begins it, rotates it, keeps a ring within its size, pauses when the
-//! disk is full and goes on when there is room.
+//! When a recording goes to the next file, pauses because the disk is full, and goes on when there is room.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 
-use super::dir::{Dir, Entry, ring_name};
+use super::files::{Files, Limits};
 use super::fold::{Fold, Keep};
 use super::format::{End, Gap, Head};
 use super::writer::{WriteError, Writer};
 use crate::sample::{HostFacts, Sample, TaskRaw};
+use crate::text;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// A file of a ring is at most this part of it, so that removing one frees a little.
 const FILES_IN_RING: u64 = 8;
-
-/// Files that may begin in the same second, and rotations of a single file.
-const TURNS: u32 = 1000;
 
 /// Ends of processes that are kept during a pause, to be recorded after it: some 40 MB.
 const EXITS_KEPT: usize = 1 << 16;
@@ -44,12 +41,15 @@ impl RecordOptions {
     pub const MAX_BYTES: u64 = 2 << 30;
 }
 
-/// Where files are made.
-enum Place {
-    /// One file, and when it is rotated others beside it: `name`, `name.1`, `name.2`, …
-    File { dir: Dir, name: PathBuf },
-    /// A directory of files by the hour.
-    Ring { dir: Dir },
+/// How far a recording is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Name of the file that is written now; none between two files.
+    pub file: Option<String>,
+    /// Bytes of that file, in a ring with the others.
+    pub bytes: u64,
+    /// Samples that could not be recorded since the last one that was; not 0 during a pause.
+    pub waiting: u64,
 }
 
 /// Samples that were not recorded.
@@ -63,7 +63,7 @@ struct Paused {
 
 /// Records samples. Only the first one can fail; later ones pause the recording.
 pub struct Recorder {
-    place: Place,
+    files: Files,
     options: RecordOptions,
     fold: Option<Fold>,
     session: String,
@@ -94,24 +94,10 @@ impl Recorder {
     /// # Errors
     /// The place cannot be used; says why.
     pub fn open(path: &Path, options: RecordOptions) -> Result<Recorder> {
-        let ring = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
-        let place = if ring {
-            make_private_dir(path)?;
-            Place::Ring { dir: Dir::for_ring(path)? }
-        } else {
-            let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
-            if path.symlink_metadata().is_ok() {
-                bail!(
-                    "{} exists, and recordings are never overwritten: choose another name, or a directory",
-                    path.display()
-                );
-            }
-            let dir = Dir::for_file(path.parent().unwrap_or(Path::new(".")))?;
-            Place::File { dir, name: name.into() }
-        };
+        let files = Files::open(path)?;
         let fold = (!options.keep.is_everything()).then(|| Fold::new(options.keep));
         Ok(Recorder {
-            place,
+            files,
             options,
             fold,
             session: String::new(),
@@ -129,10 +115,19 @@ impl Recorder {
         self.rotate = true;
     }
 
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let current = self.current.as_ref();
+        Progress {
+            file: current.map(|current| text::clean(current.name.as_os_str().as_encoded_bytes())),
+            bytes: self.other_bytes + current.map_or(0, |current| current.writer.len()),
+            waiting: self.paused.as_ref().map_or(0, |paused| paused.samples),
+        }
+    }
+
     /// The file that is being written.
     pub fn path(&self) -> Option<PathBuf> {
-        let (Place::File { dir, .. } | Place::Ring { dir }) = &self.place;
-        self.current.as_ref().map(|current| dir.path().join(&current.name))
+        self.current.as_ref().map(|current| self.files.dir().path().join(&current.name))
     }
 
     /// Records a sample. Returns what its reader should know about the recording.
@@ -155,6 +150,7 @@ impl Recorder {
                 }
             }
             Err(error) if first => {
+                self.remove_unbegun();
                 return Err(error.context("recording cannot begin"));
             }
             Err(error) => {
@@ -174,6 +170,14 @@ impl Recorder {
             }
         }
         Ok(words)
+    }
+
+    /// A file without a sample would only be in the way of the next attempt.
+    fn remove_unbegun(&mut self) {
+        if let Some(current) = self.current.take() {
+            // The failure that is reported is the one before.
+            let _ = self.files.dir().remove(&current.name);
+        }
     }
 
     /// The sample with the ends of processes that a pause kept from the recording.
@@ -227,7 +231,7 @@ impl Recorder {
         if let Some(paused) = self.paused.take() {
             words.push(format!("recording goes on; {} samples were not recorded", paused.samples));
         }
-        if let Place::Ring { .. } = self.place
+        if self.files.is_ring()
             && self.other_bytes + self.current.as_ref().map_or(0, |current| current.writer.len())
                 > self.options.max_bytes
         {
@@ -248,7 +252,7 @@ impl Recorder {
     /// Sees to it that there is a file to write to: the one there is, or the next.
     fn begin_file(&mut self, wall_ns: i64, words: &mut Vec<String>) -> Result<()> {
         let hour = wall_ns.div_euclid(HOUR_NS);
-        let ring = matches!(self.place, Place::Ring { .. });
+        let ring = self.files.is_ring();
         if let Some(current) = &self.current {
             let over = ring
                 && (current.hour != hour || current.writer.len() > self.options.max_bytes / FILES_IN_RING);
@@ -257,7 +261,7 @@ impl Recorder {
             }
         }
         // The new file first: if it cannot be made, the old one goes on to be tried.
-        let (file, name) = self.create(wall_ns)?;
+        let (file, name) = self.files.create(wall_ns, self.begun == 0)?;
         let id = crc32fast::hash(format!("{} {}", self.session, self.begun).as_bytes());
         let writer = Writer::new(file, id).context("setting up zstd")?;
         let old = self.current.replace(Current { writer, name, hour, host: None });
@@ -274,67 +278,13 @@ impl Recorder {
         Ok(())
     }
 
-    fn create(&self, wall_ns: i64) -> Result<(std::fs::File, PathBuf)> {
-        for turn in self.turns() {
-            let (dir, name) = match &self.place {
-                Place::Ring { dir } => (dir, ring_name(wall_ns, turn)),
-                Place::File { dir, name } if turn == 0 => (dir, name.clone()),
-                Place::File { dir, name } => {
-                    let mut numbered = name.clone().into_os_string();
-                    numbered.push(format!(".{turn}"));
-                    (dir, numbered.into())
-                }
-            };
-            match dir.create(&name) {
-                Ok(file) => return Ok((file, name)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    return Err(error).with_context(|| format!("making {}", dir.path().join(name).display()));
-                }
-            }
-        }
-        bail!("all names for its next file are taken")
-    }
-
-    /// A ring counts within the second; a single file keeps its own name for the first.
-    fn turns(&self) -> std::ops::Range<u32> {
-        match self.place {
-            Place::Ring { .. } => 0..TURNS,
-            Place::File { .. } if self.begun == 0 => 0..1,
-            Place::File { .. } => 1..TURNS,
-        }
-    }
-
-    /// Removes the oldest files of the ring until it is within its limits. The current one stays.
+    /// Keeps the ring within its limits.
     fn trim(&mut self, wall_ns: i64, words: &mut Vec<String>) {
-        let Place::Ring { dir } = &self.place else { return };
-        let Some(current) = &self.current else { return };
-        let others: Vec<Entry> = match dir.recordings() {
-            Ok(all) => all.into_iter().filter(|entry| entry.name != current.name).collect(),
-            Err(error) => {
-                words.push(format!(
-                    "{} cannot be listed to remove old recordings: {error}",
-                    dir.path().display()
-                ));
-                return;
-            }
-        };
-        let now_s = wall_ns / 1_000_000_000;
-        let oldest_s = self.options.max_age.map(|age| now_s - age.as_secs() as i64);
-        let mut bytes: u64 = others.iter().map(|entry| entry.bytes).sum();
-        for entry in &others {
-            let too_old = oldest_s.is_some_and(|oldest| entry.modified_s < oldest);
-            if !too_old && bytes + current.writer.len() <= self.options.max_bytes {
-                break;
-            }
-            match dir.remove(entry) {
-                Ok(()) => bytes -= entry.bytes,
-                Err(error) => {
-                    words.push(format!("removing the old recording {}: {error}", entry.name.display()))
-                }
-            }
+        if let Some(current) = &self.current {
+            let limits = Limits { bytes: self.options.max_bytes, age: self.options.max_age };
+            let trimmed = self.files.trim((&current.name, current.writer.len()), limits, wall_ns, words);
+            self.other_bytes = trimmed.unwrap_or(self.other_bytes);
         }
-        self.other_bytes = bytes;
     }
 }
 
@@ -344,16 +294,5 @@ impl Drop for Recorder {
         if let Some(current) = self.current.take().filter(|current| !current.writer.is_empty()) {
             let _ = current.writer.end(End::Stopped);
         }
-    }
-}
-
-/// Makes the directory of a ring, for its owner only, unless it is there.
-fn make_private_dir(path: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(error).with_context(|| format!("making the directory {}", path.display()))
-        }
-        _ => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use crate::hot::News;
 use crate::hot::book::Book;
 use crate::overhead::Statistics;
 use crate::record::format::MAX_FRAMES;
-use crate::record::recorder::Recorder;
+use crate::record::recorder::{Progress, Recorder};
 use crate::sample::{HostFacts, Sample};
 
 /// Functions are looked up for so long before an interval is recorded; names that take longer are in the next one.
@@ -93,6 +93,10 @@ impl<S: Source> Source for Recorded<S> {
 
     fn statistics(&mut self) -> Result<Option<Statistics>> {
         self.source.statistics()
+    }
+
+    fn recording(&self) -> Option<Progress> {
+        Some(self.recorder.progress())
     }
 
     fn continues(&self) -> bool {

@@ -47,6 +47,7 @@ use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::metric::task::by_id;
 use crate::pmu::sets::Choice;
+use crate::record::recorder::Progress;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, Snapshot, Task, derive, derive_tasks};
 use crate::text;
@@ -60,6 +61,8 @@ pub struct Settings {
     /// Metric, and whether against its natural order.
     pub sort: Option<(&'static Metric<Task>, bool)>,
     pub threads: bool,
+    /// The screen to begin with.
+    pub screen: Screen,
     pub filter: RowFilter,
     pub theme: Theme,
     /// In which times of day are shown.
@@ -102,6 +105,8 @@ pub struct App {
     paused_at: Option<u64>,
     /// What is worth a look among what was kept when it was paused.
     kept_marks: Marks,
+    /// How far the recording of what is measured here is; `None` when nothing is recorded.
+    pub recording: Option<Progress>,
     /// Where in which recording we are; `None` when this is now.
     pub replay: Option<Replay>,
     area: Rect,
@@ -115,7 +120,7 @@ impl App {
             theme: settings.theme,
             zone: settings.zone,
             interval: settings.interval,
-            screen: Screen::Tasks,
+            screen: settings.screen,
             tasks: TaskList::new(
                 Sort { metric, reversed },
                 settings.filter,
@@ -140,6 +145,7 @@ impl App {
             ring: Ring::default(),
             paused_at: None,
             kept_marks: Marks::default(),
+            recording: None,
             replay: None,
             area: Rect::new(0, 0, 80, 24),
         }
@@ -301,6 +307,9 @@ impl App {
             Action::AskBackward => self.prompt = Some(Prompt::new(Purpose::Backward, "")),
             Action::Slower => return self.set_interval(prompt::step(self.interval, true)),
             Action::Faster => return self.set_interval(prompt::step(self.interval, false)),
+            Action::AskInterval if self.replay.is_some() => {
+                self.message = Some("the intervals of a recording are as they were recorded".into());
+            }
             Action::AskInterval => self.prompt = Some(Prompt::new(Purpose::Interval, "")),
             Action::Search => self.prompt = Some(Prompt::new(Purpose::Search, "")),
             Action::Filter => {

@@ -114,6 +114,11 @@ pub fn collect(
                 None => Message::SourceEnded,
             };
             ended = matches!(message, Message::SourceEnded);
+            if let Some(progress) = source.recording()
+                && messages.send(Message::Recording(progress)).is_err()
+            {
+                return Ok(());
+            }
             if messages.send(message).is_err() {
                 return Ok(());
             }

@@ -495,6 +495,7 @@ pub fn app(world: &mut World, ticks: usize, size: (u16, u16), theme: Theme) -> A
         columns: None,
         sort: None,
         threads: false,
+        screen: numatop_ng::tui::action::Screen::Tasks,
         filter: RowFilter::default(),
         theme,
         zone: TimeZone::UTC,

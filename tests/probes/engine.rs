@@ -12,6 +12,8 @@ use anyhow::{Context, Result, bail, ensure};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use serde_json::Value;
 
+use crate::until::PATIENCE;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 const IMAGE: &str = "localhost/numatop-ng-test";
 /// Flags with which podman runs where there is no systemd, no network and no right to raise limits.
@@ -146,7 +148,7 @@ pub fn a_container_of_podman_is_chosen_on_the_screen() -> Result<()> {
     });
     let shown = || screen.lock().unwrap_or_else(PoisonError::into_inner).screen().contents();
     let wait = |what: &str, is: &dyn Fn(&str) -> bool| -> Result<()> {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + PATIENCE;
         while !is(&shown()) {
             if Instant::now() > until {
                 bail!("{what}:\n{}", shown());
@@ -160,8 +162,9 @@ pub fn a_container_of_podman_is_chosen_on_the_screen() -> Result<()> {
     keys.write_all(b"3")?;
     let row = |text: &str| text.lines().any(|line| line.contains(&name) && line.contains("container"));
     wait("the container has no row", &row)?;
-    // Sorted by name in reverse nothing is certain: the row is looked for from the top.
-    keys.write_all(b"g")?;
+    // Rows change places with each interval: they hold still while we go to ours, from the top.
+    keys.write_all(b" g")?;
+    wait("it does not pause", &|text| text.contains("PAUSED"))?;
     let place = || {
         shown()
             .lines()
@@ -171,9 +174,10 @@ pub fn a_container_of_podman_is_chosen_on_the_screen() -> Result<()> {
     };
     let at = place().context("the row is gone")?;
     for _ in 0..at {
-        keys.write_all(b"j")?;
+        // Down; while paused j means another time.
+        keys.write_all(b"\x1b[B")?;
     }
-    keys.write_all(b"c")?;
+    keys.write_all(b"c ")?;
     wait("the header does not show the scope", &|text| text.contains(&format!("only {name}")))?;
     keys.write_all(b"1")?;
     wait("tasks out of scope are listed", &|text| text.contains("tasks 1 "))?;

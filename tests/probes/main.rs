@@ -2,7 +2,9 @@
 //! compared with what the kernel says itself.
 
 mod balancing;
+mod bounds;
 mod btf;
+mod by_hand;
 mod command;
 mod containers;
 mod engine;
@@ -15,6 +17,7 @@ mod recording;
 mod screen;
 mod smt;
 mod truth;
+mod until;
 mod workload;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -95,8 +98,8 @@ fn main() {
         truth::switches_in_a_slot_are_those_of_getrusage,
         truth::cpu_clock_in_a_slot_is_time_on_cpu,
         truth::another_set_of_events_keeps_what_was_counted,
-        truth::counts_by_sibling_follow_what_it_does,
         smt::beside_an_idle_sibling_all_counts_are_idle,
+        smt::a_cpu_that_was_not_placed_yet_is_on_no_core,
         truth::counts_by_node_add_up_to_the_slots,
         truth::a_scope_of_one_process_is_only_that,
         truth::a_scope_of_a_user_is_only_his,
@@ -119,6 +122,7 @@ fn main() {
         command::hostile_names_reach_no_output,
         command::without_capabilities_it_says_which_and_exits_3,
         command::a_signal_ends_batch_mode_at_once_and_cleanly,
+        command::a_signal_ends_batch_mode_that_nobody_reads,
         command::a_closed_pipe_ends_batch_mode,
         command::doctor_agrees_that_the_live_view_works,
         screen::the_live_view_comes_up_and_goes_away,
@@ -152,6 +156,17 @@ fn main() {
         recording::a_recording_belongs_to_who_called_sudo,
         recording::a_signal_rotates_and_another_ends_a_recording,
     ];
+    let no_sibling = smt::obstacle();
+    if let Some(why) = no_sibling {
+        eprintln!("tests/probes: {why}: the test of two busy siblings is ignored");
+    }
+    let with_sibling = |name: &str, run: fn() -> anyhow::Result<()>| {
+        trial(name, run).with_ignored_flag(!root || no_sibling.is_some())
+    };
+    tests.extend(tests![
+        with_sibling:
+        smt::counts_by_sibling_follow_what_it_does,
+    ]);
     tests.extend(tests![
         with_reclaim:
         reclaim::reclaimed_pages_are_counted_on_their_node,

@@ -10,8 +10,14 @@ use numatop_ng::sample::{Counts, Sample};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
+use crate::bounds::around;
+
 /// Pages that are touched: 64 MiB of 4 KiB.
 const PAGES: usize = 16 * 1024;
+/// The most that are touched to have something to move: 1 GiB.
+const MOST: usize = 16 * PAGES;
+/// Moved pages that are worth a comparison.
+const ENOUGH: u64 = 500;
 /// Writing here moves pages together to make room for large ones (Documentation/admin-guide/sysctl/vm.rst).
 const COMPACT: &str = "/proc/sys/vm/compact_memory";
 
@@ -21,13 +27,6 @@ fn watch() -> Result<LiveSource> {
 
 fn sample(source: &mut LiveSource) -> Result<Sample> {
     source.next()?.context("a live source does not end")
-}
-
-/// What all tasks did together, those that ended included.
-fn all(sample: &Sample) -> Counts {
-    let mut sum = Counts::default();
-    sample.tasks.iter().chain(&sample.exited).for_each(|task| sum += &task.counts);
-    sum
 }
 
 fn own_pages(sample: &Sample) -> (u64, u64) {
@@ -40,14 +39,15 @@ fn own_pages(sample: &Sample) -> (u64, u64) {
 /// Small pages of our own, touched once each, and unmapped at the end.
 struct Touched {
     at: *mut libc::c_void,
+    pages: usize,
     page: usize,
 }
 
 impl Touched {
-    fn new() -> Result<Touched> {
+    fn new(pages: usize) -> Result<Touched> {
         // SAFETY: sysconf has no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        let len = PAGES * page;
+        let len = pages * page;
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address of the kernel's choice, written within its length.
@@ -60,12 +60,12 @@ impl Touched {
             }
             at
         };
-        Ok(Touched { at, page })
+        Ok(Touched { at, pages, page })
     }
 
     /// Gives back every second page, so that there is something to move together.
     fn thin_out(&self) {
-        for at in (0..PAGES).step_by(2) {
+        for at in (0..self.pages).step_by(2) {
             // SAFETY: a page of our mapping, which nobody reads.
             unsafe { libc::madvise(self.at.add(at * self.page), self.page, libc::MADV_DONTNEED) };
         }
@@ -75,14 +75,14 @@ impl Touched {
 impl Drop for Touched {
     fn drop(&mut self) {
         // SAFETY: mapped by us with this length, unmapped once.
-        unsafe { libc::munmap(self.at, PAGES * self.page) };
+        unsafe { libc::munmap(self.at, self.pages * self.page) };
     }
 }
 
 pub fn pages_that_are_touched_are_counted_on_their_node() -> Result<()> {
     let mut source = watch()?;
     let (before, _) = own_pages(&sample(&mut source)?);
-    drop(Touched::new()?);
+    drop(Touched::new(PAGES)?);
     let (after, crossed) = own_pages(&sample(&mut source)?);
 
     let counted = after - before;
@@ -100,20 +100,42 @@ fn moved_by_vmstat() -> Result<u64> {
     Ok(line.context("/proc/vmstat has no pgmigrate_success")?.parse()?)
 }
 
-pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
-    let memory = Touched::new()?;
-    memory.thin_out();
-    let mut source = watch()?;
-    let (first, before) = (all(&sample(&mut source)?), moved_by_vmstat()?);
-    fs::write(COMPACT, "1").with_context(|| format!("writing to {COMPACT}"))?;
-    let (truth, last) = (moved_by_vmstat()? - before, all(&sample(&mut source)?));
+fn compact() -> Result<()> {
+    fs::write(COMPACT, "1").with_context(|| format!("writing to {COMPACT}"))
+}
 
-    let counted = last.migrated_pages - first.migrated_pages;
-    println!("{counted} moved pages counted, {truth} by /proc/vmstat");
-    ensure!(truth > 0, "compaction moved nothing: there is nothing to compare");
-    ensure!(counted.abs_diff(truth) <= truth / 100, "counted {counted} moved pages, the kernel says {truth}");
-    let (balanced, asked) =
-        (last.balanced_pages - first.balanced_pages, last.asked_pages - first.asked_pages);
+pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
+    let mut source = watch()?;
+    let truth = || Ok(vec![moved_by_vmstat()?]);
+    let (first, begin) = around(truth, || sample(&mut source))?;
+    let start = moved_by_vmstat()?;
+    // What there is to be moved depends on where the kernel finds room: more each time, until something was.
+    let mut pages = PAGES;
+    while moved_by_vmstat()? - start < ENOUGH {
+        ensure!(
+            pages <= MOST,
+            "moving {MOST} pages together moved next to none: there is nothing to compare"
+        );
+        let memory = Touched::new(pages)?;
+        compact()?;
+        memory.thin_out();
+        compact()?;
+        drop(memory);
+        compact()?;
+        pages *= 2;
+    }
+    let (last, end) = around(truth, || sample(&mut source))?;
+
+    // Who ended before the first sample is not in the last one.
+    let moved = |pages: fn(&Counts) -> u64| {
+        let before: u64 = first.tasks.iter().map(|task| pages(&task.counts)).sum();
+        let after: u64 = last.tasks.iter().chain(&last.exited).map(|task| pages(&task.counts)).sum();
+        after - before
+    };
+    for truth in begin.to(&end) {
+        truth.hold("moved pages", moved(|counts| counts.migrated_pages), 0.01, 0)?;
+    }
+    let (balanced, asked) = (moved(|counts| counts.balanced_pages), moved(|counts| counts.asked_pages));
     ensure!(
         balanced + asked == 0,
         "of compaction {balanced} pages count for balancing, {asked} as asked for"

@@ -17,6 +17,9 @@ use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::recording::Recording;
 
+use crate::command::Ours;
+use crate::until::until;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 
 /// A directory of this test's own, with a file system on it if it has a size.
@@ -122,25 +125,33 @@ pub fn a_full_disk_pauses_the_recording() -> Result<()> {
     let mut source = LiveSource::start(LiveOptions::default())?;
     let mut recorder = Recorder::open(&path, options())?;
     let (mut recorded, mut paused, mut after) = (Vec::new(), 0u64, 0);
-    let mut words = Vec::new();
+    let (mut words, mut ended) = (Vec::new(), Vec::new());
     while after < 5 {
         // All that is left of the disk goes to somebody else; the last page of the file is its own.
         if recorded.len() == 10 && paused == 0 {
             let _ = fs::write(&filler, vec![1; 4 << 20]);
         }
+        if paused == 3 {
+            Command::new("true").status().context("running true")?;
+        }
         if paused == 5 && filler.exists() {
             fs::remove_file(&filler)?;
         }
-        let sample = source.next()?.context("no sample")?;
+        let mut sample = source.next()?.context("no sample")?;
         words = recorder.record(&source.host(), &sample)?;
         if words.iter().any(|word| word.contains("paused")) {
             ensure!(words[0].contains("No space left on device"), "{words:?}");
             paused += 1;
+            ended.append(&mut sample.exited);
         } else {
+            ensure!(paused == 0 || after > 0 || !ended.is_empty(), "no process ended during the pause");
+            // What ended during the pause is told after it.
+            sample.exited.splice(0..0, ended.drain(..));
             recorded.push(sample);
             after += u32::from(paused > 0);
         }
         ensure!(recorded.len() < 1000, "the disk is never full");
+        ensure!(paused < 1000, "the pause does not end: {words:?}");
     }
     ensure!(words.is_empty(), "it does not go on: {words:?}");
     recorder.finish()?;
@@ -169,7 +180,7 @@ pub fn a_recording_belongs_to_who_called_sudo() -> Result<()> {
     }
     std::os::unix::fs::chown(&his, Some(USER), Some(USER))?;
     for (dir, owner) in [(&his, USER), (&ours, 0)] {
-        for path in [dir.join("file"), dir.clone()] {
+        for path in [dir.join("file"), dir.clone(), dir.join("ring/")] {
             let status = Command::new(BINARY)
                 .args(["record", "-n", "1", "-d", "0.1", text(&path)?])
                 .env("SUDO_UID", USER.to_string())
@@ -179,7 +190,8 @@ pub fn a_recording_belongs_to_who_called_sudo() -> Result<()> {
         }
         for entry in fs::read_dir(dir)? {
             let meta = entry?.metadata()?;
-            ensure!(meta.uid() == owner && meta.mode() & 0o777 == 0o600, "{}: {meta:?}", dir.display());
+            let mode = if meta.is_dir() { 0o700 } else { 0o600 };
+            ensure!(meta.uid() == owner && meta.mode() & 0o777 == mode, "{}: {meta:?}", dir.display());
         }
     }
     Ok(())
@@ -188,25 +200,16 @@ pub fn a_recording_belongs_to_who_called_sudo() -> Result<()> {
 pub fn a_signal_rotates_and_another_ends_a_recording() -> Result<()> {
     let place = Place::new("signals", None)?;
     let path = place.path.join("file");
-    let mut child = Command::new(BINARY).args(["record", "-d", "0.1", text(&path)?]).spawn()?;
-    let pid = child.id() as libc::pid_t;
-    let wait_for = |file: &Path| -> Result<()> {
-        for _ in 0..200 {
-            if verify(file).is_ok_and(|report| report.samples > 1) {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        anyhow::bail!("{} never came", file.display())
-    };
-    wait_for(&path)?;
-    // SAFETY: kill has no memory to go wrong with; the child is ours and not yet waited for.
-    unsafe { libc::kill(pid, libc::SIGUSR1) };
+    let child =
+        Command::new(BINARY).args(["record", "-d", "0.1", text(&path)?]).stdin(Stdio::null()).spawn()?;
+    let mut child = Ours(child);
+    let has_samples = |file: &Path| Ok(verify(file).is_ok_and(|report| report.samples > 1));
+    until("the recording has samples", || has_samples(&path))?;
+    child.signal(libc::SIGUSR1)?;
     let next = place.path.join("file.1");
-    wait_for(&next)?;
-    // SAFETY: as above.
-    unsafe { libc::kill(pid, libc::SIGTERM) };
-    let status = child.wait()?;
+    until("the next file has samples", || has_samples(&next))?;
+    child.signal(libc::SIGTERM)?;
+    let status = child.ended()?;
     ensure!(status.success(), "{status}");
     for (file, end) in [(&path, End::Rotated), (&next, End::Stopped)] {
         let report = verify(file)?;

@@ -1,23 +1,18 @@
 //! Are all counts beside an idle sibling counted as such, on a machine that is told what its cores are?
 
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use numatop_ng::collect::records::{self, Layout};
-use numatop_ng::collect::sched::SchedProbe;
-use numatop_ng::collect::scope::Scope;
-use numatop_ng::collect::table::parse;
-use numatop_ng::collect::tasks::TaskProbe;
-use numatop_ng::collect::wire::Scoped;
 use numatop_ng::host::topology::Topology;
-use numatop_ng::pmu::event::{Event, Role};
-use numatop_ng::sample::Counts;
+use numatop_ng::pmu::event::Role;
 use numatop_ng::units::CpuId;
 
-use crate::workload::Workload;
+use crate::by_hand::{ByHand, in_role};
+use crate::workload::{Workload, allowed_cpus};
+
+/// Time on CPU beside which the stretch that began before anybody looked is short.
+const ENOUGH_NS: u64 = 500_000_000;
 
 /// This machine, with cores of another make.
 fn machine(change: impl FnOnce(&mut Topology)) -> Result<Topology> {
@@ -26,53 +21,81 @@ fn machine(change: impl FnOnce(&mut Topology)) -> Result<Topology> {
     Ok(topology)
 }
 
-/// What a task that computes without pause has counted after 100 ms on CPU at least.
-fn counts_of_a_hog(topology: &Topology) -> Result<Counts> {
-    let hog = Workload::start("hog")?;
-    let role = |name: &str, role: Role| Ok::<Event, anyhow::Error>(Event { role, ..Event::named(name)? });
-    let events = vec![role("cpu-clock", Role::Cycles)?, role("task-clock", Role::Instructions)?];
-    let layout = Layout::new(topology.possible_nodes, topology.smt(), &events);
-    let store = records::create(layout)?;
-    let mut sched = SchedProbe::start(topology, (&store, layout), events, Scoped::Not, None)?;
-    let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
-    for cpu in &online {
-        sched.online(topology, *cpu)?;
-    }
-    let nodes = topology.possible_nodes;
-    let mut tasks = TaskProbe::start(&sched, &store, nodes, &Scope::default(), None, false)?;
-    tasks.walk(|_| {})?;
-    // A busy machine lets it wait.
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        thread::sleep(Duration::from_millis(500));
-        for cpu in &online {
-            sched.flush(*cpu)?;
-        }
-        let mut rows = Vec::new();
-        tasks.walk(|row| rows.push(parse(&row, 4096)))?;
-        let row = rows.iter().find(|row| row.task.tid == hog.pid());
-        if let Some(row) = row.filter(|row| row.task.counts.slots[0].count > 100_000_000) {
-            return Ok(row.task.counts.clone());
-        }
-        ensure!(Instant::now() < deadline, "the hog did not run for 100 ms in 20 s");
+/// Each CPU has a core and a sibling that is not there, so it never runs anything.
+fn cores_of_one(topology: &mut Topology) {
+    for (cpu, core) in topology.cpus.iter_mut().zip(0..) {
+        cpu.siblings = vec![cpu.id, CpuId(cpu.id.0 + 1000)];
+        cpu.core = core;
     }
 }
 
-/// The sibling is a CPU that is not there, so it never runs anything.
 pub fn beside_an_idle_sibling_all_counts_are_idle() -> Result<()> {
-    let topology = machine(|topology| {
-        for (cpu, core) in topology.cpus.iter_mut().zip(0..) {
-            cpu.siblings = vec![cpu.id, CpuId(cpu.id.0 + 1000)];
-            cpu.core = core;
-        }
-    })?;
+    let topology = machine(cores_of_one)?;
 
-    let counts = counts_of_a_hog(&topology)?;
+    let hog = Workload::start("hog")?;
+    let events = vec![in_role("cpu-clock", Role::Cycles)?, in_role("task-clock", Role::Instructions)?];
+    let mut probes = ByHand::start(&topology, events)?;
+
+    let counts = probes.counts(&[hog.pid()], 0, ENOUGH_NS)?.remove(0);
 
     let [idle, busy] = counts.by_sibling;
     ensure!((busy.cycles, busy.instructions, counts.smt_busy_ns) == (0, 0, 0), "{counts:?}");
     // The first stretch of each CPU began before anybody looked.
     ensure!(idle.cycles <= counts.slots[0].count, "{counts:?}");
     ensure!(idle.cycles * 100 >= counts.slots[0].count * 90, "{counts:?}");
+    Ok(())
+}
+
+/// Why no two CPUs can be made one core.
+pub fn obstacle() -> Option<&'static str> {
+    (allowed_cpus().len() < 2).then_some("there is one CPU, or we may use no other")
+}
+
+/// A CPU that was busy before anybody said where it is.
+pub fn a_cpu_that_was_not_placed_yet_is_on_no_core() -> Result<()> {
+    let topology = machine(cores_of_one)?;
+    let hogs = allowed_cpus().into_iter().take(2).map(pinned).collect::<Result<Vec<_>>>()?;
+    let events = vec![in_role("cpu-clock", Role::Cycles)?, in_role("task-clock", Role::Instructions)?];
+    let mut probes = ByHand::start_after(&topology, events, |sched, online| {
+        online.iter().try_for_each(|cpu| sched.flush(*cpu))
+    })?;
+
+    let counts = probes.counts(&hogs.iter().map(Workload::pid).collect::<Vec<_>>(), 0, ENOUGH_NS)?;
+
+    for counts in counts {
+        ensure!((counts.by_sibling[1].cycles, counts.smt_busy_ns) == (0, 0), "{counts:?}");
+    }
+    Ok(())
+}
+
+fn pinned(cpu: usize) -> Result<Workload> {
+    Workload::start_with("pinned", |command| _ = command.env("NUMATOP_NG_TEST_CPU", cpu.to_string()))
+}
+
+/// Two CPUs are threads of one core here, whatever they are: the probe believes what it is told.
+pub fn counts_by_sibling_follow_what_it_does() -> Result<()> {
+    let cpus = allowed_cpus();
+    let topology = machine(|topology| {
+        let two: Vec<CpuId> = cpus[..2].iter().map(|cpu| CpuId(*cpu as u32)).collect();
+        for (cpu, core) in topology.cpus.iter_mut().zip(1..) {
+            let is_one = two.contains(&cpu.id);
+            cpu.core = if is_one { 0 } else { core };
+            cpu.siblings = if is_one { two.clone() } else { vec![cpu.id] };
+        }
+    })?;
+    let hogs = [pinned(cpus[0])?, pinned(cpus[1])?];
+    let events = vec![in_role("cpu-clock", Role::Cycles)?, in_role("task-clock", Role::Instructions)?];
+    let mut probes = ByHand::start(&topology, events)?;
+
+    let counts = probes.counts(&hogs.each_ref().map(Workload::pid), 0, ENOUGH_NS)?;
+
+    for counts in counts {
+        let ([idle, busy], whole) = (counts.by_sibling, counts.slots[0].count);
+        println!("idle {}, busy {}, of {whole}", idle.cycles, busy.cycles);
+        ensure!(idle.cycles + busy.cycles <= whole, "the parts are more than the whole");
+        // The other one always runs, but for the moments in which its CPU was somebody else's.
+        ensure!(busy.cycles * 10 > whole * 9 && idle.cycles * 20 < whole, "{idle:?} {busy:?} of {whole}");
+        ensure!(busy.instructions.abs_diff(busy.cycles) * 20 < whole, "two clocks differ: {busy:?}");
+    }
     Ok(())
 }

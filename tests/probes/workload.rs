@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -84,6 +85,17 @@ impl Workload {
         Ok(line.trim().to_string())
     }
 
+    /// Waits until there is a line to be read, or the workload ended; false when there was none for so long.
+    pub fn says_something_within(&self, time: Duration) -> Result<bool> {
+        let mut poll =
+            libc::pollfd { fd: self.lines.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd, of a descriptor that lives as long as we do.
+        match unsafe { libc::poll(&mut poll, 1, time.as_millis() as libc::c_int) } {
+            -1 => Err(std::io::Error::last_os_error()).context("waiting for the workload"),
+            ready => Ok(ready > 0),
+        }
+    }
+
     /// Tells the workload to go on.
     pub fn go(&mut self) -> Result<()> {
         let stdin = self.stdin.as_mut().context("the workload was told to end already")?;
@@ -157,6 +169,21 @@ fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// The CPUs that this process may run on, in order.
+pub fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: the kernel fills the zeroed set it is given; all numbers are within its bits.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+        (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &set)).collect()
+    }
+}
+
+/// Stays on the first CPU that there is for us.
+fn pin_to_first() {
+    pin(allowed_cpus()[0]);
+}
+
 fn pin(cpu: usize) {
     // SAFETY: a zeroed cpu_set_t is the empty set, and `cpu` is within its 1024 bits.
     unsafe {
@@ -215,9 +242,9 @@ pub fn run(name: &str) {
             ready();
             word();
         }
-        // Runs a millisecond, rests a millisecond, always on CPU 0: two of them take turns.
+        // Runs a millisecond, rests a millisecond, always on the same CPU: two of them take turns.
         "alternator" => {
-            pin(0);
+            pin_to_first();
             ready();
             loop {
                 burn(Duration::from_millis(1));
@@ -226,7 +253,7 @@ pub fn run(name: &str) {
         }
         // In turns with an alternator, and all that it does is to fault.
         "alternating-faulter" => {
-            pin(0);
+            pin_to_first();
             ready();
             loop {
                 touch_pages(512);
@@ -266,14 +293,15 @@ pub fn run(name: &str) {
     }
 }
 
-/// Forks children that exec and exit, as fast as it can for four seconds; then prints how many there
-/// were and the CPU time, in ns, of itself and of all of them.
+/// Forks children that exec and exit, as fast as it can for four seconds, and until there were four hundred; then
+/// prints how many there were and the CPU time, in ns, of itself since it was told to and of all of them.
 fn storm() {
     ready();
     word();
+    let before = cpu_ns(libc::RUSAGE_SELF);
     let stop = Instant::now() + Duration::from_secs(4);
     let mut forks = 0;
-    while Instant::now() < stop {
+    while Instant::now() < stop || forks < 400 {
         // SAFETY: the child calls nothing but exec and _exit.
         unsafe {
             match libc::fork() {
@@ -290,7 +318,7 @@ fn storm() {
         }
         forks += 1;
     }
-    println!("{forks} {}", cpu_ns(libc::RUSAGE_SELF) + cpu_ns(libc::RUSAGE_CHILDREN));
+    println!("{forks} {}", cpu_ns(libc::RUSAGE_SELF) - before + cpu_ns(libc::RUSAGE_CHILDREN));
     word();
 }
 
@@ -354,36 +382,31 @@ fn touch_pages(pages: usize) {
     }
 }
 
-/// Three functions that take 60, 30 and 10 % of its time, one after the other, a hundred times a second. How long a
-/// step of each takes is measured first: it depends on where the compiler puts the loop.
+/// Three functions that take 60, 30 and 10 % of its time on CPU, one after the other, fifty times a second.
 fn shares() {
-    const TRIAL_STEPS: u64 = 20_000_000;
-    const ROUND: Duration = Duration::from_millis(10);
-    let functions: [(fn(u64), f64); 3] = [(sixty, 0.6), (thirty, 0.3), (ten, 0.1)];
-    let rounds = functions.map(|(function, share)| {
-        let before = thread_cpu_time();
-        function(TRIAL_STEPS);
-        let step = (thread_cpu_time() - before).as_secs_f64() / TRIAL_STEPS as f64;
-        (function, (ROUND.as_secs_f64() * share / step) as u64)
-    });
+    const ROUND: Duration = Duration::from_millis(20);
     ready();
     loop {
-        for (function, steps) in rounds {
-            function(steps);
-        }
+        sixty(ROUND * 6 / 10);
+        thirty(ROUND * 3 / 10);
+        ten(ROUND / 10);
     }
 }
 
-// Each has a loop of its own, and calls nothing: the time would be that of what is called. They differ in what they
-// start from, so that no compiler makes one of them.
+// Each has a loop of its own and looks at the clock once in many steps: the time would be that of what is called. They
+// differ in what they start from, so that no compiler makes one of them.
 macro_rules! burner {
     ($name:ident, $seed:literal) => {
         #[inline(never)]
-        fn $name(mut steps: u64) {
+        fn $name(time: Duration) {
+            let until = thread_cpu_time() + time;
             let mut sum: u64 = $seed;
-            while steps > 0 {
-                sum = (sum << 1) ^ steps;
-                steps -= 1;
+            while thread_cpu_time() < until {
+                let mut steps = 20_000_u64;
+                while steps > 0 {
+                    sum = (sum << 1) ^ steps;
+                    steps -= 1;
+                }
             }
             std::hint::black_box(sum);
         }

@@ -64,8 +64,8 @@ fn flip(path: &Path, samples: &[Sample], which: impl Fn(u64) -> Box<dyn Iterator
 #[test]
 fn a_flipped_bit_costs_at_most_its_frame() {
     let scratch = Scratch::new();
-    // Every third: all bytes, all positions in a byte.
-    let lost = flip(&scratch.join("file"), &Machine::new(1).ticks(3), |bits| Box::new((0..bits).step_by(3)));
+    // Every seventh: all bytes, all positions in a byte.
+    let lost = flip(&scratch.join("file"), &Machine::new(1).ticks(3), |bits| Box::new((0..bits).step_by(7)));
     assert!(lost > 0, "nothing was hit");
 }
 

@@ -53,6 +53,21 @@ fn a_file_is_new_and_for_its_owner_only() {
 }
 
 #[test]
+fn a_recording_that_cannot_begin_leaves_no_file() {
+    let scratch = Scratch::new();
+    let path = scratch.join("file");
+    let mut machine = Machine::new(3);
+    let too_large = Sample { notes: vec!["x".repeat(1 << 20)], ..machine.tick() };
+    for attempt in 0..2 {
+        let mut recorder = Recorder::open(&path, options()).unwrap();
+        let why = format!("{:#}", recorder.record(&Arc::new(machine::host()), &too_large).unwrap_err());
+        assert!(why.starts_with("recording cannot begin: ") && why.contains("letters"), "{attempt}: {why}");
+        drop(recorder);
+        assert!(files(scratch.path()).is_empty(), "{attempt}: {:?}", files(scratch.path()));
+    }
+}
+
+#[test]
 fn a_symbolic_link_is_never_followed() {
     let scratch = Scratch::new();
     let (path, target) = (scratch.join("link"), scratch.join("target"));

@@ -4,7 +4,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use vmtests_protocol::{Event, Plan};
+use vmtests_protocol::{CASE_LIMIT, Event, Plan};
 
 use crate::boot::{self, End, Guest};
 use crate::debian;
@@ -17,9 +17,10 @@ use crate::record::{GuestEnd, GuestId, Record, What};
 use crate::snapshots::{self, Verdict};
 use crate::story::{Story, Tally};
 
-/// A boot takes 2 to 12 s on a quiet host; this allows for a busy one.
-const BOOT: Duration = Duration::from_secs(90);
-const CASE: Duration = Duration::from_secs(90);
+/// A boot takes 2 to 12 s on a quiet host. The limit is for what hangs.
+const BOOT: Duration = Duration::from_secs(180);
+/// Beyond the limit that the guest has for a case: it can say which one hangs.
+const CASE: Duration = CASE_LIMIT.saturating_add(Duration::from_secs(10));
 /// Console lines that are printed of a guest that failed.
 const CONSOLE_LINES: usize = 60;
 

@@ -75,6 +75,16 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
             .map_or("?".into(), |time| time.to_zoned(app.zone.clone()).strftime("%Y-%m-%d").to_string());
         pen.write(&date, plain);
     }
+    match &app.recording {
+        Some(recording) if recording.waiting > 0 => {
+            pen.gap(1).write("REC PAUSED", theme.style(Role::Alert));
+        }
+        Some(recording) => {
+            let size = format!("REC {}", bytes(recording.bytes as f64));
+            pen.gap(1).write(&size, theme.style(Role::Title));
+        }
+        None => {}
+    }
     if let Some(behind) = app.behind_ns() {
         let text = format!("PAUSED -{}s", (behind as f64 / 1e9).round());
         pen.gap(1).write(&text, theme.style(Role::Alert));
@@ -111,6 +121,9 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     }
     if let Some(comm) = &choice.filter.comm {
         facts.insert(1, format!("name ~ {}", clean_str(comm.as_str())));
+    }
+    if let Some(file) = app.recording.as_ref().and_then(|recording| recording.file.as_ref()) {
+        facts.push(format!("into {file}"));
     }
     let sorted = choice.sort.metric;
     let columns = app.tasks.columns_at(width, snapshot);

@@ -7,14 +7,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use vmtests_protocol::{EXIT_WORD, Event, Outcome, PLAN_PATH, Plan};
+use vmtests_protocol::{CASE_LIMIT, EXIT_WORD, Event, Outcome, PLAN_PATH, Plan};
 
 use crate::cases;
 use crate::report::Channel;
 use crate::tty;
-
-/// A case that takes longer hangs; the runner's own deadline is beyond this.
-const CASE_LIMIT: Duration = Duration::from_secs(80);
 
 /// Runs as process 1 and never returns.
 pub fn run() -> ! {

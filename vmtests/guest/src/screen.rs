@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::cases::Stop;
@@ -16,6 +17,8 @@ pub struct Screen {
     child: Child,
     keys: File,
     parser: Arc<Mutex<vt100::Parser>>,
+    /// Ends when the program and its terminal are gone.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Screen {
@@ -41,8 +44,9 @@ impl Screen {
         let mut output = keys.try_clone().map_err(|error| format!("copying a descriptor: {error}"))?;
         let parser = Arc::new(Mutex::new(vt100::Parser::new(rows, cols, 0)));
         let fill = Arc::clone(&parser);
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
+            // A pseudo terminal that nobody has any more ends in EIO.
             while let Ok(count) = output.read(&mut buffer) {
                 if count == 0 {
                     return;
@@ -50,7 +54,7 @@ impl Screen {
                 fill.lock().expect("nobody panics with the lock").process(&buffer[..count]);
             }
         });
-        Ok(Screen { child, keys, parser })
+        Ok(Screen { child, keys, parser, reader: Some(reader) })
     }
 
     /// What is on the screen now, line by line.
@@ -95,8 +99,10 @@ impl Screen {
         loop {
             match self.child.try_wait().map_err(|error| format!("waiting for the tool: {error}"))? {
                 Some(status) => {
-                    // Let the reader take what was written last.
-                    std::thread::sleep(Duration::from_millis(200));
+                    // What was written last may still be on its way.
+                    if let Some(reader) = self.reader.take() {
+                        reader.join().map_err(|_| "the reader of the screen panicked".to_owned())?;
+                    }
                     return Ok(status.code().map_or_else(|| status.to_string(), |code| code.to_string()));
                 }
                 None if Instant::now() > deadline => return Ok("it did not end".to_owned()),

@@ -1,15 +1,14 @@
 //! Hinting faults and pages that NUMA balancing moves, of all tasks, of all nodes and of the host, compared with
 //! /proc/vmstat.
 
-use std::fs;
-
 use serde_json::Value;
 use vmtests_protocol::Plan;
 
 use super::{Case, Stop};
 use crate::intervals::Totals;
-use crate::procfs;
+use crate::procfs::vmstat;
 use crate::report::Report;
+use crate::rest::{Balancing, come_to_rest};
 use crate::tool::Batch;
 use crate::work::Work;
 
@@ -19,40 +18,24 @@ pub const CASE: Case = Case {
     run,
 };
 
-const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
-/// Faults, local faults, pages moved.
-const COUNTERS: [&str; 3] = ["numa_hint_faults", "numa_hint_faults_local", "numa_pages_migrated"];
-
 fn counters() -> Result<[u64; 3], String> {
-    let [faults, local, moved] = COUNTERS.map(procfs::vmstat);
-    Ok([faults?, local?, moved?])
+    Ok([vmstat("numa_hint_faults")?, vmstat("numa_hint_faults_local")?, vmstat("numa_pages_migrated")?])
 }
 
-/// The counters before and after the tool takes a sample. The first interval that is waited for may end with a sample
-/// that was taken already, and is only on its way.
-fn around(batch: &mut Batch, totals: &mut Totals) -> Result<[[u64; 3]; 2], Stop> {
-    let before = counters()?;
-    if totals.marked() {
-        batch.follow(totals, 1)?;
-    } else {
-        batch.next()?;
-    }
-    batch.follow(totals, 1)?;
-    Ok([before, counters()?])
-}
-
-/// Hinting faults and local ones of some rows, over all intervals.
-fn faults<'a>(totals: &'a Totals, rows: impl Fn(&'a Value) -> Vec<&'a Value>) -> [f64; 2] {
-    let mut sum = [0.0; 2];
+/// Hinting faults, local ones, and pages moved: of some rows, over all intervals.
+fn shown<'a>(totals: &'a Totals, rows: impl Fn(&'a Value) -> Vec<&'a Value>) -> [u64; 3] {
+    let mut sum = [0.0; 3];
     for interval in &totals.intervals {
         let seconds = interval["interval_ns"].as_f64().unwrap_or(0.0) / 1e9;
         for row in rows(interval) {
-            let faults = row["hint_faults_per_s"].as_f64().unwrap_or(0.0) * seconds;
+            let number = |id: &str| row[id].as_f64().unwrap_or(0.0);
+            let faults = number("hint_faults_per_s") * seconds;
             sum[0] += faults;
-            sum[1] += faults * (1.0 - row["hint_remote_pct"].as_f64().unwrap_or(0.0) / 100.0);
+            sum[1] += faults * (1.0 - number("hint_remote_pct") / 100.0);
+            sum[2] += number("pages_migrated_per_s") * seconds;
         }
     }
-    sum
+    sum.map(|sum: f64| sum.round() as u64)
 }
 
 fn all<'a>(interval: &'a Value, what: &str) -> Vec<&'a Value> {
@@ -63,50 +46,35 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     if plan.machine.cpu_nodes().count() < 2 {
         return Err(Stop::skip("there is one node with CPUs only"));
     }
-    let switch = fs::read_to_string(BALANCING).unwrap_or_default();
-    fs::write(BALANCING, "1").map_err(|error| format!("writing {BALANCING}: {error}"))?;
+    let balancing = Balancing::on()?;
     let mut batch = Batch::start(&["-d", "0.5"])?;
     let mut work = Work::start("numa_truth", &["0", "0,100", "64", "touched", "uniform"])?;
+    // It looks at the switch when it starts.
+    batch.next()?;
+    balancing.set(false)?;
+    let start = come_to_rest(&mut batch, &mut Totals::default(), counters)?;
     let mut totals = Totals::default();
-    let first = batch.next()?;
-    if let Some(why) = first["missing"]["hint_faults_per_s"].as_object() {
-        return Err(Stop::fail(format!("no hinting faults: {}", Value::from(why.clone()))));
+    let first = batch.follow(&mut totals, 1)?;
+    if let Some(why) = first["missing"]["hint_faults_per_s"].as_str() {
+        return Err(Stop::fail(format!("no hinting faults: {why}")));
     }
-    let start = around(&mut batch, &mut totals)?;
+    balancing.set(true)?;
     work.go();
     batch.follow(&mut totals, 16)?;
+    balancing.set(false)?;
     work.stop()?;
-    let end = around(&mut batch, &mut totals)?;
+    let end = come_to_rest(&mut batch, &mut totals, counters)?;
     batch.stop()?;
-    let _ = fs::write(BALANCING, switch);
 
-    // Next to nothing happens while the first and the last sample are taken: these are close to each other.
-    let (least, most) =
-        ([0, 1, 2].map(|at| end[0][at] - start[1][at]), [0, 1, 2].map(|at| end[1][at] - start[0][at]));
-    let moved = totals.intervals.iter().map(|interval| {
-        let seconds = interval["interval_ns"].as_f64().unwrap_or(0.0) / 1e9;
-        all(interval, "tasks").iter().filter_map(|task| task["pages_migrated_per_s"].as_f64()).sum::<f64>()
-            * seconds
-    });
-    let moved = moved.sum::<f64>();
-    let [tasks, nodes, host] = [
-        faults(&totals, |interval| all(interval, "tasks")),
-        faults(&totals, |interval| all(interval, "nodes")),
-        faults(&totals, |interval| vec![&interval["host"]]),
-    ];
-    for (what, at, found) in [
-        ("hinting faults of all tasks", 0, tasks[0]),
-        ("of these local", 1, tasks[1]),
-        ("hinting faults of all nodes", 0, nodes[0]),
-        ("of these local", 1, nodes[1]),
-        ("hinting faults of the host", 0, host[0]),
-        ("of these local", 1, host[1]),
-        ("pages moved for all tasks", 2, moved),
-    ] {
-        // Rates are printed with six decimals.
-        let near = (least[at] as f64 - 0.5..=most[at] as f64 + 0.5).contains(&found);
-        report.check(near, what, format_args!("{} to {}", least[at], most[at]), format_args!("{found:.2}"));
+    let truth = [0, 1, 2].map(|at| end[at] - start[at]);
+    let tasks = shown(&totals, |interval| all(interval, "tasks"));
+    report.equal("pages moved, of all tasks", truth[2], tasks[2]);
+    let nodes = shown(&totals, |interval| all(interval, "nodes"));
+    let host = shown(&totals, |interval| vec![&interval["host"]]);
+    for (rows, found) in [("all tasks", tasks), ("all nodes", nodes), ("the host", host)] {
+        report.equal(format!("hinting faults of {rows}"), truth[0], found[0]);
+        report.equal(format!("local ones of {rows}"), truth[1], found[1]);
     }
-    report.check(least[0] > 0, "balancing was at work", "more than 0 hinting faults", least[0]);
+    report.check(truth[0] > 0, "balancing was at work", "more than 0 hinting faults", truth[0]);
     Ok(())
 }

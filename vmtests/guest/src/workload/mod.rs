@@ -29,7 +29,7 @@ pub const NAMES: &[(&str, &str)] = &[
     ("fresh", "CPU MIB: so much new memory on node 0 and on node 1; then that of node 0 moves to node 1"),
     (
         "numa_truth",
-        "CPUS|free:N SHARES MIB small|huge|shared|many|mixed|touched uniform|settled|skewed: memory at these shares by node, used \
+        "CPUS|free:N SHARES MIB small|huge|shared|many|mixed|touched|touched_huge uniform|settled|skewed: memory at these shares by node, used \
          from these CPUs",
     ),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),

@@ -39,6 +39,20 @@ enum Layout {
     Mixed,
     /// As `Small`, but placed by a policy of the thread that touches it: NUMA balancing may move it.
     Touched,
+    /// The same with transparent huge pages.
+    TouchedHuge,
+}
+
+impl Layout {
+    /// Transparent huge pages are asked for.
+    fn huge(self) -> bool {
+        matches!(self, Layout::Huge | Layout::TouchedHuge)
+    }
+
+    /// The policy is the thread's while it touches, and not the mapping's.
+    fn by_touch(self) -> bool {
+        matches!(self, Layout::Touched | Layout::TouchedHuge)
+    }
 }
 
 /// Pages, by address.
@@ -60,6 +74,7 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
         "many" => Layout::Many,
         "mixed" => Layout::Mixed,
         "touched" => Layout::Touched,
+        "touched_huge" => Layout::TouchedHuge,
         other => return Err(format!("{other:?} is no layout")),
     };
     let (skewed, settle) = match access {
@@ -170,7 +185,7 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
         // In runs from the first node to the last, or mixed page by page (37 has no factor in common with 100).
         let at = match layout {
             Layout::Many | Layout::Mixed => (page * 37 % 100) as u32,
-            Layout::Huge => (page / 512 * 512 * 100 / count) as u32,
+            _ if layout.huge() => (page / 512 * 512 * 100 / count) as u32,
             _ => (page * 100 / count) as u32,
         };
         let sums = shares.iter().scan(0, |sum, share| {
@@ -191,7 +206,7 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
         return Err(format!("mapping memory: {}", std::io::Error::last_os_error()));
     }
     let first = (start as usize).next_multiple_of(HUGE);
-    let advice = if layout == Layout::Huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    let advice = if layout.huge() { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
     // SAFETY: within the mapping made above. Refused where there are no huge pages: the truth is asked for later.
     unsafe { libc::madvise(first as *mut _, count * stride, advice) };
     let pages: Vec<usize> = (0..count).map(|page| first + page * stride).collect();
@@ -210,7 +225,7 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
         let mask = 1u64 << node;
         // SAFETY: the range is ours, and mask has the number of bits that is said.
         unsafe {
-            if layout == Layout::Touched {
+            if layout.by_touch() {
                 check(libc::syscall(libc::SYS_set_mempolicy, MPOL_BIND, &mask, 64), "choosing a node")?;
             } else {
                 let len = (to - from) * PAGE;

@@ -1,0 +1,63 @@
+//! How `numatop-ng list metrics` shows what can be asked for: of which rows each metric is, and what it means.
+
+use crate::metric::Metric;
+use crate::metric::container::CONTAINER_METRICS;
+use crate::metric::matrix::PAIR_METRICS;
+use crate::metric::node::NODE_METRICS;
+use crate::metric::task::{TASK_METRICS, by_id};
+use crate::text::{hanging, words};
+
+/// The list as text of at most `width` columns. A metric is in a line that begins with its id.
+pub fn render_text(width: usize) -> String {
+    let mut out = String::from("Tasks: processes, or threads with -H (--columns, --sort)\n");
+    for metric in TASK_METRICS {
+        out += &line(metric.id, metric.help, width);
+    }
+    out += "\nContainers (--by-container with --columns and --sort; in JSON)\n";
+    let (summed, own): (Vec<_>, Vec<_>) = CONTAINER_METRICS.iter().partition(|metric| is_of_tasks(metric));
+    for metric in own {
+        out += &line(metric.id, metric.help, width);
+    }
+    let ids: Vec<&str> = summed.iter().map(|metric| metric.id).collect();
+    out += &line("and, as of tasks:", &ids.join(", "), width);
+    out += "\nNodes (in JSON)\n";
+    for metric in NODE_METRICS {
+        out += &line(metric.id, metric.help, width);
+    }
+    out += "\nFrom node to node (in JSON, under matrix)\n";
+    for metric in PAIR_METRICS {
+        out += &line(metric.id, metric.help, width);
+    }
+    out
+}
+
+/// True for what a container has as the sum of its tasks.
+fn is_of_tasks<R>(metric: &Metric<R>) -> bool {
+    by_id(metric.id).is_some_and(|of_task| of_task.help == metric.help)
+}
+
+fn line(id: &str, help: &str, width: usize) -> String {
+    hanging(&format!("{id:27} "), words(help), width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_listed_with_its_rows() {
+        let text = render_text(usize::MAX);
+        let parts: Vec<&str> = text.split("\n\n").collect();
+        let [tasks, containers, nodes, pairs] = parts[..] else { panic!("{} parts", parts.len()) };
+        let has = |part: &str, id: &str| part.split([' ', ',', '\n']).any(|word| word == id);
+        assert!(TASK_METRICS.iter().all(|metric| has(tasks, metric.id)));
+        assert!(CONTAINER_METRICS.iter().all(|metric| has(containers, metric.id)));
+        assert!(NODE_METRICS.iter().all(|metric| has(nodes, metric.id)));
+        assert!(PAIR_METRICS.iter().all(|metric| has(pairs, metric.id)));
+    }
+
+    #[test]
+    fn it_fits_the_terminal() {
+        assert!(render_text(80).lines().all(|line| line.chars().count() <= 80));
+    }
+}

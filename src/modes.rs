@@ -1,0 +1,123 @@
+//! Which mode runs, and how it ends: what was typed becomes a source and a place to show it.
+
+mod about;
+mod recordings;
+mod watch;
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::cli::{BatchFormat, Cli, ColourArg, Command, ViewArgs};
+use crate::export::{Export, csv::Csv, json::JsonLines, stoppable::Stoppable, text::Text};
+use crate::options;
+use crate::snapshot::Grain;
+use crate::tui::action::Screen;
+use crate::tui::{ColourChoice, Ended, TuiOptions};
+
+/// Does what was asked for. The exit code is that of a run that went well or found nothing.
+///
+/// # Errors
+/// What stood in the way: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.
+pub fn run(cli: &Cli) -> Result<ExitCode> {
+    match &cli.command {
+        Some(Command::Doctor { format }) => about::doctor(*format),
+        Some(Command::Topology { format }) => about::topology(*format),
+        Some(Command::List { what, pmu_dir }) => about::list(*what, pmu_dir.as_deref()),
+        Some(Command::Record { path, limits, view }) => watch::record(path, limits, view),
+        Some(Command::Replay { path, at, follow, view }) => {
+            recordings::replay(path, at.as_deref(), *follow, view)
+        }
+        Some(Command::Export(args)) => recordings::export(args),
+        Some(Command::Verify { paths }) => recordings::verify(paths),
+        None if wants_batch(&cli.view) => watch::batch(&cli.view, cli.record.as_deref(), &cli.limits),
+        None => watch::live(&cli.view, cli.record.as_deref(), &cli.limits),
+    }
+}
+
+fn wants_batch(args: &ViewArgs) -> bool {
+    args.batch || args.format.is_some() || !io::stdout().is_terminal()
+}
+
+/// The screen, as it was asked for.
+fn tui_options(args: &ViewArgs) -> Result<TuiOptions> {
+    Ok(TuiOptions {
+        interval: options::interval(args),
+        iterations: args.iterations,
+        columns: options::columns(args)?,
+        sort: options::sort(args)?,
+        threads: options::grain(args) == Grain::Threads,
+        screen: if args.by_container { Screen::Containers } else { Screen::Tasks },
+        filter: options::filter(args)?,
+        mouse: !args.no_mouse,
+        colour: match args.color {
+            ColourArg::Auto => ColourChoice::Auto,
+            ColourArg::Always => ColourChoice::Always,
+            ColourArg::Never => ColourChoice::Never,
+        },
+        ascii: args.ascii,
+        sets: Vec::new(),
+    })
+}
+
+fn ended(ended: Ended) -> Result<ExitCode> {
+    match ended {
+        Ended::Quit => Ok(ExitCode::SUCCESS),
+        // As a shell reports it: 128 plus the number, which is below 32.
+        Ended::Signal(signal) => Ok(ExitCode::from(128 + signal as u8)),
+    }
+}
+
+/// The writer of `--format`, with its choice of rows and columns.
+fn exporter(args: &ViewArgs) -> Result<Box<dyn Export>> {
+    let format = args.format.unwrap_or(BatchFormat::Text);
+    Ok(match format {
+        // JSON has tasks and containers both.
+        BatchFormat::Json => Box::new(JsonLines::new(options::selection(args, true)?)),
+        BatchFormat::Text if args.by_container => {
+            Box::new(Text::new(options::container_selection(args, false)?))
+        }
+        BatchFormat::Text => Box::new(Text::new(options::selection(args, false)?)),
+        BatchFormat::Csv if args.by_container => {
+            Box::new(Csv::new(options::container_selection(args, true)?))
+        }
+        BatchFormat::Csv => Box::new(Csv::new(options::selection(args, true)?)),
+    })
+}
+
+/// Becomes readable at SIGINT, SIGTERM or SIGHUP.
+fn stop_signals() -> Result<OwnedFd> {
+    let (read, write) = UnixStream::pair().context("making a pair of sockets for signals")?;
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, write.try_clone()?).context("catching signals")?;
+    }
+    Ok(read.into())
+}
+
+/// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
+fn output(stop: &impl AsRawFd) -> Result<Stoppable<File>> {
+    let out =
+        io::stdout().as_fd().try_clone_to_owned().context("copying the descriptor of standard output")?;
+    Ok(Stoppable::new(out.into(), stop.as_raw_fd()))
+}
+
+/// Columns of the terminal on standard output; 80 when it is something else.
+fn terminal_width() -> usize {
+    const DEFAULT: u16 = 80;
+    if !io::stdout().is_terminal() {
+        return DEFAULT.into();
+    }
+    ratatui::crossterm::terminal::size().map_or(DEFAULT, |(columns, _)| columns.max(40)).into()
+}
+
+/// Writes to standard output; a reader that has gone away is no error.
+fn print(text: &str) -> Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing to standard output"),
+    }
+}

@@ -1,0 +1,48 @@
+//! What is told without watching anything: what works here, what the machine is, what can be asked for.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use super::{print, terminal_width};
+use crate::cli::{Listing, ReportFormat};
+use crate::host::topology::Topology;
+use crate::pmu::open::try_event;
+use crate::{doctor, events_cmd, metrics_cmd, options, topology_cmd};
+
+pub(super) fn doctor(format: ReportFormat) -> Result<ExitCode> {
+    let report = doctor::Report::gather();
+    print(&match format {
+        ReportFormat::Text => doctor::render_text(&report, terminal_width()),
+        ReportFormat::Json => format!("{:#}\n", doctor::render_json(&report)),
+    })?;
+    Ok(report.exit().into())
+}
+
+pub(super) fn topology(format: ReportFormat) -> Result<ExitCode> {
+    let topology = Topology::read(Path::new("/"))?;
+    print(&match format {
+        ReportFormat::Text => topology_cmd::render_text(&topology, terminal_width()),
+        ReportFormat::Json => format!("{:#}\n", topology_cmd::render_json(&topology)),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn list(what: Listing, pmu_dir: Option<&Path>) -> Result<ExitCode> {
+    let text = match what {
+        // For grep a metric is one line.
+        Listing::Metrics if !io::stdout().is_terminal() => metrics_cmd::render_text(usize::MAX),
+        Listing::Metrics => metrics_cmd::render_text(terminal_width()),
+        Listing::Events => {
+            let root = Path::new("/");
+            let catalog = options::catalog(root, pmu_dir)?;
+            let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
+            let budget = options::budget(root, &catalog);
+            events_cmd::render_text(&catalog, budget, &try_event, &choose, terminal_width())
+        }
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,106 @@
+//! What is done with recordings: shown, written in another format, checked.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::{ended, exporter, output, print, stop_signals, tui_options, wants_batch};
+use crate::cli::{ExportArgs, ViewArgs};
+use crate::error::Exit;
+use crate::export::rfc3339;
+use crate::options;
+use crate::record::verify;
+use crate::replay::{self, Part};
+use crate::source::Source;
+use crate::source::recording::{self, Recording};
+use crate::tui;
+
+pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<ExitCode> {
+    let mut recording = Recording::open(path)?;
+    options::check_node(args, &recording.host().topology)?;
+    let span = recording.span().unwrap_or_default();
+    let at = options::moment("--at", at, span)?;
+    if !wants_batch(args) {
+        let begin = if follow { span.1 } else { span.0 };
+        return ended(tui::replay(tui_options(args)?, recording, span, at.unwrap_or(begin), follow)?);
+    }
+    let mut export = exporter(args)?;
+    let part = Part {
+        from_wall_ns: at,
+        to_wall_ns: None,
+        iterations: args.iterations,
+        follow,
+        grain: options::grain(args),
+    };
+    let stop = stop_signals()?;
+    let mut out = io::BufWriter::with_capacity(64 * 1024, output(&stop)?);
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
+    Ok(if written > 0 || follow { ExitCode::SUCCESS } else { nothing_there(path, span) })
+}
+
+pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
+    let view = args.view();
+    let mut export = exporter(&view)?;
+    let mut recording = Recording::open(&args.path)?;
+    options::check_node(&view, &recording.host().topology)?;
+    let span = recording.span().unwrap_or_default();
+    let (from_wall_ns, to_wall_ns) = options::stretch(args.from.as_deref(), args.to.as_deref(), span)?;
+    let part =
+        Part { from_wall_ns, to_wall_ns, iterations: None, follow: false, grain: options::grain(&view) };
+    let stop = stop_signals()?;
+    let sink: Box<dyn Write> = match &args.output {
+        Some(path) => Box::new(File::create_new(path).with_context(|| {
+            format!("making {}, which must be a new file in a directory that exists", path.display())
+        })?),
+        None => Box::new(output(&stop)?),
+    };
+    let mut out = io::BufWriter::with_capacity(64 * 1024, sink);
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
+    Ok(if written > 0 { ExitCode::SUCCESS } else { nothing_there(&args.path, span) })
+}
+
+/// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.
+fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
+    let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
+    eprintln!("numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}");
+    Exit::CouldNotMeasure.into()
+}
+
+pub(super) fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
+    let mut exit = Exit::Ok;
+    // `FILE*` names what a file was rotated to as well.
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        let files = recording::files_of(path);
+        let told = match &files {
+            Ok(files) => {
+                files.iter().filter(|file| seen.insert(file.to_path_buf())).map(|file| report(file)).collect()
+            }
+            Err(error) => vec![unreadable(path, error)],
+        };
+        for (intact, text) in told {
+            print(&text)?;
+            if !intact {
+                exit = Exit::CouldNotMeasure;
+            }
+        }
+    }
+    Ok(exit.into())
+}
+
+/// What [`verify::verify`] says of a file, and whether it is intact.
+fn report(file: &Path) -> (bool, String) {
+    match verify::verify(file) {
+        Ok(report) => (report.is_intact(), report.to_string()),
+        Err(error) => unreadable(file, &error),
+    }
+}
+
+fn unreadable(path: &Path, error: &anyhow::Error) -> (bool, String) {
+    (false, format!("{}: unreadable\n  {error:#}\n", path.display()))
+}

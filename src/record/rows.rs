@@ -1,0 +1,116 @@
+//! The rows of tasks in a sample: those that changed of late ([`super::changes`]), told apart from a keyframe. The others
+//! are as in the sample before, or in one a little further back.
+
+use std::sync::Arc;
+
+use super::changes::Changes;
+use super::columns::{self, Layout};
+use super::format::{KEY_EVERY, MAX_ROWS};
+use super::varint::{Bytes, Malformed, put};
+use crate::sample::{Sample, TaskRaw};
+
+/// The keyframe of a sample, and a sample before it that is near enough.
+#[derive(Clone, Copy)]
+pub struct Base<'a> {
+    pub key: &'a Sample,
+    /// Samples from the keyframe to this one.
+    pub tick: u32,
+    pub tasks: &'a [Arc<TaskRaw>],
+}
+
+/// How far from the keyframe, how far back the changes reach, serials that are gone, serials of the rows
+/// that follow, rows. A whole sample has all its rows, in its order and without their serials in front.
+pub(super) fn encode(out: &mut Vec<u8>, delta: Option<(&Sample, &Changes)>, sample: &Sample) {
+    let Some((key, changes)) = delta else {
+        put(out, 0);
+        put(out, sample.tasks.len() as u64);
+        let rows: Vec<_> = sample.tasks.iter().map(|task| (&**task, None)).collect();
+        columns::encode(out, columns::task(), &rows);
+        return;
+    };
+    put(out, changes.tick().into());
+    put(out, changes.reach().into());
+    put_ascending(out, &changes.gone().collect::<Vec<_>>());
+    let rows: Vec<_> = changes.rows(sample).map(|task| (task, find(&key.tasks, task.serial))).collect();
+    put_ascending(out, &rows.iter().map(|(task, _)| task.serial).collect::<Vec<_>>());
+    columns::encode(out, columns::task(), &rows);
+}
+
+/// The row with this serial among rows in the order of serials.
+fn find(tasks: &[Arc<TaskRaw>], serial: u64) -> Option<&TaskRaw> {
+    tasks.binary_search_by_key(&serial, |task| task.serial).ok().map(|at| &*tasks[at])
+}
+
+fn put_ascending(out: &mut Vec<u8>, serials: &[u64]) {
+    put(out, serials.len() as u64);
+    let mut before = 0;
+    for serial in serials {
+        put(out, serial.wrapping_sub(before));
+        before = *serial;
+    }
+}
+
+fn ascending(input: &mut Bytes<'_>) -> Result<Vec<u64>, Malformed> {
+    let count = input.count(MAX_ROWS)?;
+    // Each takes a byte at least.
+    let mut serials: Vec<u64> = Vec::with_capacity(count.min(input.0.len()));
+    for _ in 0..count {
+        let more = input.number()?;
+        let serial = match serials.last() {
+            Some(before) if more > 0 => before.checked_add(more),
+            Some(_) => None,
+            None => Some(more),
+        };
+        serials.push(serial.ok_or(Malformed("serials are not in order"))?);
+    }
+    Ok(serials)
+}
+
+/// The rows of a sample, and how many samples after its keyframe it is.
+///
+/// # Errors
+/// The bytes are not rows, or those that they build on are not there.
+pub(super) fn decode(
+    mut input: Bytes<'_>,
+    layout: &Layout<TaskRaw>,
+    state: Option<Base<'_>>,
+    room: &mut usize,
+) -> Result<(Vec<Arc<TaskRaw>>, u32), Malformed> {
+    let tick = input.count(KEY_EVERY as usize)? as u32;
+    if tick == 0 {
+        let count = input.count(MAX_ROWS)?;
+        let rows = columns::decode(&mut input, layout, count, |_| None, room)?;
+        input.finish()?;
+        return Ok((rows.into_iter().map(Arc::new).collect(), 0));
+    }
+    let state = state.ok_or(Malformed("its keyframe is not there"))?;
+    let reach = input.count(tick as usize)? as u32;
+    if state.tick >= tick || state.tick < tick - reach {
+        return Err(Malformed("the samples before it are not there"));
+    }
+    let gone = ascending(&mut input)?;
+    let serials = ascending(&mut input)?;
+    let of = |at: usize| find(&state.key.tasks, serials[at]);
+    let rows = columns::decode(&mut input, layout, serials.len(), of, room)?;
+    input.finish()?;
+    if rows.iter().zip(&serials).any(|(row, serial)| row.serial != *serial) {
+        return Err(Malformed("a row is not the one it says"));
+    }
+    // Rows of the sample before, but for those that are gone or here; all lists are in the order of serials.
+    let mut tasks = Vec::with_capacity(state.tasks.len() + rows.len());
+    let mut gone = gone.iter().peekable();
+    let mut rows = rows.into_iter().map(Arc::new).peekable();
+    for old in state.tasks {
+        while let Some(row) = rows.next_if(|row| row.serial < old.serial) {
+            tasks.push(row);
+        }
+        while gone.next_if(|serial| **serial < old.serial).is_some() {}
+        let is_gone = gone.peek() == Some(&&old.serial);
+        let replaced = rows.peek().is_some_and(|row| row.serial == old.serial);
+        if !is_gone && !replaced {
+            tasks.push(Arc::clone(old));
+        }
+    }
+    tasks.extend(rows);
+    Ok((tasks, tick))
+}

@@ -1,0 +1,169 @@
+//! Where the frames of a file are. Nothing in the file is trusted, and it may grow meanwhile: where no whole frame is,
+//! the next one is looked for byte by byte.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::format::MAX_PAYLOAD;
+use super::frame::{FrameHead, HEAD_LEN, MAGIC};
+
+/// Bytes looked through at a time when a frame is searched.
+const WINDOW: usize = 64 << 10;
+
+/// A frame and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub at: u64,
+    pub head: FrameHead,
+}
+
+impl Frame {
+    /// Where the next one should be.
+    pub fn end(&self) -> u64 {
+        self.at + self.head.len()
+    }
+
+    /// Where its first copy is: itself, unless it is the second.
+    pub fn first(&self) -> u64 {
+        if self.head.copy { self.at.saturating_sub(self.head.len()) } else { self.at }
+    }
+}
+
+/// What is at a place in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A frame whose head is whole and whose payload is all there; the payload may yet be damaged.
+    Frame(Frame),
+    /// No frame from here to `next`, where there is one.
+    Damaged { next: u64 },
+    /// The file ends, with this many bytes left that are no whole frame.
+    End { torn: u64 },
+}
+
+/// An open file of a recording, as far as frames go.
+pub(super) struct Scan {
+    file: File,
+    /// The number in all its frames, once it is known.
+    pub id: Option<u32>,
+}
+
+impl Scan {
+    /// # Errors
+    /// It cannot be opened, or is no regular file.
+    pub fn open(path: &Path) -> Result<Scan> {
+        // A FIFO would block for ever without O_NONBLOCK; a recording is a regular file.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)
+            .with_context(|| format!("opening {}", path.display()))?;
+        let meta = file.metadata().with_context(|| format!("looking at {}", path.display()))?;
+        if !meta.is_file() {
+            bail!("{} is not a regular file", path.display());
+        }
+        Ok(Scan { file, id: None })
+    }
+
+    /// Bytes in the file now.
+    ///
+    /// # Errors
+    /// What fstat(2) returned.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// True when somebody has the file open for recording (holds its lock).
+    pub fn is_being_written(&self) -> bool {
+        super::dir::is_locked(&self.file)
+    }
+
+    /// What is at `at`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn at(&self, at: u64) -> Result<Found> {
+        let len = self.bytes()?;
+        let mut bytes = [0; HEAD_LEN];
+        if at.checked_add(HEAD_LEN as u64).is_some_and(|end| end <= len)
+            && self.read_exact(&mut bytes, at)?
+            && let Some(head) = self.own(FrameHead::from_bytes(&bytes))
+        {
+            let frame = Frame { at, head };
+            return Ok(if frame.end() <= len { Found::Frame(frame) } else { Found::End { torn: len - at } });
+        }
+        if at >= len {
+            return Ok(Found::End { torn: 0 });
+        }
+        Ok(match self.search(at + 1, len)? {
+            Some(frame) => Found::Damaged { next: frame.at },
+            None => Found::End { torn: len - at },
+        })
+    }
+
+    /// Frames of other files are none; before the first head is known, all are ours.
+    fn own(&self, head: Option<FrameHead>) -> Option<FrameHead> {
+        head.filter(|head| self.id.is_none_or(|id| head.file == id))
+    }
+
+    /// The first frame head that begins in `from..to`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn search(&self, from: u64, to: u64) -> Result<Option<Frame>> {
+        let mut window = vec![0; WINDOW + HEAD_LEN];
+        let mut at = from;
+        while at < to {
+            let read = self.read_some(&mut window, at)?;
+            if read < HEAD_LEN {
+                return Ok(None);
+            }
+            let starts = (read - HEAD_LEN + 1).min((to - at) as usize);
+            let mut offset = 0;
+            while let Some(hit) = window[offset..starts].iter().position(|byte| *byte == MAGIC[0]) {
+                offset += hit;
+                if let Some(head) = self.own(FrameHead::from_bytes(&window[offset..read])) {
+                    return Ok(Some(Frame { at: at + offset as u64, head }));
+                }
+                offset += 1;
+            }
+            at += starts as u64;
+        }
+        Ok(None)
+    }
+
+    /// What is stored of a frame, into `stored`. Its size was bounded when its head was parsed.
+    ///
+    /// # Errors
+    /// The file cannot be read, or ends inside it.
+    pub fn stored(&self, frame: Frame, stored: &mut Vec<u8>) -> Result<()> {
+        debug_assert!(frame.head.stored as usize <= MAX_PAYLOAD, "heads with more are not parsed");
+        stored.resize(frame.head.stored as usize, 0);
+        if !self.read_exact(stored, frame.at + HEAD_LEN as u64)? {
+            bail!("the file ends inside it");
+        }
+        Ok(())
+    }
+
+    /// Reads all of `bytes`; false when the file ends before.
+    fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<bool> {
+        Ok(self.read_some(bytes, at)? == bytes.len())
+    }
+
+    /// Reads what is there of `bytes`.
+    fn read_some(&self, bytes: &mut [u8], at: u64) -> Result<usize> {
+        let mut read = 0;
+        while read < bytes.len() {
+            match self.file.read_at(&mut bytes[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).context("reading the recording"),
+            }
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,35 @@
+//! Which counters are open and have not counted anything yet?
+//!
+//! A hypervisor may let an event be opened that its virtual PMU never counts. Whether cycles, instructions and issue
+//! slots count is tried before they are used (`pmu/open.rs`); for the others no short loop is sure to make them count on
+//! every CPU. But no machine goes on for long without a stall, a missed cache line, branch or page walk: while such a
+//! counter stands at 0 on all CPUs since it was opened, its 0 is no measurement.
+
+use std::collections::BTreeSet;
+
+use crate::pmu::event::Role;
+use crate::sample::{HostFacts, Sample};
+
+/// Roles that something counts on every machine that does anything.
+const NEVER_AT_REST: [Role; 6] =
+    [Role::StallFrontend, Role::StallBackend, Role::Llc, Role::Dtlb, Role::Itlb, Role::Branch];
+
+/// The roles in use that have counted nothing on any CPU since their events were opened.
+pub fn roles(host: &HostFacts, sample: &Sample) -> BTreeSet<Role> {
+    let counts = |at: usize| {
+        sample.cpus.iter().any(|cpu| cpu.slots[at].count > 0)
+            || sample.tasks.iter().any(|task| task.counts.slots[at].count > 0)
+    };
+    // A kind of cores may be at rest while another runs.
+    let silent = |role: Role| {
+        let mut slots = host.slots(role).peekable();
+        slots.peek().is_some() && !slots.any(counts)
+    };
+    let mut roles: BTreeSet<Role> = NEVER_AT_REST.into_iter().filter(|role| silent(*role)).collect();
+    // All memory accesses may be local, or all remote; that there is none of either cannot be.
+    let near = if host.slots(Role::Lma).next().is_some() { Role::Lma } else { Role::Llc };
+    if silent(near) && silent(Role::Rma) {
+        roles.extend([near, Role::Rma]);
+    }
+    roles
+}

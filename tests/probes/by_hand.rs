@@ -1,0 +1,83 @@
+//! What do the probes count on a machine that is told what it looks like? Started by hand: a source would read what
+//! this machine really is.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::collect::sched::SchedProbe;
+use numatop_ng::collect::scope::Scope;
+use numatop_ng::collect::table::parse;
+use numatop_ng::collect::tasks::TaskProbe;
+use numatop_ng::collect::wire::Scoped;
+use numatop_ng::host::topology::Topology;
+use numatop_ng::pmu::event::{Event, Role};
+use numatop_ng::sample::Counts;
+use numatop_ng::units::CpuId;
+
+use crate::until::until;
+
+/// An event that every machine has, in the role of another.
+pub fn in_role(name: &str, role: Role) -> Result<Event> {
+    Ok(Event { role, ..Event::named(name)? })
+}
+
+/// Probes that count everything, from their start on.
+pub struct ByHand {
+    sched: SchedProbe,
+    tasks: TaskProbe,
+    online: Vec<CpuId>,
+    /// What each task has counted, by its id.
+    counted: BTreeMap<u32, Counts>,
+}
+
+impl ByHand {
+    /// On the machine of `topology`, with `events` in the slots.
+    pub fn start(topology: &Topology, events: Vec<Event>) -> Result<ByHand> {
+        ByHand::start_after(topology, events, |_, _| Ok(()))
+    }
+
+    /// As [`ByHand::start`], after `meanwhile` was done with a probe that runs and was not told where its CPUs are.
+    pub fn start_after(
+        topology: &Topology,
+        events: Vec<Event>,
+        meanwhile: impl FnOnce(&SchedProbe, &[CpuId]) -> Result<()>,
+    ) -> Result<ByHand> {
+        let nodes = topology.possible_nodes;
+        let layout = Layout::new(nodes, topology.smt(), &events);
+        let store = records::create(layout)?;
+        let mut sched = SchedProbe::start(topology, (&store, layout), events, Scoped::Not, None)?;
+        let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
+        meanwhile(&sched, &online)?;
+        for cpu in &online {
+            sched.online(topology, *cpu)?;
+        }
+        let mut tasks = TaskProbe::start(&sched, &store, nodes, &Scope::default(), None, false)?;
+        tasks.walk(|_| {})?;
+        Ok(ByHand { sched, tasks, online, counted: BTreeMap::new() })
+    }
+
+    /// What these tasks have counted, when each has at least `enough` in `slot`: a busy machine lets them wait.
+    pub fn counts(&mut self, tids: &[u32], slot: usize, enough: u64) -> Result<Vec<Counts>> {
+        let mut counts = Vec::new();
+        until("the workloads run", || {
+            counts = self.look(tids)?;
+            Ok(counts.iter().all(|counts| counts.slots[slot].count >= enough))
+        })?;
+        Ok(counts)
+    }
+
+    fn look(&mut self, tids: &[u32]) -> Result<Vec<Counts>> {
+        for cpu in &self.online {
+            self.sched.flush(*cpu)?;
+        }
+        // A task that did nothing since the last look has no row, and one that did nothing at all never had.
+        let counted = &mut self.counted;
+        self.tasks.walk(|row| {
+            let task = parse(&row, 4096).task;
+            counted.insert(task.tid, task.counts);
+        })?;
+        Ok(tids.iter().map(|tid| counted.get(tid).cloned().unwrap_or_default()).collect())
+    }
+}

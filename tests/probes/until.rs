@@ -1,0 +1,26 @@
+//! How long is waited for what must happen? Never for seconds: for what is to be seen.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+/// A limit for what hangs, and no measure of anything: a busy machine takes many times as long as an idle one.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between what a task is seen to have done and its last switch there are microseconds of kernel code, which nothing
+/// shows.
+pub const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// Waits until `is` says so.
+///
+/// # Errors
+/// It did not within [`PATIENCE`], or `is` failed.
+pub fn until(what: &str, mut is: impl FnMut() -> Result<bool>) -> Result<()> {
+    let limit = Instant::now() + PATIENCE;
+    while !is()? {
+        ensure!(Instant::now() < limit, "waited {} s in vain: {what}", PATIENCE.as_secs());
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
