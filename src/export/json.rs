@@ -10,6 +10,7 @@ use crate::collect::placement::Process;
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::matrix::PAIR_METRICS;
+use crate::metric::moved;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Value};
 use crate::metric::{balancing, on_cpus};
@@ -181,7 +182,8 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
         "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
         "scope": host.scope,
     });
-    for (id, reading) in on_cpus::of_host(snapshot).chain(balancing::of_host(snapshot)) {
+    let metrics = on_cpus::of_host(snapshot).chain(balancing::of_host(snapshot));
+    for (id, reading) in metrics.chain(moved::of_host(snapshot)) {
         object[id] = reasons.value(id, reading.map(Value::F64));
     }
     object

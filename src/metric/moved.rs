@@ -1,6 +1,6 @@
 //! The metrics of pages that are moved: what for, from where and to where.
 
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Unit, Value, pages};
 use crate::sample::Reading;
 use crate::snapshot::{Node, Snapshot, Task};
 
@@ -41,6 +41,20 @@ pub const OTHER: Metric<Task> = Metric::memory_rate(
         snapshot.rate(delta.migrated_pages.saturating_sub(known)).map(Value::F64)
     },
 );
+
+/// What the rows of all tasks come to: for the host.
+pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> + '_ {
+    let metrics = [pages::PAGES_MIGRATED, pages::PAGES_MIGRATE_FAILED, BALANCING, ASKED, OTHER];
+    metrics.into_iter().map(|metric| {
+        let of_task = |task: &Task| Ok((metric.value)(task, snapshot)?.number().unwrap_or(0.0));
+        let sum = match snapshot.host_missing(metric.id) {
+            Some(missing) => Err(missing.clone()),
+            // Without tasks there is an interval all the same, or none yet.
+            None => snapshot.rate(0).and_then(|_| snapshot.tasks.iter().map(of_task).sum()),
+        };
+        (metric.id, sum)
+    })
+}
 
 pub const PAGES_IN: Metric<Node> = node(
     FLOWS[0],

@@ -17,7 +17,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("new pages and moved pages by node", &["fresh"]),
     (
         "NUMA hinting faults, pages that balancing moves, the time it takes",
-        &["hinting", "hinting_unhooked", "balancing_time"],
+        &["hinting", "hinting_unhooked", "balancing_time", "page_moves"],
     ),
     ("counters, or why there are none", &["counters", "instructions", "alternators"]),
     ("scope by cgroup v2", &["scope"]),

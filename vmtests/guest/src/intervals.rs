@@ -116,6 +116,18 @@ impl Totals {
             .ok_or_else(|| Stop::fail(format!("the tool never showed thread {tid}")))
     }
 
+    /// The sum of a rate over what `of` finds in each interval, to the next whole number.
+    pub fn sum_of_rates(&self, of: impl Fn(&Value) -> f64) -> u64 {
+        let seconds = |interval: &Value| interval["interval_ns"].as_f64().unwrap_or(0.0) / 1e9;
+        self.intervals.iter().map(|interval| of(interval) * seconds(interval)).sum::<f64>().round() as u64
+    }
+
+    /// The same of a metric from one node to another.
+    pub fn between(&self, metric: &str, from: usize, to: usize) -> u64 {
+        let (from, to) = (from.to_string(), to.to_string());
+        self.sum_of_rates(|interval| interval["matrix"][metric][&from][&to].as_f64().unwrap_or(0.0))
+    }
+
     /// CPU time of all rows.
     pub fn cpu_ns(&self) -> f64 {
         self.cpu_ns_without(&[])

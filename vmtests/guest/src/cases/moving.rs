@@ -69,6 +69,27 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     ] {
         report.equal(what, number(&done.truth, truth)? as u64, found.round() as u64);
     }
+    let nodes: Vec<usize> = plan.machine.cpu_nodes().map(|(id, _)| id).collect();
+    from_node_to_node(report, &totals, &nodes, number(&done.truth, "moves")? as u64);
     no_losses(report, &totals);
     Ok(())
+}
+
+/// So many moves go round these nodes, from the first on. Others move too, but not many, and their rows say so.
+fn from_node_to_node(report: &mut Report, totals: &Totals, nodes: &[usize], moves: u64) {
+    for (at, from) in nodes.iter().enumerate() {
+        let (to, round) = (nodes[(at + 1) % nodes.len()], nodes.len() as u64);
+        let truth = moves / round + u64::from((at as u64) < moves % round);
+        let found = totals.between("task_migrations_per_s", *from, to);
+        report.check(
+            found >= truth,
+            format_args!("moves from node {from} to node {to}"),
+            format_args!("{truth} and those of others"),
+            found,
+        );
+    }
+    let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
+    let all: u64 = pairs.map(|(from, to)| totals.between("task_migrations_per_s", from, to)).sum();
+    let rows: f64 = totals.rows.values().map(|row| row.node_moves).sum();
+    report.equal("moves from node to node of all tasks", rows.round() as u64, all);
 }

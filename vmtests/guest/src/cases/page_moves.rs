@@ -1,6 +1,5 @@
 //! Pages that NUMA balancing moves: from which node to which, for whom and what for, compared with /proc/vmstat.
 
-use serde_json::Value;
 use vmtests_protocol::Plan;
 
 use super::{Case, Stop, no_losses};
@@ -24,25 +23,12 @@ fn counters() -> Result<[u64; 3], String> {
     Ok([vmstat("numa_pages_migrated")?, vmstat("pgmigrate_success")?, vmstat("pgmigrate_fail")?])
 }
 
-/// The sum of a rate over what `of` finds in each interval.
-fn sum(totals: &Totals, of: impl Fn(&Value) -> f64) -> f64 {
-    let seconds = |interval: &Value| interval["interval_ns"].as_f64().unwrap_or(0.0) / 1e9;
-    totals.intervals.iter().map(|interval| of(interval) * seconds(interval)).sum()
-}
-
+/// The sum of a rate over all rows of one kind.
 fn of_rows(totals: &Totals, rows: &str, id: &str) -> u64 {
-    let rows_of = |interval: &Value| -> f64 {
+    totals.sum_of_rates(|interval| {
         let rows = interval[rows].as_array().into_iter().flatten();
         rows.map(|row| row[id].as_f64().unwrap_or(0.0)).sum()
-    };
-    sum(totals, rows_of).round() as u64
-}
-
-fn from_to(totals: &Totals, from: usize, to: usize) -> u64 {
-    let pair = |interval: &Value| {
-        interval["matrix"]["pages_migrated_per_s"][from.to_string()][to.to_string()].as_f64().unwrap_or(0.0)
-    };
-    sum(totals, pair).round() as u64
+    })
 }
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
@@ -78,7 +64,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let [balanced, moved, failed] = [0, 1, 2].map(|at| end[at] - start[at]);
     report.check(balanced > 0, "balancing was at work", "more than 0 pages moved", balanced);
     let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
-    let all: u64 = pairs.map(|(from, to)| from_to(&totals, from, to)).sum();
+    let all: u64 = pairs.map(|(from, to)| totals.between("pages_migrated_per_s", from, to)).sum();
     report.equal("pages from node to node", balanced, all);
     for id in ["pages_in_per_s", "pages_out_per_s"] {
         report.equal(format_args!("{id} of all nodes"), balanced, of_rows(&totals, "nodes", id));
@@ -90,8 +76,11 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     ] {
         report.equal(format_args!("{id} of all tasks"), truth, of_rows(&totals, "tasks", id));
     }
+    let host = totals
+        .sum_of_rates(|interval| interval["host"]["pages_migrated_balancing_per_s"].as_f64().unwrap_or(0.0));
+    report.equal("pages_migrated_balancing_per_s of the host", balanced, host);
     for node in (0..nodes).filter(|node| *node != home) {
-        let came = from_to(&totals, node, home);
+        let came = totals.between("pages_migrated_per_s", node, home);
         report.check(came > 0, format_args!("pages from node {node} to node {home}"), "more than 0", came);
     }
     no_losses(report, &totals);
