@@ -41,23 +41,30 @@ static inline void nt_begin_hints(struct nt_rec *rec, struct task_struct *task)
 }
 
 /*
- * Adds what is new. The kernel begins a window anew each time that it has looked at
- * all memory of the process: what came between our last look and that is not seen.
+ * Adds what is new. The kernel sets these back each time that it has looked at all
+ * memory of the process, unless a page could not be moved meanwhile, which the third
+ * counts (update_task_scan_period() of kernel/sched/fair.c). What came between our last
+ * look and that is not seen; where we cannot tell, it is rather too few than too many.
  */
 static inline void nt_add_hints(struct nt_rec *rec, struct task_struct *task)
 {
-	__u64 local, remote;
+	__u64 local, remote, failed;
+	__u32 window;
 
 	if (!hints_from_task || !bpf_core_field_exists(task->numa_faults_locality))
 		return;
+	/* The task may be running: each is read once. */
+	window = task->numa_scan_seq;
 	remote = task->numa_faults_locality[0];
 	local = task->numa_faults_locality[1];
-	if (rec->hint_window != (__u32)task->numa_scan_seq || remote < rec->hint_seen_remote ||
-	    local < rec->hint_seen_local)
+	failed = task->numa_faults_locality[2];
+	if ((rec->hint_window != window && !failed) || remote < rec->hint_seen_remote || local < rec->hint_seen_local)
 		rec->hint_seen_remote = rec->hint_seen_local = 0;
 	rec->hint_remote += remote - rec->hint_seen_remote;
 	rec->hint_faults += remote - rec->hint_seen_remote + local - rec->hint_seen_local;
-	nt_begin_hints(rec, task);
+	rec->hint_window = window;
+	rec->hint_seen_remote = remote;
+	rec->hint_seen_local = local;
 }
 
 /* Fill a row from the task structure. The task may be dying, but is not freed. */

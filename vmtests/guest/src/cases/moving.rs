@@ -49,8 +49,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         *truth.entry(node).or_default() += number(place, "cpu_ns")?;
     }
     let all: f64 = truth.values().sum();
-    // How much of a move was spent on which side is not known.
-    let unsure = 1.0 + number(&done.truth, "moving_ns")? / all * 100.0;
+    // How much of a move was spent on which side is not known, and an emulated CPU may be taken away between two clocks.
+    let unsure = 2.0 + number(&done.truth, "moving_ns")? / all * 100.0;
     for (node, ns) in truth {
         let share = row.cpu_ns_by_node.get(&node).copied().unwrap_or(0.0) / row.cpu_ns * 100.0;
         let want = ns / all * 100.0;
