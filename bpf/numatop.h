@@ -89,7 +89,7 @@ struct nt_place {
 	__u32 pad;
 };
 
-/* One per CPU, written by that CPU only, mapped read-only into user space. */
+/* One per CPU, written by that CPU only (in_outside excepted), mapped read-only into user space. */
 struct nt_cpu {
 	__u64 busy_ns;		/* on-CPU time of everything but the idle task */
 	__u64 switches;
@@ -109,7 +109,10 @@ struct nt_cpu {
 	__u32 opened;		/* nt_place.opened that slot_last[] belongs to */
 	__u32 in_counted;	/* slot_last was read when the running task came in, or later */
 	__u64 in_ns;		/* when the stretch began that is now counted; only where counts are kept by sibling */
-	__u64 reserved[2];
+	/* The running task was not in the scope when it came in; whoever takes it in sets this back. */
+	__u32 in_outside;
+	__u32 pad;
+	__u64 reserved;
 };
 
 /*

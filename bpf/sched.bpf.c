@@ -289,7 +289,9 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 	 */
 	seen_in = cpu->in_valid && cpu->in_pid == (__u32)task->pid;
 	if (busy) {
-		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
+		/* One look-up a switch is enough where both tasks are outside. A flush asks in any case. */
+		if (!(next && seen_in && cpu->in_outside))
+			rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 		if (rec && !rec->in_scope)
 			rec = NULL;
 		if (rec || scoped != NT_SCOPED_BY_CGROUP)
@@ -314,7 +316,10 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		next_busy = next->pid != 0;
 		cpu->in_exec_ns = next->se.sum_exec_runtime;
 		cpu->in_pid = next->pid;
+		cpu->in_outside = 0;
 	} else {
+		if (rec)
+			cpu->in_outside = 0;
 		next_busy = busy;
 		cpu->in_exec_ns = exec_ns;
 		cpu->in_pid = task->pid;
@@ -357,6 +362,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 		struct nt_rec *next_rec = bpf_task_storage_get(&task_recs, next, NULL, 0);
 
 		wanted_next = next_rec && next_rec->in_scope;
+		cpu->in_outside = !wanted_next;
 	}
 	if (rec || wanted_next || !scoped) {
 		/* A task that came into the scope while it ran: what was counted since is not all its own. */

@@ -21,6 +21,16 @@ static inline void note_family(struct nt_rec *rec, struct task_struct *task)
 	rec->leader_start_ns = task->group_leader->start_boottime;
 }
 
+/* The CPU that it runs on may have found it outside when it came in, and would not ask again. */
+static inline void ask_again(struct task_struct *task)
+{
+	__u32 id = task->thread_info.cpu;
+	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &id);
+
+	if (cpu)
+		cpu->in_outside = 0;
+}
+
 static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_ns)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
@@ -44,6 +54,7 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 	if (!rec->in_scope) {
 		rec->exec_seen_ns = exec_seen_ns;
 		rec->in_scope = 1;
+		ask_again(task);
 		nt_begin_hints(rec, task);
 	}
 	return rec;

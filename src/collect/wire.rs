@@ -159,7 +159,9 @@ pub struct CpuState {
     pub opened: u32,
     pub in_counted: u32,
     pub in_ns: u64,
-    pub reserved: [u64; 2],
+    pub in_outside: u32,
+    pub pad: u32,
+    pub reserved: u64,
 }
 
 /// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.
