@@ -118,8 +118,10 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     drop(tracer);
     let last = batch.follow(&mut totals, 1)?;
     batch.stop()?;
-    if let Some(why) = last["missing"]["balancing_pct"].as_str() {
-        return Err(Stop::fail(format!("balancing_pct is missing: {why}")));
+    let mut rows = last["tasks"].as_array().into_iter().flatten();
+    if !rows.any(|task| task["pid"] == pid && task["balancing_pct"].is_number()) {
+        let why = &last["missing"]["balancing_pct"];
+        return Err(Stop::fail(format!("process {pid} has no balancing_pct: {why}")));
     }
 
     let [(scans, scans_us), (faults, faults_us)] = FUNCTIONS.map(|function| took(&trace, function, &tids));
