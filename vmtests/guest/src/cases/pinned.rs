@@ -12,14 +12,20 @@ use crate::work::Work;
 
 pub const CASE: Case = Case {
     name: "pinned",
-    about: "CPU time of a thread pinned to each CPU is all on its node, and the process has what the kernel says",
+    about: "CPU time of threads that are pinned, on all nodes or every second one, is all on their node, and the process has what the kernel says",
     run,
 };
+
+/// Threads at most: more than a few hogs for each real CPU make an emulated second last a minute. `moving` goes to every
+/// node.
+const MOST: usize = 8;
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut batch = Batch::start(&["--threads", "-d", "0.5"])?;
     let mut totals = Totals::default();
-    let mut work = Work::start("spin", &[&show_list(&all_cpus(plan))])?;
+    let cpus = all_cpus(plan);
+    let some: Vec<u32> = cpus.iter().copied().step_by(cpus.len().div_ceil(MOST)).collect();
+    let mut work = Work::start("spin", &[&show_list(&some)])?;
     let pid = work.pid();
     // The mark is set when the threads are where they belong and wait.
     batch.next()?;
