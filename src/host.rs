@@ -1,6 +1,5 @@
 //! What this machine is: facts read from an injectable root, no decisions.
 
-pub mod arguments;
 pub mod btf;
 pub mod cgroups;
 pub mod check;
@@ -11,4 +10,5 @@ pub mod pmu;
 pub mod privileges;
 pub mod processes;
 pub mod topology;
+pub mod types;
 pub mod users;

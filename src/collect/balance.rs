@@ -2,7 +2,6 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -10,7 +9,7 @@ use libbpf_rs::{Link, OpenObject};
 
 use super::pairs::Pairs;
 use super::skel::balance::{BalanceSkel, BalanceSkelBuilder};
-use crate::host::arguments::Arguments;
+use crate::host::types::Types;
 
 /// The loaded and attached probe. Dropping it detaches it.
 pub struct BalanceProbe {
@@ -21,13 +20,12 @@ pub struct BalanceProbe {
 }
 
 impl BalanceProbe {
-    /// Loads and attaches the probe, to count into `records`, on a machine with so many possible nodes. The kernel's
-    /// type information is below `root`.
+    /// Loads and attaches the probe, to count into `records`, on a machine with so many possible nodes.
     ///
     /// # Errors
     /// The kernel does not say what the tracepoint tells, or loading or attaching failed; the errno is in the chain.
-    pub fn start(records: &OwnedFd, nodes: u32, root: &Path) -> Result<BalanceProbe> {
-        let arguments = Arguments::read(root)?.of_tracepoint("mm_migrate_pages")?;
+    pub fn start(records: &OwnedFd, nodes: u32, types: &Types) -> Result<BalanceProbe> {
+        let arguments = types.of_tracepoint("mm_migrate_pages")?;
         // The reason is the last.
         ensure!([7, 8].contains(&arguments), "mm_migrate_pages has {arguments} arguments, 7 or 8 are known");
         // One per run of the program: the skeleton borrows its object for as long as it lives.

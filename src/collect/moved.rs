@@ -3,7 +3,6 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -11,8 +10,8 @@ use libbpf_rs::{Link, OpenObject};
 
 use super::rung::{Ladder, Rung};
 use super::skel::moved::{MovedSkel, MovedSkelBuilder};
-use crate::host::arguments::Arguments;
 use crate::host::page_flags::PageFacts;
+use crate::host::types::Types;
 
 /// What moves a page to the node from which it is used: by its folio since 6.7 (commit 73eab3ca481e), by its page
 /// before.
@@ -28,21 +27,18 @@ pub struct MoveProbe {
 }
 
 impl MoveProbe {
-    /// Loads and attaches the program, to note in `records`, by the first hook that the host takes. The kernel's type
-    /// information is below `root`.
+    /// Loads and attaches the program, to note in `records`, by the first hook that the host takes.
     ///
     /// # Errors
     /// The kernel does not say what the program must know, or lets the function be hooked in no way; each way has its
     /// errno.
-    pub fn start(records: &OwnedFd, root: &Path) -> Result<MoveProbe> {
-        let arguments = Arguments::read(root)?;
-        let known = FUNCTIONS.iter().find_map(|name| Some((*name, arguments.of_function(name)?)));
+    pub fn start(records: &OwnedFd, types: &Types) -> Result<MoveProbe> {
+        let known = FUNCTIONS.iter().find_map(|name| Some((*name, types.of_function(name)?)));
         let (function, count) =
             known.with_context(|| format!("the kernel has no {}", FUNCTIONS.join(" or ")))?;
         ensure!([2, 3].contains(&count), "{function} has {count} arguments, 2 or 3 are known");
-        let bits = PageFacts::read(root)?.nodes_shift;
-        ensure!(bits > 0, "the kernel is built for one node: its pages do not say where they are");
-        let place = Place { function, node_at: count as u32 - 1, node_shift: u64::BITS - bits };
+        let node_shift = PageFacts::of(types)?.node_shift()?;
+        let place = Place { function, node_at: count as u32 - 1, node_shift };
         let ladder = Ladder::climb(|rung| MoveProbe::hook(records, &place, rung));
         let (_, probe) = ladder.into_probe().with_context(|| format!("{function} cannot be hooked"))?;
         Ok(probe)

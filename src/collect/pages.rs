@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context, Error, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 
@@ -16,6 +16,7 @@ use super::sched::SchedProbe;
 use super::skel::pages::{PagesSkel, PagesSkelBuilder};
 use crate::host::page_flags::PageFacts;
 use crate::host::topology::Topology;
+use crate::host::types::Types;
 use crate::metric::moved::{BY_REASON, FLOWS};
 use crate::metric::pages::{MIGRATED, PAGES};
 use crate::sample::{Flow, Missing};
@@ -43,12 +44,21 @@ impl PageProbes {
             let why = Missing::Unsupported(format!("{error:#}"));
             missing.extend(ids.iter().flat_map(|ids| *ids).map(|id| (*id, why.clone())));
         };
-        let new = sched.layout().pages.then(|| PageProbe::start(sched, records, root)).transpose();
+        let layout = sched.layout();
+        let types = match Types::read(root) {
+            Ok(types) => types,
+            Err(error) => {
+                let of_new: &[&str] = if layout.pages { &PAGES } else { &[] };
+                lacks(&[of_new, &MIGRATED, &BY_REASON, &FLOWS], error);
+                return PageProbes { new: None, moved: None, moving: None, missing };
+            }
+        };
+        let new = layout.pages.then(|| PageProbe::start(sched, records, &types)).transpose();
         let new = new.map_err(|error| lacks(&[&PAGES], error)).ok().flatten();
-        let moved = BalanceProbe::start(records, sched.layout().nodes, root);
+        let moved = BalanceProbe::start(records, layout.nodes, &types);
         let moved = moved.map_err(|error| lacks(&[&MIGRATED, &BY_REASON, &FLOWS], error)).ok();
         let wanted = moved.is_some() && FLOWS.iter().any(|id| wanted(id));
-        let moving = wanted.then(|| MoveProbe::start(records, root)).transpose();
+        let moving = wanted.then(|| MoveProbe::start(records, &types)).transpose();
         let moving = moving.map_err(|error| lacks(&[&FLOWS], error)).ok().flatten();
         PageProbes { new, moved, moving, missing }
     }
@@ -85,7 +95,7 @@ impl PageProbe {
     /// # Errors
     /// The kernel's type information does not say where the node of a page is, or loading or attaching
     /// failed; the errno is in the chain.
-    pub fn start(sched: &SchedProbe, records: &OwnedFd, root: &Path) -> Result<PageProbe> {
+    pub fn start(sched: &SchedProbe, records: &OwnedFd, types: &Types) -> Result<PageProbe> {
         let layout = sched.layout();
         // One per run of the program: the skeleton borrows its object for as long as it lives.
         let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -93,11 +103,8 @@ impl PageProbe {
         let rodata = open.maps.rodata_data.as_deref_mut().context("pages.bpf.o has no .rodata")?;
         rodata.nr_nodes = layout.nodes;
         rodata.pages_at = layout.pages_at();
-        // The node is at the top of the flags (include/linux/page-flags-layout.h, SPARSEMEM_VMEMMAP).
-        let facts = PageFacts::read(root)?;
-        let bits = facts.nodes_shift;
-        ensure!(bits > 0, "the kernel is built for one node: its pages do not say where they are");
-        rodata.node_shift = u64::BITS - bits;
+        let facts = PageFacts::of(types)?;
+        rodata.node_shift = facts.node_shift()?;
         rodata.gfp_this_node = facts.gfp_this_node;
         let shared = sched.shared_maps();
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;

@@ -26,6 +26,7 @@ use crate::collect::{hinting, inspect, libbpf_log, own, records};
 use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::Topology;
+use crate::host::types::Types;
 use crate::pmu::event::Role;
 use crate::pmu::open::Refused;
 use crate::text::plural;
@@ -111,17 +112,17 @@ fn reclaim(topology: &Topology) -> Result<((), String)> {
 }
 
 fn new_pages(sched: &SchedProbe, store: &OwnedFd) -> Result<((), String)> {
-    PageProbe::start(sched, store, Path::new("/"))?;
+    PageProbe::start(sched, store, &Types::read(Path::new("/"))?)?;
     Ok(((), "loaded, attached to the allocation of pages".into()))
 }
 
 fn moved_pages(topology: &Topology, store: &OwnedFd) -> Result<((), String)> {
-    BalanceProbe::start(store, topology.possible_nodes, Path::new("/"))?;
+    BalanceProbe::start(store, topology.possible_nodes, &Types::read(Path::new("/"))?)?;
     Ok(((), "loaded, attached to the migration of pages".into()))
 }
 
 fn page_flows(store: &OwnedFd) -> Result<((), String)> {
-    let probe = MoveProbe::start(store, Path::new("/"))?;
+    let probe = MoveProbe::start(store, &Types::read(Path::new("/"))?)?;
     Ok(((), probe.words()))
 }
 

@@ -5,11 +5,12 @@
 //! many zones.
 
 use std::ffi::OsStr;
-use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::btf::types::{Array, Enum, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
+
+use super::types::Types;
 
 /// `___GFP_THISNODE` as a macro, which type information does not have (include/linux/gfp_types.h, 5.2 to 6.9).
 const THIS_NODE_BIT: u32 = 21;
@@ -24,17 +25,28 @@ pub struct PageFacts {
 }
 
 impl PageFacts {
-    /// Asks the kernel whose type information is below `root`.
+    /// Looks them up in the type information of a kernel.
     ///
     /// # Errors
-    /// The type information cannot be read, or the arrays are not what is expected.
-    pub fn read(root: &Path) -> Result<PageFacts> {
-        let path = root.join("sys/kernel/btf/vmlinux");
-        let btf = Btf::from_path(&path).with_context(|| format!("reading {}", path.display()))?;
-        let references = capacity(&btf, "zonelist", "_zonerefs")?;
-        let zones = capacity(&btf, "pglist_data", "node_zones")?;
-        let bit = gfp_bit(&btf, "___GFP_THISNODE_BIT").unwrap_or(THIS_NODE_BIT);
+    /// The arrays are not what is expected.
+    pub fn of(Types(btf): &Types) -> Result<PageFacts> {
+        let references = capacity(btf, "zonelist", "_zonerefs")?;
+        let zones = capacity(btf, "pglist_data", "node_zones")?;
+        let bit = gfp_bit(btf, "___GFP_THISNODE_BIT").unwrap_or(THIS_NODE_BIT);
         Ok(PageFacts { nodes_shift: shift(references, zones)?, gfp_this_node: 1 << bit })
+    }
+
+    /// The lowest bit of the node in `page->flags` (include/linux/page-flags-layout.h, SPARSEMEM_VMEMMAP: the node is at
+    /// the top).
+    ///
+    /// # Errors
+    /// The kernel is built for one node.
+    pub fn node_shift(&self) -> Result<u32> {
+        ensure!(
+            self.nodes_shift > 0,
+            "the kernel is built for one node: its pages do not say where they are"
+        );
+        Ok(u64::BITS - self.nodes_shift)
     }
 }
 
@@ -73,6 +85,8 @@ fn shift(references: usize, zones: usize) -> Result<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -82,7 +96,7 @@ mod tests {
             eprintln!("skipped: this kernel shows no type information");
             return;
         }
-        let facts = PageFacts::read(root).unwrap();
+        let facts = PageFacts::of(&Types::read(root).unwrap()).unwrap();
         assert!(facts.nodes_shift <= 10 && facts.gfp_this_node.is_power_of_two(), "{facts:?}");
     }
 

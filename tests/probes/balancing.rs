@@ -10,6 +10,7 @@ use numatop_ng::collect::moved::MoveProbe;
 use numatop_ng::collect::numa::NumaProbe;
 use numatop_ng::collect::records::{Layout, create};
 use numatop_ng::collect::rung::{Ladder, Rung};
+use numatop_ng::host::types::Types;
 
 pub fn the_probe_of_tasks_that_are_sent_loads() -> Result<()> {
     let records = create(Layout::new(1, false, &[]))?;
@@ -48,7 +49,7 @@ fn holds_or_says_why<P>(ladder: &Ladder<P>) -> Result<()> {
 pub fn pages_that_balancing_moves_are_hooked_or_each_way_says_why_not() -> Result<()> {
     let records = create(Layout::new(1, false, &[]))?;
 
-    match MoveProbe::start(&records, Path::new("/")) {
+    match MoveProbe::start(&records, &Types::read(Path::new("/"))?) {
         Ok(probe) => {
             println!("{}", probe.words());
             let (name, _) = probe.program();

@@ -1,5 +1,5 @@
-//! How many arguments do this kernel's tracepoints and functions have? Where an argument came or went between kernels,
-//! the one after it is found by counting from the end.
+//! The type information of a kernel, and how many arguments its tracepoints and functions have. Where an argument came
+//! or went between kernels, the one after it is found by counting from the end.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, BtfType, ReferencesType};
 
 /// The type information of one kernel.
-pub struct Arguments<'btf>(Btf<'btf>);
+pub struct Types(pub(super) Btf<'static>);
 
-impl Arguments<'_> {
-    /// Reads the type information below `root`. Takes some ten milliseconds.
+impl Types {
+    /// Reads the type information below `root`. Takes some ten milliseconds: once is enough.
     ///
     /// # Errors
     /// It is not there, or cannot be understood.
-    pub fn read(root: &Path) -> Result<Arguments<'static>> {
+    pub fn read(root: &Path) -> Result<Types> {
         let path = root.join("sys/kernel/btf/vmlinux");
         let btf = Btf::from_path(&path).with_context(|| format!("reading {}", path.display()))?;
-        Ok(Arguments(btf))
+        Ok(Types(btf))
     }
 
     /// Arguments of a tracepoint, as a `tp_btf` program gets them.
@@ -56,12 +56,12 @@ mod tests {
             eprintln!("skipped: this kernel shows no type information");
             return;
         }
-        let arguments = Arguments::read(root).unwrap();
+        let types = Types::read(root).unwrap();
         // TP_PROTO(bool preempt, prev, next, unsigned int prev_state), the last since 5.18.
-        assert!([3, 4].contains(&arguments.of_tracepoint("sched_switch").unwrap()));
-        assert_eq!(arguments.of_function("wake_up_process"), Some(1));
-        assert_eq!(arguments.of_function("no_such_function"), None);
-        let error = arguments.of_tracepoint("no_such_tracepoint").unwrap_err();
+        assert!([3, 4].contains(&types.of_tracepoint("sched_switch").unwrap()));
+        assert_eq!(types.of_function("wake_up_process"), Some(1));
+        assert_eq!(types.of_function("no_such_function"), None);
+        let error = types.of_tracepoint("no_such_tracepoint").unwrap_err();
         assert_eq!(error.to_string(), "the kernel has no tracepoint no_such_tracepoint");
     }
 }
