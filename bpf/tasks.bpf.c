@@ -39,6 +39,9 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 	if (rec && !rec->in_scope)
 		bpf_task_storage_delete(&task_recs, task);
 	rec = bpf_task_storage_get(&task_recs, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	/* The walk and the birth of a task may make it at once: one of them is then told that there is none. */
+	if (!rec)
+		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	if (!rec) {
 		struct nt_cpu *cpu = nt_this_cpu();
 
@@ -46,17 +49,16 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 			nt_count_loss(cpu, NT_LOST_STORAGE);
 		return NULL;
 	}
-	if (!rec->serial) {
-		rec->serial = __sync_fetch_and_add(&next_serial, 1) + 1;
-		rec->last_cpu = ~0U;
-		note_family(rec, task);
-	}
-	if (!rec->in_scope) {
-		rec->exec_seen_ns = exec_seen_ns;
-		rec->in_scope = 1;
-		ask_again(task);
-		nt_begin_hints(rec, task);
-	}
+	/* Only one of them fills it. */
+	if (rec->serial ||
+	    __sync_val_compare_and_swap(&rec->serial, 0, __sync_fetch_and_add(&next_serial, 1) + 1))
+		return rec;
+	rec->last_cpu = ~0U;
+	note_family(rec, task);
+	rec->exec_seen_ns = exec_seen_ns;
+	nt_begin_hints(rec, task);
+	rec->in_scope = 1;
+	ask_again(task);
 	return rec;
 }
 
