@@ -162,7 +162,7 @@ struct nt_rec {
 	/* The nodes that balancing moves a page from and to at this moment, counted from 1; 0: not known. */
 	__u16 moves_from;
 	__u16 moves_to;
-	__u32 pad;
+	__u32 hint_changed;	/* hint_window is not the task's any more, and was not at the last look */
 	__u64 slot[NT_SLOTS];
 	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];

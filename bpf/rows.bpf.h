@@ -41,28 +41,46 @@ static inline void nt_begin_hints(struct nt_rec *rec, struct task_struct *task)
 }
 
 /*
- * Adds what is new. The kernel sets these back each time that it has looked at all
- * memory of the process, unless a page could not be moved meanwhile, which the third
- * counts (update_task_scan_period() of kernel/sched/fair.c). What came between our last
- * look and that is not seen; where we cannot tell, it is rather too few than too many.
+ * Adds what is new. The kernel sets these back each time that it has looked at all memory of
+ * the process, unless a page could not be moved meanwhile, which the third counts, or all that
+ * it found was remote and used by one task (update_task_scan_period() of kernel/sched/fair.c).
+ * What came between our last look and that is not seen; where we cannot tell, it is rather too
+ * few than too many.
  */
 static inline void nt_add_hints(struct nt_rec *rec, struct task_struct *task)
 {
 	__u64 local, remote, failed;
+	bool fell, changed;
 	__u32 window;
 
 	if (!hints_from_task || !bpf_core_field_exists(task->numa_faults_locality))
 		return;
 	/* The task may be running: each is read once. */
 	window = task->numa_scan_seq;
+	barrier();
 	remote = task->numa_faults_locality[0];
 	local = task->numa_faults_locality[1];
 	failed = task->numa_faults_locality[2];
-	if ((rec->hint_window != window && !failed) || remote < rec->hint_seen_remote || local < rec->hint_seen_local)
+	barrier();
+	/* It was just changed: of which window these are cannot be told. The next look can. */
+	if (window != (__u32)task->numa_scan_seq)
+		return;
+	fell = remote < rec->hint_seen_remote || local < rec->hint_seen_local;
+	changed = window != rec->hint_window && !failed && rec->hint_seen_local;
+	/*
+	 * The window is changed some time before they are set back, and they may have come further
+	 * than at our last look already: a look later it is one or the other.
+	 */
+	if (changed && !fell && !rec->hint_changed && !task->exit_state) {
+		rec->hint_changed = 1;
+		return;
+	}
+	if (changed || fell)
 		rec->hint_seen_remote = rec->hint_seen_local = 0;
 	rec->hint_remote += remote - rec->hint_seen_remote;
 	rec->hint_faults += remote - rec->hint_seen_remote + local - rec->hint_seen_local;
 	rec->hint_window = window;
+	rec->hint_changed = 0;
 	rec->hint_seen_remote = remote;
 	rec->hint_seen_local = local;
 }

@@ -201,7 +201,7 @@ pub struct Rec {
     pub balancing_ns: u64,
     pub moves_from: u16,
     pub moves_to: u16,
-    pub pad: u32,
+    pub hint_changed: u32,
     pub slot: [u64; SLOTS],
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
