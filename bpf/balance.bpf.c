@@ -5,36 +5,11 @@
  * hit a NUMA hinting fault, or that asked for it (move_pages(2), mbind(2)), or a
  * thread of the kernel that compacts or demotes memory.
  */
-#include "maps.bpf.h"
+#include "pairs.bpf.h"
 
 /* Set by user space before load. */
 const volatile __u32 nr_nodes = 1;
 const volatile __u32 reason_at = 7;	/* where in the arguments the reason is */
-
-/* Pages that balancing moved from a node to another: [from * nr_nodes + to]. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} page_moves SEC(".maps");
-
-/* Counted here, because only the batch as a whole says how many pages it was: large folios may have been split. */
-static inline void count_pair(struct nt_rec *rec, __u64 pages)
-{
-	__u32 from = rec->moves_from - 1, to = rec->moves_to - 1;
-	__u32 pair = from * nr_nodes + to;
-	__u64 *count;
-
-	rec->moves_from = 0;
-	/* Not known where no function can be hooked (moved.bpf.c). */
-	if (from >= nr_nodes || to >= nr_nodes)
-		return;
-	count = bpf_map_lookup_elem(&page_moves, &pair);
-	if (count)
-		__sync_fetch_and_add(count, pages);
-}
 
 SEC("tp_btf/mm_migrate_pages")
 int on_migrate_pages(__u64 *args)
@@ -49,7 +24,10 @@ int on_migrate_pages(__u64 *args)
 	switch (nt_migrate_reason(args, reason_at)) {
 	case MR_NUMA_MISPLACED:
 		rec->balanced_pages += succeeded;
-		count_pair(rec, succeeded);
+		/* Here, because only the batch says how many pages it was: large folios may have been split. */
+		nt_add_moves(nr_nodes, rec->moves_from - 1, rec->moves_to - 1, succeeded);
+		/* Not known where no function can be hooked (moved.bpf.c): then it is zero at all times. */
+		rec->moves_from = 0;
 		break;
 	case MR_SYSCALL:
 	case MR_MEMPOLICY_MBIND:

@@ -8,6 +8,7 @@
  * just brought se.sum_exec_runtime up to date), nothing is allocated, and
  * helpers are called only for the task's record and for open counters.
  */
+#include "pairs.bpf.h"
 #include "rows.bpf.h"
 
 /* Set by user space before load. */
@@ -29,15 +30,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } events SEC(".maps");
-
-/* Moves of tasks in scope from node to node: [from * nr_nodes + to]. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} moves SEC(".maps");
 
 /*
  * One word per core: in the top four bits how many of its threads are busy; in
@@ -214,16 +206,6 @@ static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, const struc
 	}
 }
 
-/* Rare, and by many CPUs: atomic, in a table of its own. */
-static inline void note_move(__u32 from, __u32 to)
-{
-	__u32 at = from * nr_nodes + to;
-	__u64 *count = bpf_map_lookup_elem(&moves, &at);
-
-	if (count)
-		__sync_fetch_and_add(count, 1);
-}
-
 /*
  * Charge on-CPU time up to now to the node of this CPU, and note where the task is.
  * Returns the time charged.
@@ -259,7 +241,7 @@ static inline __u64 charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id,
 				rec->llc_moves++;
 			if (last->node != place->node) {
 				rec->node_moves++;
-				note_move(last->node, place->node);
+				nt_add_moves(nr_nodes, last->node, place->node, 1);
 			}
 		}
 		rec->last_cpu = cpu_id;

@@ -34,10 +34,10 @@ impl BalanceProbe {
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("balance.bpf.o has no .rodata")?;
         (rodata.nr_nodes, rodata.reason_at) = (nodes, arguments as u32 - 1);
-        open.maps.page_moves.set_max_entries(Pairs::entries(nodes))?;
+        open.maps.moves.set_max_entries(Pairs::entries(nodes))?;
         let skel = open.load().context("loading balance.bpf.o")?;
         let migrate = skel.progs.on_migrate_pages.attach().context("attaching to mm_migrate_pages")?;
-        let pairs = Pairs::new(&skel.maps.page_moves.as_fd(), nodes)?;
+        let pairs = Pairs::new(&skel.maps.moves.as_fd(), nodes)?;
         Ok(BalanceProbe { _migrate: migrate, pairs, skel })
     }
 
