@@ -20,6 +20,7 @@ pub mod pages;
 pub mod pairs;
 pub mod placement;
 pub mod plan;
+pub mod reasons;
 pub mod reclaim;
 pub mod records;
 pub mod rung;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use anyhow::{Error, Result};
+use anyhow::Result;
 
 use super::balancing_time::TimeProbe;
 use super::hinting::HintProbe;
 use super::numa::NumaProbe;
+use super::reasons::Reasons;
 use super::rung::Ladder;
 use crate::metric::balancing::{CHOICES, HINTS, TIME};
 use crate::sample::{Hints, Missing};
@@ -17,25 +18,21 @@ pub struct BalancingProbes {
     sent: Option<NumaProbe>,
     hints: Option<Ladder<HintProbe>>,
     time: Option<TimeProbe>,
-    missing: BTreeMap<&'static str, Missing>,
+    reasons: Reasons,
 }
 
 impl BalancingProbes {
     /// Starts the probes of those metrics that `wanted` says yes to, to count into `records`. One that does not
     /// start is a reason in [`BalancingProbes::missing`].
     pub fn start(records: &OwnedFd, wanted: impl Fn(&str) -> bool) -> BalancingProbes {
-        let mut missing = BTreeMap::new();
+        let mut reasons = Reasons::default();
         let any = |ids: &[&str]| ids.iter().any(|id| wanted(id));
-        let mut lacks = |ids: &[&'static str], error: Error| {
-            let why = Missing::Unsupported(format!("{error:#}"));
-            missing.extend(ids.iter().map(|id| (*id, why.clone())));
-        };
-        let sent = any(&CHOICES).then(|| NumaProbe::start(records)).transpose();
-        let sent = sent.map_err(|error| lacks(&CHOICES, error)).ok().flatten();
+        let sent = any(&CHOICES).then(|| NumaProbe::start(records));
+        let sent = sent.and_then(|probe| reasons.started(probe, &CHOICES));
         let hints = any(&HINTS).then(|| Ladder::climb(|rung| HintProbe::start(records, rung)));
         let time = any(&TIME).then(|| Ladder::climb(|rung| TimeProbe::start(records, rung)).into_probe());
-        let time = time.transpose().map_err(|error| lacks(&TIME, error)).ok().flatten();
-        BalancingProbes { sent, hints, time: time.map(|(_, probe)| probe), missing }
+        let time = time.and_then(|probe| reasons.started(probe, &TIME));
+        BalancingProbes { sent, hints, time: time.map(|(_, probe)| probe), reasons }
     }
 
     /// Hinting faults are wanted, and no function can be hooked: the task structure has to do.
@@ -64,6 +61,6 @@ impl BalancingProbes {
 
     /// Metric id → why it cannot be measured.
     pub fn missing(&self) -> &BTreeMap<&'static str, Missing> {
-        &self.missing
+        self.reasons.by_metric()
     }
 }

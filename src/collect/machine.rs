@@ -9,6 +9,7 @@ use anyhow::{Error, Result};
 
 use super::interrupts::InterruptReader;
 use super::nodes::NodeReader;
+use super::reasons::Reasons;
 use super::reclaim::ReclaimProbe;
 use super::vmstat::VmStatReader;
 use super::zones::ZoneReader;
@@ -34,7 +35,7 @@ pub struct MachineReader {
     interrupts: InterruptReader,
     reclaim: Option<ReclaimProbe>,
     page_size: u64,
-    missing: BTreeMap<&'static str, Missing>,
+    reasons: Reasons,
 }
 
 impl MachineReader {
@@ -51,13 +52,11 @@ impl MachineReader {
             interrupts: InterruptReader::open(root)?,
             reclaim: None,
             page_size,
-            missing: BTreeMap::new(),
+            reasons: Reasons::default(),
         };
         let now = reader.vmstat.read()?;
-        match ReclaimProbe::start(topology.possible_nodes, &now) {
-            Ok(probe) => reader.reclaim = Some(probe),
-            Err(error) => reader.lacks(&RECLAIM, Missing::Unsupported(format!("{error:#}"))),
-        }
+        let reclaim = ReclaimProbe::start(topology.possible_nodes, &now);
+        reader.reclaim = reader.reasons.started(reclaim, &RECLAIM);
         Ok(reader)
     }
 
@@ -76,16 +75,16 @@ impl MachineReader {
                     node.managed_bytes = marks.managed * self.page_size;
                 }
             }
-            Err(error) => self.lacks(&WATERMARKS, lost("/proc/zoneinfo", error)),
+            Err(error) => self.reasons.add(&WATERMARKS, &lost("/proc/zoneinfo", error)),
         }
         match self.interrupts.read() {
             Ok(times) => machine.irq_ns = times,
-            Err(error) => self.lacks(&IRQ, lost("/proc/stat", error)),
+            Err(error) => self.reasons.add(&IRQ, &lost("/proc/stat", error)),
         }
         if let Some(probe) = &self.reclaim
             && let Err(missing) = probe.read(&mut machine.nodes, &machine.vm)
         {
-            self.lacks(&RECLAIM, missing);
+            self.reasons.add(&RECLAIM, &missing);
         }
         Ok(machine)
     }
@@ -97,13 +96,7 @@ impl MachineReader {
 
     /// Metric id → why it could not be read; once missing, missing for good.
     pub fn missing(&self) -> &BTreeMap<&'static str, Missing> {
-        &self.missing
-    }
-
-    fn lacks(&mut self, ids: &[&'static str], missing: Missing) {
-        for id in ids {
-            self.missing.entry(id).or_insert_with(|| missing.clone());
-        }
+        self.reasons.by_metric()
     }
 }
 

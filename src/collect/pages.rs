@@ -6,12 +6,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 
 use super::balance::BalanceProbe;
 use super::moved::MoveProbe;
+use super::reasons::Reasons;
 use super::sched::SchedProbe;
 use super::skel::pages::{PagesSkel, PagesSkelBuilder};
 use crate::host::page_flags::PageFacts;
@@ -26,7 +27,7 @@ pub struct PageProbes {
     new: Option<PageProbe>,
     moved: Option<BalanceProbe>,
     moving: Option<MoveProbe>,
-    missing: BTreeMap<&'static str, Missing>,
+    reasons: Reasons,
 }
 
 impl PageProbes {
@@ -39,28 +40,24 @@ impl PageProbes {
         root: &Path,
         wanted: impl Fn(&str) -> bool,
     ) -> PageProbes {
-        let mut missing = BTreeMap::new();
-        let mut lacks = |ids: &[&[&'static str]], error: Error| {
-            let why = Missing::Unsupported(format!("{error:#}"));
-            missing.extend(ids.iter().flat_map(|ids| *ids).map(|id| (*id, why.clone())));
-        };
+        let mut reasons = Reasons::default();
         let layout = sched.layout();
+        let of_moved = [&MIGRATED[..], &BY_REASON, &FLOWS].concat();
         let types = match Types::read(root) {
             Ok(types) => types,
             Err(error) => {
-                let of_new: &[&str] = if layout.pages { &PAGES } else { &[] };
-                lacks(&[of_new, &MIGRATED, &BY_REASON, &FLOWS], error);
-                return PageProbes { new: None, moved: None, moving: None, missing };
+                let of_new: &[_] = if layout.pages { &PAGES } else { &[] };
+                reasons.started::<()>(Err(error), &[of_new, &of_moved].concat());
+                return PageProbes { new: None, moved: None, moving: None, reasons };
             }
         };
-        let new = layout.pages.then(|| PageProbe::start(sched, records, &types)).transpose();
-        let new = new.map_err(|error| lacks(&[&PAGES], error)).ok().flatten();
-        let moved = BalanceProbe::start(records, layout.nodes, &types);
-        let moved = moved.map_err(|error| lacks(&[&MIGRATED, &BY_REASON, &FLOWS], error)).ok();
+        let new = layout.pages.then(|| PageProbe::start(sched, records, &types));
+        let new = new.and_then(|probe| reasons.started(probe, &PAGES));
+        let moved = reasons.started(BalanceProbe::start(records, layout.nodes, &types), &of_moved);
         let wanted = moved.is_some() && FLOWS.iter().any(|id| wanted(id));
-        let moving = wanted.then(|| MoveProbe::start(records, &types)).transpose();
-        let moving = moving.map_err(|error| lacks(&[&FLOWS], error)).ok().flatten();
-        PageProbes { new, moved, moving, missing }
+        let moving = wanted.then(|| MoveProbe::start(records, &types));
+        let moving = moving.and_then(|probe| reasons.started(probe, &FLOWS));
+        PageProbes { new, moved, moving, reasons }
     }
 
     /// The programs that are attached, by name.
@@ -77,7 +74,7 @@ impl PageProbes {
 
     /// Metric id → why it cannot be measured.
     pub fn missing(&self) -> &BTreeMap<&'static str, Missing> {
-        &self.missing
+        self.reasons.by_metric()
     }
 }
 
