@@ -103,16 +103,35 @@ macro_rules! slots {
     };
 }
 
-macro_rules! by_node {
-    ($name:literal, $field:ident) => {
+/// For how many nodes a task has values in a list: makes room for them.
+macro_rules! nodes {
+    ($name:literal, $list:ident, $cell:ty) => {
         Column::<TaskRaw> {
             name: $name,
-            unit: "by node, counter",
-            width: Width::Of(|row| row.counts.by_node.len()),
-            get: |row, at| row.counts.by_node.get(at).map_or(0, |node| node.$field),
-            set: |row, at, value| match row.counts.by_node.get_mut(at) {
-                Some(node) => {
-                    node.$field = value;
+            unit: "nodes",
+            width: Width::Fixed(1),
+            get: |row, _| row.counts.$list.len() as u64,
+            set: |row, _, value| {
+                let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
+                row.counts.$list = vec![<$cell>::default(); len];
+                Some(len * size_of::<$cell>())
+            },
+            added_for: &[],
+        }
+    };
+}
+
+/// The values in such a list, or one field of each.
+macro_rules! by_node {
+    ($name:literal, $unit:literal, $list:ident $(, $field:ident)?) => {
+        Column::<TaskRaw> {
+            name: $name,
+            unit: $unit,
+            width: Width::Of(|row| row.counts.$list.len()),
+            get: |row, at| row.counts.$list.get(at).map_or(0, |cell| (*cell)$(.$field)?),
+            set: |row, at, value| match row.counts.$list.get_mut(at) {
+                Some(cell) => {
+                    (*cell)$(.$field)? = value;
                     Some(0)
                 }
                 // Another row has more nodes; this one has none here.
@@ -187,33 +206,8 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "rss_bytes", "bytes", rss_bytes),
             field!(TaskRaw, "preferred_node", "id + 1", preferred_node),
             field!(TaskRaw, "scan_period_ms", "ms", scan_period_ms),
-            Column {
-                name: "run_ns_len",
-                unit: "nodes",
-                width: Width::Fixed(1),
-                get: |row, _| row.counts.run_ns.len() as u64,
-                set: |row, _, value| {
-                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
-                    row.counts.run_ns = vec![0; len];
-                    Some(len * size_of::<u64>())
-                },
-                added_for: &[],
-            },
-            Column {
-                name: "run_ns",
-                unit: "ns by node, counter",
-                width: Width::Of(|row| row.counts.run_ns.len()),
-                get: |row, at| row.counts.run_ns.get(at).copied().unwrap_or(0),
-                set: |row, at, value| match row.counts.run_ns.get_mut(at) {
-                    Some(cell) => {
-                        *cell = value;
-                        Some(0)
-                    }
-                    // Another row has more nodes; this one has none here.
-                    None => (value == 0).then_some(0),
-                },
-                added_for: &[],
-            },
+            nodes!("run_ns_len", run_ns, u64),
+            by_node!("run_ns", "ns by node, counter", run_ns),
             // What it ran before it was first seen, which stays as it is.
             Column {
                 name: "exec_ns-run_ns",
@@ -251,52 +245,16 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "maj_flt", "counter", counts.maj_flt),
             field!(TaskRaw, "cpu_migrations", "counter", counts.cpu_migrations),
             field!(TaskRaw, "numa_pages_migrated", "pages, counter", counts.numa_pages_migrated),
-            Column {
-                name: "by_node_len",
-                unit: "nodes",
-                width: Width::Fixed(1),
-                get: |row, _| row.counts.by_node.len() as u64,
-                set: |row, _, value| {
-                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
-                    row.counts.by_node = vec![NodeCounts::default(); len];
-                    Some(len * size_of::<NodeCounts>())
-                },
-                added_for: &[],
-            },
-            by_node!("by_node_cycles", cycles),
-            by_node!("by_node_instructions", instructions),
+            nodes!("by_node_len", by_node, NodeCounts),
+            by_node!("by_node_cycles", "by node, counter", by_node, cycles),
+            by_node!("by_node_instructions", "by node, counter", by_node, instructions),
             field!(TaskRaw, "user_allocs", "counter", counts.user_allocs).added_for(&PAGES),
             field!(TaskRaw, "cross_allocs", "counter", counts.cross_allocs).added_for(&PAGES),
             field!(TaskRaw, "migrated_pages", "pages, counter", counts.migrated_pages).added_for(&MIGRATED),
             field!(TaskRaw, "migrate_failed_pages", "pages, counter", counts.migrate_failed_pages)
                 .added_for(&MIGRATED),
-            Column {
-                name: "pages_len",
-                unit: "nodes",
-                width: Width::Fixed(1),
-                get: |row, _| row.counts.pages.len() as u64,
-                set: |row, _, value| {
-                    let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
-                    row.counts.pages = vec![0; len];
-                    Some(len * size_of::<u64>())
-                },
-                added_for: &PAGES,
-            },
-            Column {
-                name: "pages",
-                unit: "pages by node, counter",
-                width: Width::Of(|row| row.counts.pages.len()),
-                get: |row, at| row.counts.pages.get(at).copied().unwrap_or(0),
-                set: |row, at, value| match row.counts.pages.get_mut(at) {
-                    Some(pages) => {
-                        *pages = value;
-                        Some(0)
-                    }
-                    // Another row has more nodes; this one has none here.
-                    None => (value == 0).then_some(0),
-                },
-                added_for: &PAGES,
-            },
+            nodes!("pages_len", pages, u64).added_for(&PAGES),
+            by_node!("pages", "pages by node, counter", pages).added_for(&PAGES),
             by_sibling!("by_sibling_cycles", cycles).added_for(&IPC_BY_SIBLING),
             by_sibling!("by_sibling_instructions", instructions).added_for(&IPC_BY_SIBLING),
             field!(TaskRaw, "numa_moves", "counter", counts.numa_moves).added_for(&CHOICES),
