@@ -9,6 +9,7 @@ mod procfs;
 mod report;
 mod rest;
 mod screen;
+mod setting;
 mod sysfs;
 mod tool;
 mod tty;

@@ -1,11 +1,12 @@
 //! Moments at which the tool has shown all that the kernel has counted: whatever is counted has come to rest.
 
 use std::fmt::Debug;
-use std::fs;
 
 use crate::cases::Stop;
 use crate::intervals::Totals;
+use crate::setting::Setting;
 use crate::tool::Batch;
+use crate::work::Work;
 
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 /// Intervals in which nothing is counted. In one the tool may have looked before the kernel's last count and been read
@@ -15,7 +16,7 @@ const STILL: usize = 2;
 const PATIENCE: usize = 60;
 
 /// Adds intervals to `totals` until nothing moves any more in what `read` reads; gives that.
-pub fn come_to_rest<T: PartialEq + Debug>(
+fn come_to_rest<T: PartialEq + Debug>(
     batch: &mut Batch,
     totals: &mut Totals,
     read: impl Fn() -> Result<T, String>,
@@ -33,30 +34,50 @@ pub fn come_to_rest<T: PartialEq + Debug>(
     Err(Stop::fail(format!("after {PATIENCE} intervals it still counts: {before:?}")))
 }
 
-/// NUMA balancing, which is as it was before when this is dropped.
-pub struct Balancing {
-    before: String,
-}
+/// The switch of NUMA balancing, which is as it was before when this is dropped.
+pub struct Balancing(Setting);
 
 impl Balancing {
-    /// Switches it on.
     pub fn on() -> Result<Balancing, String> {
-        let before =
-            fs::read_to_string(BALANCING).map_err(|error| format!("reading {BALANCING}: {error}"))?;
-        let balancing = Balancing { before };
-        balancing.set(true)?;
-        Ok(balancing)
+        Ok(Balancing(Setting::begin(BALANCING, "1")?))
+    }
+
+    pub fn off() -> Result<Balancing, String> {
+        Ok(Balancing(Setting::begin(BALANCING, "0")?))
+    }
+
+    /// Lets it work for some seconds on what `work` does, from one moment of rest to another: gives what `read` counted
+    /// and what the tool showed in between. Fails when the tool says why it has no `metric`.
+    pub fn work_on<const N: usize>(
+        &self,
+        mut work: Work,
+        mut batch: Batch,
+        metric: Option<&str>,
+        read: impl Fn() -> Result<[u64; N], String>,
+    ) -> Result<([u64; N], Totals), Stop> {
+        // It looks at the switch when it starts.
+        batch.next()?;
+        self.set(false)?;
+        let start = come_to_rest(&mut batch, &mut Totals::default(), &read)?;
+        let mut totals = Totals::default();
+        let mark = batch.follow(&mut totals, 1)?;
+        if let Some((metric, why)) =
+            metric.and_then(|metric| Some((metric, mark["missing"][metric].as_str()?)))
+        {
+            return Err(Stop::fail(format!("no {metric}: {why}")));
+        }
+        self.set(true)?;
+        work.go();
+        batch.follow(&mut totals, 16)?;
+        self.set(false)?;
+        work.stop()?;
+        let end = come_to_rest(&mut batch, &mut totals, &read)?;
+        batch.stop()?;
+        Ok((std::array::from_fn(|at| end[at] - start[at]), totals))
     }
 
     /// Faults on pages that it has marked go on for a while after it was switched off.
     pub fn set(&self, on: bool) -> Result<(), String> {
-        let value = if on { "1" } else { "0" };
-        fs::write(BALANCING, value).map_err(|error| format!("writing {value} to {BALANCING}: {error}"))
-    }
-}
-
-impl Drop for Balancing {
-    fn drop(&mut self) {
-        let _ = fs::write(BALANCING, self.before.trim());
+        self.0.set(if on { "1" } else { "0" })
     }
 }

@@ -1,8 +1,6 @@
 //! Hinting faults and pages that NUMA balancing moves, of all tasks, of all nodes and of the host, compared with
 //! /proc/vmstat.
 
-use std::fs;
-
 use serde_json::Value;
 use vmtests_protocol::Plan;
 
@@ -10,7 +8,8 @@ use super::{Case, Stop};
 use crate::intervals::Totals;
 use crate::procfs::vmstat;
 use crate::report::Report;
-use crate::rest::{Balancing, come_to_rest};
+use crate::rest::Balancing;
+use crate::setting::Setting;
 use crate::tool::Batch;
 use crate::work::Work;
 
@@ -26,10 +25,13 @@ pub const WITHOUT_HOOKS: Case = Case {
     run: |report, plan| run(report, plan, false),
 };
 
+/// Without it neither trampolines nor breakpoints can be set at the entry of functions (amd64).
 const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
+/// The task structure counts pages where vmstat counts faults: with small pages that is the same.
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// Of the faults that the task structure shows at least, in percent: what comes between the last look at it and the
 /// end of a scan is missed.
-const SEEN_PCT: u64 = 50;
+const SEEN_PCT: u64 = 90;
 
 fn counters() -> Result<[u64; 3], String> {
     Ok([vmstat("numa_hint_faults")?, vmstat("numa_hint_faults_local")?, vmstat("numa_pages_migrated")?])
@@ -55,22 +57,6 @@ fn all<'a>(interval: &'a Value, what: &str) -> Vec<&'a Value> {
     interval[what].as_array().into_iter().flatten().collect()
 }
 
-/// Neither trampolines nor breakpoints at the entry of functions can be set (amd64), until this is dropped.
-struct Unhooked;
-
-impl Unhooked {
-    fn begin() -> Result<Unhooked, Stop> {
-        fs::write(FTRACE, "0").map_err(|error| Stop::skip(format!("writing {FTRACE}: {error}")))?;
-        Ok(Unhooked)
-    }
-}
-
-impl Drop for Unhooked {
-    fn drop(&mut self) {
-        let _ = fs::write(FTRACE, "1");
-    }
-}
-
 /// Says what the programs of balancing cost in the interval in which they ran most.
 fn costs(report: &mut Report, totals: &Totals) {
     let programs = |interval: &Value| interval["self"]["programs"].clone();
@@ -90,29 +76,17 @@ fn run(report: &mut Report, plan: &Plan, hooks: bool) -> Result<(), Stop> {
         return Err(Stop::skip("there is one node with CPUs only"));
     }
     let balancing = Balancing::on()?;
-    let _unhooked = (!hooks).then(Unhooked::begin).transpose()?;
-    let mut batch = Batch::start(&["-d", "0.5", "--overhead"])?;
-    let mut work = Work::start("numa_truth", &["0", "0,100", "64", "touched", "uniform"])?;
-    // It looks at the switch when it starts.
-    batch.next()?;
-    balancing.set(false)?;
-    let start = come_to_rest(&mut batch, &mut Totals::default(), counters)?;
-    let mut totals = Totals::default();
-    let first = batch.follow(&mut totals, 1)?;
-    // Without hooks nodes have none, and say so.
-    if let Some(why) = first["missing"]["hint_faults_per_s"].as_str().filter(|_| hooks) {
-        return Err(Stop::fail(format!("no hinting faults: {why}")));
+    let mut settings = Vec::new();
+    if !hooks {
+        settings.push(Setting::begin(FTRACE, "0").map_err(Stop::skip)?);
+        settings.push(Setting::begin(HUGE_PAGES, "never")?);
     }
-    balancing.set(true)?;
-    work.go();
-    batch.follow(&mut totals, 16)?;
-    balancing.set(false)?;
-    work.stop()?;
-    let end = come_to_rest(&mut batch, &mut totals, counters)?;
-    batch.stop()?;
+    let batch = Batch::start(&["-d", "0.5", "--overhead"])?;
+    let work = Work::start("numa_truth", &["0", "0,100", "64", "touched", "uniform"])?;
+    // Without hooks nodes have none, and say so.
+    let (truth, totals) = balancing.work_on(work, batch, hooks.then_some("hint_faults_per_s"), counters)?;
     costs(report, &totals);
 
-    let truth = [0, 1, 2].map(|at| end[at] - start[at]);
     let tasks = shown(&totals, |interval| all(interval, "tasks"));
     report.equal("pages moved, of all tasks", truth[2], tasks[2]);
     report.check(truth[0] > 0, "balancing was at work", "more than 0 hinting faults", truth[0]);

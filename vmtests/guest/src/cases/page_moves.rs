@@ -6,7 +6,7 @@ use super::{Case, Stop, no_losses};
 use crate::intervals::Totals;
 use crate::procfs::vmstat;
 use crate::report::Report;
-use crate::rest::{Balancing, come_to_rest};
+use crate::rest::Balancing;
 use crate::tool::Batch;
 use crate::work::Work;
 
@@ -37,31 +37,15 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         return Err(Stop::skip("one node: there is nowhere to move pages to"));
     };
     let balancing = Balancing::on()?;
-    let mut batch = Batch::start(&["-d", "0.5"])?;
+    let batch = Batch::start(&["-d", "0.5"])?;
     // Some on each node but the one from which all is used.
     let each = 100 / (nodes - 1);
     let share = |node: usize| if node == home { 100 - each * (nodes - 1) } else { each };
     let shares: Vec<String> = (0..nodes).map(|node| share(node).to_string()).collect();
     let cpu = first.cpus[0].to_string();
-    let mut work = Work::start("numa_truth", &[&cpu, &shares.join(","), MIB, "touched", "uniform"])?;
-    // It looks at the switch when it starts.
-    batch.next()?;
-    balancing.set(false)?;
-    let start = come_to_rest(&mut batch, &mut Totals::default(), counters)?;
-    let mut totals = Totals::default();
-    let mark = batch.follow(&mut totals, 1)?;
-    if let Some(why) = mark["missing"]["pages_in_per_s"].as_str() {
-        return Err(Stop::fail(format!("no pages from node to node: {why}")));
-    }
-    balancing.set(true)?;
-    work.go();
-    batch.follow(&mut totals, 16)?;
-    balancing.set(false)?;
-    work.stop()?;
-    let end = come_to_rest(&mut batch, &mut totals, counters)?;
-    batch.stop()?;
-
-    let [balanced, moved, failed] = [0, 1, 2].map(|at| end[at] - start[at]);
+    let work = Work::start("numa_truth", &[&cpu, &shares.join(","), MIB, "touched", "uniform"])?;
+    let ([balanced, moved, failed], totals) =
+        balancing.work_on(work, batch, Some("pages_in_per_s"), counters)?;
     report.check(balanced > 0, "balancing was at work", "more than 0 pages moved", balanced);
     let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
     let all: u64 = pairs.map(|(from, to)| totals.between("pages_migrated_per_s", from, to)).sum();

@@ -1,7 +1,6 @@
 //! The share of accesses that leave the node, compared with a workload that counts its own accesses one by one,
 //! each with the CPU time that it took.
 
-use std::fs;
 use std::time::Instant;
 
 use vmtests_protocol::Plan;
@@ -9,6 +8,7 @@ use vmtests_protocol::Plan;
 use super::{Case, Stop};
 use crate::procfs;
 use crate::report::Report;
+use crate::rest::Balancing;
 use crate::tool::Batch;
 use crate::work::Work;
 use crate::workload::numa_truth::{FREEZE, SETTLE};
@@ -25,7 +25,6 @@ pub const BALANCED: Case = Case {
     run: |report, plan| run(report, plan, true),
 };
 
-const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const MIGRATED: &str = "numa_pages_migrated";
 /// Percentage points.
 const CLOSE: f64 = 5.0;
@@ -47,16 +46,15 @@ fn run(report: &mut Report, plan: &Plan, balanced: bool) -> Result<(), Stop> {
     if plan.machine.nodes.len() != 2 || plan.machine.cpus() != 4 {
         return Err(Stop::skip("needs two nodes of two CPUs"));
     }
-    let before = fs::read_to_string(BALANCING).unwrap_or_default();
     let migrated = procfs::vmstat(MIGRATED)?;
-    balance("0")?;
+    let balancing = Balancing::off()?;
     let mut batch = Batch::start(&["-d", "0.5", "--placement-budget", "200"])?;
     for (cpus, shares, layout, _) in KINDS.iter().filter(|(.., moves)| *moves || !balanced) {
         let access = if balanced { "settled" } else { "uniform" };
-        one(report, &mut batch, [cpus, shares, "96", layout, access])?;
+        one(report, &mut batch, &balancing, [cpus, shares, "96", layout, access])?;
     }
     batch.stop()?;
-    balance(before.trim())?;
+    drop(balancing);
     let migrated = procfs::vmstat(MIGRATED)? - migrated;
     // Pages that were marked before it was switched off may still move, so there is no other side to this.
     if balanced {
@@ -65,20 +63,16 @@ fn run(report: &mut Report, plan: &Plan, balanced: bool) -> Result<(), Stop> {
     Ok(())
 }
 
-fn balance(value: &str) -> Result<(), String> {
-    fs::write(BALANCING, value).map_err(|error| format!("writing {BALANCING}: {error}"))
-}
-
 /// Lets NUMA balancing work for a while and then stops it, because the truth is counted page by page after each access:
 /// an access that makes its page move counts as local there, and the pages of this workload are used so seldom that
 /// these are a large part of all.
-fn settle(batch: &mut Batch) -> Result<(), Stop> {
+fn settle(batch: &mut Batch, balancing: &Balancing) -> Result<(), Stop> {
     let began = Instant::now();
-    balance("1")?;
+    balancing.set(true)?;
     while began.elapsed() < FREEZE {
         batch.next()?;
     }
-    balance("0")?;
+    balancing.set(false)?;
     while began.elapsed() < SETTLE {
         batch.next()?;
     }
@@ -86,7 +80,12 @@ fn settle(batch: &mut Batch) -> Result<(), Stop> {
     batch.skip()
 }
 
-fn one(report: &mut Report, batch: &mut Batch, arguments: [&str; 5]) -> Result<(), Stop> {
+fn one(
+    report: &mut Report,
+    batch: &mut Batch,
+    balancing: &Balancing,
+    arguments: [&str; 5],
+) -> Result<(), Stop> {
     let [cpus, shares, _, layout, access] = arguments;
     let mut work = Work::start("numa_truth", &arguments)?;
     let pid = i64::from(work.pid());
@@ -97,7 +96,7 @@ fn one(report: &mut Report, batch: &mut Batch, arguments: [&str; 5]) -> Result<(
     }
     work.go();
     if access == "settled" {
-        settle(batch)?;
+        settle(batch, balancing)?;
     }
     let (mut remote, mut ran, mut source) = (0.0, 0.0, String::new());
     let add = |interval: &serde_json::Value, remote: &mut f64, ran: &mut f64, source: &mut String| {

@@ -1,0 +1,31 @@
+//! Switches of the kernel that a case changes, and that are as before when it is over.
+
+use crate::sysfs;
+
+/// A file of one value. What was in it is written back when this is dropped.
+pub struct Setting {
+    path: &'static str,
+    before: String,
+}
+
+impl Setting {
+    pub fn begin(path: &'static str, value: &str) -> Result<Setting, String> {
+        let text = sysfs::read(path)?;
+        // Some show all choices, with the one that is taken in brackets.
+        let chosen =
+            text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
+        let setting = Setting { path, before: chosen.unwrap_or(&text).to_owned() };
+        setting.set(value)?;
+        Ok(setting)
+    }
+
+    pub fn set(&self, value: &str) -> Result<(), String> {
+        sysfs::write(self.path, value)
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        let _ = self.set(&self.before);
+    }
+}
