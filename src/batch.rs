@@ -40,6 +40,8 @@ pub fn run(
     pace: Pace,
     stop: RawFd,
 ) -> Result<()> {
+    let asked = export.asked();
+    source.focus(Focus { asked, ..Focus::default() });
     let Some(mut previous) = source.next()? else { return Ok(()) };
     let mut profile = Profile::default();
     if pace.hot {
@@ -76,7 +78,7 @@ pub fn run(
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written.context("writing the output")?,
         }
-        source.focus(Focus { processes: export.shown().to_vec(), groups: Vec::new() });
+        source.focus(Focus { processes: export.shown().to_vec(), groups: Vec::new(), asked });
         profile = snapshot.hot.take().unwrap_or_default();
         previous = current;
         left = left.map(|left| left - 1);

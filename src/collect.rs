@@ -1,5 +1,6 @@
 //! From the kernel to a [`crate::sample::Sample`]: BPF objects and the files of /proc and /sys.
 
+pub mod about;
 pub mod balance;
 pub mod balancing;
 pub mod balancing_time;

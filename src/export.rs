@@ -9,6 +9,7 @@ pub mod text;
 
 use std::io::{self, Write};
 
+use crate::collect::about::Asked;
 use crate::collect::placement::Process;
 use crate::filter::{self, RowFilter};
 use crate::metric::Metric;
@@ -23,6 +24,8 @@ pub struct Selection {
     pub columns: Vec<&'static Metric<Task>>,
     pub sort: &'static Metric<Task>,
     pub reversed: bool,
+    /// What is read on demand for these columns.
+    pub asked: Asked,
 }
 
 impl Selection {
@@ -44,6 +47,8 @@ pub trait Rows {
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
     /// Whether the row ended in the interval, and whether it only left the scope.
     fn ended(row: &Self::Row) -> (bool, bool);
+    /// What its columns need that is read on demand only.
+    fn asked(&self) -> Asked;
     /// The processes of `rows` that are looked at before others, when some rows are left out.
     fn shown(&self, rows: &[&Self::Row]) -> Vec<Process>;
 }
@@ -62,6 +67,10 @@ impl Rows for Selection {
 
     fn ended(row: &Task) -> (bool, bool) {
         (row.exited && !row.left(), row.left())
+    }
+
+    fn asked(&self) -> Asked {
+        self.asked
     }
 
     fn shown(&self, rows: &[&Task]) -> Vec<Process> {
@@ -104,6 +113,10 @@ impl Rows for ContainerSelection {
         (false, false)
     }
 
+    fn asked(&self) -> Asked {
+        Asked::default()
+    }
+
     fn shown(&self, _: &[&Container]) -> Vec<Process> {
         Vec::new()
     }
@@ -132,6 +145,11 @@ pub trait Export {
     /// # Errors
     /// What the output returned.
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()>;
+
+    /// What it writes of processes that is read on demand only.
+    fn asked(&self) -> Asked {
+        Asked::default()
+    }
 
     /// The processes of the rows written last, when others were left out: what is measured in turns is measured for
     /// these first.

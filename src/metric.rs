@@ -12,6 +12,7 @@ pub mod matrix;
 pub mod moved;
 pub mod node;
 pub mod on_cpus;
+pub mod on_demand;
 pub mod pages;
 pub mod placement;
 pub mod smt;

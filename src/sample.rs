@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::collect::about::Abouts;
 pub use crate::collect::wire::NodeCounts;
 use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::container::group::Group;
@@ -495,6 +496,9 @@ pub struct Sample {
     /// By process id, for processes whose memory was looked at. Empty where there is one node.
     #[serde(default)]
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
+    /// What was asked for of processes beside their counts; recordings do not keep it.
+    #[serde(skip)]
+    pub about: Arc<Abouts>,
     /// Stacks that were sampled since the sample before; `None` while nobody asks for them.
     #[serde(skip)]
     pub hot: Option<Arc<News>>,

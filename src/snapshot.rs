@@ -11,6 +11,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::collect::about::About;
 use crate::hot::profile::Profile;
 use crate::overhead::Cost;
 use crate::pmu::event::Role;
@@ -50,6 +51,8 @@ pub struct Task {
     /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
     /// whose turn has not come.
     pub memory: Option<(u64, Reading<Memory>)>,
+    /// What was read of its process on demand.
+    pub about: Option<Reading<Arc<About>>>,
     /// Cumulative. Fields that the kernel keeps since birth are since birth here.
     pub total: Tally,
     /// In the interval; all zero in a first sample.
@@ -249,6 +252,11 @@ pub fn derive_tasks(
             task.memory = remote::memory_of(current, task.raw.process());
         }
     }
+    if !current.about.is_empty() {
+        for task in &mut tasks {
+            task.about = current.about.get(&task.raw.process()).cloned();
+        }
+    }
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
@@ -445,6 +453,7 @@ fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Ve
             exited: new.tid == 0,
             rss_bytes: new.rss_bytes,
             memory: None,
+            about: None,
             total: Tally::Of(Arc::clone(new)),
             delta,
         });
@@ -495,6 +504,7 @@ fn add_exited<'a>(
             exited: true,
             rss_bytes: 0,
             memory: None,
+            about: None,
             total: Tally::Of(Arc::clone(task)),
             delta,
         });
@@ -521,6 +531,7 @@ fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
                     exited: false,
                     rss_bytes: 0,
                     memory: None,
+                    about: None,
                     total: Tally::Of(Arc::clone(task)),
                     delta: Tally::Nothing,
                 });
@@ -612,6 +623,7 @@ mod tests {
             own: OwnRaw::default(),
             groups: BTreeMap::new(),
             placement: Default::default(),
+            about: Default::default(),
             hot: None,
             names: Arc::default(),
             notes: vec![],

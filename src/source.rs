@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::collect::about::Asked;
 use crate::collect::placement::Process;
 use crate::hot::News;
 use crate::overhead::Statistics;
@@ -26,6 +27,8 @@ pub struct Focus {
     pub processes: Vec<Process>,
     /// Groups of cgroups, by the id of their top.
     pub groups: Vec<u64>,
+    /// What is read of these processes beside; of all processes where none is named.
+    pub asked: Asked,
 }
 
 /// A stream of samples of one host.

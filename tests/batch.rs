@@ -49,7 +49,13 @@ fn asked(top: Option<usize>) -> Vec<u32> {
     let mut source = Asked { world: World::intel(), processes: Vec::new() };
     let filter = RowFilter { top, ..RowFilter::default() };
     let sort = by_id("cpu_pct").unwrap();
-    let mut export = JsonLines::new(Selection { filter, columns: all_columns(), sort, reversed: false });
+    let mut export = JsonLines::new(Selection {
+        filter,
+        columns: all_columns(),
+        sort,
+        reversed: false,
+        asked: Default::default(),
+    });
     let pace = Pace {
         interval: Duration::from_millis(1),
         iterations: Some(2),

@@ -85,8 +85,13 @@ impl Bench {
 
     fn export(&self, export: &mut dyn FnMut(Selection) -> Box<dyn Export>) -> String {
         let sort = by_id("cpu_pct").unwrap();
-        let selection =
-            Selection { filter: RowFilter::default(), columns: all_columns(), sort, reversed: false };
+        let selection = Selection {
+            filter: RowFilter::default(),
+            columns: all_columns(),
+            sort,
+            reversed: false,
+            asked: Default::default(),
+        };
         let mut out = Vec::new();
         export(selection).write(&mut out, &self.snapshot()).unwrap();
         String::from_utf8(out).unwrap()

@@ -29,6 +29,7 @@ fn json(snapshot: &Snapshot) -> serde_json::Value {
         filter: RowFilter::default(),
         sort: by_id("pid").unwrap(),
         reversed: false,
+        asked: Default::default(),
     };
     JsonLines::new(selection).write(&mut out, snapshot).unwrap();
     serde_json::from_slice(&out).unwrap()

@@ -60,6 +60,31 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     })
 }
 
+/// Share of its resident memory that huge pages make up, in percent: of those that a page middle directory maps and
+/// those of hugetlbfs, as the kernel's Documentation/filesystems/proc.rst defines them. The kernel looks at every page
+/// table of the process.
+///
+/// # Errors
+/// The process has ended or may not be looked at, or it has no memory.
+pub fn huge_pct(root: &Path, pid: u32) -> Result<f64> {
+    let path = root.join(format!("proc/{pid}/smaps_rollup"));
+    let text = bounded(&path).with_context(|| format!("reading {}", path.display()))?;
+    huge_share(&String::from_utf8_lossy(&text)).with_context(|| format!("process {pid} has no memory"))
+}
+
+fn huge_share(rollup: &str) -> Option<f64> {
+    let sum = |names: &[&str]| -> u64 {
+        let fields = rollup.lines().filter_map(|line| line.split_once(':'));
+        let named = fields.filter(|(name, _)| names.contains(name));
+        named.filter_map(|(_, rest)| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()).sum()
+    };
+    // Pages of hugetlbfs are not in Rss.
+    let hugetlb = sum(&["Shared_Hugetlb", "Private_Hugetlb"]);
+    let huge = sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]) + hugetlb;
+    let all = sum(&["Rss"]) + hugetlb;
+    (all > 0).then(|| huge as f64 * 100.0 / all as f64)
+}
+
 /// Is `dir`, a `/proc/PID`, that of process `pid` that started at `start_ns` since boot?
 ///
 /// # Errors
@@ -141,6 +166,14 @@ mod tests {
     fn arguments_are_cleaned_and_separated() {
         assert_eq!(cmdline(b"java\0-Xmx4g\0\x1b[2J\0\0"), "java -Xmx4g \\x1b[2J");
         assert_eq!(cmdline(b""), "");
+    }
+
+    #[test]
+    fn huge_pages_are_a_share_of_all_that_is_resident() {
+        let rollup = "55d0-7ffc ---p 00000000 00:00 0 [rollup]\nRss:   6144 kB\nPss:   6000 kB\nAnonHugePages:   2048 kB\n\
+                      ShmemPmdMapped:    0 kB\nFilePmdMapped:    0 kB\nShared_Hugetlb:   0 kB\nPrivate_Hugetlb:   2048 kB\n";
+        assert_eq!(huge_share(rollup), Some(50.0));
+        assert_eq!(huge_share("Rss:   0 kB\n"), None);
     }
 
     #[test]

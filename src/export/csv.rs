@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Export, Rows, rfc3339};
+use crate::collect::about::Asked;
 use crate::collect::placement::Process;
 use crate::metric::Value;
 use crate::snapshot::Snapshot;
@@ -43,6 +44,10 @@ impl<S: Rows> Export for Csv<S> {
             write!(out, ",{}\r\n", S::ended(task).0)?;
         }
         out.flush()
+    }
+
+    fn asked(&self) -> Asked {
+        self.selection.asked()
     }
 
     fn shown(&self) -> &[Process] {

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value as Json, json};
 
 use super::{Export, Rows, Selection, rfc3339};
+use crate::collect::about::Asked;
 use crate::collect::placement::Process;
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
@@ -111,6 +112,10 @@ impl Export for JsonLines {
         write!(out, ",\"notes\":{}", json!(snapshot.notes))?;
         writeln!(out, ",\"missing\":{}}}", json!(reasons.0))?;
         out.flush()
+    }
+
+    fn asked(&self) -> Asked {
+        self.selection.asked()
     }
 
     fn shown(&self) -> &[Process] {

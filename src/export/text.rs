@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Export, Rows, rfc3339};
+use crate::collect::about::Asked;
 use crate::collect::placement::Process;
 use crate::metric::{Metric, Unit, format};
 use crate::snapshot::Snapshot;
@@ -87,6 +88,10 @@ impl<S: Rows> Export for Text<S> {
         }
         self.shown = self.selection.shown(&rows);
         out.flush()
+    }
+
+    fn asked(&self) -> Asked {
+        self.selection.asked()
     }
 
     fn shown(&self) -> &[Process] {

@@ -1,7 +1,7 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
 use super::{Group, Metric, Order, Unit, Value};
-use super::{balancing, counters, interference, moved, pages, placement, smt};
+use super::{balancing, counters, interference, moved, on_demand, pages, placement, smt};
 use crate::container::group::Kind;
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading};
@@ -161,6 +161,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         help: "Name of the task as the kernel keeps it: up to 15 bytes; unprintable ones are escaped.",
         value: |task, _| Ok(Value::Text(text::clean(task.raw.comm.bytes()))),
     },
+    on_demand::CMDLINE,
     Metric {
         id: "cpu_ns",
         title: "TIME",
@@ -191,6 +192,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         help: "CPU it ran on last. For a process: its main thread.",
         value: |task, _| Ok(Value::U64(task.raw.cpu.into())),
     },
+    on_demand::CPUS_ALLOWED,
     Metric {
         id: "home_node",
         title: "NODE",
@@ -534,6 +536,8 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             if task.exited { Err(no("the task has ended")) } else { Ok(Value::U64(task.rss_bytes)) }
         },
     },
+    on_demand::MEMS_ALLOWED,
+    on_demand::HUGE_PCT,
     placement::MEM_PCT_BY_NODE,
     placement::MEM_BYTES_BY_NODE,
     placement::MEM_ERROR_POINTS,

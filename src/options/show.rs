@@ -8,6 +8,7 @@ use crate::export::{ContainerSelection, Selection, all_columns};
 use crate::filter::RowFilter;
 use crate::metric::Metric;
 use crate::metric::container::{self, CONTAINER_METRICS};
+use crate::metric::on_demand;
 use crate::metric::task::{TASK_METRICS, by_id};
 use crate::snapshot::Task;
 use crate::units::Nid;
@@ -145,7 +146,10 @@ pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, B
         let tid = args.threads.then_some("tid");
         tid.into_iter().chain(TEXT_COLUMNS).filter_map(by_id).collect()
     };
-    let mut columns = columns(args)?.unwrap_or_else(default);
+    let named = columns(args)?;
+    let sorted = sort(args)?;
+    let asked = on_demand::asked(named.iter().flatten().chain(sorted.iter().map(|(metric, _)| metric)));
+    let mut columns = named.unwrap_or_else(default);
     if machine_readable {
         // A row must say whose it is.
         for id in ["tid", "pid"] {
@@ -154,8 +158,8 @@ pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, B
             }
         }
     }
-    let (sort, reversed) = sort(args)?.unwrap_or((by_id("cpu_pct").expect("cpu_pct is a metric"), false));
-    Ok(Selection { filter: filter(args)?, columns, sort, reversed })
+    let (sort, reversed) = sorted.unwrap_or((by_id("cpu_pct").expect("cpu_pct is a metric"), false));
+    Ok(Selection { filter: filter(args)?, columns, sort, reversed, asked })
 }
 
 #[cfg(test)]

@@ -235,6 +235,7 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         names: names::decode_all(get(Section::Users)?, get(Section::Cgroups)?, groups, base)?,
         groups: groups::decode(limits, base.map(|base| &base.groups))?,
         placement: placement::decode(places, base.map(|base| &base.placement))?,
+        about: Arc::default(),
         hot: stacks::decode(sampled)?.map(Arc::new),
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
     };

@@ -221,6 +221,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
             exited: false,
             rss_bytes: 0,
             memory: None,
+            about: None,
             total: Tally::Nothing,
             delta: Tally::Nothing,
         },

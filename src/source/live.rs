@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use self::events::Fresh;
 use super::hot::Hot;
 use super::{Focus, Source, poll};
+use crate::collect::about::AboutReader;
 use crate::collect::balancing::BalancingProbes;
 use crate::collect::groups::GroupWatch;
 use crate::collect::hot::Sampling;
@@ -83,6 +84,7 @@ pub struct LiveSource {
     groups: GroupWatch,
     group_limits: bool,
     placements: Placements,
+    about: AboutReader,
     pages: PageProbes,
     balancing: BalancingProbes,
     names: Arc<Names>,
@@ -206,6 +208,7 @@ impl LiveSource {
                 options.placement_budget,
                 clock_ns(libc::CLOCK_MONOTONIC),
             ),
+            about: AboutReader::new(Path::new(ROOT)),
             names,
             forget: false,
             check,
@@ -364,6 +367,8 @@ impl LiveSource {
         // With one node there is nothing to find out.
         let several = self.host.topology.nodes.len() > 1;
         let placement = if several { self.placements.sample(&tasks, mono_ns) } else { Arc::default() };
+        let leaders = tasks.iter().filter(|task| !task.kthread && task.tid == task.pid);
+        let about = self.about.look(leaders.map(|task| task.process()));
         self.watch_multiplexing(&cpus);
         self.note_missing();
         let mut own = own::read(self.page_size);
@@ -385,6 +390,7 @@ impl LiveSource {
             names: Arc::clone(&self.names),
             groups,
             placement,
+            about,
             hot: None,
             notes: std::mem::take(&mut self.notes),
         })
@@ -421,6 +427,7 @@ impl Source for LiveSource {
     }
 
     fn focus(&mut self, focus: Focus) {
+        self.about.focus(focus.processes.clone(), focus.asked);
         self.placements.focus(focus.processes);
         self.groups.focus(focus.groups);
     }

@@ -383,6 +383,7 @@ impl World {
             names: Arc::clone(&self.names),
             groups: self.groups.clone(),
             placement: Arc::new(self.placement.clone()),
+            about: Arc::default(),
             hot: None,
             notes: std::mem::take(&mut self.notes),
         }

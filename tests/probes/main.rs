@@ -118,6 +118,7 @@ fn main() {
         command::json_counts_named_events,
         command::overhead_is_measured_when_asked_for,
         command::threads_have_rows_of_their_own,
+        command::what_columns_ask_for_is_read_from_proc,
         command::columns_sort_top_and_comm_select,
         command::hostile_names_reach_no_output,
         command::without_capabilities_it_says_which_and_exits_3,

@@ -274,6 +274,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 names: Arc::new(names),
                 groups,
                 placement: Arc::new(placement),
+                about: Arc::default(),
                 hot: hot.map(Arc::new),
                 notes,
             }

@@ -77,6 +77,7 @@ impl Machine {
                 own: OwnRaw::default(),
                 groups: BTreeMap::new(),
                 placement: Default::default(),
+                about: Arc::default(),
                 hot: None,
                 names: Arc::new(names(
                     [(1, "/".to_string()), (7, "/system.slice/web.service".to_string())].into(),

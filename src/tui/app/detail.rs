@@ -153,6 +153,7 @@ fn only(sample: &Sample, process: (u32, u64)) -> Sample {
         own: sample.own.clone(),
         groups: Default::default(),
         placement: Arc::clone(&sample.placement),
+        about: Arc::default(),
         hot: None,
         names: Arc::clone(&sample.names),
         notes: Vec::new(),

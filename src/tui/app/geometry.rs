@@ -4,6 +4,7 @@ use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
 
 use super::App;
+use crate::metric::on_demand;
 use crate::source::Focus;
 use crate::tui::action::{Action, Effect, Motion, Screen};
 use crate::tui::layout::{self, Parts, Wanted};
@@ -103,7 +104,8 @@ impl App {
                 list.push(process);
             }
         }
-        Focus { processes: list, ..Focus::default() }
+        let columns = self.tasks.columns.iter().flatten().chain([&self.tasks.choice.sort.metric]);
+        Focus { processes: list, asked: on_demand::asked(columns), ..Focus::default() }
     }
 
     /// Takes the mouse.

@@ -1,0 +1,85 @@
+//! The metrics of a process that are read only where somebody names them: what it was started as, what it is bound
+//! to, and how much of its memory is in huge pages.
+
+use super::{Group, Metric, Order, Unit, Value};
+use crate::collect::about::{About, Asked};
+use crate::sample::{Missing, Reading};
+use crate::snapshot::{Snapshot, Task};
+
+/// What has to be read for these columns.
+pub fn asked<'a>(columns: impl IntoIterator<Item = &'a &'static Metric<Task>>) -> Asked {
+    let mut asked = Asked::default();
+    for metric in columns {
+        asked.huge |= metric.id == HUGE_PCT.id;
+        asked.texts |= [CMDLINE.id, CPUS_ALLOWED.id, MEMS_ALLOWED.id].contains(&metric.id);
+    }
+    asked
+}
+
+fn no(why: &str) -> Missing {
+    Missing::NotCollected(why.into())
+}
+
+fn about(task: &Task) -> Reading<&About> {
+    match &task.about {
+        Some(Ok(about)) => Ok(about),
+        Some(Err(why)) => Err(why.clone()),
+        None if task.exited => Err(no("the task has ended")),
+        None if task.raw.kthread => Err(no("kernel threads have none")),
+        None => Err(no("read in turns, where a column of the live view or --columns names it; not recorded")),
+    }
+}
+
+/// Each thread has its own: what was read is of the main thread.
+fn about_main_thread(task: &Task) -> Reading<&About> {
+    match task.tid {
+        Some(tid) if tid != task.raw.pid => Err(no("it is read of main threads only")),
+        _ => about(task),
+    }
+}
+
+const fn text(
+    id: &'static str,
+    (title, width): (&'static str, u16),
+    group: Group,
+    help: &'static str,
+    value: fn(&Task, &Snapshot) -> Reading<Value>,
+) -> Metric<Task> {
+    Metric { id, title, width, group, unit: Unit::Text, order: Order::Ascending, help, value }
+}
+
+pub const CMDLINE: Metric<Task> = text(
+    "cmdline",
+    ("CMDLINE", 32),
+    Group::Identity,
+    "Arguments it was started with, up to 4 KiB of them, as in /proc/PID/cmdline. Read on demand, never recorded.",
+    |task, _| Ok(Value::Text(about(task)?.details.cmdline.clone())),
+);
+
+pub const CPUS_ALLOWED: Metric<Task> = text(
+    "cpus_allowed",
+    ("CPUS", 10),
+    Group::Running,
+    "CPUs that it may use, as a list: its affinity (taskset(1)) within its cpuset. Of the main thread. Read on demand.",
+    |task, _| Ok(Value::Text(about_main_thread(task)?.details.cpus_allowed.clone())),
+);
+
+pub const MEMS_ALLOWED: Metric<Task> = text(
+    "mems_allowed",
+    ("MEMS", 6),
+    Group::Memory,
+    "Nodes that it may take memory from (cpuset), as a list. Of the main thread. Read on demand.",
+    |task, _| Ok(Value::Text(about_main_thread(task)?.details.mems_allowed.clone())),
+);
+
+pub const HUGE_PCT: Metric<Task> = Metric {
+    id: "huge_pct",
+    title: "HUGE%",
+    width: 6,
+    group: Group::Memory,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "Share of its resident memory in huge pages that one entry of a page middle directory maps (2 MiB on x86) or \
+           that are of hugetlbfs, from /proc/PID/smaps_rollup. Read on demand: the kernel looks at every page table.",
+    value: |task, _| Ok(Value::F64(about(task)?.huge_pct.clone()?)),
+};
