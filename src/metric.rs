@@ -7,6 +7,7 @@ pub mod container;
 pub mod counters;
 pub mod format;
 pub mod hardware;
+pub mod identity;
 pub mod interference;
 pub mod matrix;
 pub mod moved;
@@ -20,9 +21,14 @@ pub mod task;
 
 use serde_json::json;
 
-use crate::sample::Reading;
+use crate::sample::{Missing, Reading};
 use crate::snapshot::Snapshot;
 use crate::units::Nid;
+
+/// For a row that has no value, though others have.
+fn no(why: &str) -> Missing {
+    Missing::NotCollected(why.into())
+}
 
 /// What a number means, and so how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The metrics of a container: what is its own, and those of tasks summed over it.
 
 use super::task::TASK_METRICS;
-use super::{Group, Metric, Order, Unit, Value, interference, placement};
+use super::{Group, Metric, Order, Unit, Value, interference, no, placement};
 use crate::host::topology::parse_cpulist;
 use crate::sample::{GroupRaw, Missing, Reading};
 use crate::snapshot::{Container, Snapshot};
@@ -311,10 +311,6 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
 /// The metric called `id`.
 pub fn by_id(id: &str) -> Option<&'static Metric<Container>> {
     CONTAINER_METRICS.iter().find(|metric| metric.id == id)
-}
-
-fn no(why: &str) -> Missing {
-    Missing::NotCollected(why.into())
 }
 
 fn text_of(text: Option<&String>, otherwise: &str) -> Reading<Value> {

@@ -3,15 +3,12 @@
 //! The same for every kind of row: a thread, a process, a node, the host. A counter that was not on the PMU, or not
 //! on every CPU, gives a reason and never a number that is too low.
 
+use super::no;
 use crate::collect::wire::NodeCounts;
 use crate::pmu::event::{Role, ShareOf};
 use crate::sample::{Counts, Missing, Reading, Slot};
 use crate::snapshot::Snapshot;
 use crate::units::Nid;
-
-fn no(why: &str) -> Missing {
-    Missing::NotCollected(why.into())
-}
 
 /// A counter with multiplexing scaled out (perf_event_open(2): count × enabled / running).
 pub fn scaled(slot: &Slot) -> f64 {

@@ -1,7 +1,7 @@
 //! How much does a task lose to interrupts on its CPU, and to waiting where others idle? Both are estimates from what is
 //! known of CPUs and tasks at the end of an interval, and cost the context switch nothing.
 
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Unit, Value, no};
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Container, CpuDelta, Snapshot, Task};
 use crate::units::Nid;
@@ -52,10 +52,6 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
         Ok(Value::Share { pct: wait * idle, measured: false })
     },
 };
-
-fn no(why: &str) -> Missing {
-    Missing::NotCollected(why.into())
-}
 
 /// Time in interrupts, of the on-CPU time of a task.
 fn irq_ns(task: &Task, snapshot: &Snapshot) -> Reading<f64> {

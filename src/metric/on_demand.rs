@@ -1,9 +1,9 @@
 //! The metrics of a process that are read only where somebody names them: what it was started as, what it is bound
 //! to, and how much of its memory is in huge pages.
 
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Unit, Value, no};
 use crate::collect::about::{About, Asked};
-use crate::sample::{Missing, Reading};
+use crate::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
 
 /// What has to be read for these columns.
@@ -14,10 +14,6 @@ pub fn asked<'a>(columns: impl IntoIterator<Item = &'a &'static Metric<Task>>) -
         asked.texts |= [CMDLINE.id, CPUS_ALLOWED.id, MEMS_ALLOWED.id].contains(&metric.id);
     }
     asked
-}
-
-fn no(why: &str) -> Missing {
-    Missing::NotCollected(why.into())
 }
 
 fn about(task: &Task) -> Reading<&About> {

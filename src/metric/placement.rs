@@ -1,7 +1,7 @@
 //! The metrics of where memory is, and of how much of its use is remote.
 
-use super::{Group, Metric, Order, Unit, Value, balancing, counters};
-use crate::sample::{Hints, Missing, Reading};
+use super::{Group, Metric, Order, Unit, Value, balancing, counters, no};
+use crate::sample::{Hints, Reading};
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
 use crate::units::Nid;
 
@@ -18,10 +18,6 @@ const fn metric<R>(
     value: fn(&R, &Snapshot) -> Reading<Value>,
 ) -> Metric<R> {
     Metric { id, title, width, group, unit, order, help, value }
-}
-
-fn no(why: &str) -> Missing {
-    Missing::NotCollected(why.into())
 }
 
 /// The only node of the machine: where it is the only one, all is known beforehand.

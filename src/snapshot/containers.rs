@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem::take;
 use std::sync::Arc;
 
-use super::{Grain, Remote, Tally, Task, add_exited, join, newcomer};
+use super::rows::{add_exited, join, newcomer};
+use super::{Grain, Remote, Tally, Task};
 use crate::container::group::{DEPTH_MAX, Group, Kind};
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::sample::{Comm, Counts, GroupRaw, Names, Sample, TaskRaw};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{join, newcomer};
+use super::rows::{join, newcomer};
 use crate::host::topology::Topology;
 use crate::sample::{Comm, Sample, TaskRaw};
 use crate::units::CpuId;

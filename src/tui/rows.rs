@@ -6,7 +6,7 @@ use super::theme::Glyphs;
 use super::widget::table::Sort;
 use crate::container::group::DEPTH_MAX;
 use crate::filter::{self, RowFilter};
-use crate::metric::task::user;
+use crate::metric::identity::user;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
 use crate::units::Nid;

@@ -132,7 +132,7 @@ impl Picker {
                 checked: None,
                 name: match (uid, snapshot) {
                     (None, _) => "everybody".into(),
-                    (Some(uid), Some(snapshot)) => crate::metric::task::user(*uid, snapshot),
+                    (Some(uid), Some(snapshot)) => crate::metric::identity::user(*uid, snapshot),
                     (Some(uid), None) => uid.to_string(),
                 },
                 note: format!("{tasks} {}", if *tasks == 1 { "row" } else { "rows" }),

@@ -7,7 +7,8 @@ use ratatui::layout::Rect;
 
 use crate::metric::Value;
 use crate::metric::format::{bytes, duration, percent, short};
-use crate::metric::task::{by_id, policy, state, user};
+use crate::metric::identity::{policy, state, user};
+use crate::metric::task::by_id;
 use crate::snapshot::{Beside, Snapshot, Task};
 use crate::text::clean;
 use crate::tui::app::detail::{Detail, Point};

@@ -114,7 +114,7 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
         facts.insert(1, format!("in {name}"));
     }
     if let Some(uid) = choice.uid {
-        facts.insert(1, format!("user {}", crate::metric::task::user(uid, snapshot)));
+        facts.insert(1, format!("user {}", crate::metric::identity::user(uid, snapshot)));
     }
     if !choice.text.is_empty() {
         facts.insert(1, format!("filter '{}'", choice.text));

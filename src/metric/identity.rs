@@ -1,0 +1,214 @@
+//! The metrics that say which task it is, whose, and how the scheduler treats it.
+
+use super::{Group, Metric, Order, Unit, Value, no};
+use crate::container::group::Kind;
+use crate::sample::Missing;
+use crate::snapshot::{Snapshot, Task};
+use crate::text;
+
+use Group::Identity;
+use Order::{Ascending, Descending};
+
+pub const PID: Metric<Task> = Metric {
+    id: "pid",
+    title: "PID",
+    width: 8,
+    group: Identity,
+    unit: Unit::Id,
+    order: Ascending,
+    help: "Process id (thread group) in the host's pid namespace.",
+    value: |task, _| Ok(Value::U64(task.raw.pid.into())),
+};
+
+pub const TID: Metric<Task> = Metric {
+    id: "tid",
+    title: "TID",
+    width: 8,
+    group: Identity,
+    unit: Unit::Id,
+    order: Ascending,
+    help: "Thread id; 0 is the sum of a process's ended threads. Only in the view of threads.",
+    value: |task, _| {
+        task.tid.map(|tid| Value::U64(tid.into())).ok_or_else(|| no("the row is a process, not a thread"))
+    },
+};
+
+pub const PPID: Metric<Task> = Metric {
+    id: "ppid",
+    title: "PPID",
+    width: 8,
+    group: Identity,
+    unit: Unit::Id,
+    order: Ascending,
+    help: "Parent process id.",
+    value: |task, _| Ok(Value::U64(task.raw.ppid.into())),
+};
+
+pub const USER: Metric<Task> = Metric {
+    id: "user",
+    title: "USER",
+    width: 9,
+    group: Identity,
+    unit: Unit::Text,
+    order: Ascending,
+    help: "Owner (real user id), by name where /etc/passwd has one.",
+    value: |task, snapshot| Ok(Value::Text(user(task.raw.uid, snapshot))),
+};
+
+pub const STATE: Metric<Task> = Metric {
+    id: "state",
+    title: "S",
+    width: 1,
+    group: Identity,
+    unit: Unit::Text,
+    order: Ascending,
+    help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t traced, \
+           I idle kernel thread, Z zombie, X ended.",
+    value: |task, _| Ok(Value::Text(state(task).to_string())),
+};
+
+pub const POLICY: Metric<Task> = Metric {
+    id: "policy",
+    title: "POLICY",
+    width: 8,
+    group: Identity,
+    unit: Unit::Text,
+    order: Ascending,
+    help: "Scheduling policy, as in sched(7).",
+    value: |task, _| Ok(Value::Text(policy(task.raw.policy))),
+};
+
+pub const NICE: Metric<Task> = Metric {
+    id: "nice",
+    title: "NI",
+    width: 3,
+    group: Identity,
+    unit: Unit::Id,
+    order: Ascending,
+    help: "Nice value, -20 (favoured) to 19.",
+    value: |task, _| Ok(Value::I64(task.raw.nice.into())),
+};
+
+pub const THREADS: Metric<Task> = Metric {
+    id: "threads",
+    title: "THR",
+    width: 5,
+    group: Identity,
+    unit: Unit::Count,
+    order: Descending,
+    help: "Live threads of the process.",
+    value: |task, _| Ok(Value::U64(task.threads.into())),
+};
+
+pub const START_NS: Metric<Task> = Metric {
+    id: "start_ns",
+    title: "START",
+    width: 10,
+    group: Identity,
+    unit: Unit::Nanoseconds,
+    order: Descending,
+    help: "Start time since boot (CLOCK_BOOTTIME). pid and start_ns identify a process for ever.",
+    value: |task, _| Ok(Value::U64(task.raw.start_ns)),
+};
+
+pub const CGROUP: Metric<Task> = Metric {
+    id: "cgroup",
+    title: "CGROUP",
+    width: 24,
+    group: Identity,
+    unit: Unit::Text,
+    order: Ascending,
+    help: "Control group path.",
+    value: |task, snapshot| match snapshot.names.cgroups.get(&task.raw.cgroup_id) {
+        Some(path) => Ok(Value::Text(text::clean_str(path))),
+        None => {
+            Err(Missing::Lost(format!("cgroup {} was removed before its path was read", task.raw.cgroup_id)))
+        }
+    },
+};
+
+pub const CONTAINER: Metric<Task> = Metric {
+    id: "container",
+    title: "CONTAINER",
+    width: 16,
+    group: Identity,
+    unit: Unit::Text,
+    order: Ascending,
+    help: "Name of the container it is in, or else its short id.",
+    value: |task, snapshot| match snapshot.names.groups.get(&task.raw.cgroup_id) {
+        Some(group) if matches!(group.kind, Kind::Container | Kind::Machine) => {
+            Ok(Value::Text(group.name.clone()))
+        }
+        _ => Err(no("it is in no container")),
+    },
+};
+
+pub const POD: Metric<Task> = Metric {
+    id: "pod",
+    title: "POD",
+    width: 20,
+    group: Identity,
+    unit: Unit::Text,
+    order: Ascending,
+    help: "Kubernetes or podman pod it is in: its name where the kubelet's files have it, else its uid.",
+    value: |task, snapshot| {
+        let group = snapshot.names.groups.get(&task.raw.cgroup_id);
+        let pod = group.and_then(|group| group.pod.clone());
+        pod.map(Value::Text).ok_or_else(|| no("it is in no pod"))
+    },
+};
+
+pub const COMM: Metric<Task> = Metric {
+    id: "comm",
+    title: "COMMAND",
+    width: 16,
+    group: Identity,
+    unit: Unit::Text,
+    order: Ascending,
+    help: "Name of the task as the kernel keeps it: up to 15 bytes; unprintable ones are escaped.",
+    value: |task, _| Ok(Value::Text(text::clean(task.raw.comm.bytes()))),
+};
+
+/// The name of a user, or his number.
+pub fn user(uid: u32, snapshot: &Snapshot) -> String {
+    snapshot.names.users.get(&uid).map_or_else(|| uid.to_string(), |name| text::clean_str(name))
+}
+
+/// State letter as ps(1) and fs/proc/array.c give it.
+pub fn state(task: &Task) -> char {
+    const EXIT_DEAD: u32 = 0x10;
+    const EXIT_ZOMBIE: u32 = 0x20;
+    const TASK_IDLE: u32 = 0x402; // uninterruptible without load
+    let (state, exit) = (task.raw.state, task.raw.exit_state);
+    if (task.exited && !task.left()) || exit & EXIT_DEAD != 0 {
+        return 'X';
+    }
+    if exit & EXIT_ZOMBIE != 0 {
+        return 'Z';
+    }
+    if state & TASK_IDLE == TASK_IDLE {
+        return 'I';
+    }
+    match state & 0xff {
+        0 => 'R',
+        bits if bits & 1 != 0 => 'S',
+        bits if bits & 2 != 0 => 'D',
+        bits if bits & 4 != 0 => 'T',
+        bits if bits & 8 != 0 => 't',
+        _ => 'S',
+    }
+}
+
+/// `SCHED_*` of include/uapi/linux/sched.h without the prefix, in lower case.
+pub fn policy(number: u32) -> String {
+    match number {
+        0 => "other".into(),
+        1 => "fifo".into(),
+        2 => "rr".into(),
+        3 => "batch".into(),
+        5 => "idle".into(),
+        6 => "deadline".into(),
+        7 => "ext".into(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,248 @@
+//! Rows of threads and of processes, and what each did between two samples.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use super::{Grain, Tally, Task};
+use crate::sample::{Counts, Sample, TaskRaw};
+
+/// A task seen for the first time: what is its own, and what the kernel counted before we looked?
+pub(super) fn newcomer(task: &TaskRaw, previous: &Sample) -> Counts {
+    let born_since = task.start_ns >= previous.boot_ns;
+    // Rows of ended threads have always been seen before, as those threads.
+    if born_since || task.tid == 0 { task.counts.clone() } else { task.counts.without_lifetime() }
+}
+
+/// Calls `each` with the rows of both samples that have the same serial. Both are sorted by it.
+pub(super) fn join<'a>(
+    previous: &'a [Arc<TaskRaw>],
+    current: &'a [Arc<TaskRaw>],
+    mut each: impl FnMut(Option<&'a Arc<TaskRaw>>, Option<&'a Arc<TaskRaw>>),
+) {
+    let (mut old, mut new) = (previous.iter().peekable(), current.iter().peekable());
+    loop {
+        match (old.peek(), new.peek()) {
+            (None, None) => return,
+            // Most are unchanged: the pointers tell it without a look at the tasks.
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) || a.serial == b.serial => each(old.next(), new.next()),
+            (Some(a), Some(b)) if a.serial < b.serial => each(old.next(), None),
+            (Some(_), None) => each(old.next(), None),
+            (_, Some(_)) => each(None, new.next()),
+        }
+    }
+}
+
+pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Vec<Task> {
+    let mut rows: Vec<Task> = Vec::new();
+    let wanted = |task: &TaskRaw| only.is_none_or(|pid| pid == task.pid);
+    let before = previous.map_or(&[][..], |sample| &sample.tasks);
+    // What threads that ended since had done before, by process.
+    let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
+    join(before, &current.tasks, |old, new| {
+        if let (Some(old), None) = (old, new) {
+            *gone.entry(old.process()).or_default() += &old.counts;
+        }
+        let Some(new) = new.filter(|new| wanted(new)) else { return };
+        let delta = match (old, previous) {
+            (Some(old), _) if Arc::ptr_eq(old, new) => Tally::Nothing,
+            (Some(old), _) => {
+                let mut delta = Tally::Of(Arc::clone(new));
+                delta -= &old.counts;
+                delta.clamp();
+                delta
+            }
+            (None, Some(previous)) => newcomer(new, previous).into(),
+            (None, None) => Tally::Nothing,
+        };
+        rows.push(Task {
+            raw: Arc::clone(new),
+            tid: Some(new.tid),
+            threads: u32::from(new.tid != 0),
+            exited: new.tid == 0,
+            rss_bytes: new.rss_bytes,
+            memory: None,
+            about: None,
+            total: Tally::Of(Arc::clone(new)),
+            delta,
+        });
+    });
+    // The sum of ended threads grows by their whole life when they end: only the last of it is new.
+    for row in rows.iter_mut().filter(|row| row.raw.tid == 0) {
+        if let Some(before) = gone.get(&row.raw.process()) {
+            row.delta -= before;
+            row.delta.clamp();
+        }
+    }
+    let exited = current.exited.iter().filter(|task| wanted(task));
+    add_exited(&mut rows, Grain::Threads, previous, exited, gone);
+    rows
+}
+
+/// Adds the processes that ended in the interval to `rows`. `gone` is what threads that are no more had
+/// done before, by process.
+pub(super) fn add_exited<'a>(
+    rows: &mut Vec<Task>,
+    grain: Grain,
+    previous: Option<&Sample>,
+    exited: impl Iterator<Item = &'a Arc<TaskRaw>>,
+    mut gone: HashMap<(u32, u64), Counts>,
+) {
+    // Reported before, and now again with what a thread did that ended late.
+    for old in previous.iter().flat_map(|sample| &sample.exited) {
+        *gone.entry(old.process()).or_default() += &old.counts;
+    }
+    for task in exited {
+        let delta = match (previous, gone.get(&task.process())) {
+            (None, _) => Tally::Nothing,
+            (Some(_), Some(before)) => {
+                let mut delta = Tally::Of(Arc::clone(task));
+                delta -= before;
+                delta.clamp();
+                delta
+            }
+            (Some(previous), None) if task.start_ns < previous.boot_ns => {
+                task.counts.without_lifetime().into()
+            }
+            (Some(_), None) => Tally::Of(Arc::clone(task)),
+        };
+        rows.push(Task {
+            raw: Arc::clone(task),
+            tid: (grain != Grain::Processes).then_some(task.tid),
+            threads: 0,
+            exited: true,
+            rss_bytes: 0,
+            memory: None,
+            about: None,
+            total: Tally::Of(Arc::clone(task)),
+            delta,
+        });
+    }
+}
+
+pub(super) fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
+    let mut rows: Vec<Task> = Vec::new();
+    let mut index: HashMap<(u32, u64), usize> = HashMap::new();
+    // Live processes first: their rows take part in the sums below.
+    for task in &current.tasks {
+        let row = match index.entry(task.process()) {
+            Entry::Occupied(at) => {
+                let row = &mut rows[*at.get()];
+                row.total += &task.counts;
+                row
+            }
+            Entry::Vacant(at) => {
+                at.insert(rows.len());
+                rows.push(Task {
+                    raw: Arc::clone(task),
+                    tid: None,
+                    threads: 0,
+                    exited: false,
+                    rss_bytes: 0,
+                    memory: None,
+                    about: None,
+                    total: Tally::Of(Arc::clone(task)),
+                    delta: Tally::Nothing,
+                });
+                rows.last_mut().expect("it was pushed above")
+            }
+        };
+        row.threads += u32::from(task.tid != 0);
+        // All threads share the memory, and those that ended have none.
+        row.rss_bytes = row.rss_bytes.max(task.rss_bytes);
+        if task.tid == task.pid {
+            row.raw = Arc::clone(task);
+        }
+    }
+    let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
+    if let Some(previous) = previous {
+        join(&previous.tasks, &current.tasks, |old, new| match (old, new) {
+            (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
+            (Some(old), Some(new)) => {
+                let delta = &mut rows[index[&new.process()]].delta;
+                *delta += &new.counts;
+                *delta -= &old.counts;
+            }
+            (None, Some(new)) => rows[index[&new.process()]].delta += &newcomer(new, previous),
+            // Its final counts are in the row of ended threads, or it went with its process.
+            (Some(old), None) => match index.get(&old.process()) {
+                Some(at) => rows[*at].delta -= &old.counts,
+                None => *gone.entry(old.process()).or_default() += &old.counts,
+            },
+            (None, None) => {}
+        });
+        for row in &mut rows {
+            row.delta.clamp();
+        }
+    }
+    add_exited(&mut rows, Grain::Processes, previous, current.exited.iter(), gone);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::sample::{Comm, OwnRaw};
+
+    fn thread(serial: u64, tid: u32, ns: u64) -> Arc<TaskRaw> {
+        Arc::new(TaskRaw {
+            serial,
+            pid: 10,
+            tid,
+            ppid: 1,
+            uid: 0,
+            start_ns: 1,
+            leader_start_ns: 1,
+            cgroup_id: 1,
+            comm: Comm::new("t"),
+            state: 0,
+            exit_state: 0,
+            policy: 0,
+            nice: 0,
+            cpu: 0,
+            cpus_allowed: 1,
+            kthread: false,
+            rss_bytes: 0,
+            exec_ns: ns,
+            preferred_node: None,
+            scan_period_ms: 0,
+            numa_group: 0,
+            counts: Counts { run_ns: vec![ns], ..Counts::default() },
+        })
+    }
+
+    #[test]
+    fn ended_threads_count_what_they_did_in_the_interval_only() {
+        let before = [thread(1, 10, 50), thread(2, 11, 7_000), thread(3, 12, 300)];
+        // Threads 11 and 12 ended after 5 and 1 more ns; their sum is a new row.
+        let after = [thread(1, 10, 60), thread(9, 0, 7_306)];
+        let sample = |tasks: &[Arc<TaskRaw>], mono_ns| Sample {
+            wall_ns: 0,
+            mono_ns,
+            boot_ns: 100,
+            tasks: tasks.to_vec(),
+            exited: vec![],
+            cpus: vec![],
+            nodes: vec![],
+            vm: None,
+            flows: vec![],
+            page_flows: vec![],
+            lost: BTreeMap::new(),
+            exit_lost_ns: vec![],
+            own: OwnRaw::default(),
+            groups: BTreeMap::new(),
+            placement: Default::default(),
+            about: Default::default(),
+            hot: None,
+            names: Arc::default(),
+            notes: vec![],
+        };
+        let (before, after) = (sample(&before, 1), sample(&after, 2));
+        let rows = threads(Some(&before), &after, None);
+        let ran: Vec<(u32, u64)> = rows.iter().map(|row| (row.raw.tid, row.run_ns())).collect();
+        assert_eq!(ran, [(10, 10), (0, 6)]);
+        assert_eq!(processes(Some(&before), &after)[0].run_ns(), 16);
+    }
+}
