@@ -129,6 +129,20 @@ pub fn check_node(args: &ViewArgs, topology: &Topology) -> Result<(), BadValue> 
     Err(bad("--node", format!("the machine has no node {node}: its nodes are {has}")))
 }
 
+/// Refuses `--iterations` where a recording is shown on the screen: it goes on when it is told to.
+///
+/// # Errors
+/// Says where intervals are counted.
+pub fn check_by_hand(args: &ViewArgs) -> Result<(), BadValue> {
+    match args.iterations {
+        Some(_) => Err(bad(
+            "--iterations",
+            "counts intervals of batch output (--batch); on the screen, q ends a replay",
+        )),
+        None => Ok(()),
+    }
+}
+
 /// What of cgroups is wanted, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
 /// by the source. Mounts are read below `root`.
 ///
@@ -253,6 +267,12 @@ mod tests {
         assert!(wants.wait && hierarchy.is_none());
         assert_eq!(wants.describe(), "cgroup /system.slice, container web, pod shop/cart");
         assert_eq!(wants.wants[2], Want::Pod { namespace: Some("shop".into()), name: "cart".into() });
+    }
+
+    #[test]
+    fn a_replay_by_hand_counts_no_intervals() {
+        assert!(check_by_hand(&args(&[])).is_ok());
+        assert!(check_by_hand(&args(&["-n", "3"])).unwrap_err().to_string().contains("--batch"));
     }
 
     #[test]

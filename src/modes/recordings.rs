@@ -26,6 +26,7 @@ pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArg
     let span = recording.span().unwrap_or_default();
     let at = options::moment("--at", at, span)?;
     if !wants_batch(args) {
+        options::check_by_hand(args)?;
         let begin = if follow { span.1 } else { span.0 };
         return ended(tui::replay(tui_options(args)?, recording, span, at.unwrap_or(begin), follow)?);
     }
