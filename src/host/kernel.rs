@@ -55,9 +55,14 @@ impl KernelFacts {
             perf_event_paranoid: sysctl("perf_event_paranoid"),
             unprivileged_bpf_disabled: sysctl("unprivileged_bpf_disabled"),
             nmi_watchdog: sysctl("nmi_watchdog"),
-            numa_balancing: sysctl("numa_balancing"),
+            numa_balancing: numa_balancing(root),
         }
     }
+}
+
+/// See [`KernelFacts::numa_balancing`]; below `root`.
+pub fn numa_balancing(root: &Path) -> Fact<i64> {
+    fact::value(root, "proc/sys/kernel/numa_balancing")
 }
 
 /// What the kernel says, or where its file is not to be seen (securityfs is seldom mounted in containers) what it was

@@ -1,6 +1,7 @@
 //! Samples of the running machine.
 
 mod events;
+mod missing;
 
 use std::collections::BTreeMap;
 use std::os::fd::{OwnedFd, RawFd};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, ensure};
 
 use self::events::Fresh;
+use self::missing::with_balancing;
 use super::hot::Hot;
 use super::{Focus, Source, poll};
 use crate::collect::about::AboutReader;
@@ -20,7 +22,7 @@ use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
 use crate::collect::pages::PageProbes;
 use crate::collect::placement::{Budget, Placements};
-use crate::collect::plan::{Advice, plan};
+use crate::collect::plan::Advice;
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
@@ -39,7 +41,7 @@ use crate::host::users;
 use crate::hot::News;
 use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
-use crate::sample::{CpuRaw, Hints, HostFacts, Missing, Names, Sample, Slot};
+use crate::sample::{CpuRaw, Hints, HostFacts, Names, Sample, Slot};
 use crate::text;
 use crate::units::CpuId;
 
@@ -149,7 +151,7 @@ impl LiveSource {
         layout.pages |= options.count_pages;
         let store = records::create(layout)?;
         // First, because the others must know what these leave to them.
-        let planned = plan(&check);
+        let planned = with_balancing(&mut check);
         let balancing = BalancingProbes::start(&store, |id| planned.metric(id).is_ok());
         layout.hints_from_task = balancing.hints_from_task();
         let subsys = match &hierarchy.controller {
@@ -166,8 +168,6 @@ impl LiveSource {
                 }
             }
         }
-        let mut missing = plan(&check).missing();
-        missing.extend(check.pmu.refused());
         if options.events.takes_turns {
             sched.read_scaled(true);
         }
@@ -176,10 +176,7 @@ impl LiveSource {
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
         let page_size = own::page_size();
         let machine = MachineReader::start(Path::new(ROOT), &topology, page_size)?;
-        add_missing(&mut missing, machine.missing());
         let pages = PageProbes::start(&sched, &store, Path::new(ROOT), |id| planned.metric(id).is_ok());
-        add_missing(&mut missing, pages.missing());
-        add_missing(&mut missing, balancing.missing());
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
             kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
@@ -189,10 +186,10 @@ impl LiveSource {
             topology,
             events: sched.events().to_vec(),
             tables: options.events.tables,
-            missing,
+            missing: BTreeMap::new(),
             scope: options.scope_text.clone(),
         };
-        Ok(LiveSource {
+        let mut source = LiveSource {
             host: Arc::new(host),
             sched,
             tasks,
@@ -226,7 +223,9 @@ impl LiveSource {
             fresh: Fresh::default(),
             read_cost,
             statistics: None,
-        })
+        };
+        source.say_missing();
+        Ok(source)
     }
 
     /// Opens counters on CPUs that came online, closes those of CPUs that left.
@@ -252,10 +251,8 @@ impl LiveSource {
             self.notes.push(format!("CPU {cpu} {what}"));
             self.note_refused(failed);
         }
-        let mut host = HostFacts::clone(&self.host);
-        host.missing = self.missing();
-        host.topology = topology;
-        self.host = Arc::new(host);
+        Arc::make_mut(&mut self.host).topology = topology;
+        self.say_missing();
         if let Some(hot) = &mut self.hot {
             hot.follow(&now)?;
         }
@@ -334,6 +331,7 @@ impl LiveSource {
         let began = Instant::now();
         self.follow_hotplug()?;
         self.settle_events();
+        self.follow_balancing();
         for cpu in &self.online {
             // It may have gone offline since: then there is nothing to bring up to date, and the next
             // sample says so.
@@ -396,16 +394,6 @@ impl LiveSource {
         })
     }
 
-    /// Has the host say what has turned out not to be readable since the last sample.
-    fn note_missing(&mut self) {
-        if self.machine.missing().keys().all(|id| self.host.missing.contains_key(*id)) {
-            return;
-        }
-        let mut host = HostFacts::clone(&self.host);
-        add_missing(&mut host.missing, self.machine.missing());
-        self.host = Arc::new(host);
-    }
-
     /// Once a counter had to share the PMU, counts are read with their times from then on.
     fn watch_multiplexing(&mut self, cpus: &[CpuRaw]) {
         let shared = |slot: &Slot| slot.running_ns < slot.enabled_ns;
@@ -453,9 +441,7 @@ impl Source for LiveSource {
         }
         self.tasks.set_scope(&before, self.groups.scope())?;
         self.forget = true;
-        let mut host = HostFacts::clone(&self.host);
-        host.scope = text;
-        self.host = Arc::new(host);
+        Arc::make_mut(&mut self.host).scope = text;
         Ok(())
     }
 
@@ -519,13 +505,6 @@ impl Source for LiveSource {
                 Some(_) => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
             }
         }
-    }
-}
-
-/// The rules' reason stays where there is one: they know what to do about it.
-fn add_missing(missing: &mut BTreeMap<String, Missing>, more: &BTreeMap<&'static str, Missing>) {
-    for (id, why) in more {
-        missing.entry((*id).to_string()).or_insert_with(|| why.clone());
     }
 }
 

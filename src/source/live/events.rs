@@ -1,21 +1,18 @@
 //! Another set of events while the machine is watched: counters are opened anew, and nothing that was counted is lost.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 
-use super::{LiveSource, add_missing};
-use crate::collect::plan::plan;
+use super::LiveSource;
 use crate::pmu::event::Event;
 use crate::pmu::open::Refused;
-use crate::sample::{HostFacts, Missing};
 
 /// Events that were opened between two samples: the interval that ends with the later one has only a part of what
 /// they count.
 #[derive(Debug, Default)]
 pub struct Fresh {
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     /// The later sample was taken.
     seen: bool,
 }
@@ -40,10 +37,8 @@ impl LiveSource {
         if let (None, Some(cpu)) = (self.read_cost, self.online.first()) {
             self.read_cost = self.sched.measure_reads(*cpu)?;
         }
-        let mut host = HostFacts::clone(&self.host);
-        host.events = self.sched.events().to_vec();
-        host.missing = self.missing();
-        self.host = Arc::new(host);
+        Arc::make_mut(&mut self.host).events = self.sched.events().to_vec();
+        self.say_missing();
         Ok(())
     }
 
@@ -58,9 +53,7 @@ impl LiveSource {
             return;
         }
         self.fresh = Fresh::default();
-        let mut host = HostFacts::clone(&self.host);
-        host.missing = self.missing();
-        self.host = Arc::new(host);
+        self.say_missing();
     }
 
     /// A counter that is not open on all CPUs would count too little from now on.
@@ -70,21 +63,5 @@ impl LiveSource {
                 self.notes.push(refused.why.to_string());
             }
         }
-    }
-
-    /// What cannot be measured now, and why.
-    pub(super) fn missing(&self) -> BTreeMap<String, Missing> {
-        let mut missing = plan(&self.check).missing();
-        missing.extend(self.check.pmu.refused());
-        add_missing(&mut missing, self.machine.missing());
-        add_missing(&mut missing, self.pages.missing());
-        for (slot, event) in self.sched.events().iter().enumerate() {
-            if !self.sched.wants(slot) {
-                let why = Missing::NotCollected("another set of events is counted now (E chooses)".into());
-                missing.insert(event.name.clone(), why);
-            }
-        }
-        missing.extend(self.fresh.names.iter().map(|name| (name.clone(), Missing::FirstInterval)));
-        missing
     }
 }

@@ -71,9 +71,31 @@ fn costs(report: &mut Report, totals: &Totals) {
     }
 }
 
+/// Whoever reads that balancing is off may switch it on, and sees it at work without a new start.
+fn switched_on_later(report: &mut Report) -> Result<(), Stop> {
+    let balancing = Balancing::off()?;
+    let mut batch = Batch::start(&["-d", "0.5"])?;
+    let why = |interval: &Value| interval["missing"]["hint_faults_per_s"].as_str().unwrap_or("").to_owned();
+    let while_off = why(&batch.next()?);
+    report.check(
+        while_off.contains("numa_balancing is 0"),
+        "why there are none while it is off",
+        "it is off",
+        &while_off,
+    );
+    balancing.set(true)?;
+    // The sample that is being taken may have looked before.
+    batch.next()?;
+    report.equal("why there are none once it is on", String::new(), why(&batch.next()?));
+    batch.stop()
+}
+
 fn run(report: &mut Report, plan: &Plan, hooks: bool) -> Result<(), Stop> {
     if plan.machine.cpu_nodes().count() < 2 {
         return Err(Stop::skip("there is one node with CPUs only"));
+    }
+    if hooks {
+        switched_on_later(report)?;
     }
     let balancing = Balancing::on()?;
     let mut settings = Vec::new();

@@ -1,0 +1,74 @@
+//! What cannot be measured now, and why: it changes with counters, CPUs and switches of the kernel.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{LiveSource, ROOT};
+use crate::collect::plan::{Plan, plan};
+use crate::host::check::HostCheck;
+use crate::host::fact::Fact;
+use crate::host::kernel;
+use crate::sample::Missing;
+
+/// The plan for a host whose NUMA balancing is on, or may be switched on while we watch.
+pub(super) fn with_balancing(check: &mut HostCheck) -> Plan {
+    let off =
+        check.kernel.numa_balancing.is(&0).then(|| std::mem::replace(&mut check.kernel.numa_balancing, ON));
+    let planned = plan(check);
+    if let Some(off) = off {
+        check.kernel.numa_balancing = off;
+    }
+    planned
+}
+
+const ON: Fact<i64> = Fact::Known(1);
+
+impl LiveSource {
+    /// Has the host say what cannot be measured now.
+    pub(super) fn say_missing(&mut self) {
+        let missing = self.missing();
+        Arc::make_mut(&mut self.host).missing = missing;
+    }
+
+    /// Called before each sample: NUMA balancing that was off may have been switched on. What it does is counted from
+    /// the start in any case; once it has been on, its rates are 0 while it rests.
+    pub(super) fn follow_balancing(&mut self) {
+        if !self.check.kernel.numa_balancing.is(&0) {
+            return;
+        }
+        let now = kernel::numa_balancing(Path::new(ROOT));
+        if now.is(&0) {
+            return;
+        }
+        self.check.kernel.numa_balancing = now;
+        self.notes.push("NUMA balancing was switched on".into());
+        self.say_missing();
+    }
+
+    /// Called after each sample: some files turn out not to be readable, and some probes not to count, while we watch.
+    pub(super) fn note_missing(&mut self) {
+        if !self.machine.missing().keys().all(|id| self.host.missing.contains_key(*id)) {
+            self.say_missing();
+        }
+    }
+
+    /// The rules' reason stays where there is one: they know what to do about it.
+    fn missing(&self) -> BTreeMap<String, Missing> {
+        let mut missing = plan(&self.check).missing();
+        missing.extend(self.check.pmu.refused());
+        for of_probes in [self.machine.missing(), self.pages.missing(), self.balancing.missing()] {
+            for (id, why) in of_probes {
+                missing.entry((*id).to_string()).or_insert_with(|| why.clone());
+            }
+        }
+        for (slot, event) in self.sched.events().iter().enumerate() {
+            if !self.sched.wants(slot) {
+                let why = Missing::NotCollected("another set of events is counted now (E chooses)".into());
+                missing.insert(event.name.clone(), why);
+            }
+        }
+        missing.extend(self.fresh.names.iter().map(|name| (name.clone(), Missing::FirstInterval)));
+        missing
+    }
+}
