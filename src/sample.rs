@@ -260,6 +260,7 @@ impl SubAssign<&Counts> for Counts {
 
 /// One thread; or what the ended threads of a process left behind (`tid` 0); or an ended process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(Default))]
 pub struct TaskRaw {
     /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.
     pub serial: u64,

@@ -269,25 +269,11 @@ mod tests {
             serial,
             pid,
             tid,
-            ppid: 1,
-            uid: 0,
             start_ns: u64::from(tid),
             leader_start_ns: u64::from(pid),
-            cgroup_id: 1,
-            comm: Comm::new("t"),
-            state: 0,
-            exit_state: 0,
-            policy: 0,
-            nice: 0,
-            cpu: 0,
-            cpus_allowed: 1,
-            kthread: false,
-            rss_bytes: 0,
             exec_ns: ns,
-            preferred_node: None,
-            scan_period_ms: 0,
-            numa_group: 0,
             counts: Counts { run_ns: vec![ns], ..Counts::default() },
+            ..TaskRaw::default()
         }
     }
 

@@ -184,32 +184,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::sample::{Comm, OwnRaw};
+    use crate::sample::OwnRaw;
 
     fn thread(serial: u64, tid: u32, ns: u64) -> Arc<TaskRaw> {
         Arc::new(TaskRaw {
             serial,
             pid: 10,
             tid,
-            ppid: 1,
-            uid: 0,
-            start_ns: 1,
-            leader_start_ns: 1,
-            cgroup_id: 1,
-            comm: Comm::new("t"),
-            state: 0,
-            exit_state: 0,
-            policy: 0,
-            nice: 0,
-            cpu: 0,
-            cpus_allowed: 1,
-            kthread: false,
-            rss_bytes: 0,
-            exec_ns: ns,
-            preferred_node: None,
-            scan_period_ms: 0,
-            numa_group: 0,
             counts: Counts { run_ns: vec![ns], ..Counts::default() },
+            ..TaskRaw::default()
         })
     }
 
