@@ -172,6 +172,17 @@ struct numa_group {
 	int gid;
 } NT_RELOCATED;
 
+typedef struct {
+	unsigned long bits[1];
+} nodemask_t;
+
+/* With CONFIG_NUMA only. */
+struct mempolicy {
+	unsigned short mode;
+	unsigned short flags;
+	nodemask_t nodes;
+} NT_RELOCATED;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -196,6 +207,7 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct mm_struct *mm;
 	struct signal_struct *signal;
+	struct mempolicy *mempolicy;
 	/* With CONFIG_NUMA_BALANCING only. */
 	int numa_preferred_nid;
 	int numa_scan_seq;
@@ -211,6 +223,17 @@ static inline __u32 nt_numa_group(struct task_struct *task)
 	struct numa_group *group = task->numa_group;
 
 	return group ? BPF_CORE_READ(group, gid) : 0;
+}
+
+/* Where it asks for new memory; by probe, because the policy may be replaced while we look. */
+static inline void nt_mempolicy(struct task_struct *task, __u32 *mode, __u64 *nodes)
+{
+	struct mempolicy *policy = NULL;
+
+	if (bpf_core_field_exists(task->mempolicy))
+		policy = task->mempolicy;
+	*mode = policy ? BPF_CORE_READ(policy, mode) | (__u32)BPF_CORE_READ(policy, flags) << 16 : 0;
+	*nodes = policy ? BPF_CORE_READ(policy, nodes.bits[0]) : 0;
 }
 
 /*

@@ -224,7 +224,8 @@ struct nt_task {
 	__u32 group_live;	/* threads of its process that have not begun to exit */
 	__u32 nodes;		/* how many run_ns[] the nt_rec has */
 	__u32 numa_group;	/* 0: none */
-	__u32 pad;
+	__u32 mempolicy;	/* of new memory: mode, and its flags in the upper half; 0: the default */
+	__u64 mempolicy_nodes;	/* bit i: node i is in it; nodes above 63 are not told */
 };
 
 /* Frames of a stack at most; what lies further out is cut off. */
@@ -261,7 +262,7 @@ _Static_assert(sizeof(struct nt_rec) == 48 + 184 + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
-_Static_assert(sizeof(struct nt_task) == 208, "nt_task");
+_Static_assert(sizeof(struct nt_task) == 216, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
 #endif
 

@@ -135,7 +135,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 		row->numa_pages_migrated = 0;
 		row->numa_group = 0;
 	}
-	row->pad = 0;
+	nt_mempolicy(task, &row->mempolicy, &row->mempolicy_nodes);
 }
 
 static inline void nt_lose_end(struct nt_rec *rec)

@@ -10,6 +10,7 @@ pub mod hardware;
 pub mod identity;
 pub mod interference;
 pub mod matrix;
+pub mod mempolicy;
 pub mod moved;
 pub mod node;
 pub mod on_cpus;

@@ -258,6 +258,17 @@ impl SubAssign<&Counts> for Counts {
     }
 }
 
+/// A task's memory policy, as set_mempolicy(2) takes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemPolicy {
+    /// `MPOL_*` of the kernel's include/uapi/linux/mempolicy.h; 0: the default.
+    pub mode: u16,
+    /// `MPOL_F_*` of the same file.
+    pub flags: u16,
+    /// Bit i: node i is in it. Nodes above 63 are not told.
+    pub nodes: u64,
+}
+
 /// One thread; or what the ended threads of a process left behind (`tid` 0); or an ended process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(Default))]
@@ -291,6 +302,8 @@ pub struct TaskRaw {
     pub scan_period_ms: u32,
     /// What NUMA balancing places it together with; 0: nothing.
     pub numa_group: u32,
+    /// Where it asks for new memory.
+    pub mempolicy: MemPolicy,
     pub counts: Counts,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
-use crate::sample::{Comm, Counts, Slot, TaskRaw};
+use crate::sample::{Comm, Counts, MemPolicy, Slot, TaskRaw};
 use crate::units::Nid;
 
 /// Serials of rows we make ourselves, for the ended threads of a process. The kernel counts up from one.
@@ -255,6 +255,11 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         preferred_node: (numa && task.preferred_nid >= 0).then_some(Nid(task.preferred_nid as u32)),
         scan_period_ms: task.scan_period_ms,
         numa_group: task.numa_group,
+        mempolicy: MemPolicy {
+            mode: task.mempolicy as u16,
+            flags: (task.mempolicy >> 16) as u16,
+            nodes: task.mempolicy_nodes,
+        },
         counts,
     };
     Parsed { task: raw, leaves: task.flags & ROW_LEFT != 0, group_live: task.group_live }

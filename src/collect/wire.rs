@@ -244,7 +244,8 @@ pub struct TaskRow {
     pub group_live: u32,
     pub nodes: u32,
     pub numa_group: u32,
-    pub pad: u32,
+    pub mempolicy: u32,
+    pub mempolicy_nodes: u64,
 }
 
 // SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
@@ -262,7 +263,7 @@ const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
 const _: () = assert!(size_of::<Rec>() == 48 + 184 + 3 * 64);
-const _: () = assert!(size_of::<TaskRow>() == 208);
+const _: () = assert!(size_of::<TaskRow>() == 216);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

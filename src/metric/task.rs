@@ -1,7 +1,9 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
 use super::{Group, Metric, Order, Unit, Value, no};
-use super::{balancing, counters, identity, interference, moved, on_demand, pages, placement, smt};
+use super::{
+    balancing, counters, identity, interference, mempolicy, moved, on_demand, pages, placement, smt,
+};
 use crate::pmu::event::Role;
 use crate::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
@@ -399,6 +401,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             if task.exited { Err(no("the task has ended")) } else { Ok(Value::U64(task.rss_bytes)) }
         },
     },
+    mempolicy::POLICY,
     on_demand::MEMS_ALLOWED,
     on_demand::HUGE_PCT,
     placement::MEM_PCT_BY_NODE,

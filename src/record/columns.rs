@@ -9,7 +9,7 @@ mod tables;
 use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::collect::wire::SLOTS;
-use crate::sample::{Comm, Counts, CpuRaw, NodeRaw, Slot, TaskRaw};
+use crate::sample::{Comm, Counts, CpuRaw, MemPolicy, NodeRaw, Slot, TaskRaw};
 
 pub use tables::{cpu, node, task};
 
@@ -94,6 +94,7 @@ impl Row for TaskRaw {
             preferred_node: None,
             scan_period_ms: 0,
             numa_group: 0,
+            mempolicy: MemPolicy::default(),
             counts: Counts { slots: [Slot::default(); SLOTS], ..Counts::default() },
         }
     }

@@ -8,7 +8,7 @@ use super::rows::{add_exited, join, newcomer};
 use super::{Grain, Remote, Tally, Task};
 use crate::container::group::{DEPTH_MAX, Group, Kind};
 use crate::host::topology::{Topology, parse_cpulist};
-use crate::sample::{Comm, Counts, GroupRaw, Names, Sample, TaskRaw};
+use crate::sample::{Comm, Counts, GroupRaw, MemPolicy, Names, Sample, TaskRaw};
 use crate::units::CpuId;
 
 /// A container, pod, machine, unit or any other cgroup with tasks in it or below it.
@@ -207,6 +207,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
         preferred_node: None,
         scan_period_ms: 0,
         numa_group: 0,
+        mempolicy: MemPolicy::default(),
         counts: Counts::default(),
     };
     Container {

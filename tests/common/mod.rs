@@ -433,6 +433,7 @@ fn born(serial: u64, actor: &Actor, nodes: usize) -> TaskRaw {
         preferred_node: None,
         scan_period_ms: 0,
         numa_group: 0,
+        mempolicy: Default::default(),
         counts: Counts { run_ns: vec![0; nodes], ..Counts::default() },
     }
 }

@@ -13,13 +13,14 @@ fn is_flavour(name: &str) -> bool {
 }
 
 /// Fields that a kernel may be built without; the programs ask before they read them.
-const OPTIONAL: [&str; 6] = [
+const OPTIONAL: [&str; 7] = [
     "numa_preferred_nid",
     "numa_scan_period",
     "numa_faults_locality",
     "numa_pages_migrated",
     "numa_group",
     "numa_scan_seq",
+    "mempolicy",
 ];
 
 /// The field names of a struct or union, those of its unnamed members included.

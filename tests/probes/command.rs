@@ -78,16 +78,17 @@ pub fn threads_have_rows_of_their_own() -> Result<()> {
 }
 
 pub fn what_columns_ask_for_is_read_from_proc() -> Result<()> {
-    let pinned = Workload::start_with("pinned", |command| {
+    let pinned = Workload::start_with("bound", |command| {
         command.arg("two words").env("NUMATOP_NG_TEST_CPU", "0");
     })?;
     let pid = pinned.pid().to_string();
-    let columns = "cmdline,cpus_allowed,mems_allowed";
+    let columns = "cmdline,cpus_allowed,mems_allowed,mempolicy";
     let lines = intervals(&["-n", "1", "-d", "0.3", "--format", "json", "-p", &pid, "--columns", columns])?;
     let row = task(&lines[0], pinned.pid())?;
     let cmdline = row["cmdline"].as_str().with_context(|| format!("no cmdline: {lines:?}"))?;
     ensure!(cmdline.ends_with(" two words"), "{cmdline}");
     ensure!(row["cpus_allowed"] == "0", "{row}");
+    ensure!(row["mempolicy"] == "bind=static:0", "{row}");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let mems = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:\t"));
     ensure!(row["mems_allowed"].as_str() == mems, "{row}");

@@ -184,6 +184,17 @@ fn pin_to_first() {
     pin(allowed_cpus()[0]);
 }
 
+fn bind_to_first_node() {
+    const MPOL_BIND: libc::c_int = 2;
+    const MPOL_F_STATIC_NODES: libc::c_int = 1 << 15;
+    let nodes = 1u64;
+    // SAFETY: the mask is a local of as many bits as are said.
+    let error = unsafe {
+        libc::syscall(libc::SYS_set_mempolicy, MPOL_BIND | MPOL_F_STATIC_NODES, &nodes, u64::BITS as u64)
+    };
+    assert_eq!(error, 0, "set_mempolicy: {}", std::io::Error::last_os_error());
+}
+
 fn pin(cpu: usize) {
     // SAFETY: a zeroed cpu_set_t is the empty set, and `cpu` is within its 1024 bits.
     unsafe {
@@ -260,8 +271,11 @@ pub fn run(name: &str) {
                 thread::sleep(Duration::from_millis(1));
             }
         }
-        // A hog that stays on one CPU.
-        "pinned" => {
+        // A hog that stays on one CPU, and one whose memory stays on the first node too.
+        name @ ("pinned" | "bound") => {
+            if name == "bound" {
+                bind_to_first_node();
+            }
             let cpu = std::env::var("NUMATOP_NG_TEST_CPU").expect("the test names a CPU");
             pin(cpu.parse().expect("a CPU is a number"));
             ready();

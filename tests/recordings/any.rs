@@ -8,8 +8,8 @@ use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::hot::{BuildId, Frame, Function, News, Place, Stack};
 use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, Missing, Names, NodeCounts, NodeRaw, OwnRaw, PagesFound,
-    PlacementRaw, Sample, Slot, TaskRaw, VmStat,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, MemPolicy, Missing, Names, NodeCounts, NodeRaw, OwnRaw,
+    PagesFound, PlacementRaw, Sample, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::units::Nid;
 use proptest::collection::{btree_map, vec};
@@ -67,7 +67,7 @@ fn counts() -> impl Strategy<Value = Counts> {
 
 /// Serials are few, so that samples have tasks in common.
 fn task() -> impl Strategy<Value = TaskRaw> {
-    let numbers = (0..12u64, any::<[u64; 5]>(), any::<[u32; 11]>());
+    let numbers = (0..12u64, any::<[u64; 5]>(), any::<[u32; 14]>());
     let others = (any::<[u8; 16]>(), any::<i32>(), any::<bool>(), any::<Option<u32>>(), counts());
     (numbers, others).prop_map(|((serial, n, m), (comm, nice, kthread, node, counts))| TaskRaw {
         serial,
@@ -91,6 +91,7 @@ fn task() -> impl Strategy<Value = TaskRaw> {
         preferred_node: node.map(Nid),
         scan_period_ms: m[9],
         numa_group: m[10],
+        mempolicy: MemPolicy { mode: m[11] as u16, flags: m[12] as u16, nodes: u64::from(m[13]) << 32 },
         counts,
     })
 }

@@ -132,6 +132,7 @@ impl Machine {
             preferred_node: None,
             scan_period_ms: 1000,
             numa_group: 0,
+            mempolicy: Default::default(),
             counts: Counts { run_ns: vec![0, 0], ..Counts::default() },
         }));
     }

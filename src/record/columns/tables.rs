@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use super::{Column, Width};
 use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::metric::balancing::{CHOICES, GROUP, HINTS, TIME};
+use crate::metric::mempolicy::MEMPOLICY;
 use crate::metric::moved::BY_REASON;
 use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
 use crate::metric::pages::{MIGRATED, PAGES};
@@ -33,6 +34,15 @@ impl Cell for u32 {
         self.into()
     }
     fn unpack(value: u64) -> Option<u32> {
+        value.try_into().ok()
+    }
+}
+
+impl Cell for u16 {
+    fn pack(self) -> u64 {
+        self.into()
+    }
+    fn unpack(value: u64) -> Option<u16> {
         value.try_into().ok()
     }
 }
@@ -266,6 +276,9 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "balancing_ns", "ns, counter", counts.balancing_ns).added_for(&TIME),
             field!(TaskRaw, "balanced_pages", "pages, counter", counts.balanced_pages).added_for(&BY_REASON),
             field!(TaskRaw, "asked_pages", "pages, counter", counts.asked_pages).added_for(&BY_REASON),
+            field!(TaskRaw, "mempolicy_mode", "enum", mempolicy.mode).added_for(&MEMPOLICY),
+            field!(TaskRaw, "mempolicy_flags", "bits", mempolicy.flags).added_for(&MEMPOLICY),
+            field!(TaskRaw, "mempolicy_nodes", "bits", mempolicy.nodes).added_for(&MEMPOLICY),
         ]
     });
     &COLUMNS
