@@ -31,7 +31,7 @@ const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// Of the faults that the task structure shows at least, in percent: what comes between the last look at it and the
 /// end of a scan is missed.
-const SEEN_PCT: u64 = 90;
+const SEEN_PCT: u64 = 70;
 
 fn counters() -> Result<[u64; 3], String> {
     Ok([vmstat("numa_hint_faults")?, vmstat("numa_hint_faults_local")?, vmstat("numa_pages_migrated")?])
