@@ -21,7 +21,7 @@ pub const POLICY: Metric<Task> = Metric {
 };
 
 /// As mpol_to_str() of the kernel's mm/mempolicy.c writes it.
-fn describe(policy: MemPolicy) -> String {
+pub fn describe(policy: MemPolicy) -> String {
     // include/uapi/linux/mempolicy.h
     const MODES: [&str; 7] =
         ["default", "prefer", "bind", "interleave", "local", "prefer (many)", "weighted interleave"];

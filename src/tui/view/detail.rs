@@ -8,6 +8,7 @@ use ratatui::layout::Rect;
 use crate::metric::Value;
 use crate::metric::format::{bytes, duration, percent, short};
 use crate::metric::identity::{policy, state, user};
+use crate::metric::mempolicy;
 use crate::metric::task::by_id;
 use crate::snapshot::{Beside, Snapshot, Task};
 use crate::text::clean;
@@ -154,8 +155,12 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
     let cgroups =
         if details.cgroups.is_empty() { cgroup.unwrap_or_default() } else { details.cgroups.join(" ") };
     let may_use = format!(
-        "CPUs {} ({} of {}), memory of nodes {}",
-        details.cpus_allowed, task.raw.cpus_allowed, snapshot.online_cpus, details.mems_allowed
+        "CPUs {} ({} of {}), memory of nodes {}, policy {}",
+        details.cpus_allowed,
+        task.raw.cpus_allowed,
+        snapshot.online_cpus,
+        details.mems_allowed,
+        mempolicy::describe(task.raw.mempolicy)
     );
     let mut since = Vec::new();
     if let Some([ran, waited]) = details.schedstat {
