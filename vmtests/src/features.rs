@@ -16,8 +16,8 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("the same after NUMA balancing has moved it", &["remote_balanced"]),
     ("new pages and moved pages by node", &["fresh"]),
     (
-        "NUMA hinting faults, pages that balancing moves, the time it takes",
-        &["hinting", "hinting_unhooked", "balancing_time", "page_moves"],
+        "NUMA balancing: hinting faults, pages and tasks that it moves, the time it takes",
+        &["hinting", "hinting_unhooked", "balancing_time", "page_moves", "sent"],
     ),
     ("counters, or why there are none", &["counters", "instructions", "alternators"]),
     ("scope by cgroup v2", &["scope"]),

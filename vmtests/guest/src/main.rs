@@ -12,6 +12,7 @@ mod screen;
 mod setting;
 mod sysfs;
 mod tool;
+mod tracefs;
 mod tty;
 mod work;
 mod workload;

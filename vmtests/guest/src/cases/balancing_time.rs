@@ -3,7 +3,6 @@
 //! beside what both stop-watches cost.
 
 use std::fs;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use crate::intervals::Totals;
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::tool::Batch;
+use crate::tracefs::{self, set};
 use crate::work::Work;
 
 pub const CASE: Case = Case {
@@ -22,32 +22,18 @@ pub const CASE: Case = Case {
     run,
 };
 
-const TRACEFS: &str = "/sys/kernel/tracing";
 /// What balancing does with this workload: it scans, and it moves huge pages at hinting faults.
 const FUNCTIONS: [&str; 2] = ["task_numa_work", "do_huge_pmd_numa_page"];
 /// Relative.
 const CLOSE: f64 = 0.1;
-
-fn set(file: &str, value: &str) -> Result<(), String> {
-    let path = Path::new(TRACEFS).join(file);
-    fs::write(&path, value).map_err(|error| format!("writing {value:?} to {}: {error}", path.display()))
-}
 
 /// The tracer, off again when dropped.
 struct Tracer;
 
 impl Tracer {
     fn start() -> Result<Tracer, Stop> {
-        if !Path::new(TRACEFS).join("trace").exists() {
-            let from = std::ffi::CString::new(TRACEFS).expect("no NUL in it");
-            // SAFETY: all are strings that end; the file system needs no data.
-            unsafe {
-                libc::mount(c"tracefs".as_ptr(), from.as_ptr(), c"tracefs".as_ptr(), 0, std::ptr::null())
-            };
-        }
-        let tracers = fs::read_to_string(Path::new(TRACEFS).join("available_tracers"));
-        let tracers = tracers.map_err(|error| Stop::skip(format!("no tracefs in {TRACEFS}: {error}")))?;
-        if !tracers.split_whitespace().any(|tracer| tracer == "function_graph") {
+        tracefs::mount()?;
+        if !tracefs::read("available_tracers")?.split_whitespace().any(|tracer| tracer == "function_graph") {
             return Err(Stop::skip("the kernel has no function graph tracer"));
         }
         set("tracing_on", "0")?;
@@ -65,8 +51,7 @@ impl Tracer {
     /// What was traced. The tracer rests from then on.
     fn text(&self) -> Result<String, String> {
         set("tracing_on", "0")?;
-        fs::read_to_string(Path::new(TRACEFS).join("trace"))
-            .map_err(|error| format!("reading the trace: {error}"))
+        tracefs::read("trace")
     }
 }
 

@@ -18,6 +18,7 @@ mod pinned;
 mod placement;
 mod remote;
 mod scope;
+mod sent;
 mod siblings;
 mod storm;
 mod switches;
@@ -50,6 +51,7 @@ const CASES: &[Case] = &[
     moving::CASE,
     storm::CASE,
     exits::CASE,
+    sent::CASE,
     siblings::CASE,
     switches::CASE,
     counters::CASE,

@@ -1,4 +1,8 @@
-//! New pages on two nodes, touched from one CPU; then those of the first node move to the second.
+//! New pages on two nodes, touched from one CPU; then those of the first node move to the second, but for some that
+//! cannot.
+
+use std::io::PipeWriter;
+use std::os::fd::AsRawFd;
 
 use serde_json::{Value, json};
 
@@ -9,8 +13,11 @@ const PAGE: usize = 4096;
 const MPOL_BIND: libc::c_int = 2;
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
 
-/// On `cpu`, as many MiB on node 0 as on node 1, in small pages. Says how many pages were touched and how many moved,
-/// and stays until its input ends.
+/// As many pages as fit into a pipe, unless somebody asks for a longer one.
+const STUCK: usize = 16;
+
+/// On `cpu`, as many MiB on node 0 as on node 1, in small pages. Says how many pages were touched, how many moved, and
+/// how many could not; stays until its input ends.
 pub fn run(cpu: u32, mib: u64) -> Result<Value, String> {
     affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
     let half = (mib as usize) << 20;
@@ -35,8 +42,14 @@ pub fn run(cpu: u32, mib: u64) -> Result<Value, String> {
     }
     let touched = half / PAGE;
     say(&json!({"touched_on_each": touched}));
-    let moved = move_to(start, half, 1)?;
-    say(&json!({"moved": moved}));
+    let (_reader, writer) = std::io::pipe().map_err(|error| format!("making a pipe: {error}"))?;
+    hold(&writer, start, STUCK * PAGE)?;
+    let there = move_to(start, STUCK * PAGE, 1)?;
+    if there > 0 {
+        return Err(format!("{there} pages moved that a pipe holds"));
+    }
+    let moved = move_to(start + STUCK * PAGE, half - STUCK * PAGE, 1)?;
+    say(&json!({"moved": moved, "stuck": STUCK}));
     wait_for_end();
     Ok(json!({}))
 }
@@ -50,6 +63,18 @@ fn bind(from: usize, len: usize, node: u32) -> Result<(), String> {
         return Err(format!("binding to node {node}: {}", std::io::Error::last_os_error()));
     }
     Ok(())
+}
+
+/// Has a pipe hold pages: what somebody has a reference to cannot be moved.
+fn hold(pipe: &PipeWriter, from: usize, len: usize) -> Result<(), String> {
+    let pages = libc::iovec { iov_base: from as *mut _, iov_len: len };
+    // SAFETY: one range, which is mapped as long as the process lives.
+    let held = unsafe { libc::vmsplice(pipe.as_raw_fd(), &pages, 1, 0) };
+    match usize::try_from(held) {
+        Ok(held) if held == len => Ok(()),
+        Ok(held) => Err(format!("the pipe holds {held} of {len} bytes")),
+        Err(_) => Err(format!("giving pages to a pipe: {}", std::io::Error::last_os_error())),
+    }
 }
 
 /// Moves pages as NUMA balancing does, asking for places on that node only; returns how many are there then.
