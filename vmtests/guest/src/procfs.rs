@@ -53,13 +53,24 @@ pub fn ran_ns() -> Result<u64, String> {
 /// The same without what these processes ran: between the tool's look at the machine and a case's
 /// look at it these two are busy, printing and parsing.
 pub fn ran_ns_without(pids: &[i32]) -> Result<u64, String> {
-    // What we ran until now is in our own time already, and in that of the CPU only when we leave it.
-    thread::sleep(Duration::from_millis(20));
+    // What they ran until now is in their own time already, and in that of the CPU only when they leave it.
+    for _ in 0..100 {
+        thread::sleep(Duration::from_millis(20));
+        if pids.iter().all(|pid| *pid == std::process::id() as i32 || rests(*pid)) {
+            break;
+        }
+    }
     let mut ran = ran_ns()?;
     for &pid in pids {
         ran = ran.saturating_sub(process_run_ns(pid)?);
     }
     Ok(ran)
+}
+
+/// Whether a process sleeps, by its main thread.
+fn rests(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
 fn parse_ran_ns(text: &str) -> Result<u64, String> {
