@@ -180,6 +180,21 @@ impl Snapshot {
 }
 
 impl Task {
+    /// A process that has done nothing yet and has nothing.
+    fn new(raw: Arc<TaskRaw>) -> Task {
+        Task {
+            raw,
+            tid: None,
+            threads: 0,
+            exited: false,
+            rss_bytes: 0,
+            memory: None,
+            about: None,
+            total: Tally::Nothing,
+            delta: Tally::Nothing,
+        }
+    }
+
     /// True for a row of a task that lives on where nobody looks: it was moved out of the scope.
     pub fn left(&self) -> bool {
         self.exited && self.raw.tid != 0 && self.raw.exit_state == 0

@@ -5,7 +5,7 @@ use std::mem::take;
 use std::sync::Arc;
 
 use super::rows::{add_exited, join, newcomer};
-use super::{Grain, Remote, Tally, Task};
+use super::{Grain, Remote, Task};
 use crate::container::group::{DEPTH_MAX, Group, Kind};
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::sample::{Comm, Counts, GroupRaw, MemPolicy, Names, Sample, TaskRaw};
@@ -216,17 +216,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
         parent: None,
         own_tasks: false,
         processes: 0,
-        sum: Task {
-            raw: Arc::new(raw),
-            tid: None,
-            threads: 0,
-            exited: false,
-            rss_bytes: 0,
-            memory: None,
-            about: None,
-            total: Tally::Nothing,
-            delta: Tally::Nothing,
-        },
+        sum: Task::new(Arc::new(raw)),
         remote: Remote::default(),
         raw: None,
         smt_shared_cpus: None,

@@ -56,15 +56,13 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
             (None, None) => Tally::Nothing,
         };
         rows.push(Task {
-            raw: Arc::clone(new),
             tid: Some(new.tid),
             threads: u32::from(new.tid != 0),
             exited: new.tid == 0,
             rss_bytes: new.rss_bytes,
-            memory: None,
-            about: None,
             total: Tally::Of(Arc::clone(new)),
             delta,
+            ..Task::new(Arc::clone(new))
         });
     });
     // The sum of ended threads grows by their whole life when they end: only the last of it is new.
@@ -107,15 +105,11 @@ pub(super) fn add_exited<'a>(
             (Some(_), None) => Tally::Of(Arc::clone(task)),
         };
         rows.push(Task {
-            raw: Arc::clone(task),
             tid: (grain != Grain::Processes).then_some(task.tid),
-            threads: 0,
             exited: true,
-            rss_bytes: 0,
-            memory: None,
-            about: None,
             total: Tally::Of(Arc::clone(task)),
             delta,
+            ..Task::new(Arc::clone(task))
         });
     }
 }
@@ -133,17 +127,7 @@ pub(super) fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task
             }
             Entry::Vacant(at) => {
                 at.insert(rows.len());
-                rows.push(Task {
-                    raw: Arc::clone(task),
-                    tid: None,
-                    threads: 0,
-                    exited: false,
-                    rss_bytes: 0,
-                    memory: None,
-                    about: None,
-                    total: Tally::Of(Arc::clone(task)),
-                    delta: Tally::Nothing,
-                });
+                rows.push(Task { total: Tally::Of(Arc::clone(task)), ..Task::new(Arc::clone(task)) });
                 rows.last_mut().expect("it was pushed above")
             }
         };
