@@ -151,7 +151,7 @@ impl LiveSource {
         layout.pages |= options.count_pages;
         let store = records::create(layout)?;
         // First, because the others must know what these leave to them.
-        let planned = with_balancing(&mut check);
+        let planned = with_balancing(&check);
         let balancing = BalancingProbes::start(&store, |id| planned.metric(id).is_ok());
         layout.hints_from_task = balancing.hints_from_task();
         let subsys = match &hierarchy.controller {

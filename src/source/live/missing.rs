@@ -12,17 +12,13 @@ use crate::host::kernel;
 use crate::sample::Missing;
 
 /// The plan for a host whose NUMA balancing is on, or may be switched on while we watch.
-pub(super) fn with_balancing(check: &mut HostCheck) -> Plan {
-    let off =
-        check.kernel.numa_balancing.is(&0).then(|| std::mem::replace(&mut check.kernel.numa_balancing, ON));
-    let planned = plan(check);
-    if let Some(off) = off {
-        check.kernel.numa_balancing = off;
+pub(super) fn with_balancing(check: &HostCheck) -> Plan {
+    let mut check = check.clone();
+    if check.kernel.numa_balancing.is(&0) {
+        check.kernel.numa_balancing = Fact::Known(1);
     }
-    planned
+    plan(&check)
 }
-
-const ON: Fact<i64> = Fact::Known(1);
 
 impl LiveSource {
     /// Has the host say what cannot be measured now.
