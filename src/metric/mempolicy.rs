@@ -10,7 +10,7 @@ pub const MEMPOLICY: [&str; 1] = ["mempolicy"];
 
 pub const POLICY: Metric<Task> = Metric {
     id: "mempolicy",
-    title: "POLICY",
+    title: "MEMPOLICY",
     width: 12,
     group: Group::Memory,
     unit: Unit::Text,
