@@ -354,6 +354,9 @@ impl LiveSource {
         let page_size = self.page_size;
         self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
         self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
+        // At once: what moves between this and the walk is in the matrix and not yet in a row.
+        let flows = self.sched.moves().flows(&self.host.topology);
+        let page_flows = self.pages.flows(&self.host.topology);
         let unknown = ends.iter().chain(&walk).any(|row| !self.groups.knows(row.task.cgroup_id));
         self.table.apply(ends, walk, std::mem::take(&mut self.forget));
         self.follow_cgroups(unknown)?;
@@ -380,8 +383,8 @@ impl LiveSource {
             cpus,
             nodes: machine.nodes,
             vm: Some(machine.vm),
-            flows: self.sched.moves().flows(&self.host.topology),
-            page_flows: self.pages.flows(&self.host.topology),
+            flows,
+            page_flows,
             lost: self.lost(),
             exit_lost_ns: self.tasks.exit_lost_ns()?,
             own,
