@@ -2,6 +2,9 @@
 
 use vmtests_protocol::{Event, Outcome};
 
+/// How the line of a check that failed begins.
+const WRONG: &str = "      WRONG ";
+
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
     pub passed: u32,
@@ -45,7 +48,7 @@ impl Story {
                 let line = if *ok {
                     format!("      ok    {what}: {got}")
                 } else {
-                    format!("      WRONG {what}: expected {want}, found {got}")
+                    format!("{WRONG}{what}: expected {want}, found {got}")
                 };
                 self.tell(line)
             }
@@ -87,7 +90,15 @@ impl Story {
             Outcome::Failed => {
                 self.tally.failed += 1;
                 lines.push(format!("  FAILED  {case} ({seconds:.1} s){because}"));
-                lines.extend(said);
+                // What is wrong first: whoever shows an excerpt of our output shows the beginning of a failure.
+                let wrong: Vec<String> =
+                    said.iter().filter(|line| line.starts_with(WRONG)).cloned().collect();
+                let whole = said.len() > wrong.len();
+                lines.extend(wrong);
+                if whole {
+                    lines.push("      all that it said:".to_owned());
+                    lines.extend(said);
+                }
             }
         }
         lines
@@ -113,10 +124,13 @@ mod tests {
             got: "none".into(),
         };
         let mut story = Story::new(false);
+        let fine = Event::Say { case: "nodes".into(), text: "two nodes".into() };
         assert!(story.follow(&begin).is_empty());
+        assert!(story.follow(&fine).is_empty());
         assert!(story.follow(&check).is_empty());
         let told = story.follow(&end(Outcome::Failed));
-        assert_eq!(told[1], "      WRONG CPUs of node 1: expected 2-3, found none");
+        let wrong = "      WRONG CPUs of node 1: expected 2-3, found none";
+        assert_eq!(told[1..], [wrong, "      all that it said:", "      two nodes", wrong]);
         story.follow(&begin);
         assert_eq!(story.follow(&end(Outcome::Passed)).len(), 1);
         assert_eq!(story.tally, Tally { passed: 1, failed: 1, skipped: 0 });
