@@ -3,6 +3,7 @@
 mod affinity;
 mod bpf;
 mod cases;
+mod cpuacct;
 mod init;
 mod intervals;
 mod procfs;

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::thread;
-use std::time::Duration;
 
 use crate::sysfs;
 
@@ -42,52 +40,8 @@ pub fn vmstat(name: &str) -> Result<u64, String> {
     counter.ok_or_else(|| format!("/proc/vmstat has no {name}"))
 }
 
-/// Nanoseconds for which all CPUs together ran tasks, idle excluded, from /proc/schedstat.
-///
-/// To the nanosecond, where the times of /proc/stat are a sample taken at every tick; but a task
-/// that runs without pause is counted when it leaves its CPU.
-pub fn ran_ns() -> Result<u64, String> {
-    parse_ran_ns(&sysfs::read("/proc/schedstat")?)
-}
-
-/// The same without what these processes ran: between the tool's look at the machine and a case's
-/// look at it these two are busy, printing and parsing.
-pub fn ran_ns_without(pids: &[i32]) -> Result<u64, String> {
-    // What they ran until now is in their own time already, and in that of the CPU only when they leave it.
-    for _ in 0..100 {
-        thread::sleep(Duration::from_millis(20));
-        if pids.iter().all(|pid| *pid == std::process::id() as i32 || rests(*pid)) {
-            break;
-        }
-    }
-    let mut ran = ran_ns()?;
-    for &pid in pids {
-        ran = ran.saturating_sub(process_run_ns(pid)?);
-    }
-    Ok(ran)
-}
-
-/// Whether a process sleeps, by its main thread.
-fn rests(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
-}
-
-fn parse_ran_ns(text: &str) -> Result<u64, String> {
-    let mut sum = None;
-    for line in text.lines().filter(|line| line.starts_with("cpu")) {
-        // cpuN, then: three of yield and schedule, two of wakeups, then time run, time waited, slices.
-        let ran: u64 = line
-            .split_whitespace()
-            .nth(7)
-            .and_then(|word| word.parse().ok())
-            .ok_or_else(|| format!("/proc/schedstat has a line of another kind: {line:?}"))?;
-        sum = Some(sum.unwrap_or(0) + ran);
-    }
-    sum.ok_or_else(|| "/proc/schedstat has no CPU; the kernel lacks CONFIG_SCHEDSTATS".to_owned())
-}
-
-/// On-CPU nanoseconds of the live threads of a process, from their schedstat.
+/// On-CPU nanoseconds of the live threads of a process, from their schedstat. One that runs without pause is up to date to its
+/// last tick.
 pub fn process_run_ns(pid: i32) -> Result<u64, String> {
     let entries =
         fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| format!("threads of {pid}: {error}"))?;
@@ -146,14 +100,6 @@ mod tests {
         assert_eq!(stat.busy, 27);
         assert_eq!((stat.switches, stat.forks), (12, 3));
         assert!(parse_stat("cpu 1").is_err());
-    }
-
-    #[test]
-    fn the_time_that_cpus_ran_is_the_seventh_number() {
-        let text =
-            "version 15\ntimestamp 1\ncpu0 0 0 1 2 3 4 500 6 7\ndomain0 3 1\ncpu1 0 0 1 2 3 4 70 6 7\n";
-        assert_eq!(parse_ran_ns(text), Ok(570));
-        assert!(parse_ran_ns("version 15\n").is_err());
     }
 
     #[test]

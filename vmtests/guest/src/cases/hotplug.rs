@@ -3,8 +3,8 @@
 use vmtests_protocol::{Plan, Pmu};
 
 use super::{Case, Stop, all_cpus, no_losses};
+use crate::cpuacct::Cpuacct;
 use crate::intervals::{Totals, number};
-use crate::procfs;
 use crate::report::Report;
 use crate::sysfs::{self, show_list};
 use crate::tool::Batch;
@@ -25,7 +25,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut totals = Totals::default();
     batch.follow(&mut totals, 1)?;
     let watchers = [batch.pid(), std::process::id() as i32];
-    let ran = procfs::ran_ns_without(&watchers)?;
+    let cpuacct = Cpuacct::mount()?;
+    let ran = cpuacct.ran_ns_without(&watchers)?;
     let work = Work::start_now("spin", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();
     batch.follow(&mut totals, 2)?;
@@ -43,7 +44,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let settled = totals.process(back_pid)?.last.clone();
     let back_done = back.stop()?;
     batch.follow(&mut totals, 2)?;
-    let ran = procfs::ran_ns_without(&watchers)? - ran;
+    let ran = cpuacct.ran_ns_without(&watchers)? - ran;
     batch.stop()?;
     let notes: Vec<&str> = totals
         .intervals
@@ -57,7 +58,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         report.check(told, format_args!("a note says that CPU {last} went {word}"), true, told);
     }
     report.cpu_seconds(
-        "rows add up to what the CPUs ran",
+        "rows add up to what all tasks ran (cpuacct)",
         ran as f64 / 1e9,
         totals.cpu_ns_without(&watchers) / 1e9,
     );
