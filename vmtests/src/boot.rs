@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -171,7 +172,9 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> Result<Self, String> {
         // Short, because the path of a socket ends at 108 bytes.
-        let path = std::env::temp_dir().join(format!("numatop-vm.{}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let (pid, nth) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("numatop-vm.{pid}.{nth}"));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).map_err(|error| format!("creating {}: {error}", path.display()))?;
         Ok(Scratch(path))

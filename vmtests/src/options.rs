@@ -17,12 +17,16 @@ usage: vmtests/run [--core | --all] [options]      run cases in guests (default:
   --topology NAME    1, 2, 4, 16, 2+1, … (names of vmtests/topologies.toml)
   --variant NAME     plain, icount0, icount1, icount2, nopmu, integrity, confidentiality
   --case NAME        only this case
+  --jobs N           guests at a time (default: one for each CPU, at most 4; one guest keeps one CPU busy)
   --json FILE        add every result line to FILE
   --accept           take what was seen as the new vmtests/snapshots
   --verbose          print every check, not only the failed ones
 
 Exit status: 0 all that was asked for ran and passed, 1 something failed, 2 wrong usage,
 3 what ran passed but a kernel or the binaries of an architecture could not be had (\"not covered\").";
+
+/// Guests at a time unless told otherwise: the largest has 2 GiB.
+const JOBS_MAX: usize = 4;
 
 #[derive(Debug, PartialEq)]
 pub enum Mode {
@@ -40,6 +44,8 @@ pub enum Mode {
 pub struct Options {
     pub mode: Mode,
     pub wanted: Wanted,
+    /// Guests at a time, from 1 on.
+    pub jobs: usize,
     pub json: Option<PathBuf>,
     pub accept: bool,
     pub verbose: bool,
@@ -56,6 +62,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
     let mut options = Options {
         mode: Mode::Run,
         wanted: Wanted::default(),
+        jobs: std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(JOBS_MAX)),
         json: None,
         accept: false,
         verbose: false,
@@ -78,6 +85,12 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
             "--topology" => options.wanted.topologies.push(value()?),
             "--variant" => options.wanted.variants.push(Variant::parse(&value()?)?),
             "--case" => options.wanted.cases.push(value()?),
+            "--jobs" => {
+                let text = value()?;
+                let jobs = text.parse().ok().filter(|&jobs| jobs > 0);
+                options.jobs =
+                    jobs.ok_or_else(|| format!("--jobs wants a number from 1 on, not {text:?}"))?;
+            }
             "--json" => options.json = Some(value()?.into()),
             "--binaries" => options.binaries = value()?.into(),
             "--matrix" => options.mode = Mode::Matrix(value()?.into()),
@@ -131,6 +144,8 @@ mod tests {
         assert_eq!(options.wanted.kernels, ["6.12"]);
         assert_eq!(options.wanted.archs, [Arch::Arm64]);
         assert_eq!(of("--kernel").unwrap_err(), "--kernel wants a value");
+        assert_eq!(of("--jobs 3").unwrap().jobs, 3);
+        assert_eq!(of("--jobs 0").unwrap_err(), "--jobs wants a number from 1 on, not \"0\"");
         assert_eq!(of("--kernle 6.1").unwrap_err(), "\"--kernle\" is not an option");
     }
 }

@@ -1,6 +1,11 @@
-//! Runs guests one after the other and draws the sum.
+//! Runs guests, several at a time, and draws the sum.
 
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::fmt::{Display, Write};
+use std::panic::resume_unwind;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -27,157 +32,261 @@ const CONSOLE_LINES: usize = 60;
 const FAILED: u8 = 1;
 const PARTIAL: u8 = 3;
 
+/// Runs the guests, as many at a time as asked for.
 pub fn all(jobs: &[Job], options: &Options) -> Result<u8, String> {
     let started = Instant::now();
-    let mut record = Record::open(options.json.as_deref())?;
-    let mut programs = BTreeMap::new();
-    let mut sum = Tally::default();
-    let mut broken = Vec::new();
-    let mut not_covered = Vec::new();
-    for job in jobs {
-        let arch = job.kernel.arch;
-        let id = GuestId::of(job);
-        println!("{id}");
-        if options.not_built.contains(&arch) {
-            let why = format!("the binaries for {arch} cannot be built here; build-static says why");
-            println!("  not covered: {why}");
-            not_covered.push(format!("{id}: {why}"));
-            record.add(&id, What::Guest(GuestEnd::not_covered(why)))?;
-            continue;
-        }
-        let programs = match programs.entry(arch) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(place) => {
-                place.insert(Programs::read(&options.binaries.join(arch.machine()), None)?)
-            }
-        };
-        let (tally, end) = one(job, &id, programs, options, &mut record)?;
-        sum.passed += tally.passed;
-        sum.failed += tally.failed;
-        sum.skipped += tally.skipped;
-        if let Some(why) = &end.failed {
-            println!("  FAILED  the guest: {why}");
-            broken.push(format!("{id}: {why}"));
-        }
-        if let Some(why) = &end.not_covered {
-            println!("  not covered: {why}");
-            not_covered.push(format!("{id}: {why}"));
-        }
-        record.add(&id, What::Guest(end))?;
-    }
-    for why in &broken {
-        println!("guest failed: {why}");
-    }
-    for why in &not_covered {
-        println!("not covered: {why}");
-    }
-    if !not_covered.is_empty() {
-        println!("PARTIAL: {} of {} guests were not covered", not_covered.len(), jobs.len());
-    }
-    println!("{} guests in {:.0} s", jobs.len(), started.elapsed().as_secs_f64());
-    // A guest that ends badly fails like a case, or the sum would hide it.
-    sum.failed += broken.len() as u32;
-    // The last line, and nothing else on it: other programs read it.
-    println!("{} passed, {} failed, {} skipped", sum.passed, sum.failed, sum.skipped);
-    if sum.failed > 0 {
-        Ok(FAILED)
-    } else if !not_covered.is_empty() {
-        Ok(PARTIAL)
-    } else {
-        Ok(0)
+    let run = Run::new(jobs, options)?;
+    let at_once = options.jobs.min(jobs.len()).max(1);
+    let broken_off = thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(|| run.work(at_once > 1))).collect();
+        // The first that failed; a worker that panicked takes us with it.
+        let ends =
+            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ends.filter_map(Result::err).next()
+    });
+    match broken_off {
+        Some(why) => Err(why),
+        None => Ok(run.sum.into_inner().expect("no worker panicked").tell(jobs.len(), started.elapsed())),
     }
 }
 
-fn one(
-    job: &Job,
-    id: &GuestId,
-    programs: &Programs,
-    options: &Options,
-    record: &mut Record,
-) -> Result<(Tally, GuestEnd), String> {
-    let mut end = GuestEnd::default();
-    let kernel = match debian::kernel(&job.kernel, false) {
-        Ok((path, package)) => {
-            end.package = Some(package);
-            path
-        }
-        Err(why) => {
-            return Ok((Tally::default(), GuestEnd::not_covered(why)));
-        }
-    };
-    let plan = plan(job, programs);
-    let initramfs = programs.initramfs(&plan);
-    let start = Start {
-        arch: job.kernel.arch,
-        machine: &plan.machine,
-        kernel: &kernel,
-        processor: &job.kernel.processor,
-    };
-    let guest = Guest { start, initramfs: &initramfs, deadline: BOOT + CASE * plan.cases.len() as u32 };
-    loop {
-        let mut story = Story::new(options.verbose);
-        let mut trouble = None;
-        let mut load = None;
-        let ran = boot::run(&guest, |event| {
-            for line in story.follow(&event) {
-                println!("{line}");
+/// What the workers share.
+struct Run<'a> {
+    jobs: &'a [Job],
+    options: &'a Options,
+    programs: BTreeMap<Arch, Programs>,
+    /// The job that the next free worker takes.
+    next: AtomicUsize,
+    record: Mutex<Record>,
+    sum: Mutex<Sum>,
+    /// One of them gets kernels at a time: they share apt's directories.
+    fetching: Mutex<()>,
+}
+
+/// What came of all guests.
+#[derive(Default)]
+struct Sum {
+    tally: Tally,
+    broken: Vec<String>,
+    not_covered: Vec<String>,
+}
+
+/// Lines of one guest: as they come when it runs alone, in one piece otherwise.
+struct Teller {
+    held: Option<String>,
+}
+
+impl<'a> Run<'a> {
+    fn new(jobs: &'a [Job], options: &'a Options) -> Result<Run<'a>, String> {
+        let mut programs = BTreeMap::new();
+        for arch in jobs.iter().map(|job| job.kernel.arch).filter(|arch| !options.not_built.contains(arch)) {
+            if let Entry::Vacant(place) = programs.entry(arch) {
+                place.insert(Programs::read(&options.binaries.join(arch.machine()), None)?);
             }
-            if let Event::Data { key, value, .. } = &event
-                && key == "load"
-            {
-                load = Some(value.clone());
+        }
+        Ok(Run {
+            jobs,
+            options,
+            programs,
+            next: AtomicUsize::new(0),
+            record: Mutex::new(Record::open(options.json.as_deref())?),
+            sum: Mutex::default(),
+            fetching: Mutex::default(),
+        })
+    }
+
+    /// Takes jobs until there are none left, or until something goes wrong that is not a guest's fault.
+    fn work(&self, several: bool) -> Result<(), String> {
+        while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            let mut teller = Teller { held: several.then(String::new) };
+            let done = self.guest(job, &mut teller);
+            teller.end();
+            if done.is_err() {
+                self.next.store(self.jobs.len(), Ordering::Relaxed);
+                return done;
             }
-            trouble = record.add(id, What::Event(event)).err().or(trouble.take());
-        })?;
-        if let Some(why) = trouble {
-            return Err(why);
         }
-        end.seconds += ran.seconds;
-        if let Some(load) = &load {
-            compare_snapshot(id, load, options, &mut story.tally)?;
-        }
-        let why = match (&ran.end, story.unfinished()) {
-            (End::Exit(0), None) if story.tally.failed == 0 => None,
-            // The cases that failed say why; the guest itself did its work.
-            (End::Exit(_), None) if story.tally.failed > 0 => None,
-            (End::Exit(code), _) => Some(format!("EXIT {code} does not fit what its cases said")),
-            (End::Died(status), at) => Some(format!("{status}{}", during(at))),
-            (End::Deadline(limit), at) => Some(format!("no end after {} s{}", limit.as_secs(), during(at))),
-            (End::Noise(why), at) => Some(format!("{why}{}", during(at))),
+        Ok(())
+    }
+
+    /// One guest, from its name to its verdict.
+    fn guest(&self, job: &Job, teller: &mut Teller) -> Result<(), String> {
+        let arch = job.kernel.arch;
+        let id = GuestId::of(job);
+        teller.say(&id);
+        let (tally, end) = match self.programs.get(&arch) {
+            Some(programs) => self.boot(job, &id, programs, teller)?,
+            None => {
+                let why = format!("the binaries for {arch} cannot be built here; build-static says why");
+                (Tally::default(), GuestEnd::not_covered(why))
+            }
         };
-        if let Some(why) = why {
-            for line in story.rest() {
-                println!("{line}");
-            }
-            print_console(&ran.console);
-            // Some boots die under TCG through no fault of what is tested; a guest that came
-            // to user space has no such excuse.
-            if !ran.ready && end.retries == 0 {
-                println!("  the guest did not come up ({why}); once more");
-                end.retries += 1;
-                continue;
-            }
-            end.failed = Some(why);
-        } else if story.tally.failed > 0 {
-            print_console(&ran.console);
+        let mut sum = self.sum.lock().expect("no worker panicked");
+        sum.tally += tally;
+        if let Some(why) = &end.failed {
+            teller.say(format_args!("  FAILED  the guest: {why}"));
+            sum.broken.push(format!("{id}: {why}"));
         }
-        return Ok((story.tally, end));
+        if let Some(why) = &end.not_covered {
+            teller.say(format_args!("  not covered: {why}"));
+            sum.not_covered.push(format!("{id}: {why}"));
+        }
+        drop(sum);
+        self.add(&id, What::Guest(end))
+    }
+
+    fn add(&self, id: &GuestId, what: What) -> Result<(), String> {
+        self.record.lock().expect("no worker panicked").add(id, what)
+    }
+}
+
+impl Sum {
+    /// Prints the end of a run; the exit status.
+    fn tell(mut self, guests: usize, took: Duration) -> u8 {
+        for why in &self.broken {
+            println!("guest failed: {why}");
+        }
+        for why in &self.not_covered {
+            println!("not covered: {why}");
+        }
+        if !self.not_covered.is_empty() {
+            println!("PARTIAL: {} of {guests} guests were not covered", self.not_covered.len());
+        }
+        println!("{guests} guests in {:.0} s", took.as_secs_f64());
+        // A guest that ends badly fails like a case, or the sum would hide it.
+        self.tally.failed += self.broken.len() as u32;
+        // The last line, and nothing else on it: other programs read it.
+        let Tally { passed, failed, skipped } = self.tally;
+        println!("{passed} passed, {failed} failed, {skipped} skipped");
+        if failed > 0 {
+            FAILED
+        } else if !self.not_covered.is_empty() {
+            PARTIAL
+        } else {
+            0
+        }
+    }
+}
+
+impl Teller {
+    fn say(&mut self, line: impl Display) {
+        match &mut self.held {
+            Some(text) => writeln!(text, "{line}").expect("a string takes all"),
+            None => println!("{line}"),
+        }
+    }
+
+    /// Nobody else writes in between: standard output is locked for one call.
+    fn end(self) {
+        if let Some(text) = self.held {
+            print!("{text}");
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Boots it, once more if it does not come up, and follows what it says.
+    fn boot(
+        &self,
+        job: &Job,
+        id: &GuestId,
+        programs: &Programs,
+        teller: &mut Teller,
+    ) -> Result<(Tally, GuestEnd), String> {
+        let mut end = GuestEnd::default();
+        let fetching = self.fetching.lock().expect("no worker panicked");
+        let kernel = match debian::kernel(&job.kernel, false) {
+            Ok((path, package)) => {
+                end.package = Some(package);
+                path
+            }
+            Err(why) => {
+                return Ok((Tally::default(), GuestEnd::not_covered(why)));
+            }
+        };
+        drop(fetching);
+        let plan = plan(job, programs);
+        let initramfs = programs.initramfs(&plan);
+        let start = Start {
+            arch: job.kernel.arch,
+            machine: &plan.machine,
+            kernel: &kernel,
+            processor: &job.kernel.processor,
+        };
+        let guest = Guest { start, initramfs: &initramfs, deadline: BOOT + CASE * plan.cases.len() as u32 };
+        loop {
+            let mut story = Story::new(self.options.verbose);
+            let mut trouble = None;
+            let mut load = None;
+            let ran = boot::run(&guest, |event| {
+                for line in story.follow(&event) {
+                    teller.say(line);
+                }
+                if let Event::Data { key, value, .. } = &event
+                    && key == "load"
+                {
+                    load = Some(value.clone());
+                }
+                trouble = self.add(id, What::Event(event)).err().or(trouble.take());
+            })?;
+            if let Some(why) = trouble {
+                return Err(why);
+            }
+            end.seconds += ran.seconds;
+            if let Some(load) = &load {
+                compare_snapshot(id, load, self.options, &mut story.tally, teller)?;
+            }
+            let why = match (&ran.end, story.unfinished()) {
+                (End::Exit(0), None) if story.tally.failed == 0 => None,
+                // The cases that failed say why; the guest itself did its work.
+                (End::Exit(_), None) if story.tally.failed > 0 => None,
+                (End::Exit(code), _) => Some(format!("EXIT {code} does not fit what its cases said")),
+                (End::Died(status), at) => Some(format!("{status}{}", during(at))),
+                (End::Deadline(limit), at) => {
+                    Some(format!("no end after {} s{}", limit.as_secs(), during(at)))
+                }
+                (End::Noise(why), at) => Some(format!("{why}{}", during(at))),
+            };
+            if let Some(why) = why {
+                for line in story.rest() {
+                    teller.say(line);
+                }
+                print_console(&ran.console, teller);
+                // Some boots die under TCG through no fault of what is tested; a guest that came
+                // to user space has no such excuse.
+                if !ran.ready && end.retries == 0 {
+                    teller.say(format_args!("  the guest did not come up ({why}); once more"));
+                    end.retries += 1;
+                    continue;
+                }
+                end.failed = Some(why);
+            } else if story.tally.failed > 0 {
+                print_console(&ran.console, teller);
+            }
+            return Ok((story.tally, end));
+        }
     }
 }
 
 /// The snapshot is a case of its own: what a kernel takes may change only by a reviewed commit.
-fn compare_snapshot(id: &GuestId, load: &Value, options: &Options, tally: &mut Tally) -> Result<(), String> {
+fn compare_snapshot(
+    id: &GuestId,
+    load: &Value,
+    options: &Options,
+    tally: &mut Tally,
+    teller: &mut Teller,
+) -> Result<(), String> {
     match snapshots::check(&options.snapshots, id, load, options.accept)? {
         Verdict::Same => {
             tally.passed += 1;
-            println!("  passed  snapshot");
+            teller.say("  passed  snapshot");
         }
-        Verdict::Written(path) => println!("  written {}", path.display()),
+        Verdict::Written(path) => teller.say(format_args!("  written {}", path.display())),
         Verdict::Different(lines) => {
             tally.failed += 1;
-            println!("  FAILED  snapshot: what this kernel takes has changed; --accept after a review");
+            teller.say("  FAILED  snapshot: what this kernel takes has changed; --accept after a review");
             for line in lines {
-                println!("      {line}");
+                teller.say(format_args!("      {line}"));
             }
         }
     }
@@ -200,16 +309,16 @@ fn plan(job: &Job, programs: &Programs) -> Plan {
     }
 }
 
-fn print_console(console: &str) {
+fn print_console(console: &str, teller: &mut Teller) {
     let lines: Vec<&str> = console.lines().collect();
     if lines.is_empty() {
-        println!("  the console stayed empty");
+        teller.say("  the console stayed empty");
         return;
     }
     let shown = lines.len().min(CONSOLE_LINES);
-    println!("  console, last {shown} of {} lines:", lines.len());
+    teller.say(format_args!("  console, last {shown} of {} lines:", lines.len()));
     for line in &lines[lines.len() - shown..] {
-        println!("  | {}", printable(line));
+        teller.say(format_args!("  | {}", printable(line)));
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a person reads while guests run: one line per case, the story of each that failed.
 
+use std::ops::AddAssign;
+
 use vmtests_protocol::{Event, Outcome};
 
 /// How the line of a check that failed begins.
@@ -10,6 +12,14 @@ pub struct Tally {
     pub passed: u32,
     pub failed: u32,
     pub skipped: u32,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, more: Tally) {
+        self.passed += more.passed;
+        self.failed += more.failed;
+        self.skipped += more.skipped;
+    }
 }
 
 /// Follows the events of one guest.
@@ -45,10 +55,10 @@ impl Story {
             Event::Say { text, .. } => self.tell(format!("      {text}")),
             Event::Check { ok, what, want, got, .. } => {
                 self.checks += 1;
-                let line = if *ok {
-                    format!("      ok    {what}: {got}")
-                } else {
-                    format!("{WRONG}{what}: expected {want}, found {got}")
+                let line = match ok {
+                    true if want == got => format!("      ok    {what}: {got}"),
+                    true => format!("      ok    {what}: {got} (expected {want})"),
+                    false => format!("{WRONG}{what}: expected {want}, found {got}"),
                 };
                 self.tell(line)
             }
