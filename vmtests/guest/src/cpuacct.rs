@@ -8,13 +8,18 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 
+use jiff::Timestamp;
+
+use crate::cases::Stop;
+use crate::intervals::Totals;
 use crate::procfs::process_run_ns;
 use crate::sysfs;
+use crate::tool::Batch;
 
 const PLACE: &str = "/run/cpuacct";
 
-/// The hierarchy of the controller, for as long as this lives. Mount it after the tool has started, which takes a hierarchy of this
-/// kind for one that containers are in.
+/// The hierarchy of the controller, for as long as this lives. Mount it when the tool has taken a sample: one that it finds at its
+/// start it takes for the one that containers are in.
 pub struct Cpuacct;
 
 impl Cpuacct {
@@ -29,17 +34,56 @@ impl Cpuacct {
         }
     }
 
-    /// Nanoseconds that all tasks ran but these processes: between the tool's look at the machine and a case's look at it these are
-    /// busy, printing and parsing. A task that runs without pause is up to date to its last tick.
-    pub fn ran_ns_without(&self, pids: &[i32]) -> Result<u64, String> {
-        let path = format!("{PLACE}/cpuacct.usage");
-        let text = sysfs::read(&path)?;
-        let mut ran: u64 = text.trim().parse().map_err(|error| format!("{path} is {text:?}: {error}"))?;
-        for &pid in pids {
-            ran = ran.saturating_sub(process_run_ns(pid)?);
+    /// What all tasks but `without` had run before the tool took a sample and after: the sample is added to `totals`, and is the
+    /// mark if there is none.
+    ///
+    /// On a busy host seconds may pass between the tool's look at the machine and a case's look at it, and other tasks run in
+    /// them. So the case looks twice, and what the tool says must be in between.
+    pub fn around(&self, batch: &mut Batch, totals: &mut Totals, without: &[i32]) -> Result<Span, Stop> {
+        batch.catch_up(totals)?;
+        loop {
+            let asked = Timestamp::now();
+            let before_ns = ran_ns_without(without)?;
+            let interval = batch.next()?;
+            let time = interval["time"].as_str().unwrap_or_default();
+            let time: Timestamp =
+                time.parse().map_err(|error| format!("the time {time:?} of an interval: {error}"))?;
+            let new = time > asked;
+            if new || totals.marked() {
+                totals.add(interval)?;
+            }
+            if new {
+                return Ok(Span { before_ns, after_ns: ran_ns_without(without)? });
+            }
         }
-        Ok(ran)
     }
+}
+
+/// Nanoseconds that tasks had run when the case looked, on either side of a sample of the tool.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    before_ns: u64,
+    after_ns: u64,
+}
+
+impl Span {
+    /// The least and the most that ran, in seconds, from a sample to a later one.
+    pub fn until(self, later: Span) -> (f64, f64) {
+        let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+        (seconds(self.after_ns, later.before_ns), seconds(self.before_ns, later.after_ns))
+    }
+}
+
+/// Nanoseconds that all tasks ran but these processes, which are busy printing and parsing when one looks. A task that runs
+/// without pause is up to date to its last tick.
+fn ran_ns_without(pids: &[i32]) -> Result<u64, String> {
+    let path = format!("{PLACE}/cpuacct.usage");
+    let text = sysfs::read(&path)?;
+    let mut ran: u64 = text.trim().parse().map_err(|error| format!("{path} is {text:?}: {error}"))?;
+    for &pid in pids {
+        ran = ran.saturating_sub(process_run_ns(pid)?);
+    }
+    Ok(ran)
 }
 
 impl Drop for Cpuacct {

@@ -86,9 +86,15 @@ impl Report {
     /// kernel's last account of it and its last switch counts too, and it may take as long as the
     /// host keeps the emulator waiting.
     pub fn cpu_seconds(&mut self, what: impl Display, want: f64, got: f64) {
-        let slack = want.abs() * 0.01 + 0.06;
-        let ok = (got - want).abs() <= slack;
-        self.check(ok, what, format_args!("{want:.3} s ± {slack:.3}"), format_args!("{got:.3} s"));
+        self.cpu_seconds_between(what, (want, want), got);
+    }
+
+    /// The same where the truth is known to be between two.
+    pub fn cpu_seconds_between(&mut self, what: impl Display, (least, most): (f64, f64), got: f64) {
+        let slack = most.abs() * 0.01 + 0.06;
+        let ok = (least - slack..=most + slack).contains(&got);
+        let want = if least == most { format!("{most:.3} s") } else { format!("{least:.3} to {most:.3} s") };
+        self.check(ok, what, format_args!("{want} ± {slack:.3}"), format_args!("{got:.3} s"));
     }
 
     /// Records a comparison that the caller made.

@@ -103,17 +103,23 @@ impl Batch {
     ///
     /// A busy guest keeps a case from reading for seconds, so what waits to be read may be old.
     pub fn follow(&mut self, totals: &mut Totals, further: usize) -> Result<Value, Stop> {
-        while let Ok(line) = self.lines.try_recv() {
-            if totals.marked() {
-                totals.add(parse(&line)?)?;
-            }
-        }
+        self.catch_up(totals)?;
         let mut last = Value::Null;
         for _ in 0..further {
             last = self.next()?;
             totals.add(last.clone())?;
         }
         Ok(last)
+    }
+
+    /// Adds what was said until now, but no mark: that would be old.
+    pub fn catch_up(&mut self, totals: &mut Totals) -> Result<(), Stop> {
+        while let Ok(line) = self.lines.try_recv() {
+            if totals.marked() {
+                totals.add(parse(&line)?)?;
+            }
+        }
+        Ok(())
     }
 
     /// The next interval; waits for it.

@@ -23,10 +23,10 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     }
     let mut batch = Batch::start(&["-d", "0.5"])?;
     let mut totals = Totals::default();
-    batch.follow(&mut totals, 1)?;
     let watchers = [batch.pid(), std::process::id() as i32];
+    batch.next()?;
     let cpuacct = Cpuacct::mount()?;
-    let ran = cpuacct.ran_ns_without(&watchers)?;
+    let begin = cpuacct.around(&mut batch, &mut totals, &watchers)?;
     let work = Work::start_now("spin", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();
     batch.follow(&mut totals, 2)?;
@@ -43,8 +43,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     batch.follow(&mut totals, 3)?;
     let settled = totals.process(back_pid)?.last.clone();
     let back_done = back.stop()?;
-    batch.follow(&mut totals, 2)?;
-    let ran = cpuacct.ran_ns_without(&watchers)? - ran;
+    batch.follow(&mut totals, 1)?;
+    let end = cpuacct.around(&mut batch, &mut totals, &watchers)?;
     batch.stop()?;
     let notes: Vec<&str> = totals
         .intervals
@@ -57,9 +57,9 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         let told = notes.iter().any(|note| note.contains(&format!("CPU {last}")) && note.contains(word));
         report.check(told, format_args!("a note says that CPU {last} went {word}"), true, told);
     }
-    report.cpu_seconds(
+    report.cpu_seconds_between(
         "rows add up to what all tasks ran (cpuacct)",
-        ran as f64 / 1e9,
+        begin.until(end),
         totals.cpu_ns_without(&watchers) / 1e9,
     );
     report.cpu_seconds("CPU seconds of the load", done.cpu.as_secs_f64(), totals.process(pid)?.cpu_ns / 1e9);

@@ -22,20 +22,22 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut totals = Totals::default();
     let watchers = [batch.pid(), std::process::id() as i32];
     // Marks are set while nothing runs, so that it does not matter when exactly.
-    batch.follow(&mut totals, 1)?;
+    batch.next()?;
     let cpuacct = Cpuacct::mount()?;
-    let (stat, ran) = (procfs::stat()?, cpuacct.ran_ns_without(&watchers)?);
+    let begin = cpuacct.around(&mut batch, &mut totals, &watchers)?;
+    let stat = procfs::stat()?;
     let work = Work::start_now("storm", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();
     batch.follow(&mut totals, 5)?;
     let done = work.stop()?;
-    batch.follow(&mut totals, 2)?;
-    let (stat_after, ran_after) = (procfs::stat()?, cpuacct.ran_ns_without(&watchers)?);
+    batch.follow(&mut totals, 1)?;
+    let end = cpuacct.around(&mut batch, &mut totals, &watchers)?;
+    let stat_after = procfs::stat()?;
     let rows = totals.cpu_ns() / 1e9;
     let children = number(&done.truth, "children")?;
     report.say(format_args!("{children} children in {:.1} s", totals.seconds));
     let others = totals.cpu_ns_without(&watchers) / 1e9;
-    report.cpu_seconds("rows add up to what all tasks ran (cpuacct)", (ran_after - ran) as f64 / 1e9, others);
+    report.cpu_seconds_between("rows add up to what all tasks ran (cpuacct)", begin.until(end), others);
     report.close("rows add up to the tool's own busy seconds of the CPUs", totals.busy_ns / 1e9, rows, 0.005);
     // Not compared: ticks are late when the emulator runs one CPU after the other.
     report.say(format_args!(
