@@ -98,6 +98,10 @@ impl<'a> Run<'a> {
     /// Takes jobs until there are none left, or until something goes wrong that is not a guest's fault.
     fn work(&self, several: bool) -> Result<(), String> {
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            if several {
+                // What it says comes when it has ended, minutes later.
+                eprintln!("vmtests: {} begins", GuestId::of(job));
+            }
             let mut teller = Teller { held: several.then(String::new) };
             let done = self.guest(job, &mut teller);
             teller.end();
