@@ -35,8 +35,11 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 
-	/* It was here before and left: what it does now is another row. */
-	if (rec && !rec->in_scope)
+	/*
+	 * It was here before and left, with a row that says so: what it does now is another row. Without
+	 * a row it is being made on another CPU, and that one must not fill a record that is gone.
+	 */
+	if (rec && !rec->in_scope && rec->sent)
 		bpf_task_storage_delete(&task_recs, task);
 	rec = bpf_task_storage_get(&task_recs, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	/* The walk and the birth of a task may make it at once: one of them is then told that there is none. */
@@ -128,8 +131,14 @@ int on_task_walk(struct bpf_iter__task *ctx)
 		if (!rec)
 			return 0;
 	}
-	if (!rec->in_scope || rec->ended)
+	if (rec->ended)
 		return 0;
+	if (!rec->in_scope) {
+		/* It is being made on another CPU: for the next walk. */
+		if (wanted)
+			nt_mark(task->pid);
+		return 0;
+	}
 	if (wanted && rec->scope_end_ns)
 		come_back(rec, task);
 	note_family(rec, task);
@@ -137,7 +146,8 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	nt_describe(&row, task, rec);
 	if (!wanted)
 		row.flags |= NT_ROW_LEFT;
-	sig = MIX(signature(&row), rec->exec_seen_ns);
+	/* Hinting faults may be told by a later look at a task that rests. */
+	sig = MIX(MIX(signature(&row), rec->exec_seen_ns), rec->hint_faults);
 	if (sig == rec->sent)
 		return 0;
 	/*

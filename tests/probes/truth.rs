@@ -1,5 +1,6 @@
 //! What the probes count, beside what the kernel says in /proc, getrusage(2) and cgroup files.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -178,7 +179,12 @@ pub fn a_fork_storm_is_accounted_for() -> Result<()> {
         from = to;
         let lost: u64 = from.lost.values().sum();
         ensure!(lost == 0, "{lost} losses: {:?}", from.lost);
+        let mut known = BTreeSet::new();
+        let twice = from.tasks.iter().find(|task| !known.insert((task.pid, task.tid, task.start_ns)));
+        ensure!(twice.is_none(), "two records of one task: {twice:?}");
     }
+    let left = from.tasks.iter().find(|task| task.ppid == storm.pid());
+    ensure!(left.is_none(), "all children have ended, and this one is still listed: {left:?}");
     let (forks, truth) = truth.context("the storm ended")?;
     ensure!(ended == forks, "{ended} ended children were reported, {forks} were forked");
     // Children are added to their parent's usage when they are reaped, before their last moments on CPU;
