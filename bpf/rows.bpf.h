@@ -68,11 +68,13 @@ static inline void nt_add_hints(struct nt_rec *rec, struct task_struct *task)
 	fell = remote < rec->hint_seen_remote || local < rec->hint_seen_local;
 	changed = window != rec->hint_window && !failed && rec->hint_seen_local;
 	/*
-	 * The window is changed some time before they are set back, and they may have come further
-	 * than at our last look already: a look later it is one or the other.
+	 * The window is changed some time before they are set back, in one go by the task itself, and
+	 * they may have come further than at our last look already: a look later it is one or the
+	 * other. A task that rests is through.
 	 */
-	if (changed && !fell && !rec->hint_changed && !task->exit_state) {
+	if (changed && !fell && !rec->hint_changed && task->__state == TASK_RUNNING) {
 		rec->hint_changed = 1;
+		nt_mark(task->pid);
 		return;
 	}
 	if (changed || fell)
