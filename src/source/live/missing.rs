@@ -34,7 +34,8 @@ impl LiveSource {
             return;
         }
         let now = kernel::numa_balancing(Path::new(ROOT));
-        if now.is(&0) {
+        // Not known is not on: it is asked again with the next sample.
+        if now.known().is_none_or(|mode| *mode == 0) {
             return;
         }
         self.check.kernel.numa_balancing = now;
