@@ -181,7 +181,7 @@ impl Snapshot {
 
 impl Task {
     /// A process that has done nothing yet and has nothing.
-    fn new(raw: Arc<TaskRaw>) -> Task {
+    pub(crate) fn new(raw: Arc<TaskRaw>) -> Task {
         Task {
             raw,
             tid: None,

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::host::btf::Feature;
 use crate::host::check::HostCheck;
 use crate::metric::balancing;
+use crate::metric::mempolicy::MEMPOLICY;
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::task::TASK_METRICS;
 use crate::metric::{moved, pages, placement};
@@ -79,7 +80,7 @@ pub enum Part {
     NumaFields,
     /// Memory of each node.
     NodeMemory,
-    /// Allocations of each node, as numastat(8) shows them.
+    /// Allocations of each node, as numastat(8) shows them, and memory policies: both come with CONFIG_NUMA.
     NodePages,
     /// Pages freed on each node, and by whom.
     Reclaim,
@@ -157,7 +158,7 @@ impl Part {
 }
 
 /// What metrics need besides [`Part::ESSENTIAL`].
-const NEEDS: [(&[&str], &[Part]); 29] = [
+const NEEDS: [(&[&str], &[Part]); 30] = [
     (&["smt_busy_pct"], &[Part::SmtTime]),
     (&["cycles_total", "ghz"], &[Part::Counter(Role::Cycles)]),
     (&["instructions_total"], &[Part::Counter(Role::Instructions)]),
@@ -204,6 +205,7 @@ const NEEDS: [(&[&str], &[Part]); 29] = [
         ],
         &[Part::NodePages],
     ),
+    (&MEMPOLICY, &[Part::NodePages]),
     (&node::RECLAIM, &[Part::Reclaim]),
     (&node::WATERMARKS, &[Part::Watermarks]),
     (&pages::PAGES, &[Part::NewPages]),

@@ -1,8 +1,9 @@
 //! The metric of where a task asks for its new memory.
 
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Unit, Value, no};
 use crate::host::topology::format_cpulist;
-use crate::sample::MemPolicy;
+use crate::record::fold::OTHERS_PID;
+use crate::sample::{MemPolicy, Missing};
 use crate::snapshot::Task;
 
 /// Metrics that need the policy in a sample.
@@ -17,11 +18,26 @@ pub const POLICY: Metric<Task> = Metric {
     order: Order::Ascending,
     help: "Where it asks for new memory (set_mempolicy(2), numactl(8)), with nodes as in numa_maps: default is the node that \
            it runs on. Of the main thread of a process. Mappings may have policies of their own: see m in the details.",
-    value: |task, _| Ok(Value::Text(describe(task.raw.mempolicy))),
+    value: |task, _| of(task).map(Value::Text),
 };
 
+/// Where a task asks for new memory, in words.
+///
+/// # Errors
+/// For a task that ends: do_exit() of kernel/exit.c has given its policy back by the time of its last row. For the row of all
+/// tasks that a recording does not have one by one.
+pub fn of(task: &Task) -> Result<String, Missing> {
+    if (task.exited && !task.left()) || task.raw.exit_state != 0 {
+        return Err(no("the task has ended"));
+    }
+    if task.raw.pid == OTHERS_PID {
+        return Err(no("each of them may have one of its own"));
+    }
+    Ok(describe(task.raw.mempolicy))
+}
+
 /// As mpol_to_str() of the kernel's mm/mempolicy.c writes it.
-pub fn describe(policy: MemPolicy) -> String {
+fn describe(policy: MemPolicy) -> String {
     // include/uapi/linux/mempolicy.h
     const MODES: [&str; 7] =
         ["default", "prefer", "bind", "interleave", "local", "prefer (many)", "weighted interleave"];
@@ -42,7 +58,25 @@ pub fn describe(policy: MemPolicy) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::record::columns::Row;
+    use crate::sample::TaskRaw;
+
+    #[test]
+    fn a_task_that_ends_has_given_its_policy_back() {
+        const EXIT_ZOMBIE: u32 = 0x20;
+        let of_task = |pid, exited, exit_state| {
+            let raw = TaskRaw { pid, tid: pid, exit_state, ..TaskRaw::zero() };
+            of(&Task { exited, ..Task::new(Arc::new(raw)) })
+        };
+        assert_eq!(of_task(7, false, 0), Ok("default".into()));
+        assert_eq!(of_task(7, true, 0), Ok("default".into()), "it was moved out of the scope");
+        assert!(of_task(7, true, EXIT_ZOMBIE).is_err());
+        assert!(of_task(7, false, EXIT_ZOMBIE).is_err());
+        assert!(of_task(OTHERS_PID, false, 0).is_err());
+    }
 
     #[test]
     fn policies_are_written_as_in_numa_maps() {

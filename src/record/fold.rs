@@ -36,7 +36,7 @@ impl Keep {
 }
 
 /// The pid of no task that is listed: the idle tasks have it.
-const OTHERS_PID: u32 = 0;
+pub const OTHERS_PID: u32 = 0;
 
 type Process = (u32, u64);
 

@@ -239,7 +239,9 @@ fn new_pages(check: &HostCheck) -> Verdict {
 
 fn node_pages(facts: &Fact<Topology>) -> Verdict {
     if topology(facts)?.numa == NumaSupport::NotBuilt {
-        let missing = Missing::Unsupported("a kernel without CONFIG_NUMA keeps no numastat".into());
+        let missing = Missing::Unsupported(
+            "a kernel without CONFIG_NUMA has no numastat and no memory policies".into(),
+        );
         return Err(Obstacle::new(missing, [Advice::say("use a kernel built with CONFIG_NUMA=y")]));
     }
     Ok(())

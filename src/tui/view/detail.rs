@@ -160,7 +160,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
         task.raw.cpus_allowed,
         snapshot.online_cpus,
         details.mems_allowed,
-        mempolicy::describe(task.raw.mempolicy)
+        mempolicy::of(task).unwrap_or_else(|_| "gone".into())
     );
     let mut since = Vec::new();
     if let Some([ran, waited]) = details.schedstat {
