@@ -31,6 +31,64 @@ static inline void ask_again(struct task_struct *task)
 		cpu->in_outside = 0;
 }
 
+/*
+ * Tasks whose record could not be made at once, and what they had run by then: the next walk makes
+ * it. Storage of a task comes from a small reserve of the CPU (one piece until something was taken)
+ * that is filled up by an interrupt, and a process is moved with interrupts off, all its threads
+ * in one go (bpf_mem_alloc of kernel/bpf/memalloc.c).
+ */
+struct nt_late {
+	__u64 start_ns;
+	__u32 tid;
+	__u32 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct nt_late);
+	__type(value, __u64);
+} late SEC(".maps");
+
+__u32 nr_late = 0;
+
+static inline bool make_it_later(struct task_struct *task, __u64 exec_seen_ns)
+{
+	struct nt_late key = { .start_ns = task->start_boottime, .tid = task->pid };
+
+	if (!bpf_map_update_elem(&late, &key, &exec_seen_ns, BPF_NOEXIST))
+		__sync_fetch_and_add(&nr_late, 1);
+	else if (!bpf_map_lookup_elem(&late, &key))
+		return false;
+	nt_mark(task->pid);
+	return true;
+}
+
+/* What it had run when its record was wanted first, if that was earlier than now. */
+static inline bool was_late(struct task_struct *task, __u64 *exec_seen_ns)
+{
+	struct nt_late key = { .start_ns = task->start_boottime, .tid = task->pid };
+	__u64 *then;
+
+	if (!nr_late)
+		return false;
+	then = bpf_map_lookup_elem(&late, &key);
+	if (!then)
+		return false;
+	*exec_seen_ns = *then;
+	if (!bpf_map_delete_elem(&late, &key))
+		__sync_fetch_and_add(&nr_late, -1);
+	return true;
+}
+
+static inline void lose_rec(void)
+{
+	struct nt_cpu *cpu = nt_this_cpu();
+
+	if (cpu)
+		nt_count_loss(cpu, NT_LOST_STORAGE);
+}
+
 static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_ns)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
@@ -46,10 +104,8 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 	if (!rec)
 		rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	if (!rec) {
-		struct nt_cpu *cpu = nt_this_cpu();
-
-		if (cpu)
-			nt_count_loss(cpu, NT_LOST_STORAGE);
+		if (!make_it_later(task, exec_seen_ns))
+			lose_rec();
 		return NULL;
 	}
 	/* Only one of them fills it. */
@@ -58,6 +114,7 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 		return rec;
 	rec->last_cpu = ~0U;
 	note_family(rec, task);
+	was_late(task, &exec_seen_ns);
 	rec->exec_seen_ns = exec_seen_ns;
 	nt_begin_hints(rec, task);
 	rec->in_scope = 1;
@@ -181,6 +238,7 @@ static inline void moved(struct task_struct *task, bool wanted)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	bool inside = rec && rec->in_scope;
+	__u64 seen_ns;
 
 	if (rec && rec->ended)
 		return;
@@ -191,6 +249,9 @@ static inline void moved(struct task_struct *task, bool wanted)
 			rec->scope_end_ns = task->se.sum_exec_runtime | !task->se.sum_exec_runtime;
 			rec->in_scope = NT_CROSSED;
 		}
+		/* In and out again, and no walk has seen it. */
+		if (!inside && was_late(task, &seen_ns))
+			lose_rec();
 	} else if (!inside) {
 		make_rec(task, task->se.sum_exec_runtime);
 	} else if (rec->scope_end_ns) {
@@ -254,8 +315,13 @@ int BPF_PROG(on_sched_process_free, struct task_struct *task)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 
+	__u64 seen_ns;
+
 	if (rec && rec->in_scope && !rec->ended)
 		nt_report_end(task, rec);
+	/* No walk came in time to make its record. */
+	if (!rec && was_late(task, &seen_ns))
+		lose_rec();
 	return 0;
 }
 
