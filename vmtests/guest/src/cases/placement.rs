@@ -23,22 +23,22 @@ pub const OTHERS: Case = Case {
     run: |report, plan| run(report, plan, &KINDS[6..]),
 };
 
-/// Shares by node, MiB, layout, processes of that kind.
-type Kind = (&'static str, &'static str, &'static str, usize);
+/// Percent on node 0, MiB, layout, processes of that kind. The rest is on the other nodes.
+type Kind = (u32, u64, &'static str, usize);
 
 const KINDS: &[Kind] = &[
-    ("100,0", "24", "small", 8),
-    ("70,30", "24", "small", 12),
-    ("50,50", "24", "small", 12),
-    ("0,100", "24", "small", 8),
-    ("70,30", "24", "mixed", 14),
-    ("50,50", "24", "mixed", 14),
-    ("50,50", "32", "huge", 6),
-    ("70,30", "40", "huge", 6),
-    ("50,50", "24", "shared", 12),
-    ("70,30", "200", "mixed", 1),
-    ("70,30", "40", "many", 3),
-    ("50,50", "40", "many", 3),
+    (100, 24, "small", 8),
+    (70, 24, "small", 12),
+    (50, 24, "small", 12),
+    (0, 24, "small", 8),
+    (70, 24, "mixed", 14),
+    (50, 24, "mixed", 14),
+    (50, 32, "huge", 6),
+    (70, 40, "huge", 6),
+    (50, 24, "shared", 12),
+    (70, 200, "mixed", 1),
+    (70, 40, "many", 3),
+    (50, 40, "many", 3),
 ];
 
 /// Five standard deviations, in errors: one process in a million.
@@ -58,10 +58,12 @@ fn run(report: &mut Report, plan: &Plan, kinds: &[Kind]) -> Result<(), Stop> {
     }
     let (mut good, mut far, mut all) = (0, 0, 0);
     for (shares, mib, layout, count) in kinds {
-        let shares = format!("{shares}{}", ",0".repeat(plan.machine.nodes.len() - 2));
-        let arguments = ["0", &shares, mib, layout, "uniform"];
+        let shares = spread(*shares, plan.machine.nodes.len());
+        let count = (*count).min(fitting(plan, *shares.iter().max().unwrap_or(&100), *mib));
+        let shares = shares.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        let arguments = ["0", &shares, &mib.to_string(), layout, "uniform"];
         let works: Vec<Work> =
-            (0..*count).map(|_| Work::start("numa_truth", &arguments)).collect::<Result<_, _>>()?;
+            (0..count).map(|_| Work::start("numa_truth", &arguments)).collect::<Result<_, _>>()?;
         let truths: Vec<BTreeMap<u32, f64>> =
             works.iter().map(|work| procfs::bytes_by_node(work.pid())).collect::<Result<_, _>>()?;
         let mut found: Vec<Option<Seen>> = works.iter().map(|_| None).collect();
@@ -94,7 +96,7 @@ fn run(report: &mut Report, plan: &Plan, kinds: &[Kind]) -> Result<(), Stop> {
             kind_good += usize::from(seen.off <= seen.error + 0.01);
             far += usize::from(seen.off > seen.error * FAR + 0.01);
             worst = worst.max(seen.off);
-            errors += seen.error / *count as f64;
+            errors += seen.error / count as f64;
             let resident: f64 = truth.values().sum();
             report.close(format_args!("bytes of all nodes, {layout} {shares}"), resident, seen.bytes, 0.12);
         }
@@ -113,6 +115,20 @@ fn run(report: &mut Report, plan: &Plan, kinds: &[Kind]) -> Result<(), Stop> {
     );
     report.equal("processes that are off by far more", 0, far);
     Ok(())
+}
+
+/// Percent by node: `first` on node 0, and as much on one of the others as on the next.
+fn spread(first: u32, nodes: usize) -> Vec<u32> {
+    let (rest, others) = (100 - first, nodes as u32 - 1);
+    let mut shares = vec![first];
+    shares.extend((0..others).map(|at| rest / others + u32::from(at < rest % others)));
+    shares
+}
+
+/// As many processes as half of a node holds when each has up to `share` percent of its memory there; one at least.
+fn fitting(plan: &Plan, share: u32, mib: u64) -> usize {
+    let node = plan.machine.nodes.iter().map(|node| node.mem_mib).min().unwrap_or(0);
+    ((node * 100 / 2) / (u64::from(share) * mib)).max(1) as usize
 }
 
 /// Of `all` samples, each of which is within its error in 95 of 100 cases: as many as may be outside unless that happens
@@ -155,7 +171,14 @@ fn seen(task: &Value, truth: &BTreeMap<u32, f64>) -> Option<Seen> {
 
 #[cfg(test)]
 mod tests {
-    use super::may_miss;
+    use super::{may_miss, spread};
+
+    #[test]
+    fn shares_are_spread_over_all_other_nodes() {
+        assert_eq!(spread(70, 2), [70, 30]);
+        assert_eq!(spread(0, 4), [0, 34, 33, 33]);
+        assert_eq!(spread(100, 3), [100, 0, 0]);
+    }
 
     #[test]
     fn more_may_miss_of_more() {
