@@ -20,7 +20,7 @@ const FEATURES: &[(&str, &[&str])] = &[
         &["hinting", "hinting_unhooked", "balancing_time", "page_moves", "sent"],
     ),
     ("counters, or why there are none", &["counters", "instructions", "alternators"]),
-    ("scope by cgroup v2", &["scope"]),
+    ("scope by cgroup v2, and by process", &["cgroup", "scope"]),
     ("missing privileges and BTF: what to do", &["degraded"]),
     ("the screen in a terminal", &["tui"]),
     ("a kernel that is too old: what to do", &["too_old"]),

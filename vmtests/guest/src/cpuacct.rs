@@ -8,11 +8,10 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 
-use jiff::Timestamp;
-
 use crate::cases::Stop;
 use crate::intervals::Totals;
 use crate::procfs::process_run_ns;
+use crate::span::{self, Span};
 use crate::sysfs;
 use crate::tool::Batch;
 
@@ -34,43 +33,9 @@ impl Cpuacct {
         }
     }
 
-    /// What all tasks but `without` had run before the tool took a sample and after: the sample is added to `totals`, and is the
-    /// mark if there is none.
-    ///
-    /// On a busy host seconds may pass between the tool's look at the machine and a case's look at it, and other tasks run in
-    /// them. So the case looks twice, and what the tool says must be in between.
+    /// What all tasks but `without` had run before the tool took a sample and after.
     pub fn around(&self, batch: &mut Batch, totals: &mut Totals, without: &[i32]) -> Result<Span, Stop> {
-        batch.catch_up(totals)?;
-        loop {
-            let asked = Timestamp::now();
-            let before_ns = ran_ns_without(without)?;
-            let interval = batch.next()?;
-            let time = interval["time"].as_str().unwrap_or_default();
-            let time: Timestamp =
-                time.parse().map_err(|error| format!("the time {time:?} of an interval: {error}"))?;
-            let new = time > asked;
-            if new || totals.marked() {
-                totals.add(interval)?;
-            }
-            if new {
-                return Ok(Span { before_ns, after_ns: ran_ns_without(without)? });
-            }
-        }
-    }
-}
-
-/// Nanoseconds that tasks had run when the case looked, on either side of a sample of the tool.
-#[derive(Debug, Clone, Copy)]
-pub struct Span {
-    before_ns: u64,
-    after_ns: u64,
-}
-
-impl Span {
-    /// The least and the most that ran, in seconds, from a sample to a later one.
-    pub fn until(self, later: Span) -> (f64, f64) {
-        let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
-        (seconds(self.after_ns, later.before_ns), seconds(self.before_ns, later.after_ns))
+        span::around(batch, totals, || ran_ns_without(without))
     }
 }
 

@@ -11,6 +11,7 @@ mod report;
 mod rest;
 mod screen;
 mod setting;
+mod span;
 mod sysfs;
 mod tool;
 mod tracefs;

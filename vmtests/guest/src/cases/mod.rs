@@ -3,6 +3,7 @@
 mod alternators;
 mod balancing_time;
 mod boot;
+mod cgroup;
 mod counters;
 mod degraded;
 mod exits;
@@ -59,6 +60,7 @@ const CASES: &[Case] = &[
     alternators::CASE,
     hotplug::CASE,
     scope::CASE,
+    cgroup::CASE,
     degraded::CASE,
     degraded::TOO_OLD,
     fresh::CASE,

@@ -1,0 +1,199 @@
+//! A scope of a cgroup and all below it, compared with what the kernel charges to that cgroup.
+
+use std::fs;
+use std::path::Path;
+
+use vmtests_protocol::Plan;
+
+use super::{Case, Stop, all_cpus, no_losses};
+use crate::intervals::Totals;
+use crate::procfs;
+use crate::report::Report;
+use crate::span;
+use crate::sysfs::{self, show_list};
+use crate::tool::Batch;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "cgroup",
+    about: "--cgroup shows what is in it and below, with the time of cpu.stat and the memory of memory.numa_stat, while \
+            tasks are born, end, and are moved in and out",
+    run,
+};
+
+const MOUNT: &str = "/sys/fs/cgroup";
+const SHELF: &str = "/shelf.slice";
+const BOX: &str = "/shelf.slice/box";
+const INNER: &str = "/shelf.slice/box/inner";
+
+/// MiB of a process that rests in the cgroup, and its shares by node.
+const REST: (&str, &str) = ("48", "75,25");
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    let cgroups = Cgroups::make(&[SHELF, BOX, INNER])?;
+    let cpus: Vec<String> = (0..plan.machine.cpus().min(2)).map(|cpu| cpu.to_string()).collect();
+    let (first, last) = (cpus[0].as_str(), cpus[cpus.len() - 1].as_str());
+    let mut storm = Work::start("storm", &[first])?;
+    let mut deep = Work::start("spin", &[last])?;
+    let mut leaves = Work::start("spin", &[last])?;
+    // All its threads come at once.
+    let mut comes = Work::start("spin", &[&show_list(&all_cpus(plan))])?;
+    let mut stays_out = Work::start("spin", &[last])?;
+    // A process is of the cgroup that holds no others: what is in BOX itself is not divided further.
+    for (work, path) in [(&storm, BOX), (&deep, INNER), (&leaves, BOX)] {
+        cgroups.put(work.pid(), path)?;
+    }
+    let rests = match plan.machine.nodes.len() {
+        1 => None,
+        nodes => {
+            let shares = format!("{}{}", REST.1, ",0".repeat(nodes - 2));
+            // Born inside: memory stays with the cgroup in which it was touched.
+            cgroups.put(std::process::id() as i32, BOX)?;
+            let rests = Work::start("numa_truth", &["0", &shares, REST.0, "small", "uniform"])?;
+            cgroups.put(std::process::id() as i32, "/")?;
+            Some(rests)
+        }
+    };
+    let mut batch = Batch::start(&["-d", "0.5", "--cgroup", BOX])?;
+    let mut totals = Totals::default();
+    // The tool knows the tree.
+    batch.next()?;
+    let begin = span::around(&mut batch, &mut totals, usage_ns)?;
+    // What they ran to get here is in no interval.
+    let (deep_before, leaves_before) = (ran(&deep)?, ran(&leaves)?);
+    for work in [&mut storm, &mut deep, &mut leaves, &mut comes, &mut stays_out] {
+        work.go();
+    }
+    batch.follow(&mut totals, 2)?;
+    let left = cgroups.moved(&leaves, "/")?;
+    let came = cgroups.moved(&comes, BOX)?;
+    batch.follow(&mut totals, 2)?;
+    let outside = [stays_out.pid(), leaves.pid()];
+    let (storm_pid, deep_pid, leaves_pid, comes_pid) = (storm.pid(), deep.pid(), leaves.pid(), comes.pid());
+    let children = storm.stop()?.truth["children"].as_u64().unwrap_or(0);
+    let deep_ran = deep.stop()?.cpu.as_secs_f64();
+    let (leaves_ran, comes_ran) = (leaves.stop()?.cpu.as_secs_f64(), comes.stop()?.cpu.as_secs_f64());
+    stays_out.stop()?;
+    batch.follow(&mut totals, 1)?;
+    let end = span::around(&mut batch, &mut totals, usage_ns)?;
+    let numa_stat = sysfs::read(format!("{MOUNT}{BOX}/memory.numa_stat"));
+
+    report.cpu_seconds_between(
+        "rows add up to cpu.stat of the cgroup",
+        begin.until(end),
+        totals.cpu_ns() / 1e9,
+    );
+    let shown = |pid: i32| totals.process(pid).map(|row| row.cpu_ns / 1e9).unwrap_or(0.0);
+    report.cpu_seconds("CPU seconds of the process below", deep_ran - deep_before, shown(deep_pid));
+    report.cpu_seconds_between(
+        "CPU seconds of the process that left, inside",
+        (left.0 - leaves_before, left.1 - leaves_before),
+        shown(leaves_pid),
+    );
+    report.cpu_seconds_between(
+        "CPU seconds of the process that came, inside",
+        (comes_ran - came.1, comes_ran - came.0),
+        shown(comes_pid),
+    );
+    report.check(
+        shown(leaves_pid) < leaves_ran * 0.9,
+        "the process that left is not shown with what it did outside",
+        format_args!("less than {leaves_ran:.3} s"),
+        format_args!("{:.3} s", shown(leaves_pid)),
+    );
+    let strangers = totals.tasks().filter(|task| task["pid"] == outside[0]).count();
+    report.equal("rows of a process that was never inside", 0, strangers);
+    let ended =
+        totals.tasks().filter(|task| task["ppid"] == storm_pid && task["exited"] == true).count() as u64;
+    report.equal("children of the storm that are shown as ended", children, ended);
+    if let Some(rests) = rests {
+        let text = numa_stat.map_err(Stop::fail)?;
+        memory(report, &totals, &text)?;
+        rests.stop()?;
+    }
+    drop(cgroups);
+    report.say("the cgroups are gone");
+    batch.follow(&mut totals, 2)?;
+    batch.stop()?;
+    no_losses(report, &totals);
+    Ok(())
+}
+
+/// The row of the cgroup has the memory that the kernel charged to it, by node.
+fn memory(report: &mut Report, totals: &Totals, numa_stat: &str) -> Result<(), Stop> {
+    let interval = totals.intervals.last().ok_or_else(|| Stop::fail("there was no interval"))?;
+    let rows = interval["containers"].as_array().into_iter().flatten();
+    let row = rows.into_iter().find(|row| row["cgroup"] == BOX);
+    let row = row.ok_or_else(|| Stop::fail(format!("no row of {BOX} in {}", interval["containers"])))?;
+    let shown = |node: u64| row["mem_bytes_by_node"][node.to_string()].as_f64().unwrap_or(0.0);
+    for node in [0, 1] {
+        let of_kind = |kind: &str| -> u64 {
+            let line = numa_stat.lines().find_map(|line| line.strip_prefix(kind)).unwrap_or_default();
+            let key = format!("N{node}=");
+            line.split_whitespace().find_map(|word| word.strip_prefix(&key)?.parse().ok()).unwrap_or(0)
+        };
+        let truth = (of_kind("anon ") + of_kind("file ")) as f64;
+        report.check(
+            truth > 1e7,
+            format_args!("bytes charged to it on node {node}"),
+            "more than 10 MB",
+            truth,
+        );
+        report.close(format_args!("its bytes on node {node}"), truth, shown(node), 0.05);
+    }
+    Ok(())
+}
+
+/// CPU seconds of a workload until now.
+fn ran(work: &Work) -> Result<f64, String> {
+    Ok(procfs::process_run_ns(work.pid())? as f64 / 1e9)
+}
+
+/// What the kernel charged to the cgroup and all below it.
+fn usage_ns() -> Result<u64, String> {
+    let path = format!("{MOUNT}{BOX}/cpu.stat");
+    let text = sysfs::read(&path)?;
+    let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse::<u64>().ok());
+    usage.map(|us| us * 1000).ok_or_else(|| format!("{path} has no usage_usec"))
+}
+
+/// Cgroups of this case, removed at its end.
+struct Cgroups(&'static [&'static str]);
+
+impl Cgroups {
+    fn make(paths: &'static [&'static str]) -> Result<Self, Stop> {
+        // Without the memory controller there is no memory.numa_stat: "no internal processes" does not hold for
+        // it here, because only the shelf, which has no process, hands it on.
+        sysfs::write(format!("{MOUNT}/cgroup.subtree_control"), "+memory")?;
+        for path in paths {
+            let directory = format!("{MOUNT}{path}");
+            fs::create_dir_all(&directory).map_err(|error| format!("creating {directory}: {error}"))?;
+            if *path == SHELF {
+                sysfs::write(format!("{directory}/cgroup.subtree_control"), "+memory")?;
+            }
+        }
+        Ok(Cgroups(paths))
+    }
+
+    /// Moves a workload that runs; what it had run before the move and after.
+    fn moved(&self, work: &Work, path: &str) -> Result<(f64, f64), String> {
+        let before = ran(work)?;
+        self.put(work.pid(), path)?;
+        Ok((before, ran(work)?))
+    }
+
+    fn put(&self, pid: i32, path: &str) -> Result<(), String> {
+        sysfs::write(
+            Path::new(MOUNT).join(path.trim_start_matches('/')).join("cgroup.procs"),
+            &pid.to_string(),
+        )
+    }
+}
+
+impl Drop for Cgroups {
+    fn drop(&mut self) {
+        for path in self.0.iter().rev() {
+            let _ = fs::remove_dir(format!("{MOUNT}{path}"));
+        }
+    }
+}
