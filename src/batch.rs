@@ -78,7 +78,7 @@ pub fn run(
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written.context("writing the output")?,
         }
-        source.focus(Focus { processes: export.shown().to_vec(), groups: Vec::new(), asked });
+        source.focus(Focus { processes: export.shown().map(<[_]>::to_vec), groups: Vec::new(), asked });
         profile = snapshot.hot.take().unwrap_or_default();
         previous = current;
         left = left.map(|left| left - 1);

@@ -49,8 +49,8 @@ pub trait Rows {
     fn ended(row: &Self::Row) -> (bool, bool);
     /// What its columns need that is read on demand only.
     fn asked(&self) -> Asked;
-    /// The processes of `rows` that are looked at before others, when some rows are left out.
-    fn shown(&self, rows: &[&Self::Row]) -> Vec<Process>;
+    /// The processes of `rows` that are looked at before others; `None` when no row is left out.
+    fn shown(&self, rows: &[&Self::Row]) -> Option<Vec<Process>>;
 }
 
 impl Rows for Selection {
@@ -73,10 +73,10 @@ impl Rows for Selection {
         self.asked
     }
 
-    fn shown(&self, rows: &[&Task]) -> Vec<Process> {
+    fn shown(&self, rows: &[&Task]) -> Option<Vec<Process>> {
         let RowFilter { comm, node, top } = &self.filter;
         let some = comm.is_some() || node.is_some() || top.is_some();
-        rows.iter().take(if some { SHOWN_MAX } else { 0 }).map(|row| row.raw.process()).collect()
+        some.then(|| rows.iter().take(SHOWN_MAX).map(|row| row.raw.process()).collect())
     }
 }
 
@@ -117,8 +117,8 @@ impl Rows for ContainerSelection {
         Asked::default()
     }
 
-    fn shown(&self, _: &[&Container]) -> Vec<Process> {
-        Vec::new()
+    fn shown(&self, _: &[&Container]) -> Option<Vec<Process>> {
+        None
     }
 }
 
@@ -127,7 +127,7 @@ pub fn all_columns() -> Vec<&'static Metric<Task>> {
     TASK_METRICS.iter().collect()
 }
 
-/// Nobody reads more rows than this of each interval; looking for a row among them costs.
+/// So many rows come before others; looking for a row among them costs.
 const SHOWN_MAX: usize = 256;
 
 /// Writes snapshots one after the other.
@@ -151,10 +151,10 @@ pub trait Export {
         Asked::default()
     }
 
-    /// The processes of the rows written last, when others were left out: what is measured in turns is measured for
-    /// these first.
-    fn shown(&self) -> &[Process] {
-        &[]
+    /// The processes of the rows written last, which is nobody where no row matched; `None` when no row was left out.
+    /// What is measured in turns is measured for these first.
+    fn shown(&self) -> Option<&[Process]> {
+        None
     }
 }
 

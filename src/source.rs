@@ -23,11 +23,11 @@ use crate::sample::{HostFacts, Sample};
 /// What somebody looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Focus {
-    /// The one looked at most closely first.
-    pub processes: Vec<Process>,
+    /// The one looked at most closely first; `None`: nobody in particular.
+    pub processes: Option<Vec<Process>>,
     /// Groups of cgroups, by the id of their top.
     pub groups: Vec<u64>,
-    /// What is read of these processes beside; of all processes where none is named.
+    /// What is read of processes beside, of these first. Nothing is read where there is nobody to look at.
     pub asked: Asked,
 }
 

@@ -22,7 +22,7 @@ use numatop_ng::source::{Focus, Source};
 /// A world that remembers what it was asked to look at.
 struct Asked {
     world: World,
-    processes: Vec<Process>,
+    processes: Option<Vec<Process>>,
 }
 
 impl Source for Asked {
@@ -43,11 +43,10 @@ impl Source for Asked {
     }
 }
 
-/// What is asked of the source by output with at most `top` rows.
-fn asked(top: Option<usize>) -> Vec<u32> {
+/// What is asked of the source by output with such rows.
+fn asked(filter: RowFilter) -> Option<Vec<u32>> {
     let (never, _keep): (PipeReader, _) = std::io::pipe().unwrap();
-    let mut source = Asked { world: World::intel(), processes: Vec::new() };
-    let filter = RowFilter { top, ..RowFilter::default() };
+    let mut source = Asked { world: World::intel(), processes: None };
     let sort = by_id("cpu_pct").unwrap();
     let mut export = JsonLines::new(Selection {
         filter,
@@ -64,15 +63,23 @@ fn asked(top: Option<usize>) -> Vec<u32> {
         overhead: false,
     };
     run(&mut source, &mut export, &mut std::io::sink(), pace, never.as_raw_fd()).unwrap();
-    source.processes.iter().map(|(pid, _)| *pid).collect()
+    Some(source.processes?.iter().map(|(pid, _)| *pid).collect())
 }
 
 #[test]
 fn memory_of_the_rows_that_are_written_is_looked_at_first() {
-    assert_eq!(asked(Some(2)), [4242, 9002]);
+    let filter = RowFilter { top: Some(2), ..RowFilter::default() };
+    assert_eq!(asked(filter), Some(vec![4242, 9002]));
 }
 
 #[test]
 fn output_of_all_rows_leaves_the_order_to_what_changed() {
-    assert_eq!(asked(None), [0; 0]);
+    assert_eq!(asked(RowFilter::default()), None);
+}
+
+#[test]
+fn output_without_rows_asks_for_nobody_instead_of_all() {
+    let filter =
+        RowFilter { comm: Some(regex_lite::Regex::new("^nobody$").unwrap()), ..RowFilter::default() };
+    assert_eq!(asked(filter), Some(Vec::new()));
 }

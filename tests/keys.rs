@@ -348,6 +348,7 @@ fn filters_narrow_and_esc_drops_them() {
     press(&mut app, "Enter");
     assert!(pids(&app).is_empty(), "capitals are meant");
     assert!(screen(&app).contains("no task matches"));
+    assert_eq!(app.in_view().processes, Some(Vec::new()), "nobody, which is not everybody");
     press(&mut app, "Esc");
     assert_eq!(pids(&app).len(), all);
 }

@@ -12,6 +12,9 @@ use crate::sample::{Missing, Reading};
 
 /// Time for each sample. One reading may take longer; the samples after it then make up for it.
 const BUDGET: Duration = Duration::from_millis(20);
+/// As much of it as those in focus may use while others wait. The others are read too: an order by what is read here
+/// is an order of all, and those in focus now are only those that were ahead so far.
+const FOCUS_BUDGET: Duration = Duration::from_millis(10);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,13 +40,13 @@ pub type Abouts = BTreeMap<Process, Reading<Arc<About>>>;
 pub struct AboutReader {
     root: PathBuf,
     asked: Asked,
-    /// The processes it is asked for; all if empty.
-    focus: Vec<Process>,
+    /// Who comes before others; `None`: nobody does.
+    focus: Option<BTreeSet<Process>>,
     /// With the turn in which it was read.
     known: BTreeMap<Process, (u64, Reading<Arc<About>>)>,
     turn: u64,
-    /// Time that was used and has not been made up for.
-    debt: Duration,
+    /// Time that those in focus and the others used beyond their shares of the budget, not yet made up for.
+    debts: [Duration; 2],
 }
 
 impl AboutReader {
@@ -52,43 +55,59 @@ impl AboutReader {
         AboutReader {
             root: root.to_path_buf(),
             asked: Asked::default(),
-            focus: Vec::new(),
+            focus: None,
             known: BTreeMap::new(),
             turn: 0,
-            debt: Duration::ZERO,
+            debts: [Duration::ZERO; 2],
         }
     }
 
-    /// From now on `asked` is read of `processes`, or of all if there are none.
-    pub fn focus(&mut self, processes: Vec<Process>, asked: Asked) {
+    /// From now on `asked` is read: of `processes` first, of all alike if that is `None`, and of nobody if there are
+    /// none, since nobody looks.
+    pub fn focus(&mut self, processes: Option<Vec<Process>>, asked: Asked) {
         if asked != self.asked {
             self.known.clear();
         }
-        (self.focus, self.asked) = (processes, asked);
+        (self.focus, self.asked) = (processes.map(BTreeSet::from_iter), asked);
     }
 
-    /// Reads what the budget allows, those first that were read longest ago; gives what is known of those among
-    /// `alive` that are asked for.
+    /// Reads what the budget allows, those first that were read longest ago; gives what is known of those `alive`.
     pub fn look(&mut self, alive: impl Iterator<Item = Process>) -> Arc<Abouts> {
         if self.asked == Asked::default() {
             return Arc::default();
         }
-        let asked_for = |process: &Process| self.focus.is_empty() || self.focus.contains(process);
-        let wanted: BTreeSet<Process> = alive.filter(asked_for).collect();
-        self.known.retain(|process, _| wanted.contains(process));
-        let mut wanted: Vec<Process> = wanted.into_iter().collect();
-        wanted.sort_by_key(|process| self.known.get(process).map_or(0, |(turn, _)| *turn));
-        self.turn += 1;
-        self.debt = self.debt.saturating_sub(BUDGET);
-        for process in wanted {
-            if self.debt >= BUDGET {
-                break;
-            }
-            let began = Instant::now();
-            self.known.insert(process, (self.turn, self.read(process)));
-            self.debt += began.elapsed();
+        let alive: BTreeSet<Process> = alive.collect();
+        self.known.retain(|process, _| alive.contains(process));
+        if self.focus.as_ref().is_none_or(|focus| !focus.is_empty()) {
+            self.read_in_turns(alive);
         }
         Arc::new(self.known.iter().map(|(process, (_, about))| (*process, about.clone())).collect())
+    }
+
+    fn read_in_turns(&mut self, alive: BTreeSet<Process>) {
+        let mut turns: Vec<Process> = alive.into_iter().collect();
+        turns.sort_by_key(|process| self.known.get(process).map_or(0, |(turn, _)| *turn));
+        let is_first = |process: &Process| self.focus.as_ref().is_some_and(|focus| focus.contains(process));
+        let (first, others): (Vec<Process>, Vec<Process>) = turns.into_iter().partition(is_first);
+        let for_first = if others.is_empty() { BUDGET } else { FOCUS_BUDGET };
+        self.turn += 1;
+        let used = self.spend(for_first, self.debts[0], first);
+        self.debts[0] = used.saturating_sub(for_first);
+        let for_others = BUDGET - used.min(for_first);
+        let used = self.spend(for_others, self.debts[1], others);
+        self.debts[1] = used.saturating_sub(for_others);
+    }
+
+    /// Reads about `processes` until `budget` is used, of which `debt` was used before; gives what is used now.
+    fn spend(&mut self, budget: Duration, debt: Duration, processes: Vec<Process>) -> Duration {
+        let began = Instant::now();
+        for process in processes {
+            if debt + began.elapsed() >= budget {
+                break;
+            }
+            self.known.insert(process, (self.turn, self.read(process)));
+        }
+        debt + began.elapsed()
     }
 
     fn read(&self, (pid, start_ns): Process) -> Reading<Arc<About>> {
@@ -111,22 +130,56 @@ mod tests {
         (pid, inspect::start_ns(pid).expect("we run"))
     }
 
+    const THREE: [Process; 3] = [(7, 1), (8, 1), (9, 1)];
+
+    /// Below its root are no processes: to each it is asked for it has a reason.
+    fn reader_of_nothing() -> AboutReader {
+        AboutReader::new(Path::new("/nonexistent"))
+    }
+
     #[test]
     fn nothing_is_read_that_nobody_asked_for() {
         assert!(AboutReader::new(Path::new("/")).look([ourselves()].into_iter()).is_empty());
     }
 
     #[test]
-    fn what_is_asked_for_is_read_of_all_or_of_some() {
+    fn what_is_asked_for_is_read() {
         let process = ourselves();
         let mut reader = AboutReader::new(Path::new("/"));
-        reader.focus(Vec::new(), Asked { texts: true, huge: true });
+        reader.focus(None, Asked { texts: true, huge: true });
         let abouts = reader.look([process].into_iter());
         let about = abouts[&process].as_ref().expect("it is our own process");
         assert!(!about.details.cmdline.is_empty() && !about.details.cpus_allowed.is_empty(), "{about:?}");
         assert!(about.huge_pct.as_ref().is_ok_and(|pct| (0.0..=100.0).contains(pct)), "{about:?}");
-        reader.focus(vec![(1, 1)], Asked { texts: true, huge: false });
-        assert!(reader.look([process].into_iter()).is_empty(), "another process is asked for");
+    }
+
+    #[test]
+    fn those_in_focus_come_first_and_the_others_after_them() {
+        let mut reader = reader_of_nothing();
+        reader.focus(Some(vec![THREE[2]]), Asked { texts: true, huge: false });
+        // The share of the others is used up, then that of those in focus.
+        reader.debts = [Duration::ZERO, BUDGET * 9];
+        assert!(reader.look(THREE.into_iter()).keys().eq([&THREE[2]]));
+        reader.debts = [BUDGET * 9, Duration::ZERO];
+        assert!(reader.look(THREE.into_iter()).keys().eq(&THREE), "nobody waits for ever");
+    }
+
+    #[test]
+    fn what_is_known_outlives_the_focus_but_not_the_process() {
+        let mut reader = reader_of_nothing();
+        let asked = Asked { texts: true, huge: false };
+        reader.focus(None, asked);
+        reader.look(THREE.into_iter());
+        reader.focus(Some(vec![THREE[0]]), asked);
+        reader.debts = [BUDGET * 9; 2];
+        assert!(reader.look(THREE[..2].iter().copied()).keys().eq(&THREE[..2]));
+    }
+
+    #[test]
+    fn nothing_is_read_where_nobody_is_looked_at() {
+        let mut reader = reader_of_nothing();
+        reader.focus(Some(Vec::new()), Asked { texts: true, huge: true });
+        assert!(reader.look(THREE.into_iter()).is_empty());
     }
 
     #[test]
@@ -134,7 +187,7 @@ mod tests {
         let (pid, start_ns) = ourselves();
         let other = (pid, start_ns + 5_000_000_000);
         let mut reader = AboutReader::new(Path::new("/"));
-        reader.focus(Vec::new(), Asked { texts: true, huge: false });
+        reader.focus(None, Asked { texts: true, huge: false });
         let abouts = reader.look([other].into_iter());
         assert!(matches!(&abouts[&other], Err(Missing::Lost(why)) if why.contains("has ended")));
     }
@@ -142,8 +195,8 @@ mod tests {
     #[test]
     fn a_long_reading_is_made_up_for() {
         let mut reader = AboutReader::new(Path::new("/"));
-        reader.focus(Vec::new(), Asked { texts: true, huge: false });
-        reader.debt = BUDGET * 3;
+        reader.focus(None, Asked { texts: true, huge: false });
+        reader.debts[1] = BUDGET * 2;
         assert!(reader.look([ourselves()].into_iter()).is_empty());
         assert!(reader.look([ourselves()].into_iter()).is_empty());
         assert_eq!(reader.look([ourselves()].into_iter()).len(), 1);

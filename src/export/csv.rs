@@ -12,12 +12,12 @@ use crate::snapshot::Snapshot;
 pub struct Csv<S> {
     selection: S,
     header_written: bool,
-    shown: Vec<Process>,
+    shown: Option<Vec<Process>>,
 }
 
 impl<S: Rows> Csv<S> {
     pub fn new(selection: S) -> Csv<S> {
-        Csv { selection, header_written: false, shown: Vec::new() }
+        Csv { selection, header_written: false, shown: None }
     }
 }
 
@@ -50,8 +50,8 @@ impl<S: Rows> Export for Csv<S> {
         self.selection.asked()
     }
 
-    fn shown(&self) -> &[Process] {
-        &self.shown
+    fn shown(&self) -> Option<&[Process]> {
+        self.shown.as_deref()
     }
 }
 

@@ -27,12 +27,12 @@ pub const SCHEMA: u32 = 1;
 /// Writes one object per interval, on a line of its own.
 pub struct JsonLines {
     selection: Selection,
-    shown: Vec<Process>,
+    shown: Option<Vec<Process>>,
 }
 
 impl JsonLines {
     pub fn new(selection: Selection) -> JsonLines {
-        JsonLines { selection, shown: Vec::new() }
+        JsonLines { selection, shown: None }
     }
 }
 
@@ -118,8 +118,8 @@ impl Export for JsonLines {
         self.selection.asked()
     }
 
-    fn shown(&self) -> &[Process] {
-        &self.shown
+    fn shown(&self) -> Option<&[Process]> {
+        self.shown.as_deref()
     }
 }
 

@@ -16,12 +16,12 @@ const WIDEST: usize = 64;
 pub struct Text<S> {
     selection: S,
     written: bool,
-    shown: Vec<Process>,
+    shown: Option<Vec<Process>>,
 }
 
 impl<S: Rows> Text<S> {
     pub fn new(selection: S) -> Text<S> {
-        Text { selection, written: false, shown: Vec::new() }
+        Text { selection, written: false, shown: None }
     }
 }
 
@@ -94,8 +94,8 @@ impl<S: Rows> Export for Text<S> {
         self.selection.asked()
     }
 
-    fn shown(&self) -> &[Process] {
-        &self.shown
+    fn shown(&self) -> Option<&[Process]> {
+        self.shown.as_deref()
     }
 }
 

@@ -419,7 +419,7 @@ impl Source for LiveSource {
 
     fn focus(&mut self, focus: Focus) {
         self.about.focus(focus.processes.clone(), focus.asked);
-        self.placements.focus(focus.processes);
+        self.placements.focus(focus.processes.unwrap_or_default());
         self.groups.focus(focus.groups);
     }
 

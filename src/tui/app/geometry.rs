@@ -105,7 +105,7 @@ impl App {
             }
         }
         let columns = self.tasks.columns.iter().flatten().chain([&self.tasks.choice.sort.metric]);
-        Focus { processes: list, asked: on_demand::asked(columns), ..Focus::default() }
+        Focus { processes: Some(list), asked: on_demand::asked(columns), ..Focus::default() }
     }
 
     /// Takes the mouse.
