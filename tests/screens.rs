@@ -182,9 +182,11 @@ fn detail() {
         let details = Details {
             pid: 4242,
             start_ns: 4242 * 1_000_000,
-            cmdline: "/usr/sbin/mysqld --defaults-file=/etc/mysql/my.cnf --innodb-numa-interleave=ON".into(),
-            cpus_allowed: "0-63".into(),
-            mems_allowed: "0-1".into(),
+            cmdline: Ok(
+                "/usr/sbin/mysqld --defaults-file=/etc/mysql/my.cnf --innodb-numa-interleave=ON".into()
+            ),
+            cpus_allowed: Ok("0-63".into()),
+            mems_allowed: Ok("0-1".into()),
             cgroups: vec!["/system.slice/mysql.service".into()],
             rss: Some([19 << 30, 61 << 20, 0]),
             schedstat: Some([3_723_000_000_000, 12_500_000_000]),

@@ -1,29 +1,34 @@
 //! What /proc says about one process that a person asked for: too costly for every task at every refresh.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::sample::{Missing, Reading};
 use crate::text;
 
-/// Bytes read of a file at most. Command lines can have megabytes; nobody reads that on a screen.
+/// Bytes read of a command line at most. They can have megabytes; nobody reads that on a screen. Files of one line are
+/// shorter.
 const READ_MAX: u64 = 4096;
+/// Bytes read at most of files with a line for each thing: 65,536 supplementary groups, the most there can be, are up to
+/// 704 KiB of `status` before what the process may use.
+const LINES_MAX: u64 = 1 << 20;
 /// `/proc/PID/stat` counts start times in clock ticks: USER_HZ, 100 on every architecture we run on.
 const TICK_NS: u64 = 10_000_000;
 
 /// Texts are clean: they can be shown as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Details {
     pub pid: u32,
     /// Start of the process since boot, ns, as it was asked for.
     pub start_ns: u64,
-    /// Arguments separated by spaces; empty for kernel threads.
-    pub cmdline: String,
+    /// Arguments separated by spaces; empty for kernel threads, and where the process erased them.
+    pub cmdline: Reading<String>,
     /// CPUs and nodes that its main thread may use, as lists.
-    pub cpus_allowed: String,
-    pub mems_allowed: String,
+    pub cpus_allowed: Reading<String>,
+    pub mems_allowed: Reading<String>,
     /// Path in each hierarchy, as in cgroups(7).
     pub cgroups: Vec<String>,
     /// Resident anonymous, file and shared memory in bytes, where the kernel tells them apart (4.5).
@@ -39,24 +44,25 @@ pub struct Details {
 pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     let dir = root.join(format!("proc/{pid}"));
     check_start(&dir, pid, start_ns)?;
-    let status = bounded(&dir.join("status")).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status).into_owned();
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.map(str::trim)
+    let status = known(&dir.join("status"), LINES_MAX);
+    let list = |name: &str| {
+        let text = status.as_ref().map_err(Clone::clone)?;
+        let none = || Missing::Unsupported(format!("/proc/{pid}/status has no whole line {name}"));
+        field(text, name).map(text::clean).ok_or_else(none)
     };
-    let bytes =
-        |name: &str| field(name)?.strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10);
-    let list = |name: &str| text::clean_str(field(name).unwrap_or_default());
+    let bytes = |name: &str| {
+        let text = field(status.as_ref().ok()?, name)?.strip_suffix(b" kB")?.trim_ascii();
+        std::str::from_utf8(text).ok()?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
     Ok(Details {
         pid,
         start_ns,
-        cmdline: cmdline(&bounded(&dir.join("cmdline")).unwrap_or_default()),
+        cmdline: known(&dir.join("cmdline"), READ_MAX).map(|bytes| cmdline(&bytes)),
         cpus_allowed: list("Cpus_allowed_list"),
         mems_allowed: list("Mems_allowed_list"),
-        cgroups: bounded(&dir.join("cgroup")).map(|text| cgroups(&text)).unwrap_or_default(),
+        cgroups: bounded(&dir.join("cgroup"), LINES_MAX).map(|text| cgroups(&text)).unwrap_or_default(),
         rss: bytes("RssAnon").zip(bytes("RssFile")).zip(bytes("RssShmem")).map(|((a, f), s)| [a, f, s]),
-        schedstat: bounded(&dir.join("schedstat")).ok().and_then(|text| schedstat(&text)),
+        schedstat: bounded(&dir.join("schedstat"), READ_MAX).ok().and_then(|text| schedstat(&text)),
     })
 }
 
@@ -68,7 +74,7 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
 /// The process has ended or may not be looked at, or it has no memory.
 pub fn huge_pct(root: &Path, pid: u32) -> Result<f64> {
     let path = root.join(format!("proc/{pid}/smaps_rollup"));
-    let text = bounded(&path).with_context(|| format!("reading {}", path.display()))?;
+    let text = bounded(&path, LINES_MAX).with_context(|| format!("reading {}", path.display()))?;
     huge_share(&String::from_utf8_lossy(&text)).with_context(|| format!("process {pid} has no memory"))
 }
 
@@ -90,16 +96,34 @@ fn huge_share(rollup: &str) -> Option<f64> {
 /// # Errors
 /// The process has ended, or another one has its id now.
 pub fn check_start(dir: &Path, pid: u32, start_ns: u64) -> Result<()> {
-    let stat = bounded(&dir.join("stat")).with_context(|| format!("process {pid} has ended"))?;
+    let stat = bounded(&dir.join("stat"), READ_MAX).with_context(|| format!("process {pid} has ended"))?;
     let ticks = start_ticks(&stat).with_context(|| format!("no start time in /proc/{pid}/stat"))?;
     ensure!(ticks.abs_diff(start_ns / TICK_NS) <= 1, "process {pid} has ended; another one has its id now");
     Ok(())
 }
 
-fn bounded(path: &Path) -> Result<Vec<u8>> {
+fn bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(READ_MAX).read_to_end(&mut bytes)?;
+    File::open(path)?.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// What a file says, or why it cannot be known.
+fn known(path: &Path, max: u64) -> Reading<Vec<u8>> {
+    bounded(path, max).map_err(|error| {
+        let why = format!("reading {}: {error}", path.display());
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Missing::NotPermitted(why),
+            _ => Missing::Lost(why),
+        }
+    })
+}
+
+/// What the line `name:` of /proc/PID/status says. A line without an end is cut off: half of a list is another list.
+fn field<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let whole = status.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
+    let value = |line: &'a [u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":");
+    whole.filter_map(value).next().map(<[u8]>::trim_ascii)
 }
 
 /// Field 22 of proc_pid_stat(5). The name before it may contain anything, also parentheses.
@@ -148,12 +172,27 @@ fn schedstat(bytes: &[u8]) -> Option<[u64; 2]> {
 
 /// Start of the process with this id, ns since boot, as exactly as /proc has it: in steps of 10 ms.
 pub fn start_ns(pid: u32) -> Option<u64> {
-    start_ticks(&bounded(Path::new(&format!("/proc/{pid}/stat"))).ok()?).map(|ticks| ticks * TICK_NS)
+    start_ticks(&bounded(Path::new(&format!("/proc/{pid}/stat")), READ_MAX).ok()?)
+        .map(|ticks| ticks * TICK_NS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PID: u32 = 7;
+
+    /// The root of a machine where process [`PID`] has run since boot and has these files.
+    fn process(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
+        let root = std::env::temp_dir().join(format!("numatop-inspect-{}-{name}", std::process::id()));
+        let dir = root.join(format!("proc/{PID}"));
+        std::fs::create_dir_all(&dir).unwrap();
+        let stat = ("stat", "7 (x) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 0 0 0\n");
+        for (name, text) in files.iter().chain([&stat]) {
+            std::fs::write(dir.join(name), text).unwrap();
+        }
+        root
+    }
 
     #[test]
     fn a_name_with_parentheses_does_not_move_the_fields() {
@@ -184,12 +223,40 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_used_is_found_behind_as_many_groups_as_there_can_be() {
+        let groups: String = (0..65_536).map(|at| format!("{} ", u32::MAX - at)).collect();
+        let status =
+            format!("Name:\tx\nGroups:\t{groups}\nCpus_allowed_list:\t0-127\nMems_allowed_list:\t0-1\n");
+        let root = process("groups", &[("status", &status), ("cmdline", "x\0")]);
+        let details = read(&root, PID, 0).unwrap();
+        assert_eq!((details.cpus_allowed, details.mems_allowed), (Ok("0-127".into()), Ok("0-1".into())));
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn half_a_list_is_not_taken_for_a_list() {
+        let status = b"Cpus_allowed_list:\t0-127\nMems_allowed_list:\t0-1";
+        assert_eq!(field(status, "Cpus_allowed_list"), Some(&b"0-127"[..]));
+        assert_eq!(field(status, "Mems_allowed_list"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_a_reason_and_what_is_empty_is_a_value() {
+        let root = process("empty", &[("cmdline", "")]);
+        let details = read(&root, PID, 0).unwrap();
+        assert_eq!(details.cmdline, Ok(String::new()));
+        assert!(matches!(&details.cpus_allowed, Err(Missing::Lost(why)) if why.contains("No such file")));
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
     fn this_process_can_be_inspected_and_its_id_alone_is_not_enough() {
         let root = Path::new("/");
         let pid = std::process::id();
         let start_ns = start_ns(pid).unwrap();
         let details = read(root, pid, start_ns).unwrap();
-        assert!(!details.cmdline.is_empty() && !details.cpus_allowed.is_empty());
+        assert!(details.cmdline.is_ok_and(|text| !text.is_empty()));
+        assert!(details.cpus_allowed.is_ok_and(|list| !list.is_empty()));
         let error = read(root, pid, start_ns + 5_000_000_000).unwrap_err().to_string();
         assert!(error.contains("another one has its id"), "{error}");
     }

@@ -10,6 +10,7 @@ use crate::metric::format::{bytes, duration, percent, short};
 use crate::metric::identity::{policy, state, user};
 use crate::metric::mempolicy;
 use crate::metric::task::by_id;
+use crate::sample::Reading;
 use crate::snapshot::{Beside, Snapshot, Task};
 use crate::text::clean;
 use crate::tui::app::detail::{Detail, Point};
@@ -147,19 +148,22 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
             ];
         }
     };
-    let command = if details.cmdline.is_empty() {
-        ("command", "none: a kernel thread, or it erased its arguments".to_string(), Role::Dim)
-    } else {
-        ("command", details.cmdline.clone(), Role::Plain)
+    let command = match &details.cmdline {
+        Err(why) => ("command", why.to_string(), Role::Dim),
+        Ok(none) if none.is_empty() => {
+            ("command", "none: a kernel thread, or it erased its arguments".to_string(), Role::Dim)
+        }
+        Ok(text) => ("command", text.clone(), Role::Plain),
     };
+    let list = |list: &Reading<String>| list.clone().unwrap_or_else(|why| format!("unknown ({why})"));
     let cgroups =
         if details.cgroups.is_empty() { cgroup.unwrap_or_default() } else { details.cgroups.join(" ") };
     let may_use = format!(
         "CPUs {} ({} of {}), memory of nodes {}, policy {}",
-        details.cpus_allowed,
+        list(&details.cpus_allowed),
         task.raw.cpus_allowed,
         snapshot.online_cpus,
-        details.mems_allowed,
+        list(&details.mems_allowed),
         mempolicy::of(task).unwrap_or_else(|_| "gone".into())
     );
     let mut since = Vec::new();
