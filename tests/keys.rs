@@ -2,15 +2,19 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::screen::{draw, text};
 use common::{Actor, World, app, press, type_text};
+use numatop_ng::collect::about::About;
+use numatop_ng::collect::inspect::Texts;
+use numatop_ng::sample::{Missing, Sample};
 use numatop_ng::snapshot::Task;
 use numatop_ng::tui::action::{Action, Effect, Screen, Seek};
 use numatop_ng::tui::app::App;
 use numatop_ng::tui::keymap::{KEYS, Key, context};
-use numatop_ng::tui::ring::{MAX_SAMPLES, Ring};
+use numatop_ng::tui::ring::{MAX_BYTES, MAX_SAMPLES, Ring};
 use numatop_ng::tui::theme::Theme;
 use numatop_ng::units::Nid;
 use proptest::prelude::*;
@@ -515,6 +519,28 @@ fn the_ring_is_bounded_by_bytes_too() {
     assert_eq!((ring.oldest(), ring.newest()), (Some(3), Some(3)));
     assert!(ring.pair(3).is_some_and(|(previous, _)| previous.is_some()));
     assert!(ring.pair(1).is_none());
+}
+
+#[test]
+fn texts_have_their_part_in_what_the_ring_may_hold() {
+    let long = || {
+        let cmdline = Ok("x".repeat(1 << 20));
+        Arc::new(Texts { cmdline, cpus_allowed: Ok("0".into()), mems_allowed: Ok("0".into()) })
+    };
+    let shared = long();
+    let (mut of_their_own, mut sharing) = (Ring::default(), Ring::default());
+    let mut world = World::vm();
+    for _ in 0..40 {
+        let with = |texts, sample| {
+            let about = About { texts: Ok(texts), huge_pct: Err(Missing::FirstInterval) };
+            Sample { about: Arc::new([((4242, 1), Ok(Arc::new(about)))].into()), ..sample }
+        };
+        let sample = world.tick();
+        of_their_own.push(with(long(), sample.clone()));
+        sharing.push(with(Arc::clone(&shared), sample));
+    }
+    assert!(of_their_own.pair(39 - (MAX_BYTES >> 20) as u64).is_none(), "each has a MiB of its own");
+    assert!(sharing.pair(0).is_some());
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::screen::{draw, dump, text};
 use common::{Actor, World, app, press, type_text};
-use numatop_ng::collect::inspect::Details;
+use numatop_ng::collect::inspect::{Details, Texts};
 use numatop_ng::collect::mappings::{Mapping, Mappings};
 use numatop_ng::marks::Finder;
 use numatop_ng::overhead::{ReadCost, Runs, Statistics};
@@ -182,11 +182,13 @@ fn detail() {
         let details = Details {
             pid: 4242,
             start_ns: 4242 * 1_000_000,
-            cmdline: Ok(
-                "/usr/sbin/mysqld --defaults-file=/etc/mysql/my.cnf --innodb-numa-interleave=ON".into()
-            ),
-            cpus_allowed: Ok("0-63".into()),
-            mems_allowed: Ok("0-1".into()),
+            texts: Texts {
+                cmdline: Ok(
+                    "/usr/sbin/mysqld --defaults-file=/etc/mysql/my.cnf --innodb-numa-interleave=ON".into()
+                ),
+                cpus_allowed: Ok("0-63".into()),
+                mems_allowed: Ok("0-1".into()),
+            },
             cgroups: vec!["/system.slice/mysql.service".into()],
             rss: Some([19 << 30, 61 << 20, 0]),
             schedstat: Some([3_723_000_000_000, 12_500_000_000]),

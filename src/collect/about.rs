@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::inspect::{self, Details};
+use super::inspect::{self, Texts};
 use super::placement::Process;
 use crate::sample::{Missing, Reading};
 
@@ -25,10 +25,10 @@ pub struct Asked {
     pub huge: bool,
 }
 
-/// What was read of one process.
+/// What was read of one process: what columns show of it, since samples are kept for a while.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
-    pub details: Details,
+    pub texts: Reading<Arc<Texts>>,
     /// Share of its resident memory in huge pages, in percent.
     pub huge_pct: Reading<f64>,
 }
@@ -42,8 +42,10 @@ pub struct AboutReader {
     asked: Asked,
     /// Who comes before others; `None`: nobody does.
     focus: Option<BTreeSet<Process>>,
-    /// With the turn in which it was read.
-    known: BTreeMap<Process, (u64, Reading<Arc<About>>)>,
+    /// Shared with samples, as far as nothing has changed since them.
+    known: Arc<Abouts>,
+    /// In which turn each was read.
+    turns: BTreeMap<Process, u64>,
     turn: u64,
     /// Time that those in focus and the others used beyond their shares of the budget, not yet made up for.
     debts: [Duration; 2],
@@ -56,7 +58,8 @@ impl AboutReader {
             root: root.to_path_buf(),
             asked: Asked::default(),
             focus: None,
-            known: BTreeMap::new(),
+            known: Arc::default(),
+            turns: BTreeMap::new(),
             turn: 0,
             debts: [Duration::ZERO; 2],
         }
@@ -66,7 +69,8 @@ impl AboutReader {
     /// none, since nobody looks.
     pub fn focus(&mut self, processes: Option<Vec<Process>>, asked: Asked) {
         if asked != self.asked {
-            self.known.clear();
+            self.known = Arc::default();
+            self.turns.clear();
         }
         (self.focus, self.asked) = (processes.map(BTreeSet::from_iter), asked);
     }
@@ -77,16 +81,19 @@ impl AboutReader {
             return Arc::default();
         }
         let alive: BTreeSet<Process> = alive.collect();
-        self.known.retain(|process, _| alive.contains(process));
+        self.turns.retain(|process, _| alive.contains(process));
+        if self.known.len() > self.turns.len() {
+            Arc::make_mut(&mut self.known).retain(|process, _| alive.contains(process));
+        }
         if self.focus.as_ref().is_none_or(|focus| !focus.is_empty()) {
             self.read_in_turns(alive);
         }
-        Arc::new(self.known.iter().map(|(process, (_, about))| (*process, about.clone())).collect())
+        Arc::clone(&self.known)
     }
 
     fn read_in_turns(&mut self, alive: BTreeSet<Process>) {
         let mut turns: Vec<Process> = alive.into_iter().collect();
-        turns.sort_by_key(|process| self.known.get(process).map_or(0, |(turn, _)| *turn));
+        turns.sort_by_key(|process| self.turns.get(process).copied().unwrap_or(0));
         let is_first = |process: &Process| self.focus.as_ref().is_some_and(|focus| focus.contains(process));
         let (first, others): (Vec<Process>, Vec<Process>) = turns.into_iter().partition(is_first);
         let for_first = if others.is_empty() { BUDGET } else { FOCUS_BUDGET };
@@ -105,24 +112,76 @@ impl AboutReader {
             if debt + began.elapsed() >= budget {
                 break;
             }
-            self.known.insert(process, (self.turn, self.read(process)));
+            self.turns.insert(process, self.turn);
+            let about = self.read(process);
+            self.note(process, about);
         }
         debt + began.elapsed()
     }
 
-    fn read(&self, (pid, start_ns): Process) -> Reading<Arc<About>> {
-        let lost = |error: anyhow::Error| Missing::Lost(format!("{error:#}"));
-        let details = inspect::read(&self.root, pid, start_ns).map_err(lost)?;
-        let huge_pct = match self.asked.huge {
-            true => inspect::huge_pct(&self.root, pid).map_err(lost),
-            false => Err(Missing::NotCollected("it was not asked for".into())),
-        };
-        Ok(Arc::new(About { details, huge_pct }))
+    /// Keeps what was read, or what was known before where that is the same.
+    fn note(&mut self, process: Process, about: Reading<About>) {
+        let before = self.known.get(&process);
+        let about = about.map(|mut about| {
+            if let Some(Ok(before)) = before
+                && before.texts == about.texts
+            {
+                about.texts.clone_from(&before.texts);
+            }
+            Arc::new(about)
+        });
+        if before != Some(&about) {
+            Arc::make_mut(&mut self.known).insert(process, about);
+        }
     }
+
+    fn read(&self, (pid, start_ns): Process) -> Reading<About> {
+        let lost = |error: anyhow::Error| Missing::Lost(format!("{error:#}"));
+        let not_asked = || Missing::NotCollected("it was not asked for".into());
+        inspect::check_start(&self.root.join(format!("proc/{pid}")), pid, start_ns).map_err(lost)?;
+        Ok(About {
+            texts: match self.asked.texts {
+                true => Ok(Arc::new(inspect::texts(&self.root, pid))),
+                false => Err(not_asked()),
+            },
+            huge_pct: match self.asked.huge {
+                true => inspect::huge_pct(&self.root, pid).map_err(lost),
+                false => Err(not_asked()),
+            },
+        })
+    }
+}
+
+/// Bytes that `abouts` hold, but for what they share with those `before`.
+pub fn own_bytes(abouts: &Arc<Abouts>, before: Option<&Arc<Abouts>>) -> usize {
+    if before.is_some_and(|before| Arc::ptr_eq(before, abouts)) {
+        return 0;
+    }
+    let own = |(process, about): (&Process, &Reading<Arc<About>>)| {
+        let before = before.and_then(|before| before.get(process)?.as_ref().ok());
+        size_of::<(Process, Reading<Arc<About>>)>()
+            + match about {
+                Err(why) => why.to_string().len(),
+                Ok(about) if before.is_some_and(|before| Arc::ptr_eq(before, about)) => 0,
+                Ok(about) => size_of::<About>() + own_text_bytes(about, before.map(Arc::as_ref)),
+            }
+    };
+    abouts.iter().map(own).sum()
+}
+
+fn own_text_bytes(about: &About, before: Option<&About>) -> usize {
+    let Ok(texts) = &about.texts else { return 0 };
+    if before.and_then(|before| before.texts.as_ref().ok()).is_some_and(|before| Arc::ptr_eq(before, texts)) {
+        return 0;
+    }
+    let bytes = |text: &Reading<String>| text.as_ref().map_or_else(|why| why.to_string().len(), String::len);
+    size_of::<Texts>()
+        + [&texts.cmdline, &texts.cpus_allowed, &texts.mems_allowed].into_iter().map(bytes).sum::<usize>()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::inspect::tests::{PID, process};
     use super::*;
 
     fn ourselves() -> Process {
@@ -149,8 +208,9 @@ mod tests {
         reader.focus(None, Asked { texts: true, huge: true });
         let abouts = reader.look([process].into_iter());
         let about = abouts[&process].as_ref().expect("it is our own process");
-        assert!(about.details.cmdline.as_ref().is_ok_and(|text| !text.is_empty()), "{about:?}");
-        assert!(about.details.cpus_allowed.is_ok(), "{about:?}");
+        let texts = about.texts.as_ref().expect("it was asked for");
+        assert!(texts.cmdline.as_ref().is_ok_and(|text| !text.is_empty()), "{about:?}");
+        assert!(texts.cpus_allowed.is_ok(), "{about:?}");
         assert!(about.huge_pct.as_ref().is_ok_and(|pct| (0.0..=100.0).contains(pct)), "{about:?}");
     }
 
@@ -181,6 +241,27 @@ mod tests {
         let mut reader = reader_of_nothing();
         reader.focus(Some(Vec::new()), Asked { texts: true, huge: true });
         assert!(reader.look(THREE.into_iter()).is_empty());
+    }
+
+    #[test]
+    fn samples_share_what_did_not_change() {
+        let rollup = "Rss: 4096 kB\nAnonHugePages: 2048 kB\n";
+        let files =
+            [("cmdline", "java\0-Xmx4g\0"), ("status", "Cpus_allowed_list:\t0\n"), ("smaps_rollup", rollup)];
+        let root = process("shared", &files);
+        let mut reader = AboutReader::new(&root);
+        reader.focus(None, Asked { texts: true, huge: true });
+        let mut look = || reader.look([(PID, 0)].into_iter());
+        let (first, second) = (look(), look());
+        assert!(Arc::ptr_eq(&first, &second) && own_bytes(&second, Some(&first)) == 0);
+
+        std::fs::write(root.join("proc/7/smaps_rollup"), "Rss: 4096 kB\nAnonHugePages: 0 kB\n").unwrap();
+        let third = look();
+        let texts = |abouts: &Abouts| abouts[&(PID, 0)].clone().unwrap().texts.clone().unwrap();
+        assert_eq!(third[&(PID, 0)].as_ref().unwrap().huge_pct, Ok(0.0));
+        assert!(Arc::ptr_eq(&texts(&first), &texts(&third)));
+        assert!(own_bytes(&third, Some(&second)) < own_bytes(&third, None));
+        std::fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

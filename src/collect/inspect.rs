@@ -18,17 +18,23 @@ const LINES_MAX: u64 = 1 << 20;
 /// `/proc/PID/stat` counts start times in clock ticks: USER_HZ, 100 on every architecture we run on.
 const TICK_NS: u64 = 10_000_000;
 
-/// Texts are clean: they can be shown as they are.
+/// What a process was started as and what it may use. Clean: it can be shown as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Details {
-    pub pid: u32,
-    /// Start of the process since boot, ns, as it was asked for.
-    pub start_ns: u64,
+pub struct Texts {
     /// Arguments separated by spaces; empty for kernel threads, and where the process erased them.
     pub cmdline: Reading<String>,
     /// CPUs and nodes that its main thread may use, as lists.
     pub cpus_allowed: Reading<String>,
     pub mems_allowed: Reading<String>,
+}
+
+/// What there is to say about one process. Texts are clean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Details {
+    pub pid: u32,
+    /// Start of the process since boot, ns, as it was asked for.
+    pub start_ns: u64,
+    pub texts: Texts,
     /// Path in each hierarchy, as in cgroups(7).
     pub cgroups: Vec<String>,
     /// Resident anonymous, file and shared memory in bytes, where the kernel tells them apart (4.5).
@@ -45,11 +51,6 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     let dir = root.join(format!("proc/{pid}"));
     check_start(&dir, pid, start_ns)?;
     let status = known(&dir.join("status"), LINES_MAX);
-    let list = |name: &str| {
-        let text = status.as_ref().map_err(Clone::clone)?;
-        let none = || Missing::Unsupported(format!("/proc/{pid}/status has no whole line {name}"));
-        field(text, name).map(text::clean).ok_or_else(none)
-    };
     let bytes = |name: &str| {
         let text = field(status.as_ref().ok()?, name)?.strip_suffix(b" kB")?.trim_ascii();
         std::str::from_utf8(text).ok()?.parse::<u64>().ok().map(|kib| kib << 10)
@@ -57,13 +58,30 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     Ok(Details {
         pid,
         start_ns,
-        cmdline: known(&dir.join("cmdline"), READ_MAX).map(|bytes| cmdline(&bytes)),
-        cpus_allowed: list("Cpus_allowed_list"),
-        mems_allowed: list("Mems_allowed_list"),
+        texts: texts_with(&dir, &status),
         cgroups: bounded(&dir.join("cgroup"), LINES_MAX).map(|text| cgroups(&text)).unwrap_or_default(),
         rss: bytes("RssAnon").zip(bytes("RssFile")).zip(bytes("RssShmem")).map(|((a, f), s)| [a, f, s]),
         schedstat: bounded(&dir.join("schedstat"), READ_MAX).ok().and_then(|text| schedstat(&text)),
     })
+}
+
+/// What process `pid` below `root` (`/`) was started as and what it may use.
+pub fn texts(root: &Path, pid: u32) -> Texts {
+    let dir = root.join(format!("proc/{pid}"));
+    texts_with(&dir, &known(&dir.join("status"), LINES_MAX))
+}
+
+fn texts_with(dir: &Path, status: &Reading<Vec<u8>>) -> Texts {
+    let list = |name: &str| {
+        let text = status.as_ref().map_err(Clone::clone)?;
+        let none = || Missing::Unsupported(format!("{}/status has no whole line {name}", dir.display()));
+        field(text, name).map(text::clean).ok_or_else(none)
+    };
+    Texts {
+        cmdline: known(&dir.join("cmdline"), READ_MAX).map(|bytes| cmdline(&bytes)),
+        cpus_allowed: list("Cpus_allowed_list"),
+        mems_allowed: list("Mems_allowed_list"),
+    }
 }
 
 /// Share of its resident memory that huge pages make up, in percent: of those that a page middle directory maps and
@@ -177,13 +195,13 @@ pub fn start_ns(pid: u32) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const PID: u32 = 7;
+    pub const PID: u32 = 7;
 
     /// The root of a machine where process [`PID`] has run since boot and has these files.
-    fn process(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
+    pub fn process(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
         let root = std::env::temp_dir().join(format!("numatop-inspect-{}-{name}", std::process::id()));
         let dir = root.join(format!("proc/{PID}"));
         std::fs::create_dir_all(&dir).unwrap();
@@ -229,7 +247,10 @@ mod tests {
             format!("Name:\tx\nGroups:\t{groups}\nCpus_allowed_list:\t0-127\nMems_allowed_list:\t0-1\n");
         let root = process("groups", &[("status", &status), ("cmdline", "x\0")]);
         let details = read(&root, PID, 0).unwrap();
-        assert_eq!((details.cpus_allowed, details.mems_allowed), (Ok("0-127".into()), Ok("0-1".into())));
+        assert_eq!(
+            (details.texts.cpus_allowed, details.texts.mems_allowed),
+            (Ok("0-127".into()), Ok("0-1".into()))
+        );
         std::fs::remove_dir_all(root).unwrap();
     }
 
@@ -244,8 +265,10 @@ mod tests {
     fn what_cannot_be_read_has_a_reason_and_what_is_empty_is_a_value() {
         let root = process("empty", &[("cmdline", "")]);
         let details = read(&root, PID, 0).unwrap();
-        assert_eq!(details.cmdline, Ok(String::new()));
-        assert!(matches!(&details.cpus_allowed, Err(Missing::Lost(why)) if why.contains("No such file")));
+        assert_eq!(details.texts.cmdline, Ok(String::new()));
+        assert!(
+            matches!(&details.texts.cpus_allowed, Err(Missing::Lost(why)) if why.contains("No such file"))
+        );
         std::fs::remove_dir_all(root).unwrap();
     }
 
@@ -255,8 +278,8 @@ mod tests {
         let pid = std::process::id();
         let start_ns = start_ns(pid).unwrap();
         let details = read(root, pid, start_ns).unwrap();
-        assert!(details.cmdline.is_ok_and(|text| !text.is_empty()));
-        assert!(details.cpus_allowed.is_ok_and(|list| !list.is_empty()));
+        assert!(details.texts.cmdline.is_ok_and(|text| !text.is_empty()));
+        assert!(details.texts.cpus_allowed.is_ok_and(|list| !list.is_empty()));
         let error = read(root, pid, start_ns + 5_000_000_000).unwrap_err().to_string();
         assert!(error.contains("another one has its id"), "{error}");
     }

@@ -49,7 +49,7 @@ pub const CMDLINE: Metric<Task> = text(
     ("CMDLINE", 32),
     Group::Identity,
     "Arguments it was started with, up to 4 KiB of them, as in /proc/PID/cmdline. Read on demand, never recorded.",
-    |task, _| Ok(Value::Text(about(task)?.details.cmdline.clone()?)),
+    |task, _| Ok(Value::Text(about(task)?.texts.clone()?.cmdline.clone()?)),
 );
 
 pub const CPUS_ALLOWED: Metric<Task> = text(
@@ -57,7 +57,7 @@ pub const CPUS_ALLOWED: Metric<Task> = text(
     ("CPUS", 10),
     Group::Running,
     "CPUs that it may use, as a list: its affinity (taskset(1)) within its cpuset. Of the main thread. Read on demand.",
-    |task, _| Ok(Value::Text(about_main_thread(task)?.details.cpus_allowed.clone()?)),
+    |task, _| Ok(Value::Text(about_main_thread(task)?.texts.clone()?.cpus_allowed.clone()?)),
 );
 
 pub const MEMS_ALLOWED: Metric<Task> = text(
@@ -65,7 +65,7 @@ pub const MEMS_ALLOWED: Metric<Task> = text(
     ("MEMS", 6),
     Group::Memory,
     "Nodes that it may take memory from (cpuset), as a list. Of the main thread. Read on demand.",
-    |task, _| Ok(Value::Text(about_main_thread(task)?.details.mems_allowed.clone()?)),
+    |task, _| Ok(Value::Text(about_main_thread(task)?.texts.clone()?.mems_allowed.clone()?)),
 );
 
 pub const HUGE_PCT: Metric<Task> = Metric {

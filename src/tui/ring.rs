@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::mem::size_of;
 use std::sync::Arc;
 
+use crate::collect::about;
 use crate::sample::{Sample, TaskRaw};
 
 /// Samples kept at most: ten minutes at one a second.
@@ -60,7 +61,7 @@ impl Ring {
     }
 }
 
-/// Bytes that `sample` holds alone: its list, and the rows that it does not share with the one before.
+/// Bytes that `sample` holds alone: its list, and the rows and texts that it does not share with the one before.
 /// Both lists are sorted by serial.
 fn estimate(sample: &Sample, before: Option<&Sample>) -> usize {
     let mut old = before.map_or(&[][..], |before| &before.tasks).iter().peekable();
@@ -76,4 +77,5 @@ fn estimate(sample: &Sample, before: Option<&Sample>) -> usize {
         + size_of::<Sample>()
         + std::mem::size_of_val(&sample.cpus[..])
         + std::mem::size_of_val(&sample.nodes[..])
+        + about::own_bytes(&sample.about, before.map(|before| &before.about))
 }

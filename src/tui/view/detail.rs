@@ -148,7 +148,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
             ];
         }
     };
-    let command = match &details.cmdline {
+    let command = match &details.texts.cmdline {
         Err(why) => ("command", why.to_string(), Role::Dim),
         Ok(none) if none.is_empty() => {
             ("command", "none: a kernel thread, or it erased its arguments".to_string(), Role::Dim)
@@ -160,10 +160,10 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
         if details.cgroups.is_empty() { cgroup.unwrap_or_default() } else { details.cgroups.join(" ") };
     let may_use = format!(
         "CPUs {} ({} of {}), memory of nodes {}, policy {}",
-        list(&details.cpus_allowed),
+        list(&details.texts.cpus_allowed),
         task.raw.cpus_allowed,
         snapshot.online_cpus,
-        list(&details.mems_allowed),
+        list(&details.texts.mems_allowed),
         mempolicy::of(task).unwrap_or_else(|_| "gone".into())
     );
     let mut since = Vec::new();
