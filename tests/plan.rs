@@ -202,6 +202,48 @@ fn each_cloud_has_its_own_way_to_counters() {
     }
 }
 
+/// A virtual machine of `platform` with a PMU that lacks what lies outside of the core.
+fn with_a_small_pmu(platform: &str) -> HostCheck {
+    set(|host| {
+        host.pmu.platform = Fact::Known(platform.into());
+        host.pmu.trials.retain(|trial| matches!(trial.event.role, Role::Cycles | Role::Instructions));
+        let why = Missing::Unsupported("no such counter on this CPU or hypervisor".into());
+        host.pmu.absent = [Role::Lma, Role::Rma, Role::Llc].map(|role| (role, why.clone())).into();
+    })
+}
+
+#[test]
+fn a_cloud_that_holds_back_some_counters_says_which_machines_have_them() {
+    for (platform, says) in [("Google", "enhanced (large C4)"), ("Amazon EC2", "whole sockets")] {
+        let plan = plan(&with_a_small_pmu(platform));
+        assert!(plan.metric("ipc").is_ok(), "{platform}");
+        for id in ["lma_per_s", "rma_per_s", "rma_lma", "llc_mpki"] {
+            let advice = &plan.metric(id).expect_err(id).advice;
+            assert!(advice.iter().any(|one| one.say.contains(says)), "{platform}, {id}: {advice:?}");
+        }
+    }
+    let elsewhere = plan(&with_a_small_pmu("Dell Inc."));
+    assert!(elsewhere.metric("rma_per_s").unwrap_err().advice.is_empty());
+}
+
+#[test]
+fn a_counter_that_a_cloud_lets_open_but_not_count_has_the_same_advice() {
+    let mut host = with_a_small_pmu("Google");
+    host.pmu.refuse("cycles", &Missing::Unsupported("cycles opens but counts nothing on this CPU".into()));
+    let advice = &plan(&host).metric("ghz").unwrap_err().advice.clone();
+    assert!(advice.iter().any(|one| one.say.contains("architectural")), "{advice:?}");
+}
+
+#[test]
+fn a_cloud_is_not_blamed_for_counters_that_were_not_asked_for_or_not_permitted() {
+    let mut host = with_a_small_pmu("Google");
+    host.pmu.absent = [(Role::Rma, Missing::NotPermitted("needs CAP_PERFMON".into()))].into();
+    for id in ["rma_per_s", "dtlb_mpki"] {
+        let advice = &plan(&host).metric(id).expect_err(id).advice.clone();
+        assert!(!advice.iter().any(|one| one.say.contains("Compute Engine")), "{id}: {advice:?}");
+    }
+}
+
 #[test]
 fn a_counter_nobody_asked_for_is_not_called_unsupported() {
     let host = set(|host| host.pmu.trials.retain(|trial| trial.event.name == "cycles"));

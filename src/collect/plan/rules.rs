@@ -193,24 +193,32 @@ fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
         return vec![Advice::say(format!(
             "the kernel has found no PMU of the CPU (/sys/bus/event_source/devices). A virtual machine has one only \
              when its hypervisor gives it one: {}",
-            virtual_pmu(check.pmu.platform.known())
+            cloud_pmu(check).unwrap_or("with QEMU and KVM, -cpu host,pmu=on")
         ))];
     }
-    Vec::new()
+    match (missing, cloud_pmu(check)) {
+        (Missing::Unsupported(_), Some(how)) => {
+            let say = format!("the hypervisor may hold back what the CPU could count: {how}");
+            vec![Advice::say(say)]
+        }
+        _ => Vec::new(),
+    }
 }
 
-/// How a virtual machine of this maker gets counters.
-fn virtual_pmu(platform: Option<&String>) -> &'static str {
-    match platform.map_or("", String::as_str) {
+/// Which machines of this cloud have which counters; `None` for other makers of machines.
+fn cloud_pmu(check: &HostCheck) -> Option<&'static str> {
+    match check.pmu.platform.known()?.as_str() {
         // cloud.google.com/compute/docs/pmu-overview
-        "Google" => {
-            "on Compute Engine (C4 and C4A) it is switched on per machine: architectural has cycles and \
-             instructions, standard what happens inside the core, enhanced memory accesses too"
-        }
-        vendor if vendor.starts_with("Amazon") => {
-            "on EC2 bare metal and the large sizes, as a rule those with whole sockets, have one"
-        }
-        _ => "with QEMU and KVM, -cpu host,pmu=on",
+        "Google" => Some(
+            "on Compute Engine (C4 and C4A) the level of the PMU is chosen per machine, and is off unless it is: \
+             architectural has cycles and instructions, standard what happens inside the core, enhanced (large C4) \
+             memory accesses too",
+        ),
+        vendor if vendor.starts_with("Amazon") => Some(
+            "on EC2 bare metal and the large sizes, as a rule those with whole sockets, have all of it, smaller ones \
+             some or none",
+        ),
+        _ => None,
     }
 }
 
