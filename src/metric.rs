@@ -7,6 +7,7 @@ pub mod container;
 pub mod counters;
 pub mod format;
 pub mod hardware;
+pub mod host;
 pub mod identity;
 pub mod interference;
 pub mod matrix;

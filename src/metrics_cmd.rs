@@ -2,6 +2,7 @@
 
 use crate::metric::Metric;
 use crate::metric::container::CONTAINER_METRICS;
+use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::task::{TASK_METRICS, by_id};
@@ -28,6 +29,10 @@ pub fn render_text(width: usize) -> String {
     for metric in PAIR_METRICS {
         out += &line(metric.id, metric.help, width);
     }
+    out += "\nThe host (in JSON, under host)\n";
+    for metric in &HOST_METRICS {
+        out += &line(metric.id, metric.help, width);
+    }
     out
 }
 
@@ -48,12 +53,13 @@ mod tests {
     fn every_metric_is_listed_with_its_rows() {
         let text = render_text(usize::MAX);
         let parts: Vec<&str> = text.split("\n\n").collect();
-        let [tasks, containers, nodes, pairs] = parts[..] else { panic!("{} parts", parts.len()) };
+        let [tasks, containers, nodes, pairs, host] = parts[..] else { panic!("{} parts", parts.len()) };
         let has = |part: &str, id: &str| part.split([' ', ',', '\n']).any(|word| word == id);
         assert!(TASK_METRICS.iter().all(|metric| has(tasks, metric.id)));
         assert!(CONTAINER_METRICS.iter().all(|metric| has(containers, metric.id)));
         assert!(NODE_METRICS.iter().all(|metric| has(nodes, metric.id)));
         assert!(PAIR_METRICS.iter().all(|metric| has(pairs, metric.id)));
+        assert!(HOST_METRICS.iter().all(|metric| has(host, metric.id)));
     }
 
     #[test]

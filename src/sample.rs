@@ -405,11 +405,6 @@ impl VmStat {
     pub fn reclaimed(&self) -> u64 {
         self.kswapd_pages.saturating_add(self.direct_pages)
     }
-
-    /// Pages that went to or came from swap.
-    pub fn swapped(&self) -> u64 {
-        self.swapped_in.saturating_add(self.swapped_out)
-    }
 }
 
 /// What numatop-ng itself used.

@@ -97,6 +97,13 @@ pub struct NumaPages {
     pub other_node: u64,
 }
 
+/// Pages that came from swap and went to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swapped {
+    pub pages_in: u64,
+    pub pages_out: u64,
+}
+
 /// What numatop-ng itself costs.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
@@ -128,8 +135,8 @@ pub struct Snapshot {
     pub busy_ns: u64,
     pub irq_ns: u64,
     pub switches: u64,
-    /// In the interval: pages that went to or came from swap.
-    pub swapped: Option<u64>,
+    /// In the interval, of the whole machine.
+    pub swapped: Option<Swapped>,
     /// In the interval: hinting faults of the whole machine.
     pub hints: Option<Hints>,
     /// As of now; see [`crate::sample::VmStat`].
@@ -351,9 +358,12 @@ fn page_flows(previous: Option<&Sample>, current: &Sample, nodes: &mut [Node]) -
     flows
 }
 
-/// Pages that went to or came from swap.
-fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<u64> {
-    Some(current.vm?.swapped().saturating_sub(previous?.vm?.swapped()))
+fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<Swapped> {
+    let (before, now) = (previous?.vm?, current.vm?);
+    Some(Swapped {
+        pages_in: now.swapped_in.saturating_sub(before.swapped_in),
+        pages_out: now.swapped_out.saturating_sub(before.swapped_out),
+    })
 }
 
 fn hints(previous: Option<&Sample>, current: &Sample) -> Option<Hints> {

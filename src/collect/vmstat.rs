@@ -49,6 +49,7 @@ fn parse(text: &str) -> VmStat {
             continue;
         };
         match name {
+            // Not there without CONFIG_SWAP: then nothing is ever swapped, and 0 is the truth.
             "pswpin" => stat.swapped_in = value,
             "pswpout" => stat.swapped_out = value,
             "pgsteal_kswapd" => stat.kswapd_pages = value,

@@ -10,6 +10,7 @@ use crate::collect::about::Asked;
 use crate::collect::placement::Process;
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
+use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::moved;
 use crate::metric::node::NODE_METRICS;
@@ -177,16 +178,12 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
         "nodes": host.topology.nodes.len(),
         "pmu": if pmu.is_empty() { Json::Null } else { json!(pmu) },
         "event_tables": host.tables.iter().map(|table| table.id.as_str()).collect::<Vec<_>>(),
-        "busy_pct": snapshot.share(snapshot.busy_ns).ok(),
-        "irq_pct": match snapshot.host_missing("irq_pct") {
-            Some(_) => None,
-            None => snapshot.share(snapshot.irq_ns).ok(),
-        },
-        "swap_pages_per_s": snapshot.swapped.and_then(|pages| snapshot.rate(pages).ok()),
-        "zone_reclaim_mode": snapshot.zone_reclaim_mode,
         "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
         "scope": host.scope,
     });
+    for metric in &HOST_METRICS {
+        object[metric.id] = reasons.value(metric.id, metric.read(snapshot));
+    }
     let metrics = on_cpus::of_host(snapshot).chain(balancing::of_host(snapshot));
     for (id, reading) in metrics.chain(moved::of_host(snapshot)) {
         object[id] = reasons.value(id, reading.map(Value::F64));

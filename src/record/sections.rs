@@ -3,6 +3,7 @@
 use super::columns::{self, Layout};
 use super::format::Head;
 use crate::metric::container::LIMITS;
+use crate::metric::host;
 use crate::metric::moved::FLOWS;
 use crate::sample::{CpuRaw, NodeRaw, TaskRaw};
 
@@ -66,7 +67,7 @@ impl Section {
                 Some(("groups", &["container", "kind", "engine", "container_id", "pod", "namespace"]))
             }
             Section::Limits => Some(("limits", &LIMITS)),
-            Section::Vm => Some(("vm", &["swap_pages_per_s", "zone_reclaim_mode"])),
+            Section::Vm => Some(("vm", &host::MEMORY)),
             // Shares by node are not here: those of containers are in `Limits`.
             Section::Placement => Some(("placement", &["mem_error_points", "mem_age_ms"])),
             Section::Stacks => Some(("stacks", &[])),

@@ -141,6 +141,8 @@ const NODE_PRIORITY: &[&str] = &[
     "remote_pct",
     "irq_pct",
     "hint_faults_per_s",
+    "rma_per_s",
+    "lma_per_s",
     "mem_file_bytes",
     "mem_anon_bytes",
     "mem_total_bytes",

@@ -10,6 +10,7 @@ pub mod hot;
 pub mod maps;
 pub mod matrix;
 pub mod moved;
+pub mod node_facts;
 pub mod nodes;
 pub mod overhead;
 pub mod picker;

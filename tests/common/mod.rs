@@ -91,6 +91,8 @@ pub struct World {
     cpus: Vec<CpuRaw>,
     nodes: Vec<NodeRaw>,
     vm: VmStat,
+    /// Pages that go to swap in each tick.
+    swaps: u64,
     tick: u64,
     pub lost: BTreeMap<String, u64>,
     pub notes: Vec<String>,
@@ -125,14 +127,17 @@ fn names() -> Names {
 impl World {
     /// A further counter counts remote accesses from now on.
     pub fn counts_remote(&mut self) {
-        let events = &mut Arc::make_mut(&mut self.host).events;
-        events.push(Event { role: Role::Rma, ..events[0].clone() });
+        let host = Arc::make_mut(&mut self.host);
+        host.events.push(Event { role: Role::Rma, ..host.events[0].clone() });
+        host.missing.remove("rma_per_s");
     }
 
     pub fn new(fixture: &str, pmu: bool, actors: Vec<Actor>) -> World {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(fixture);
         let topology = Topology::read(&root).unwrap();
-        let mut missing = BTreeMap::new();
+        let not_asked = || Missing::NotCollected("its counter was not asked for (--events)".into());
+        let mut missing: BTreeMap<String, Missing> =
+            ["lma_per_s", "rma_per_s"].map(|id| (id.to_string(), not_asked())).into();
         if !pmu {
             let why = Missing::Unsupported("no hardware counters in this virtual machine".into());
             for id in ["ipc", "cpi", "ghz", "cycles_total", "instructions_total", "counters_running_pct"] {
@@ -158,6 +163,8 @@ impl World {
             mem_file_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 3,
             mem_anon_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 2,
             mem_slab_bytes: 1 << 30,
+            huge_total: 512,
+            huge_free: 128,
             // The last nodes of a large machine are below it.
             low_watermark_bytes: 3 << 30,
             managed_bytes: node.mem_total_bytes,
@@ -184,6 +191,7 @@ impl World {
             cpus,
             nodes,
             vm: VmStat { zone_reclaim_mode: Some(0), hints: Some(Hints::default()), ..VmStat::default() },
+            swaps: 0,
             tick: 0,
             lost: [("storage".to_string(), 0), ("exit".to_string(), 0)].into(),
             notes: vec![],
@@ -294,7 +302,8 @@ impl World {
                     .runs(&[(a, 50.0), (b, 30.0)]),
             );
         }
-        World::new("ft-2500", true, actors)
+        // Its last nodes are full, and memory goes to swap although others have room.
+        World { swaps: 24, ..World::new("ft-2500", true, actors) }
     }
 
     /// The same service, with most of its memory on the first two nodes and the rest everywhere.
@@ -363,7 +372,7 @@ impl World {
             hints.faults += 40;
             hints.remote += 10 * u64::from(cpu.node % 2);
         }
-        self.vm.swapped_out += 12;
+        self.vm.swapped_out += self.swaps;
         self.vm.hints.get_or_insert_default().faults += 40 * self.cpus.len() as u64;
         self.rows = rows.clone();
         Sample {

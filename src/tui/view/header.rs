@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use crate::metric::counters::{ipc, running_pct};
 use crate::metric::format::{bytes, count, duration, percent};
 use crate::sample::Reading;
-use crate::snapshot::{Node, Snapshot};
+use crate::snapshot::{Node, Snapshot, Swapped};
 use crate::text::clean_str;
 use crate::tui::app::{App, Replay, seconds};
 use crate::tui::layout::{LABEL, NodeStyle, Parts, node_style};
@@ -240,7 +240,7 @@ fn memory(node: &Node) -> [(f64, Role); 2] {
     [(used as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
 }
 
-/// Losses first: what is not shown must not be believed complete.
+/// Losses first: what is not shown must not be believed complete. Then what makes everything else slow.
 fn status(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     let theme = &app.theme;
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
@@ -255,6 +255,11 @@ fn status(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     }
     if !lost.is_empty() {
         pen.write(&format!("LOST {}", lost.join(", ")), theme.style(Role::Alert)).gap(2);
+    }
+    if let Some(swapped) = snapshot.swapped.filter(|swapped| *swapped != Swapped::default()) {
+        let rate = |pages| snapshot.rate(pages).map_or("-".into(), count);
+        let text = format!("in {} out {}", rate(swapped.pages_in), rate(swapped.pages_out));
+        pen.write("SWAP/s ", dim).write(&text, theme.style(Role::Warn)).gap(2);
     }
     let shown = app.tasks.rows().len();
     let all = snapshot.tasks.len();

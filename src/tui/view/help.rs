@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 use crate::metric::container::CONTAINER_METRICS;
+use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::task::{self, TASK_METRICS};
@@ -70,6 +71,10 @@ fn lines(width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
             "MEM",
             "Memory of the node in two shades: programs and kernel first, then page cache; the rest is free.",
         ),
+        (
+            "SWAP/s",
+            "Pages that come from swap and go to it, only while there are any: somebody lacks memory.",
+        ),
         ("self", "CPU time and memory of numatop-ng; 100% is one CPU."),
         (
             "lost",
@@ -93,6 +98,13 @@ fn lines(width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
     }
     heading(&mut lines, "From node to node");
     for metric in PAIR_METRICS {
+        entry(&mut lines, metric.title, &format!("{} [{}]", metric.help, metric.id), Role::Plain, width);
+        if let Some(why) = snapshot.and_then(|snapshot| snapshot.host_missing(metric.id)) {
+            entry(&mut lines, "", &format!("not here: {}", clean_str(&why.to_string())), Role::Warn, width);
+        }
+    }
+    heading(&mut lines, "The host");
+    for metric in &HOST_METRICS {
         entry(&mut lines, metric.title, &format!("{} [{}]", metric.help, metric.id), Role::Plain, width);
         if let Some(why) = snapshot.and_then(|snapshot| snapshot.host_missing(metric.id)) {
             entry(&mut lines, "", &format!("not here: {}", clean_str(&why.to_string())), Role::Warn, width);
