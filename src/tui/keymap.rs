@@ -137,7 +137,13 @@ pub static KEYS: &[Binding] = &[
         "Mappings",
         "Details: mappings, and where each is; again: threads",
     ),
-    bind(DETAIL, &[ch('M')], Action::WalkMappings, "", "Mappings: count every page, after the cost is said"),
+    bind(
+        DETAIL,
+        &[ch('M')],
+        Action::WalkMappings,
+        "",
+        "Mappings: count every page and read policies, after the cost is said",
+    ),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
     bind(
         TASKS | CONTAINERS,
