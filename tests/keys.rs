@@ -415,6 +415,34 @@ fn the_sort_column_moves_over_what_is_visible_and_says_why_values_are_absent() {
 }
 
 #[test]
+fn columns_of_nodes_are_chosen_where_the_width_has_no_room_for_them() {
+    let mut app = app(&mut World::ft_2500(), 4, (80, 24), Theme::new(false, false));
+    press(&mut app, "2");
+    assert!(!text(&draw(&app, 80, 24)).contains("HFREE"));
+
+    press(&mut app, "c");
+    let at =
+        (0..60).find(|at| app.picker.as_ref().unwrap().line(*at, None).unwrap().name == "HFREE").unwrap();
+    for _ in 0..at {
+        press(&mut app, "j");
+    }
+    press(&mut app, "Space");
+    assert!(app.message.as_deref().unwrap().starts_with("no room for 1 column"), "{:?}", app.message);
+    for _ in 0..at {
+        press(&mut app, "[");
+    }
+    press(&mut app, "Enter");
+
+    let shown = text(&draw(&app, 80, 24));
+    assert!(shown.contains("HFREE▲NODE") && shown.contains("  128    0     8"), "{shown}");
+    assert!(app.tasks.columns.is_none(), "those of tasks are others");
+    for key in ["F2", "r", "Esc"] {
+        press(&mut app, key);
+    }
+    assert!(app.nodes.columns.is_none());
+}
+
+#[test]
 fn columns_are_chosen_and_reset() {
     let (_, mut app) = intel(3);
     for key in ["c", "j", "Space", "]"] {

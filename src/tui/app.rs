@@ -232,9 +232,7 @@ impl App {
         let paused = paused | if self.replay.is_some() { context::REPLAY } else { 0 };
         match self {
             App { prompt: Some(_), .. } => context::PROMPT,
-            App { picker: Some(picker), .. } if picker.columns().is_some() => {
-                context::PICKER | context::COLUMNS
-            }
+            App { picker: Some(picker), .. } if picker.is_of_columns() => context::PICKER | context::COLUMNS,
             App { picker: Some(_), .. } => context::PICKER,
             App { help: Some(_), .. } => context::HELP,
             App { overhead: Some(_), .. } => context::OVERHEAD,

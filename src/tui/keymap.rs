@@ -128,7 +128,13 @@ pub static KEYS: &[Binding] = &[
     bind(TASKS, &[ch('M')], Action::SortBy("rss_bytes"), "", "Sort by resident memory"),
     bind(TASKS, &[ch('T')], Action::SortBy("cpu_ns"), "", "Sort by CPU time"),
     bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
-    bind(TASKS, &[key(KeyCode::F(2)), ch('c')], Action::PickColumns, "", "Choose columns and their order"),
+    bind(
+        TASKS | NODES,
+        &[key(KeyCode::F(2)), ch('c')],
+        Action::PickColumns,
+        "",
+        "Tasks, nodes: choose columns and their order",
+    ),
     bind(TABLES, &[ch('E')], Action::PickEvents, "", "Choose what is counted: sets of events of this CPU"),
     bind(
         DETAIL,

@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
 use crate::metric::node::NODE_METRICS;
-use crate::metric::{Order, Value};
+use crate::metric::{Metric, Order, Value};
 use crate::snapshot::{Node, Snapshot};
 use crate::tui::action::Motion;
 use crate::tui::columns::{self, Columns};
@@ -12,6 +12,8 @@ use crate::units::Nid;
 
 pub struct NodeList {
     pub sort: Sort<Node>,
+    /// Chosen by hand; `None` lets the width decide.
+    pub columns: Option<Vec<&'static Metric<Node>>>,
     pub cursor: Cursor<Nid>,
     /// Which of [`PAIR_METRICS`] is shown from node to node, instead of the table.
     pub pairs: Option<usize>,
@@ -29,6 +31,7 @@ impl Default for NodeList {
         let sort = Sort { metric, reversed: metric.order == Order::Descending };
         NodeList {
             sort,
+            columns: None,
             cursor: Cursor::new(),
             pairs: None,
             first_column: 0,
@@ -93,6 +96,11 @@ impl NodeList {
     }
 
     pub fn columns_at(&self, width: u16, snapshot: &Snapshot) -> Columns<Node> {
-        columns::place(&columns::nodes_for(width, &snapshot.host, self.sort.metric.id), width, "")
+        match &self.columns {
+            Some(chosen) => columns::place(chosen, width, ""),
+            None => {
+                columns::place(&columns::nodes_for(width, &snapshot.host, self.sort.metric.id), width, "")
+            }
+        }
     }
 }

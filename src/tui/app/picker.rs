@@ -8,8 +8,8 @@ use crate::tui::action::Motion;
 
 /// What a choice is about, and what it can be.
 pub enum Options {
-    /// Columns in order, and whether each is shown.
-    Columns(Vec<(&'static Metric<Task>, bool)>),
+    TaskColumns(ColumnList<Task>),
+    NodeColumns(ColumnList<Node>),
     TaskSort(Vec<&'static Metric<Task>>),
     NodeSort(Vec<&'static Metric<Node>>),
     ContainerSort(Vec<&'static Metric<Container>>),
@@ -17,6 +17,46 @@ pub enum Options {
     Events(Vec<(&'static str, Choice)>),
     /// User ids with their tasks; `None` is everybody.
     User(Vec<(Option<u32>, usize)>),
+}
+
+/// Columns in order, and whether each is shown.
+pub struct ColumnList<R: 'static>(Vec<(&'static Metric<R>, bool)>);
+
+impl<R> ColumnList<R> {
+    /// Those that are shown, then the others of `all`.
+    pub fn new(shown: &[&'static Metric<R>], all: &'static [Metric<R>]) -> ColumnList<R> {
+        let others = all.iter().filter(|metric| !shown.iter().any(|other| other.id == metric.id));
+        let shown = shown.iter().map(|metric| (*metric, true));
+        ColumnList(shown.chain(others.map(|metric| (metric, false))).collect())
+    }
+
+    /// The columns that are shown, in order.
+    pub fn shown(&self) -> Vec<&'static Metric<R>> {
+        self.0.iter().filter(|(_, shown)| *shown).map(|(metric, _)| *metric).collect()
+    }
+
+    /// Shows or hides a column. False when it is the only one, which has to stay.
+    fn toggle(&mut self, at: usize) -> bool {
+        let only = self.shown().len() == 1;
+        match self.0.get_mut(at) {
+            Some((_, shown)) if *shown && only => false,
+            Some((_, shown)) => {
+                *shown = !*shown;
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// Moves a column one place; where it is then.
+    fn shift(&mut self, at: usize, later: bool) -> usize {
+        let to = if later { at + 1 } else { at.wrapping_sub(1) };
+        if to >= self.0.len() || at >= self.0.len() {
+            return at;
+        }
+        self.0.swap(at, to);
+        to
+    }
 }
 
 /// One line as it is drawn.
@@ -40,7 +80,7 @@ impl Picker {
 
     pub fn title(&self) -> &'static str {
         match self.options {
-            Options::Columns(_) => "Columns",
+            Options::TaskColumns(_) | Options::NodeColumns(_) => "Columns",
             Options::TaskSort(_) | Options::NodeSort(_) | Options::ContainerSort(_) => "Sort by",
             Options::Events(_) => "Count",
             Options::User(_) => "Tasks of",
@@ -49,7 +89,8 @@ impl Picker {
 
     pub fn len(&self) -> usize {
         match &self.options {
-            Options::Columns(lines) => lines.len(),
+            Options::TaskColumns(list) => list.0.len(),
+            Options::NodeColumns(list) => list.0.len(),
             Options::TaskSort(lines) => lines.len(),
             Options::NodeSort(lines) => lines.len(),
             Options::ContainerSort(lines) => lines.len(),
@@ -81,42 +122,38 @@ impl Picker {
         self.offset = self.offset.clamp((self.at + 1).saturating_sub(height.max(1)), self.at);
     }
 
-    /// Shows or hides the selected column.
-    pub fn toggle(&mut self) {
-        if let Options::Columns(lines) = &mut self.options
-            && let Some((_, shown)) = lines.get_mut(self.at)
-        {
-            *shown = !*shown;
+    /// True for a choice of columns, in which more can be done than choosing.
+    pub fn is_of_columns(&self) -> bool {
+        matches!(self.options, Options::TaskColumns(_) | Options::NodeColumns(_))
+    }
+
+    /// Shows or hides the selected column. False when it is the only one, which has to stay.
+    pub fn toggle(&mut self) -> bool {
+        match &mut self.options {
+            Options::TaskColumns(list) => list.toggle(self.at),
+            Options::NodeColumns(list) => list.toggle(self.at),
+            _ => true,
         }
     }
 
     /// Moves the selected column one place.
     pub fn shift(&mut self, later: bool) {
-        if let Options::Columns(lines) = &mut self.options {
-            let to = if later { self.at + 1 } else { self.at.wrapping_sub(1) };
-            if to < lines.len() && self.at < lines.len() {
-                lines.swap(self.at, to);
-                self.at = to;
-            }
-        }
-    }
-
-    /// The columns that are shown, in order.
-    pub fn columns(&self) -> Option<Vec<&'static Metric<Task>>> {
-        match &self.options {
-            Options::Columns(lines) => {
-                Some(lines.iter().filter(|(_, shown)| *shown).map(|(metric, _)| *metric).collect())
-            }
-            _ => None,
-        }
+        self.at = match &mut self.options {
+            Options::TaskColumns(list) => list.shift(self.at, later),
+            Options::NodeColumns(list) => list.shift(self.at, later),
+            _ => self.at,
+        };
     }
 
     /// Line `at`: a metric with its help, or why there is none of it here.
     pub fn line(&self, at: usize, snapshot: Option<&Snapshot>) -> Option<Line> {
         let missing = |id: &str| snapshot.and_then(|snapshot| snapshot.host_missing(id));
         match &self.options {
-            Options::Columns(lines) => {
-                lines.get(at).map(|(metric, shown)| line(metric, Some(*shown), missing(metric.id)))
+            Options::TaskColumns(list) => {
+                list.0.get(at).map(|(metric, shown)| line(metric, Some(*shown), missing(metric.id)))
+            }
+            Options::NodeColumns(list) => {
+                list.0.get(at).map(|(metric, shown)| line(metric, Some(*shown), missing(metric.id)))
             }
             Options::TaskSort(lines) => lines.get(at).map(|metric| line(metric, None, missing(metric.id))),
             Options::NodeSort(lines) => lines.get(at).map(|metric| line(metric, None, missing(metric.id))),

@@ -3,13 +3,25 @@
 use std::collections::BTreeMap;
 
 use super::App;
-use super::picker::{Options, Picker};
+use super::picker::{ColumnList, Options, Picker};
 use super::prompt::{Purpose, parse_interval};
+use crate::metric::Metric;
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::task::TASK_METRICS;
 use crate::snapshot::Snapshot;
+use crate::text::plural;
 use crate::tui::action::{Action, Effect, Screen};
+use crate::tui::columns::Columns;
+
+/// The columns that were chosen by hand, or those that the width decides on.
+fn chosen<R>(
+    by_hand: &Option<Vec<&'static Metric<R>>>,
+    by_width: impl FnOnce() -> Columns<R>,
+) -> Vec<&'static Metric<R>> {
+    let placed = || by_width().placed.iter().map(|column| column.metric).collect();
+    by_hand.clone().unwrap_or_else(placed)
+}
 
 impl App {
     /// Opens a picker.
@@ -57,40 +69,49 @@ impl App {
 
     /// The columns on the screen in their order, then all others.
     fn column_picker(&self, snapshot: &Snapshot) -> Picker {
-        let shown = match &self.tasks.columns {
-            Some(chosen) => chosen.clone(),
-            None => {
-                let columns = self.tasks.columns_at(self.area.width, snapshot);
-                columns.placed.iter().map(|column| column.metric).collect()
-            }
+        let width = self.area.width;
+        let options = if self.screen == Screen::Nodes {
+            let shown = chosen(&self.nodes.columns, || self.nodes.columns_at(width, snapshot));
+            Options::NodeColumns(ColumnList::new(&shown, NODE_METRICS))
+        } else {
+            let shown = chosen(&self.tasks.columns, || self.tasks.columns_at(width, snapshot));
+            Options::TaskColumns(ColumnList::new(&shown, TASK_METRICS))
         };
-        let others = TASK_METRICS.iter().filter(|metric| !shown.iter().any(|other| other.id == metric.id));
-        let mut lines: Vec<_> = shown.iter().map(|metric| (*metric, true)).collect();
-        lines.extend(others.map(|metric| (metric, false)));
-        Picker::new(Options::Columns(lines), 0)
+        Picker::new(options, 0)
     }
 
     /// Changes the columns; the table shows it at once.
     pub(super) fn edit_columns(&mut self, action: Action) {
         let Some(picker) = &mut self.picker else { return };
         match action {
-            Action::Toggle => picker.toggle(),
+            Action::Toggle if !picker.toggle() => self.message = Some("one column has to stay".into()),
+            Action::Toggle => {}
             Action::Earlier => picker.shift(false),
             Action::Later => picker.shift(true),
             _ => {
-                self.tasks.columns = None;
+                match self.screen {
+                    Screen::Nodes => self.nodes.columns = None,
+                    _ => self.tasks.columns = None,
+                }
                 let Some(snapshot) = &self.snapshot else { return };
                 self.picker = Some(self.column_picker(snapshot));
                 self.message = Some("the width of the screen decides which columns are shown".into());
                 return;
             }
         }
-        match picker.columns() {
-            Some(columns) if columns.is_empty() => {
-                picker.toggle();
-                self.message = Some("one column has to stay".into());
-            }
-            columns => self.tasks.columns = columns,
+        match &picker.options {
+            Options::TaskColumns(list) => self.tasks.columns = Some(list.shown()),
+            Options::NodeColumns(list) => self.nodes.columns = Some(list.shown()),
+            _ => {}
+        }
+        let (Some(snapshot), width) = (&self.snapshot, self.area.width) else { return };
+        let hidden = match self.screen {
+            Screen::Nodes => self.nodes.columns_at(width, snapshot).hidden,
+            _ => self.tasks.columns_at(width, snapshot).hidden,
+        };
+        if hidden > 0 {
+            let message = format!("no room for {}: [ moves a column to the left", plural(hidden, "column"));
+            self.message.get_or_insert(message);
         }
     }
 
@@ -119,7 +140,7 @@ impl App {
 
     fn choose(&mut self, picker: Picker) -> Option<Effect> {
         match picker.options {
-            Options::Columns(_) => {}
+            Options::TaskColumns(_) | Options::NodeColumns(_) => {}
             Options::Events(sets) => return sets.get(picker.at).map(|(set, _)| Effect::SetEvents(set)),
             Options::TaskSort(metrics) => {
                 if let Some(metric) = metrics.get(picker.at) {
