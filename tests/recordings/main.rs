@@ -5,6 +5,7 @@ mod cost;
 mod damage;
 mod fold;
 mod format_1;
+mod fuzzed;
 mod killed;
 mod machine;
 mod recorder;

@@ -1,0 +1,68 @@
+//! What an input is: frames of a recording without their checksums, so that a changed byte is not stopped
+//! by the first of them.
+//!
+//! An input is a row of pieces: a byte that says what, the length as u32, and so many bytes. A frame gets
+//! right checksums, a right length and the place of what it depends on; bytes of any other kind become bytes
+//! of the file as they are.
+
+use numatop_ng::record::format::Kind;
+use numatop_ng::record::frame::{FrameHead, Sealer};
+
+/// The frame is there twice.
+pub const TWICE: u8 = 0x80;
+/// It is said to depend on the beginning of the file.
+const ASTRAY: u8 = 0x40;
+
+/// Appends a piece to an input.
+pub fn put(input: &mut Vec<u8>, what: u8, bytes: &[u8]) {
+    input.push(what);
+    input.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    input.extend_from_slice(bytes);
+}
+
+/// The file that an input stands for.
+pub fn file(mut input: &[u8]) -> Vec<u8> {
+    let mut sealer = Sealer::new(1).expect("zstd can be set up");
+    let mut file = Vec::new();
+    let (mut head_at, mut key_at, mut seq) = (0, 0, 0);
+    while let Some((piece, rest)) = input.split_first_chunk::<5>() {
+        let what = piece[0];
+        let len = u32::from_le_bytes([piece[1], piece[2], piece[3], piece[4]]) as usize;
+        let (payload, rest) = rest.split_at(len.min(rest.len()));
+        input = rest;
+        let Some(kind) = Kind::from_byte(what & !(TWICE | ASTRAY)) else {
+            file.extend_from_slice(payload);
+            continue;
+        };
+        let at = file.len() as u64;
+        let base = match kind {
+            Kind::Head => {
+                head_at = at;
+                at
+            }
+            Kind::Key => {
+                key_at = at;
+                head_at
+            }
+            Kind::Delta => key_at,
+            Kind::Gap | Kind::End => head_at,
+        };
+        let head = FrameHead {
+            kind,
+            compressed: false,
+            copy: false,
+            format: 0,
+            file: 7,
+            stored: 0,
+            raw: 0,
+            seq,
+            mono_ns: seq * 1_000_000_000,
+            wall_ns: seq as i64 * 1_000_000_000,
+            base: if what & ASTRAY == 0 { base } else { 0 },
+            payload_crc: 0,
+        };
+        sealer.seal(&mut file, head, payload, what & TWICE != 0).expect("zstd has memory");
+        seq += 1;
+    }
+    file
+}

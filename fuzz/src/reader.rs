@@ -1,0 +1,67 @@
+//! Whatever is in a recording, nothing of what reads it panics, hangs or takes more memory than it may.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::PathBuf;
+
+use numatop_ng::collect::about::Asked;
+use numatop_ng::export::json::JsonLines;
+use numatop_ng::export::{Export, Selection};
+use numatop_ng::filter::RowFilter;
+use numatop_ng::metric::task::TASK_METRICS;
+use numatop_ng::record::verify::verify;
+use numatop_ng::snapshot::{Grain, derive};
+use numatop_ng::source::Source;
+use numatop_ng::source::recording::Recording;
+
+use super::input;
+
+/// A file without a place, and a path to it.
+fn memory(bytes: &[u8]) -> (File, PathBuf) {
+    // SAFETY: the name is a C string, and the descriptor is new and nobody else's.
+    let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"input".as_ptr(), 0)) };
+    file.write_all(bytes).expect("memory takes it");
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    (file, path)
+}
+
+/// Every value of every row.
+fn all() -> Selection {
+    Selection {
+        filter: RowFilter::default(),
+        columns: TASK_METRICS.iter().collect(),
+        sort: &TASK_METRICS[0],
+        reversed: false,
+        asked: Asked::default(),
+    }
+}
+
+/// Does with the file that `bytes` stand for what `verify`, `replay`, `export` and the time bar do. Returns how many
+/// samples it has.
+pub fn read(bytes: &[u8]) -> usize {
+    let (_file, path) = memory(&input::file(bytes));
+    let _ = verify(&path);
+    let Ok(mut recording) = Recording::open(&path) else { return 0 };
+    let span = recording.span();
+    let (mut samples, mut previous) = (0, None);
+    while let Ok(Some(sample)) = recording.next() {
+        let before = previous.as_ref().filter(|_| recording.continues());
+        for grain in [Grain::Processes, Grain::Threads] {
+            let snapshot = derive(&recording.host(), before, &sample, grain);
+            let _ = JsonLines::new(all()).write(&mut std::io::sink(), &snapshot);
+        }
+        previous = Some(sample);
+        samples += 1;
+    }
+    if let Some((first, last)) = span {
+        for at in [first, last, first.wrapping_add(last) / 2] {
+            if recording.seek(at).is_ok() {
+                let _ = recording.next();
+            }
+        }
+        let _ = recording.step_back();
+        let _ = recording.next();
+    }
+    samples
+}
