@@ -30,6 +30,7 @@ pub mod scope;
 pub mod stats;
 pub mod table;
 pub mod tasks;
+pub mod visible;
 pub mod vmstat;
 pub mod wire;
 pub mod zones;

@@ -28,6 +28,7 @@ use crate::collect::sched::SchedProbe;
 use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
 use crate::collect::tasks::TaskProbe;
+use crate::collect::visible::VisibleNames;
 use crate::collect::wire::Loss;
 use crate::collect::{own, records, stats};
 use crate::container::names::Book;
@@ -89,7 +90,9 @@ pub struct LiveSource {
     about: AboutReader,
     pages: PageProbes,
     balancing: BalancingProbes,
+    /// Of the whole machine.
     names: Arc<Names>,
+    visible: VisibleNames,
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
     online: Vec<CpuId>,
@@ -207,6 +210,7 @@ impl LiveSource {
             ),
             about: AboutReader::new(Path::new(ROOT)),
             names,
+            visible: VisibleNames::default(),
             forget: false,
             check,
             online,
@@ -370,6 +374,8 @@ impl LiveSource {
         let placement = if several { self.placements.sample(&tasks, mono_ns) } else { Arc::default() };
         let leaders = tasks.iter().filter(|task| !task.kthread && task.tid == task.pid);
         let about = self.about.look(leaders.map(|task| task.process()));
+        let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
+        let names = self.visible.of(self.groups.scope(), &self.names, occupied);
         self.watch_multiplexing(&cpus);
         self.note_missing();
         let mut own = own::read(self.page_size);
@@ -388,7 +394,7 @@ impl LiveSource {
             lost: self.lost(),
             exit_lost_ns: self.tasks.exit_lost_ns()?,
             own,
-            names: Arc::clone(&self.names),
+            names,
             groups,
             placement,
             about,
@@ -444,6 +450,7 @@ impl Source for LiveSource {
         }
         self.tasks.set_scope(&before, self.groups.scope())?;
         self.forget = true;
+        self.visible.forget();
         Arc::make_mut(&mut self.host).scope = text;
         Ok(())
     }

@@ -72,7 +72,7 @@ fn place(name: &str) -> Result<(Hierarchy, PathBuf, String)> {
 }
 
 /// A name that no other cgroup has, nor one that an attempt before has left.
-fn unique(name: &str) -> String {
+pub fn unique(name: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("numatop-ng-{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }

@@ -14,6 +14,7 @@ mod pages;
 mod placement;
 mod reclaim;
 mod recording;
+mod scoped_recording;
 mod screen;
 mod smt;
 mod truth;
@@ -156,6 +157,8 @@ fn main() {
         recording::a_full_disk_pauses_the_recording,
         recording::a_recording_belongs_to_who_called_sudo,
         recording::a_signal_rotates_and_another_ends_a_recording,
+        scoped_recording::a_recording_of_a_scope_names_nobody_else,
+        scoped_recording::a_scope_that_is_chosen_meanwhile_narrows_what_is_named,
     ];
     let no_sibling = smt::obstacle();
     if let Some(why) = no_sibling {

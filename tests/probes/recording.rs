@@ -23,13 +23,13 @@ use crate::until::until;
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 
 /// A directory of this test's own, with a file system on it if it has a size.
-struct Place {
-    path: PathBuf,
+pub struct Place {
+    pub path: PathBuf,
     mounted: bool,
 }
 
 impl Place {
-    fn new(name: &str, bytes: Option<u32>) -> Result<Place> {
+    pub fn new(name: &str, bytes: Option<u32>) -> Result<Place> {
         let path = std::env::temp_dir().join(format!("numatop-{name}-{}", std::process::id()));
         fs::create_dir(&path)?;
         let mut place = Place { path, mounted: false };
@@ -59,13 +59,13 @@ impl Drop for Place {
     }
 }
 
-fn numatop(words: &[&str]) -> Result<String> {
+pub fn numatop(words: &[&str]) -> Result<String> {
     let output = Command::new(BINARY).args(words).stdin(Stdio::null()).output()?;
     ensure!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn text(path: &Path) -> Result<&str> {
+pub fn text(path: &Path) -> Result<&str> {
     path.to_str().context("the path is not UTF-8")
 }
 
@@ -109,7 +109,7 @@ pub fn samples_of_this_machine_come_back() -> Result<()> {
     Ok(())
 }
 
-fn options() -> RecordOptions {
+pub fn options() -> RecordOptions {
     RecordOptions {
         interval: Duration::from_millis(50),
         max_bytes: RecordOptions::MAX_BYTES,
