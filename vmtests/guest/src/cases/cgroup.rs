@@ -35,9 +35,15 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let (first, last) = (cpus[0].as_str(), cpus[cpus.len() - 1].as_str());
     let mut storm = Work::start("storm", &[first])?;
     let mut deep = Work::start("spin", &[last])?;
-    let mut leaves = Work::start("spin", &[last])?;
-    // All its threads come at once.
-    let mut comes = Work::start("spin", &[&show_list(&all_cpus(plan))])?;
+    // All threads of these go at once; on kernels that tell of the first thread only, the first does the work.
+    let all = show_list(&all_cpus(plan));
+    let (workload, arguments) = if tells_of_all_threads()? {
+        ("spin", vec![all.as_str()])
+    } else {
+        ("wander", vec![all.as_str(), "70"])
+    };
+    let mut leaves = Work::start(workload, &arguments)?;
+    let mut comes = Work::start(workload, &arguments)?;
     let mut stays_out = Work::start("spin", &[last])?;
     // A process is of the cgroup that holds no others: what is in BOX itself is not divided further.
     for (work, path) in [(&storm, BOX), (&deep, INNER), (&leaves, BOX)] {
@@ -142,6 +148,17 @@ fn memory(report: &mut Report, totals: &Totals, numa_stat: &str) -> Result<(), S
         report.close(format_args!("its bytes on node {node}"), truth, shown(node), 0.05);
     }
     Ok(())
+}
+
+/// From 6.7 on a program can go through the threads of a process that is moved; before, all but the first are found by the
+/// next walk.
+fn tells_of_all_threads() -> Result<bool, Stop> {
+    let release = sysfs::read("/proc/sys/kernel/osrelease")?;
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) => Ok((major, minor) >= (6, 7)),
+        _ => Err(Stop::fail(format!("the release {release:?} does not begin with two numbers"))),
+    }
 }
 
 /// CPU seconds of a workload until now.
