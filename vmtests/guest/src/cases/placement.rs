@@ -41,6 +41,9 @@ const KINDS: &[Kind] = &[
     (50, 40, "many", 3),
 ];
 
+/// Intervals in which each process must be looked at once; one look may take longer than an interval in a slow guest.
+const PATIENCE: usize = 160;
+
 /// Five standard deviations, in errors: one process in a million.
 const FAR: f64 = 2.5;
 
@@ -69,7 +72,7 @@ fn run(report: &mut Report, plan: &Plan, kinds: &[Kind]) -> Result<(), Stop> {
         let mut found: Vec<Option<Seen>> = works.iter().map(|_| None).collect();
         // Started when the memory is in place: an earlier look would have seen less.
         let mut batch = Batch::start(&["-d", "0.5", "--placement-budget", "500"])?;
-        for _ in 0..40 {
+        for _ in 0..PATIENCE {
             let interval = batch.next()?;
             for (at, work) in works.iter().enumerate() {
                 if let Some(task) = row(&interval, work.pid()) {
