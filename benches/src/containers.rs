@@ -164,10 +164,6 @@ fn refresh(plan: &Plan, report: &mut Report, pids: &[u32], groups: &mut Groups) 
             Cell::spread(Spread::of(many), 2),
             Cell::spread(Spread::of(&ratios), 3),
         ]);
-        // More rows are more work: no limit where every cgroup is one.
-        if matches!(view, View::Containers) {
-            continue;
-        }
         let what = format!("{}: times the CPU time with {FEW} cgroups", view.name());
         report.at_most(what, 1.1, median(&ratios), 2);
     }
