@@ -56,16 +56,19 @@ static inline bool make_it_later(struct task_struct *task, __u64 exec_seen_ns)
 {
 	struct nt_late key = { .start_ns = task->start_boottime, .tid = task->pid };
 
-	if (!bpf_map_update_elem(&late, &key, &exec_seen_ns, BPF_NOEXIST))
-		__sync_fetch_and_add(&nr_late, 1);
-	else if (!bpf_map_lookup_elem(&late, &key))
-		return false;
+	/* Counted first: whoever looks meanwhile must not think that there is none. */
+	__sync_fetch_and_add(&nr_late, 1);
+	if (bpf_map_update_elem(&late, &key, &exec_seen_ns, BPF_NOEXIST)) {
+		__sync_fetch_and_add(&nr_late, -1);
+		if (!bpf_map_lookup_elem(&late, &key))
+			return false;
+	}
 	nt_mark(task->pid);
 	return true;
 }
 
-/* What it had run when its record was wanted first, if that was earlier than now. */
-static inline bool was_late(struct task_struct *task, __u64 *exec_seen_ns)
+/* Forgets that a task is late. What it had run when its record was wanted first. */
+static inline bool take_late(struct task_struct *task, __u64 *exec_seen_ns)
 {
 	struct nt_late key = { .start_ns = task->start_boottime, .tid = task->pid };
 	__u64 *then;
@@ -114,7 +117,7 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 		return rec;
 	rec->last_cpu = ~0U;
 	note_family(rec, task);
-	was_late(task, &exec_seen_ns);
+	take_late(task, &exec_seen_ns);
 	rec->exec_seen_ns = exec_seen_ns;
 	nt_begin_hints(rec, task);
 	rec->in_scope = 1;
@@ -244,13 +247,16 @@ static inline void moved(struct task_struct *task, bool wanted)
 		return;
 	nt_mark(task->pid);
 	if (!wanted) {
+		/* Also if another CPU made a record meanwhile: coming back, it would be charged from then. */
+		bool was_late = take_late(task, &seen_ns);
+
 		/* A task that never ran has nothing to be charged: any end will do. */
 		if (inside && !rec->scope_end_ns) {
 			rec->scope_end_ns = task->se.sum_exec_runtime | !task->se.sum_exec_runtime;
 			rec->in_scope = NT_CROSSED;
 		}
 		/* In and out again, and no walk has seen it. */
-		if (!inside && was_late(task, &seen_ns))
+		if (!inside && was_late)
 			lose_rec();
 	} else if (!inside) {
 		make_rec(task, task->se.sum_exec_runtime);
@@ -314,13 +320,12 @@ SEC("tp_btf/sched_process_free")
 int BPF_PROG(on_sched_process_free, struct task_struct *task)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
-
 	__u64 seen_ns;
 
 	if (rec && rec->in_scope && !rec->ended)
 		nt_report_end(task, rec);
-	/* No walk came in time to make its record. */
-	if (!rec && was_late(task, &seen_ns))
+	/* If it has no record: no walk came in time to make one. */
+	if (take_late(task, &seen_ns) && !rec)
 		lose_rec();
 	return 0;
 }
