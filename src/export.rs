@@ -66,7 +66,7 @@ impl Rows for Selection {
     }
 
     fn ended(row: &Task) -> (bool, bool) {
-        (row.exited && !row.left(), row.left())
+        (row.ended(), row.left())
     }
 
     fn asked(&self) -> Asked {

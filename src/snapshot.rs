@@ -207,6 +207,11 @@ impl Task {
         self.exited && self.raw.tid != 0 && self.raw.exit_state == 0
     }
 
+    /// True for a row of a task that does not live any longer; see [`Task::left`] for the others without further rows.
+    pub fn ended(&self) -> bool {
+        self.exited && !self.left()
+    }
+
     /// How long before `now_ns` its memory was looked at.
     pub fn memory_age_ns(&self, now_ns: u64) -> Option<u64> {
         self.memory.as_ref().map(|(read_ns, _)| now_ns.saturating_sub(*read_ns))

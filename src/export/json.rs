@@ -153,7 +153,7 @@ fn task_object(
         let counts: Map<String, Json> = snapshot.host.events.iter().enumerate().map(count).collect();
         row.insert("counters".into(), Json::Object(counts));
     }
-    row.insert("exited".into(), json!(task.exited && !task.left()));
+    row.insert("exited".into(), json!(task.ended()));
     if task.left() {
         row.insert("left_scope".into(), json!(true));
     }

@@ -180,7 +180,7 @@ pub fn state(task: &Task) -> char {
     const EXIT_ZOMBIE: u32 = 0x20;
     const TASK_IDLE: u32 = 0x402; // uninterruptible without load
     let (state, exit) = (task.raw.state, task.raw.exit_state);
-    if (task.exited && !task.left()) || exit & EXIT_DEAD != 0 {
+    if task.ended() || exit & EXIT_DEAD != 0 {
         return 'X';
     }
     if exit & EXIT_ZOMBIE != 0 {

@@ -27,7 +27,7 @@ pub const POLICY: Metric<Task> = Metric {
 /// For a task that ends: do_exit() of kernel/exit.c has given its policy back by the time of its last row. For the row of all
 /// tasks that a recording does not have one by one.
 pub fn of(task: &Task) -> Result<String, Missing> {
-    if (task.exited && !task.left()) || task.raw.exit_state != 0 {
+    if task.ended() || task.raw.exit_state != 0 {
         return Err(no("the task has ended"));
     }
     if task.raw.pid == OTHERS_PID {
