@@ -17,19 +17,20 @@ use crate::tool::Batch;
 
 const PLACE: &str = "/run/cpuacct";
 
-/// The hierarchy of the controller, for as long as this lives. Mount it when the tool has taken a sample: one that it finds at its
-/// start it takes for the one that containers are in.
+/// The hierarchy of the controller, for as long as this lives. The tool has taken a sample by then: one that it
+/// finds at its start it takes for the one that containers are in.
 pub struct Cpuacct;
 
 impl Cpuacct {
-    pub fn mount() -> Result<Self, String> {
+    pub fn mount(batch: &mut Batch) -> Result<Self, Stop> {
+        batch.next()?;
         fs::create_dir_all(PLACE).map_err(|error| format!("creating {PLACE}: {error}"))?;
         let place = CString::new(PLACE).expect("no NUL in it");
         let (kind, data) = (c"cgroup".as_ptr(), c"cpuacct".as_ptr());
         // SAFETY: all are strings that end and live through the call.
         match unsafe { libc::mount(kind, place.as_ptr(), kind, 0, data.cast()) } {
             0 => Ok(Cpuacct),
-            _ => Err(format!("mounting cpuacct on {PLACE}: {}", io::Error::last_os_error())),
+            _ => Err(format!("mounting cpuacct on {PLACE}: {}", io::Error::last_os_error()).into()),
         }
     }
 

@@ -24,8 +24,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut batch = Batch::start(&["-d", "0.5"])?;
     let mut totals = Totals::default();
     let watchers = [batch.pid(), std::process::id() as i32];
-    batch.next()?;
-    let cpuacct = Cpuacct::mount()?;
+    let cpuacct = Cpuacct::mount(&mut batch)?;
     let begin = cpuacct.around(&mut batch, &mut totals, &watchers)?;
     let work = Work::start_now("spin", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();

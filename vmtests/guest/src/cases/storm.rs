@@ -22,8 +22,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut totals = Totals::default();
     let watchers = [batch.pid(), std::process::id() as i32];
     // Marks are set while nothing runs, so that it does not matter when exactly.
-    batch.next()?;
-    let cpuacct = Cpuacct::mount()?;
+    let cpuacct = Cpuacct::mount(&mut batch)?;
     let begin = cpuacct.around(&mut batch, &mut totals, &watchers)?;
     let stat = procfs::stat()?;
     let work = Work::start_now("storm", &[&show_list(&all_cpus(plan))])?;
