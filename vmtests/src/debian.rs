@@ -54,8 +54,7 @@ pub fn rust_src(version: &str) -> Result<PathBuf, String> {
         "the standard library cannot be built with rustc {version}; `rustup component add rust-src` is \
          another way to its sources"
     );
-    let get = || {
-        let root = AptRoot::open(SUITE, Arch::Amd64, false)?;
+    let get = |root: &AptRoot| {
         let package = root.version("rust-src", version)?;
         eprintln!("vmtests: getting rust-src {package} ({SUITE})");
         let deb = root.download(&format!("rust-src={package}"))?;
@@ -73,7 +72,7 @@ pub fn rust_src(version: &str) -> Result<PathBuf, String> {
             Err(format!("rust-src {package} has no {}", library.display()))
         }
     };
-    get().map_err(|why: String| format!("{why}: {elsewhere}"))
+    AptRoot::with(SUITE, Arch::Amd64, false, get).map_err(|why| format!("{why}: {elsewhere}"))
 }
 
 fn file_from_package(
@@ -90,10 +89,12 @@ fn file_from_package(
     if !refresh && let (true, Ok(package)) = (path.exists(), fs::read_to_string(&note)) {
         return Ok((path, package.trim().to_owned()));
     }
-    let root = AptRoot::open(suite, arch, refresh)?;
-    let package = root.newest(pattern)?;
-    eprintln!("vmtests: getting {package} ({suite}, {arch})");
-    let deb = root.download(&package)?;
+    let (package, deb) = AptRoot::with(suite, arch, refresh, |root| {
+        let package = root.newest(pattern)?;
+        eprintln!("vmtests: getting {package} ({suite}, {arch})");
+        let deb = root.download(&package)?;
+        Ok((package, deb))
+    })?;
     let contents = extract(&deb, wanted)?;
     fs::create_dir_all(keep).map_err(|error| format!("creating {}: {error}", keep.display()))?;
     // A file that is there is whole: it gets its name when all of it is written.
@@ -110,9 +111,26 @@ fn file_from_package(
 struct AptRoot {
     directory: PathBuf,
     suite: String,
+    /// Its package lists were fetched by this process.
+    updated: bool,
 }
 
 impl AptRoot {
+    /// Gets something of a suite. What old package lists name may have left the mirror when a point release came, and
+    /// what is new is not in them: what fails with them is tried once more with new ones.
+    fn with<T>(
+        suite: &str,
+        arch: Arch,
+        refresh: bool,
+        get: impl Fn(&AptRoot) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let root = AptRoot::open(suite, arch, refresh)?;
+        match get(&root) {
+            Err(_) if !root.updated => get(&AptRoot::open(suite, arch, true)?),
+            done => done,
+        }
+    }
+
     fn open(suite: &str, arch: Arch, refresh: bool) -> Result<Self, String> {
         let directory = cache()?.join("apt").join(format!("{suite}.{arch}"));
         for part in [
@@ -150,9 +168,10 @@ impl AptRoot {
             let path = directory.join(name);
             fs::write(&path, text).map_err(|error| format!("writing {}: {error}", path.display()))?;
         }
-        let root = AptRoot { directory, suite: suite.to_owned() };
-        let stamp = root.directory.join("updated");
-        if refresh || !stamp.exists() {
+        let stamp = directory.join("updated");
+        let updated = refresh || !stamp.exists();
+        let root = AptRoot { directory, suite: suite.to_owned(), updated };
+        if updated {
             // --error-on=any: apt-get update returns 0 when a suite could not be fetched.
             run(root.apt("apt-get").args(["update", "-qq", "--error-on=any"]))
                 .map_err(|error| format!("suite {suite} cannot be read: {error}"))?;
