@@ -1,6 +1,7 @@
 //! Opening events: tried once on this thread, then on every online CPU, again when a CPU comes back.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,8 +16,10 @@ pub use crate::collect::wire::SLOTS;
 
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
-/// Instructions spun when an event is tried: enough that a working counter cannot stay at zero.
-const TRIAL_SPINS: u64 = 100_000;
+/// Steps of the work in which an event is tried: enough that a working counter cannot stay at zero.
+const TRIAL_STEPS: u32 = 20_000;
+/// Numbers that it looks at: 1 MiB, more than a cache of the first level holds. A power of two.
+const TRIAL_TABLE: u32 = 1 << 18;
 
 /// What perf_event_open(2) is asked to count on.
 #[derive(Clone, Copy)]
@@ -99,29 +102,19 @@ fn refusal(event: &Event, what: &str, error: &io::Error) -> Missing {
     }
 }
 
-/// Does `event` open and count here? A hardware counter that opens but stays at zero while
-/// instructions retire is as good as none (unimplemented Arm events and some virtual PMUs do that).
+/// Does `event` open and count here? A hardware counter that opens but stays at zero while it has something to count is
+/// as good as none (unimplemented Arm events and some virtual PMUs do that).
 ///
 /// # Errors
 /// The reason, ready to be shown.
 pub fn try_event(event: &Event) -> Result<(), Missing> {
     let fd = perf_event_open(event, Target::ThisThread, None)
         .map_err(|error| refusal(event, "opening", &error))?;
-    if !matches!(event.role, Role::Cycles | Role::Instructions | Role::Slots) {
+    if !must_count(event.role) {
         return Ok(());
     }
-    spin();
-    let [count, enabled, running] = read(&fd).map_err(|error| refusal(event, "reading", &error))?;
-    if count > 0 {
-        return Ok(());
-    }
-    if running == 0 && enabled > 0 {
-        return Err(Missing::Unsupported(format!(
-            "{} was never scheduled onto the PMU; another tool holds its counters",
-            event.name
-        )));
-    }
-    Err(Missing::Unsupported(format!("{} opens but counts nothing on this CPU", event.name)))
+    exercise();
+    judge(event, &fd).map(drop)
 }
 
 /// Do `events` count here, all at the same time? Each alone may, and yet there may not be counters for all.
@@ -136,23 +129,62 @@ pub fn try_together(events: &[Event]) -> Result<(), Missing> {
         perf_event_open(event, Target::ThisThread, None).map_err(|error| refusal(event, "opening", &error))
     };
     let open: Vec<OwnedFd> = events.iter().map(open).collect::<Result<_, Missing>>()?;
-    spin();
+    exercise();
     // An event without a counter waits for the next turn, milliseconds away: a long way from the time it takes to
     // put the others on the PMU one by one.
     for (event, fd) in events.iter().zip(&open) {
-        let [_, enabled, running] = read(fd).map_err(|error| refusal(event, "reading", &error))?;
-        if running * 10 < enabled * 9 {
+        let share = judge(event, fd)?;
+        if share < 0.9 {
             return Err(Missing::Unsupported(format!("{} has to take turns with other events", event.name)));
         }
     }
     Ok(())
 }
 
-fn spin() {
-    let mut sum = 0u64;
-    for i in 0..TRIAL_SPINS {
-        sum = std::hint::black_box(sum.wrapping_add(i));
+/// Whether [`exercise`] has something to count for an event of this role, on whatever CPU. It need not reach memory, or
+/// another node, or miss a TLB whose entries are large.
+fn must_count(role: Role) -> bool {
+    matches!(
+        role,
+        Role::Cycles
+            | Role::Instructions
+            | Role::Slots
+            | Role::StallFrontend
+            | Role::StallBackend
+            | Role::Branch
+    )
+}
+
+/// The share of time in which an open event was on the PMU while [`exercise`] ran.
+///
+/// # Errors
+/// It was not, or was and counted nothing though it had to.
+fn judge(event: &Event, fd: &OwnedFd) -> Result<f64, Missing> {
+    let [count, enabled, running] = read(fd).map_err(|error| refusal(event, "reading", &error))?;
+    if count == 0 && must_count(event.role) {
+        return Err(Missing::Unsupported(match running {
+            0 if enabled > 0 => {
+                format!("{} was never scheduled onto the PMU; another tool holds its counters", event.name)
+            }
+            _ => format!("{} opens but counts nothing on this CPU", event.name),
+        }));
     }
+    Ok(if enabled > 0 { running as f64 / enabled as f64 } else { 1.0 })
+}
+
+/// Work with loads that wait for each other, which the back end stalls on, and branches that nothing can predict, after
+/// which the front end has to begin anew.
+fn exercise() {
+    let table: Vec<u32> = (0..TRIAL_TABLE).map(|at| at.wrapping_mul(0x9e37_79b9)).collect();
+    let (mut at, mut taken) = (0, 0u32);
+    for step in 0..TRIAL_STEPS {
+        at = (table[at as usize] >> 7).wrapping_add(step) % TRIAL_TABLE;
+        // A branch, and no arithmetic: there is something that only one way does.
+        if table[at as usize] & 0x1_0000 != 0 {
+            taken = black_box(taken + 1);
+        }
+    }
+    black_box(taken);
 }
 
 /// A counter that could not be opened on some CPU.
