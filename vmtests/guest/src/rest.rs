@@ -16,7 +16,7 @@ const STILL: usize = 2;
 const PATIENCE: usize = 60;
 
 /// Adds intervals to `totals` until nothing moves any more in what `read` reads; gives that.
-fn come_to_rest<T: PartialEq + Debug>(
+pub fn come_to_rest<T: PartialEq + Debug>(
     batch: &mut Batch,
     totals: &mut Totals,
     read: impl Fn() -> Result<T, String>,

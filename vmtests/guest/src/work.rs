@@ -56,7 +56,7 @@ impl Work {
         Ok(work)
     }
 
-    /// Gives the workload the permission to begin.
+    /// Gives the workload the permission to begin, or to go on where it waits a second time.
     pub fn go(&mut self) {
         if let Some(stdin) = &mut self.stdin {
             let _ = stdin.write_all(b"go\n");

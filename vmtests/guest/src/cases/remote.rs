@@ -1,17 +1,17 @@
 //! The share of accesses that leave the node, compared with a workload that counts its own accesses one by one,
 //! each with the CPU time that it took.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use vmtests_protocol::Plan;
 
 use super::{Case, Stop};
+use crate::intervals::Totals;
 use crate::procfs;
 use crate::report::Report;
-use crate::rest::Balancing;
+use crate::rest::{Balancing, come_to_rest};
 use crate::tool::Batch;
 use crate::work::Work;
-use crate::workload::numa_truth::{FREEZE, SETTLE};
 
 pub const CASE: Case = Case {
     name: "remote",
@@ -28,6 +28,10 @@ pub const BALANCED: Case = Case {
 const MIGRATED: &str = "numa_pages_migrated";
 /// Percentage points.
 const CLOSE: f64 = 5.0;
+/// For so long NUMA balancing may move what it will, in the case that wants it to.
+const BALANCE: Duration = Duration::from_secs(6);
+/// Intervals in which the tool looks at memory that has moved. One does for it, if the host is not busy.
+const LOOKS: usize = 6;
 
 /// CPUs, shares by node, layout, whether it is compared after balancing too. CPUs 0 and 1 are of node 0, CPUs 2 and 3 of
 /// node 1.
@@ -65,17 +69,20 @@ fn run(report: &mut Report, plan: &Plan, balanced: bool) -> Result<(), Stop> {
 
 /// Lets NUMA balancing work for a while and then stops it, because the truth is counted page by page after each access:
 /// an access that makes its page move counts as local there, and the pages of this workload are used so seldom that
-/// these are a large part of all.
-fn settle(batch: &mut Batch, balancing: &Balancing) -> Result<(), Stop> {
+/// these are a large part of all. Pages that are marked already move afterwards, so both sides begin when nothing moves
+/// any more and the tool has looked again.
+fn settle(batch: &mut Batch, balancing: &Balancing, work: &mut Work) -> Result<(), Stop> {
     let began = Instant::now();
     balancing.set(true)?;
-    while began.elapsed() < FREEZE {
+    while began.elapsed() < BALANCE {
         batch.next()?;
     }
     balancing.set(false)?;
-    while began.elapsed() < SETTLE {
+    come_to_rest(batch, &mut Totals::default(), || procfs::vmstat(MIGRATED))?;
+    for _ in 0..LOOKS {
         batch.next()?;
     }
+    work.go();
     // What a busy guest left unread is from before.
     batch.skip()
 }
@@ -96,7 +103,7 @@ fn one(
     }
     work.go();
     if access == "settled" {
-        settle(batch, balancing)?;
+        settle(batch, balancing, &mut work)?;
     }
     let (mut remote, mut ran, mut source) = (0.0, 0.0, String::new());
     let add = |interval: &serde_json::Value, remote: &mut f64, ran: &mut f64, source: &mut String| {

@@ -75,8 +75,12 @@ fn number(text: &str) -> Result<u64, String> {
 /// Tells that the workload is there, and waits for the permission to begin.
 fn wait_for_go(facts: &Value) {
     say(facts);
-    let mut line = String::new();
-    let _ = io::stdin().lock().read_line(&mut line);
+    wait_for_line();
+}
+
+/// Waits for a line on standard input, or for its end.
+fn wait_for_line() {
+    let _ = io::stdin().lock().read_line(&mut String::new());
 }
 
 /// A case that failed may not listen any more; that is no error of the workload.

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{burn, stop_flag, wait_for_go};
+use super::{burn, raise_at_end, wait_for_go, wait_for_line};
 use crate::{affinity, sysfs};
 
 const PAGE: usize = 4096;
@@ -17,10 +16,6 @@ const HUGE: usize = 2 << 20;
 const BATCH: usize = 64;
 /// Work between two accesses, so that asking is not all that the threads do.
 const ROUNDS: u64 = 2_000;
-/// For so long after the start NUMA balancing may move what it will, in a case that wants it to.
-pub const FREEZE: Duration = Duration::from_secs(6);
-/// With `settled`, accesses count from then on: nothing moves any more, and a walk of the mappings has seen it.
-pub const SETTLE: Duration = Duration::from_secs(9);
 const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;
 
@@ -77,10 +72,10 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
         "touched_huge" => Layout::TouchedHuge,
         other => return Err(format!("{other:?} is no layout")),
     };
-    let (skewed, settle) = match access {
-        "uniform" => (false, Duration::ZERO),
-        "settled" => (false, SETTLE),
-        "skewed" => (true, Duration::ZERO),
+    let (skewed, settles) = match access {
+        "uniform" => (false, false),
+        "settled" => (false, true),
+        "skewed" => (true, false),
         other => return Err(format!("{other:?} is no way to access memory")),
     };
     let threads: Vec<Option<u32>> = match cpus.strip_prefix("free:") {
@@ -100,21 +95,26 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
     wait_for_go(&json!({
         "pid": std::process::id(), "pages_by_node": by_node, "not_there": holes, "mappings": mappings(), "access": access,
     }));
-    let (stop, from) = (stop_flag(), Instant::now() + settle);
+    let stop = Arc::new(AtomicBool::new(false));
+    let counting = Arc::new(AtomicBool::new(!settles));
     let counts = Arc::new([const { AtomicU64::new(0) }; 4]);
     let workers: Vec<_> = threads
         .into_iter()
         .enumerate()
         .map(|(seed, cpu)| {
-            let (memory, stop, counts) = (Arc::clone(&memory), Arc::clone(&stop), Arc::clone(&counts));
-            thread::spawn(move || work(cpu, &memory, skewed, (seed as u64, from), &stop, &counts))
+            let (memory, counts) = (Arc::clone(&memory), Arc::clone(&counts));
+            let flags = (Arc::clone(&counting), Arc::clone(&stop));
+            thread::spawn(move || work(cpu, &memory, (skewed, seed as u64), (&flags.0, &flags.1), &counts))
         })
         .collect();
+    if settles {
+        // What moves has moved, says who started us.
+        wait_for_line();
+        counting.store(true, Ordering::Relaxed);
+    }
+    raise_at_end(&stop);
     for worker in workers {
         worker.join().map_err(|_| "a thread panicked".to_owned())??;
-    }
-    while !stop.load(Ordering::Relaxed) {
-        thread::sleep(Duration::from_millis(10));
     }
     let [local, remote, local_ns, remote_ns] = [0, 1, 2, 3].map(|at| counts[at].load(Ordering::Relaxed));
     Ok(
@@ -127,9 +127,8 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
 fn work(
     cpu: Option<u32>,
     memory: &Memory,
-    skewed: bool,
-    (seed, from): (u64, Instant),
-    stop: &AtomicBool,
+    (skewed, seed): (bool, u64),
+    (counting, stop): (&AtomicBool, &AtomicBool),
     counts: &[AtomicU64; 4],
 ) -> Result<(), String> {
     if let Some(cpu) = cpu {
@@ -163,7 +162,7 @@ fn work(
         let now = affinity::thread_time();
         let spent = (now - since).as_nanos() as u64;
         since = now;
-        if Instant::now() < from {
+        if !counting.load(Ordering::Relaxed) {
             continue;
         }
         for (at, count) in found.into_iter().enumerate() {
