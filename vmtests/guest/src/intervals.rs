@@ -1,6 +1,6 @@
 //! What the tool said over several intervals, added up: totals that can be compared with a truth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -48,9 +48,14 @@ impl Totals {
             self.seconds += seconds;
             self.busy_ns += interval["host"]["busy_pct"].as_f64().unwrap_or(f64::NAN) / 100.0 * seconds * 1e9;
         }
-        for (cause, count) in interval["lost"].as_object().into_iter().flatten() {
+        let lost = interval["lost"]
+            .as_object()
+            .ok_or_else(|| Stop::fail("an interval does not say what was lost"))?;
+        for (cause, count) in lost {
             // Counts of causes are per interval or cumulative; either way more than zero is a loss.
-            let count = count.as_f64().unwrap_or(0.0);
+            let count = count
+                .as_f64()
+                .ok_or_else(|| Stop::fail(format!("lost.{cause} is {count} and not a number")))?;
             let sum = self.lost.entry(cause.clone()).or_default();
             *sum = sum.max(count);
         }
@@ -96,6 +101,16 @@ impl Totals {
     /// All rows of all intervals.
     pub fn tasks(&self) -> impl Iterator<Item = &Value> {
         self.intervals.iter().flat_map(|interval| interval["tasks"].as_array().into_iter().flatten())
+    }
+
+    /// Rows of ended children of this process, and how many different processes they are.
+    pub fn ended_children(&self, parent: i32) -> (Vec<&Value>, usize) {
+        let rows: Vec<&Value> =
+            self.tasks().filter(|task| task["exited"] == true && task["ppid"] == parent).collect();
+        let different: BTreeSet<_> =
+            rows.iter().map(|row| (row["pid"].as_u64(), row["start_ns"].as_u64())).collect();
+        let count = different.len();
+        (rows, count)
     }
 
     /// The row of a process.

@@ -2,7 +2,7 @@
 
 use vmtests_protocol::Plan;
 
-use super::{Case, Stop, no_losses};
+use super::{Case, Stop, each_ended_once, no_losses};
 use crate::intervals::{Totals, number};
 use crate::report::Report;
 use crate::tool::Batch;
@@ -24,8 +24,8 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let done = work.stop()?;
     batch.follow(&mut totals, 2)?;
     batch.stop()?;
-    let ended: Vec<_> = totals.tasks().filter(|task| task["exited"] == true && task["ppid"] == pid).collect();
-    report.equal("children shown as ended", done.truth["children"].as_u64().unwrap_or(0), ended.len() as u64);
+    each_ended_once(report, &totals, pid, &done)?;
+    let (ended, _) = totals.ended_children(pid);
     let shown: f64 = ended.iter().filter_map(|task| task["cpu_ns"].as_f64()).sum();
     let children = number(&done.truth, "children_cpu_ns")? / 1e9;
     report.cpu_seconds("CPU seconds of all children", children, shown / 1e9);

@@ -33,8 +33,9 @@ use std::time::Instant;
 use vmtests_protocol::{Event, Outcome, Plan};
 
 use crate::init;
-use crate::intervals::Totals;
+use crate::intervals::{Totals, number};
 use crate::report::{Channel, Report};
+use crate::work::Done;
 
 pub struct Case {
     name: &'static str,
@@ -114,6 +115,15 @@ fn no_losses(report: &mut Report, totals: &Totals) {
         .collect();
     let found = if lost.is_empty() { "none".to_owned() } else { lost.join(", ") };
     report.equal("losses", "none".to_owned(), found);
+}
+
+/// Each child of a workload that says how many it had is shown as ended, in one row.
+fn each_ended_once(report: &mut Report, totals: &Totals, parent: i32, done: &Done) -> Result<(), Stop> {
+    let children = number(&done.truth, "children")? as usize;
+    let (rows, processes) = totals.ended_children(parent);
+    report.equal("children shown as ended", children, processes);
+    report.equal("rows of ended children", children, rows.len());
+    Ok(())
 }
 
 /// Runs one case in this process; the exit code is for process 1.

@@ -2,7 +2,7 @@
 
 use vmtests_protocol::Plan;
 
-use super::{Case, Stop, all_cpus, no_losses};
+use super::{Case, Stop, all_cpus, each_ended_once, no_losses};
 use crate::cpuacct::Cpuacct;
 use crate::intervals::{Totals, number};
 use crate::procfs;
@@ -45,6 +45,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     ));
     let forks = (stat_after.forks - stat.forks) as f64;
     report.check(forks >= children, "forks counted by the kernel, at least one a child", children, forks);
+    each_ended_once(report, &totals, pid, &done)?;
     let storm = totals.process(pid)?;
     report.check(storm.exited, "the storm itself is shown as ended", true, storm.exited);
     batch.stop()?;
