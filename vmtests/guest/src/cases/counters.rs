@@ -12,7 +12,10 @@ use crate::work::Work;
 pub const CASE: Case = Case {
     name: "counters",
     about: "IPC, cycles and instructions of two tasks that take turns; without counters a reason and no number",
-    run,
+    run: |report, plan| {
+        run(report, plan)?;
+        stalls(report, plan)
+    },
 };
 
 /// Instructions a turn: the parent's and the child's. Different, so that mixing them up shows.
@@ -86,18 +89,51 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     Ok(())
 }
 
+/// Stalls are on the list of the emulated PMU, open, and stay at zero; elsewhere there are none. Either way there is
+/// a reason and no number, and no counter of a task is 0.
+fn stalls(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    let mut batch = Batch::start(&["-d", "0.3", "--events", "stalls"])?;
+    let mut totals = Totals::default();
+    batch.follow(&mut totals, 1)?;
+    let work = Work::start_now("spin", &["0"])?;
+    batch.follow(&mut totals, 3)?;
+    work.stop()?;
+    batch.stop()?;
+    for id in ["stall_frontend_pct", "stall_backend_pct"] {
+        absent_with_reason(report, id, &totals);
+        if plan.machine.pmu != Pmu::Absent {
+            let why = reason(&totals, id);
+            let told = why.contains("opens but counts nothing");
+            report.check(told, format_args!("why there is no {id}"), "opens but counts nothing", why);
+        }
+    }
+    let stalled = |task: &&Value| {
+        task["counters"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .any(|(name, _)| name.to_lowercase().contains("stall"))
+    };
+    report.equal("rows with a counter of stalls", 0, totals.tasks().filter(stalled).count());
+    Ok(())
+}
+
 /// A metric that cannot be measured is null everywhere, and the reason is given.
 fn absent_with_reason(report: &mut Report, id: &str, totals: &Totals) {
     let with_number = totals.tasks().filter(|task| !task[id].is_null()).count();
     report.equal(format_args!("rows with a number for {id}"), 0, with_number);
-    let reason =
-        totals.intervals.last().and_then(|interval| interval["missing"][id].as_str()).unwrap_or_default();
+    let reason = reason(totals, id);
     report.check(
         !reason.is_empty(),
         format_args!("the reason for no {id}"),
         "a sentence",
         format_args!("{reason:?}"),
     );
+}
+
+/// Why the last interval has no such number.
+fn reason<'a>(totals: &'a Totals, id: &str) -> &'a str {
+    totals.intervals.last().and_then(|interval| interval["missing"][id].as_str()).unwrap_or_default()
 }
 
 /// A number of a process's row, or the tool's reason for having none.
