@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 
+use serde_json::Value;
 use vmtests_protocol::Plan;
 
 use super::{Case, Stop};
@@ -11,7 +12,7 @@ use crate::tool::{self, Output};
 
 pub const CASE: Case = Case {
     name: "degraded",
-    about: "without privilege it says which capabilities to give and exits 3; without BTF it says so and exits 4",
+    about: "without capabilities, or one of them, it says which to give and exits 3; with those of the README it works; without BTF it says so and exits 4",
     run,
 };
 
@@ -27,6 +28,10 @@ pub const TOO_OLD: Case = Case {
 };
 
 const NOBODY: u32 = 65534;
+// Of linux/capability.h.
+const CAP_SYS_PTRACE: u32 = 19;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
 const ONE_INTERVAL: [&str; 7] = ["--batch", "--format", "json", "-n", "1", "-d", "0.2"];
 
 fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
@@ -34,6 +39,15 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     command.uid(NOBODY).gid(NOBODY);
     let output = tool::finish(command)?;
     says(report, "as a user without capabilities", &output, 3, &["cap_bpf", "cap_perfmon", "setcap"]);
+
+    let output = with_capabilities(&[CAP_BPF])?;
+    says(report, "as a user with CAP_BPF only", &output, 3, &["cap_perfmon", "setcap"]);
+    let output = with_capabilities(&[CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE])?;
+    report.say(format_args!("as a user with the capabilities of the README: {}", output.brief()));
+    report.equal("exit code with those", "0".to_owned(), show_code(&output));
+    let rows = output.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let tasks: usize = rows.map(|interval| interval["tasks"].as_array().map_or(0, Vec::len)).sum();
+    report.check(tasks > 0, "rows with those", "some", tasks);
 
     let mut command = tool::command(&ONE_INTERVAL)?;
     // SAFETY: the closure makes two system calls and allocates nothing.
@@ -50,8 +64,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
 
 fn says(report: &mut Report, when: &str, output: &Output, code: i32, words: &[&str]) {
     report.say(format_args!("{when}: {}", output.brief()));
-    let found = output.code.map_or("a signal".to_owned(), |code| code.to_string());
-    report.equal(format_args!("exit code {when}"), code.to_string(), found);
+    report.equal(format_args!("exit code {when}"), code.to_string(), show_code(output));
     let said = output.stderr.to_lowercase();
     for word in words {
         report.check(
@@ -62,6 +75,74 @@ fn says(report: &mut Report, when: &str, output: &Output, code: i32, words: &[&s
         );
     }
     report.equal(format_args!("lines on standard output {when}"), 0, output.stdout.lines().count());
+}
+
+fn show_code(output: &Output) -> String {
+    output.code.map_or("a signal".to_owned(), |code| code.to_string())
+}
+
+/// Runs the tool as a user who has these capabilities, as file capabilities would give them.
+fn with_capabilities(numbers: &'static [u32]) -> Result<Output, Stop> {
+    let mut command = tool::command(&ONE_INTERVAL)?;
+    // SAFETY: the closure makes system calls and allocates nothing.
+    unsafe {
+        command.pre_exec(|| become_nobody(numbers));
+    }
+    tool::finish(command)
+}
+
+/// Gives up the user root and all capabilities but these, which exec(2) leaves to the program: they are ambient, see
+/// capabilities(7).
+fn become_nobody(numbers: &[u32]) -> io::Result<()> {
+    /// As capset(2) takes them, of linux/capability.h.
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Sets {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let checked = |result: libc::c_long| match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    };
+    let mut sets = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    for &number in numbers {
+        let set = &mut sets[number as usize / 32];
+        let bit = 1 << (number % 32);
+        *set = Sets {
+            effective: set.effective | bit,
+            permitted: set.permitted | bit,
+            inheritable: set.inheritable | bit,
+        };
+    }
+    let header = Header { version: VERSION_3, pid: 0 };
+    // SAFETY: all arguments are numbers, or places that live through the call and have the layout of the kernel's header.
+    unsafe {
+        checked(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0).into())?;
+        checked(libc::setresgid(NOBODY, NOBODY, NOBODY).into())?;
+        checked(libc::setresuid(NOBODY, NOBODY, NOBODY).into())?;
+        checked(libc::syscall(libc::SYS_capset, &header, &sets))?;
+        for &number in numbers {
+            checked(
+                libc::prctl(
+                    libc::PR_CAP_AMBIENT,
+                    libc::PR_CAP_AMBIENT_RAISE,
+                    libc::c_ulong::from(number),
+                    0,
+                    0,
+                )
+                .into(),
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// An empty file system over /sys/kernel/btf, for this process only.
