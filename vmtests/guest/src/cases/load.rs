@@ -40,14 +40,17 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     if output.code != Some(0) {
         return Err(Stop::fail(output.brief()));
     }
-    let mut batch = Batch::start(&["-d", "0.3"])?;
+    // Stacks are sampled only where somebody asks for them, by a program of its own.
+    let mut batch = Batch::start(&["-d", "0.3", "--hot"])?;
     let interval = batch.next()?;
     let mut programs = Map::new();
     for program in bpf::programs()?.into_iter().filter(|program| !before.contains(&program.id)) {
         report.say(format_args!("{program}"));
         let facts =
             json!({"type": program.kind, "verified": program.verified, "instructions": program.instructions});
-        programs.insert(program.name.clone(), facts);
+        if programs.insert(program.name.clone(), facts).is_some() {
+            return Err(Stop::fail(format!("two programs have the name {}", program.name)));
+        }
     }
     batch.stop()?;
     report.check(!programs.is_empty(), "programs in the kernel while the tool runs", "some", programs.len());
