@@ -16,6 +16,26 @@ pub const CASE: Case = Case {
     run,
 };
 
+/// A CPU that is offline, and online again when this is dropped: also when the case breaks off.
+struct Offline(u32);
+
+impl Offline {
+    fn take(cpu: u32) -> Result<Offline, String> {
+        sysfs::set_online(cpu, false)?;
+        Ok(Offline(cpu))
+    }
+
+    fn give_back(self) -> Result<(), String> {
+        sysfs::set_online(self.0, true)
+    }
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        let _ = sysfs::set_online(self.0, true);
+    }
+}
+
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let last = plan.machine.cpus() - 1;
     if last == 0 {
@@ -29,9 +49,9 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let work = Work::start_now("spin", &[&show_list(&all_cpus(plan))])?;
     let pid = work.pid();
     batch.follow(&mut totals, 2)?;
-    sysfs::set_online(last, false)?;
+    let offline = Offline::take(last)?;
     batch.follow(&mut totals, 3)?;
-    sysfs::set_online(last, true)?;
+    offline.give_back()?;
     batch.follow(&mut totals, 2)?;
     let done = work.stop()?;
     report.say(format_args!("CPU {last} is back; a thread is pinned to it"));

@@ -55,7 +55,12 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         // What it did after the last interval in which it lived is with the ended threads of its process.
         let most = number(thread, "cpu_ns")?;
         let fits = row.cpu_ns <= most * 1.01 && row.cpu_ns > most * 0.4;
-        report.check(fits, format_args!("ns of thread {tid}"), format_args!("most of {most}"), row.cpu_ns);
+        report.check(
+            fits,
+            format_args!("ns of thread {tid}"),
+            format_args!("40 to 101 % of {most}"),
+            row.cpu_ns,
+        );
     }
     for ((_, tid, _), row) in totals.rows.iter().filter(|((row, ..), _)| *row == pid as u64) {
         let ended = if row.exited { ", ended" } else { "" };

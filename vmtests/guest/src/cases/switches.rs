@@ -34,8 +34,14 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
         let row = totals.process(pid)?;
         // The last switch of all, away for ever, comes after getrusage has been filled in.
         let found = row.switches.round();
-        let fits = (found - truth).abs() <= 2.0 + truth * 0.001;
-        report.check(fits, format_args!("switches of the {who}"), format_args!("{truth} ± 2"), found);
+        let slack = 2.0 + truth * 0.001;
+        let fits = (found - truth).abs() <= slack;
+        report.check(
+            fits,
+            format_args!("switches of the {who}"),
+            format_args!("{truth} ± {slack:.0}"),
+            found,
+        );
         report.check(
             found >= turns,
             format_args!("switches of the {who}, at least one a turn"),

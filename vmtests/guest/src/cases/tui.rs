@@ -30,15 +30,16 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let work = Work::start_now("spin", &[&(plan.machine.cpus() - 1).to_string()])?;
     let mut screen = Screen::start(tool::command(&["-d", "0.5"])?, ROWS, COLUMNS)?;
     let pid = work.pid().to_string();
-    let has_row = |text: &str| text.lines().any(|line| line.split_whitespace().next() == Some(&pid));
-    let shown = screen.wait_for(PATIENCE, has_row);
-    report.data("screen", screen.text());
-    if !shown {
-        return Err(Stop::fail(format!("process {pid} is not on the screen, which says: {}", screen.text())));
-    }
+    let is_row = |line: &str| line.split_whitespace().next() == Some(&pid) && line.contains("spin");
+    let shown = screen.wait_for(PATIENCE, |text| text.lines().any(is_row));
     let text = screen.text();
-    let row = text.lines().find(|line| line.split_whitespace().next() == Some(&pid)).unwrap_or_default();
-    report.check(row.contains("spin"), "the row of the busy process names it", "spin", row.trim());
+    report.data("screen", text.clone());
+    if !shown {
+        return Err(Stop::fail(format!(
+            "there is no row of process {pid}, spin, on the screen, which says: {text}"
+        )));
+    }
+    report.check(shown, "the busy process has a row that names it", true, shown);
     // A line for each node, or one line with a column for each.
     let last = (plan.machine.nodes.len() - 1).to_string();
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -47,6 +48,9 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
             && (words.get(1) == Some(&last.as_str()) || words.last() == Some(&last.as_str()))
     });
     report.check(there, format_args!("node {last} is on the screen"), true, there);
+    if !there {
+        report.say(&text);
+    }
     for (keys, what, tasks) in
         [("?", "? shows the help in place of the tasks", false), ("\x1b", "Esc goes back", true)]
     {
