@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use vmtests_protocol::{CASE_LIMIT, Event, Plan};
 
-use crate::boot::{self, End, Guest};
+use crate::boot::{self, Guest};
 use crate::debian;
 use crate::image::Programs;
 use crate::kernels::Arch;
@@ -219,7 +219,7 @@ impl Run<'_> {
         };
         let guest = Guest { start, initramfs: &initramfs, deadline: BOOT + CASE * plan.cases.len() as u32 };
         loop {
-            let mut story = Story::new(self.options.verbose);
+            let mut story = Story::new(self.options.verbose, &plan.cases);
             let mut trouble = None;
             let mut load = None;
             let ran = boot::run(&guest, |event| {
@@ -240,29 +240,23 @@ impl Run<'_> {
             if let Some(load) = &load {
                 compare_snapshot(id, load, self.options, &mut story.tally, teller)?;
             }
-            let why = match (&ran.end, story.unfinished()) {
-                (End::Exit(0), None) if story.tally.failed == 0 => None,
-                // The cases that failed say why; the guest itself did its work.
-                (End::Exit(_), None) if story.tally.failed > 0 => None,
-                (End::Exit(code), _) => Some(format!("EXIT {code} does not fit what its cases said")),
-                (End::Died(status), at) => Some(format!("{status}{}", during(at))),
-                (End::Deadline(limit), at) => {
-                    Some(format!("no end after {} s{}", limit.as_secs(), during(at)))
-                }
-                (End::Noise(why), at) => Some(format!("{why}{}", during(at))),
-            };
+            let why = story.fault(&ran.end);
             if let Some(why) = why {
-                for line in story.rest() {
-                    teller.say(line);
-                }
-                print_console(&ran.console, teller);
                 // Some boots die under TCG through no fault of what is tested; a guest that came
                 // to user space has no such excuse.
                 if !ran.ready && end.retries == 0 {
+                    print_console(&ran.console, teller);
                     teller.say(format_args!("  the guest did not come up ({why}); once more"));
                     end.retries += 1;
                     continue;
                 }
+                for event in story.missing_ends(&why) {
+                    for line in story.follow(&event) {
+                        teller.say(line);
+                    }
+                    self.add(id, What::Event(event))?;
+                }
+                print_console(&ran.console, teller);
                 end.failed = Some(why);
             } else if story.tally.failed > 0 {
                 print_console(&ran.console, teller);
@@ -295,10 +289,6 @@ fn compare_snapshot(
         }
     }
     Ok(())
-}
-
-fn during(case: Option<&str>) -> String {
-    case.map(|case| format!(", during case {case}")).unwrap_or_default()
 }
 
 fn plan(job: &Job, programs: &Programs) -> Plan {

@@ -4,6 +4,8 @@ use std::ops::AddAssign;
 
 use vmtests_protocol::{Event, Outcome};
 
+use crate::boot::End;
+
 /// How the line of a check that failed begins.
 const WRONG: &str = "      WRONG ";
 
@@ -22,23 +24,75 @@ impl AddAssign for Tally {
     }
 }
 
+/// How far a case of the plan has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Begun,
+    Ended,
+}
+
 /// Follows the events of one guest.
 pub struct Story {
     verbose: bool,
     pub tally: Tally,
+    /// The plan: what does not come to its end is missed.
+    cases: Vec<(String, Stage)>,
     /// The case that has begun and not ended, with what it said so far.
     open: Option<(String, Vec<String>)>,
     checks: u32,
 }
 
 impl Story {
-    pub fn new(verbose: bool) -> Self {
-        Story { verbose, tally: Tally::default(), open: None, checks: 0 }
+    /// Of a guest that was told to run `cases`.
+    pub fn new(verbose: bool, cases: &[String]) -> Self {
+        let cases = cases.iter().map(|case| (case.clone(), Stage::Waiting)).collect();
+        Story { verbose, tally: Tally::default(), cases, open: None, checks: 0 }
     }
 
-    /// The case that was running when the guest ended without an answer.
-    pub fn unfinished(&self) -> Option<&str> {
-        self.open.as_ref().map(|(case, _)| case.as_str())
+    /// Why a guest that ended like this has failed, beyond what its cases say of themselves.
+    pub fn fault(&self, end: &End) -> Option<String> {
+        let during = self.open.as_ref().map(|(case, _)| format!(", during case {case}")).unwrap_or_default();
+        let missing: Vec<&str> = self
+            .cases
+            .iter()
+            .filter(|(_, stage)| *stage != Stage::Ended)
+            .map(|(case, _)| case.as_str())
+            .collect();
+        match end {
+            End::Exit(code) if !missing.is_empty() => {
+                Some(format!("EXIT {code} without an end of {}", missing.join(", ")))
+            }
+            End::Exit(0) if self.tally.failed == 0 => None,
+            // The cases that failed say why; the guest itself did its work.
+            End::Exit(_) if self.tally.failed > 0 => None,
+            End::Exit(code) => Some(format!("EXIT {code} does not fit what its cases said")),
+            End::Died(status) => Some(format!("{status}{during}")),
+            End::Deadline(limit) => Some(format!("no end after {} s{during}", limit.as_secs())),
+            End::Noise(why) => Some(format!("{why}{during}")),
+        }
+    }
+
+    /// The ends that the guest did not send: a case that it began has failed, one that it did not reach is skipped.
+    pub fn missing_ends(&self, why: &str) -> Vec<Event> {
+        let end = |case: &String, outcome, what| Event::End {
+            case: case.clone(),
+            outcome,
+            reason: Some(format!("{what}: {why}")),
+            seconds: 0.0,
+        };
+        let ends = self.cases.iter().filter_map(|(case, stage)| match stage {
+            Stage::Waiting => Some(end(case, Outcome::Skipped, "was not reached")),
+            Stage::Begun => Some(end(case, Outcome::Failed, "did not come to an end")),
+            Stage::Ended => None,
+        });
+        ends.collect()
+    }
+
+    fn reach(&mut self, case: &str, reached: Stage) {
+        for (_, stage) in self.cases.iter_mut().filter(|(name, _)| name == case) {
+            *stage = reached;
+        }
     }
 
     /// Lines to print for this event.
@@ -48,9 +102,15 @@ impl Story {
                 vec![format!("  ready after {uptime:.1} s: Linux {kernel}")]
             }
             Event::Begin { case, about } => {
+                // One that is still open lost its end; what it said is not lost with it.
+                let mut lines = self.rest();
                 self.checks = 0;
+                self.reach(case, Stage::Begun);
                 self.open = Some((case.clone(), Vec::new()));
-                if self.verbose { vec![format!("  {case}: {about}")] } else { Vec::new() }
+                if self.verbose {
+                    lines.push(format!("  {case}: {about}"));
+                }
+                lines
             }
             Event::Say { text, .. } => self.tell(format!("      {text}")),
             Event::Check { ok, what, want, got, .. } => {
@@ -64,13 +124,14 @@ impl Story {
             }
             Event::Data { .. } => Vec::new(),
             Event::End { case, outcome, reason, seconds } => {
+                self.reach(case, Stage::Ended);
                 self.end(case, *outcome, reason.as_deref(), *seconds)
             }
         }
     }
 
-    /// What the open case has said so far, for a guest that ended in the middle of it.
-    pub fn rest(&mut self) -> Vec<String> {
+    /// What the open case has said so far and was not printed.
+    fn rest(&mut self) -> Vec<String> {
         if self.verbose { Vec::new() } else { self.open.take().map(|(_, lines)| lines).unwrap_or_default() }
     }
 
@@ -85,7 +146,7 @@ impl Story {
     }
 
     fn end(&mut self, case: &str, outcome: Outcome, reason: Option<&str>, seconds: f64) -> Vec<String> {
-        let said = self.open.take().map(|(_, lines)| lines).unwrap_or_default();
+        let said = self.open.take_if(|(open, _)| open == case).map(|(_, lines)| lines).unwrap_or_default();
         let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let mut lines = Vec::new();
         match outcome {
@@ -119,13 +180,21 @@ impl Story {
 mod tests {
     use super::*;
 
+    fn begin(case: &str) -> Event {
+        Event::Begin { case: case.into(), about: String::new() }
+    }
+
     fn end(outcome: Outcome) -> Event {
         Event::End { case: "nodes".into(), outcome, reason: None, seconds: 1.0 }
     }
 
+    fn of(cases: &[&str]) -> Story {
+        Story::new(false, &cases.iter().map(|case| (*case).to_owned()).collect::<Vec<_>>())
+    }
+
     #[test]
     fn a_failed_case_tells_its_story_and_a_passed_one_a_line() {
-        let begin = Event::Begin { case: "nodes".into(), about: String::new() };
+        let begin = begin("nodes");
         let check = Event::Check {
             case: "nodes".into(),
             ok: false,
@@ -133,7 +202,7 @@ mod tests {
             want: "2-3".into(),
             got: "none".into(),
         };
-        let mut story = Story::new(false);
+        let mut story = of(&["nodes"]);
         let fine = Event::Say { case: "nodes".into(), text: "two nodes".into() };
         assert!(story.follow(&begin).is_empty());
         assert!(story.follow(&fine).is_empty());
@@ -144,6 +213,40 @@ mod tests {
         story.follow(&begin);
         assert_eq!(story.follow(&end(Outcome::Passed)).len(), 1);
         assert_eq!(story.tally, Tally { passed: 1, failed: 1, skipped: 0 });
-        assert_eq!(story.unfinished(), None);
+        assert_eq!(story.fault(&End::Exit(1)), None);
+        assert!(story.missing_ends("").is_empty());
+    }
+
+    #[test]
+    fn a_lost_end_is_a_failure_and_a_case_that_was_not_reached_is_skipped() {
+        let mut story = of(&["boot", "nodes", "hotplug"]);
+        story.follow(&begin("boot"));
+        story.follow(&Event::Say { case: "boot".into(), text: "two CPUs".into() });
+        assert_eq!(story.follow(&begin("nodes")), ["      two CPUs"]);
+        story.follow(&end(Outcome::Passed));
+
+        let why = story.fault(&End::Exit(0)).unwrap();
+        assert_eq!(why, "EXIT 0 without an end of boot, hotplug");
+        let told: Vec<String> =
+            story.missing_ends(&why).iter().flat_map(|event| story.follow(event)).collect();
+        assert_eq!(
+            told,
+            [
+                "  FAILED  boot (0.0 s): did not come to an end: EXIT 0 without an end of boot, hotplug",
+                "  skipped hotplug: was not reached: EXIT 0 without an end of boot, hotplug",
+            ]
+        );
+        assert_eq!(story.tally, Tally { passed: 1, failed: 1, skipped: 1 });
+    }
+
+    #[test]
+    fn a_guest_that_dies_says_during_which_case() {
+        let mut story = of(&["boot", "nodes"]);
+        story.follow(&begin("boot"));
+        story.follow(&Event::Say { case: "boot".into(), text: "two CPUs".into() });
+        let why = story.fault(&End::Died("QEMU ended".into())).unwrap();
+        assert_eq!(why, "QEMU ended, during case boot");
+        let told = story.follow(&story.missing_ends(&why)[0].clone());
+        assert_eq!(told[1..], ["      all that it said:", "      two CPUs"]);
     }
 }
