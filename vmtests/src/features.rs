@@ -5,7 +5,7 @@ use crate::record::GuestId;
 
 /// Rows and the cases that they sum up, on ordinary machines.
 const FEATURES: &[(&str, &[&str])] = &[
-    ("all programs load, and each number that is missing has its reason", &["load"]),
+    ("all programs load, and each number that is missing has its reason", &["load", "snapshot"]),
     ("topology: nodes, distances, CPUs, as QEMU was told", &["boot", "nodes", "topology"]),
     ("CPU time by node: pinned and moving threads", &["pinned", "moving"]),
     ("nothing lost: fork storms, tasks that end, switches", &["storm", "exits", "switches"]),

@@ -29,6 +29,7 @@ pub fn render(lines: &[Line]) -> String {
     let mut rows: BTreeSet<Row> = BTreeSet::new();
     let mut cells: BTreeMap<(Row, Column), Cell> = BTreeMap::new();
     let mut releases: BTreeMap<Column, String> = BTreeMap::new();
+    let mut broken: BTreeSet<String> = BTreeSet::new();
     let mut not_covered: BTreeMap<Column, String> = BTreeMap::new();
     for line in lines {
         let column = column(&line.guest);
@@ -56,6 +57,9 @@ pub fn render(lines: &[Line]) -> String {
                 }
             }
             What::Guest(end) => {
+                if let Some(why) = &end.failed {
+                    broken.insert(format!("{}: {why}", line.guest));
+                }
                 if let Some(why) = &end.not_covered {
                     not_covered.insert(column, why.clone());
                 }
@@ -81,11 +85,16 @@ pub fn render(lines: &[Line]) -> String {
         }
         text.push('\n');
     }
-    text.push_str("\nyes: compared with a truth and right, on two nodes or on the machines in parentheses. –: no guest runs it there.\n\n\
+    text.push_str("\nyes: compared with a truth and right, on two nodes or on the machines in parentheses. partly: some of it did not run. \
+         –: no guest runs it there.\n\n\
          Kernels: ");
     let releases: BTreeSet<&String> = releases.values().collect();
     text.push_str(&releases.into_iter().map(String::as_str).collect::<Vec<_>>().join(", "));
     text.push_str(".\n");
+    if !broken.is_empty() {
+        let broken: Vec<String> = broken.iter().map(|why| one_line(why)).collect();
+        text.push_str(&format!("\n**Guests that failed**: {}.\n", broken.join("; ")));
+    }
     for (index, note) in notes.0.iter().enumerate() {
         text.push_str(&format!("\n{}. {note}", index + 1));
     }
@@ -98,7 +107,9 @@ impl Cell {
         if !self.failed.is_empty() {
             notes.mark("**no**", &all(&self.failed))
         } else if !self.refused.is_empty() {
-            notes.mark("refused", &all(&self.refused))
+            notes.mark("refused", &all(&(&self.refused | &self.skipped)))
+        } else if !self.passed.is_empty() && !self.skipped.is_empty() {
+            notes.mark("partly", &all(&self.skipped))
         } else if self.passed.iter().map(|(_, name)| name).eq(["2"]) {
             "yes".to_owned()
         } else if !self.passed.is_empty() {
@@ -118,13 +129,18 @@ struct Notes(Vec<String>);
 
 impl Notes {
     fn mark(&mut self, word: &str, why: &str) -> String {
-        let why = why.replace('|', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let why = one_line(why);
         let index = self.0.iter().position(|note| *note == why).unwrap_or_else(|| {
             self.0.push(why);
             self.0.len() - 1
         });
         format!("{word} [{}]", index + 1)
     }
+}
+
+/// What stands in a cell or a note as it is.
+fn one_line(text: &str) -> String {
+    text.replace('|', " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// 16 comes after 2+1.
@@ -177,5 +193,32 @@ mod tests {
         assert!(text.starts_with("| | 5.10 amd64 | 6.1 amd64 | 6.12 amd64 | 7.x amd64 |\n"), "{text}");
         assert!(text.contains("| CPU time by node: pinned and moving threads | skipped [1] | **no** [2] | yes | not covered [3] |"), "{text}");
         assert!(text.contains("2. moving, topology 2: 2 checks"), "{text}");
+    }
+
+    #[test]
+    fn a_guest_that_died_is_seen_in_the_rows_it_did_not_reach_and_below() {
+        let fails = |case: &str, outcome, reason: &str| {
+            let reason = Some(reason.to_owned());
+            Line {
+                guest: guest("6.12"),
+                what: What::Event(Event::End { case: case.into(), outcome, reason, seconds: 0.0 }),
+            }
+        };
+        let died = GuestEnd { failed: Some("QEMU ended, during case exits".into()), ..GuestEnd::default() };
+        let lines = [
+            end("6.12", Outcome::Passed, None),
+            fails("pinned", Outcome::Skipped, "was not reached"),
+            fails("load", Outcome::Passed, ""),
+            fails("snapshot", Outcome::Failed, "what this kernel takes has changed"),
+            Line { guest: guest("6.12"), what: What::Guest(died) },
+        ];
+        let text = render(&lines);
+        assert!(text.contains("has its reason | **no** [1] |\n"), "{text}");
+        assert!(text.contains("pinned and moving threads | partly [2] |\n"), "{text}");
+        assert!(text.contains("\n2. pinned, topology 2: was not reached"), "{text}");
+        assert!(
+            text.contains("**Guests that failed**: 6.12 amd64, topology 2: QEMU ended, during case exits."),
+            "{text}"
+        );
     }
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use vmtests_protocol::{CASE_LIMIT, Event, Plan};
 
 use crate::boot::{self, Guest};
@@ -19,7 +18,7 @@ use crate::options::Options;
 use crate::plan::Job;
 use crate::qemu::{self, Start};
 use crate::record::{GuestEnd, GuestId, Record, What};
-use crate::snapshots::{self, Verdict};
+use crate::snapshots;
 use crate::story::{Story, Tally};
 
 /// A boot takes 2 to 12 s on a quiet host. The limit is for what hangs.
@@ -238,7 +237,16 @@ impl Run<'_> {
             }
             end.seconds += ran.seconds;
             if let Some(load) = &load {
-                compare_snapshot(id, load, self.options, &mut story.tally, teller)?;
+                let verdict = snapshots::check(&self.options.snapshots, id, load, self.options.accept)?;
+                if let Some(event) = verdict.end() {
+                    for line in story.follow(&event) {
+                        teller.say(line);
+                    }
+                    self.add(id, What::Event(event))?;
+                }
+                for line in verdict.lines() {
+                    teller.say(line);
+                }
             }
             let why = story.fault(&ran.end);
             if let Some(why) = why {
@@ -264,31 +272,6 @@ impl Run<'_> {
             return Ok((story.tally, end));
         }
     }
-}
-
-/// The snapshot is a case of its own: what a kernel takes may change only by a reviewed commit.
-fn compare_snapshot(
-    id: &GuestId,
-    load: &Value,
-    options: &Options,
-    tally: &mut Tally,
-    teller: &mut Teller,
-) -> Result<(), String> {
-    match snapshots::check(&options.snapshots, id, load, options.accept)? {
-        Verdict::Same => {
-            tally.passed += 1;
-            teller.say("  passed  snapshot");
-        }
-        Verdict::Written(path) => teller.say(format_args!("  written {}", path.display())),
-        Verdict::Different(lines) => {
-            tally.failed += 1;
-            teller.say("  FAILED  snapshot: what this kernel takes has changed; --accept after a review");
-            for line in lines {
-                teller.say(format_args!("      {line}"));
-            }
-        }
-    }
-    Ok(())
 }
 
 fn plan(job: &Job, programs: &Programs) -> Plan {

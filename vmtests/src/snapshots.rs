@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use vmtests_protocol::{Event, Outcome};
 
 use crate::record::GuestId;
 
@@ -20,6 +21,31 @@ pub enum Verdict {
     Written(PathBuf),
     /// Lines to show.
     Different(Vec<String>),
+}
+
+impl Verdict {
+    /// The snapshot is a case of its own: what a kernel takes may change only by a reviewed commit. One that was just
+    /// written was compared with nothing.
+    pub fn end(&self) -> Option<Event> {
+        let (outcome, reason) = match self {
+            Verdict::Same => (Outcome::Passed, None),
+            Verdict::Written(_) => return None,
+            Verdict::Different(_) => (
+                Outcome::Failed,
+                Some("what this kernel takes has changed; --accept after a review".to_owned()),
+            ),
+        };
+        Some(Event::End { case: "snapshot".to_owned(), outcome, reason, seconds: 0.0 })
+    }
+
+    /// What a person is shown beside that.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            Verdict::Same => Vec::new(),
+            Verdict::Written(path) => vec![format!("  written {}", path.display())],
+            Verdict::Different(lines) => lines.iter().map(|line| format!("      {line}")).collect(),
+        }
+    }
 }
 
 /// Compares the data of the case `load` with its snapshot, or makes it the snapshot.
@@ -100,6 +126,17 @@ mod tests {
             compare(&known, &render(&load(1000, "EPERM"))),
             ["- missing ipc: no PMU", "+ missing ipc: EPERM"]
         );
+    }
+
+    #[test]
+    fn a_snapshot_that_differs_is_the_end_of_a_case_that_failed() {
+        let outcome = |verdict: Verdict| match verdict.end() {
+            Some(Event::End { outcome, .. }) => Some(outcome),
+            _ => None,
+        };
+        assert_eq!(outcome(Verdict::Same), Some(Outcome::Passed));
+        assert_eq!(outcome(Verdict::Different(vec!["- missing ipc: EPERM".into()])), Some(Outcome::Failed));
+        assert_eq!(outcome(Verdict::Written("new".into())), None);
     }
 
     #[test]

@@ -146,13 +146,19 @@ impl Story {
     }
 
     fn end(&mut self, case: &str, outcome: Outcome, reason: Option<&str>, seconds: f64) -> Vec<String> {
-        let said = self.open.take_if(|(open, _)| open == case).map(|(_, lines)| lines).unwrap_or_default();
+        let open = self.open.take_if(|(open, _)| open == case);
+        // An end that the runner adds has neither checks nor a time.
+        let (checks, took) = match open {
+            Some(_) => (format!(" ({} checks, {seconds:.1} s)", self.checks), format!(" ({seconds:.1} s)")),
+            None => Default::default(),
+        };
+        let said = open.map(|(_, lines)| lines).unwrap_or_default();
         let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let mut lines = Vec::new();
         match outcome {
             Outcome::Passed => {
                 self.tally.passed += 1;
-                lines.push(format!("  passed  {case} ({} checks, {seconds:.1} s){because}", self.checks));
+                lines.push(format!("  passed  {case}{checks}{because}"));
             }
             Outcome::Skipped => {
                 self.tally.skipped += 1;
@@ -160,7 +166,7 @@ impl Story {
             }
             Outcome::Failed => {
                 self.tally.failed += 1;
-                lines.push(format!("  FAILED  {case} ({seconds:.1} s){because}"));
+                lines.push(format!("  FAILED  {case}{took}{because}"));
                 // What is wrong first: whoever shows an excerpt of our output shows the beginning of a failure.
                 let wrong: Vec<String> =
                     said.iter().filter(|line| line.starts_with(WRONG)).cloned().collect();
@@ -232,7 +238,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                "  FAILED  boot (0.0 s): did not come to an end: EXIT 0 without an end of boot, hotplug",
+                "  FAILED  boot: did not come to an end: EXIT 0 without an end of boot, hotplug",
                 "  skipped hotplug: was not reached: EXIT 0 without an end of boot, hotplug",
             ]
         );
