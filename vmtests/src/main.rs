@@ -15,6 +15,7 @@ mod run;
 mod shell;
 mod snapshots;
 mod story;
+mod sum;
 mod topology;
 
 use std::process::ExitCode;
@@ -31,17 +32,32 @@ fn main() -> ExitCode {
     };
     match dispatch(&options) {
         Ok(code) => ExitCode::from(code),
-        Err(why) => {
+        Err(Trouble { status, why }) => {
             eprintln!("vmtests: {why}");
-            ExitCode::from(1)
+            ExitCode::from(status)
         }
     }
 }
 
-fn dispatch(options: &Options) -> Result<u8, String> {
+/// Why nothing more is done, and the exit status that says so.
+struct Trouble {
+    status: u8,
+    why: String,
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Self {
+        Trouble { status: 1, why }
+    }
+}
+
+fn dispatch(options: &Options) -> Result<u8, Trouble> {
     let kernels = kernels::parse(include_str!("../KERNELS"))?;
     let topologies = topology::parse(include_str!("../topologies.toml"))?;
-    let jobs = || plan::jobs(include_str!("../guests.toml"), &kernels, &topologies, &options.wanted);
+    let jobs = || {
+        plan::jobs(include_str!("../guests.toml"), &kernels, &topologies, &options.wanted)
+            .map_err(|why| Trouble { status: 2, why })
+    };
     match &options.mode {
         Mode::Help => println!("{}", options::USAGE),
         Mode::List => {
@@ -50,16 +66,21 @@ fn dispatch(options: &Options) -> Result<u8, String> {
             }
         }
         Mode::Fetch => {
+            let mut status = 0;
             for kernel in &kernels {
                 match debian::kernel(kernel, true) {
                     Ok((path, package)) => {
                         println!("{} {}: {package} in {}", kernel.name, kernel.arch, path.display());
                     }
-                    Err(why) => println!("{} {}: not covered: {why}", kernel.name, kernel.arch),
+                    Err(why) => {
+                        println!("{} {}: not covered: {why}", kernel.name, kernel.arch);
+                        status = sum::PARTIAL;
+                    }
                 }
             }
+            return Ok(status);
         }
-        Mode::Run => return run::all(&jobs()?, options),
+        Mode::Run => return Ok(run::all(&jobs()?, options)?),
         Mode::Shell => shell::open(&kernels, &topologies, options)?,
         Mode::RustSrc(version) => println!("{}", debian::rust_src(version)?.display()),
         Mode::Matrix(path) => {

@@ -22,8 +22,9 @@ usage: vmtests/run [--core | --all] [options]      run cases in guests (default:
   --accept           take what was seen as the new vmtests/snapshots
   --verbose          print every check, not only the failed ones
 
-Exit status: 0 all that was asked for ran and passed, 1 something failed, 2 wrong usage,
-3 what ran passed but a kernel or the binaries of an architecture could not be had (\"not covered\").";
+Exit status: 0 all that was asked for ran and passed, 1 something failed or nothing passed, 2 wrong usage or no such
+guest, 3 what ran passed, but a case was skipped, or a kernel or the binaries of an architecture could not be had
+(\"not covered\").";
 
 /// Guests at a time unless told otherwise: the largest has 2 GiB.
 const JOBS_MAX: usize = 4;

@@ -1,6 +1,6 @@
 //! Which guests a run starts: reads `guests.toml` and applies what was asked on the command line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use vmtests_protocol::Pmu;
@@ -151,7 +151,7 @@ pub fn jobs(
         }
     }
     wanted.check(kernels, topologies, &file)?;
-    Ok(jobs)
+    if jobs.is_empty() { Err(wanted.near(&file)) } else { Ok(jobs) }
 }
 
 impl Wanted {
@@ -166,6 +166,42 @@ impl Wanted {
             && among(&self.archs, &kernel.arch)
             && among(&self.topologies, &row.topology)
             && among(&self.variants, &row.variant)
+    }
+
+    /// What to ask for instead, when each name exists and no guest has all of them.
+    fn near(&self, file: &File) -> String {
+        let mut guests: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let of_arch = |row: &&Row| {
+            self.archs.is_empty()
+                || self.archs.iter().any(|arch| row.archs.iter().any(|a| a == arch.debian()))
+        };
+        for row in file.guest.iter().filter(of_arch) {
+            for kernel in row.kernels.iter().filter(|kernel| among(&self.kernels, kernel)) {
+                let variant = match row.variant {
+                    Variant::Plain => String::new(),
+                    other => format!(" {}", other.name()),
+                };
+                for case in self.cases.iter().filter(|case| row.cases.contains(case)) {
+                    guests
+                        .entry(kernel)
+                        .or_default()
+                        .insert(format!("{}{variant} with {case}", row.topology));
+                }
+                if self.cases.is_empty() {
+                    guests.entry(kernel).or_default().insert(format!("{}{variant}", row.topology));
+                }
+            }
+        }
+        let join = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+        let near: Vec<String> =
+            guests.into_iter().map(|(kernel, names)| format!("{kernel}: {}", join(names))).collect();
+        let core = if self.core { " in the core set" } else { "" };
+        let near = if near.is_empty() {
+            String::new()
+        } else {
+            format!("; there are (kernel: topologies) {}", near.join("; "))
+        };
+        format!("no guest of vmtests/guests.toml{core} is what was asked for{near}")
     }
 
     /// A name that exists nowhere is a mistake of the caller, not an empty run.
@@ -243,5 +279,17 @@ mod tests {
     fn an_unknown_name_is_told_with_the_known_ones() {
         let wanted = Wanted { cases: vec!["nods".into()], ..Wanted::default() };
         assert!(shipped(&wanted).unwrap_err().starts_with("case \"nods\" is not known: "));
+    }
+
+    #[test]
+    fn a_guest_that_does_not_exist_is_told_with_those_of_its_kernel() {
+        let (kernels, topologies) = (vec!["7.x".into()], vec!["16".into()]);
+        let why = shipped(&Wanted { kernels, topologies, ..Wanted::default() }).unwrap_err();
+        let there =
+            "no guest of vmtests/guests.toml is what was asked for; there are (kernel: topologies) 7.x: ";
+        assert!(why.starts_with(there), "{why}");
+        let (kernels, cases) = (vec!["5.10".into()], vec!["storm".into()]);
+        let why = shipped(&Wanted { kernels, cases, ..Wanted::default() }).unwrap_err();
+        assert!(why.ends_with("what was asked for"), "{why}");
     }
 }

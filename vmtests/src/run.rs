@@ -20,6 +20,7 @@ use crate::qemu::{self, Start};
 use crate::record::{GuestEnd, GuestId, Record, What};
 use crate::snapshots;
 use crate::story::{Story, Tally};
+use crate::sum::Sum;
 
 /// A boot takes 2 to 12 s on a quiet host. The limit is for what hangs.
 const BOOT: Duration = Duration::from_secs(180);
@@ -27,9 +28,6 @@ const BOOT: Duration = Duration::from_secs(180);
 const CASE: Duration = CASE_LIMIT.saturating_add(Duration::from_secs(10));
 /// Console lines that are printed of a guest that failed.
 const CONSOLE_LINES: usize = 60;
-
-const FAILED: u8 = 1;
-const PARTIAL: u8 = 3;
 
 /// Runs the guests, as many at a time as asked for.
 pub fn all(jobs: &[Job], options: &Options) -> Result<u8, String> {
@@ -43,9 +41,12 @@ pub fn all(jobs: &[Job], options: &Options) -> Result<u8, String> {
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
         ends.filter_map(Result::err).next()
     });
+    let sum = run.sum.into_inner().expect("no worker panicked");
+    // Also when it was broken off: what the guests said until then.
+    print!("{}", sum.text(jobs.len(), started.elapsed()));
     match broken_off {
         Some(why) => Err(why),
-        None => Ok(run.sum.into_inner().expect("no worker panicked").tell(jobs.len(), started.elapsed())),
+        None => Ok(sum.status()),
     }
 }
 
@@ -60,14 +61,6 @@ struct Run<'a> {
     sum: Mutex<Sum>,
     /// One of them gets kernels at a time: they share apt's directories.
     fetching: Mutex<()>,
-}
-
-/// What came of all guests.
-#[derive(Default)]
-struct Sum {
-    tally: Tally,
-    broken: Vec<String>,
-    not_covered: Vec<String>,
 }
 
 /// Lines of one guest: as they come when it runs alone, in one piece otherwise.
@@ -140,34 +133,6 @@ impl<'a> Run<'a> {
 
     fn add(&self, id: &GuestId, what: What) -> Result<(), String> {
         self.record.lock().expect("no worker panicked").add(id, what)
-    }
-}
-
-impl Sum {
-    /// Prints the end of a run; the exit status.
-    fn tell(mut self, guests: usize, took: Duration) -> u8 {
-        for why in &self.broken {
-            println!("guest failed: {why}");
-        }
-        for why in &self.not_covered {
-            println!("not covered: {why}");
-        }
-        if !self.not_covered.is_empty() {
-            println!("PARTIAL: {} of {guests} guests were not covered", self.not_covered.len());
-        }
-        println!("{guests} guests in {:.0} s", took.as_secs_f64());
-        // A guest that ends badly fails like a case, or the sum would hide it.
-        self.tally.failed += self.broken.len() as u32;
-        // The last line, and nothing else on it: other programs read it.
-        let Tally { passed, failed, skipped } = self.tally;
-        println!("{passed} passed, {failed} failed, {skipped} skipped");
-        if failed > 0 {
-            FAILED
-        } else if !self.not_covered.is_empty() {
-            PARTIAL
-        } else {
-            0
-        }
     }
 }
 
