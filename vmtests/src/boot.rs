@@ -18,7 +18,26 @@ use crate::qemu::{self, Lines, Start};
 pub struct Guest<'a> {
     pub start: Start<'a>,
     pub initramfs: &'a [u8],
-    pub deadline: Duration,
+}
+
+/// For what hangs: how long a guest may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// From the start to its ready line.
+    pub boot: Duration,
+    /// From then on, for all its cases.
+    pub cases: Duration,
+}
+
+impl Limits {
+    /// The limit that counts now, and what is left of it: `elapsed` after the start of a guest that was ready after
+    /// `ready`.
+    fn left(self, ready: Option<Duration>, elapsed: Duration) -> (Duration, Duration) {
+        match ready {
+            None => (self.boot, self.boot.saturating_sub(elapsed)),
+            Some(ready) => (self.cases, (ready + self.cases).saturating_sub(elapsed)),
+        }
+    }
 }
 
 /// How it went.
@@ -36,13 +55,14 @@ pub enum End {
     Exit(i32),
     /// QEMU ended and the guest had not said EXIT.
     Died(String),
+    /// It reached this limit, of its boot or of its cases.
     Deadline(Duration),
     /// A line on the result channel was not a result.
     Noise(String),
 }
 
 /// Runs a guest, handing each event over as it comes.
-pub fn run(guest: &Guest, mut on_event: impl FnMut(Event)) -> Result<Ran, String> {
+pub fn run(guest: &Guest, limits: Limits, mut on_event: impl FnMut(Event)) -> Result<Ran, String> {
     let scratch = Scratch::new()?;
     let initrd = scratch.path("initrd");
     std::fs::write(&initrd, guest.initramfs)
@@ -65,27 +85,29 @@ pub fn run(guest: &Guest, mut on_event: impl FnMut(Event)) -> Result<Ran, String
         }
     });
 
-    let mut ready = false;
+    let mut ready = None;
     let mut exit = None;
     let end = loop {
-        let left = guest.deadline.saturating_sub(started.elapsed());
+        let (limit, left) = limits.left(ready, started.elapsed());
         match receiver.recv_timeout(left.min(Duration::from_millis(500))) {
             Ok(line) => match parse_line(&line) {
                 Ok(Line::Event(event)) => {
-                    ready |= matches!(event, Event::Ready { .. });
+                    if let Event::Ready { .. } = event {
+                        ready.get_or_insert(started.elapsed());
+                    }
                     on_event(event);
                 }
                 Ok(Line::Exit(code)) => exit = Some(code),
                 Err(why) => break End::Noise(why),
             },
-            Err(_) if left.is_zero() => break End::Deadline(guest.deadline),
+            Err(_) if left.is_zero() => break End::Deadline(limit),
             // No result line for a while, or no more to come: has QEMU ended?
             Err(reason) => {
                 let ended = qemu.ended()?;
                 match (ended, exit) {
                     (Some(_), Some(code)) => break End::Exit(code),
                     // What QEMU wrote just before it ended may still be on its way through the thread.
-                    (Some(status), None) if reason == RecvTimeoutError::Disconnected || !ready => {
+                    (Some(status), None) if reason == RecvTimeoutError::Disconnected || ready.is_none() => {
                         break End::Died(status);
                     }
                     (None, _) if reason == RecvTimeoutError::Disconnected => {
@@ -98,7 +120,7 @@ pub fn run(guest: &Guest, mut on_event: impl FnMut(Event)) -> Result<Ran, String
     };
     qemu.stop();
     let console = console.join().unwrap_or_default();
-    Ok(Ran { end, ready, console, seconds: started.elapsed().as_secs_f64() })
+    Ok(Ran { end, ready: ready.is_some(), console, seconds: started.elapsed().as_secs_f64() })
 }
 
 /// Starts a guest whose console is this terminal and waits for its end.
@@ -188,5 +210,20 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_never_gets_ready_has_the_limit_of_a_boot() {
+        let seconds = Duration::from_secs;
+        let limits = Limits { boot: seconds(180), cases: seconds(3000) };
+        assert_eq!(limits.left(None, seconds(170)), (seconds(180), seconds(10)));
+        assert_eq!(limits.left(None, seconds(200)), (seconds(180), seconds(0)));
+        assert_eq!(limits.left(Some(seconds(12)), seconds(200)), (seconds(3000), seconds(2812)));
+        assert_eq!(limits.left(Some(seconds(12)), seconds(3012)).1, seconds(0));
     }
 }

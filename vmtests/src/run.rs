@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use vmtests_protocol::{CASE_LIMIT, Event, Plan};
 
-use crate::boot::{self, Guest};
+use crate::boot::{self, Guest, Limits};
 use crate::debian;
 use crate::image::Programs;
 use crate::kernels::Arch;
@@ -22,7 +22,7 @@ use crate::snapshots;
 use crate::story::{Story, Tally};
 use crate::sum::Sum;
 
-/// A boot takes 2 to 12 s on a quiet host. The limit is for what hangs.
+/// To the ready line. A boot takes 2 to 12 s on a quiet host.
 const BOOT: Duration = Duration::from_secs(180);
 /// Beyond the limit that the guest has for a case: it can say which one hangs.
 const CASE: Duration = CASE_LIMIT.saturating_add(Duration::from_secs(10));
@@ -181,12 +181,13 @@ impl Run<'_> {
             kernel: &kernel,
             processor: &job.kernel.processor,
         };
-        let guest = Guest { start, initramfs: &initramfs, deadline: BOOT + CASE * plan.cases.len() as u32 };
+        let guest = Guest { start, initramfs: &initramfs };
+        let limits = Limits { boot: BOOT, cases: CASE * plan.cases.len() as u32 };
         loop {
             let mut story = Story::new(self.options.verbose, &plan.cases);
             let mut trouble = None;
             let mut load = None;
-            let ran = boot::run(&guest, |event| {
+            let ran = boot::run(&guest, limits, |event| {
                 for line in story.follow(&event) {
                     teller.say(line);
                 }

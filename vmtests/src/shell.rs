@@ -1,7 +1,6 @@
 //! Puts a person into a guest: the console is their terminal, the tool and busybox are there.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use vmtests_protocol::{Plan, Shell};
 
@@ -45,7 +44,7 @@ pub fn open(kernels: &[Kernel], topologies: &[Topology], options: &Options) -> R
         topology.name, topology.about
     );
     let start = Start { arch, machine: &plan.machine, kernel: &image, processor: &kernel.processor };
-    boot::shell(&Guest { start, initramfs: &programs.initramfs(&plan), deadline: Duration::MAX })
+    boot::shell(&Guest { start, initramfs: &programs.initramfs(&plan) })
 }
 
 /// A serial line does not tell the guest how large the terminal is; the plan does.
