@@ -86,8 +86,12 @@ fn file_from_package(
 ) -> Result<(PathBuf, String), String> {
     let path = keep.join(file);
     let note = keep.join("package");
-    if !refresh && let (true, Ok(package)) = (path.exists(), fs::read_to_string(&note)) {
-        return Ok((path, package.trim().to_owned()));
+    if !refresh
+        && path.exists()
+        && let Ok(text) = fs::read_to_string(&note)
+        && let Some(package) = cached(&text, pattern, suite)
+    {
+        return Ok((path, package.to_owned()));
     }
     let (package, deb) = AptRoot::with(suite, arch, refresh, |root| {
         let package = root.newest(pattern)?;
@@ -100,11 +104,24 @@ fn file_from_package(
     // A file that is there is whole: it gets its name when all of it is written.
     let part = keep.join(format!("{file}.part"));
     fs::write(&part, contents).map_err(|error| format!("writing {}: {error}", part.display()))?;
+    // While it takes the place of an old one, no note says what it is.
+    let _ = fs::remove_file(&note);
     fs::rename(&part, &path).map_err(|error| format!("naming {}: {error}", path.display()))?;
-    fs::write(&note, format!("{package}\n"))
+    fs::write(&note, format!("{package} {suite} {pattern}\n"))
         .map_err(|error| format!("writing {}: {error}", note.display()))?;
     let _ = fs::remove_file(&deb);
     Ok((path, package))
+}
+
+/// The package that a note names, if it was taken for what is asked for now: KERNELS may have changed since. A note
+/// without suite and pattern is of an older runner; there, the name has to do.
+fn cached<'a>(note: &'a str, pattern: &str, suite: &str) -> Option<&'a str> {
+    let words: Vec<&str> = note.split_whitespace().collect();
+    match *words.as_slice() {
+        [package] if kernels::matches(pattern, package) => Some(package),
+        [package, of_suite, for_pattern] if of_suite == suite && for_pattern == pattern => Some(package),
+        _ => None,
+    }
 }
 
 /// An apt configuration, its package lists and nothing else.
@@ -291,5 +308,18 @@ mod tests {
         assert!(!is_release("1.95.0~rc1-1", "1.95.0"));
         assert!(!is_release("1.95.01-1", "1.95.0"));
         assert!(!is_release("1.96.0+dfsg1-1", "1.95.0"));
+    }
+
+    #[test]
+    fn a_kept_file_is_used_only_if_it_is_what_kernels_asks_for_now() {
+        let (package, pattern) = ("linux-image-6.12.94+deb13-cloud-amd64", "linux-image-6.12.*-cloud-amd64");
+        let note = format!("{package} trixie {pattern}\n");
+        assert_eq!(cached(&note, pattern, "trixie"), Some(package));
+        // The generic kernel, whose pattern the cloud kernel matches as well.
+        assert_eq!(cached(&note, "linux-image-6.12.*-amd64", "trixie"), None);
+        assert_eq!(cached(&note, pattern, "trixie-backports"), None);
+        assert_eq!(cached(package, pattern, "trixie"), Some(package));
+        assert_eq!(cached(package, "linux-image-6.13.*-cloud-amd64", "trixie"), None);
+        assert_eq!(cached("", pattern, "trixie"), None);
     }
 }
