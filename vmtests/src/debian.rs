@@ -1,17 +1,12 @@
 //! Gets files out of Debian packages of any suite and architecture, without touching what this
-//! machine has installed or where its apt looks.
-//!
-//! Each (suite, architecture) has an apt root of its own in the cache; apt checks the signatures
-//! with the keyring of the package debian-archive-keyring, and asks the mirror that this machine
-//! is set up for.
+//! machine has installed, and keeps them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::apt::{AptRoot, run};
 use crate::kernels::{self, Arch, Kernel};
-
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// `$XDG_CACHE_HOME/numatop-ng/vm`, or the same under `~/.cache`.
 pub fn cache() -> Result<PathBuf, String> {
@@ -124,145 +119,6 @@ fn cached<'a>(note: &'a str, pattern: &str, suite: &str) -> Option<&'a str> {
     }
 }
 
-/// An apt configuration, its package lists and nothing else.
-struct AptRoot {
-    directory: PathBuf,
-    suite: String,
-    /// Its package lists were fetched by this process.
-    updated: bool,
-}
-
-impl AptRoot {
-    /// Gets something of a suite. What old package lists name may have left the mirror when a point release came, and
-    /// what is new is not in them: what fails with them is tried once more with new ones.
-    fn with<T>(
-        suite: &str,
-        arch: Arch,
-        refresh: bool,
-        get: impl Fn(&AptRoot) -> Result<T, String>,
-    ) -> Result<T, String> {
-        let root = AptRoot::open(suite, arch, refresh)?;
-        match get(&root) {
-            Err(_) if !root.updated => get(&AptRoot::open(suite, arch, true)?),
-            done => done,
-        }
-    }
-
-    fn open(suite: &str, arch: Arch, refresh: bool) -> Result<Self, String> {
-        let directory = cache()?.join("apt").join(format!("{suite}.{arch}"));
-        for part in [
-            "etc/apt/preferences.d",
-            "etc/apt/apt.conf.d",
-            "etc/apt/sources.list.d",
-            "var/lib/apt/lists/partial",
-            "var/cache/apt/archives/partial",
-            "var/lib/dpkg",
-            "debs",
-        ] {
-            let path = directory.join(part);
-            fs::create_dir_all(&path).map_err(|error| format!("creating {}: {error}", path.display()))?;
-        }
-        let root = directory.display();
-        let configuration = format!(
-            "Dir \"{root}\";\n\
-             Dir::State::status \"{root}/var/lib/dpkg/status\";\n\
-             Dir::Etc::trustedparts \"/etc/apt/trusted.gpg.d\";\n\
-             APT::Architecture \"{arch}\";\n\
-             APT::Architectures {{ \"{arch}\"; }};\n\
-             APT::Sandbox::User \"root\";\n\
-             Acquire::Languages \"none\";\n\
-             Acquire::Retries \"3\";\n\
-             // Suites in development and frozen mirrors have Release files past their date;\n\
-             // their signatures are checked all the same.\n\
-             Acquire::Check-Valid-Until \"false\";\n"
-        );
-        let sources = format!("deb [arch={arch} signed-by={KEYRING}] {} {suite} main\n", mirror()?);
-        for (name, text) in [
-            ("apt.conf", configuration.as_str()),
-            ("etc/apt/sources.list", &sources),
-            ("var/lib/dpkg/status", ""),
-        ] {
-            let path = directory.join(name);
-            fs::write(&path, text).map_err(|error| format!("writing {}: {error}", path.display()))?;
-        }
-        let stamp = directory.join("updated");
-        let updated = refresh || !stamp.exists();
-        let root = AptRoot { directory, suite: suite.to_owned(), updated };
-        if updated {
-            // --error-on=any: apt-get update returns 0 when a suite could not be fetched.
-            run(root.apt("apt-get").args(["update", "-qq", "--error-on=any"]))
-                .map_err(|error| format!("suite {suite} cannot be read: {error}"))?;
-            let _ = fs::write(stamp, "");
-        }
-        Ok(root)
-    }
-
-    fn apt(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.env("APT_CONFIG", self.directory.join("apt.conf")).env("LC_ALL", "C");
-        command.current_dir(self.directory.join("debs"));
-        command
-    }
-
-    fn newest(&self, pattern: &str) -> Result<String, String> {
-        let stem = pattern.split('*').next().unwrap_or(pattern);
-        let names = run(self.apt("apt-cache").args(["pkgnames", stem]))?;
-        let names = String::from_utf8_lossy(&names);
-        kernels::newest(pattern, names.lines())
-            .map(str::to_owned)
-            .ok_or_else(|| format!("suite {} has no package {pattern}", self.suite))
-    }
-
-    /// The Debian version of `package` whose upstream version is `upstream`.
-    fn version(&self, package: &str, upstream: &str) -> Result<String, String> {
-        let table = run(self.apt("apt-cache").args(["madison", package]))?;
-        let table = String::from_utf8_lossy(&table);
-        let versions: Vec<&str> =
-            table.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim).collect();
-        versions
-            .iter()
-            .find(|version| is_release(version, upstream))
-            .map(|version| (*version).to_owned())
-            .ok_or_else(|| {
-                let there = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
-                format!("suite {} has no {package} {upstream} (it has {there})", self.suite)
-            })
-    }
-
-    fn download(&self, package: &str) -> Result<PathBuf, String> {
-        let debs = self.directory.join("debs");
-        let _ = fs::remove_dir_all(&debs);
-        fs::create_dir_all(&debs).map_err(|error| format!("creating {}: {error}", debs.display()))?;
-        run(self.apt("apt-get").args(["download", "-qq", package]))?;
-        fs::read_dir(&debs)
-            .ok()
-            .and_then(|entries| entries.flatten().map(|entry| entry.path()).find(|path| is_deb(path)))
-            .ok_or_else(|| format!("apt-get download {package} left no file"))
-    }
-}
-
-/// Whether a Debian version such as `1.95.0+dfsg1-2~bpo13+1` is a package of this upstream release.
-fn is_release(version: &str, upstream: &str) -> bool {
-    version.strip_prefix(upstream).is_some_and(|rest| rest.starts_with(['+', '-']))
-}
-
-fn is_deb(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "deb")
-}
-
-/// The mirror that this machine itself uses.
-fn mirror() -> Result<String, String> {
-    let output = run(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI) $(ORIGIN)"]))?;
-    let output = String::from_utf8_lossy(&output);
-    let debian =
-        output.lines().filter_map(|line| line.split_once(' ')).filter(|(_, origin)| *origin == "Debian");
-    debian
-        .map(|(uri, _)| uri)
-        .find(|uri| !uri.contains("-security"))
-        .map(str::to_owned)
-        .ok_or_else(|| "apt knows no Debian mirror here: run apt-get update once, as root".to_owned())
-}
-
 /// The one file of a package whose name is wanted.
 fn extract(deb: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<u8>, String> {
     let names = pipe_tar(deb, &["-t"])?;
@@ -287,28 +143,9 @@ fn pipe_tar(deb: &Path, arguments: &[&str]) -> Result<Vec<u8>, String> {
     output
 }
 
-fn run(command: &mut Command) -> Result<Vec<u8>, String> {
-    let name = format!("{command:?}").replace('"', "");
-    let output = command.output().map_err(|error| format!("{name} cannot be run: {error}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{name} failed ({}): {}", output.status, said.trim().replace('\n', "; ")));
-    }
-    Ok(output.stdout)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_very_release_of_the_compiler_will_do() {
-        assert!(is_release("1.95.0+dfsg1-2~bpo13+1", "1.95.0"));
-        assert!(is_release("1.95.0-1", "1.95.0"));
-        assert!(!is_release("1.95.0~rc1-1", "1.95.0"));
-        assert!(!is_release("1.95.01-1", "1.95.0"));
-        assert!(!is_release("1.96.0+dfsg1-1", "1.95.0"));
-    }
 
     #[test]
     fn a_kept_file_is_used_only_if_it_is_what_kernels_asks_for_now() {

@@ -1,5 +1,6 @@
 //! The runner: boots guests, hands each its cases, and says honestly what came of it.
 
+mod apt;
 mod boot;
 mod cpio;
 mod debian;
