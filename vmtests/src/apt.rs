@@ -2,7 +2,7 @@
 //!
 //! Each (suite, architecture) has an apt root of its own in the cache; apt checks the signatures
 //! with the keyring of the package debian-archive-keyring, and asks the mirror that this machine
-//! is set up for.
+//! is set up for, or the one of `NUMATOP_DEBIAN_MIRROR`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,8 @@ use crate::debian::cache;
 use crate::kernels::{self, Arch};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Environment variable with the address of a Debian mirror, for machines whose apt has none.
+const MIRROR: &str = "NUMATOP_DEBIAN_MIRROR";
 
 /// An apt configuration, its package lists and nothing else.
 pub struct AptRoot {
@@ -139,17 +141,25 @@ fn is_deb(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "deb")
 }
 
-/// The mirror that this machine itself uses.
+/// The mirror that the caller names, or else the one that this machine itself uses.
 fn mirror() -> Result<String, String> {
+    if let Some(named) = std::env::var(MIRROR).ok().filter(|uri| !uri.is_empty()) {
+        return Ok(named);
+    }
     let output = run(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI) $(ORIGIN)"]))?;
-    let output = String::from_utf8_lossy(&output);
-    let debian =
-        output.lines().filter_map(|line| line.split_once(' ')).filter(|(_, origin)| *origin == "Debian");
-    debian
-        .map(|(uri, _)| uri)
-        .find(|uri| !uri.contains("-security"))
-        .map(str::to_owned)
-        .ok_or_else(|| "apt knows no Debian mirror here: run apt-get update once, as root".to_owned())
+    debian_mirror(&String::from_utf8_lossy(&output)).ok_or_else(|| {
+        format!(
+            "apt knows no Debian mirror here: on Debian, run apt-get update once, as root; elsewhere (Ubuntu), set \
+             {MIRROR} to the address of one"
+        )
+    })
+}
+
+/// From lines of repository and origin. Mirrors of security updates lack the suites themselves.
+fn debian_mirror(targets: &str) -> Option<String> {
+    let origins = targets.lines().filter_map(|line| line.split_once(' '));
+    let mut debian = origins.filter(|(_, origin)| *origin == "Debian").map(|(uri, _)| uri);
+    debian.find(|uri| !uri.contains("-security")).map(str::to_owned)
 }
 
 /// What a program says on its standard output; an error with what it says on the other, if it fails.
@@ -174,5 +184,16 @@ mod tests {
         assert!(!is_release("1.95.0~rc1-1", "1.95.0"));
         assert!(!is_release("1.95.01-1", "1.95.0"));
         assert!(!is_release("1.96.0+dfsg1-1", "1.95.0"));
+    }
+
+    #[test]
+    fn ubuntu_s_own_repositories_and_security_updates_are_no_debian_mirror() {
+        let ubuntu = "http://mirror.test/ubuntu/ Ubuntu\n";
+        assert_eq!(debian_mirror(ubuntu), None);
+        let debian = "http://mirror.test/debian-security/ Debian\nhttp://mirror.test/debian/ Debian\n";
+        assert_eq!(
+            debian_mirror(&format!("{ubuntu}{debian}")).as_deref(),
+            Some("http://mirror.test/debian/")
+        );
     }
 }
