@@ -65,7 +65,9 @@ impl AptRoot {
              Acquire::Retries \"3\";\n\
              // Suites in development and frozen mirrors have Release files past their date;\n\
              // their signatures are checked all the same.\n\
-             Acquire::Check-Valid-Until \"false\";\n"
+             Acquire::Check-Valid-Until \"false\";\n\
+             {}",
+            transport()?
         );
         let sources = format!("deb [arch={arch} signed-by={KEYRING}] {} {suite} main\n", mirror()?);
         for (name, text) in [
@@ -132,6 +134,23 @@ impl AptRoot {
     }
 }
 
+/// How this machine's apt reaches its mirrors, as lines of a configuration: proxies, certificates, passwords.
+fn transport() -> Result<String, String> {
+    let mut lines = String::new();
+    for tree in ["Acquire::http", "Acquire::https"] {
+        lines += &String::from_utf8_lossy(&run(Command::new("apt-config").args(["dump", tree]))?);
+    }
+    let files = ["netrc", "Dir::Etc::netrc/f", "netrcparts", "Dir::Etc::netrcparts/d"];
+    let files = run(Command::new("apt-config").arg("shell").args(files))?;
+    Ok(lines + &password_files(&String::from_utf8_lossy(&files)))
+}
+
+/// From `name='path'` as `apt-config shell` prints it.
+fn password_files(shell: &str) -> String {
+    let assignments = shell.lines().filter_map(|line| line.split_once('='));
+    assignments.map(|(name, path)| format!("Dir::Etc::{name} \"{}\";\n", path.trim_matches('\''))).collect()
+}
+
 /// Whether a Debian version such as `1.95.0+dfsg1-2~bpo13+1` is a package of this upstream release.
 fn is_release(version: &str, upstream: &str) -> bool {
     version.strip_prefix(upstream).is_some_and(|rest| rest.starts_with(['+', '-']))
@@ -194,6 +213,14 @@ mod tests {
         assert_eq!(
             debian_mirror(&format!("{ubuntu}{debian}")).as_deref(),
             Some("http://mirror.test/debian/")
+        );
+    }
+
+    #[test]
+    fn the_passwords_of_this_machine_s_apt_are_those_of_the_private_one() {
+        assert_eq!(
+            password_files("netrc='/etc/apt/auth.conf'\nnetrcparts='/etc/apt/auth.conf.d/'\n"),
+            "Dir::Etc::netrc \"/etc/apt/auth.conf\";\nDir::Etc::netrcparts \"/etc/apt/auth.conf.d/\";\n"
         );
     }
 }
