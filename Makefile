@@ -41,7 +41,7 @@ static:
 	scripts/install-deps static
 	vmtests/install-deps
 	vmtests/build-static --release $(ARCH)
-	@echo "target/static/vm/$(ARCH)/numatop-ng"
+	@echo "target/static/release/$(ARCH)/numatop-ng"
 
 bench: build
 	scripts/install-deps bench
