@@ -72,6 +72,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
         snapshots: PathBuf::from("vmtests/snapshots"),
     };
     let mut all = false;
+    // Directory that the caller's paths are relative to. Set by `vmtests/run`, which changes its own.
+    let mut from = PathBuf::new();
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let (name, inline) = match argument.split_once('=') {
@@ -93,6 +95,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
                     jobs.ok_or_else(|| format!("--jobs wants a number from 1 on, not {text:?}"))?;
             }
             "--json" => options.json = Some(value()?.into()),
+            "--from" => from = value()?.into(),
             "--binaries" => options.binaries = value()?.into(),
             "--matrix" => options.mode = Mode::Matrix(value()?.into()),
             "--rust-src" => options.mode = Mode::RustSrc(value()?),
@@ -107,6 +110,10 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
             "--help" | "-h" => options.mode = Mode::Help,
             other => return Err(format!("{other:?} is not an option")),
         }
+    }
+    options.json = options.json.map(|path| from.join(path));
+    if let Mode::Matrix(path) = &mut options.mode {
+        *path = from.join(&path);
     }
     let wanted = &mut options.wanted;
     let narrowed = !(wanted.kernels.is_empty()
@@ -148,5 +155,13 @@ mod tests {
         assert_eq!(of("--jobs 3").unwrap().jobs, 3);
         assert_eq!(of("--jobs 0").unwrap_err(), "--jobs wants a number from 1 on, not \"0\"");
         assert_eq!(of("--kernle 6.1").unwrap_err(), "\"--kernle\" is not an option");
+    }
+
+    #[test]
+    fn files_are_those_of_the_caller_s_directory() {
+        let options = of("--from /home/user --json results.jsonl").unwrap();
+        assert_eq!(options.json, Some("/home/user/results.jsonl".into()));
+        let options = of("--from /home/user --matrix=/tmp/results.jsonl").unwrap();
+        assert_eq!(options.mode, Mode::Matrix("/tmp/results.jsonl".into()));
     }
 }
