@@ -39,7 +39,7 @@ test-all: test-host
 
 static:
 	scripts/install-deps static
-	vmtests/install-deps
+	vmtests/install-deps static
 	vmtests/build-static --release $(ARCH)
 	@echo "target/static/release/$(ARCH)/numatop-ng"
 
