@@ -18,11 +18,16 @@ pub const CASE: Case = Case {
 
 pub const TOO_OLD: Case = Case {
     name: "too_old",
-    about: "on a kernel without what the probes need it exits 4, and says what is missing and which kernel has it",
+    about: "on a kernel without what the probes need it and doctor exit 4, and say what is missing and which kernel has it",
     run: |report, _| {
         let output = tool::run(&ONE_INTERVAL)?;
         let words = ["bpf task storage", "the kernel's answer", "use linux 6.1 or newer"];
         says(report, "on this kernel", &output, 4, &words);
+        let doctor = tool::run(&["doctor"])?;
+        report.equal("exit code of doctor", "4".to_owned(), show_code(&doctor));
+        let line = "BPF task storage in tracing programs (since Linux 5.13)";
+        let told = doctor.stdout.contains(line);
+        report.check(told, "doctor names what is missing", line, told);
         Ok(())
     },
 };
