@@ -30,6 +30,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use serde_json::Value;
 use vmtests_protocol::{Event, Outcome, Plan};
 
 use crate::init;
@@ -117,12 +118,20 @@ fn no_losses(report: &mut Report, totals: &Totals) {
     report.equal("losses", "none".to_owned(), found);
 }
 
-/// Each child of a workload that says how many it had is shown as ended, in one row.
+/// Each child of a fork storm is shown as ended, in one row, with no less CPU time than wait4(2) says. More it may have:
+/// what it did after that account and before its last switch.
 fn each_ended_once(report: &mut Report, totals: &Totals, parent: i32, done: &Done) -> Result<(), Stop> {
     let children = number(&done.truth, "children")? as usize;
     let (rows, processes) = totals.ended_children(parent);
     report.equal("children shown as ended", children, processes);
     report.equal("rows of ended children", children, rows.len());
+    let too_little = |row: &&&Value| {
+        let truth = done.truth["cpu_ns_by_child"][row["pid"].to_string()].as_f64();
+        // Of one that the storm does not know, or without a number, nothing can be right.
+        let (Some(truth), Some(shown)) = (truth, row["cpu_ns"].as_f64()) else { return true };
+        shown < truth * 0.95
+    };
+    report.equal("of them with less than 95 % of their CPU time", 0, rows.iter().filter(too_little).count());
     Ok(())
 }
 

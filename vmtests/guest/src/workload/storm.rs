@@ -1,6 +1,7 @@
 //! A fork storm: on each CPU a process that does nothing but fork children which work a little
 //! and end. Whatever the tool forgets when a task ends is missing from its sums here.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -19,34 +20,30 @@ pub fn run(cpus: &[u32]) -> Result<Value, String> {
         .iter()
         .map(|&cpu| {
             let stop = Arc::clone(&stop);
-            thread::spawn(move || -> Result<u64, String> {
+            thread::spawn(move || -> Result<Vec<(libc::pid_t, u64)>, String> {
                 affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
-                let mut children = 0;
+                let mut children = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    one_child()?;
-                    children += 1;
+                    children.push(one_child()?);
                 }
                 Ok(children)
             })
         })
         .collect();
-    let mut children = 0;
+    let mut children = BTreeMap::new();
     for thread in threads {
-        children += thread.join().map_err(|_| "a thread panicked".to_owned())??;
+        children.extend(thread.join().map_err(|_| "a thread panicked".to_owned())??);
     }
-    // SAFETY: a zeroed rusage is a valid place for the answer.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     Ok(json!({
-        "children": children,
-        "children_cpu_ns": ns(usage.ru_utime) + ns(usage.ru_stime),
+        "children": children.len(),
+        "children_cpu_ns": children.values().sum::<u64>(),
+        "cpu_ns_by_child": children,
         "cpu_ns": affinity::process_time().as_nanos() as u64,
     }))
 }
 
-fn one_child() -> Result<(), String> {
+/// Its process id and the CPU time that it used by the kernel's account, in whole microseconds.
+fn one_child() -> Result<(libc::pid_t, u64), String> {
     // SAFETY: between fork and _exit the child of this threaded process only burns CPU time.
     unsafe {
         match libc::fork() {
@@ -55,8 +52,11 @@ fn one_child() -> Result<(), String> {
                 libc::_exit(0);
             }
             child if child > 0 => {
-                libc::waitpid(child, std::ptr::null_mut(), 0);
-                Ok(())
+                let mut usage: libc::rusage = std::mem::zeroed();
+                libc::wait4(child, std::ptr::null_mut(), 0, &mut usage);
+                let ns =
+                    |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+                Ok((child, ns(usage.ru_utime) + ns(usage.ru_stime)))
             }
             _ => Err(format!("fork: {}", std::io::Error::last_os_error())),
         }
