@@ -6,6 +6,16 @@ use vmtests_protocol::{Event, Outcome};
 
 use crate::features;
 use crate::record::{GuestId, Line, What};
+use crate::story::Tally;
+
+/// Between these it stands in the README.
+const BEGIN: &str = "<!-- printed by vmtests/run --matrix -->\n";
+const END: &str = "<!-- end of the matrix -->\n";
+
+const LEGEND: &str = "\
+yes: compared with a truth and right, on two nodes or on the [machines](vmtests/topologies.toml) in parentheses; partly: some
+of it was skipped; –: not run there. [docs/lab.md](docs/lab.md) says what each row compares with.
+";
 
 /// What one cell of the table is made of: every run of the cases of a row on a kernel and architecture.
 #[derive(Default)]
@@ -23,12 +33,15 @@ type Column = (Vec<u32>, String, String);
 /// A row: where it stands, and its name.
 type Row = (usize, String);
 
-/// Renders the matrix; each kernel and architecture is a column, and what [`features`] calls a row is one.
+/// Renders the matrix as it stands in the README; each kernel and architecture is a column, and what [`features`] calls a
+/// row is one.
 pub fn render(lines: &[Line]) -> String {
     let mut columns: BTreeSet<Column> = BTreeSet::new();
     let mut rows: BTreeSet<Row> = BTreeSet::new();
     let mut cells: BTreeMap<(Row, Column), Cell> = BTreeMap::new();
-    let mut releases: BTreeMap<Column, String> = BTreeMap::new();
+    let mut releases: BTreeMap<Column, BTreeSet<String>> = BTreeMap::new();
+    let mut tally = Tally::default();
+    let mut guests = 0;
     let mut broken: BTreeSet<String> = BTreeSet::new();
     let mut not_covered: BTreeMap<Column, String> = BTreeMap::new();
     for line in lines {
@@ -36,7 +49,7 @@ pub fn render(lines: &[Line]) -> String {
         columns.insert(column.clone());
         match &line.what {
             What::Event(Event::Ready { kernel, .. }) => {
-                releases.insert(column, kernel.clone());
+                releases.entry(column).or_default().insert(kernel.clone());
             }
             What::Event(Event::Data { case, key, value }) if key == "load" => {
                 if let Some(why) = value["refused"].as_str() {
@@ -45,6 +58,7 @@ pub fn render(lines: &[Line]) -> String {
                 }
             }
             What::Event(Event::End { case, outcome, reason, .. }) => {
+                tally.count(*outcome);
                 let row = features::row(case, &line.guest);
                 rows.insert(row.clone());
                 let reason = reason.as_deref().unwrap_or("no reason given");
@@ -57,6 +71,7 @@ pub fn render(lines: &[Line]) -> String {
                 }
             }
             What::Guest(end) => {
+                guests += 1;
                 if let Some(why) = &end.failed {
                     broken.insert(format!("{}: {why}", line.guest));
                 }
@@ -68,7 +83,7 @@ pub fn render(lines: &[Line]) -> String {
         }
     }
     let mut notes = Notes::default();
-    let mut text = String::from("| |");
+    let mut text = format!("{BEGIN}\n| |");
     for (_, kernel, arch) in &columns {
         text.push_str(&format!(" {kernel} {arch} |"));
     }
@@ -85,20 +100,22 @@ pub fn render(lines: &[Line]) -> String {
         }
         text.push('\n');
     }
-    text.push_str("\nyes: compared with a truth and right, on two nodes or on the machines in parentheses. partly: some of it did not run. \
-         –: no guest runs it there.\n\n\
-         Kernels: ");
-    let releases: BTreeSet<&String> = releases.values().collect();
-    text.push_str(&releases.into_iter().map(String::as_str).collect::<Vec<_>>().join(", "));
-    text.push_str(".\n");
+    let Tally { passed, failed, skipped } = tally;
+    let releases: Vec<&str> = releases.values().flatten().map(String::as_str).collect();
+    text.push_str(&format!(
+        "\n{LEGEND}\nMade from {guests} guests: {passed} cases passed, {failed} failed, {skipped} skipped. Kernels: {}.\n",
+        releases.join(", ")
+    ));
     if !broken.is_empty() {
         let broken: Vec<String> = broken.iter().map(|why| one_line(why)).collect();
         text.push_str(&format!("\n**Guests that failed**: {}.\n", broken.join("; ")));
     }
+    text.push('\n');
     for (index, note) in notes.0.iter().enumerate() {
-        text.push_str(&format!("\n{}. {note}", index + 1));
+        text.push_str(&format!("* [{}] {note}\n", index + 1));
     }
-    text
+    text.push('\n');
+    text + END
 }
 
 impl Cell {
@@ -190,9 +207,9 @@ mod tests {
             Line { guest: guest("7.x"), what: What::Guest(gone) },
         ];
         let text = render(&lines);
-        assert!(text.starts_with("| | 5.10 amd64 | 6.1 amd64 | 6.12 amd64 | 7.x amd64 |\n"), "{text}");
+        assert!(text.contains("\n\n| | 5.10 amd64 | 6.1 amd64 | 6.12 amd64 | 7.x amd64 |\n"), "{text}");
         assert!(text.contains("| CPU time by node: pinned and moving threads | skipped [1] | **no** [2] | yes | not covered [3] |"), "{text}");
-        assert!(text.contains("2. moving, topology 2: 2 checks"), "{text}");
+        assert!(text.contains("\n* [2] moving, topology 2: 2 checks"), "{text}");
     }
 
     #[test]
@@ -215,10 +232,43 @@ mod tests {
         let text = render(&lines);
         assert!(text.contains("has its reason | **no** [1] |\n"), "{text}");
         assert!(text.contains("pinned and moving threads | partly [2] |\n"), "{text}");
-        assert!(text.contains("\n2. pinned, topology 2: was not reached"), "{text}");
+        assert!(text.contains("\n* [2] pinned, topology 2: was not reached"), "{text}");
         assert!(
             text.contains("**Guests that failed**: 6.12 amd64, topology 2: QEMU ended, during case exits."),
             "{text}"
         );
+    }
+
+    #[test]
+    fn each_point_release_is_named() {
+        let ready = |kernel: &str| Line {
+            guest: guest("6.12"),
+            what: What::Event(Event::Ready { kernel: kernel.into(), arch: "x86_64".into(), uptime: 2.0 }),
+        };
+        let text = render(&[ready("6.12.94"), ready("6.12.107"), end("6.12", Outcome::Passed, None)]);
+        assert!(
+            text.contains("1 cases passed, 0 failed, 0 skipped. Kernels: 6.12.107, 6.12.94.\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_readme_has_these_columns_rows_and_this_legend() {
+        let readme = include_str!("../../README.md");
+        let (_, matrix) = readme.split_once(BEGIN).expect("the matrix begins");
+        let (matrix, _) = matrix.split_once(END).expect("the matrix ends");
+        let kernels = crate::kernels::parse(include_str!("../KERNELS")).unwrap();
+        let columns: BTreeSet<Column> = kernels
+            .iter()
+            .map(|kernel| column(&GuestId { arch: kernel.arch.debian().into(), ..guest(&kernel.name) }))
+            .collect();
+        let columns: Vec<String> =
+            columns.iter().map(|(_, kernel, arch)| format!("{kernel} {arch}")).collect();
+        let mut lines = matrix.lines().filter(|line| line.starts_with('|'));
+        assert_eq!(lines.next(), Some(format!("| | {} |", columns.join(" | ")).as_str()));
+        let rows: Vec<&str> =
+            lines.skip(1).filter_map(|line| line.split(" | ").next()?.strip_prefix("| ")).collect();
+        assert_eq!(rows, features::rows().collect::<Vec<_>>());
+        assert!(matrix.contains(LEGEND));
     }
 }

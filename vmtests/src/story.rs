@@ -16,6 +16,16 @@ pub struct Tally {
     pub skipped: u32,
 }
 
+impl Tally {
+    pub fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Passed => self.passed += 1,
+            Outcome::Failed => self.failed += 1,
+            Outcome::Skipped => self.skipped += 1,
+        }
+    }
+}
+
 impl AddAssign for Tally {
     fn add_assign(&mut self, more: Tally) {
         self.passed += more.passed;
@@ -154,18 +164,16 @@ impl Story {
         };
         let said = open.map(|(_, lines)| lines).unwrap_or_default();
         let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        self.tally.count(outcome);
         let mut lines = Vec::new();
         match outcome {
             Outcome::Passed => {
-                self.tally.passed += 1;
                 lines.push(format!("  passed  {case}{checks}{because}"));
             }
             Outcome::Skipped => {
-                self.tally.skipped += 1;
                 lines.push(format!("  skipped {case}{because}"));
             }
             Outcome::Failed => {
-                self.tally.failed += 1;
                 lines.push(format!("  FAILED  {case}{took}{because}"));
                 // What is wrong first: whoever shows an excerpt of our output shows the beginning of a failure.
                 let wrong: Vec<String> =
