@@ -30,12 +30,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limit that counts now, and what is left of it: `elapsed` after the start of a guest that was ready after
-    /// `ready`.
-    fn left(self, ready: Option<Duration>, elapsed: Duration) -> (Duration, Duration) {
+    /// What is left of the limit that counts now, `elapsed` after the start of a guest that was ready after `ready`, and
+    /// what the end is when nothing is left.
+    fn left(self, ready: Option<Duration>, elapsed: Duration) -> (Duration, End) {
         match ready {
-            None => (self.boot, self.boot.saturating_sub(elapsed)),
-            Some(ready) => (self.cases, (ready + self.cases).saturating_sub(elapsed)),
+            None => (self.boot.saturating_sub(elapsed), End::BootDeadline(self.boot)),
+            Some(ready) => ((ready + self.cases).saturating_sub(elapsed), End::Deadline(self.cases)),
         }
     }
 }
@@ -55,7 +55,9 @@ pub enum End {
     Exit(i32),
     /// QEMU ended and the guest had not said EXIT.
     Died(String),
-    /// It reached this limit, of its boot or of its cases.
+    /// It had this long to its ready line.
+    BootDeadline(Duration),
+    /// It had this long for its cases.
     Deadline(Duration),
     /// A line on the result channel was not a result.
     Noise(String),
@@ -88,7 +90,7 @@ pub fn run(guest: &Guest, limits: Limits, mut on_event: impl FnMut(Event)) -> Re
     let mut ready = None;
     let mut exit = None;
     let end = loop {
-        let (limit, left) = limits.left(ready, started.elapsed());
+        let (left, too_late) = limits.left(ready, started.elapsed());
         match receiver.recv_timeout(left.min(Duration::from_millis(500))) {
             Ok(line) => match parse_line(&line) {
                 Ok(Line::Event(event)) => {
@@ -100,7 +102,7 @@ pub fn run(guest: &Guest, limits: Limits, mut on_event: impl FnMut(Event)) -> Re
                 Ok(Line::Exit(code)) => exit = Some(code),
                 Err(why) => break End::Noise(why),
             },
-            Err(_) if left.is_zero() => break End::Deadline(limit),
+            Err(_) if left.is_zero() => break too_late,
             // No result line for a while, or no more to come: has QEMU ended?
             Err(reason) => {
                 let ended = qemu.ended()?;
@@ -221,9 +223,10 @@ mod tests {
     fn a_guest_that_never_gets_ready_has_the_limit_of_a_boot() {
         let seconds = Duration::from_secs;
         let limits = Limits { boot: seconds(180), cases: seconds(3000) };
-        assert_eq!(limits.left(None, seconds(170)), (seconds(180), seconds(10)));
-        assert_eq!(limits.left(None, seconds(200)), (seconds(180), seconds(0)));
-        assert_eq!(limits.left(Some(seconds(12)), seconds(200)), (seconds(3000), seconds(2812)));
-        assert_eq!(limits.left(Some(seconds(12)), seconds(3012)).1, seconds(0));
+        let (boot, cases) = (End::BootDeadline(seconds(180)), End::Deadline(seconds(3000)));
+        assert_eq!(limits.left(None, seconds(170)), (seconds(10), boot));
+        assert_eq!(limits.left(None, seconds(200)).0, seconds(0));
+        assert_eq!(limits.left(Some(seconds(12)), seconds(200)), (seconds(2812), cases));
+        assert_eq!(limits.left(Some(seconds(12)), seconds(3012)).0, seconds(0));
     }
 }

@@ -78,7 +78,8 @@ impl Story {
             End::Exit(_) if self.tally.failed > 0 => None,
             End::Exit(code) => Some(format!("EXIT {code} does not fit what its cases said")),
             End::Died(status) => Some(format!("{status}{during}")),
-            End::Deadline(limit) => Some(format!("no end after {} s{during}", limit.as_secs())),
+            End::BootDeadline(limit) => Some(format!("no ready line after {} s", limit.as_secs())),
+            End::Deadline(limit) => Some(format!("no end {} s after it was ready{during}", limit.as_secs())),
             End::Noise(why) => Some(format!("{why}{during}")),
         }
     }
@@ -114,6 +115,9 @@ impl Story {
             Event::Begin { case, about } => {
                 // One that is still open lost its end; what it said is not lost with it.
                 let mut lines = self.rest();
+                if !lines.is_empty() {
+                    lines.insert(0, format!("  the case before {case} has no end; it said:"));
+                }
                 self.checks = 0;
                 self.reach(case, Stage::Begun);
                 self.open = Some((case.clone(), Vec::new()));
@@ -236,7 +240,8 @@ mod tests {
         let mut story = of(&["boot", "nodes", "hotplug"]);
         story.follow(&begin("boot"));
         story.follow(&Event::Say { case: "boot".into(), text: "two CPUs".into() });
-        assert_eq!(story.follow(&begin("nodes")), ["      two CPUs"]);
+        let told = story.follow(&begin("nodes"));
+        assert_eq!(told, ["  the case before nodes has no end; it said:", "      two CPUs"]);
         story.follow(&end(Outcome::Passed));
 
         let why = story.fault(&End::Exit(0)).unwrap();
