@@ -34,6 +34,14 @@ impl Cpuacct {
         }
     }
 
+    /// Nanoseconds that tasks ran on one CPU.
+    pub fn on_cpu_ns(&self, cpu: u32) -> Result<u64, String> {
+        let path = format!("{PLACE}/cpuacct.usage_percpu");
+        let text = sysfs::read(&path)?;
+        let ran = text.split_whitespace().nth(cpu as usize).and_then(|ns| ns.parse().ok());
+        ran.ok_or_else(|| format!("{path} has nothing of CPU {cpu}: {text:?}"))
+    }
+
     /// What all tasks but `without` had run before the tool took a sample and after.
     pub fn around(&self, batch: &mut Batch, totals: &mut Totals, without: &[i32]) -> Result<Span, Stop> {
         span::around(batch, totals, || ran_ns_without(without))

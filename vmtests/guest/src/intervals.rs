@@ -103,6 +103,12 @@ impl Totals {
         self.intervals.iter().flat_map(|interval| interval["tasks"].as_array().into_iter().flatten())
     }
 
+    /// Whether this process was shown as ended; with threads that is the row of its first.
+    pub fn has_ended(&self, pid: i32) -> bool {
+        let pid = pid as u64;
+        self.rows.iter().any(|((row, tid, _), shown)| *row == pid && [0, pid].contains(tid) && shown.exited)
+    }
+
     /// Rows of ended children of this process, and how many different processes they are.
     pub fn ended_children(&self, parent: i32) -> (Vec<&Value>, usize) {
         let rows: Vec<&Value> =

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::cases::Stop;
 use crate::intervals::Totals;
-use crate::tool::Batch;
+use crate::tool::{Batch, seen_at};
 
 /// Nanoseconds that tasks had run when the case looked, on either side of a sample of the tool.
 #[derive(Debug, Clone, Copy)]
@@ -22,15 +22,11 @@ pub fn around(
     totals: &mut Totals,
     read_ns: impl Fn() -> Result<u64, String>,
 ) -> Result<Span, Stop> {
-    batch.catch_up(totals)?;
     loop {
         let asked = Timestamp::now();
         let before_ns = read_ns()?;
         let interval = batch.next()?;
-        let time = interval["time"].as_str().unwrap_or_default();
-        let time: Timestamp =
-            time.parse().map_err(|error| format!("the time {time:?} of an interval: {error}"))?;
-        let new = time > asked;
+        let new = seen_at(&interval)? > asked;
         if new || totals.marked() {
             totals.add(interval)?;
         }

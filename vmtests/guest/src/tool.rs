@@ -5,11 +5,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
+use jiff::Timestamp;
 use serde_json::Value;
 use vmtests_protocol::TOOL_PATH;
 
 use crate::cases::Stop;
 use crate::intervals::Totals;
+
+/// Intervals in which a process that has ended must be shown as such.
+const PATIENCE: usize = 60;
 
 /// What a finished run left.
 #[derive(Debug)]
@@ -98,28 +102,36 @@ impl Batch {
         self.child.id() as i32
     }
 
-    /// Adds what was said until now, waits for this many further intervals and adds those; gives
-    /// the last. The first that is ever added only sets the mark, and is always a new one.
+    /// Waits for this many intervals whose end the tool saw after now, adds them and those before that were not read;
+    /// gives the last. The first that is ever added only sets the mark, and is always a new one.
     ///
-    /// A busy guest keeps a case from reading for seconds, so what waits to be read may be old.
+    /// A busy guest keeps a case from reading for seconds, so what comes first may be old.
     pub fn follow(&mut self, totals: &mut Totals, further: usize) -> Result<Value, Stop> {
-        self.catch_up(totals)?;
+        let asked = Timestamp::now();
         let mut last = Value::Null;
-        for _ in 0..further {
-            last = self.next()?;
-            totals.add(last.clone())?;
+        let mut left = further;
+        while left > 0 {
+            let interval = self.next()?;
+            let new = seen_at(&interval)? > asked;
+            if new || totals.marked() {
+                totals.add(interval.clone())?;
+            }
+            if new {
+                (last, left) = (interval, left - 1);
+            }
         }
         Ok(last)
     }
 
-    /// Adds what was said until now, but no mark: that would be old.
-    pub fn catch_up(&mut self, totals: &mut Totals) -> Result<(), Stop> {
-        while let Ok(line) = self.lines.try_recv() {
-            if totals.marked() {
-                totals.add(parse(&line)?)?;
+    /// Adds intervals until this process, which has ended, is shown as ended.
+    pub fn follow_to_end(&mut self, totals: &mut Totals, pid: i32) -> Result<(), Stop> {
+        for _ in 0..PATIENCE {
+            if totals.has_ended(pid) {
+                return Ok(());
             }
+            totals.add(self.next()?)?;
         }
-        Ok(())
+        Err(Stop::fail(format!("process {pid} is not shown as ended, after {PATIENCE} intervals")))
     }
 
     /// The next interval; waits for it.
@@ -135,14 +147,6 @@ impl Batch {
                 )))
             }
         }
-    }
-
-    /// Drops what waits to be read: it is older than what the case is about to do.
-    pub fn skip(&mut self) -> Result<(), Stop> {
-        while let Ok(line) = self.lines.try_recv() {
-            parse(&line)?;
-        }
-        Ok(())
     }
 
     /// Asks the tool to end, which it must do in good order.
@@ -168,6 +172,12 @@ impl Batch {
         let status = self.child.wait().map_err(|error| format!("waiting for the tool: {error}"))?;
         Ok(Output { code: status.code(), stdout: String::new(), stderr })
     }
+}
+
+/// When the tool looked at the end of an interval.
+pub fn seen_at(interval: &Value) -> Result<Timestamp, Stop> {
+    let time = interval["time"].as_str().unwrap_or_default();
+    time.parse().map_err(|error| Stop::fail(format!("the time {time:?} of an interval: {error}")))
 }
 
 fn parse(line: &str) -> Result<Value, Stop> {

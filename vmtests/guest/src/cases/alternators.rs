@@ -34,7 +34,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     // Of these the last is one in which both took turns all the time.
     let middle = batch.follow(&mut totals, 4)?;
     let truth = work.stop()?.truth;
-    batch.follow(&mut totals, 2)?;
+    batch.follow_to_end(&mut totals, pids.0)?;
     batch.stop()?;
     no_losses(report, &totals);
     let turns = number(&truth, "turns")?;

@@ -31,7 +31,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     // Of these the last is one in which both took turns all the time.
     let middle = batch.follow(&mut totals, 3)?;
     let done = work.stop()?;
-    batch.follow(&mut totals, 2)?;
+    batch.follow_to_end(&mut totals, pids.0)?;
     batch.stop()?;
     no_losses(report, &totals);
     match plan.machine.pmu {

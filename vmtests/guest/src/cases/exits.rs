@@ -22,7 +22,9 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let pid = work.pid();
     batch.follow(&mut totals, 2)?;
     let done = work.stop()?;
-    batch.follow(&mut totals, 2)?;
+    batch.follow_to_end(&mut totals, pid)?;
+    // Not once more.
+    batch.follow(&mut totals, 1)?;
     batch.stop()?;
     each_ended_once(report, &totals, pid, &done)?;
     let (ended, _) = totals.ended_children(pid);

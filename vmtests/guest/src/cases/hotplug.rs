@@ -62,7 +62,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     batch.follow(&mut totals, 3)?;
     let settled = totals.process(back_pid)?.last.clone();
     let back_done = back.stop()?;
-    batch.follow(&mut totals, 1)?;
+    batch.follow_to_end(&mut totals, back_pid)?;
     let end = cpuacct.around(&mut batch, &mut totals, &watchers)?;
     batch.stop()?;
     let notes: Vec<&str> = totals

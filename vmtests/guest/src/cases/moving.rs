@@ -37,7 +37,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     report.say(format_args!("process {pid} goes round CPUs {} every 70 ms", show_list(&cpus)));
     batch.follow(&mut totals, 5)?;
     let done = work.stop()?;
-    batch.follow(&mut totals, 2)?;
+    batch.follow_to_end(&mut totals, pid)?;
     batch.stop()?;
     let row = totals.process(pid)?;
     report.cpu_seconds("CPU seconds of the process", done.cpu.as_secs_f64() - before, row.cpu_ns / 1e9);

@@ -34,7 +34,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     work.go();
     batch.follow(&mut totals, 4)?;
     let done = work.stop()?;
-    batch.follow(&mut totals, 2)?;
+    batch.follow_to_end(&mut totals, pid)?;
     batch.stop()?;
     for thread in done.truth["threads"].as_array().into_iter().flatten() {
         let (tid, cpu) = (thread["tid"].as_i64().unwrap_or(0), thread["cpu"].as_u64().unwrap_or(0) as u32);

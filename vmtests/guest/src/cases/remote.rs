@@ -82,12 +82,9 @@ fn settle(batch: &mut Batch, balancing: &Balancing, work: &mut Work) -> Result<(
     }
     balancing.set(false)?;
     come_to_rest(batch, &mut Totals::default(), || procfs::vmstat(MIGRATED))?;
-    for _ in 0..LOOKS {
-        batch.next()?;
-    }
+    batch.follow(&mut Totals::default(), LOOKS)?;
     work.go();
-    // What a busy guest left unread is from before.
-    batch.skip()
+    Ok(())
 }
 
 /// What the tool showed of a process, weighed with the time that it ran.
@@ -123,10 +120,7 @@ fn one(
     let mut work = Work::start("numa_truth", &arguments)?;
     let pid = i64::from(work.pid());
     // Its memory is known before it runs.
-    batch.skip()?;
-    for _ in 0..4 {
-        batch.next()?;
-    }
+    batch.follow(&mut Totals::default(), 4)?;
     work.go();
     if access == "settled" {
         settle(batch, balancing, &mut work)?;

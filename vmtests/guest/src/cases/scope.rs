@@ -48,7 +48,9 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     work.go();
     batch.follow(&mut totals, 3)?;
     let done = work.stop()?;
-    batch.follow(&mut totals, 2)?;
+    batch.follow_to_end(&mut totals, pid)?;
+    // Not once more.
+    batch.follow(&mut totals, 1)?;
     batch.stop()?;
     let strangers = totals.rows.keys().filter(|(row, ..)| *row != pid as u64).count();
     report.equal("rows of other processes", 0, strangers);

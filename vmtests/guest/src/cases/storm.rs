@@ -29,7 +29,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let pid = work.pid();
     batch.follow(&mut totals, 5)?;
     let done = work.stop()?;
-    batch.follow(&mut totals, 1)?;
+    batch.follow_to_end(&mut totals, pid)?;
     let end = cpuacct.around(&mut batch, &mut totals, &watchers)?;
     let stat_after = procfs::stat()?;
     let rows = totals.cpu_ns() / 1e9;

@@ -23,7 +23,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     let (pid, child) = (work.pid(), work.facts["child"].as_i64().unwrap_or(0) as i32);
     batch.follow(&mut totals, 3)?;
     let done = work.stop()?;
-    batch.follow(&mut totals, 2)?;
+    batch.follow_to_end(&mut totals, pid)?;
     batch.stop()?;
     let turns = number(&done.truth, "turns")?;
     let child_truth = number(&done.truth, "child_switches")?;
