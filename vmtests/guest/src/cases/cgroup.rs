@@ -40,6 +40,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let (workload, arguments) = if tells_of_all_threads()? {
         ("spin", vec![all.as_str()])
     } else {
+        report.say("threads but the first are found by the next walk here (Linux 6.7 has an iterator): none does the work");
         ("wander", vec![all.as_str(), "70"])
     };
     let mut leaves = Work::start(workload, &arguments)?;
