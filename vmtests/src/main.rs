@@ -9,6 +9,7 @@ mod image;
 mod kernels;
 mod matrix;
 mod options;
+mod out;
 mod plan;
 mod qemu;
 mod record;
@@ -60,10 +61,10 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
             .map_err(|why| Trouble { status: 2, why })
     };
     match &options.mode {
-        Mode::Help => println!("{}", options::USAGE),
+        Mode::Help => out::print(format_args!("{}\n", options::USAGE)),
         Mode::List => {
             for job in jobs()? {
-                println!("{}: {}", record::GuestId::of(&job), job.cases.join(" "));
+                out::print(format_args!("{}: {}\n", record::GuestId::of(&job), job.cases.join(" ")));
             }
         }
         Mode::Fetch => {
@@ -71,10 +72,15 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
             for kernel in &kernels {
                 match debian::kernel(kernel, true) {
                     Ok((path, package)) => {
-                        println!("{} {}: {package} in {}", kernel.name, kernel.arch, path.display());
+                        out::print(format_args!(
+                            "{} {}: {package} in {}\n",
+                            kernel.name,
+                            kernel.arch,
+                            path.display()
+                        ));
                     }
                     Err(why) => {
-                        println!("{} {}: not covered: {why}", kernel.name, kernel.arch);
+                        out::print(format_args!("{} {}: not covered: {why}\n", kernel.name, kernel.arch));
                         status = sum::PARTIAL;
                     }
                 }
@@ -83,14 +89,12 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
         }
         Mode::Run => return Ok(run::all(&jobs()?, options)?),
         Mode::Shell => shell::open(&kernels, &topologies, options)?,
-        Mode::RustSrc(version) => println!("{}", debian::rust_src(version)?.display()),
+        Mode::RustSrc(version) => out::print(format_args!("{}\n", debian::rust_src(version)?.display())),
         Mode::Matrix(path) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("reading {}: {error}", path.display()))?;
-            println!(
-                "{}",
-                matrix::render(&record::read(&text).map_err(|why| format!("{}: {why}", path.display()))?)
-            );
+            let lines = record::read(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+            out::print(matrix::render(&lines));
         }
     }
     Ok(0)

@@ -210,7 +210,13 @@ impl Wanted {
             file.guest.iter().flat_map(|row| row.cases.iter().map(String::as_str)).collect();
         known_cases.sort_unstable();
         known_cases.dedup();
-        let known_kernels: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        // KERNELS has a line for each architecture.
+        let mut known_kernels: Vec<&str> = Vec::new();
+        for kernel in kernels {
+            if !known_kernels.contains(&kernel.name.as_str()) {
+                known_kernels.push(&kernel.name);
+            }
+        }
         let known_topologies: Vec<&str> = topologies.iter().map(|topology| topology.name.as_str()).collect();
         for (what, asked, known) in [
             ("kernel", &self.kernels, known_kernels),
@@ -279,6 +285,8 @@ mod tests {
     fn an_unknown_name_is_told_with_the_known_ones() {
         let wanted = Wanted { cases: vec!["nods".into()], ..Wanted::default() };
         assert!(shipped(&wanted).unwrap_err().starts_with("case \"nods\" is not known: "));
+        let wanted = Wanted { kernels: vec!["6.13".into()], ..Wanted::default() };
+        assert_eq!(shipped(&wanted).unwrap_err(), "kernel \"6.13\" is not known: 5.10, 6.1, 6.12, 7.x");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::debian;
 use crate::image::Programs;
 use crate::kernels::Arch;
 use crate::options::Options;
+use crate::out;
 use crate::plan::Job;
 use crate::qemu::{self, Start};
 use crate::record::{GuestEnd, GuestId, Record, What};
@@ -43,7 +44,7 @@ pub fn all(jobs: &[Job], options: &Options) -> Result<u8, String> {
     });
     let sum = run.sum.into_inner().expect("no worker panicked");
     // Also when it was broken off: what the guests said until then.
-    print!("{}", sum.text(jobs.len(), started.elapsed()));
+    out::print(sum.text(jobs.len(), started.elapsed()));
     match broken_off {
         Some(why) => Err(why),
         None => Ok(sum.status()),
@@ -140,14 +141,14 @@ impl Teller {
     fn say(&mut self, line: impl Display) {
         match &mut self.held {
             Some(text) => writeln!(text, "{line}").expect("a string takes all"),
-            None => println!("{line}"),
+            None => out::print(format_args!("{line}\n")),
         }
     }
 
     /// Nobody else writes in between: standard output is locked for one call.
     fn end(self) {
         if let Some(text) = self.held {
-            print!("{text}");
+            out::print(text);
         }
     }
 }

@@ -1,0 +1,18 @@
+//! Standard output, which whoever reads it may close before its end.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process;
+
+/// The exit status of a program that SIGPIPE ended, as a shell has it.
+const PIPE_CLOSED: i32 = 128 + 13;
+
+/// Prints `text` in one piece. Ends the program when nobody reads any more (`| head`): guests end with it.
+pub fn print(text: impl Display) {
+    if let Err(error) = write!(io::stdout().lock(), "{text}").and_then(|()| io::stdout().flush()) {
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            eprintln!("vmtests: writing to standard output: {error}");
+        }
+        process::exit(PIPE_CLOSED);
+    }
+}
