@@ -68,18 +68,50 @@ fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Count, enabled and running time of an open event.
-fn read(fd: &OwnedFd) -> io::Result<[u64; 3]> {
-    let mut values = [0u64; 3];
-    // SAFETY: the buffer has the 24 bytes that read_format asks for.
-    let got = unsafe { libc::read(fd.as_raw_fd(), values.as_mut_ptr().cast(), size_of_val(&values)) };
-    if got < 0 {
-        return Err(io::Error::last_os_error());
+/// What read(2) gives of an open event, in the order of its read_format.
+#[derive(Default)]
+#[repr(C)]
+struct Reading {
+    count: u64,
+    enabled_ns: u64,
+    running_ns: u64,
+}
+
+impl Reading {
+    fn of(event: &Event, fd: &OwnedFd) -> Result<Reading, Missing> {
+        Self::read(fd).map_err(|error| refusal(event, "reading", &error))
     }
-    if got as usize != size_of_val(&values) {
-        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+
+    fn read(fd: &OwnedFd) -> io::Result<Reading> {
+        let mut reading = Reading::default();
+        // SAFETY: the place has the 24 bytes that read_format asks for, and any bytes are numbers.
+        let got = unsafe { libc::read(fd.as_raw_fd(), (&raw mut reading).cast(), size_of::<Reading>()) };
+        if got < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if got as usize != size_of::<Reading>() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+        }
+        Ok(reading)
     }
-    Ok(values)
+
+    /// The share of the time in which it was enabled that it was on the PMU, from 0 to 1.
+    fn share(&self) -> f64 {
+        match self.enabled_ns {
+            0 => 1.0,
+            enabled_ns => self.running_ns as f64 / enabled_ns as f64,
+        }
+    }
+
+    /// # Errors
+    /// It counted nothing of what [`exercise`] did, though it was there all the time.
+    fn has_counted(&self, event: &Event) -> Result<(), Missing> {
+        if self.count == 0 && must_count(event.role) {
+            let why = format!("{} opens but counts nothing on this CPU", event.name);
+            return Err(Missing::Unsupported(why));
+        }
+        Ok(())
+    }
 }
 
 /// The meaning of a failure first, because a narrow screen cuts the end; then what failed and the errno.
@@ -114,7 +146,12 @@ pub fn try_event(event: &Event) -> Result<(), Missing> {
         return Ok(());
     }
     exercise();
-    judge(event, &fd).map(drop)
+    let reading = Reading::of(event, &fd)?;
+    if reading.share() == 0.0 {
+        let why = format!("{} was never scheduled onto the PMU; another tool holds its counters", event.name);
+        return Err(Missing::Unsupported(why));
+    }
+    reading.has_counted(event)
 }
 
 /// Do `events` count here, all at the same time? Each alone may, and yet there may not be counters for all.
@@ -133,10 +170,11 @@ pub fn try_together(events: &[Event]) -> Result<(), Missing> {
     // An event without a counter waits for the next turn, milliseconds away: a long way from the time it takes to
     // put the others on the PMU one by one.
     for (event, fd) in events.iter().zip(&open) {
-        let share = judge(event, fd)?;
-        if share < 0.9 {
+        let reading = Reading::of(event, fd)?;
+        if reading.share() < 0.9 {
             return Err(Missing::Unsupported(format!("{} has to take turns with other events", event.name)));
         }
+        reading.has_counted(event)?;
     }
     Ok(())
 }
@@ -153,23 +191,6 @@ fn must_count(role: Role) -> bool {
             | Role::StallBackend
             | Role::Branch
     )
-}
-
-/// The share of time in which an open event was on the PMU while [`exercise`] ran.
-///
-/// # Errors
-/// It was not, or was and counted nothing though it had to.
-fn judge(event: &Event, fd: &OwnedFd) -> Result<f64, Missing> {
-    let [count, enabled, running] = read(fd).map_err(|error| refusal(event, "reading", &error))?;
-    if count == 0 && must_count(event.role) {
-        return Err(Missing::Unsupported(match running {
-            0 if enabled > 0 => {
-                format!("{} was never scheduled onto the PMU; another tool holds its counters", event.name)
-            }
-            _ => format!("{} opens but counts nothing on this CPU", event.name),
-        }));
-    }
-    Ok(if enabled > 0 { running as f64 / enabled as f64 } else { 1.0 })
 }
 
 /// Work with loads that wait for each other, which the back end stalls on, and branches that nothing can predict, after
@@ -288,6 +309,18 @@ mod tests {
     fn wanted(counters: &Counters) -> Vec<&str> {
         let slots = counters.events().iter().enumerate().filter(|(slot, _)| counters.wants(*slot));
         slots.map(|(_, event)| event.name.as_str()).collect()
+    }
+
+    #[test]
+    fn an_event_that_waits_for_its_turn_is_no_event_that_counts_nothing() {
+        let waits = Reading { count: 0, enabled_ns: 1_000_000, running_ns: 0 };
+        let is_dead = Reading { count: 0, enabled_ns: 1_000_000, running_ns: 1_000_000 };
+        let not_enabled = Reading::default();
+        assert_eq!([waits.share(), is_dead.share(), not_enabled.share()], [0.0, 1.0, 1.0]);
+        let [cycles, misses] = ["cycles", "cache-misses"].map(|name| Event::named(name).unwrap());
+        assert!(is_dead.has_counted(&cycles).unwrap_err().to_string().contains("counts nothing"));
+        // There may have been nothing to count.
+        assert!(is_dead.has_counted(&misses).is_ok());
     }
 
     #[test]
