@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vmtests_protocol::{CASE_LIMIT, Event, Plan};
+use vmtests_protocol::{CASE_LIMIT, Plan};
 
 use crate::boot::{self, Guest, Limits};
 use crate::debian;
@@ -187,24 +187,19 @@ impl Run<'_> {
         loop {
             let mut story = Story::new(self.options.verbose, &plan.cases);
             let mut trouble = None;
-            let mut load = None;
+            let mut load = snapshots::Seen::default();
             let ran = boot::run(&guest, limits, |event| {
                 for line in story.follow(&event) {
                     teller.say(line);
                 }
-                if let Event::Data { key, value, .. } = &event
-                    && key == "load"
-                {
-                    load = Some(value.clone());
-                }
+                load.follow(&event);
                 trouble = self.add(id, What::Event(event)).err().or(trouble.take());
             })?;
             if let Some(why) = trouble {
                 return Err(why);
             }
             end.seconds += ran.seconds;
-            if let Some(load) = &load {
-                let verdict = snapshots::check(&self.options.snapshots, id, load, self.options.accept)?;
+            if let Some(verdict) = load.verdict(&self.options.snapshots, id, self.options.accept)? {
                 if let Some(event) = verdict.end() {
                     for line in story.follow(&event) {
                         teller.say(line);

@@ -21,35 +21,67 @@ pub enum Verdict {
     Written(PathBuf),
     /// Lines to show.
     Different(Vec<String>),
+    /// The case passed, and what it saw did not arrive.
+    Lost,
 }
 
 impl Verdict {
     /// The snapshot is a case of its own: what a kernel takes may change only by a reviewed commit. One that was just
     /// written was compared with nothing.
     pub fn end(&self) -> Option<Event> {
-        let (outcome, reason) = match self {
-            Verdict::Same => (Outcome::Passed, None),
+        let reason = match self {
+            Verdict::Same => None,
             Verdict::Written(_) => return None,
-            Verdict::Different(_) => (
-                Outcome::Failed,
-                Some("what this kernel takes has changed; --accept after a review".to_owned()),
-            ),
+            Verdict::Different(_) => Some("what this kernel takes has changed; --accept after a review"),
+            Verdict::Lost => Some("what the case load saw did not arrive"),
         };
+        let outcome = if reason.is_some() { Outcome::Failed } else { Outcome::Passed };
+        let reason = reason.map(str::to_owned);
         Some(Event::End { case: "snapshot".to_owned(), outcome, reason, seconds: 0.0 })
     }
 
     /// What a person is shown beside that.
     pub fn lines(&self) -> Vec<String> {
         match self {
-            Verdict::Same => Vec::new(),
+            Verdict::Same | Verdict::Lost => Vec::new(),
             Verdict::Written(path) => vec![format!("  written {}", path.display())],
             Verdict::Different(lines) => lines.iter().map(|line| format!("      {line}")).collect(),
         }
     }
 }
 
+/// What the case `load` of a guest said.
+#[derive(Debug, Default)]
+pub struct Seen {
+    data: Option<Value>,
+    passed: bool,
+}
+
+impl Seen {
+    /// Takes what is its of what the guest says.
+    pub fn follow(&mut self, event: &Event) {
+        match event {
+            Event::Data { key, value, .. } if key == "load" => self.data = Some(value.clone()),
+            Event::End { case, outcome: Outcome::Passed, .. } if case == "load" => self.passed = true,
+            _ => {}
+        }
+    }
+
+    /// How that compares with its snapshot, which it becomes with `accept`. None where the case was not asked for, or
+    /// failed before it had seen anything.
+    ///
+    /// # Errors
+    /// The snapshot cannot be written.
+    pub fn verdict(&self, directory: &Path, id: &GuestId, accept: bool) -> Result<Option<Verdict>, String> {
+        match &self.data {
+            Some(load) => check(directory, id, load, accept).map(Some),
+            None => Ok(self.passed.then_some(Verdict::Lost)),
+        }
+    }
+}
+
 /// Compares the data of the case `load` with its snapshot, or makes it the snapshot.
-pub fn check(directory: &Path, id: &GuestId, load: &Value, accept: bool) -> Result<Verdict, String> {
+fn check(directory: &Path, id: &GuestId, load: &Value, accept: bool) -> Result<Verdict, String> {
     let name = format!("load-{}-{}-{}.txt", id.kernel, id.arch, id.variant);
     let path = directory.join(&name);
     let seen = render(load);
@@ -138,6 +170,22 @@ mod tests {
         assert_eq!(outcome(Verdict::Same), Some(Outcome::Passed));
         assert_eq!(outcome(Verdict::Different(vec!["- missing ipc: EPERM".into()])), Some(Outcome::Failed));
         assert_eq!(outcome(Verdict::Written("new".into())), None);
+    }
+
+    #[test]
+    fn a_case_that_passed_must_have_told_what_it_saw() {
+        let [arch, kernel, topology, variant] = ["amd64", "6.12", "2", "plain"].map(str::to_owned);
+        let id = GuestId { arch, kernel, topology, variant };
+        let verdict = |outcome| {
+            let mut seen = Seen::default();
+            seen.follow(&Event::End { case: "load".into(), outcome, reason: None, seconds: 1.0 });
+            seen.verdict(Path::new("no directory"), &id, false).unwrap()
+        };
+        assert_eq!(verdict(Outcome::Failed), None);
+        assert!(matches!(
+            verdict(Outcome::Passed).and_then(|verdict| verdict.end()),
+            Some(Event::End { outcome: Outcome::Failed, .. })
+        ));
     }
 
     #[test]
