@@ -109,9 +109,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     );
     let strangers = totals.tasks().filter(|task| task["pid"] == outside).count();
     report.equal("rows of a process that was never inside", 0, strangers);
-    let ended =
-        totals.tasks().filter(|task| task["ppid"] == storm_pid && task["exited"] == true).count() as u64;
-    report.equal("children of the storm that are shown as ended", children, ended);
+    let (ended, _) = totals.ended_children(storm_pid);
+    report.equal("children of the storm that are shown as ended", children, ended.len() as u64);
     if let Some(rests) = rests {
         let text = numa_stat.map_err(Stop::fail)?;
         memory(report, &totals, &text)?;
