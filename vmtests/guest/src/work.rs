@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::affinity;
 use crate::cases::Stop;
 
 /// A workload that runs.
@@ -80,10 +81,9 @@ impl Work {
         if waited != self.pid() {
             return Err(Stop::fail(format!("the workload {} was lost", self.name)));
         }
-        let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
         Ok(Done {
             truth,
-            cpu: time(usage.ru_utime) + time(usage.ru_stime),
+            cpu: affinity::cpu_time(&usage),
             switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
         })
     }

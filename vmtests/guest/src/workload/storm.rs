@@ -54,9 +54,7 @@ fn one_child() -> Result<(libc::pid_t, u64), String> {
             child if child > 0 => {
                 let mut usage: libc::rusage = std::mem::zeroed();
                 libc::wait4(child, std::ptr::null_mut(), 0, &mut usage);
-                let ns =
-                    |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-                Ok((child, ns(usage.ru_utime) + ns(usage.ru_stime)))
+                Ok((child, affinity::cpu_time(&usage).as_nanos() as u64))
             }
             _ => Err(format!("fork: {}", std::io::Error::last_os_error())),
         }
