@@ -103,10 +103,11 @@ impl Totals {
         self.intervals.iter().flat_map(|interval| interval["tasks"].as_array().into_iter().flatten())
     }
 
-    /// Whether this process was shown as ended; with threads that is the row of its first.
+    /// Whether this process was shown as ended. With threads that is the row of its first; a row with tid 0 is of
+    /// threads that ended, and others may live.
     pub fn has_ended(&self, pid: i32) -> bool {
-        let pid = pid as u64;
-        self.rows.iter().any(|((row, tid, _), shown)| *row == pid && [0, pid].contains(tid) && shown.exited)
+        let is_whole = |row: &Row| row.last["tid"].is_null() || row.last["tid"] == pid;
+        self.rows.iter().any(|((row, ..), shown)| *row == pid as u64 && shown.exited && is_whole(shown))
     }
 
     /// Rows of ended children of this process, and how many different processes they are.
@@ -192,5 +193,26 @@ mod tests {
         assert_eq!(totals.seconds, 1.0);
         assert_eq!(totals.busy_ns, 0.5e9);
         assert!(totals.process(8).is_err());
+    }
+
+    #[test]
+    fn a_process_some_of_whose_threads_ended_has_not() {
+        let with_threads = |tid: u32| {
+            let mut interval = interval(20.0, true);
+            interval["tasks"][0]["tid"] = json!(tid);
+            interval
+        };
+        let mut totals = Totals::default();
+        for next in [interval(90.0, false), with_threads(8), with_threads(0)] {
+            totals.add(next).unwrap();
+        }
+        assert!(!totals.has_ended(7));
+        totals.add(with_threads(7)).unwrap();
+        assert!(totals.has_ended(7));
+        let mut processes = Totals::default();
+        for next in [interval(90.0, false), interval(20.0, true)] {
+            processes.add(next).unwrap();
+        }
+        assert!(processes.has_ended(7) && !processes.has_ended(8));
     }
 }
