@@ -23,8 +23,8 @@ pub fn around(
     read_ns: impl Fn() -> Result<u64, String>,
 ) -> Result<Span, Stop> {
     loop {
-        let asked = Timestamp::now();
         let before_ns = read_ns()?;
+        let asked = Timestamp::now();
         let interval = batch.next()?;
         let new = seen_at(&interval)? > asked;
         if new || totals.marked() {

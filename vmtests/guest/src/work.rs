@@ -12,6 +12,8 @@ use crate::cases::Stop;
 /// A workload that runs.
 pub struct Work {
     child: Child,
+    /// Its process id may be somebody else's by now.
+    waited: bool,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     name: String,
@@ -43,7 +45,7 @@ impl Work {
         let stdin = child.stdin.take();
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout was asked for"));
         let facts = read_json(&mut stdout, name)?;
-        Ok(Work { child, stdin, stdout, name: name.to_owned(), facts })
+        Ok(Work { child, waited: false, stdin, stdout, name: name.to_owned(), facts })
     }
 
     pub fn pid(&self) -> i32 {
@@ -81,6 +83,7 @@ impl Work {
         if waited != self.pid() {
             return Err(Stop::fail(format!("the workload {} was lost", self.name)));
         }
+        self.waited = true;
         Ok(Done {
             truth,
             cpu: affinity::cpu_time(&usage),
@@ -92,7 +95,10 @@ impl Work {
 impl Drop for Work {
     /// A case that fails leaves no load behind.
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        if !self.waited {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 

@@ -34,12 +34,12 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let shown = screen.wait_for(PATIENCE, |text| text.lines().any(is_row));
     let text = screen.text();
     report.data("screen", text.clone());
+    report.check(shown, "the busy process has a row that names it", true, shown);
     if !shown {
         return Err(Stop::fail(format!(
             "there is no row of process {pid}, spin, on the screen, which says: {text}"
         )));
     }
-    report.check(shown, "the busy process has a row that names it", true, shown);
     // A line for each node, or one line with a column for each.
     let last = (plan.machine.nodes.len() - 1).to_string();
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
