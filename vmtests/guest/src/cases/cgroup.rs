@@ -117,9 +117,15 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         rests.stop()?;
     }
     drop(cgroups);
-    report.say("the cgroups are gone");
-    batch.follow(&mut totals, 2)?;
+    let left =
+        [SHELF, BOX, INNER].iter().filter(|path| Path::new(&format!("{MOUNT}{path}")).exists()).count();
+    report.equal("cgroups that are left", 0, left);
+    let last = batch.follow(&mut totals, 2)?;
     batch.stop()?;
+    let rows = last["containers"].as_array().into_iter().flatten();
+    let ghosts =
+        rows.filter(|row| row["cgroup"].as_str().is_some_and(|path| path.starts_with(SHELF))).count();
+    report.equal("rows of them after that", 0, ghosts);
     no_losses(report, &totals);
     Ok(())
 }
@@ -209,6 +215,7 @@ impl Cgroups {
 impl Drop for Cgroups {
     fn drop(&mut self) {
         for path in self.0.iter().rev() {
+            // One that is left is found by the case.
             let _ = fs::remove_dir(format!("{MOUNT}{path}"));
         }
     }
