@@ -59,7 +59,8 @@ fn run_cases(plan: &Plan, channel: &Channel) -> i32 {
             .and_then(|word| word.parse().ok())
             .unwrap_or(0.0),
     });
-    for name in &plan.cases {
+    let mut cases = plan.cases.iter();
+    while let Some(name) = cases.next() {
         let started = Instant::now();
         let verdict = run_case(name);
         let seconds = started.elapsed().as_secs_f64();
@@ -67,16 +68,22 @@ fn run_cases(plan: &Plan, channel: &Channel) -> i32 {
         // SAFETY: kill has no memory effects; process 1 itself is exempt.
         unsafe { libc::kill(-1, libc::SIGKILL) };
         reap_all();
-        if let Err(reason) = verdict {
-            channel.send(&Event::End {
-                case: name.clone(),
-                outcome: Outcome::Failed,
-                reason: Some(reason),
-                seconds,
-            });
-            worst = 1;
-        } else if verdict == Ok(Outcome::Failed) {
-            worst = 1;
+        let end = |case: &String, outcome, reason, seconds| {
+            channel.send(&Event::End { case: case.clone(), outcome, reason: Some(reason), seconds });
+        };
+        match verdict {
+            Ok(Outcome::Failed) => worst = 1,
+            Ok(_) => {}
+            Err(why) => {
+                end(name, Outcome::Failed, why, seconds);
+                worst = 1;
+                // It could not put back what it had changed: a CPU that is off, a sysctl, a tracer.
+                for unreached in cases.by_ref() {
+                    let why =
+                        format!("{name} was ended from outside, and what it had changed may be so still");
+                    end(unreached, Outcome::Skipped, why, 0.0);
+                }
+            }
         }
     }
     worst
