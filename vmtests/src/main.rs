@@ -87,8 +87,18 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
             }
             return Ok(status);
         }
+        Mode::Run | Mode::Shell if options.check => {
+            if options.mode == Mode::Shell {
+                shell::choose(&kernels, &topologies, options).map_err(|why| Trouble { status: 2, why })?;
+            } else {
+                jobs()?;
+            }
+        }
         Mode::Run => return Ok(run::all(&jobs()?, options)?),
-        Mode::Shell => shell::open(&kernels, &topologies, options)?,
+        Mode::Shell => {
+            let guest = shell::choose(&kernels, &topologies, options);
+            shell::open(&guest.map_err(|why| Trouble { status: 2, why })?, options)?;
+        }
         Mode::RustSrc(version) => out::print(format_args!("{}\n", debian::rust_src(version)?.display())),
         Mode::Matrix(path) => {
             let text = std::fs::read_to_string(path)

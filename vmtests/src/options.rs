@@ -12,7 +12,7 @@ usage: vmtests/run [--core | --all] [options]      run cases in guests (default:
        vmtests/run --matrix FILE                   print the support matrix from results
        vmtests/run --fetch                         get all kernels, newest point release
 
-  --kernel NAME      5.10, 6.1, 6.12, 7.x (names of vmtests/KERNELS); may be repeated, as all below
+  --kernel NAME      5.10, 6.1, 6.12, 7.x (names of vmtests/KERNELS); may be repeated, as the next four
   --arch ARCH        amd64 or arm64
   --topology NAME    1, 2, 4, 16, 2+1, … (names of vmtests/topologies.toml)
   --variant NAME     plain, icount0, icount1, icount2, nopmu, integrity, confidentiality
@@ -22,9 +22,10 @@ usage: vmtests/run [--core | --all] [options]      run cases in guests (default:
   --accept           take what was seen as the new vmtests/snapshots
   --verbose          print every check, not only the failed ones
 
-Exit status: 0 all that was asked for ran and passed, 1 something failed or nothing passed, 2 wrong usage or no such
-guest, 3 what ran passed, but a case was skipped, or a kernel or the binaries of an architecture could not be had
-(\"not covered\").";
+A shell takes --kernel, --arch, --topology and --variant, once each.
+
+Exit status: 0 all that was asked for ran and passed, 1 something failed or was skipped, or nothing passed, 2 wrong usage
+or no such guest, 3 what ran passed, but a kernel or the binaries of an architecture could not be had (\"not covered\").";
 
 /// Guests at a time unless told otherwise: the largest has 2 GiB.
 const JOBS_MAX: usize = 4;
@@ -50,6 +51,8 @@ pub struct Options {
     pub json: Option<PathBuf>,
     pub accept: bool,
     pub verbose: bool,
+    /// Only says whether there is what is asked for. Set by `vmtests/run`, before it builds.
+    pub check: bool,
     /// Directory with the static binaries: `DIR/ARCH/{guest,numatop-ng}`. Set by `vmtests/run`.
     pub binaries: PathBuf,
     /// Architectures whose binaries this machine cannot build: their guests are not covered.
@@ -67,11 +70,14 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
         json: None,
         accept: false,
         verbose: false,
+        check: false,
         binaries: PathBuf::from("target/static/vm"),
         not_built: Vec::new(),
         snapshots: PathBuf::from("vmtests/snapshots"),
     };
     let mut all = false;
+    // What a shell has no use for, as it was named.
+    let mut of_runs = None;
     // Directory that the caller's paths are relative to. Set by `vmtests/run`, which changes its own.
     let mut from = PathBuf::new();
     let mut arguments = arguments.into_iter();
@@ -80,6 +86,19 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
             Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
             None => (argument, None),
         };
+        if matches!(
+            name.as_str(),
+            "--case" | "--jobs" | "--json" | "--accept" | "--verbose" | "--core" | "--all"
+        ) {
+            of_runs.get_or_insert(name.clone());
+        }
+        let flag = flag(&mut options, &mut all, &name);
+        if flag && let Some(value) = inline {
+            return Err(format!("{name} takes no value, and got {value:?}"));
+        }
+        if flag {
+            continue;
+        }
         let mut value =
             || inline.clone().or_else(|| arguments.next()).ok_or_else(|| format!("{name} wants a value"));
         match name.as_str() {
@@ -100,14 +119,6 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
             "--matrix" => options.mode = Mode::Matrix(value()?.into()),
             "--rust-src" => options.mode = Mode::RustSrc(value()?),
             "--not-built" => options.not_built.push(Arch::parse(&value()?)?),
-            "--accept" => options.accept = true,
-            "--verbose" => options.verbose = true,
-            "--core" => options.wanted.core = true,
-            "--all" => all = true,
-            "--shell" => options.mode = Mode::Shell,
-            "--list" => options.mode = Mode::List,
-            "--fetch" => options.mode = Mode::Fetch,
-            "--help" | "-h" => options.mode = Mode::Help,
             other => return Err(format!("{other:?} is not an option")),
         }
     }
@@ -121,12 +132,44 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
         && wanted.topologies.is_empty()
         && wanted.variants.is_empty()
         && wanted.cases.is_empty());
+    if options.mode == Mode::Shell {
+        if let Some(name) = of_runs {
+            return Err(format!("{name} is for runs, and --shell is none"));
+        }
+        for (what, asked) in [
+            ("--kernel", wanted.kernels.len()),
+            ("--arch", wanted.archs.len()),
+            ("--topology", wanted.topologies.len()),
+            ("--variant", wanted.variants.len()),
+        ] {
+            if asked > 1 {
+                return Err(format!("{what} was given {asked} times, and a shell is in one guest"));
+            }
+        }
+    }
     if all && wanted.core {
         return Err("--core and --all exclude each other".to_owned());
     }
     // Who names a guest wants that guest, in the core set or not.
     wanted.core |= !all && !narrowed;
     Ok(options)
+}
+
+/// Takes an option that has no value. False for all others.
+fn flag(options: &mut Options, all: &mut bool, name: &str) -> bool {
+    match name {
+        "--accept" => options.accept = true,
+        "--verbose" => options.verbose = true,
+        "--check" => options.check = true,
+        "--core" => options.wanted.core = true,
+        "--all" => *all = true,
+        "--shell" => options.mode = Mode::Shell,
+        "--list" => options.mode = Mode::List,
+        "--fetch" => options.mode = Mode::Fetch,
+        "--help" | "-h" => options.mode = Mode::Help,
+        _ => return false,
+    }
+    true
 }
 
 #[cfg(test)]
@@ -155,6 +198,20 @@ mod tests {
         assert_eq!(of("--jobs 3").unwrap().jobs, 3);
         assert_eq!(of("--jobs 0").unwrap_err(), "--jobs wants a number from 1 on, not \"0\"");
         assert_eq!(of("--kernle 6.1").unwrap_err(), "\"--kernle\" is not an option");
+    }
+
+    #[test]
+    fn a_flag_takes_no_value() {
+        assert_eq!(of("--accept=no").unwrap_err(), "--accept takes no value, and got \"no\"");
+        assert!(of("--all=false").is_err());
+        assert!(of("--accept").unwrap().accept);
+    }
+
+    #[test]
+    fn a_shell_is_in_one_guest_and_runs_no_cases() {
+        assert_eq!(of("--shell --topology 16 --arch arm64").unwrap().mode, Mode::Shell);
+        assert_eq!(of("--case load --shell").unwrap_err(), "--case is for runs, and --shell is none");
+        assert!(of("--shell --kernel 6.1 --kernel 6.12").unwrap_err().contains("2 times"));
     }
 
     #[test]

@@ -13,7 +13,22 @@ use crate::plan::Variant;
 use crate::qemu::{self, Start};
 use crate::topology::Topology;
 
-pub fn open(kernels: &[Kernel], topologies: &[Topology], options: &Options) -> Result<(), String> {
+/// The guest to sit in.
+pub struct Choice<'a> {
+    kernel: &'a Kernel,
+    topology: &'a Topology,
+    variant: Variant,
+}
+
+/// What is asked for, or 6.12 on amd64 with two nodes.
+///
+/// # Errors
+/// There is no such kernel or topology.
+pub fn choose<'a>(
+    kernels: &'a [Kernel],
+    topologies: &'a [Topology],
+    options: &Options,
+) -> Result<Choice<'a>, String> {
     let wanted = &options.wanted;
     let arch = wanted.archs.first().copied().unwrap_or(Arch::Amd64);
     let name = wanted.kernels.first().map_or("6.12", String::as_str);
@@ -27,7 +42,16 @@ pub fn open(kernels: &[Kernel], topologies: &[Topology], options: &Options) -> R
         .find(|topology| topology.name == name)
         .ok_or_else(|| format!("no topology {name} in vmtests/topologies.toml"))?;
     let variant = wanted.variants.first().copied().unwrap_or(Variant::Plain);
+    Ok(Choice { kernel, topology, variant })
+}
 
+/// Boots it, with the terminal of the caller as its console.
+///
+/// # Errors
+/// Something that it needs is not there, or QEMU failed.
+pub fn open(choice: &Choice, options: &Options) -> Result<(), String> {
+    let Choice { kernel, topology, variant } = choice;
+    let arch = kernel.arch;
     let busybox = debian::busybox(arch)?;
     let programs = Programs::read(&options.binaries.join(arch.machine()), Some(&busybox))?;
     let plan = Plan {
