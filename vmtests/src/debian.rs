@@ -1,12 +1,14 @@
 //! Gets files out of Debian packages of any suite and architecture, without touching what this
 //! machine has installed, and keeps them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{FlockOperation, flock};
+
 use crate::apt::{AptRoot, run};
-use crate::kernels::{self, Arch, Kernel};
+use crate::kernels::{Arch, Kernel};
 
 /// `$XDG_CACHE_HOME/numatop-ng/vm`, or the same under `~/.cache`.
 pub fn cache() -> Result<PathBuf, String> {
@@ -16,6 +18,17 @@ pub fn cache() -> Result<PathBuf, String> {
         .or_else(|| variable("HOME").map(|home| home.join(".cache")))
         .ok_or("no place for the kernels: neither XDG_CACHE_HOME nor HOME is set")?;
     Ok(base.join("numatop-ng/vm"))
+}
+
+/// Whoever holds this is the only one that changes the cache, of all runs on this machine.
+fn alone() -> Result<File, String> {
+    let cache = cache()?;
+    fs::create_dir_all(&cache).map_err(|error| format!("creating {}: {error}", cache.display()))?;
+    let path = cache.join("lock");
+    let lock = File::create(&path).map_err(|error| format!("creating {}: {error}", path.display()))?;
+    flock(&lock, FlockOperation::LockExclusive)
+        .map_err(|error| format!("locking {}: {error}", path.display()))?;
+    Ok(lock)
 }
 
 /// The kernel image, from the cache or else from Debian; with the package it came from.
@@ -45,6 +58,7 @@ pub fn rust_src(version: &str) -> Result<PathBuf, String> {
     if library.join("std/Cargo.toml").exists() {
         return Ok(library);
     }
+    let _alone = alone()?;
     let elsewhere = format!(
         "the standard library cannot be built with rustc {version}; `rustup component add rust-src` is \
          another way to its sources"
@@ -54,10 +68,13 @@ pub fn rust_src(version: &str) -> Result<PathBuf, String> {
         eprintln!("vmtests: getting rust-src {package} ({SUITE})");
         let deb = root.download(&format!("rust-src={package}"))?;
         // What is there is whole: it gets its name when all of it is unpacked.
-        let part = keep.with_extension("part");
+        let part = keep.with_file_name(format!("{version}.part"));
         let _ = fs::remove_dir_all(&part);
         fs::create_dir_all(&part).map_err(|error| format!("creating {}: {error}", part.display()))?;
-        run(Command::new("dpkg").arg("-x").arg(&deb).arg(&part))?;
+        if let Err(why) = run(Command::new("dpkg").arg("-x").arg(&deb).arg(&part)) {
+            let _ = fs::remove_dir_all(&part);
+            return Err(why);
+        }
         let _ = fs::remove_dir_all(&keep);
         fs::rename(&part, &keep).map_err(|error| format!("naming {}: {error}", keep.display()))?;
         let _ = fs::remove_file(&deb);
@@ -81,12 +98,17 @@ fn file_from_package(
 ) -> Result<(PathBuf, String), String> {
     let path = keep.join(file);
     let note = keep.join("package");
-    if !refresh
-        && path.exists()
-        && let Ok(text) = fs::read_to_string(&note)
-        && let Some(package) = cached(&text, pattern, suite)
-    {
-        return Ok((path, package.to_owned()));
+    let kept = || {
+        let text = fs::read_to_string(&note).ok().filter(|_| path.exists() && !refresh)?;
+        cached(&text, pattern, suite).map(|package| (path.clone(), package.to_owned()))
+    };
+    if let Some(kept) = kept() {
+        return Ok(kept);
+    }
+    let _alone = alone()?;
+    // Another run may have had it first.
+    if let Some(kept) = kept() {
+        return Ok(kept);
     }
     let (package, deb) = AptRoot::with(suite, arch, refresh, |root| {
         let package = root.newest(pattern)?;
@@ -98,7 +120,10 @@ fn file_from_package(
     fs::create_dir_all(keep).map_err(|error| format!("creating {}: {error}", keep.display()))?;
     // A file that is there is whole: it gets its name when all of it is written.
     let part = keep.join(format!("{file}.part"));
-    fs::write(&part, contents).map_err(|error| format!("writing {}: {error}", part.display()))?;
+    if let Err(error) = fs::write(&part, contents) {
+        let _ = fs::remove_file(&part);
+        return Err(format!("writing {}: {error}", part.display()));
+    }
     // While it takes the place of an old one, no note says what it is.
     let _ = fs::remove_file(&note);
     fs::rename(&part, &path).map_err(|error| format!("naming {}: {error}", path.display()))?;
@@ -108,12 +133,10 @@ fn file_from_package(
     Ok((path, package))
 }
 
-/// The package that a note names, if it was taken for what is asked for now: KERNELS may have changed since. A note
-/// without suite and pattern is of an older runner; there, the name has to do.
+/// The package that a note names, if it was taken for what is asked for now: KERNELS may have changed since.
 fn cached<'a>(note: &'a str, pattern: &str, suite: &str) -> Option<&'a str> {
     let words: Vec<&str> = note.split_whitespace().collect();
     match *words.as_slice() {
-        [package] if kernels::matches(pattern, package) => Some(package),
         [package, of_suite, for_pattern] if of_suite == suite && for_pattern == pattern => Some(package),
         _ => None,
     }
@@ -155,8 +178,6 @@ mod tests {
         // The generic kernel, whose pattern the cloud kernel matches as well.
         assert_eq!(cached(&note, "linux-image-6.12.*-amd64", "trixie"), None);
         assert_eq!(cached(&note, pattern, "trixie-backports"), None);
-        assert_eq!(cached(package, pattern, "trixie"), Some(package));
-        assert_eq!(cached(package, "linux-image-6.13.*-cloud-amd64", "trixie"), None);
         assert_eq!(cached("", pattern, "trixie"), None);
     }
 }
