@@ -1,6 +1,8 @@
 //! Starts one guest and sees it through to its end: console, results, deadline.
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::DirBuilder;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -25,17 +27,17 @@ pub struct Guest<'a> {
 pub struct Limits {
     /// From the start to its ready line.
     pub boot: Duration,
-    /// From then on, for all its cases.
-    pub cases: Duration,
+    /// From then on, for each case, and for its end.
+    pub case: Duration,
 }
 
 impl Limits {
-    /// What is left of the limit that counts now, `elapsed` after the start of a guest that was ready after `ready`, and
-    /// what the end is when nothing is left.
-    fn left(self, ready: Option<Duration>, elapsed: Duration) -> (Duration, End) {
-        match ready {
+    /// What is left of the limit that counts now, `elapsed` after the start of a guest that was ready, or began or ended
+    /// a case, after `stepped`; and what the end is when nothing is left.
+    fn left(self, stepped: Option<Duration>, elapsed: Duration) -> (Duration, End) {
+        match stepped {
             None => (self.boot.saturating_sub(elapsed), End::BootDeadline(self.boot)),
-            Some(ready) => ((ready + self.cases).saturating_sub(elapsed), End::Deadline(self.cases)),
+            Some(stepped) => ((stepped + self.case).saturating_sub(elapsed), End::Deadline(self.case)),
         }
     }
 }
@@ -57,7 +59,7 @@ pub enum End {
     Died(String),
     /// It had this long to its ready line.
     BootDeadline(Duration),
-    /// It had this long for its cases.
+    /// It had this long for one case.
     Deadline(Duration),
     /// A line on the result channel was not a result.
     Noise(String),
@@ -87,15 +89,19 @@ pub fn run(guest: &Guest, limits: Limits, mut on_event: impl FnMut(Event)) -> Re
         }
     });
 
-    let mut ready = None;
+    let mut stepped = None;
     let mut exit = None;
     let end = loop {
-        let (left, too_late) = limits.left(ready, started.elapsed());
+        let (left, too_late) = limits.left(stepped, started.elapsed());
         match receiver.recv_timeout(left.min(Duration::from_millis(500))) {
             Ok(line) => match parse_line(&line) {
                 Ok(Line::Event(event)) => {
                     if let Event::Ready { .. } = event {
-                        ready.get_or_insert(started.elapsed());
+                        // QEMU has read it; nothing of its size is left behind if we are ended now.
+                        let _ = std::fs::remove_file(&initrd);
+                    }
+                    if let Event::Ready { .. } | Event::Begin { .. } | Event::End { .. } = event {
+                        stepped = Some(started.elapsed());
                     }
                     on_event(event);
                 }
@@ -109,7 +115,7 @@ pub fn run(guest: &Guest, limits: Limits, mut on_event: impl FnMut(Event)) -> Re
                 match (ended, exit) {
                     (Some(_), Some(code)) => break End::Exit(code),
                     // What QEMU wrote just before it ended may still be on its way through the thread.
-                    (Some(status), None) if reason == RecvTimeoutError::Disconnected || ready.is_none() => {
+                    (Some(status), None) if reason == RecvTimeoutError::Disconnected || stepped.is_none() => {
                         break End::Died(status);
                     }
                     (None, _) if reason == RecvTimeoutError::Disconnected => {
@@ -122,7 +128,7 @@ pub fn run(guest: &Guest, limits: Limits, mut on_event: impl FnMut(Event)) -> Re
     };
     qemu.stop();
     let console = console.join().unwrap_or_default();
-    Ok(Ran { end, ready: ready.is_some(), console, seconds: started.elapsed().as_secs_f64() })
+    Ok(Ran { end, ready: stepped.is_some(), console, seconds: started.elapsed().as_secs_f64() })
 }
 
 /// Starts a guest whose console is this terminal and waits for its end.
@@ -190,18 +196,23 @@ impl Drop for Qemu {
     }
 }
 
-/// A directory that is removed when this goes out of scope.
+/// A directory that only we may read, removed when this goes out of scope.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Result<Self, String> {
         // Short, because the path of a socket ends at 108 bytes.
         static MADE: AtomicU32 = AtomicU32::new(0);
-        let (pid, nth) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(format!("numatop-vm.{pid}.{nth}"));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).map_err(|error| format!("creating {}: {error}", path.display()))?;
-        Ok(Scratch(path))
+        loop {
+            let (pid, nth) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+            let path = std::env::temp_dir().join(format!("numatop-vm.{pid}.{nth}"));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Scratch(path)),
+                // Of a process of this number that is long gone, or somebody else's: not ours.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(format!("creating {}: {error}", path.display())),
+            }
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -222,11 +233,12 @@ mod tests {
     #[test]
     fn a_guest_that_never_gets_ready_has_the_limit_of_a_boot() {
         let seconds = Duration::from_secs;
-        let limits = Limits { boot: seconds(180), cases: seconds(3000) };
-        let (boot, cases) = (End::BootDeadline(seconds(180)), End::Deadline(seconds(3000)));
+        let limits = Limits { boot: seconds(180), case: seconds(310) };
+        let (boot, case) = (End::BootDeadline(seconds(180)), End::Deadline(seconds(310)));
         assert_eq!(limits.left(None, seconds(170)), (seconds(10), boot));
         assert_eq!(limits.left(None, seconds(200)).0, seconds(0));
-        assert_eq!(limits.left(Some(seconds(12)), seconds(200)), (seconds(2812), cases));
-        assert_eq!(limits.left(Some(seconds(12)), seconds(3012)).0, seconds(0));
+        assert_eq!(limits.left(Some(seconds(12)), seconds(200)), (seconds(122), case));
+        assert_eq!(limits.left(Some(seconds(900)), seconds(1000)).0, seconds(210));
+        assert_eq!(limits.left(Some(seconds(12)), seconds(400)).0, seconds(0));
     }
 }

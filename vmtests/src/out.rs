@@ -1,4 +1,4 @@
-//! Standard output, which whoever reads it may close before its end.
+//! Standard output, which whoever reads it may close before its end, and which is a person's terminal.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -6,6 +6,11 @@ use std::process;
 
 /// The exit status of a program that SIGPIPE ended, as a shell has it.
 const PIPE_CLOSED: i32 = 128 + 13;
+
+/// What a guest wrote, with nothing in it that a terminal would take for a command.
+pub fn printable(text: &str) -> String {
+    text.chars().filter(|&c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
+}
 
 /// Prints `text` in one piece. Ends the program when nobody reads any more (`| head`): guests end with it.
 pub fn print(text: impl Display) {

@@ -1,6 +1,7 @@
 //! The QEMU command line for a machine. Pure: nothing is started here.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use vmtests_protocol::{Machine, Pmu};
@@ -156,8 +157,11 @@ fn serial(words: &mut Words, arch: Arch, lines: &Lines) {
         Lines::Test { results } => {
             words.option("-monitor", "none");
             words.option("-serial", "stdio");
+            // A comma in a value is written twice.
+            let path = results.as_os_str().as_bytes();
+            let path = path.split(|&byte| byte == b',').collect::<Vec<_>>().join(&b",,"[..]);
             let mut socket = OsString::from("socket,id=results,path=");
-            socket.push(results);
+            socket.push(OsStr::from_bytes(&path));
             words.option("-chardev", socket);
             match arch {
                 Arch::Amd64 => words.option("-serial", "chardev:results"),
@@ -176,7 +180,7 @@ mod tests {
         let topologies = topology::parse(include_str!("../topologies.toml")).unwrap();
         let topology = topologies.iter().find(|found| found.name == topology).unwrap();
         let machine = topology.machine(pmu, None);
-        let lines = Lines::Test { results: Path::new("/run/results") };
+        let lines = Lines::Test { results: Path::new("/run/a,b/results") };
         let start = Start { arch, machine: &machine, kernel: Path::new("/vmlinuz"), processor: "cx16=off" };
         let words = arguments(&start, Path::new("/initrd"), &lines);
         words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
@@ -213,11 +217,9 @@ mod tests {
 
     #[test]
     fn results_never_share_the_console() {
-        assert!(
-            line(Arch::Amd64, "2", Pmu::Absent).contains(
-                "-serial stdio -chardev socket,id=results,path=/run/results -serial chardev:results"
-            )
-        );
+        assert!(line(Arch::Amd64, "2", Pmu::Absent).contains(
+            "-serial stdio -chardev socket,id=results,path=/run/a,,b/results -serial chardev:results"
+        ));
         assert!(line(Arch::Arm64, "2", Pmu::Absent).contains("-device pci-serial,chardev=results"));
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use vmtests_protocol::{CASE_LIMIT, Plan};
 
-use crate::boot::{self, Guest, Limits};
+use crate::boot::{self, End, Guest, Limits};
 use crate::debian;
 use crate::image::Programs;
 use crate::kernels::Arch;
@@ -60,8 +60,6 @@ struct Run<'a> {
     next: AtomicUsize,
     record: Mutex<Record>,
     sum: Mutex<Sum>,
-    /// One of them gets kernels at a time: they share apt's directories.
-    fetching: Mutex<()>,
 }
 
 /// Lines of one guest: as they come when it runs alone, in one piece otherwise.
@@ -84,7 +82,6 @@ impl<'a> Run<'a> {
             next: AtomicUsize::new(0),
             record: Mutex::new(Record::open(options.json.as_deref())?),
             sum: Mutex::default(),
-            fetching: Mutex::default(),
         })
     }
 
@@ -98,9 +95,10 @@ impl<'a> Run<'a> {
             let mut teller = Teller { held: several.then(String::new) };
             let done = self.guest(job, &mut teller);
             teller.end();
-            if done.is_err() {
+            if let Err(why) = done {
                 self.next.store(self.jobs.len(), Ordering::Relaxed);
-                return done;
+                self.break_off(&GuestId::of(job), &why);
+                return Err(why);
             }
         }
         Ok(())
@@ -119,6 +117,8 @@ impl<'a> Run<'a> {
             }
         };
         let mut sum = self.sum.lock().expect("no worker panicked");
+        sum.ended += 1;
+        sum.booted_twice += end.retries;
         sum.tally += tally;
         if let Some(why) = &end.failed {
             teller.say(format_args!("  FAILED  the guest: {why}"));
@@ -132,6 +132,13 @@ impl<'a> Run<'a> {
         self.add(&id, What::Guest(end))
     }
 
+    /// A guest that was not seen to its end has failed, also in the results, if those can still be written.
+    fn break_off(&self, id: &GuestId, why: &str) {
+        self.sum.lock().expect("no worker panicked").broken.push(format!("{id}: {why}"));
+        let end = GuestEnd { failed: Some(why.to_owned()), ..GuestEnd::default() };
+        let _ = self.add(id, What::Guest(end));
+    }
+
     fn add(&self, id: &GuestId, what: What) -> Result<(), String> {
         self.record.lock().expect("no worker panicked").add(id, what)
     }
@@ -139,6 +146,7 @@ impl<'a> Run<'a> {
 
 impl Teller {
     fn say(&mut self, line: impl Display) {
+        let line = out::printable(&line.to_string());
         match &mut self.held {
             Some(text) => writeln!(text, "{line}").expect("a string takes all"),
             None => out::print(format_args!("{line}\n")),
@@ -163,7 +171,6 @@ impl Run<'_> {
         teller: &mut Teller,
     ) -> Result<(Tally, GuestEnd), String> {
         let mut end = GuestEnd::default();
-        let fetching = self.fetching.lock().expect("no worker panicked");
         let kernel = match debian::kernel(&job.kernel, false) {
             Ok((path, package)) => {
                 end.package = Some(package);
@@ -173,7 +180,6 @@ impl Run<'_> {
                 return Ok((Tally::default(), GuestEnd::not_covered(why)));
             }
         };
-        drop(fetching);
         let plan = plan(job, programs);
         let initramfs = programs.initramfs(&plan);
         let start = Start {
@@ -183,7 +189,7 @@ impl Run<'_> {
             processor: &job.kernel.processor,
         };
         let guest = Guest { start, initramfs: &initramfs };
-        let limits = Limits { boot: BOOT, cases: CASE * plan.cases.len() as u32 };
+        let limits = Limits { boot: BOOT, case: CASE };
         loop {
             let mut story = Story::new(self.options.verbose, &plan.cases);
             let mut trouble = None;
@@ -214,7 +220,7 @@ impl Run<'_> {
             if let Some(why) = why {
                 // Some boots die under TCG through no fault of what is tested; a guest that came
                 // to user space has no such excuse.
-                if !ran.ready && end.retries == 0 {
+                if !ran.ready && end.retries == 0 && matches!(ran.end, End::Died(_)) {
                     print_console(&ran.console, teller);
                     teller.say(format_args!("  the guest did not come up ({why}); once more"));
                     end.retries += 1;
@@ -257,11 +263,6 @@ fn print_console(console: &str, teller: &mut Teller) {
     let shown = lines.len().min(CONSOLE_LINES);
     teller.say(format_args!("  console, last {shown} of {} lines:", lines.len()));
     for line in &lines[lines.len() - shown..] {
-        teller.say(format_args!("  | {}", printable(line)));
+        teller.say(format_args!("  | {line}"));
     }
-}
-
-/// The console is the guest's to write; nothing in it may reach this terminal as a command.
-fn printable(line: &str) -> String {
-    line.chars().filter(|c| !c.is_control()).collect()
 }

@@ -67,14 +67,15 @@ impl Seen {
         }
     }
 
-    /// How that compares with its snapshot, which it becomes with `accept`. None where the case was not asked for, or
+    /// How that compares with its snapshot, which it becomes with `accept`, if the case passed. None where the case was not asked for, or
     /// failed before it had seen anything.
     ///
     /// # Errors
     /// The snapshot cannot be written.
     pub fn verdict(&self, directory: &Path, id: &GuestId, accept: bool) -> Result<Option<Verdict>, String> {
         match &self.data {
-            Some(load) => check(directory, id, load, accept).map(Some),
+            // What a case saw that failed is nothing to compare with later.
+            Some(load) => check(directory, id, load, accept && self.passed).map(Some),
             None => Ok(self.passed.then_some(Verdict::Lost)),
         }
     }

@@ -79,7 +79,7 @@ impl Story {
             End::Exit(code) => Some(format!("EXIT {code} does not fit what its cases said")),
             End::Died(status) => Some(format!("{status}{during}")),
             End::BootDeadline(limit) => Some(format!("no ready line after {} s", limit.as_secs())),
-            End::Deadline(limit) => Some(format!("no end {} s after it was ready{during}", limit.as_secs())),
+            End::Deadline(limit) => Some(format!("nothing more for {} s{during}", limit.as_secs())),
             End::Noise(why) => Some(format!("{why}{during}")),
         }
     }

@@ -11,6 +11,10 @@ pub const PARTIAL: u8 = 3;
 /// What came of all guests.
 #[derive(Default)]
 pub struct Sum {
+    /// Guests that were seen to their end, or not covered.
+    pub ended: usize,
+    /// Guests that died before their ready line and were started once more.
+    pub booted_twice: u32,
     pub tally: Tally,
     /// Guests that failed apart from their cases, and why.
     pub broken: Vec<String>,
@@ -32,8 +36,17 @@ impl Sum {
         if skipped > 0 {
             partial.push(format!("{skipped} cases were skipped"));
         }
+        if self.ended < guests {
+            partial.push(format!("{} of {guests} guests were not seen to their end", guests - self.ended));
+        }
         if !partial.is_empty() {
             lines.push(format!("PARTIAL: {}", partial.join(", ")));
+        }
+        if self.booted_twice > 0 {
+            lines.push(format!(
+                "started once more, as they died before their ready line: {} guests",
+                self.booted_twice
+            ));
         }
         lines.push(format!("{guests} guests in {:.0} s", took.as_secs_f64()));
         // The last line, and nothing else on it: other programs read it.
@@ -41,11 +54,12 @@ impl Sum {
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// The exit status: a run in which nothing passed has shown nothing, whatever the reason.
+    /// The exit status. A case that was planned and skipped is a mistake in the plan or in the case, and a run in which
+    /// nothing passed has shown nothing, whatever the reason.
     pub fn status(&self) -> u8 {
-        if self.failed() > 0 || self.tally.passed == 0 {
+        if self.failed() > 0 || self.tally.skipped > 0 || self.tally.passed == 0 {
             FAILED
-        } else if self.not_covered.is_empty() && self.tally.skipped == 0 {
+        } else if self.not_covered.is_empty() {
             0
         } else {
             PARTIAL
@@ -73,7 +87,7 @@ mod tests {
         assert_eq!(status(sum(5, 0, 0)), 0);
         assert_eq!(status(sum(5, 1, 0)), 1);
         assert_eq!(status(Sum { broken: why(), ..sum(5, 0, 1) }), 1);
-        assert_eq!(status(sum(5, 0, 1)), 3);
+        assert_eq!(status(sum(5, 0, 1)), 1);
         assert_eq!(status(Sum { not_covered: why(), ..sum(5, 0, 0) }), 3);
     }
 
@@ -86,12 +100,24 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_was_broken_off_says_so_before_its_last_line() {
+        let why = "6.12 amd64, topology 2: writing /tmp/initrd: No space left on device";
+        let sum = Sum { ended: 2, broken: vec![why.into()], ..sum(14, 0, 0) };
+        let text = sum.text(35, Duration::from_secs(60));
+        assert!(text.contains("\nPARTIAL: 33 of 35 guests were not seen to their end\n"), "{text}");
+        assert!(text.ends_with("\n14 passed, 1 failed, 0 skipped\n"), "{text}");
+        assert_eq!(sum.status(), 1);
+    }
+
+    #[test]
     fn the_last_lines_say_what_is_missing_and_count_a_dead_guest() {
-        let sum = Sum { broken: vec!["a: died".into()], not_covered: vec!["b: gone".into()], ..sum(5, 1, 2) };
+        let (broken, not_covered) = (vec!["a: died".into()], vec!["b: gone".into()]);
+        let sum = Sum { ended: 3, booted_twice: 1, broken, not_covered, ..sum(5, 1, 2) };
         assert_eq!(
             sum.text(3, Duration::from_secs(90)),
             "guest failed: a: died\nnot covered: b: gone\n\
              PARTIAL: 1 of 3 guests were not covered, 2 cases were skipped\n\
+             started once more, as they died before their ready line: 1 guests\n\
              3 guests in 90 s\n5 passed, 2 failed, 2 skipped\n"
         );
     }
