@@ -104,7 +104,9 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("reading {}: {error}", path.display()))?;
             let lines = record::read(&text).map_err(|why| format!("{}: {why}", path.display()))?;
-            out::print(matrix::render(&lines));
+            let planned =
+                plan::jobs(include_str!("../guests.toml"), &kernels, &topologies, &plan::Wanted::default())?;
+            out::print(matrix::render(&lines, &planned));
         }
     }
     Ok(0)

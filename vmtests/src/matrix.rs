@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vmtests_protocol::{Event, Outcome};
 
 use crate::features;
+use crate::plan::Job;
 use crate::record::{GuestId, Line, What};
 use crate::story::Tally;
 
@@ -13,15 +14,16 @@ const BEGIN: &str = "<!-- printed by vmtests/run --matrix -->\n";
 const END: &str = "<!-- end of the matrix -->\n";
 
 const LEGEND: &str = "\
-yes: compared with a truth and right, on two nodes or on the [machines](vmtests/topologies.toml) in parentheses; partly: some
-of it was skipped; –: not run there. [docs/lab.md](docs/lab.md) says what each row compares with.
+yes: compared with a truth and right, on two nodes or on the [machines](vmtests/topologies.toml) in parentheses, on those
+behind “some” in part; partly: some of it was skipped or not run; –: not run there. [docs/lab.md](docs/lab.md) says what
+each row compares with.
 ";
 
 /// What one cell of the table is made of: every run of the cases of a row on a kernel and architecture.
 #[derive(Default)]
 struct Cell {
-    /// Topologies, by their first number.
-    passed: BTreeSet<(u32, String)>,
+    /// The cases that passed, by topology, and these by their first number.
+    passed: BTreeMap<(u32, String), BTreeSet<String>>,
     failed: BTreeSet<String>,
     skipped: BTreeSet<String>,
     refused: BTreeSet<String>,
@@ -34,8 +36,9 @@ type Column = (Vec<u32>, String, String);
 type Row = (usize, String);
 
 /// Renders the matrix as it stands in the README; each kernel and architecture is a column, and what [`features`] calls a
-/// row is one.
-pub fn render(lines: &[Line]) -> String {
+/// row is one. `planned` is all that could be run: what of it a file of results has not is no yes.
+pub fn render(lines: &[Line], planned: &[Job]) -> String {
+    let planned = cases_of(planned);
     let mut columns: BTreeSet<Column> = BTreeSet::new();
     let mut rows: BTreeSet<Row> = BTreeSet::new();
     let mut cells: BTreeMap<(Row, Column), Cell> = BTreeMap::new();
@@ -65,7 +68,9 @@ pub fn render(lines: &[Line]) -> String {
                 let reason = || format!("{case}, {}: {reason}", place(&line.guest));
                 let cell = cells.entry((row, column)).or_default();
                 match outcome {
-                    Outcome::Passed => drop(cell.passed.insert(topology(&line.guest))),
+                    Outcome::Passed => {
+                        cell.passed.entry(topology(&line.guest)).or_default().insert(case.clone());
+                    }
                     Outcome::Failed => drop(cell.failed.insert(reason())),
                     Outcome::Skipped => drop(cell.skipped.insert(reason())),
                 }
@@ -91,8 +96,9 @@ pub fn render(lines: &[Line]) -> String {
     for row in &rows {
         text.push_str(&format!("| {} |", row.1));
         for column in &columns {
-            let word = match (cells.get(&(row.clone(), column.clone())), not_covered.get(column)) {
-                (Some(cell), _) => cell.word(&mut notes),
+            let place = (row.clone(), column.clone());
+            let word = match (cells.get(&place), not_covered.get(column)) {
+                (Some(cell), _) => cell.word(planned.get(&place).unwrap_or(&BTreeSet::new()), &mut notes),
                 (None, Some(why)) => notes.mark("not covered", why),
                 (None, None) => "–".to_owned(),
             };
@@ -118,8 +124,24 @@ pub fn render(lines: &[Line]) -> String {
     text + END
 }
 
+/// The cases of each row on each kernel and architecture, whatever the topology.
+fn cases_of(planned: &[Job]) -> BTreeMap<(Row, Column), BTreeSet<String>> {
+    let mut cases: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for job in planned {
+        let guest = GuestId::of(job);
+        for case in &job.cases {
+            let place = (features::row(case, &guest), column(&guest));
+            cases.entry(place).or_default().insert(case.clone());
+        }
+    }
+    cases
+}
+
 impl Cell {
-    fn word(&self, notes: &mut Notes) -> String {
+    /// What stands in the table of a cell for which these cases are planned.
+    fn word(&self, planned: &BTreeSet<String>, notes: &mut Notes) -> String {
+        let passed: BTreeSet<String> = self.passed.values().flatten().cloned().collect();
+        let not_run: Vec<&str> = planned.difference(&passed).map(String::as_str).collect();
         let all = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join("; ");
         if !self.failed.is_empty() {
             notes.mark("**no**", &all(&self.failed))
@@ -127,15 +149,28 @@ impl Cell {
             notes.mark("refused", &all(&(&self.refused | &self.skipped)))
         } else if !self.passed.is_empty() && !self.skipped.is_empty() {
             notes.mark("partly", &all(&self.skipped))
-        } else if self.passed.iter().map(|(_, name)| name).eq(["2"]) {
-            "yes".to_owned()
-        } else if !self.passed.is_empty() {
-            format!(
-                "yes ({})",
-                self.passed.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")
-            )
-        } else {
+        } else if self.passed.is_empty() {
             notes.mark("skipped", &all(&self.skipped))
+        } else if !not_run.is_empty() {
+            notes.mark("partly", &format!("not run: {}", not_run.join(", ")))
+        } else {
+            match self.machines(planned).as_str() {
+                "2" => "yes".to_owned(),
+                machines => format!("yes ({machines})"),
+            }
+        }
+    }
+
+    /// Topologies on which all of these cases passed, and then those on which some did.
+    fn machines(&self, planned: &BTreeSet<String>) -> String {
+        let names = |whole: bool| {
+            let of = self.passed.iter().filter(|(_, cases)| cases.is_superset(planned) == whole);
+            of.map(|((_, name), _)| name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        match (names(true), names(false)) {
+            (whole, some) if some.is_empty() => whole,
+            (whole, some) if whole.is_empty() => format!("some: {some}"),
+            (whole, some) => format!("{whole}; some: {some}"),
         }
     }
 }
@@ -206,7 +241,7 @@ mod tests {
             end("6.1", Outcome::Failed, Some("2 checks")),
             Line { guest: guest("7.x"), what: What::Guest(gone) },
         ];
-        let text = render(&lines);
+        let text = render(&lines, &[]);
         assert!(text.contains("\n\n| | 5.10 amd64 | 6.1 amd64 | 6.12 amd64 | 7.x amd64 |\n"), "{text}");
         assert!(text.contains("| CPU time by node: pinned and moving threads | skipped [1] | **no** [2] | yes | not covered [3] |"), "{text}");
         assert!(text.contains("\n* [2] moving, topology 2: 2 checks"), "{text}");
@@ -229,7 +264,7 @@ mod tests {
             fails("snapshot", Outcome::Failed, "what this kernel takes has changed"),
             Line { guest: guest("6.12"), what: What::Guest(died) },
         ];
-        let text = render(&lines);
+        let text = render(&lines, &[]);
         assert!(text.contains("has its reason | **no** [1] |\n"), "{text}");
         assert!(text.contains("pinned and moving threads | partly [2] |\n"), "{text}");
         assert!(text.contains("\n* [2] pinned, topology 2: was not reached"), "{text}");
@@ -240,12 +275,42 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_on_which_some_of_a_row_ran_is_not_among_those_with_all_of_it() {
+        let kernels = crate::kernels::parse(include_str!("../KERNELS")).unwrap();
+        let topologies = crate::topology::parse(include_str!("../topologies.toml")).unwrap();
+        let planned =
+            crate::plan::jobs(include_str!("../guests.toml"), &kernels, &topologies, &Default::default())
+                .unwrap();
+        let passed = |topology: &str, case: &str| Line {
+            guest: GuestId { topology: topology.into(), ..guest("6.12") },
+            what: What::Event(Event::End {
+                case: case.into(),
+                outcome: Outcome::Passed,
+                reason: None,
+                seconds: 1.0,
+            }),
+        };
+        let word = |lines: &[Line]| {
+            let text = render(lines, &planned);
+            let row = text.lines().find(|line| line.starts_with("| CPU time by node")).unwrap().to_owned();
+            row.rsplit('|').nth(1).unwrap().trim().to_owned()
+        };
+        let mut lines = vec![passed("2", "pinned"), passed("16", "pinned")];
+        assert_eq!(word(&lines), "partly [1]");
+        lines.push(passed("4", "moving"));
+        assert_eq!(word(&lines), "yes (some: 2, 4, 16)");
+        lines.push(passed("2", "moving"));
+        assert_eq!(word(&lines), "yes (2; some: 4, 16)");
+        assert_eq!(word(&[passed("2", "moving"), passed("2", "pinned")]), "yes");
+    }
+
+    #[test]
     fn each_point_release_is_named() {
         let ready = |kernel: &str| Line {
             guest: guest("6.12"),
             what: What::Event(Event::Ready { kernel: kernel.into(), arch: "x86_64".into(), uptime: 2.0 }),
         };
-        let text = render(&[ready("6.12.94"), ready("6.12.107"), end("6.12", Outcome::Passed, None)]);
+        let text = render(&[ready("6.12.94"), ready("6.12.107"), end("6.12", Outcome::Passed, None)], &[]);
         assert!(
             text.contains("1 cases passed, 0 failed, 0 skipped. Kernels: 6.12.107, 6.12.94.\n"),
             "{text}"
