@@ -84,7 +84,7 @@ struct Row {
     kernels: Vec<String>,
     core: Vec<String>,
     core_archs: Option<Vec<String>>,
-    /// By architecture: the only cases that the core set runs there.
+    /// By architecture or kernel: the only cases that the core set runs there.
     #[serde(default)]
     core_cases: BTreeMap<String, Vec<String>>,
     cases: Vec<String>,
@@ -121,6 +121,13 @@ pub fn jobs(
             .iter()
             .find(|topology| topology.name == row.topology)
             .ok_or_else(|| format!("guests.toml: no topology {} in topologies.toml", row.topology))?;
+        if let Some(key) =
+            row.core_cases.keys().find(|key| !row.archs.contains(key) && !row.kernels.contains(key))
+        {
+            return Err(format!(
+                "guests.toml: core_cases has {key}, which is no architecture or kernel of its guests"
+            ));
+        }
         if let Some(case) = row.core_cases.values().flatten().find(|case| !row.cases.contains(case)) {
             return Err(format!("guests.toml: core_cases has {case}, which is not among the cases"));
         }
@@ -134,8 +141,8 @@ pub fn jobs(
                 if !wanted.takes(row, kernel) {
                     continue;
                 }
-                let short = row.core_cases.get(arch.debian()).filter(|_| wanted.core);
-                let in_set = |case: &&String| short.is_none_or(|short| short.contains(case));
+                let short = [arch.debian(), name].map(|key| row.core_cases.get(key).filter(|_| wanted.core));
+                let in_set = |case: &&String| short.iter().flatten().all(|short| short.contains(case));
                 let cases: Vec<_> = row
                     .cases
                     .iter()
@@ -252,6 +259,7 @@ mod tests {
         for arch in [Arch::Amd64, Arch::Arm64] {
             let on_two = core.iter().filter(|job| job.kernel.arch == arch && job.topology.name == "2");
             let mut kernels: Vec<_> = on_two.map(|job| job.kernel.name.as_str()).collect();
+            kernels.sort_unstable();
             kernels.dedup();
             assert_eq!(kernels, ["6.1", "6.12"]);
         }
@@ -261,15 +269,18 @@ mod tests {
     }
 
     #[test]
-    fn on_arm64_the_core_set_leaves_out_what_amd64_shows() {
-        let cases = |core| {
-            let (kernels, archs) = (vec!["6.1".into()], vec![Arch::Arm64]);
+    fn the_core_set_leaves_out_what_another_of_its_guests_shows() {
+        let cases = |core, kernel: &str, arch| {
+            let (kernels, archs) = (vec![kernel.into()], vec![arch]);
             let jobs = shipped(&Wanted { core, kernels, archs, ..Wanted::default() }).unwrap();
-            jobs.into_iter().find(|job| job.topology.name == "2").unwrap().cases
+            jobs.into_iter().find(|job| job.cases.contains(&"load".to_owned())).unwrap().cases
         };
-        let (core, all) = (cases(true), cases(false));
-        assert!(core.contains(&"load".to_owned()) && !core.contains(&"storm".to_owned()));
+        let (core, all) = (cases(true, "6.1", Arch::Arm64), cases(false, "6.1", Arch::Arm64));
+        assert!(core.contains(&"tui".to_owned()) && !core.contains(&"storm".to_owned()));
         assert!(all.contains(&"storm".to_owned()) && core.iter().all(|case| all.contains(case)));
+        let old = cases(true, "6.1", Arch::Amd64);
+        assert!(old.contains(&"storm".to_owned()) && !old.contains(&"scope".to_owned()));
+        assert_eq!(cases(true, "6.12", Arch::Amd64), cases(false, "6.12", Arch::Amd64));
     }
 
     #[test]
