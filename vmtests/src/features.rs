@@ -58,15 +58,10 @@ pub fn rows() -> impl Iterator<Item = &'static str> {
 mod tests {
     use super::*;
     use crate::plan::{self, Wanted};
-    use crate::{kernels, topology};
 
     #[test]
     fn each_case_that_a_guest_runs_has_its_row() {
-        let kernels = kernels::parse(include_str!("../KERNELS")).unwrap();
-        let topologies = topology::parse(include_str!("../topologies.toml")).unwrap();
-        let jobs =
-            plan::jobs(include_str!("../guests.toml"), &kernels, &topologies, &Wanted::default()).unwrap();
-        for job in &jobs {
+        for job in &plan::shipped(&Wanted::default()).unwrap() {
             for case in &job.cases {
                 let (_, name) = row(case, &GuestId::of(job));
                 assert!(rows().any(|row| row == name), "no row of the matrix has the case {case}");

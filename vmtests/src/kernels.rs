@@ -88,7 +88,7 @@ pub fn newest<'a>(pattern: &str, names: impl IntoIterator<Item = &'a str>) -> Op
 }
 
 /// Whether `name` matches `pattern`, in which `*` stands for any run of characters.
-pub fn matches(pattern: &str, name: &str) -> bool {
+fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {

@@ -56,10 +56,11 @@ impl From<String> for Trouble {
 fn dispatch(options: &Options) -> Result<u8, Trouble> {
     let kernels = kernels::parse(include_str!("../KERNELS"))?;
     let topologies = topology::parse(include_str!("../topologies.toml"))?;
-    let jobs = || {
-        plan::jobs(include_str!("../guests.toml"), &kernels, &topologies, &options.wanted)
-            .map_err(|why| Trouble { status: 2, why })
-    };
+    let no_such = |why| Trouble { status: 2, why };
+    let planned =
+        |wanted| plan::jobs(include_str!("../guests.toml"), &kernels, &topologies, wanted).map_err(no_such);
+    let jobs = || planned(&options.wanted);
+    let guest = || shell::choose(&kernels, &topologies, options).map_err(no_such);
     match &options.mode {
         Mode::Help => out::print(format_args!("{}\n", options::USAGE)),
         Mode::List => {
@@ -87,26 +88,20 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
             }
             return Ok(status);
         }
-        Mode::Run | Mode::Shell if options.check => {
-            if options.mode == Mode::Shell {
-                shell::choose(&kernels, &topologies, options).map_err(|why| Trouble { status: 2, why })?;
-            } else {
-                jobs()?;
-            }
+        Mode::Run if options.check => {
+            jobs()?;
+        }
+        Mode::Shell if options.check => {
+            guest()?;
         }
         Mode::Run => return Ok(run::all(&jobs()?, options)?),
-        Mode::Shell => {
-            let guest = shell::choose(&kernels, &topologies, options);
-            shell::open(&guest.map_err(|why| Trouble { status: 2, why })?, options)?;
-        }
+        Mode::Shell => shell::open(&guest()?, options)?,
         Mode::RustSrc(version) => out::print(format_args!("{}\n", debian::rust_src(version)?.display())),
         Mode::Matrix(path) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("reading {}: {error}", path.display()))?;
             let lines = record::read(&text).map_err(|why| format!("{}: {why}", path.display()))?;
-            let planned =
-                plan::jobs(include_str!("../guests.toml"), &kernels, &topologies, &plan::Wanted::default())?;
-            out::print(matrix::render(&lines, &planned));
+            out::print(matrix::render(&lines, &planned(&plan::Wanted::default())?));
         }
     }
     Ok(0)

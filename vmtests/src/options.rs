@@ -92,12 +92,11 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
         ) {
             of_runs.get_or_insert(name.clone());
         }
-        let flag = flag(&mut options, &mut all, &name);
-        if flag && let Some(value) = inline {
-            return Err(format!("{name} takes no value, and got {value:?}"));
-        }
-        if flag {
-            continue;
+        if flag(&mut options, &mut all, &name) {
+            match inline {
+                Some(value) => return Err(format!("{name} takes no value, and got {value:?}")),
+                None => continue,
+            }
         }
         let mut value =
             || inline.clone().or_else(|| arguments.next()).ok_or_else(|| format!("{name} wants a value"));

@@ -242,16 +242,17 @@ fn among<T: PartialEq>(asked: &[T], one: &T) -> bool {
     asked.is_empty() || asked.contains(one)
 }
 
+/// The guests of the shipped files that are wanted.
+#[cfg(test)]
+pub fn shipped(wanted: &Wanted) -> Result<Vec<Job>, String> {
+    let kernels = crate::kernels::parse(include_str!("../KERNELS")).unwrap();
+    let topologies = crate::topology::parse(include_str!("../topologies.toml")).unwrap();
+    jobs(include_str!("../guests.toml"), &kernels, &topologies, wanted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{kernels, topology};
-
-    fn shipped(wanted: &Wanted) -> Result<Vec<Job>, String> {
-        let kernels = kernels::parse(include_str!("../KERNELS")).unwrap();
-        let topologies = topology::parse(include_str!("../topologies.toml")).unwrap();
-        jobs(include_str!("../guests.toml"), &kernels, &topologies, wanted)
-    }
 
     #[test]
     fn the_core_set_has_two_kernels_of_each_architecture_and_sixteen_nodes() {

@@ -67,8 +67,8 @@ impl Seen {
         }
     }
 
-    /// How that compares with its snapshot, which it becomes with `accept`, if the case passed. None where the case was not asked for, or
-    /// failed before it had seen anything.
+    /// How that compares with its snapshot, which it becomes with `accept`, if the case passed. None where the case was
+    /// not asked for, or failed before it had seen anything.
     ///
     /// # Errors
     /// The snapshot cannot be written.
