@@ -56,6 +56,13 @@ enum nt_siblings {
 /* nt_rec.in_scope of a task that was moved out of the scope, or out and back. */
 #define NT_CROSSED 2
 
+/* nt_rec.final: why there are no further rows with this record. */
+enum nt_final {
+	NT_FINAL_NONE,
+	NT_FINAL_ENDED,		/* the task has ended: its last row was sent, or counted as lost */
+	NT_FINAL_LEFT,		/* it left the scope, and its row said so: what it does when it is back is another record's */
+};
+
 /* Which task properties the scope is made of; kinds are and-ed, ids of one kind or-ed. */
 enum nt_scope_kind {
 	NT_SCOPE_PID,
@@ -129,7 +136,7 @@ struct nt_rec {
 	__u32 last_cpu;		/* ~0 until it ran */
 	__u32 in_scope;		/* 1, or NT_CROSSED when scope_* say something */
 	__u64 sent;		/* signature of the row last sent to user space */
-	__u32 ended;		/* its final row was sent (or counted as lost) */
+	__u32 final;		/* enum nt_final */
 	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
 	__u64 leader_start_ns;	/* start of the thread group's leader, kept for the same reason as ppid */
 	__u64 serial;		/* unique for the life of the probe, survives exec */

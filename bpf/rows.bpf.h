@@ -171,7 +171,7 @@ static inline void nt_report_end(struct task_struct *task, struct nt_rec *rec)
 {
 	struct nt_task *row = bpf_ringbuf_reserve(&exits, sizeof(*row) + rec_size, 0);
 
-	rec->ended = 1;
+	rec->final = NT_FINAL_ENDED;
 	if (!row) {
 		nt_lose_end(rec);
 		return;

@@ -97,11 +97,17 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 
 	/*
-	 * It was here before and left, with a row that says so: what it does now is another row. Without
-	 * a row it is being made on another CPU, and that one must not fill a record that is gone.
+	 * It was here before and left: what it does now is another row. Only one CPU may do this, as the next one
+	 * would delete what the first has made.
 	 */
-	if (rec && !rec->in_scope && rec->sent)
-		bpf_task_storage_delete(&task_recs, task);
+	if (rec && rec->final == NT_FINAL_LEFT &&
+	    __sync_val_compare_and_swap(&rec->final, NT_FINAL_LEFT, NT_FINAL_NONE) == NT_FINAL_LEFT &&
+	    bpf_task_storage_delete(&task_recs, task)) {
+		if (!make_it_later(task, exec_seen_ns))
+			lose_rec();
+		rec->final = NT_FINAL_LEFT;
+		return NULL;
+	}
 	rec = bpf_task_storage_get(&task_recs, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	/* The walk and the birth of a task may make it at once: one of them is then told that there is none. */
 	if (!rec)
@@ -184,14 +190,14 @@ int on_task_walk(struct bpf_iter__task *ctx)
 		*mark = 0;
 	wanted = nt_wanted(task);
 	rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
-	if (!rec || (wanted && !rec->in_scope && !rec->ended)) {
+	if (!rec || (wanted && rec->final == NT_FINAL_LEFT)) {
 		if (!wanted)
 			return 0;
 		rec = make_rec(task, task->se.sum_exec_runtime);
 		if (!rec)
 			return 0;
 	}
-	if (rec->ended)
+	if (rec->final == NT_FINAL_ENDED)
 		return 0;
 	if (!rec->in_scope) {
 		/* It is being made on another CPU: for the next walk. */
@@ -219,8 +225,11 @@ int on_task_walk(struct bpf_iter__task *ctx)
 		return 0;
 	}
 	rec->sent = sig;
-	if (!wanted)
+	if (!wanted) {
 		rec->in_scope = 0;
+		/* After that for every CPU: whoever sees it may put another record in its place. */
+		__sync_lock_test_and_set(&rec->final, NT_FINAL_LEFT);
+	}
 	return 0;
 }
 
@@ -243,7 +252,7 @@ static inline void moved(struct task_struct *task, bool wanted)
 	bool inside = rec && rec->in_scope;
 	__u64 seen_ns;
 
-	if (rec && rec->ended)
+	if (rec && rec->final == NT_FINAL_ENDED)
 		return;
 	nt_mark(task->pid);
 	if (!wanted) {
@@ -322,7 +331,7 @@ int BPF_PROG(on_sched_process_free, struct task_struct *task)
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	__u64 seen_ns;
 
-	if (rec && rec->in_scope && !rec->ended)
+	if (rec && rec->in_scope && !rec->final)
 		nt_report_end(task, rec);
 	/* If it has no record: no walk came in time to make one. */
 	if (take_late(task, &seen_ns) && !rec)

@@ -172,7 +172,7 @@ pub struct Rec {
     pub last_cpu: u32,
     pub in_scope: u32,
     pub sent: u64,
-    pub ended: u32,
+    pub final_row: u32,
     pub ppid: u32,
     pub leader_start_ns: u64,
     pub serial: u64,
