@@ -7,8 +7,11 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 /// A pipe that has room at all has room for so many bytes (pipe(7), `PIPE_BUF`), so that writing them waits for nobody.
 const ROOM: usize = libc::PIPE_BUF;
 
-/// Output that is waited for until `stop` becomes readable. What is writable is written then too: a line that somebody
-/// reads is not cut.
+/// A reader who takes nothing for so long after we were asked to stop does not read.
+const PATIENCE_MS: libc::c_int = 1000;
+
+/// Output that is waited for until `stop` becomes readable, and after that as long as somebody reads: a line is not cut
+/// because the pipe is full for a moment.
 pub struct Stoppable<W> {
     out: W,
     stop: RawFd,
@@ -23,19 +26,28 @@ impl<W: Write + AsFd> Stoppable<W> {
     /// Waits until there is room.
     ///
     /// # Errors
-    /// `BrokenPipe` when there is none and we are to stop; `Interrupted`, or another errno of poll(2).
+    /// `BrokenPipe` when we are to stop and there is none for [`PATIENCE_MS`]; `Interrupted`, or another errno of poll(2).
     fn wait(&self) -> io::Result<()> {
         let fd = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let mut fds = [fd(self.out.as_fd().as_raw_fd(), libc::POLLOUT), fd(self.stop, libc::POLLIN)];
-        // SAFETY: an array of two valid entries; both descriptors outlive the call.
-        if unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) } < 0 {
-            return Err(io::Error::last_os_error());
+        poll(&mut fds, -1)?;
+        if fds[0].revents == 0 {
+            poll(&mut fds[..1], PATIENCE_MS)?;
         }
         match fds[0].revents {
             0 => Err(io::Error::new(ErrorKind::BrokenPipe, "stopped while nobody read the output")),
             // An error is for the write to tell.
             _ => Ok(()),
         }
+    }
+}
+
+/// poll(2); a negative `timeout_ms` is none.
+fn poll(fds: &mut [libc::pollfd], timeout_ms: libc::c_int) -> io::Result<()> {
+    // SAFETY: a slice of valid entries, which outlive the call as their descriptors do.
+    match unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 
@@ -52,6 +64,8 @@ impl<W: Write + AsFd> Write for Stoppable<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// What all of `bytes` become, written to a pipe of 64 KiB that nobody reads.
@@ -68,6 +82,20 @@ mod tests {
     fn nobody_waits_for_a_reader_when_it_is_time_to_stop() {
         let error = written(1 << 20, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_reader_who_is_behind_gets_it_whole() {
+        const BYTES: usize = 1 << 20;
+        let (mut reader, out) = io::pipe().unwrap();
+        let (stop, mut asked) = io::pipe().unwrap();
+        asked.write_all(b"x").unwrap();
+        let reading = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            io::copy(&mut reader, &mut io::sink())
+        });
+        Stoppable::new(out, stop.as_raw_fd()).write_all(&vec![b'x'; BYTES]).unwrap();
+        assert_eq!(reading.join().unwrap().unwrap(), BYTES as u64);
     }
 
     #[test]
