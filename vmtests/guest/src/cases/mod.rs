@@ -26,6 +26,7 @@ mod switches;
 mod topology;
 mod tui;
 
+use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -125,6 +126,7 @@ fn each_ended_once(report: &mut Report, totals: &Totals, parent: i32, done: &Don
     let (rows, processes) = totals.ended_children(parent);
     report.equal("children shown as ended", children, processes);
     report.equal("rows of ended children", children, rows.len());
+    say_missing(report, totals, &rows, done);
     let too_little = |row: &&&Value| {
         let truth = done.truth["cpu_ns_by_child"][row["pid"].to_string()].as_f64();
         // Of one that the storm does not know, or without a number, nothing can be right.
@@ -133,6 +135,31 @@ fn each_ended_once(report: &mut Report, totals: &Totals, parent: i32, done: &Don
     };
     report.equal("of them with less than 95 % of their CPU time", 0, rows.iter().filter(too_little).count());
     Ok(())
+}
+
+/// What is known of children that were not shown as ended.
+fn say_missing(report: &Report, totals: &Totals, ended: &[&Value], done: &Done) {
+    let shown: BTreeSet<u64> = ended.iter().filter_map(|row| row["pid"].as_u64()).collect();
+    for (child, cpu_ns) in done.truth["cpu_ns_by_child"].as_object().into_iter().flatten() {
+        let pid: u64 = child.parse().unwrap_or(0);
+        if shown.contains(&pid) {
+            continue;
+        }
+        let last = totals.tasks().filter(|row| row["pid"] == pid).last();
+        let before = totals.intervals.iter().position(|interval| {
+            interval["tasks"].as_array().into_iter().flatten().any(|row| {
+                row["exited"] == true
+                    && row["pid"].as_u64().is_some_and(|other| other > pid && shown.contains(&other))
+            })
+        });
+        report.say(format_args!(
+            "child {child} is missing: {:.3} s by wait4; children born after it ended first in interval {} of {}; its last row: {}",
+            cpu_ns.as_f64().unwrap_or(0.0) / 1e9,
+            before.map_or("none".to_owned(), |at| (at + 1).to_string()),
+            totals.intervals.len(),
+            last.map_or("none".to_owned(), Value::to_string),
+        ));
+    }
 }
 
 /// Runs one case in this process; the exit code is for process 1.
