@@ -78,13 +78,13 @@ pub fn siblings(cpu: u32) -> Result<Vec<u32>, String> {
     list(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
 }
 
-/// MemTotal of a node, in KiB.
-pub fn node_memory_kib(node: u32) -> Result<u64, String> {
+/// A line of a node's meminfo, such as MemTotal or MemFree, in KiB.
+pub fn node_memory_kib(node: u32, line: &str) -> Result<u64, String> {
     let text = read(format!("/sys/devices/system/node/node{node}/meminfo"))?;
     text.lines()
-        .find_map(|line| line.split_once("MemTotal:"))
+        .find_map(|candidate| candidate.split_once(&format!(" {line}:")))
         .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok())
-        .ok_or_else(|| format!("no MemTotal for node {node}"))
+        .ok_or_else(|| format!("no {line} for node {node}"))
 }
 
 #[cfg(test)]

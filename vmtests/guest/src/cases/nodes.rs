@@ -30,7 +30,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
             format!("{:?}", sysfs::node_distances(nid)?),
         );
         let told = node.mem_mib * 1024;
-        let found = sysfs::node_memory_kib(nid)?;
+        let found = sysfs::node_memory_kib(nid, "MemTotal")?;
         let enough = found <= told && found as f64 >= told as f64 * LEAST_SHARE_OF_MEMORY;
         report.check(enough, format_args!("KiB of node {id}"), format_args!("nearly {told}"), found);
     }

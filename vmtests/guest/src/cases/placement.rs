@@ -8,6 +8,7 @@ use vmtests_protocol::Plan;
 use super::{Case, Stop};
 use crate::procfs;
 use crate::report::Report;
+use crate::sysfs;
 use crate::tool::Batch;
 use crate::work::Work;
 
@@ -62,7 +63,7 @@ fn run(report: &mut Report, plan: &Plan, kinds: &[Kind]) -> Result<(), Stop> {
     let (mut good, mut far, mut all) = (0, 0, 0);
     for (shares, mib, layout, count) in kinds {
         let shares = spread(*shares, plan.machine.nodes.len());
-        let count = (*count).min(fitting(plan, *shares.iter().max().unwrap_or(&100), *mib));
+        let count = (*count).min(fitting(&shares, *mib)?);
         let shares = shares.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let arguments = ["0", &shares, &mib.to_string(), layout, "uniform"];
         let works: Vec<Work> =
@@ -128,10 +129,15 @@ fn spread(first: u32, nodes: usize) -> Vec<u32> {
     shares
 }
 
-/// As many processes as half of a node holds when each has up to `share` percent of its memory there; one at least.
-fn fitting(plan: &Plan, share: u32, mib: u64) -> usize {
-    let node = plan.machine.nodes.iter().map(|node| node.mem_mib).min().unwrap_or(0);
-    ((node * 100 / 2) / (u64::from(share) * mib)).max(1) as usize
+/// As many processes as three fifths of what is free hold, on each node, when each has these percent of its memory there; one
+/// at least. The tool needs some of the rest, and a process that is bound to a node is killed where it is full.
+fn fitting(shares: &[u32], mib: u64) -> Result<usize, Stop> {
+    let mut fit = u64::MAX;
+    for (node, &share) in (0..).zip(shares).filter(|(_, share)| **share > 0) {
+        let free = sysfs::node_memory_kib(node, "MemFree")?;
+        fit = fit.min(free * 3 / 5 * 100 / (u64::from(share) * mib * 1024));
+    }
+    Ok(fit.max(1) as usize)
 }
 
 /// Of `all` samples, each of which is within its error in 95 of 100 cases: as many as may be outside unless that happens

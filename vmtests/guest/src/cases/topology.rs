@@ -52,7 +52,7 @@ fn compare(report: &mut Report, plan: &Plan, said: &Value) -> Result<(), Stop> {
         let distances = numbers(&found["distance"]);
         let want = format!("{:?}", plan.machine.distances[id]);
         report.equal(format_args!("distances of node {id}"), want, format!("{distances:?}"));
-        let kernel_says = sysfs::node_memory_kib(id as u32)? * 1024;
+        let kernel_says = sysfs::node_memory_kib(id as u32, "MemTotal")? * 1024;
         report.equal(
             format_args!("bytes of node {id}"),
             kernel_says,
