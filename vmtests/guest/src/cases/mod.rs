@@ -146,17 +146,10 @@ fn say_missing(report: &Report, totals: &Totals, ended: &[&Value], done: &Done) 
             continue;
         }
         let last = totals.tasks().filter(|row| row["pid"] == pid).last();
-        let before = totals.intervals.iter().position(|interval| {
-            interval["tasks"].as_array().into_iter().flatten().any(|row| {
-                row["exited"] == true
-                    && row["pid"].as_u64().is_some_and(|other| other > pid && shown.contains(&other))
-            })
-        });
         report.say(format_args!(
-            "child {child} is missing: {:.3} s by wait4; children born after it ended first in interval {} of {}; its last row: {}",
+            "child {child} is missing: {:.3} s by wait4; shown as ended were {} children born after it; its last row: {}",
             cpu_ns.as_f64().unwrap_or(0.0) / 1e9,
-            before.map_or("none".to_owned(), |at| (at + 1).to_string()),
-            totals.intervals.len(),
+            shown.range(pid + 1..).count(),
             last.map_or("none".to_owned(), Value::to_string),
         ));
     }
