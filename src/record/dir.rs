@@ -27,6 +27,15 @@ pub struct Dir {
     owner: Option<(u32, u32)>,
 }
 
+impl Drop for Dir {
+    /// Whoever looks at `/proc/PID/fd` holds the open directory for a moment (fs/proc/fd.c), and the lock of a ring would
+    /// outlive the close by as much: the next recorder would be refused.
+    fn drop(&mut self) {
+        // SAFETY: flock takes any descriptor; without a lock it does nothing.
+        unsafe { libc::flock(self.fd.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
 impl Dir {
     /// The directory that a single file is to be made in. Anybody's will do: the file must not exist yet.
     ///
@@ -274,6 +283,19 @@ impl Drop for FsIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lock_ends_with_us_whoever_holds_the_directory() {
+        let path = std::env::temp_dir().join(format!("numatop-dir-{}", std::process::id()));
+        Dir::make(&path).unwrap();
+        let first = Dir::for_ring(&path).unwrap();
+        let _held = first.fd.try_clone().unwrap();
+        assert!(Dir::for_ring(&path).is_err());
+        drop(first);
+        let second = Dir::for_ring(&path).map(drop);
+        std::fs::remove_dir(&path).unwrap();
+        second.unwrap();
+    }
 
     #[test]
     fn names_of_a_ring_sort_by_time() {
