@@ -7,8 +7,12 @@ use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::modes;
 use numatop_ng::options::BadValue;
+use numatop_ng::symbolize;
 
 fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == symbolize::child::NAME) {
+        return symbolize::child::main();
+    }
     let cli = match Cli::from_words(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {

@@ -1,6 +1,7 @@
 //! The sampling of stacks as a source offers it: the sampler, and the thread that names what it saw.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -9,6 +10,9 @@ use crate::collect::hot::{HotProbe, Sampling};
 use crate::hot::News;
 use crate::symbolize::Namer;
 use crate::units::CpuId;
+
+/// The program that runs, also when its file was replaced.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// There while somebody looks at hot spots.
 pub struct Hot {
@@ -29,7 +33,11 @@ impl Hot {
         cpus: &[CpuId],
     ) -> Result<Hot> {
         let probe = HotProbe::start(sampling, records, scoped, cgroup_subsys, cpus)?;
-        Ok(Hot { probe, namer: Namer::start().context("starting the thread that names functions")? })
+        Ok(Hot {
+            probe,
+            namer: Namer::start(PathBuf::from(OWN_PROGRAM))
+                .context("starting the thread that names functions")?,
+        })
     }
 
     /// What was sampled since the call before. Waits up to `patience` for names; those that take longer come with

@@ -1,52 +1,36 @@
-//! Which file has this build id? The files that processes have mapped, held open so that a name can be looked up
+//! Files with code by build id. They are those that processes have mapped, held open so that a name can be looked up
 //! when the process, its container or the file are gone.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
-use std::io::Read;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 
-use super::elf::Elf;
+use super::helper::{Failure, Helper};
+use super::open::{self, LastLink, below};
+use super::process::{Mapping, Process};
 use super::split;
-use crate::collect::inspect;
-use crate::hot::{BuildId, ProcessId};
+use super::wire::{Answer, Question};
+use crate::hot::BuildId;
 use crate::text;
 
-/// Files held open at most; then all are closed and looked for again.
+/// Files held open at most; then those of the user who has most are closed.
 const OBJECTS_MAX: usize = 512;
+/// Files of one process that are looked at.
+const MAPPINGS_MAX: usize = 2048;
 /// Processes in which a build id is looked for before it is given up.
 const TRIES: u32 = 3;
-/// Bytes read of `/proc/PID/maps`: some 160,000 mappings.
-const MAPS_MAX: u64 = 16 << 20;
+/// Build ids that are remembered as given up.
+const TRIED_MAX: usize = 65_536;
 
 /// A file with code.
 pub struct Object {
-    file: File,
-    elf: Elf,
+    pub file: File,
     /// The last part of its path; clean.
     pub name: String,
     /// The file with its symbols, where they were split from it.
-    debug: Option<File>,
-}
-
-impl Object {
-    /// A path to the file as it is held open, whatever has its name now.
-    pub fn path(&self) -> PathBuf {
-        held(&self.file)
-    }
-
-    /// A path to the split symbols.
-    pub fn debug_path(&self) -> Option<PathBuf> {
-        self.debug.as_ref().map(held)
-    }
-
-    /// The address that symbols have for an offset into the file.
-    pub fn address_of(&self, offset: u64) -> Option<u64> {
-        self.elf.address_of(offset)
-    }
+    pub debug: Option<File>,
+    /// The user who runs it.
+    owner: u32,
 }
 
 /// Files by build id.
@@ -57,108 +41,87 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// The file with this build id, which `process` has mapped.
-    pub fn find(&mut self, id: BuildId, process: ProcessId) -> Option<&Object> {
-        if !self.known.contains_key(&id) {
-            let tries = self.tried.entry(id).or_default();
-            if *tries >= TRIES {
-                return None;
-            }
-            *tries += 1;
-            if self.known.len() >= OBJECTS_MAX {
-                self.known.clear();
-            }
-            self.scan(process);
-        }
+    /// The file with this build id that was seen before.
+    pub fn known(&self, id: BuildId) -> Option<&Object> {
         self.known.get(&id)
     }
 
-    /// Opens what `process` has mapped for execution and is not known yet.
-    fn scan(&mut self, process: ProcessId) -> Option<()> {
-        let proc = open_process(process)?;
-        let mut maps = Vec::new();
-        File::open(proc.join("maps")).ok()?.take(MAPS_MAX).read_to_end(&mut maps).ok()?;
+    /// Whether this build id is worth looking for once more.
+    pub fn try_again(&mut self, id: BuildId) -> bool {
+        if self.tried.len() >= TRIED_MAX {
+            self.tried.clear();
+        }
+        let tries = self.tried.entry(id).or_default();
+        *tries += 1;
+        *tries <= TRIES
+    }
+
+    /// Opens what `process`, which belongs to `owner`, has mapped for execution and is not known yet.
+    ///
+    /// # Errors
+    /// A file could not be read; the others were looked at.
+    pub fn scan(&mut self, helper: &mut Helper, process: &Process, owner: u32) -> Result<(), Failure> {
+        let (Ok(maps), root) = (process.maps(), process.root().ok()) else { return Ok(()) };
+        let roots: Vec<OwnedFd> = root.into_iter().chain(open::host_root()).collect();
         let mut seen = HashSet::new();
-        for mapping in maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse) {
-            if !seen.insert(mapping.inode) || self.known.len() >= OBJECTS_MAX {
+        let mut failed = Ok(());
+        let mappings = maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse);
+        for mapping in mappings.filter(Mapping::is_file) {
+            if seen.len() >= MAPPINGS_MAX || !seen.insert(mapping.inode) {
                 continue;
             }
-            // The first is the file itself, even when it was removed; it needs CAP_CHECKPOINT_RESTORE. The path is
-            // one in the container of the process.
-            let file = open_file(&proc.join("map_files").join(mapping.range))
-                .or_else(|| open_file(&proc.join("root").join(mapping.path.strip_prefix('/')?)));
-            let Some(file) = file else { continue };
-            let Some(elf) = Elf::read(&file) else { continue };
-            let Some(id) = elf.build_id else { continue };
-            if let Entry::Vacant(free) = self.known.entry(id) {
-                let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(mapping.path);
-                let name = text::clean_str(path.rsplit('/').next().unwrap_or(path));
-                let debug = split::find(&file, id, path, &proc.join("root"));
-                free.insert(Object { file, elf, name, debug });
+            let Ok(file) = process.mapped(&mapping) else { continue };
+            let identity = match helper.ask(&Question::Identify, &file) {
+                Ok(Answer::Identity(Some(identity))) => identity,
+                Ok(_) => continue,
+                Err(failure) => {
+                    failed = Err(failure);
+                    continue;
+                }
+            };
+            let id = BuildId(identity.build_id);
+            if self.known.contains_key(&id) {
+                continue;
             }
+            let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(mapping.path);
+            let debug = find_split(helper, id, path, identity.link.as_deref(), &roots);
+            let name = text::clean_str(mapping.file_name());
+            self.make_room();
+            self.tried.remove(&id);
+            self.known.insert(id, Object { file, name, debug, owner });
         }
-        Some(())
+        failed
+    }
+
+    fn make_room(&mut self) {
+        if self.known.len() < OBJECTS_MAX {
+            return;
+        }
+        let mut by_owner: HashMap<u32, usize> = HashMap::new();
+        self.known.values().for_each(|object| *by_owner.entry(object.owner).or_default() += 1);
+        if let Some((most, _)) = by_owner.into_iter().max_by_key(|(_, count)| *count) {
+            self.known.retain(|_, object| object.owner != most);
+        }
     }
 }
 
-/// A folder `/proc/PID` that stays that of this process, whoever has its id later.
-pub struct ProcDir(File);
-
-impl ProcDir {
-    pub fn join(&self, name: &str) -> PathBuf {
-        held(&self.0).join(name)
-    }
-}
-
-/// `None` when the process has ended.
-pub fn open_process((pid, start_ns): ProcessId) -> Option<ProcDir> {
-    let dir = File::open(format!("/proc/{pid}")).ok()?;
-    inspect::check_start(&held(&dir), pid, start_ns).ok()?;
-    Some(ProcDir(dir))
-}
-
-fn held(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-/// Opens a regular file. What a container offers may be a pipe that nobody writes to, or a device.
-pub fn open_file(path: &Path) -> Option<File> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path).ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
-}
-
-/// One line of `/proc/PID/maps` that is code of a file.
-struct Mapping<'a> {
-    range: &'a str,
-    inode: (&'a str, &'a str),
-    path: &'a str,
-}
-
-impl<'a> Mapping<'a> {
-    fn parse(line: &'a [u8]) -> Option<Mapping<'a>> {
-        let line = std::str::from_utf8(line).ok()?;
-        let mut words = line.splitn(6, ' ');
-        let (range, rights) = (words.next()?, words.next()?);
-        let (_, device, inode) = (words.next()?, words.next()?, words.next()?);
-        let path = words.next()?.trim_start();
-        (rights.contains('x') && path.starts_with('/')).then_some(Mapping {
-            range,
-            inode: (device, inode),
-            path,
-        })
-    }
-}
-
-/// The perf map of a process that compiles as it runs, as the process sees it; `true` when it is a file that can be
-/// read in time.
-pub fn has_perf_map(proc: &ProcDir) -> bool {
-    const MOST: u64 = 256 << 20;
-    let status = std::fs::read_to_string(proc.join("status")).unwrap_or_default();
-    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let Some(pid) = pids.and_then(|pids| pids.split_whitespace().last()) else { return false };
-    let path = proc.join("root").join(format!("tmp/perf-{pid}.map"));
-    open_file(&path).and_then(|file| file.metadata().ok()).is_some_and(|meta| meta.size() <= MOST)
+/// The split symbols of the file with this build id at `path` below the first of `roots`: there, or below another. They
+/// have to have the same build id, which says more than the checksum of the link.
+fn find_split(
+    helper: &mut Helper,
+    id: BuildId,
+    path: &str,
+    link: Option<&str>,
+    roots: &[OwnedFd],
+) -> Option<File> {
+    let places = split::places(id, path, link);
+    roots.iter().flat_map(|root| places.iter().map(move |place| (root, place))).find_map(|(root, place)| {
+        let file = below(root.as_fd(), place, LastLink::Followed).ok()?;
+        match helper.ask(&Question::Identify, &file) {
+            Ok(Answer::Identity(Some(found))) if found.build_id == id.0 => Some(file),
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -166,30 +129,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_of_files_is_a_mapping() {
-        let line = b"7f00-7f10 r-xp 00001000 08:01 1234                       /usr/lib/a b.so (deleted)";
-        let mapping = Mapping::parse(line).unwrap();
-        assert_eq!((mapping.range, mapping.inode), ("7f00-7f10", ("08:01", "1234")));
-        assert_eq!(mapping.path, "/usr/lib/a b.so (deleted)");
-        for line in [
-            &b"7f00-7f10 r--p 00001000 08:01 1234    /usr/lib/a.so"[..],
-            b"7ffe-7fff r-xp 00000000 00:00 0       [vdso]",
-            b"7ffe-7fff r-xp 00000000 00:00 0 ",
-            b"7ffe-7fff r-xp",
-            b"\xff",
-        ] {
-            assert!(Mapping::parse(line).is_none(), "{line:?}");
+    fn a_user_with_many_files_closes_those_of_no_other() {
+        let mut objects = Objects::default();
+        let id = |number: u32| {
+            let mut id = [0; 20];
+            id[..4].copy_from_slice(&number.to_ne_bytes());
+            BuildId(id)
+        };
+        let null = || File::open("/dev/null").unwrap();
+        for number in 0..2000 {
+            objects.make_room();
+            let owner = if number < 10 { 0 } else { 1000 };
+            let object = Object { file: null(), name: String::new(), debug: None, owner };
+            objects.known.insert(id(number), object);
+            assert!(objects.known.len() <= OBJECTS_MAX);
         }
+        assert!((0..10).all(|number| objects.known(id(number)).is_some()));
     }
 
     #[test]
-    fn a_pipe_is_no_file() {
-        let dir = std::env::temp_dir().join(format!("numatop-ng-pipe-{}", std::process::id()));
-        let path = std::ffi::CString::new(dir.to_str().unwrap()).unwrap();
-        // SAFETY: a NUL-terminated path.
-        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
-        let opened = open_file(&dir);
-        std::fs::remove_file(&dir).unwrap();
-        assert!(opened.is_none());
+    fn a_build_id_is_looked_for_three_times() {
+        let mut objects = Objects::default();
+        let tries: Vec<bool> = (0..5).map(|_| objects.try_again(BuildId([1; 20]))).collect();
+        assert_eq!(tries, [true, true, true, false, false]);
     }
 }

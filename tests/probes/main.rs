@@ -1,6 +1,7 @@
 //! Do the probes load and count right on *this* kernel, and does the built binary say so? Needs root;
 //! compared with what the kernel says itself.
 
+mod attack;
 mod balancing;
 mod bounds;
 mod btf;
@@ -8,6 +9,7 @@ mod by_hand;
 mod command;
 mod containers;
 mod engine;
+mod hostile;
 mod hot;
 mod hugetlb;
 mod pages;
@@ -133,6 +135,7 @@ fn main() {
         screen::stopped_and_continued_it_draws_again,
         screen::resizing_redraws_at_every_size,
         screen::hostile_names_do_not_reach_the_terminal,
+        screen::hot_spots_of_a_library_that_is_truncated_leave_the_screen_alive,
         screen::no_colour_means_no_colour,
         screen::without_capabilities_the_screen_is_given_back_first,
         placement::resident_memory_is_that_of_numa_maps,
@@ -152,6 +155,13 @@ fn main() {
         hot::a_program_that_was_removed_has_names,
         hot::a_compiler_at_run_time_names_its_code,
         hot::nothing_is_sampled_unless_asked_for,
+        attack::a_library_that_is_truncated_while_it_is_read_ends_nothing,
+        attack::a_library_with_a_terabyte_of_symbols_takes_no_memory,
+        attack::a_perf_map_that_is_truncated_while_it_is_read_ends_nothing,
+        attack::a_perf_map_of_250_mib_takes_no_memory_and_no_time,
+        attack::a_perf_map_that_becomes_a_pipe_is_not_waited_for,
+        attack::a_recording_goes_on_beside_a_library_that_is_truncated,
+        attack::a_link_to_a_pipe_or_a_device_is_not_opened,
         recording::a_replay_is_what_was_shown,
         recording::samples_of_this_machine_come_back,
         recording::a_full_disk_pauses_the_recording,

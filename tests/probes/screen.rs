@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 
+use crate::attack::Attacker;
 use crate::until::PATIENCE;
 use crate::workload::{ForEverybody, Workload};
 
@@ -196,6 +197,18 @@ pub fn hostile_names_do_not_reach_the_terminal() -> Result<()> {
     ensure!(!terminal.raw.windows(sequence.len()).any(|window| window == sequence), "the name set the title");
     terminal.press("q")?;
     terminal.ended().map(drop)
+}
+
+pub fn hot_spots_of_a_library_that_is_truncated_leave_the_screen_alive() -> Result<()> {
+    let attacker = Attacker::start("hostile-truncating")?;
+    let pid = attacker.pid().to_string();
+    let mut terminal = Terminal::start(&["-d", "0.3", "-p", &pid, "--hot-event", "cpu-clock"], 24, 100)?;
+    terminal.until("row of the hostile program", |text| text.contains(&pid))?;
+    terminal.press("h")?;
+    terminal.until("function of the hostile library", |text| text.contains("bus.so"))?;
+    terminal.press("q")?;
+    ensure!(terminal.ended()?.success());
+    terminal.is_sane()
 }
 
 pub fn no_colour_means_no_colour() -> Result<()> {

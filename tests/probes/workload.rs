@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::hostile;
+
 /// Set in the environment of a workload.
 pub const VARIABLE: &str = "NUMATOP_NG_TEST_WORKLOAD";
 
@@ -303,6 +305,7 @@ pub fn run(name: &str) {
                 touch_pages(4096);
             }
         }
+        other if hostile::run(other) => {}
         other => panic!("no workload '{other}'"),
     }
 }
@@ -432,8 +435,7 @@ burner!(ten, 10);
 
 /// Runs machine code in memory that is no file, after it said where that is: address and length in hex.
 fn jit() {
-    // A jump to itself.
-    let code: &[u8] = if cfg!(target_arch = "x86_64") { &[0xeb, 0xfe] } else { &[0x00, 0x00, 0x00, 0x14] };
+    let code = hostile::endless();
     ready();
     // SAFETY: a private mapping of our own that holds one instruction, which is what is called.
     unsafe {

@@ -1,0 +1,196 @@
+//! The symbolizer: a process of its own that looks for functions in files it is handed, and can do nothing else.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::net::SocketType;
+
+use super::NAME_MAX;
+use super::confine::confine;
+use super::demangle::demangle;
+use super::elf::Elf;
+use super::listing;
+use super::sections::{self, Symbols};
+use super::table::{Table, Tables};
+use super::wire::{self, Answer, Found, Identity, Question};
+use crate::text;
+
+/// The name under which the tool starts itself as its symbolizer.
+pub const NAME: &str = "numatop-ng-symbols";
+
+/// A module that was loaded is looked for in a listing of the kernel that is this old.
+const KERNEL_AGE: Duration = Duration::from_secs(10);
+
+/// Answers the questions that come over standard input until it is closed.
+pub fn main() -> ExitCode {
+    let socket = std::io::stdin();
+    if rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::SEQPACKET) {
+        eprintln!("{NAME}: is started by numatop-ng, and of no use without it");
+        return ExitCode::from(2);
+    }
+    let _ = rustix::thread::set_name(c"nng-symbols");
+    if confine().is_err() {
+        return ExitCode::FAILURE;
+    }
+    let mut symbolizer = Symbolizer::default();
+    while let Ok(Some((question, Some(file)))) = wire::receive::<Question>(socket.as_fd()) {
+        let answer = symbolizer.answer(&question, &file);
+        if wire::send(socket.as_fd(), &answer, None).is_err() {
+            break;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// What a table was made from: a state of a file, and which of its functions.
+type Key = (FileState, Kind);
+
+/// Device, inode, bytes, and time of the last change in seconds and ns.
+type FileState = (u64, u64, u64, i64, i64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Elf(Symbols),
+    PerfMap,
+    Kernel,
+}
+
+#[derive(Default)]
+struct Symbolizer {
+    tables: Tables<Key>,
+    /// When the kernel's functions were listed.
+    kernel_listed: Option<Instant>,
+}
+
+impl Symbolizer {
+    fn answer(&mut self, question: &Question, file: &File) -> Answer {
+        let none = |places: &[u64]| Answer::Found(vec![Found::default(); places.len()]);
+        let Some(state) = state_of(file) else {
+            return match question {
+                Question::Identify => Answer::Identity(None),
+                Question::Offsets(places)
+                | Question::Addresses(places)
+                | Question::PerfMap(places)
+                | Question::Kernel(places) => none(places),
+            };
+        };
+        let found = |places: &[u64], mut find: Box<dyn FnMut(u64) -> Found + '_>| {
+            Answer::Found(places.iter().map(|place| find(*place)).collect())
+        };
+        match question {
+            Question::Identify => Answer::Identity(identify(file)),
+            Question::Offsets(offsets) => match Elf::read(file) {
+                Some(elf) => found(
+                    offsets,
+                    Box::new(|offset| {
+                        let address = elf.address_of(offset);
+                        let name = address.and_then(|address| self.in_elf(file, state, address));
+                        Found { name, module: None, address }
+                    }),
+                ),
+                None => none(offsets),
+            },
+            Question::Addresses(addresses) => match Elf::read(file) {
+                Some(_) => found(
+                    addresses,
+                    Box::new(|address| Found { name: self.in_elf(file, state, address), ..Found::default() }),
+                ),
+                None => none(addresses),
+            },
+            Question::PerfMap(addresses) => {
+                let table = self.tables.get((state, Kind::PerfMap), || listing::perf_map(file));
+                found(
+                    addresses,
+                    Box::new(|address| Found { name: listed(table, address), ..Found::default() }),
+                )
+            }
+            Question::Kernel(addresses) => {
+                let key = (state, Kind::Kernel);
+                let listed = *self.kernel_listed.get_or_insert_with(Instant::now);
+                let table = self.tables.get(key, || listing::kallsyms(file));
+                let all_known = addresses.iter().all(|address| table.find(*address).is_some());
+                if !all_known && listed.elapsed() > KERNEL_AGE {
+                    self.tables.forget(&key);
+                    self.kernel_listed = None;
+                }
+                let table = self.tables.get(key, || listing::kallsyms(file));
+                found(addresses, Box::new(|address| in_kernel(table, address)))
+            }
+        }
+    }
+
+    fn in_elf(&mut self, file: &File, state: FileState, address: u64) -> Option<String> {
+        [Symbols::All, Symbols::Dynamic].into_iter().find_map(|which| {
+            let key = (state, Kind::Elf(which));
+            let symbol = self.tables.get(key, || sections::functions(file, which)).find(address)?;
+            let name = sections::name_at(file, sections::names_of(file, which)?, symbol.name)?;
+            Some(shown(&name))
+        })
+    }
+}
+
+fn state_of(file: &File) -> Option<FileState> {
+    let meta = file.metadata().ok()?;
+    Some((meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
+}
+
+fn identify(file: &File) -> Option<Identity> {
+    let build_id = Elf::read(file)?.build_id?;
+    Some(Identity { build_id: build_id.0, link: sections::debug_link(file) })
+}
+
+fn listed(table: &Table, address: u64) -> Option<String> {
+    table.name(table.find(address)?.name).map(shown)
+}
+
+fn in_kernel(table: &Table, address: u64) -> Found {
+    let Some(line) = table.find(address).and_then(|symbol| table.name(symbol.name)) else {
+        return Found::default();
+    };
+    let mut parts = line.split(|byte| *byte == b'\t');
+    let name = parts.next().map(shown);
+    let module =
+        parts.next().and_then(|module| module.strip_prefix(b"[")?.strip_suffix(b"]")).map(text::clean);
+    Found { name, module, address: None }
+}
+
+/// A name as it may be shown.
+fn shown(name: &[u8]) -> String {
+    let name = text::clean_str(&demangle(name));
+    match name.char_indices().nth(NAME_MAX) {
+        Some((cut, _)) => name[..cut].to_string(),
+        None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(answer: Answer) -> Vec<Option<String>> {
+        match answer {
+            Answer::Found(found) => found.into_iter().map(|found| found.name).collect(),
+            Answer::Identity(_) => panic!("an identity"),
+        }
+    }
+
+    #[test]
+    fn files_that_are_something_else_have_no_names() {
+        let text = File::open(file!()).unwrap();
+        let mut symbolizer = Symbolizer::default();
+        for question in [Question::Offsets(vec![0, 7]), Question::Addresses(vec![0, 7])] {
+            assert_eq!(names(symbolizer.answer(&question, &text)), [None, None]);
+        }
+        assert_eq!(symbolizer.answer(&Question::Identify, &text), Answer::Identity(None));
+        assert_eq!(names(symbolizer.answer(&Question::PerfMap(vec![1]), &text)), [None]);
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        assert_eq!(shown("é".repeat(5000).as_bytes()).chars().count(), NAME_MAX);
+        assert_eq!(shown(b"a\x1b[2Jb"), "a\\x1b[2Jb");
+    }
+}

@@ -1,0 +1,231 @@
+//! Names of places: which file says them, and the questions to the symbolizer.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use rustix::fs::MemfdFlags;
+
+use super::helper::{Failure, Helper};
+use super::objects::{Object, Objects};
+use super::process::{Mapping, Process};
+use super::wire::{Answer, Found, PLACES_MAX, Question};
+use crate::hot::{BuildId, Function, Place, ProcessId};
+use crate::text;
+
+/// Bytes of a vDSO: real ones have two pages.
+const VDSO_MAX: u64 = 1 << 20;
+
+/// Names of places. Some of those without one may have one later.
+#[derive(Default)]
+pub struct Answers {
+    pub names: Vec<(Place, Function)>,
+    /// Places that are worth asking for once more.
+    pub again: Vec<Place>,
+    /// Whether a file made the symbolizer end.
+    pub died: bool,
+}
+
+/// Functions of places that lie together, or what is there and why it says nothing.
+type Told = Result<Vec<Function>, (String, Option<Failure>)>;
+
+impl Answers {
+    fn add(&mut self, places: &[Place], told: Told) {
+        match told {
+            Ok(functions) => self.names.extend(places.iter().copied().zip(functions)),
+            Err((module, failure)) => {
+                self.died |= failure == Some(Failure::Died);
+                if failure.is_some_and(Failure::may_pass) {
+                    self.again.extend(places);
+                }
+                let function = unnamed(module, failure);
+                self.names.extend(places.iter().map(|place| (*place, function.clone())));
+            }
+        }
+    }
+}
+
+/// Everything that is looked up in, with its caches.
+pub struct Names {
+    helper: Helper,
+    objects: Objects,
+    kallsyms: Option<File>,
+    vdso: Option<File>,
+}
+
+impl Names {
+    /// `program` is numatop-ng itself, which is started as the symbolizer.
+    pub fn new(program: PathBuf) -> Names {
+        Names {
+            helper: Helper::new(program),
+            objects: Objects::default(),
+            kallsyms: File::open("/proc/kallsyms").ok(),
+            vdso: own_vdso(),
+        }
+    }
+
+    /// Names of addresses of the kernel.
+    pub fn in_kernel(&mut self, addresses: &[u64]) -> Answers {
+        let found = match &self.kallsyms {
+            Some(file) => ask(&mut self.helper, addresses, Question::Kernel, file).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let mut found = found.into_iter();
+        let function = |found: Found| Function {
+            name: found.name,
+            module: found.module.unwrap_or_else(|| "kernel".into()),
+            kernel: true,
+        };
+        let one = |address: &u64| (Place::Kernel(*address), function(found.next().unwrap_or_default()));
+        Answers { names: addresses.iter().map(one).collect(), ..Answers::default() }
+    }
+
+    /// Names of places that were seen in one process.
+    pub fn in_process(&mut self, id: ProcessId, places: &[Place]) -> Answers {
+        let mut by_file: BTreeMap<BuildId, Vec<u64>> = BTreeMap::new();
+        let mut addresses = Vec::new();
+        for place in places {
+            match place {
+                Place::File(file, offset) => by_file.entry(*file).or_default().push(*offset),
+                Place::Address(_, address) => addresses.push(*address),
+                Place::Kernel(_) => {}
+            }
+        }
+        let mut answers = Answers::default();
+        for (file, offsets) in by_file {
+            let told = self.in_file(file, &offsets, id);
+            let places: Vec<Place> = offsets.iter().map(|offset| Place::File(file, *offset)).collect();
+            answers.add(&places, told);
+        }
+        if !addresses.is_empty() {
+            self.at_addresses(id, addresses, &mut answers);
+        }
+        answers
+    }
+
+    /// Functions at offsets into the file with this build id. Else the name of the file, and why it says nothing.
+    fn in_file(&mut self, id: BuildId, offsets: &[u64], seen_in: ProcessId) -> Told {
+        let unknown = || format!("[build id {id}]");
+        if self.objects.known(id).is_none() && self.objects.try_again(id) {
+            let process = Process::open(seen_in).ok_or_else(|| (unknown(), None))?;
+            let owner = process.owner().unwrap_or(u32::MAX);
+            let scanned = self.objects.scan(&mut self.helper, &process, owner);
+            if let (Err(failure), None) = (scanned, self.objects.known(id)) {
+                return Err((unknown(), Some(failure)));
+            }
+        }
+        let object = self.objects.known(id).ok_or_else(|| (unknown(), None))?;
+        let found = in_object(&mut self.helper, object, offsets);
+        let found = found.map_err(|failure| (object.name.clone(), Some(failure)))?;
+        let function =
+            |found: Found| Function { name: found.name, module: object.name.clone(), kernel: false };
+        Ok(found.into_iter().map(function).collect())
+    }
+
+    /// Compiled as it runs, the vDSO, or files without a build id: only while the process is there.
+    fn at_addresses(&mut self, id: ProcessId, mut addresses: Vec<u64>, answers: &mut Answers) {
+        let places = |addresses: &[u64]| -> Vec<Place> {
+            addresses.iter().map(|address| Place::Address(id, *address)).collect()
+        };
+        let gone = || Err(("[process has ended]".into(), None));
+        let Some(process) = Process::open(id) else { return answers.add(&places(&addresses), gone()) };
+        let maps = process.maps().unwrap_or_default();
+        for mapping in maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse) {
+            let (within, rest): (Vec<u64>, Vec<u64>) =
+                addresses.into_iter().partition(|at| (mapping.start..mapping.end).contains(at));
+            addresses = rest;
+            if within.is_empty() {
+                continue;
+            }
+            let told = self.in_mapping(&process, &mapping, &within);
+            // Had the id changed hands meanwhile, the names would be another's.
+            answers.add(&places(&within), if process.is_there() { told } else { gone() });
+        }
+        answers.add(&places(&addresses), Err(("[unknown]".into(), None)));
+    }
+
+    fn in_mapping(&mut self, process: &Process, mapping: &Mapping<'_>, addresses: &[u64]) -> Told {
+        let helper = &mut self.helper;
+        let (module, found) = if mapping.path == "[vdso]" {
+            let offsets: Vec<u64> = addresses.iter().map(|at| at - mapping.start).collect();
+            let same = |vdso: &&File| vdso.metadata().is_ok_and(|m| m.len() == mapping.end - mapping.start);
+            let vdso = self.vdso.as_ref().filter(same).ok_or_else(|| ("[vdso]".to_string(), None))?;
+            ("[vdso]".into(), ask(helper, &offsets, Question::Offsets, vdso))
+        } else if let Some(file) = mapping.is_file().then(|| process.mapped(mapping).ok()).flatten() {
+            let offset = |at: &u64| (at - mapping.start).saturating_add(mapping.offset);
+            let offsets: Vec<u64> = addresses.iter().map(offset).collect();
+            (text::clean_str(mapping.file_name()), ask(helper, &offsets, Question::Offsets, &file))
+        } else {
+            let map = process.perf_map().ok_or_else(|| ("[unknown]".to_string(), None))?;
+            ("[jit]".into(), ask(helper, addresses, Question::PerfMap, &map))
+        };
+        let found = found.map_err(|failure| (module.clone(), Some(failure)))?;
+        // Memory that is no file and not in the map either is not known to be compiled code.
+        let module_of = |found: &Found| match (&found.name, module.as_str()) {
+            (None, "[jit]") => "[unknown]".into(),
+            _ => module.clone(),
+        };
+        Ok(found
+            .into_iter()
+            .map(|found| Function { module: module_of(&found), name: found.name, kernel: false })
+            .collect())
+    }
+}
+
+/// Functions at offsets into a file: by its own symbols, or by those that were split from it.
+fn in_object(helper: &mut Helper, object: &Object, offsets: &[u64]) -> Result<Vec<Found>, Failure> {
+    let mut found = ask(helper, offsets, Question::Offsets, &object.file)?;
+    if let Some(debug) = &object.debug {
+        let without = |found: &Found| found.name.is_none().then_some(found.address).flatten();
+        let addresses: Vec<u64> = found.iter().filter_map(without).collect();
+        let mut split = ask(helper, &addresses, Question::Addresses, debug).unwrap_or_default().into_iter();
+        for found in found.iter_mut().filter(|found| without(found).is_some()) {
+            found.name = split.next().and_then(|found| found.name);
+        }
+    }
+    Ok(found)
+}
+
+/// Asks about all places, a packet at a time. What the symbolizer says is looked at as what any stranger says.
+fn ask(
+    helper: &mut Helper,
+    places: &[u64],
+    question: fn(Vec<u64>) -> Question,
+    file: &File,
+) -> Result<Vec<Found>, Failure> {
+    let mut all = Vec::with_capacity(places.len());
+    for places in places.chunks(PLACES_MAX) {
+        match helper.ask(&question(places.to_vec()), file)? {
+            Answer::Found(found) if found.len() == places.len() => all.extend(found),
+            _ => return Err(Failure::Died),
+        }
+    }
+    for found in &mut all {
+        found.name = found.name.take().filter(|name| text::is_clean(name));
+        found.module = found.module.take().filter(|module| text::is_clean(module));
+    }
+    Ok(all)
+}
+
+fn unnamed(module: String, failure: Option<Failure>) -> Function {
+    let module = match failure {
+        Some(failure) => format!("{module} ({failure})"),
+        None => module,
+    };
+    Function { name: None, module, kernel: false }
+}
+
+/// The vDSO of this process as a file: that of every process with words as long as ours.
+fn own_vdso() -> Option<File> {
+    let maps = std::fs::read("/proc/self/maps").ok()?;
+    let mut mappings = maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse);
+    let vdso = mappings.find(|mapping| mapping.path == "[vdso]")?;
+    let mut bytes = vec![0; (vdso.end - vdso.start).min(VDSO_MAX) as usize];
+    File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, vdso.start).ok()?;
+    let mut file = File::from(rustix::fs::memfd_create("vdso", MemfdFlags::CLOEXEC).ok()?);
+    file.write_all(&bytes).ok()?;
+    file.seek(SeekFrom::Start(0)).ok()?;
+    Some(file)
+}

@@ -1,0 +1,164 @@
+//! Opening files that other users choose: regular files of real filesystems only, with no effect on anything else.
+//!
+//! A path of a process may be a link to a device or a pipe of the host, and opening one of those is an action. So each
+//! file is found without being opened (`O_PATH`), looked at, and that very file is opened then.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, FsWord, Mode, OFlags, ResolveFlags, open, openat2};
+
+/// Filesystems whose files are made by code that runs when they are read (statfs(2), linux/magic.h): procfs, sysfs,
+/// debugfs, tracefs, securityfs, cgroup v1 and v2, bpf, pstore, efivarfs, configfs, selinuxfs, binfmt_misc, nsfs. Their
+/// files say that they are regular.
+const MADE_BY_CODE: [FsWord; 14] = [
+    0x9fa0,
+    0x6265_6572,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x0027_e0eb,
+    0x6367_7270,
+    0xcafe_4a11,
+    0x6165_676c,
+    0xde5e_81e4,
+    0x6265_6570,
+    0xf97c_ff8c,
+    0x4249_4e4d,
+    0x6e73_6673,
+];
+
+/// Whether a link may be the last part of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum LastLink {
+    Followed,
+    Refused,
+}
+
+/// Opens `path` below `root`, a directory. Links are followed as in a process whose root that is, and links of procfs
+/// to what a process has open are not.
+///
+/// # Errors
+/// There is no such file, or it is not regular; `ENOSYS` before Linux 5.6.
+pub fn below(root: BorrowedFd<'_>, path: &Path, last: LastLink) -> io::Result<File> {
+    let no_follow = if last == LastLink::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let found = openat2(root, path, OFlags::PATH | OFlags::CLOEXEC | no_follow, Mode::empty(), resolve)?;
+    regular(found)
+}
+
+/// Opens the file that a link in `/proc/PID/map_files` stands for.
+///
+/// # Errors
+/// There is no such link, it may not be followed, or its file is not regular.
+pub fn mapped(link: &Path) -> io::Result<File> {
+    regular(open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// A directory to find files below.
+///
+/// # Errors
+/// There is none, or it may not be looked at.
+pub fn directory(path: &Path) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// The root of the host.
+///
+/// # Errors
+/// See [`directory`].
+pub fn host_root() -> io::Result<OwnedFd> {
+    directory(Path::new("/"))
+}
+
+fn regular(found: OwnedFd) -> io::Result<File> {
+    let stat = rustix::fs::fstat(&found)?;
+    let made_by_code = || -> io::Result<bool> {
+        let kind = rustix::fs::fstatfs(&found)?.f_type;
+        // The type is 32 bits wide, whatever the field is.
+        Ok(MADE_BY_CODE.contains(&(kind & 0xffff_ffff)))
+    };
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || made_by_code()? {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    // Not blocking: another process may hold a lease on it (fcntl(2), F_SETLEASE).
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(CWD, held(&found), flags, Mode::empty())?))
+}
+
+/// A path to what `fd` stands for, whatever has its name now.
+pub fn held(fd: impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A directory of this test, and its root.
+    struct Room(PathBuf);
+
+    impl Room {
+        fn new(name: &str) -> Room {
+            let dir = std::env::temp_dir().join(format!("numatop-ng-open-{name}-{}", std::process::id()));
+            fs::create_dir_all(dir.join("tmp")).unwrap();
+            Room(dir)
+        }
+
+        fn open(&self, path: &str, last: LastLink) -> io::Result<File> {
+            below(directory(&self.0).unwrap().as_fd(), Path::new(path), last)
+        }
+    }
+
+    impl Drop for Room {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_link_stays_below_its_root() {
+        let room = Room::new("links");
+        fs::write(room.0.join("there"), "inside").unwrap();
+        for (link, target) in
+            [("absolute", "/there"), ("upward", "../../../there"), ("outside", "/etc/passwd")]
+        {
+            symlink(target, room.0.join("tmp").join(link)).unwrap();
+        }
+        for link in ["tmp/absolute", "/tmp/upward"] {
+            let text = io::read_to_string(room.open(link, LastLink::Followed).unwrap()).unwrap();
+            assert_eq!(text, "inside");
+            assert!(room.open(link, LastLink::Refused).is_err());
+        }
+        assert!(room.open("tmp/outside", LastLink::Followed).is_err());
+        assert!(room.open("../../../../../../etc/passwd", LastLink::Followed).is_err());
+    }
+
+    #[test]
+    fn devices_and_pipes_are_not_opened() {
+        let room = Room::new("devices");
+        let pipe = room.0.join("pipe");
+        rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(room.open("pipe", LastLink::Followed).is_err());
+        let host = host_root().unwrap();
+        for path in
+            ["dev/null", "dev/zero", "dev/full", "dev", "proc/self/exe", "proc/self/fd/0", "proc/cmdline"]
+        {
+            assert!(below(host.as_fd(), Path::new(path), LastLink::Followed).is_err(), "{path}");
+        }
+        // A writer who waits for a reader would have been let in.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        assert_eq!(open(&pipe, flags, Mode::empty()).unwrap_err(), rustix::io::Errno::NXIO);
+    }
+
+    #[test]
+    fn a_mapped_file_is_opened_though_it_was_removed() {
+        let exe = mapped(Path::new("/proc/self/exe")).unwrap();
+        assert!(exe.metadata().unwrap().len() > 0);
+    }
+}

@@ -1,0 +1,167 @@
+//! The places that wait for a name, and whose turn it is: the user for whom least time was taken.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Instant;
+
+use super::Question;
+use super::ledger::Ledger;
+use super::names::Answers;
+use super::process::Process;
+use crate::hot::{Function, Place, ProcessId};
+
+/// Places that wait for one user's names; more have none.
+const WAITING_MAX: usize = 50_000;
+/// Places whose names are handed over together.
+const BATCH: usize = 256;
+
+/// The kernel's places are looked up for root.
+const ROOT: u32 = 0;
+
+/// Whether there is something to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    Empty,
+    /// All who wait have used up their time.
+    Later,
+    Now,
+}
+
+/// Places of one process, or of the kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Batch {
+    pub owner: u32,
+    /// `None`: the kernel.
+    pub process: Option<ProcessId>,
+    pub places: Vec<Place>,
+}
+
+impl Batch {
+    pub fn kernel_addresses(&self) -> Vec<u64> {
+        let address = |place: &Place| match place {
+            Place::Kernel(address) => Some(*address),
+            _ => None,
+        };
+        self.places.iter().filter_map(address).collect()
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    owner: u32,
+    places: VecDeque<Place>,
+}
+
+/// What waits, by process; the kernel's places have none.
+#[derive(Default)]
+pub struct Queue {
+    waiting: BTreeMap<Option<ProcessId>, Waiting>,
+    /// Places that wait, by user.
+    by_owner: HashMap<u32, usize>,
+}
+
+impl Queue {
+    /// Takes in questions. Those for which there is no room are answered: they have no name.
+    pub fn add(&mut self, questions: Vec<Question>) -> Answers {
+        let mut refused = Answers::default();
+        for (place, seen_in) in questions {
+            let process = (!matches!(place, Place::Kernel(_))).then_some(seen_in);
+            let waiting = self
+                .waiting
+                .entry(process)
+                .or_insert_with(|| Waiting { owner: process.map_or(ROOT, owner), places: VecDeque::new() });
+            let count = self.by_owner.entry(waiting.owner).or_default();
+            if *count < WAITING_MAX {
+                *count += 1;
+                waiting.places.push_back(place);
+            } else {
+                let module = "[too many places to name]".into();
+                refused.names.push((place, Function { name: None, module, kernel: false }));
+            }
+        }
+        self.waiting.retain(|_, waiting| !waiting.places.is_empty());
+        refused
+    }
+
+    pub fn turn(&self, ledger: &Ledger, now: Instant) -> Turn {
+        match (self.waiting.is_empty(), self.first(ledger, now)) {
+            (true, _) => Turn::Empty,
+            (false, None) => Turn::Later,
+            (false, Some(_)) => Turn::Now,
+        }
+    }
+
+    /// The process whose owner has used least time, if any has time left.
+    fn first(&self, ledger: &Ledger, now: Instant) -> Option<Option<ProcessId>> {
+        let with_credit = self.waiting.iter().filter(|(_, waiting)| ledger.has_credit(waiting.owner, now));
+        with_credit.min_by_key(|(_, waiting)| ledger.debt(waiting.owner, now)).map(|(process, _)| *process)
+    }
+
+    /// The places that are looked up next.
+    pub fn next(&mut self, ledger: &Ledger, now: Instant) -> Option<Batch> {
+        let process = self.first(ledger, now)?;
+        let waiting = self.waiting.get_mut(&process)?;
+        let count = waiting.places.len().min(BATCH);
+        if let Some(left) = self.by_owner.get_mut(&waiting.owner) {
+            *left = left.saturating_sub(count);
+        }
+        let batch = Batch { owner: waiting.owner, process, places: waiting.places.drain(..count).collect() };
+        if waiting.places.is_empty() {
+            self.waiting.remove(&process);
+        }
+        Some(batch)
+    }
+}
+
+/// The user of a process; of one that has ended nothing is looked up that could take time.
+fn owner(process: ProcessId) -> u32 {
+    Process::open(process).and_then(|process| process.owner()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn queue(owners: &[(u32, u32, usize)]) -> Queue {
+        let mut queue = Queue::default();
+        for (pid, owner, places) in owners {
+            let process = (*pid, 1);
+            let places = (0..*places as u64).map(|at| Place::Address(process, at)).collect();
+            queue.waiting.insert(Some(process), Waiting { owner: *owner, places });
+        }
+        queue
+    }
+
+    #[test]
+    fn the_user_for_whom_least_time_was_taken_is_next() {
+        let mut queue = queue(&[(1, 1000, 600), (2, 1000, 1), (3, 7, 1)]);
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
+        let mut order = Vec::new();
+        while let Some(batch) = queue.next(&ledger, now) {
+            ledger.charge(batch.owner, Duration::from_millis(10), now);
+            order.push((batch.process.unwrap().0, batch.places.len()));
+        }
+        assert_eq!(order, [(1, 256), (3, 1), (1, 256), (1, 88), (2, 1)]);
+        assert_eq!(queue.turn(&ledger, now), Turn::Empty);
+    }
+
+    #[test]
+    fn a_user_without_time_left_waits() {
+        let mut queue = queue(&[(1, 1000, 1)]);
+        let (mut ledger, now) = (Ledger::default(), Instant::now());
+        ledger.charge(1000, Duration::from_secs(3), now);
+        assert_eq!((queue.turn(&ledger, now), queue.next(&ledger, now)), (Turn::Later, None));
+        assert_eq!(queue.turn(&ledger, now + Duration::from_secs(11)), Turn::Now);
+    }
+
+    #[test]
+    fn a_place_too_many_is_answered_at_once() {
+        let mut queue = Queue::default();
+        let me = (std::process::id(), crate::collect::inspect::start_ns(std::process::id()).unwrap());
+        let many = |count: usize| (0..count as u64).map(|at| (Place::Address(me, at), me)).collect();
+        assert_eq!(queue.add(many(WAITING_MAX + 7)).names.len(), 7);
+        assert!(queue.next(&Ledger::default(), Instant::now()).is_some());
+        assert_eq!(queue.add(many(BATCH + 1)).names.len(), 1);
+    }
+}

@@ -1,0 +1,233 @@
+//! The sections of an ELF file: its functions, and the name of the file with its split symbols.
+//!
+//! As in `elf.rs`, nothing is taken on trust: buffers are of a bounded size, and a file that changes meanwhile has wrong
+//! names at worst.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use super::elf::{u16_at, u32_at, u64_at};
+use super::table::Table;
+
+/// Section headers, bytes of their names, and bytes of a link that are looked at; real files have some forty, some
+/// hundred, and less than a hundred.
+const SECTIONS_MAX: usize = 1024;
+const NAMES_MAX: u64 = 64 << 10;
+const LINK_MAX: u64 = 1024;
+
+/// Symbols that are looked at in one table. A browser with all its symbols has two million.
+const SYMBOLS_MAX: u64 = 4 << 20;
+/// Bytes of a mangled name; longer ones are no name.
+const MANGLED_MAX: usize = 4096;
+
+/// Bytes of the file header, of one section header and of one symbol (elf(5), 64 bit).
+const EHDR: usize = 64;
+const SHDR: usize = 64;
+const SYM: usize = 24;
+
+const SHT_SYMTAB: u32 = 2;
+const SHT_DYNSYM: u32 = 11;
+const STT_FUNC: u8 = 2;
+const STT_GNU_IFUNC: u8 = 10;
+
+const LINK: &[u8] = b".gnu_debuglink";
+
+#[derive(Clone, Copy)]
+struct Section {
+    name: u32,
+    kind: u32,
+    offset: u64,
+    size: u64,
+    /// For symbols: which section has their names.
+    link: u32,
+}
+
+/// The sections of `file`, which is known to be a 64-bit ELF file in this machine's byte order, and which of them has
+/// their names.
+fn sections(file: &File) -> Option<(Vec<Section>, usize)> {
+    let mut head = [0; EHDR];
+    file.read_exact_at(&mut head, 0).ok()?;
+    let (at, size) = (u64_at(&head, 40)?, u16_at(&head, 58)?);
+    let (count, names) = (u16_at(&head, 60)?, u16_at(&head, 62)?);
+    if usize::from(size) != SHDR {
+        return None;
+    }
+    let mut headers = vec![0; usize::from(count).min(SECTIONS_MAX) * SHDR];
+    file.read_exact_at(&mut headers, at).ok()?;
+    let section = |header: &[u8]| {
+        Some(Section {
+            name: u32_at(header, 0)?,
+            kind: u32_at(header, 4)?,
+            offset: u64_at(header, 24)?,
+            size: u64_at(header, 32)?,
+            link: u32_at(header, 40)?,
+        })
+    };
+    Some((headers.chunks_exact(SHDR).filter_map(section).collect(), names.into()))
+}
+
+/// The name in `.gnu_debuglink`. It is a name only: a path could lead anywhere.
+pub fn debug_link(file: &File) -> Option<String> {
+    let (sections, names) = sections(file)?;
+    let names = sections.get(names)?;
+    let mut table = vec![0; names.size.min(NAMES_MAX) as usize];
+    file.read_exact_at(&mut table, names.offset).ok()?;
+    let is_link = |section: &&Section| {
+        let name = table.get(section.name as usize..).unwrap_or_default();
+        name.split(|byte| *byte == 0).next() == Some(LINK)
+    };
+    let section = sections.iter().find(is_link)?;
+    let mut bytes = vec![0; section.size.min(LINK_MAX) as usize];
+    file.read_exact_at(&mut bytes, section.offset).ok()?;
+    let name = bytes.split(|byte| *byte == 0).next()?;
+    let name = std::str::from_utf8(name).ok()?;
+    is_file_name(name).then(|| name.to_string())
+}
+
+/// Whether `name` is that of something in a directory, and no path to elsewhere.
+pub fn is_file_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains('/')
+}
+
+/// Which of the two symbol tables of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Symbols {
+    /// All, where the file was not stripped.
+    All,
+    /// Those that other files may use.
+    Dynamic,
+}
+
+/// The functions of `file` by address. Their names are offsets for [`name_at`].
+pub fn functions(file: &File, which: Symbols) -> Table {
+    let mut table = Table::default();
+    let kind = if which == Symbols::All { SHT_SYMTAB } else { SHT_DYNSYM };
+    let section = sections(file).and_then(|(all, _)| all.into_iter().find(|section| section.kind == kind));
+    if let Some(section) = section {
+        read_functions(file, section, &mut table);
+        table.finish();
+    }
+    table
+}
+
+fn read_functions(file: &File, section: Section, table: &mut Table) {
+    let mut buffer = vec![0; SYM * 4096];
+    let mut left = (section.size / SYM as u64).min(SYMBOLS_MAX);
+    let mut at = section.offset;
+    while left > 0 {
+        let wanted = left.min(4096) as usize * SYM;
+        if file.read_exact_at(&mut buffer[..wanted], at).is_err() {
+            return;
+        }
+        for symbol in buffer[..wanted].chunks_exact(SYM) {
+            let kind = symbol[4] & 0xf;
+            // Undefined ones are functions of other files.
+            if !matches!(kind, STT_FUNC | STT_GNU_IFUNC) || symbol[6..8] == [0, 0] {
+                continue;
+            }
+            let (Some(name), Some(value), Some(size)) =
+                (u32_at(symbol, 0), u64_at(symbol, 8), u64_at(symbol, 16))
+            else {
+                continue;
+            };
+            if !table.add(value, size, name) {
+                return;
+            }
+        }
+        left -= (wanted / SYM) as u64;
+        at = at.saturating_add(wanted as u64);
+    }
+}
+
+/// Where the names of the symbols in a file begin.
+pub fn names_of(file: &File, which: Symbols) -> Option<u64> {
+    let kind = if which == Symbols::All { SHT_SYMTAB } else { SHT_DYNSYM };
+    let (all, _) = sections(file)?;
+    let symbols = all.iter().find(|section| section.kind == kind)?;
+    Some(all.get(symbols.link as usize)?.offset)
+}
+
+/// The name at offset `name` of the names that begin at `names`, as the compiler made it.
+pub fn name_at(file: &File, names: u64, name: u32) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; MANGLED_MAX];
+    let read = file.read_at(&mut bytes, names.checked_add(name.into())?).ok()?;
+    let length = bytes[..read].iter().position(|byte| *byte == 0)?;
+    bytes.truncate(length);
+    (length > 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::thread;
+
+    use super::*;
+
+    /// A file that is already removed.
+    fn file_of(bytes: &[u8]) -> File {
+        let name = format!("numatop-ng-link-{}-{:?}", std::process::id(), thread::current().id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        file
+    }
+
+    /// A file with a section of this content, called like a link; `damage` may then change it.
+    fn link(content: &[u8], damage: impl FnOnce(&mut Vec<u8>)) -> Option<String> {
+        let names = b"\0.text\0.gnu_debuglink\0";
+        let contents_at = EHDR + names.len();
+        let headers_at = contents_at + content.len();
+        let mut bytes = vec![0; EHDR];
+        bytes[40..48].copy_from_slice(&(headers_at as u64).to_ne_bytes());
+        for (at, word) in [(58, SHDR as u16), (60, 2), (62, 0)] {
+            bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes.extend(names);
+        bytes.extend(content);
+        for (name, offset, size) in [(0u32, EHDR, names.len()), (7, contents_at, content.len())] {
+            let mut header = [0; SHDR];
+            header[..4].copy_from_slice(&name.to_ne_bytes());
+            header[24..32].copy_from_slice(&(offset as u64).to_ne_bytes());
+            header[32..40].copy_from_slice(&(size as u64).to_ne_bytes());
+            bytes.extend(header);
+        }
+        damage(&mut bytes);
+        debug_link(&file_of(&bytes))
+    }
+
+    #[test]
+    fn the_link_is_the_name_before_the_checksum() {
+        assert_eq!(link(b"mysqld.debug\0\0\0\0\x12\x34\x56\x78", |_| ()), Some("mysqld.debug".into()));
+    }
+
+    #[test]
+    fn a_link_to_somewhere_else_is_none() {
+        for name in [&b"../../etc/shadow\0"[..], b"/etc/shadow\0", b"..\0", b"\0", b"", b"\xff\xfe\0"] {
+            assert_eq!(link(name, |_| ()), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn cut_and_absurd_files_have_no_link() {
+        let content = b"a.debug\0\x12\x34\x56\x78";
+        let whole = EHDR + 22 + content.len() + 2 * SHDR;
+        for cut in 0..whole {
+            assert_eq!(link(content, |bytes| bytes.truncate(cut)), None, "cut at {cut}");
+        }
+        // An offset, a count, an index or a size that points out of the file.
+        for (at, length) in [(40, 8), (60, 2), (62, 2), (whole - 2 * SHDR + 24, 8), (whole - SHDR + 24, 8)] {
+            assert_eq!(link(content, |bytes| bytes[at..at + length].fill(0xff)), None, "at {at}");
+        }
+    }
+
+    #[test]
+    fn functions_of_this_test_are_found() {
+        let me = File::open("/proc/self/exe").unwrap();
+        let table = functions(&me, Symbols::All);
+        let names = names_of(&me, Symbols::All).unwrap();
+        let known = table.symbols().iter().take(5000).filter_map(|symbol| name_at(&me, names, symbol.name));
+        assert!(known.into_iter().any(|name| name.starts_with(b"_")), "a program has functions with names");
+        assert!(functions(&File::open("/dev/null").unwrap(), Symbols::All).is_empty());
+    }
+}

@@ -1,0 +1,192 @@
+//! Attacks by an ordinary user on hot spots that root samples: nothing ends, hangs or grows, and names of others stay.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::inotify;
+use serde_json::Value;
+
+use crate::command::Ours;
+use crate::hostile;
+use crate::workload::{ForEverybody, Workload};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
+/// The user "nobody".
+const NOBODY: u32 = 65_534;
+/// Peak memory of the tool and of its symbolizer, each, in KiB.
+const RSS_MAX_KIB: i64 = 150 << 10;
+/// Intervals that are looked at, at least.
+const INTERVALS: usize = 5;
+const INTERVAL_S: f64 = 0.5;
+
+/// A hostile program of an ordinary user, and a directory of his.
+pub struct Attacker {
+    workload: Workload,
+    dir: PathBuf,
+    _program: ForEverybody,
+}
+
+impl Attacker {
+    pub fn start(name: &str) -> Result<Attacker> {
+        Attacker::start_in(name, |_| Ok(()))
+    }
+
+    /// As [`Attacker::start`], after `prepare` has put into the directory what the program needs.
+    fn start_in(name: &str, prepare: impl FnOnce(&Path) -> Result<()>) -> Result<Attacker> {
+        let dir = std::env::temp_dir().join(format!("numatop-ng-{name}-{}", std::process::id()));
+        fs::create_dir(&dir)?;
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777))?;
+        prepare(&dir)?;
+        let program = ForEverybody::copy(&std::env::current_exe()?)?;
+        let workload = Workload::start_program(&program.program, name, |command| {
+            command.uid(NOBODY).gid(NOBODY).env(hostile::DIR, &dir).current_dir("/");
+        })?;
+        Ok(Attacker { workload, dir, _program: program })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.workload.pid()
+    }
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        let _ = self.workload.finish();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// What the tool wrote until it was told to end or had nothing more to write, and its peak memory in KiB.
+struct Run {
+    lines: Vec<Value>,
+    rss_kib: i64,
+}
+
+/// Runs the tool until it ends, or until its output fulfils `enough`: then SIGTERM ends it, in good order.
+fn run_until(words: &[&str], enough: impl Fn(&[Value]) -> bool) -> Result<Run> {
+    let mut command = Command::new(BINARY);
+    let child = command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = Ours(child.context("starting numatop-ng")?);
+    let mut lines = Vec::new();
+    for line in BufReader::new(child.0.stdout.take().context("stdout")?).lines() {
+        lines.push(serde_json::from_str(&line?).context("a line is not JSON")?);
+        if enough(&lines) {
+            child.signal(libc::SIGTERM)?;
+        }
+    }
+    let (mut status, mut usage) = (0, std::mem::MaybeUninit::zeroed());
+    let pid = child.0.id() as libc::pid_t;
+    // SAFETY: the child is ours and not waited for; both places outlive the call.
+    let waited = unsafe { libc::wait4(pid, &mut status, 0, usage.as_mut_ptr()) };
+    ensure!(waited == pid, "wait4: {}", std::io::Error::last_os_error());
+    ensure!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "it ended with status {status:#x}");
+    // SAFETY: wait4 filled it; of itself and of the symbolizers that it waited for, whichever had most.
+    let rss_kib = unsafe { usage.assume_init() }.ru_maxrss;
+    Ok(Run { lines, rss_kib })
+}
+
+fn run(words: &[&str]) -> Result<Run> {
+    run_until(words, |_| false)
+}
+
+/// Samples everything while the hostile program of this name runs, and another of root whose functions are known.
+fn sampled_beside(name: &str) -> Result<()> {
+    let attacker = Attacker::start(name)?;
+    let innocent = Workload::start("shares")?;
+    let length = INTERVAL_S.to_string();
+    let hostile = attacker.pid().to_string();
+    let words = ["-b", "-n", "40", "-d", &length, "--format", "json", "--hot", "--hot-event", "cpu-clock"];
+    let rate = ["--hot-rate", "997", "--events", "", "-p", &hostile, "-p", &innocent.pid().to_string()];
+    let sampled = |lines: &[Value]| functions(lines, attacker.pid()).next().is_some();
+    let named = |lines: &[Value]| functions(lines, innocent.pid()).any(|name| name.ends_with("sixty"));
+    let enough = |lines: &[Value]| lines.len() >= INTERVALS && sampled(lines) && named(lines);
+    let run = run_until(&[&words[..], &rate[..]].concat(), enough)?;
+    ensure!(run.rss_kib <= RSS_MAX_KIB, "{} KiB at the peak", run.rss_kib);
+    for line in &run.lines {
+        let length = line["interval_ns"].as_f64().context("interval_ns")? / 1e9;
+        // Half a second is what names are waited for.
+        ensure!((INTERVAL_S / 2.0..INTERVAL_S * 4.0).contains(&length), "an interval of {length} s");
+    }
+    ensure!(sampled(&run.lines), "the hostile program was not sampled");
+    ensure!(named(&run.lines), "the other program has no names in {} intervals", run.lines.len());
+    println!("{name}: {} KiB at the peak, {} intervals", run.rss_kib, run.lines.len());
+    Ok(())
+}
+
+/// The functions of a process in all intervals.
+fn functions(lines: &[Value], pid: u32) -> impl Iterator<Item = String> {
+    let processes = lines.iter().filter_map(|line| line["hot"]["processes"].as_array()).flatten();
+    let process = processes.filter(move |process| process["pid"] == pid);
+    let functions = process.filter_map(|process| process["functions"].as_array()).flatten();
+    functions.filter_map(|function| function["function"].as_str().map(str::to_string))
+}
+
+pub fn a_library_that_is_truncated_while_it_is_read_ends_nothing() -> Result<()> {
+    sampled_beside("hostile-truncating")
+}
+
+pub fn a_library_with_a_terabyte_of_symbols_takes_no_memory() -> Result<()> {
+    sampled_beside("hostile-giant")
+}
+
+pub fn a_perf_map_that_is_truncated_while_it_is_read_ends_nothing() -> Result<()> {
+    sampled_beside("hostile-map-truncating")
+}
+
+pub fn a_perf_map_of_250_mib_takes_no_memory_and_no_time() -> Result<()> {
+    sampled_beside("hostile-map-huge")
+}
+
+pub fn a_perf_map_that_becomes_a_pipe_is_not_waited_for() -> Result<()> {
+    sampled_beside("hostile-map-flapping")
+}
+
+pub fn a_recording_goes_on_beside_a_library_that_is_truncated() -> Result<()> {
+    let attacker = Attacker::start("hostile-truncating")?;
+    let file = attacker.dir.join("x.nrec");
+    let path = file.to_str().context("a directory in UTF-8")?;
+    let pid = attacker.pid().to_string();
+    let hot = ["--hot", "--hot-event", "cpu-clock", "--hot-rate", "997", "-d", "0.3", "-n", "8", "-p", &pid];
+    run(&[&["record", path][..], &hot].concat())?;
+    let replayed = run(&["export", path, "--format", "json"])?;
+    ensure!(replayed.lines.len() == 8, "{} intervals", replayed.lines.len());
+    Ok(())
+}
+
+/// A perf map that is a link to a pipe, a device and a file of the kernel's: none of them is opened.
+pub fn a_link_to_a_pipe_or_a_device_is_not_opened() -> Result<()> {
+    for target in ["pipe", "/dev/full", "/proc/version", "/etc/hostname"] {
+        let attacker = Attacker::start_in("hostile-map-link", |dir| {
+            let place = dir.join("target");
+            if target == "pipe" {
+                let path = std::ffi::CString::new(place.as_os_str().as_encoded_bytes())?;
+                // SAFETY: a NUL-terminated path.
+                ensure!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) } == 0, "mkfifo");
+            } else {
+                std::os::unix::fs::symlink(target, &place)?;
+            }
+            Ok(())
+        })?;
+        let link = format!("/tmp/perf-{}.map", attacker.pid());
+        ensure!(fs::symlink_metadata(&link)?.uid() == NOBODY, "the attack is not there");
+        let opened = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+        let watched = if target == "pipe" { attacker.dir.join("target") } else { PathBuf::from(target) };
+        inotify::add_watch(&opened, &watched, inotify::WatchFlags::OPEN)?;
+        let pid = attacker.pid().to_string();
+        let words = ["-b", "-n", "2", "-d", "0.4", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
+        let sampled = run(&[&words[..], &["--events", "", "-p", &pid]].concat())?;
+        let seen = functions(&sampled.lines, attacker.pid()).next().is_some();
+        ensure!(seen, "the hostile program was not sampled");
+        let mut bytes = [0; 512];
+        match rustix::io::read(&opened, &mut bytes) {
+            Err(rustix::io::Errno::AGAIN) => {}
+            other => anyhow::bail!("{} was opened: {other:?}", watched.display()),
+        }
+    }
+    Ok(())
+}
