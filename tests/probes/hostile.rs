@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Where a program of this kind finds what it needs.
 pub const DIR: &str = "NUMATOP_NG_TEST_DIR";
@@ -20,6 +21,53 @@ const HEADERS: [usize; 4] = [64, 56, 64, 24];
 /// An instruction that jumps to itself.
 pub fn endless() -> &'static [u8] {
     if cfg!(target_arch = "x86_64") { &[0xeb, 0xfe] } else { &[0x00, 0x00, 0x00, 0x14] }
+}
+
+/// A function that counts down from a million and returns: a millisecond or less.
+fn countdown() -> Vec<u8> {
+    if cfg!(target_arch = "x86_64") {
+        // mov ecx, 1 << 20; dec ecx; jnz back; ret
+        vec![0xb9, 0, 0, 0x10, 0, 0xff, 0xc9, 0x75, 0xfc, 0xc3]
+    } else {
+        // movz w0, 16, lsl 16; subs w0, w0, 1; b.ne back; ret
+        [0x52a0_0200_u32, 0x7100_0400, 0x54ff_ffe1, 0xd65f_03c0]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect()
+    }
+}
+
+/// Pages of code that [`burn_here_and_there`] makes.
+const PLACES: usize = 2048;
+
+/// Runs code in a new place every few milliseconds, so that the tool has to look for names again and again. Returns where
+/// the first place is.
+fn burn_here_and_there() -> usize {
+    let first = map_code(None, PLACES);
+    for place in 0..PLACES {
+        let code = countdown();
+        // SAFETY: the pages are ours and may be written.
+        unsafe {
+            std::ptr::copy_nonoverlapping(code.as_ptr(), (first + place * PAGE) as *mut u8, code.len())
+        };
+    }
+    thread::spawn(move || {
+        let began = Instant::now();
+        loop {
+            let place = began.elapsed().as_millis() as usize / 10 % PLACES;
+            // SAFETY: there is a function that takes and returns nothing.
+            let run: extern "C" fn() = unsafe { std::mem::transmute(first + place * PAGE) };
+            run();
+        }
+    });
+    first
+}
+
+/// A perf map that names all of these places.
+fn map_of(first: usize) -> String {
+    (0..PLACES)
+        .map(|place| format!("{:x} 40 place_{place}_of_many_that_have_a_name\n", first + place * PAGE))
+        .collect()
 }
 
 /// Where the symbols of [`library`] begin.
@@ -92,8 +140,8 @@ fn dir() -> PathBuf {
     PathBuf::from(std::env::var_os(DIR).expect("the test names a directory"))
 }
 
-/// Maps a page of code from `file`, or of memory that is no file, and returns where it is.
-fn map_code(file: Option<&File>) -> usize {
+/// Maps code from `file`, or of memory that is no file, and returns where it is.
+fn map_code(file: Option<&File>, pages: usize) -> usize {
     // SAFETY: a new mapping of one page, which nothing else uses.
     let at = unsafe {
         match file {
@@ -111,7 +159,7 @@ fn map_code(file: Option<&File>) -> usize {
             None => {
                 let rights = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
                 let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                libc::mmap(std::ptr::null_mut(), PAGE, rights, kind, -1, 0)
+                libc::mmap(std::ptr::null_mut(), pages * PAGE, rights, kind, -1, 0)
             }
         }
     };
@@ -153,7 +201,7 @@ pub fn run(name: &str) -> bool {
             let path = dir().join("bus.so");
             let size = 24 << 20;
             library(&path, size);
-            burn_at(map_code(Some(&File::open(&path).unwrap())));
+            burn_at(map_code(Some(&File::open(&path).unwrap()), 1));
             let file = OpenOptions::new().write(true).open(&path).unwrap();
             thread::spawn(move || {
                 loop {
@@ -166,24 +214,23 @@ pub fn run(name: &str) -> bool {
         "hostile-giant" => {
             let path = dir().join("giant.so");
             library(&path, 960_000_000_000);
-            burn_at(map_code(Some(&File::open(&path).unwrap())));
+            burn_at(map_code(Some(&File::open(&path).unwrap()), 1));
         }
         // Runs code that it made, and truncates the map that names it.
         "hostile-map-truncating" => {
-            let code = map_code(None);
-            burn_at(code);
+            let text = map_of(burn_here_and_there()).repeat(20);
             thread::spawn(move || {
                 let file = File::create(own_map()).unwrap();
-                let text = format!("{code:x} 40 spinning\n").repeat(100_000);
                 loop {
                     file.write_all_at(text.as_bytes(), 0).unwrap();
+                    thread::sleep(Duration::from_millis(1));
                     file.set_len(0).unwrap();
                 }
             });
         }
         // A map of 250 MiB.
         "hostile-map-huge" => {
-            burn_at(map_code(None));
+            burn_at(map_code(None, 1));
             let mut file = File::create(own_map()).unwrap();
             let text = b"0 1 x\n".repeat(1 << 20);
             for _ in 0..42 {
@@ -192,10 +239,8 @@ pub fn run(name: &str) -> bool {
         }
         // A map that is a file in one moment and a pipe without a writer in the next.
         "hostile-map-flapping" => {
-            let code = map_code(None);
-            burn_at(code);
             let (map, other) = (own_map(), dir().join("pipe"));
-            fs::write(&map, format!("{code:x} 40 spinning\n")).unwrap();
+            fs::write(&map, map_of(burn_here_and_there())).unwrap();
             let pipe = std::ffi::CString::new(other.as_os_str().as_encoded_bytes()).unwrap();
             // SAFETY: a NUL-terminated path.
             assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
@@ -217,7 +262,7 @@ pub fn run(name: &str) -> bool {
         }
         // A map that is a link to what the test names.
         "hostile-map-link" => {
-            burn_at(map_code(None));
+            burn_at(map_code(None, 1));
             symlink(dir().join("target"), own_map()).unwrap();
         }
         _ => return false,

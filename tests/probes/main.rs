@@ -135,7 +135,6 @@ fn main() {
         screen::stopped_and_continued_it_draws_again,
         screen::resizing_redraws_at_every_size,
         screen::hostile_names_do_not_reach_the_terminal,
-        screen::hot_spots_of_a_library_that_is_truncated_leave_the_screen_alive,
         screen::no_colour_means_no_colour,
         screen::without_capabilities_the_screen_is_given_back_first,
         placement::resident_memory_is_that_of_numa_maps,
@@ -155,13 +154,6 @@ fn main() {
         hot::a_program_that_was_removed_has_names,
         hot::a_compiler_at_run_time_names_its_code,
         hot::nothing_is_sampled_unless_asked_for,
-        attack::a_library_that_is_truncated_while_it_is_read_ends_nothing,
-        attack::a_library_with_a_terabyte_of_symbols_takes_no_memory,
-        attack::a_perf_map_that_is_truncated_while_it_is_read_ends_nothing,
-        attack::a_perf_map_of_250_mib_takes_no_memory_and_no_time,
-        attack::a_perf_map_that_becomes_a_pipe_is_not_waited_for,
-        attack::a_recording_goes_on_beside_a_library_that_is_truncated,
-        attack::a_link_to_a_pipe_or_a_device_is_not_opened,
         recording::a_replay_is_what_was_shown,
         recording::samples_of_this_machine_come_back,
         recording::a_full_disk_pauses_the_recording,
@@ -170,6 +162,22 @@ fn main() {
         scoped_recording::a_recording_of_a_scope_names_nobody_else,
         scoped_recording::a_scope_that_is_chosen_meanwhile_narrows_what_is_named,
     ];
+    // An attack that succeeds once has succeeded: there is no second attempt.
+    let attack = |name: &str, run: fn() -> anyhow::Result<()>| {
+        let once = move || run().map_err(|error| Failed::from(format!("{error:#}")));
+        Trial::test(name, once).with_ignored_flag(!root)
+    };
+    tests.extend(tests![
+        attack:
+        screen::hot_spots_of_a_library_that_is_truncated_leave_the_screen_alive,
+        attack::a_library_that_is_truncated_while_it_is_read_ends_nothing,
+        attack::a_library_with_a_terabyte_of_symbols_takes_no_memory,
+        attack::a_perf_map_that_is_truncated_while_it_is_read_ends_nothing,
+        attack::a_perf_map_of_250_mib_takes_no_memory_and_no_time,
+        attack::a_perf_map_that_becomes_a_pipe_is_not_waited_for,
+        attack::a_recording_goes_on_beside_a_library_that_is_truncated,
+        attack::a_link_to_a_pipe_or_a_device_is_not_opened,
+    ]);
     let no_sibling = smt::obstacle();
     if let Some(why) = no_sibling {
         eprintln!("tests/probes: {why}: the test of two busy siblings is ignored");

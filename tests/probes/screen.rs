@@ -207,6 +207,8 @@ pub fn hot_spots_of_a_library_that_is_truncated_leave_the_screen_alive() -> Resu
     terminal.press("h")?;
     terminal.until("function of the hostile library", |text| text.contains("bus.so"))?;
     terminal.press("q")?;
+    terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
+    terminal.press("q")?;
     ensure!(terminal.ended()?.success());
     terminal.is_sane()
 }
