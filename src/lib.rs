@@ -21,6 +21,7 @@ pub mod pmu;
 pub mod record;
 pub mod replay;
 pub mod sample;
+pub mod signals;
 pub mod snapshot;
 pub mod source;
 pub mod symbolize;

@@ -1,18 +1,38 @@
 //! The program: reads what was typed, does it, and turns failures into messages and exit codes.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
+use std::thread;
 
 use numatop_ng::cli::Cli;
 use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::modes;
 use numatop_ng::options::BadValue;
-use numatop_ng::symbolize;
+use numatop_ng::{signals, symbolize};
+
+/// What the deepest calls need, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
+const STACK_BYTES: usize = 4 << 20;
+
+/// The exit code of a panic, as the standard library has it.
+const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == symbolize::child::NAME) {
         return symbolize::child::main();
     }
+    if let Err(error) = signals::catch() {
+        let _ = writeln!(io::stderr(), "numatop-ng: catching signals: {error}");
+        return Exit::CouldNotMeasure.into();
+    }
+    // Where no thread can be made at all, the one there is has to do.
+    match thread::Builder::new().stack_size(STACK_BYTES).spawn(run) {
+        Ok(thread) => thread.join().unwrap_or(PANICKED.into()),
+        Err(_) => run(),
+    }
+}
+
+fn run() -> ExitCode {
     let cli = match Cli::from_words(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
@@ -32,7 +52,8 @@ fn main() -> ExitCode {
                 (_, Some(refusal)) => refusal.exit,
                 _ => Exit::CouldNotMeasure,
             };
-            eprintln!("{}", error::message(&error));
+            // With standard error closed the exit code is all there is to tell.
+            let _ = writeln!(io::stderr(), "{}", error::message(&error));
             exit.into()
         }
     }

@@ -6,8 +6,7 @@ mod watch;
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -15,6 +14,7 @@ use anyhow::{Context, Result};
 use crate::cli::{BatchFormat, Cli, ColourArg, Command, ViewArgs};
 use crate::export::{Export, csv::Csv, json::JsonLines, stoppable::Stoppable, text::Text};
 use crate::options;
+use crate::signals;
 use crate::snapshot::Grain;
 use crate::tui::action::Screen;
 use crate::tui::{ColourChoice, Ended, TuiOptions};
@@ -24,6 +24,12 @@ use crate::tui::{ColourChoice, Ended, TuiOptions};
 /// # Errors
 /// What stood in the way: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.
 pub fn run(cli: &Cli) -> Result<ExitCode> {
+    if let Some(
+        Command::Doctor { .. } | Command::Topology { .. } | Command::List { .. } | Command::Verify { .. },
+    ) = &cli.command
+    {
+        signals::release();
+    }
     match &cli.command {
         Some(Command::Doctor { format }) => about::doctor(*format),
         Some(Command::Topology { format }) => about::topology(*format),
@@ -67,13 +73,21 @@ fn tui_options(args: &ViewArgs) -> Result<TuiOptions> {
 fn ended(ended: Ended) -> Result<ExitCode> {
     match ended {
         Ended::Quit => Ok(ExitCode::SUCCESS),
-        // As a shell reports it: 128 plus the number, which is below 32.
-        Ended::Signal(signal) => Ok(ExitCode::from(128 + signal as u8)),
+        Ended::Signal(signal) => Ok(signals::exit_code(signal).into()),
+    }
+}
+
+/// The exit code of a run without a screen: that of a run that went well, unless a signal ended it that is not there to
+/// end programs.
+fn ran() -> ExitCode {
+    match signals::ended_by() {
+        None | Some(libc::SIGINT | libc::SIGQUIT | libc::SIGTERM | libc::SIGHUP) => ExitCode::SUCCESS,
+        Some(signal) => signals::exit_code(signal).into(),
     }
 }
 
 /// The writer of `--format`, with its choice of rows and columns.
-fn exporter(args: &ViewArgs) -> Result<Box<dyn Export>> {
+fn exporter(args: &ViewArgs) -> Result<Box<dyn Export + Send>> {
     let format = args.format.unwrap_or(BatchFormat::Text);
     Ok(match format {
         // JSON has tasks and containers both.
@@ -89,19 +103,24 @@ fn exporter(args: &ViewArgs) -> Result<Box<dyn Export>> {
     })
 }
 
-/// Becomes readable at SIGINT, SIGTERM or SIGHUP.
-fn stop_signals() -> Result<OwnedFd> {
-    let (read, write) = UnixStream::pair().context("making a pair of sockets for signals")?;
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        signal_hook::low_level::pipe::register(signal, write.try_clone()?).context("catching signals")?;
-    }
-    Ok(read.into())
+/// Becomes readable at a signal that ends the program.
+fn stop_signals() -> Result<BorrowedFd<'static>> {
+    signals::stop().context("signals are not caught")
 }
 
 /// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
-fn output(stop: &impl AsRawFd) -> Result<Stoppable<File>> {
+fn output(stop: BorrowedFd<'_>) -> Result<Stoppable<File>> {
+    stoppable(io::stdout(), stop, "standard output")
+}
+
+/// Standard error, in the same way.
+fn messages(stop: BorrowedFd<'_>) -> Result<Stoppable<File>> {
+    stoppable(io::stderr(), stop, "standard error")
+}
+
+fn stoppable(out: impl AsFd, stop: BorrowedFd<'_>, name: &str) -> Result<Stoppable<File>> {
     let out =
-        io::stdout().as_fd().try_clone_to_owned().context("copying the descriptor of standard output")?;
+        out.as_fd().try_clone_to_owned().with_context(|| format!("copying the descriptor of {name}"))?;
     Ok(Stoppable::new(out.into(), stop.as_raw_fd()))
 }
 

@@ -9,13 +9,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::{ended, exporter, output, print, stop_signals, tui_options, wants_batch};
+use super::{ended, exporter, output, print, ran, stop_signals, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ViewArgs};
 use crate::error::Exit;
 use crate::export::rfc3339;
 use crate::options;
 use crate::record::verify;
 use crate::replay::{self, Part};
+use crate::signals;
 use crate::source::Source;
 use crate::source::recording::{self, Recording};
 use crate::tui;
@@ -39,9 +40,9 @@ pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArg
         grain: options::grain(args),
     };
     let stop = stop_signals()?;
-    let mut out = io::BufWriter::with_capacity(64 * 1024, output(&stop)?);
+    let mut out = io::BufWriter::with_capacity(64 * 1024, output(stop)?);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
-    Ok(if written > 0 || follow { ExitCode::SUCCESS } else { nothing_there(path, span) })
+    Ok(if written > 0 || follow || signals::ended_by().is_some() { ran() } else { nothing_there(path, span) })
 }
 
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
@@ -58,17 +59,21 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
         Some(path) => Box::new(File::create_new(path).with_context(|| {
             format!("making {}, which must be a new file in a directory that exists", path.display())
         })?),
-        None => Box::new(output(&stop)?),
+        None => Box::new(output(stop)?),
     };
     let mut out = io::BufWriter::with_capacity(64 * 1024, sink);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
-    Ok(if written > 0 { ExitCode::SUCCESS } else { nothing_there(&args.path, span) })
+    Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
 }
 
 /// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.
 fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
     let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
-    eprintln!("numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}");
+    // With standard error closed the exit code is all there is to tell.
+    let _ = writeln!(
+        io::stderr(),
+        "numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}"
+    );
     Exit::CouldNotMeasure.into()
 }
 

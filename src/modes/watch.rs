@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 
-use super::{ended, exporter, output, stop_signals, tui_options};
+use super::{ended, exporter, messages, output, ran, stop_signals, tui_options};
 use crate::batch::{self, Pace};
 use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::export::quiet::Quiet;
@@ -30,17 +30,17 @@ pub(super) fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimit
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;
     let mut source = start(live)?;
-    let mut out = io::BufWriter::with_capacity(64 * 1024, output(&stop)?);
+    let mut out = io::BufWriter::with_capacity(64 * 1024, output(stop)?);
     match recorder {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate);
-            let ran = batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd());
+            let done = batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd());
             source.finish()?;
-            ran?;
+            done?;
         }
         None => batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd())?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ran())
 }
 
 pub(super) fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
@@ -64,12 +64,12 @@ pub(super) fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Res
     let live = options::live(args, &users::read(Path::new("/")), true)?;
     let stop = stop_signals()?;
     let recorder = Recorder::open(path, options::recording(limits, args))?;
-    // Before the start, which takes a moment: without a handler the signal would end us.
     let rotate = rotate_signal()?;
     let mut source = Recorded::new(start(live)?, recorder, rotate);
-    let ran = batch::run(&mut source, &mut Quiet::default(), &mut io::stderr(), pace(args), stop.as_raw_fd());
+    let mut out = messages(stop)?;
+    let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace(args), stop.as_raw_fd());
     source.finish()?;
-    ran.map(|()| ExitCode::SUCCESS)
+    done.map(|()| ran())
 }
 
 /// How often, how long, and what beside the rows.
