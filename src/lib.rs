@@ -17,6 +17,7 @@ pub mod metrics_cmd;
 pub mod modes;
 pub mod options;
 pub mod overhead;
+pub mod pace;
 pub mod pmu;
 pub mod record;
 pub mod replay;

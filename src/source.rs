@@ -2,9 +2,11 @@
 
 pub mod hot;
 pub mod live;
+pub mod merge;
 pub mod recorded;
 pub mod recording;
 pub mod synthetic;
+pub mod witness;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -41,6 +43,9 @@ pub trait Source {
     /// # Errors
     /// The source cannot go on.
     fn next(&mut self) -> Result<Option<Sample>>;
+
+    /// Has the next sample say this in its notes. Dropped where samples are not taken but read.
+    fn note(&mut self, _word: String) {}
 
     /// Watches the cgroup of this id and those below it only; `None`: what was asked for at the start.
     ///
@@ -113,6 +118,14 @@ pub trait Source {
     fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
         poll(&[stop], due).map(|readable| readable == Some(0)).context("waiting for the next sample")
     }
+}
+
+/// The time that a clock shows.
+fn clock(clock: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: time is a valid timespec; the clocks that are asked for exist on every kernel we run on.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Waits until one of `fds` is readable (its index) or `due` is reached (`None`).

@@ -2,9 +2,10 @@
 
 mod common;
 
-use std::io::PipeReader;
+use std::io::{PipeReader, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -15,9 +16,10 @@ use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::{Selection, all_columns};
 use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::by_id;
-use numatop_ng::sample::{HostFacts, Sample};
+use numatop_ng::sample::{HostFacts, Sample, TaskRaw};
 use numatop_ng::snapshot::Grain;
 use numatop_ng::source::{Focus, Source};
+use serde_json::Value;
 
 /// A world that remembers what it was asked to look at.
 struct Asked {
@@ -41,6 +43,108 @@ impl Source for Asked {
     fn wait(&mut self, _due: Instant, _stop: RawFd) -> Result<bool> {
         Ok(false)
     }
+}
+
+/// A reader that takes nothing before so many samples were taken after the first line reached it.
+struct Slow<'a> {
+    taken: &'a AtomicU32,
+    until: Option<u32>,
+    lines: Vec<u8>,
+}
+
+impl Write for Slow<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let until = *self.until.get_or_insert(self.taken.load(Ordering::SeqCst) + BEHIND);
+        while self.taken.load(Ordering::SeqCst) < until {
+            std::thread::yield_now();
+        }
+        self.lines.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Samples that the slow reader misses.
+const BEHIND: u32 = 20;
+
+/// A world whose samples are counted.
+struct Counted<'a> {
+    world: World,
+    taken: &'a AtomicU32,
+}
+
+impl Source for Counted<'_> {
+    fn host(&self) -> Arc<HostFacts> {
+        Arc::clone(&self.world.host)
+    }
+
+    fn next(&mut self) -> Result<Option<Sample>> {
+        let taken = self.taken.fetch_add(1, Ordering::SeqCst);
+        let mut sample = self.world.tick();
+        // In each interval a process ends that no other sample has.
+        let mut ended = TaskRaw::clone(&sample.tasks[0]);
+        (ended.serial, ended.pid, ended.tid) =
+            (1_000_000 + u64::from(taken), 1_000_000 + taken, 1_000_000 + taken);
+        sample.exited.push(Arc::new(ended));
+        Ok(Some(sample))
+    }
+
+    fn wait(&mut self, _due: Instant, _stop: RawFd) -> Result<bool> {
+        // A reader in time has the time to be that.
+        std::thread::sleep(Duration::from_millis(1));
+        Ok(false)
+    }
+}
+
+#[test]
+fn a_slow_reader_delays_no_sample_and_loses_nothing() {
+    let (never, _keep): (PipeReader, _) = std::io::pipe().unwrap();
+    let taken = AtomicU32::new(0);
+    let mut source = Counted { world: World::intel(), taken: &taken };
+    let mut out = Slow { taken: &taken, until: None, lines: Vec::new() };
+    let sort = by_id("cpu_pct").unwrap();
+    let selection = Selection {
+        filter: RowFilter::default(),
+        columns: all_columns(),
+        sort,
+        reversed: false,
+        asked: Default::default(),
+    };
+    let pace = Pace {
+        interval: Duration::from_millis(1),
+        iterations: Some(8),
+        grain: Grain::Processes,
+        hot: false,
+        overhead: false,
+    };
+    run(&mut source, &mut JsonLines::new(selection), &mut out, pace, never.as_raw_fd()).unwrap();
+    let intervals: Vec<Value> = out
+        .lines
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    assert_eq!(intervals.len(), 8);
+    let mut ended: Vec<u64> = Vec::new();
+    let mut longest = 0;
+    for interval in &intervals {
+        let tasks = interval["tasks"].as_array().unwrap();
+        let before = ended.len();
+        ended.extend(tasks.iter().filter_map(|task| task["pid"].as_u64()).filter(|pid| *pid > 1_000_000));
+        ended[before..].sort_unstable();
+        let samples = ended.len() - before;
+        longest = longest.max(samples);
+        let told = format!("the reader of the output was behind; {samples} samples are one interval");
+        let notes = interval["notes"].to_string();
+        assert_eq!(notes.contains(&told), samples > 1, "{samples} samples, {notes}");
+    }
+    // All but the first sample, in order: those of the last interval may be followed by more that nothing waits for.
+    let expected: Vec<u64> = (1_000_001..).take(ended.len()).collect();
+    assert_eq!(ended, expected);
+    assert!(longest > 10, "the longest of the intervals has {longest} samples");
 }
 
 /// What is asked of the source by output with such rows.

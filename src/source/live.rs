@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use self::events::Fresh;
 use self::missing::with_balancing;
 use super::hot::Hot;
-use super::{Focus, Source, poll};
+use super::{Focus, Source, clock, poll};
 use crate::collect::about::AboutReader;
 use crate::collect::balancing::BalancingProbes;
 use crate::collect::groups::GroupWatch;
@@ -48,6 +48,9 @@ use crate::units::CpuId;
 
 /// Where this machine's files are.
 const ROOT: &str = "/";
+
+/// What comes before the time of a sample is read takes less than this, unless the machine is overloaded.
+const SLOW: Duration = Duration::from_millis(50);
 
 /// What to watch, and with what.
 #[derive(Clone, Debug, Default)]
@@ -345,6 +348,13 @@ impl LiveSource {
                 self.notes.push(format!("{error:#}"));
             }
         }
+        let before = began.elapsed();
+        if before > SLOW {
+            let seconds = before.as_secs_f64();
+            self.notes.push(format!(
+                "an interval ends later than it was due: bringing the CPUs up to date took long; {seconds:.2} s"
+            ));
+        }
         let mono_ns = clock_ns(libc::CLOCK_MONOTONIC);
         let boot_ns = clock_ns(libc::CLOCK_BOOTTIME);
         let wall_ns = SystemTime::now()
@@ -421,6 +431,10 @@ impl Source for LiveSource {
 
     fn next(&mut self) -> Result<Option<Sample>> {
         self.take().map(Some)
+    }
+
+    fn note(&mut self, word: String) {
+        self.notes.push(word);
     }
 
     fn focus(&mut self, focus: Focus) {
@@ -548,11 +562,8 @@ fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
     }
 }
 
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: time is a valid timespec; these clocks exist on every kernel we run on.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+fn clock_ns(id: libc::clockid_t) -> u64 {
+    clock(id).as_nanos() as u64
 }
 
 /// Every counter is a descriptor per CPU: raise the soft limit to what may be needed.

@@ -15,7 +15,8 @@ use crate::record::format::MAX_FRAMES;
 use crate::record::recorder::{Progress, Recorder};
 use crate::sample::{HostFacts, Sample};
 
-/// Functions are looked up for so long before an interval is recorded; names that take longer are in the next one.
+/// Functions are looked up for so long at most before an interval is recorded, and for half of an interval if that is
+/// less; names that take longer are in the next one.
 const NAMES_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Hands on the samples of `source` as they are. What there is to say about the recording is added to
@@ -28,11 +29,13 @@ pub struct Recorded<S> {
     book: Book,
     /// What was sampled of stacks until the last sample, as the source said it.
     news: Option<News>,
+    /// When the last sample was asked for.
+    last: Instant,
 }
 
 impl<S: Source> Recorded<S> {
     pub fn new(source: S, recorder: Recorder, rotate: Arc<AtomicBool>) -> Recorded<S> {
-        Recorded { source, recorder, rotate, book: Book::default(), news: None }
+        Recorded { source, recorder, rotate, book: Book::default(), news: None, last: Instant::now() }
     }
 
     /// Ends the recording.
@@ -50,17 +53,23 @@ impl<S: Source> Source for Recorded<S> {
     }
 
     fn next(&mut self) -> Result<Option<Sample>> {
+        let patience = NAMES_PATIENCE.min(self.last.elapsed() / 2);
+        self.last = Instant::now();
         let Some(mut sample) = self.source.next()? else { return Ok(None) };
         if self.rotate.swap(false, Ordering::Relaxed) {
             self.recorder.rotate();
         }
-        self.news = self.source.hot_news(NAMES_PATIENCE)?;
+        self.news = self.source.hot_news(patience)?;
         sample.hot = self.news.as_ref().map(|news| Arc::new(self.book.complete(news, MAX_FRAMES)));
         let words = self.recorder.record(&self.source.host(), &sample)?;
         sample.notes.extend(words);
         // Who shows it asks for it, and a history of samples need not keep it.
         sample.hot = None;
         Ok(Some(sample))
+    }
+
+    fn note(&mut self, word: String) {
+        self.source.note(word);
     }
 
     fn focus(&mut self, focus: Focus) {
