@@ -1,7 +1,7 @@
 //! The live view: threads, one channel, and the loop that turns messages into screens.
 //!
-//! A collector thread owns the source, an input thread reads keys, a signal thread waits for signals;
-//! the calling thread owns the state and the terminal.
+//! A collector thread owns the source, an input thread reads keys, a signal thread waits for signals, a thread writes
+//! to the terminal; the calling thread owns the state and waits for none of them but for messages.
 
 pub mod action;
 pub mod app;
@@ -9,7 +9,9 @@ mod collector;
 mod columns;
 pub mod keymap;
 mod layout;
+mod mail;
 mod marker;
+mod outlet;
 mod player;
 pub mod ring;
 pub mod rows;
@@ -23,17 +25,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGTSTP};
 use signal_hook::iterator::Signals;
 
 use self::action::{Effect, Screen};
 use self::app::{App, Settings};
 use self::collector::{Collector, Command};
+use self::mail::Mail;
 use self::terminal::Tty;
 pub use self::theme::ColourChoice;
 use self::theme::Theme;
@@ -49,13 +52,22 @@ use crate::overhead::Statistics;
 use crate::pmu::sets::Choice;
 use crate::record::recorder::Progress;
 use crate::sample::{HostFacts, Sample};
+use crate::signals;
 use crate::snapshot::Task;
 use crate::source::recording::Recording;
 use crate::source::{Focus, Source};
 
-/// Messages that wait at most. When the terminal does not take our output, the collector waits too
-/// instead of piling up samples.
+/// Messages that wait at most. Those of the collector wait elsewhere (`mail`), because it must not.
 const QUEUE: usize = 64;
+
+/// The thread that measures is waited for so long when the view is closed. What it measures with ends with the process.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// As [`PATIENCE`], while a recording is to be ended: a slow disk is waited for, until a second signal.
+const PATIENCE_OF_RECORDINGS: Duration = Duration::from_secs(60);
+
+/// A second signal that comes so long after the first ends the program at once.
+const SECOND_SIGNAL: Duration = Duration::from_secs(1);
 
 /// What is chosen on the command line.
 pub struct TuiOptions {
@@ -87,7 +99,10 @@ pub enum Ended {
 
 /// What the threads tell the loop.
 enum Message {
-    Sample(Arc<HostFacts>, Box<Sample>),
+    /// What the collector has is waiting.
+    Mail,
+    /// And how many samples it holds.
+    Sample(Arc<HostFacts>, Box<Sample>, u64),
     /// How far the recording of the samples is, each time before one of them.
     Recording(Progress),
     /// The recording was moved: the sample to show, and the one before it.
@@ -109,20 +124,25 @@ enum Message {
     Statistics(Result<Statistics, String>),
     Input(Event),
     Signal(i32),
+    /// The terminal takes something again, or nothing any more.
+    Terminal,
 }
 
-/// Shows what the source made by `start` measures, until the user quits or a signal comes. The first
-/// frame is drawn before `start` is called; the terminal is given back before this returns.
+/// Shows what the source made by `start` measures, until the user quits or a signal comes; `recorded` says whether the
+/// source records it, too. The first frame is drawn before `start` is called; the terminal is given back before this
+/// returns.
 ///
 /// # Errors
 /// What `start` or the source reported, or that the terminal cannot be used.
 pub fn run(
     options: TuiOptions,
+    recorded: bool,
     start: impl FnOnce() -> Result<Box<dyn Source>> + Send + 'static,
 ) -> Result<Ended> {
     let (interval, iterations, mouse) = (options.interval, options.iterations, options.mouse);
-    run_with(new_app(options), mouse, iterations, move |messages, commands, wake| {
-        collector::collect(start, interval, messages, commands, wake)
+    let patience = if recorded { PATIENCE_OF_RECORDINGS } else { PATIENCE };
+    run_with(new_app(options), mouse, iterations, patience, move |_, mail, commands, wake| {
+        collector::collect(start, interval, mail, &commands, wake)
     })
 }
 
@@ -141,7 +161,7 @@ pub fn replay(
     let mouse = options.mouse;
     let mut app = new_app(options);
     app.replay(span, follow);
-    run_with(app, mouse, None, move |messages, commands, wake| {
+    run_with(app, mouse, None, PATIENCE, move |messages, _, commands, wake| {
         player::play(recording, span, at, follow, messages, &commands, wake)
     })
 }
@@ -160,35 +180,66 @@ fn new_app(options: TuiOptions) -> App {
     })
 }
 
-/// The view with a thread of its own for where samples come from.
+/// The view with a thread of its own for where samples come from, which is waited for up to `patience` at the end.
 fn run_with(
     mut app: App,
     mouse: bool,
     iterations: Option<u64>,
-    collect: impl FnOnce(&SyncSender<Message>, Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
+    patience: Duration,
+    collect: impl FnOnce(&SyncSender<Message>, &Mail, Receiver<Command>, PipeReader) -> Result<()>
+    + Send
+    + 'static,
 ) -> Result<Ended> {
     let (sender, messages) = sync_channel(QUEUE);
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGTSTP, SIGCONT]).context("catching signals")?;
+    let caught = signals::ending().chain([SIGTSTP, SIGCONT]);
+    let signals = Signals::new(caught).context("catching signals")?;
     let handle = signals.handle();
-    spawn("signals", sender.clone(), move |sender| forward_signals(signals, sender))?;
-    let mut tty = Tty::enter(mouse)?;
-    tty.draw(&mut app)?;
-    spawn("input", sender.clone(), forward_input)?;
-    let mut collector = Collector::spawn(sender.clone(), collect)?;
-    let ended = show(&mut app, &mut tty, &mut collector, (&sender, &messages), iterations);
+    spawn("signals", sender.clone(), move |sender| forward_signals(signals, &sender))?;
+    // One that came before is not told again.
+    if let Some(signal) = signals::ended_by() {
+        return Ok(Ended::Signal(signal));
+    }
+    let wake = sender.clone();
+    let entered = Tty::enter(mouse, move || {
+        // Where messages wait already, the screen is drawn after them.
+        let _ = wake.try_send(Message::Terminal);
+    });
+    let mut tty = match entered {
+        Err(_) if terminal::is_closed() => return Ok(Ended::Signal(SIGHUP)),
+        entered => entered?,
+    };
+    spawn("closed", sender.clone(), |sender| {
+        terminal::until_closed();
+        let _ = sender.send(Message::Signal(SIGHUP));
+    })?;
+    let mail = Mail::new(sender.clone());
+    let drawn = tty.draw(&mut app);
+    let mut ended = drawn.map(|()| Ended::Quit);
+    if ended.is_ok() {
+        spawn("input", sender.clone(), forward_input)?;
+        let (inbox, to_screen) = (mail.clone(), sender.clone());
+        let mut collector =
+            Collector::spawn(mail, move |mail, commands, wake| collect(&to_screen, mail, commands, wake))?;
+        ended = show(&mut app, &mut tty, &mut collector, (&sender, &messages, &inbox), iterations);
+        collector.quit();
+        // Before the collector is waited for: a player may be about to send.
+        drop(messages);
+        drop(tty);
+        collector.stop(patience);
+    }
     handle.close();
-    // Before the collector is waited for: it may be about to send.
-    drop(messages);
-    drop(tty);
-    collector.stop();
-    ended
+    match ended {
+        // The kernel tells by a signal only those whose controlling terminal it was.
+        Err(_) if terminal::is_closed() => Ok(Ended::Signal(signals::ended_by().unwrap_or(SIGHUP))),
+        ended => ended,
+    }
 }
 
 fn show(
     app: &mut App,
     tty: &mut Tty,
     collector: &mut Collector,
-    (sender, messages): (&SyncSender<Message>, &Receiver<Message>),
+    (sender, messages, mail): (&SyncSender<Message>, &Receiver<Message>, &Mail),
     iterations: Option<u64>,
 ) -> Result<Ended> {
     // Two samples bracket the first short interval, which is there to have something to show.
@@ -197,10 +248,12 @@ fn show(
     loop {
         let first = messages.recv().context("all threads have ended")?;
         // Whatever else has come meanwhile is drawn in the same frame.
-        for message in std::iter::once(first).chain(messages.try_iter()) {
+        let all: Vec<Message> = std::iter::once(first).chain(messages.try_iter()).collect();
+        for message in all.into_iter().chain(mail.take()) {
             let effect = match message {
-                Message::Sample(host, sample) => {
-                    samples_left = samples_left.map(|left| left.saturating_sub(1));
+                Message::Mail | Message::Terminal => None,
+                Message::Sample(host, sample, taken) => {
+                    samples_left = samples_left.map(|left| left.saturating_sub(taken));
                     app.sample(host, *sample)
                 }
                 Message::Recording(progress) => {
@@ -274,6 +327,10 @@ fn show(
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
         }
+        // One that found no room among the messages.
+        if let Some(signal) = signals::ended_by() {
+            return Ok(Ended::Signal(signal));
+        }
         tty.draw(app)?;
         let now = app.in_view();
         if now != focus {
@@ -315,16 +372,19 @@ fn forward_input(sender: SyncSender<Message>) {
     }
 }
 
-fn forward_signals(mut signals: Signals, sender: SyncSender<Message>) {
-    let mut asked = false;
+fn forward_signals(mut signals: Signals, sender: &SyncSender<Message>) {
+    let mut first: Option<Instant> = None;
     for signal in signals.forever() {
-        let fatal = !matches!(signal, SIGTSTP | SIGCONT);
-        let taken = sender.try_send(Message::Signal(signal)).is_ok();
-        if fatal && (asked || !taken) {
-            // The loop hangs, perhaps because the terminal does not take our output.
-            terminal::leave();
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        // Where messages wait already, the loop sees one that ends us after them.
+        let _ = sender.try_send(Message::Signal(signal));
+        if matches!(signal, SIGTSTP | SIGCONT) {
+            continue;
         }
-        asked |= fatal;
+        let began = *first.get_or_insert_with(Instant::now);
+        if began.elapsed() > SECOND_SIGNAL {
+            // Something hangs, a disk perhaps.
+            terminal::leave();
+            std::process::exit(signals::exit_code(signal).into());
+        }
     }
 }

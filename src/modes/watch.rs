@@ -48,6 +48,7 @@ pub(super) fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits
     live.sets = options::event_sets(args)?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;
+    let recorded = recorder.is_some();
     let options = TuiOptions { sets: live.sets.clone(), ..tui_options(args)? };
     let start = move || {
         let source = start(live)?;
@@ -56,7 +57,7 @@ pub(super) fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits
             None => Box::new(source),
         })
     };
-    ended(tui::run(options, start)?)
+    ended(tui::run(options, recorded, start)?)
 }
 
 /// Records without showing anything; what there is to say goes to standard error, once.

@@ -46,6 +46,7 @@ use crate::filter::RowFilter;
 use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::metric::task::by_id;
+use crate::pace;
 use crate::pmu::sets::Choice;
 use crate::record::recorder::Progress;
 use crate::sample::{HostFacts, Sample};
@@ -169,7 +170,8 @@ impl App {
         if !self.host.as_ref().is_some_and(|known| Arc::ptr_eq(known, &host)) {
             self.warnings = host.topology.warnings().iter().map(|text| text::clean_str(text)).collect();
         }
-        if let Some(note) = sample.notes.last() {
+        // A key that cuts an interval short needs no words.
+        if let Some(note) = sample.notes.iter().rev().find(|note| !pace::is_of_a_short_interval(note)) {
             self.note = Some(text::clean_str(note));
         }
         if let Some(replay) = &mut self.replay {

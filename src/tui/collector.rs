@@ -4,7 +4,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,10 @@ use anyhow::{Context, Result, anyhow};
 
 use super::Message;
 use super::action::Seek;
+use super::mail::{Closed, Mail};
 use crate::collect::inspect;
+use crate::pace::{Cause, Pacing};
+use crate::source::witness::Watch;
 use crate::source::{Focus, Source};
 
 /// The second sample comes after this, so that rates appear soon.
@@ -41,11 +44,13 @@ pub enum Command {
     Quit,
 }
 
-/// The screen's end of the collector. Dropped, it ends the thread and waits for it.
+/// The screen's end of the collector. Dropped, it ends the thread.
 pub struct Collector {
     commands: Sender<Command>,
     wake: PipeWriter,
     thread: Option<JoinHandle<()>>,
+    /// Disconnected when the thread has done everything.
+    done: Receiver<()>,
 }
 
 impl Collector {
@@ -54,13 +59,15 @@ impl Collector {
     /// # Errors
     /// No pipe or no thread could be made. What goes wrong later comes as [`Message::Failed`].
     pub fn spawn(
-        messages: SyncSender<Message>,
-        collect: impl FnOnce(&SyncSender<Message>, Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
+        mail: Mail,
+        collect: impl FnOnce(&Mail, Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
     ) -> Result<Collector> {
         let (wake_read, wake) = std::io::pipe().context("making a pipe to the collector")?;
         let (commands, received) = channel();
+        let (at_work, done) = channel::<()>();
         let work = move || {
-            let collect = AssertUnwindSafe(|| collect(&messages, received, wake_read));
+            let _at_work = at_work;
+            let collect = AssertUnwindSafe(|| collect(&mail, received, wake_read));
             let failed = match catch_unwind(collect) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error,
@@ -68,11 +75,11 @@ impl Collector {
                 Err(_) => anyhow!("the collector panicked; this is a bug"),
             };
             // Nobody listens any more when the screen is being closed.
-            let _ = messages.send(Message::Failed(failed));
+            let _ = mail.send(Message::Failed(failed));
         };
         let thread =
             std::thread::Builder::new().name("collector".into()).spawn(work).context("starting a thread")?;
-        Ok(Collector { commands, wake, thread: Some(thread) })
+        Ok(Collector { commands, wake, thread: Some(thread), done })
     }
 
     /// Hands over a command. A collector that has ended does not mind.
@@ -82,122 +89,175 @@ impl Collector {
         }
     }
 
-    /// Ends the thread and waits until the source is closed. `messages` must be dropped or drained before.
-    pub fn stop(mut self) {
+    /// Tells the thread to end; what it does now is done before that.
+    pub fn quit(&mut self) {
         self.send(Command::Quit);
-        if let Some(thread) = self.thread.take() {
+    }
+
+    /// Waits until the thread has ended and its source is closed, but for no longer than `patience`.
+    pub fn stop(mut self, patience: Duration) {
+        self.quit();
+        let ended = self.done.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected);
+        if let Some(thread) = self.thread.take().filter(|_| ended) {
             let _ = thread.join();
         }
     }
 }
 
-/// Takes a sample at each interval, and does what it is told meanwhile.
+/// Takes a sample at each interval, and does what it is told meanwhile. Never waits for the screen.
 ///
 /// # Errors
 /// The source cannot start or go on.
 pub fn collect(
     start: impl FnOnce() -> Result<Box<dyn Source>>,
-    mut interval: Duration,
-    messages: &SyncSender<Message>,
-    commands: Receiver<Command>,
-    mut wake: PipeReader,
+    interval: Duration,
+    mail: &Mail,
+    commands: &Receiver<Command>,
+    wake: PipeReader,
 ) -> Result<()> {
-    let mut source = start()?;
-    let mut due = Instant::now();
-    let mut first = true;
-    let mut ended = false;
-    loop {
-        let began = Instant::now();
-        if !ended {
-            let message = match source.next()? {
-                Some(sample) => Message::Sample(source.host(), Box::new(sample)),
-                None => Message::SourceEnded,
-            };
-            ended = matches!(message, Message::SourceEnded);
-            if let Some(progress) = source.recording()
-                && messages.send(Message::Recording(progress)).is_err()
-            {
-                return Ok(());
-            }
-            if messages.send(message).is_err() {
-                return Ok(());
-            }
-            if let Some(news) = source.hot_news(NAMES_PATIENCE)?
-                && messages.send(Message::Hot(Ok(news))).is_err()
-            {
-                return Ok(());
-            }
-            if let Some(now) = source.statistics()?
-                && messages.send(Message::Statistics(Ok(now))).is_err()
-            {
-                return Ok(());
-            }
-            let wait = if std::mem::take(&mut first) { SOON.min(interval) } else { interval };
-            // Intervals lie on a grid, so that they do not drift; one that was missed is not made up for.
-            due = (due + wait).max(Instant::now());
-        }
+    let source = start()?;
+    let watch = Watch::new();
+    let mut pacing = Pacing::new(Instant::now(), interval, watch.look());
+    pacing.hurry(SOON, Instant::now(), "numbers are there soon after the start");
+    let at_work = AtWork { source, mail, pacing, watch, ended: false };
+    match at_work.run(commands, wake) {
+        Ok(()) | Err(Stop::Told) => Ok(()),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
+/// Why the collector ends.
+enum Stop {
+    /// The screen told it to, or is gone.
+    Told,
+    Failed(anyhow::Error),
+}
+
+impl From<Closed> for Stop {
+    fn from(_: Closed) -> Stop {
+        Stop::Told
+    }
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// A source at work.
+struct AtWork<'a> {
+    source: Box<dyn Source>,
+    mail: &'a Mail,
+    pacing: Pacing,
+    watch: Watch,
+    /// The source has no more samples.
+    ended: bool,
+}
+
+impl AtWork<'_> {
+    fn run(mut self, commands: &Receiver<Command>, mut wake: PipeReader) -> Result<(), Stop> {
+        self.sample()?;
         loop {
-            let until = if ended { Instant::now() + Duration::from_secs(3600) } else { due };
-            if !source.wait(until, wake.as_raw_fd())? {
-                break;
+            let until = match self.ended {
+                true => Instant::now() + Duration::from_secs(3600),
+                false => self.pacing.due(),
+            };
+            if !self.source.wait(until, wake.as_raw_fd())? {
+                if !self.ended {
+                    self.due()?;
+                }
+                continue;
             }
             let mut bytes = [0; 64];
             if wake.read(&mut bytes).context("reading commands")? == 0 {
                 return Ok(());
             }
             for command in commands.try_iter() {
-                match command {
-                    Command::SetInterval(wanted) => {
-                        interval = wanted;
-                        due = (began + interval).max(Instant::now());
-                    }
-                    Command::Inspect(pid, start_ns) => {
-                        let found = inspect::read(Path::new("/"), pid, start_ns);
-                        let found = found.map_err(|error| format!("{error:#}"));
-                        if messages.send(Message::Inspected(pid, found)).is_err() {
-                            return Ok(());
-                        }
-                    }
-                    Command::Focus(focus) => source.focus(focus),
-                    Command::SetScope(scope) => {
-                        if let Err(error) = source.set_scope(scope)
-                            && messages.send(Message::NotScoped(format!("{error:#}"))).is_err()
-                        {
-                            return Ok(());
-                        }
-                        // What is in scope now is shown at once.
-                        due = Instant::now();
-                    }
-                    Command::SetEvents(set) => {
-                        if let Err(error) = source.set_events(set)
-                            && messages.send(Message::NotCounted(format!("{error:#}"))).is_err()
-                        {
-                            return Ok(());
-                        }
-                        // The interval in which they were opened is not worth waiting for.
-                        due = Instant::now();
-                    }
-                    Command::SetHot(on) => {
-                        if let Err(error) = source.set_hot(on)
-                            && messages.send(Message::Hot(Err(format!("{error:#}")))).is_err()
-                        {
-                            return Ok(());
-                        }
-                        // The first samples are shown soon.
-                        due = due.min(Instant::now() + SOON);
-                    }
-                    Command::SetStatistics(on) => {
-                        let now = source.set_statistics(on).and_then(|()| source.statistics());
-                        let now = now.map_err(|error| format!("{error:#}")).transpose();
-                        if now.is_some_and(|now| messages.send(Message::Statistics(now)).is_err()) {
-                            return Ok(());
-                        }
-                    }
-                    // What is measured now has no other time.
-                    Command::Seek(_) => {}
-                    Command::Quit => return Ok(()),
-                }
+                self.obey(command)?;
             }
         }
+    }
+
+    /// A sample that was waited for.
+    fn due(&mut self) -> Result<(), Stop> {
+        let now = Instant::now();
+        let witness = self.watch.look_when(self.pacing.is_late(now), self.pacing.seen());
+        for word in self.pacing.taken(now, witness) {
+            self.source.note(word);
+        }
+        self.sample()
+    }
+
+    fn sample(&mut self) -> Result<(), Stop> {
+        let began = Instant::now();
+        let message = match self.source.next()? {
+            Some(sample) => Message::Sample(self.source.host(), Box::new(sample), 1),
+            None => Message::SourceEnded,
+        };
+        self.pacing.spent(Cause::Sampling, began.elapsed());
+        self.ended = matches!(message, Message::SourceEnded);
+        if let Some(progress) = self.source.recording() {
+            self.mail.send(Message::Recording(progress))?;
+        }
+        self.mail.send(message)?;
+        let asked = Instant::now();
+        if let Some(news) = self.source.hot_news(NAMES_PATIENCE)? {
+            self.mail.send(Message::Hot(Ok(news)))?;
+        }
+        self.pacing.spent(Cause::Names, asked.elapsed());
+        if let Some(now) = self.source.statistics()? {
+            self.mail.send(Message::Statistics(Ok(now)))?;
+        }
+        Ok(())
+    }
+
+    /// Has the next sample taken soon, because it shows what a key did.
+    fn hurry(&mut self, why: &'static str) {
+        self.pacing.hurry(SOON, Instant::now(), why);
+    }
+
+    fn obey(&mut self, command: Command) -> Result<(), Stop> {
+        match command {
+            Command::SetInterval(wanted) => self.pacing.set_interval(wanted, Instant::now()),
+            Command::Inspect(pid, start_ns) => {
+                let found = inspect::read(Path::new("/"), pid, start_ns);
+                let found = found.map_err(|error| format!("{error:#}"));
+                self.mail.send(Message::Inspected(pid, found))?;
+            }
+            Command::Focus(focus) => self.source.focus(focus),
+            Command::SetScope(scope) => {
+                if let Err(error) = self.source.set_scope(scope) {
+                    self.mail.send(Message::NotScoped(format!("{error:#}")))?;
+                }
+                self.hurry("the scope was changed");
+            }
+            Command::SetEvents(set) => {
+                if let Err(error) = self.source.set_events(set) {
+                    self.mail.send(Message::NotCounted(format!("{error:#}")))?;
+                }
+                // The interval in which they were opened is not worth waiting for.
+                self.hurry("other events are counted");
+            }
+            Command::SetHot(on) => {
+                let began = Instant::now();
+                if let Err(error) = self.source.set_hot(on) {
+                    self.mail.send(Message::Hot(Err(format!("{error:#}"))))?;
+                }
+                self.pacing.spent(Cause::Setup, began.elapsed());
+                self.pacing.hurry_from(SOON, Instant::now(), "the sampling of stacks was switched");
+            }
+            Command::SetStatistics(on) => {
+                let source = &mut self.source;
+                let now = source.set_statistics(on).and_then(|()| source.statistics());
+                if let Some(now) = now.map_err(|error| format!("{error:#}")).transpose() {
+                    self.mail.send(Message::Statistics(now))?;
+                }
+            }
+            // What is measured now has no other time.
+            Command::Seek(_) => {}
+            Command::Quit => return Err(Stop::Told),
+        }
+        Ok(())
     }
 }

@@ -185,7 +185,7 @@ impl Player {
         self.shown_mono_ns = sample.mono_ns;
         self.hot = sample.hot.take();
         let message = if self.recording.continues() {
-            Message::Sample(self.recording.host(), Box::<Sample>::new(sample))
+            Message::Sample(self.recording.host(), Box::<Sample>::new(sample), 1)
         } else {
             Message::Moved(self.recording.host(), None, Box::new(sample))
         };

@@ -1,7 +1,10 @@
 //! The terminal as we found it and as we use it: entering, leaving, and leaving whatever happens.
 
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ratatui::Terminal;
@@ -14,6 +17,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::crossterm::{execute, queue};
 
 use super::app::App;
+use super::outlet::Outlet;
 use super::view;
 
 /// Clicks and wheel, with coordinates as text (xterm's modes 1000 and 1006). Not movements, which
@@ -21,29 +25,45 @@ use super::view;
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
 const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
 
+/// A terminal that takes nothing for so long when it is given back loses the frame that it has not taken yet, to make
+/// room for what gives it back.
+const PATIENCE: Duration = Duration::from_millis(600);
+
+/// Room was made: what fits is taken in far less.
+const A_MOMENT: Duration = Duration::from_millis(200);
+
 /// Whether the terminal is ours now. Global, because a panic anywhere must give it back.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
+/// The way to the terminal, for those that give it back.
+static OUTLET: Mutex<Option<Outlet>> = Mutex::new(None);
+
 /// The terminal while it shows our screen. Dropped, it gives the terminal back.
 pub struct Tty {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    terminal: Terminal<CrosstermBackend<Outlet>>,
+    outlet: Outlet,
     mouse: bool,
 }
 
 impl Tty {
-    /// Takes the terminal. From here on a panic in any thread gives it back before it is reported.
+    /// Takes the terminal. From here on a panic in any thread gives it back before it is reported. `redraw` is called
+    /// when a frame was left out and the terminal takes something again, and when it has become unusable.
     ///
     /// # Errors
     /// Standard output is not a terminal that can be written to.
-    pub fn enter(mouse: bool) -> Result<Tty> {
+    pub fn enter(mouse: bool, redraw: impl Fn() + Send + 'static) -> Result<Tty> {
+        let outlet =
+            Outlet::start(io::stdout()).context("starting the thread that writes to the terminal")?;
+        outlet.on_change(redraw);
+        *OUTLET.lock().unwrap_or_else(PoisonError::into_inner) = Some(outlet.clone());
         let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             leave();
             report(info);
         }));
-        let out = BufWriter::with_capacity(64 * 1024, io::stdout());
-        let terminal = Terminal::new(CrosstermBackend::new(out)).context("opening the terminal")?;
-        let mut tty = Tty { terminal, mouse };
+        let terminal =
+            Terminal::new(CrosstermBackend::new(outlet.clone())).context("opening the terminal")?;
+        let mut tty = Tty { terminal, outlet, mouse };
         tty.resume()?;
         Ok(tty)
     }
@@ -56,13 +76,11 @@ impl Tty {
         ENTERED.store(true, Ordering::SeqCst);
         // Without a terminal to read from there are no keys, but the screen is as good.
         let _ = enable_raw_mode();
-        let mut out = io::stdout();
-        execute!(out, EnterAlternateScreen, Hide).context("writing to the terminal")?;
+        queue!(self.outlet, EnterAlternateScreen, Hide).context("writing to the terminal")?;
         if self.mouse {
-            out.write_all(MOUSE_ON.as_bytes())
-                .and_then(|()| out.flush())
-                .context("writing to the terminal")?;
+            self.outlet.write_all(MOUSE_ON.as_bytes()).context("writing to the terminal")?;
         }
+        self.outlet.flush().context("writing to the terminal")?;
         self.redraw()
     }
 
@@ -77,13 +95,17 @@ impl Tty {
         self.terminal.resize(size.into()).context("clearing the screen")
     }
 
-    /// Brings the screen up to date.
+    /// Brings the screen up to date, unless the terminal has not taken the frames before.
     ///
     /// # Errors
     /// The terminal cannot be written to.
     pub fn draw(&mut self, app: &mut App) -> Result<()> {
         if !ENTERED.load(Ordering::SeqCst) {
             // A thread panicked: what it has to say must stay readable.
+            return Ok(());
+        }
+        self.outlet.check().context("writing to the terminal")?;
+        if !self.outlet.has_room() {
             return Ok(());
         }
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate).context("writing to the terminal")?;
@@ -114,12 +136,44 @@ impl Drop for Tty {
     }
 }
 
-/// Gives the terminal back, once. Errors are ignored: there is nobody left to tell.
+/// Gives the terminal back, once, as far as it takes it. Takes a second at most. Errors are ignored: nothing is left
+/// that could show them.
 pub fn leave() {
-    if ENTERED.swap(false, Ordering::SeqCst) {
-        let mut out = io::stdout();
-        let _ = out.write_all(MOUSE_OFF.as_bytes());
-        let _ = execute!(out, EndSynchronizedUpdate, LeaveAlternateScreen, Show);
-        let _ = disable_raw_mode();
+    if !ENTERED.swap(false, Ordering::SeqCst) {
+        return;
     }
+    let outlet = OUTLET.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(mut outlet) = outlet {
+        give_back(&mut outlet);
+        if !outlet.wait(PATIENCE) {
+            // SAFETY: tcflush takes any descriptor; one that is no terminal is refused.
+            unsafe { libc::tcflush(io::stdout().as_raw_fd(), libc::TCOFLUSH) };
+            // What was on its way may be gone, too.
+            give_back(&mut outlet);
+            outlet.wait(A_MOMENT);
+        }
+    }
+    let _ = disable_raw_mode();
+}
+
+fn give_back(outlet: &mut Outlet) {
+    let _ = outlet.write_all(MOUSE_OFF.as_bytes());
+    let _ = execute!(outlet, EndSynchronizedUpdate, LeaveAlternateScreen, Show);
+}
+
+/// Waits until the terminal is closed: its window, or the connection to it. Returns at once where standard output is no
+/// terminal any more, and never while it is.
+pub fn until_closed() {
+    let mut polled = libc::pollfd { fd: io::stdout().as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one valid pollfd. Without events only errors and hang-ups are waited for.
+    while unsafe { libc::poll(&mut polled, 1, -1) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
+
+/// Whether the terminal is closed.
+pub fn is_closed() -> bool {
+    let mut polled = libc::pollfd { fd: io::stdout().as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one valid pollfd; without events only errors and hang-ups are reported.
+    unsafe { libc::poll(&mut polled, 1, 0) > 0 }
 }

@@ -1,0 +1,208 @@
+//! Messages of the collector on their way to the screen. Putting one there never waits, and they do not pile up: a
+//! sample that the screen has not taken becomes one with those after it.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Message;
+use crate::source::merge::Merger;
+
+/// Samples that wait one by one. What comes after them is one interval, until the screen takes some.
+const WAITING: usize = 8;
+
+/// The screen is gone, and nothing needs to be sent to it.
+#[derive(Debug)]
+pub struct Closed;
+
+#[derive(Default)]
+struct Waiting {
+    messages: VecDeque<Message>,
+    samples: usize,
+    merger: Merger,
+}
+
+/// Both ends; clones are of the same box.
+#[derive(Clone)]
+pub struct Mail {
+    waiting: Arc<Mutex<Waiting>>,
+    /// Wakes the screen.
+    wake: SyncSender<Message>,
+}
+
+impl Mail {
+    pub fn new(wake: SyncSender<Message>) -> Mail {
+        Mail { waiting: Arc::default(), wake }
+    }
+
+    /// Puts a message there and wakes the screen.
+    ///
+    /// # Errors
+    /// The screen is gone.
+    pub fn send(&self, message: Message) -> Result<(), Closed> {
+        self.lock().put(message);
+        // A full channel wakes it as well: it looks here after whatever it gets from there.
+        match self.wake.try_send(Message::Mail) {
+            Err(TrySendError::Disconnected(_)) => Err(Closed),
+            _ => Ok(()),
+        }
+    }
+
+    /// All there is, in the order it came.
+    pub fn take(&self) -> VecDeque<Message> {
+        let mut waiting = self.lock();
+        waiting.samples = 0;
+        let Waiting { messages, merger, .. } = &mut *waiting;
+        for message in messages.iter_mut() {
+            match message {
+                Message::Sample(_, sample, _) => merger.count_losses(sample),
+                Message::Hot(Ok(news)) => merger.count_lost_stacks(news),
+                _ => {}
+            }
+        }
+        std::mem::take(messages)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn put(&mut self, message: Message) {
+        let Waiting { messages, samples, merger } = self;
+        match message {
+            Message::Sample(host, later, taken) => {
+                *samples += 1;
+                if *samples > WAITING
+                    && let Some(Message::Sample(known, sample, before)) =
+                        messages.iter_mut().rev().find(|message| matches!(message, Message::Sample(..)))
+                {
+                    let earlier = std::mem::replace(sample, later);
+                    merger.merge(*earlier, sample);
+                    (*known, *before) = (host, *before + taken);
+                    note(&mut sample.notes, *before);
+                    return;
+                }
+                messages.push_back(Message::Sample(host, later, taken));
+            }
+            Message::Hot(Ok(later)) => {
+                let waiting = messages.iter_mut().rev().find_map(|message| match message {
+                    Message::Hot(found) => Some(found),
+                    _ => None,
+                });
+                match waiting {
+                    Some(Ok(news)) => merger.merge_news(news, later),
+                    _ => messages.push_back(Message::Hot(Ok(later))),
+                }
+            }
+            // Only the newest of these means anything.
+            Message::Recording(_) | Message::Statistics(Ok(_)) => {
+                let same =
+                    |other: &Message| std::mem::discriminant(other) == std::mem::discriminant(&message);
+                match messages.iter_mut().rev().find(|other| same(other)) {
+                    Some(other) if !matches!(other, Message::Statistics(Err(_))) => *other = message,
+                    _ => messages.push_back(message),
+                }
+            }
+            // Answers to what was asked, and the end: each comes once.
+            _ => messages.push_back(message),
+        }
+    }
+}
+
+/// Says how many samples are one interval.
+fn note(notes: &mut Vec<String>, samples: u64) {
+    const WORDS: &str = "an interval is longer than asked: the terminal was behind";
+    notes.retain(|note| !note.starts_with(WORDS));
+    notes.push(format!("{WORDS}; {samples} samples are one interval"));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    use super::*;
+    use crate::host::topology::Topology;
+    use crate::record::recorder::Progress;
+    use crate::sample::HostFacts;
+    use crate::source::merge::tests::{news, sample};
+
+    fn host() -> Arc<HostFacts> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/cxl");
+        let text = String::new;
+        Arc::new(HostFacts {
+            hostname: text(),
+            kernel: text(),
+            arch: text(),
+            cpu_model: text(),
+            boot_id: text(),
+            topology: Topology::read(&root).unwrap(),
+            events: vec![],
+            tables: vec![],
+            missing: Default::default(),
+            scope: text(),
+        })
+    }
+
+    fn mail() -> (Mail, Receiver<Message>) {
+        let (wake, woken) = sync_channel(1);
+        (Mail::new(wake), woken)
+    }
+
+    /// A screen that takes nothing for `intervals`, in each of which the process of that number ends.
+    fn unread(mail: &Mail, intervals: u32) {
+        let host = host();
+        for at in 1..=intervals {
+            let progress = Progress { file: None, bytes: u64::from(at), waiting: 0 };
+            mail.send(Message::Recording(progress)).unwrap();
+            let sample = Box::new(sample(&[], &[at], &[]));
+            mail.send(Message::Sample(Arc::clone(&host), sample, 1)).unwrap();
+            mail.send(Message::Hot(Ok(news(at..at + 1, 1)))).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_not_taken_becomes_one_interval_and_nothing_is_lost() {
+        const INTERVALS: u32 = 100;
+        let (mail, _woken) = mail();
+        unread(&mail, INTERVALS);
+        mail.send(Message::NotScoped("no".into())).unwrap();
+        mail.send(Message::Failed(anyhow::anyhow!("the end"))).unwrap();
+        let (mut ends, mut samples, mut stacks, mut progress, mut others) =
+            (vec![], vec![], 0, vec![], vec![]);
+        for message in mail.take() {
+            match message {
+                Message::Sample(_, sample, taken) => {
+                    ends.extend(sample.exited.iter().map(|task| task.pid));
+                    samples.push((taken, sample.notes));
+                }
+                Message::Hot(Ok(news)) => stacks += news.stacks.len(),
+                Message::Recording(now) => progress.push(now.bytes),
+                Message::NotScoped(_) => others.push("not scoped"),
+                Message::Failed(_) => others.push("failed"),
+                _ => panic!("an unexpected message"),
+            }
+        }
+        assert_eq!(ends, (1..=INTERVALS).collect::<Vec<_>>());
+        assert_eq!(samples.len(), WAITING);
+        assert_eq!(samples.iter().map(|(taken, _)| taken).sum::<u64>(), u64::from(INTERVALS));
+        let (taken, notes) = samples.pop().unwrap();
+        assert_eq!(taken, u64::from(INTERVALS) - WAITING as u64 + 1);
+        assert!(notes.len() == 1 && notes[0].ends_with("93 samples are one interval"), "{notes:?}");
+        assert!(samples.iter().all(|(_, notes)| notes.is_empty()), "{samples:?}");
+        assert_eq!(stacks, INTERVALS as usize);
+        assert_eq!(progress, [u64::from(INTERVALS)]);
+        assert_eq!(others, ["not scoped", "failed"]);
+        unread(&mail, 1);
+        assert_eq!(mail.take().len(), 3, "what was taken makes room");
+    }
+
+    #[test]
+    fn it_says_when_the_screen_is_gone() {
+        let (mail, woken) = mail();
+        drop(woken);
+        assert!(mail.send(Message::SourceEnded).is_err());
+    }
+}

@@ -1,0 +1,217 @@
+//! The way out to the terminal: a thread that writes, because a terminal may take nothing for hours and nothing else is
+//! to wait for it.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A frame may wait behind the one that is being written, if this is all that waits before it.
+const LITTLE: usize = 1 << 10;
+
+/// Called when what waited is being written, or when it cannot be.
+type Tell = Box<dyn Fn() + Send>;
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<u8>,
+    writing: bool,
+    failed: Option<(io::ErrorKind, String)>,
+    /// A frame was left out: to be told when there is room.
+    left_out: bool,
+    tell: Option<Tell>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Something waits, or something was written.
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes bytes and never waits. Flushed, it hands them to the thread. Clones write to the same place.
+#[derive(Clone)]
+pub struct Outlet {
+    shared: Arc<Shared>,
+    gathered: Vec<u8>,
+}
+
+impl Outlet {
+    /// Starts a thread that writes to `out`; it ends with the process.
+    ///
+    /// # Errors
+    /// The descriptor cannot be copied, or no thread can be started.
+    pub fn start(out: impl AsFd) -> io::Result<Outlet> {
+        let out = File::from(out.as_fd().try_clone_to_owned()?);
+        let shared = Arc::new(Shared::default());
+        let outlet = Outlet { shared: Arc::clone(&shared), gathered: Vec::new() };
+        thread::Builder::new().name("terminal".into()).spawn(move || write(out, &shared))?;
+        Ok(outlet)
+    }
+
+    /// Has `tell` called when a frame was left out and there is room for one again, and when writing fails. It must not
+    /// wait, and must not call the outlet.
+    pub fn on_change(&self, tell: impl Fn() + Send + 'static) {
+        self.shared.lock().tell = Some(Box::new(tell));
+    }
+
+    /// Whether a frame would be taken soon. If not, it is told when one is.
+    pub fn has_room(&self) -> bool {
+        let mut state = self.shared.lock();
+        let room = state.waiting.len() <= LITTLE;
+        state.left_out |= !room;
+        room
+    }
+
+    /// Waits until all was written, or `patience` is over, or writing fails. Whether all was.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        let mut state = self.shared.lock();
+        while state.writing || !state.waiting.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.failed.is_some() {
+                return false;
+            }
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Why writing failed, if it did.
+    ///
+    /// # Errors
+    /// That failure.
+    pub fn check(&self) -> io::Result<()> {
+        match &self.shared.lock().failed {
+            Some((kind, why)) => Err(io::Error::new(*kind, why.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Write for Outlet {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.gathered.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        if state.failed.is_none() && !self.gathered.is_empty() {
+            if state.waiting.is_empty() {
+                // Both buffers are used over and over.
+                std::mem::swap(&mut state.waiting, &mut self.gathered);
+            } else {
+                state.waiting.extend_from_slice(&self.gathered);
+            }
+            self.shared.changed.notify_all();
+        }
+        self.gathered.clear();
+        Ok(())
+    }
+}
+
+/// Writes what waits, until the process ends.
+fn write(mut out: File, shared: &Shared) {
+    let mut bytes = Vec::new();
+    let mut state = shared.lock();
+    loop {
+        while state.waiting.is_empty() {
+            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        bytes.clear();
+        std::mem::swap(&mut bytes, &mut state.waiting);
+        state.writing = true;
+        if std::mem::take(&mut state.left_out)
+            && let Some(tell) = &state.tell
+        {
+            tell();
+        }
+        drop(state);
+        let written = out.write_all(&bytes);
+        state = shared.lock();
+        state.writing = false;
+        if let Err(error) = written {
+            state.failed = Some((error.kind(), error.to_string()));
+            state.waiting.clear();
+            if let Some(tell) = &state.tell {
+                tell();
+            }
+        }
+        shared.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+    /// More than a pipe holds.
+    const MUCH: usize = 1 << 20;
+
+    #[test]
+    fn what_is_flushed_is_written_in_order() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut outlet = Outlet::start(writer).unwrap();
+        for piece in ["first ", "second ", "third"] {
+            outlet.write_all(piece.as_bytes()).unwrap();
+            outlet.flush().unwrap();
+        }
+        assert!(outlet.wait(LONG));
+        let mut text = [0; "first second third".len()];
+        reader.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"first second third");
+    }
+
+    #[test]
+    fn a_reader_that_takes_nothing_keeps_no_writer_and_is_told_of() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut outlet = Outlet::start(writer).unwrap();
+        let (sender, told) = channel();
+        outlet.on_change(move || {
+            let _ = sender.send(());
+        });
+        outlet.write_all(&vec![b'x'; MUCH]).unwrap();
+        outlet.flush().unwrap();
+        // Until the thread has it, and waits for room in the pipe.
+        while !outlet.has_room() {
+            thread::yield_now();
+        }
+        let _ = told.try_iter().count();
+        outlet.write_all(&vec![b'y'; MUCH]).unwrap();
+        outlet.flush().unwrap();
+        assert!(!outlet.has_room() && !outlet.wait(Duration::from_millis(10)));
+        let reading =
+            thread::spawn(move || io::copy(&mut reader.by_ref().take(2 * MUCH as u64), &mut io::sink()));
+        told.recv_timeout(LONG).unwrap();
+        assert!(outlet.wait(LONG) && outlet.has_room());
+        assert_eq!(reading.join().unwrap().unwrap(), 2 * MUCH as u64);
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_told_of_and_is_an_error_from_then_on() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut outlet = Outlet::start(writer).unwrap();
+        let (sender, told) = channel();
+        outlet.on_change(move || {
+            let _ = sender.send(());
+        });
+        outlet.write_all(b"x").unwrap();
+        outlet.flush().unwrap();
+        told.recv_timeout(LONG).unwrap();
+        assert_eq!(outlet.check().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}
