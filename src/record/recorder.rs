@@ -1,11 +1,11 @@
-//! When a recording goes to the next file, pauses because the disk is full, and goes on when there is room.
+//! When a recording goes to the next file, pauses because there is no room for more, and goes on when there is.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
 use super::files::{Files, Limits};
 use super::fold::{Fold, Keep};
@@ -85,6 +85,8 @@ struct Current {
     /// Hours since 1970 when it began.
     hour: i64,
     host: Option<Arc<HostFacts>>,
+    /// Samples in it.
+    samples: u64,
 }
 
 impl Recorder {
@@ -207,7 +209,20 @@ impl Recorder {
         }
     }
 
+    /// Writes a sample to the current file, or to the next one of a ring if a limit keeps this one from growing.
     fn write(&mut self, host: &Arc<HostFacts>, sample: &Sample, words: &mut Vec<String>) -> Result<()> {
+        let room_elsewhere =
+            self.files.is_ring() && self.current.as_ref().is_some_and(|file| file.samples > 0);
+        match self.write_once(host, sample, words) {
+            Err(error) if room_elsewhere && error.downcast_ref().is_some_and(NotWritten::is_too_large) => {
+                self.rotate = true;
+                self.write_once(host, sample, words)
+            }
+            written => written,
+        }
+    }
+
+    fn write_once(&mut self, host: &Arc<HostFacts>, sample: &Sample, words: &mut Vec<String>) -> Result<()> {
         self.begin_file(sample.wall_ns, words)?;
         let number = self.begun - 1;
         let gap = self.paused.as_ref().map(|paused| Gap {
@@ -228,6 +243,7 @@ impl Recorder {
         if let Err(error) = current.writer.sample(sample, gap.as_ref()) {
             return Err(self.failed(error));
         }
+        current.samples += 1;
         if let Some(paused) = self.paused.take() {
             words.push(format!("recording goes on; {} samples were not recorded", paused.samples));
         }
@@ -246,7 +262,8 @@ impl Recorder {
         if matches!(error, WriteError::Damaged { .. }) {
             self.current = None;
         }
-        anyhow!("{}: {error}", name.display())
+        let words = format!("{}: {error}{}", name.display(), advice(&error));
+        NotWritten { words, too_large: is_too_large(&error) }.into()
     }
 
     /// Sees to it that there is a file to write to: the one there is, or the next.
@@ -264,13 +281,13 @@ impl Recorder {
         let (file, name) = self.files.create(wall_ns, self.begun == 0)?;
         let id = crc32fast::hash(format!("{} {}", self.session, self.begun).as_bytes());
         let writer = Writer::new(file, id).context("setting up zstd")?;
-        let old = self.current.replace(Current { writer, name, hour, host: None });
+        let old = self.current.replace(Current { writer, name, hour, host: None, samples: 0 });
         self.begun += 1;
         self.rotate = false;
         if let Some(old) = old
             && let Err(error) = old.writer.end(End::Rotated)
         {
-            words.push(format!("ending {}: {error}", old.name.display()));
+            words.push(format!("ending {}: {error}{}", old.name.display(), advice(&error)));
         }
         if ring {
             self.trim(wall_ns, words);
@@ -285,6 +302,37 @@ impl Recorder {
             let trimmed = self.files.trim((&current.name, current.writer.len()), limits, wall_ns, words);
             self.other_bytes = trimmed.unwrap_or(self.other_bytes);
         }
+    }
+}
+
+/// A sample was not written.
+#[derive(Debug, thiserror::Error)]
+#[error("{words}")]
+struct NotWritten {
+    words: String,
+    /// The file must not become any larger.
+    too_large: bool,
+}
+
+impl NotWritten {
+    fn is_too_large(&self) -> bool {
+        self.too_large
+    }
+}
+
+fn is_too_large(error: &WriteError) -> bool {
+    matches!(error, WriteError::NotWritten(error) if error.raw_os_error() == Some(libc::EFBIG))
+}
+
+/// What to do about a failure, to be put behind it; empty where that says itself what is wrong.
+fn advice(error: &WriteError) -> String {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+    // SAFETY: a plain call with a valid struct; refused, it leaves what says that there is no limit.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    match limit.rlim_cur {
+        libc::RLIM_INFINITY => String::new(),
+        _ if !is_too_large(error) => String::new(),
+        bytes => format!(", because files may have {bytes} bytes here: raise RLIMIT_FSIZE (ulimit -f)"),
     }
 }
 
