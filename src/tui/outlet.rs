@@ -4,12 +4,16 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// A frame may wait behind the one that is being written, if this is all that waits before it.
 const LITTLE: usize = 1 << 10;
+
+/// So much is written at a time: a terminal that was emptied has room for it (the kernel keeps 8 KiB for it).
+const CHUNK: usize = 4 << 10;
 
 /// Called when what waited is being written, or when it cannot be.
 type Tell = Box<dyn Fn() + Send>;
@@ -18,6 +22,8 @@ type Tell = Box<dyn Fn() + Send>;
 struct State {
     waiting: Vec<u8>,
     writing: bool,
+    /// What is being written is to be left where it is.
+    discarded: bool,
     failed: Option<(io::ErrorKind, String)>,
     /// A frame was left out: to be told when there is room.
     left_out: bool,
@@ -42,6 +48,8 @@ impl Shared {
 pub struct Outlet {
     shared: Arc<Shared>,
     gathered: Vec<u8>,
+    /// The thread that writes, which lives as long as the process.
+    thread: libc::pthread_t,
 }
 
 impl Outlet {
@@ -52,9 +60,22 @@ impl Outlet {
     pub fn start(out: impl AsFd) -> io::Result<Outlet> {
         let out = File::from(out.as_fd().try_clone_to_owned()?);
         let shared = Arc::new(Shared::default());
-        let outlet = Outlet { shared: Arc::clone(&shared), gathered: Vec::new() };
-        thread::Builder::new().name("terminal".into()).spawn(move || write(out, &shared))?;
-        Ok(outlet)
+        let given = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("terminal".into()).spawn(move || write(out, &given))?;
+        Ok(Outlet { shared, gathered: Vec::new(), thread: thread.into_pthread_t() })
+    }
+
+    /// Leaves out what waits, and the rest of what is being written. `empty` has to make room for [`CHUNK`] bytes.
+    pub fn discard(&self, empty: impl FnOnce()) {
+        {
+            let mut state = self.shared.lock();
+            state.waiting.clear();
+            state.discarded = state.writing;
+        }
+        empty();
+        // A write that waits does not look again by itself (n_tty_write): a signal that has a handler has it do so.
+        // SAFETY: the thread lives as long as the process.
+        unsafe { libc::pthread_kill(self.thread, libc::SIGCONT) };
     }
 
     /// Has `tell` called when a frame was left out and there is room for one again, and when writing fails. It must not
@@ -136,9 +157,9 @@ fn write(mut out: File, shared: &Shared) {
             tell();
         }
         drop(state);
-        let written = out.write_all(&bytes);
+        let written = write_chunks(&mut out, &bytes, shared);
         state = shared.lock();
-        state.writing = false;
+        (state.writing, state.discarded) = (false, false);
         if let Err(error) = written {
             state.failed = Some((error.kind(), error.to_string()));
             state.waiting.clear();
@@ -148,6 +169,17 @@ fn write(mut out: File, shared: &Shared) {
         }
         shared.changed.notify_all();
     }
+}
+
+/// Writes all of it, unless it is discarded meanwhile.
+fn write_chunks(out: &mut File, bytes: &[u8], shared: &Shared) -> io::Result<()> {
+    for chunk in bytes.chunks(CHUNK) {
+        out.write_all(chunk)?;
+        if shared.lock().discarded {
+            break;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

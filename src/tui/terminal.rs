@@ -146,9 +146,10 @@ pub fn leave() {
     if let Some(mut outlet) = outlet {
         give_back(&mut outlet);
         if !outlet.wait(PATIENCE) {
-            // SAFETY: tcflush takes any descriptor; one that is no terminal is refused.
-            unsafe { libc::tcflush(io::stdout().as_raw_fd(), libc::TCOFLUSH) };
-            // What was on its way may be gone, too.
+            outlet.discard(|| {
+                // SAFETY: tcflush takes any descriptor; one that is no terminal is refused.
+                unsafe { libc::tcflush(io::stdout().as_raw_fd(), libc::TCOFLUSH) };
+            });
             give_back(&mut outlet);
             outlet.wait(A_MOMENT);
         }
