@@ -11,8 +11,8 @@ use crate::export::Export;
 use crate::hot::profile::Profile;
 use crate::sample::Sample;
 use crate::snapshot::{Grain, derive, derive_tasks};
-use crate::source::Source;
 use crate::source::recording::Recording;
+use crate::source::{Source, poll};
 
 /// How often a recording that is being written is looked at for more.
 const FOLLOW_EVERY: Duration = Duration::from_millis(200);
@@ -50,6 +50,9 @@ pub fn run(
     let mut notes = Vec::new();
     let mut written = 0;
     while part.iterations != Some(written) {
+        if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
+            break;
+        }
         let Some(mut current) = recording.next()? else {
             if part.follow && !recording.wait(Instant::now() + FOLLOW_EVERY, stop)? {
                 continue;

@@ -1,5 +1,7 @@
 //! Does the command behave, where nothing needs to be measured: help, bad values, missing privileges?
 
+use std::io;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 fn numatop(words: &[&str]) -> Output {
@@ -97,4 +99,29 @@ fn verify_tells_of_each_file_once_and_of_all() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert_eq!(text.matches("unreadable").count(), 1, "{text}");
     assert_eq!(text.matches("format-1.nrec: intact").count(), 1, "{text}");
+}
+
+#[test]
+fn a_message_that_nobody_reads_is_no_panic() {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_numatop-ng"));
+    command.args(["replay", "-b", "/no/such/recording"]).stdout(Stdio::null()).stderr(writer);
+    assert_eq!(command.status().unwrap().code(), Some(1));
+}
+
+#[test]
+fn a_small_stack_is_enough() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_numatop-ng"));
+    command.args(["list", "metrics"]).stdout(Stdio::null());
+    let small = libc::rlimit { rlim_cur: 64 << 10, rlim_max: 64 << 10 };
+    // SAFETY: setrlimit may be called between fork and exec, and the struct outlives the call.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_STACK, &small) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+    let status = command.status().unwrap();
+    assert_eq!(status.code(), Some(0), "{status}");
 }

@@ -15,27 +15,32 @@ const PATIENCE_MS: libc::c_int = 1000;
 pub struct Stoppable<W> {
     out: W,
     stop: RawFd,
+    /// Nothing was read in time: what a buffer in front still tries to write is not waited for again.
+    given_up: bool,
 }
 
 impl<W: Write + AsFd> Stoppable<W> {
     /// `out` must not buffer: more than [`ROOM`] at a time could have to wait.
     pub fn new(out: W, stop: RawFd) -> Stoppable<W> {
-        Stoppable { out, stop }
+        Stoppable { out, stop, given_up: false }
     }
 
     /// Waits until there is room.
     ///
     /// # Errors
     /// `BrokenPipe` when we are to stop and there is none for [`PATIENCE_MS`]; `Interrupted`, or another errno of poll(2).
-    fn wait(&self) -> io::Result<()> {
+    fn wait(&mut self) -> io::Result<()> {
         let fd = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let mut fds = [fd(self.out.as_fd().as_raw_fd(), libc::POLLOUT), fd(self.stop, libc::POLLIN)];
-        poll(&mut fds, -1)?;
-        if fds[0].revents == 0 {
+        poll(&mut fds, if self.given_up { 0 } else { -1 })?;
+        if fds[0].revents == 0 && !self.given_up {
             poll(&mut fds[..1], PATIENCE_MS)?;
         }
         match fds[0].revents {
-            0 => Err(io::Error::new(ErrorKind::BrokenPipe, "stopped while nobody read the output")),
+            0 => {
+                self.given_up = true;
+                Err(io::Error::new(ErrorKind::BrokenPipe, "stopped while nobody read the output"))
+            }
             // An error is for the write to tell.
             _ => Ok(()),
         }
@@ -82,6 +87,18 @@ mod tests {
     fn nobody_waits_for_a_reader_when_it_is_time_to_stop() {
         let error = written(1 << 20, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_reader_that_takes_nothing_is_waited_for_once() {
+        let (_reader, out) = io::pipe().unwrap();
+        let (stop, mut asked) = io::pipe().unwrap();
+        asked.write_all(b"x").unwrap();
+        let mut out = Stoppable::new(out, stop.as_raw_fd());
+        assert!(out.write_all(&vec![b'x'; 1 << 20]).is_err());
+        let began = std::time::Instant::now();
+        assert!((0..100).all(|_| out.write(b"x").is_err()));
+        assert!(began.elapsed() < Duration::from_millis(100 * PATIENCE_MS as u64), "waited for each of them");
     }
 
     #[test]
