@@ -6,6 +6,7 @@ mod balancing;
 mod bounds;
 mod btf;
 mod by_hand;
+mod clock;
 mod command;
 mod containers;
 mod engine;
@@ -137,6 +138,14 @@ fn main() {
         screen::hostile_names_do_not_reach_the_terminal,
         screen::no_colour_means_no_colour,
         screen::without_capabilities_the_screen_is_given_back_first,
+        clock::a_terminal_that_is_held_holds_up_no_recording,
+        clock::a_terminal_that_is_never_read_is_restored_all_the_same,
+        clock::a_closed_terminal_ends_the_live_view_without_a_panic,
+        clock::a_reader_that_takes_nothing_holds_up_no_recording,
+        clock::a_stopped_process_says_so_and_no_interval_is_short,
+        clock::a_limit_on_files_pauses_a_recording_and_is_named,
+        clock::a_limit_on_files_rotates_a_ring,
+        clock::each_signal_ends_what_measures_with_its_code,
         placement::resident_memory_is_that_of_numa_maps,
         placement::a_terabyte_that_was_never_touched_does_not_hide_what_was,
         placement::memory_full_of_holes_is_estimated_without_them,

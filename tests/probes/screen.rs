@@ -24,7 +24,7 @@ struct Terminal {
     raw: Vec<u8>,
 }
 
-fn model(rows: u16, cols: u16) -> Result<vt100::Parser> {
+pub fn model(rows: u16, cols: u16) -> Result<vt100::Parser> {
     let size = |cells| NonZero::new(cells).context("a screen has cells");
     Ok(vt100::Parser::new(size(rows)?, size(cols)?, 0))
 }
@@ -136,7 +136,7 @@ pub fn it_closes_by_itself_after_n_intervals() -> Result<()> {
 }
 
 pub fn a_signal_leaves_a_sane_terminal() -> Result<()> {
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR2, libc::SIGALRM] {
         let mut terminal = Terminal::start(&["-d", "0.3"], 24, 80)?;
         terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
         terminal.signal(signal)?;
