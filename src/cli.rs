@@ -45,7 +45,7 @@ impl Cli {
             }
             None => (&mut command, &matches),
         };
-        if let Some((flag, why)) = useless::find(command.get_name(), typed) {
+        if let Some((flag, why)) = useless::find(command, typed) {
             let long = command.get_arguments().find(|arg| arg.get_id() == flag).and_then(clap::Arg::get_long);
             let why = format!("--{}: {why}", long.unwrap_or(flag));
             return Err(command.error(ErrorKind::UnknownArgument, why));

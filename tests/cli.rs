@@ -125,3 +125,31 @@ fn a_small_stack_is_enough() {
     let status = command.status().unwrap();
     assert_eq!(status.code(), Some(0), "{status}");
 }
+
+/// `record` has flags of its own that the live view has beside `--record`: a release build once refused them.
+#[test]
+fn record_takes_the_limits_of_a_recording() {
+    for words in [
+        &["--record-max-size", "2GiB", "--record-max-age", "7d"][..],
+        &["--record-top", "50"],
+        &["--record-min-cpu", "1"],
+    ] {
+        let output = numatop(&[&["record", "/no/such/folder/file"], words].concat());
+        // The flags were taken when the path is what is wrong, or the privilege.
+        assert_ne!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("--record"), "{words:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_flag_without_use_is_refused_in_this_build_too() {
+    for words in [
+        &["--record-top", "5", "-b"][..],
+        &["--wait", "-b"],
+        &["record", "x", "--sort", "ipc"],
+        &["replay", "x", "--pid", "7"],
+    ] {
+        let output = numatop(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+    }
+}

@@ -90,12 +90,13 @@ pub(super) fn hide(mut command: Command) -> Command {
     command
 }
 
-/// A flag that was typed and would do nothing, and why.
-pub(super) fn find(command: &str, matches: &ArgMatches) -> Option<(&'static str, &'static str)> {
-    let known = |flag: &str| matches.try_contains_id(flag).is_ok();
+/// A flag that was typed and would do nothing, and why. The command itself tells which flags it has: `ArgMatches` knows
+/// it in builds with debug assertions only.
+pub(super) fn find(command: &Command, matches: &ArgMatches) -> Option<(&'static str, &'static str)> {
+    let known = |flag: &str| command.get_arguments().any(|arg| arg.get_id() == flag);
     let typed = |flag: &&str| known(flag) && matches.value_source(flag) == Some(ValueSource::CommandLine);
     let first = |flags: &'static [&'static str]| flags.iter().copied().find(typed);
-    let without = WITHOUT.iter().find(|without| without.subcommand == command);
+    let without = WITHOUT.iter().find(|without| without.subcommand == command.get_name());
     let refused = without.and_then(|without| Some((first(without.flags)?, without.why)));
     refused.or_else(|| {
         let alone =
