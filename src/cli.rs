@@ -8,12 +8,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::text::printable;
 
 /// A live profiler for NUMA machines: where every task runs, and what that costs it.
 #[derive(Parser, Debug)]
-#[command(name = "numatop-ng", version, about, max_term_width = 100, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "numatop-ng",
+    bin_name = "numatop-ng",
+    version,
+    about,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -38,7 +47,7 @@ impl Cli {
         words: impl IntoIterator<Item = T>,
     ) -> Result<Cli, clap::Error> {
         let mut command = useless::hide(Self::command());
-        let matches = command.try_get_matches_from_mut(words)?;
+        let matches = command.try_get_matches_from_mut(words).map_err(clean)?;
         let (command, typed) = match matches.subcommand() {
             Some((name, typed)) => {
                 (command.find_subcommand_mut(name).expect("clap knows what it found"), typed)
@@ -52,6 +61,29 @@ impl Cli {
         }
         Cli::from_arg_matches(&matches)
     }
+}
+
+/// Escapes in a message what was typed. clap would hand it to a terminal as it is, and leave out escape sequences
+/// elsewhere.
+fn clean(mut error: clap::Error) -> clap::Error {
+    let typed: Vec<(ContextKind, ContextValue)> = error
+        .context()
+        .filter_map(|(kind, value)| {
+            let value = match value {
+                ContextValue::String(text) => ContextValue::String(printable(text)),
+                ContextValue::Strings(texts) => {
+                    ContextValue::Strings(texts.iter().map(|text| printable(text)).collect())
+                }
+                // Not what was typed: usage, numbers, suggestions.
+                _ => return None,
+            };
+            Some((kind, value))
+        })
+        .collect();
+    for (kind, value) in typed {
+        error.insert(kind, value);
+    }
+    error
 }
 
 #[derive(Subcommand, Debug)]

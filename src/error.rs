@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::collect::plan::{Advice, Obstacle, plan};
 use crate::host::check::HostCheck;
 use crate::sample::Missing;
-use crate::text::{hanging, words};
+use crate::text::{hanging, printable, words};
 
 /// Width that messages on stderr are wrapped at.
 const WIDTH: usize = 80;
@@ -119,9 +119,10 @@ pub fn message(error: &Error) -> String {
     }
 }
 
-/// The whole chain of causes in one line. libbpf's own text about an errno is kept as it is.
+/// The whole chain of causes, fit to be shown: names of files and words of other libraries are in it. libbpf's own text
+/// about an errno is kept as it is.
 pub fn chain(error: &Error) -> String {
-    format!("{error:#}")
+    printable(&format!("{error:#}"))
 }
 
 fn refusal(obstacle: &Obstacle) -> Refusal {

@@ -22,6 +22,7 @@ pub mod pmu;
 pub mod record;
 pub mod replay;
 pub mod sample;
+pub mod say;
 pub mod signals;
 pub mod snapshot;
 pub mod source;

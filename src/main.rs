@@ -1,6 +1,5 @@
 //! The program: reads what was typed, does it, and turns failures into messages and exit codes.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
 
@@ -9,7 +8,7 @@ use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::modes;
 use numatop_ng::options::BadValue;
-use numatop_ng::{signals, symbolize};
+use numatop_ng::{say, signals, symbolize};
 
 /// What the deepest calls need, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
 const STACK_BYTES: usize = 4 << 20;
@@ -22,7 +21,7 @@ fn main() -> ExitCode {
         return symbolize::child::main();
     }
     if let Err(error) = signals::catch() {
-        let _ = writeln!(io::stderr(), "numatop-ng: catching signals: {error}");
+        say::message(format!("numatop-ng: catching signals: {error}"));
         return Exit::CouldNotMeasure.into();
     }
     // Where no thread can be made at all, the one there is has to do.
@@ -37,10 +36,13 @@ fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are errors to clap, but not to the user.
-            let code = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
-            // A closed stdout or stderr leaves nobody to tell.
-            let _ = error.print();
-            return code.into();
+            if !error.use_stderr() {
+                // All of it is our own text, with clap's colours. A closed stdout leaves nobody to tell.
+                let _ = error.print();
+                return Exit::Ok.into();
+            }
+            say::message(error.render());
+            return Exit::Usage.into();
         }
     };
     libbpf_log::keep();
@@ -52,8 +54,7 @@ fn run() -> ExitCode {
                 (_, Some(refusal)) => refusal.exit,
                 _ => Exit::CouldNotMeasure,
             };
-            // With standard error closed the exit code is all there is to tell.
-            let _ = writeln!(io::stderr(), "{}", error::message(&error));
+            say::message(error::message(&error));
             exit.into()
         }
     }

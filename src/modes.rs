@@ -5,7 +5,7 @@ mod recordings;
 mod watch;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use crate::cli::{BatchFormat, Cli, ColourArg, Command, ViewArgs};
 use crate::export::{Export, csv::Csv, json::JsonLines, stoppable::Stoppable, text::Text};
 use crate::options;
+use crate::say::{self, Form};
 use crate::signals;
 use crate::snapshot::Grain;
 use crate::tui::action::Screen;
@@ -103,6 +104,15 @@ fn exporter(args: &ViewArgs) -> Result<Box<dyn Export + Send>> {
     })
 }
 
+/// How what [`exporter`] writes is kept harmless to a terminal.
+fn form(args: &ViewArgs) -> Form {
+    match args.format.unwrap_or(BatchFormat::Text) {
+        BatchFormat::Text => Form::Text,
+        BatchFormat::Csv => Form::Csv,
+        BatchFormat::Json => Form::Json,
+    }
+}
+
 /// Becomes readable at a signal that ends the program.
 fn stop_signals() -> Result<BorrowedFd<'static>> {
     signals::stop().context("signals are not caught")
@@ -133,10 +143,7 @@ fn terminal_width() -> usize {
     ratatui::crossterm::terminal::size().map_or(DEFAULT, |(columns, _)| columns.max(40)).into()
 }
 
-/// Writes to standard output; a reader that has gone away is no error.
-fn print(text: &str) -> Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("writing to standard output"),
-    }
+/// Writes a report to standard output.
+fn print(text: &str, form: Form) -> Result<()> {
+    say::report(text, form).context("writing to standard output")
 }

@@ -23,7 +23,7 @@ pub fn clean(bytes: &[u8]) -> String {
 
 /// True for text that can be shown as it is: [`clean`] may have made it.
 pub fn is_clean(text: &str) -> bool {
-    text.chars().all(|c| c == ' ' || harmless(c))
+    text.chars().all(|c| c == ' ' || is_harmless(c))
 }
 
 /// [`clean`] for text that is UTF-8 already.
@@ -31,17 +31,36 @@ pub fn clean_str(text: &str) -> String {
     clean(text.as_bytes())
 }
 
+/// A message of our own that may contain text from outside: escaped like [`clean`] does it, but lines stay lines and a
+/// backslash stays one, so that what is clean already is not escaped twice.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' || c == '\\' { out.push(c) } else { push_clean(&mut out, c) }
+    }
+    out
+}
+
+/// The same, in one line.
+pub fn one_line(text: &str) -> String {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_string();
+    }
+    printable(text).replace('\n', "\\x0a")
+}
+
 fn push_clean(out: &mut String, c: char) {
     match c {
         '\\' => out.push_str("\\\\"),
         ' '..='~' => out.push(c),
         c if (c as u32) < 0x80 => out.push_str(&format!("\\x{:02x}", c as u32)),
-        c if harmless(c) => out.push(c),
+        c if is_harmless(c) => out.push(c),
         c => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
     }
 }
 
-fn harmless(c: char) -> bool {
+/// True for a character that a terminal shows as itself and takes for nothing else. A space is none.
+pub fn is_harmless(c: char) -> bool {
     let no_width = c.width().unwrap_or(0) == 0;
     // The characters of Bidi_Control (Unicode PropList.txt), and the line and paragraph separators.
     let direction =
@@ -98,6 +117,14 @@ mod tests {
     }
 
     #[test]
+    fn messages_keep_their_lines_and_are_escaped_once() {
+        let cleaned = clean(b"\x1b]0;\xff\\");
+        assert_eq!(printable(&cleaned), cleaned);
+        assert_eq!(printable("in \x1b[2J\u{9b}:\n  a\tb"), "in \\x1b[2J\\u{9b}:\n  a\\x09b");
+        assert_eq!(one_line("a\nb"), "a\\x0ab");
+    }
+
+    #[test]
     fn wrapped_lines_hang_below_the_first_piece() {
         let list = |text: &'static str| text.split_inclusive(',').map(str::to_owned);
         assert_eq!(hanging("CPUs ", list("0,2,4,6"), 10), "CPUs 0,2,\n     4,6\n");
@@ -108,7 +135,7 @@ mod tests {
         #[test]
         fn nothing_dangerous_is_left(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let text = clean(&bytes);
-            prop_assert!(text.chars().all(|c| c == ' ' || harmless(c)));
+            prop_assert!(text.chars().all(|c| c == ' ' || is_harmless(c)));
         }
 
         #[test]

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use crate::text::printable;
+
 pub(super) fn delay(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is not a number of seconds"))?;
+    let seconds: f64 =
+        text.parse().map_err(|_| format!("'{}' is not a number of seconds", printable(text)))?;
     if (0.1..=60.0).contains(&seconds) {
         Ok(seconds)
     } else {
@@ -22,13 +25,14 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         "m" => 20,
         "g" => 30,
         "t" => 40,
-        _ => return Err(format!("'{unit}' is no unit of size: use K, M, G or T")),
+        _ => return Err(format!("'{}' is no unit of size: use K, M, G or T", printable(unit))),
     };
-    let number: u64 = number.trim().parse().map_err(|_| format!("'{text}' is not a size such as 2GiB"))?;
+    let number: u64 =
+        number.trim().parse().map_err(|_| format!("'{}' is not a size such as 2GiB", printable(text)))?;
     match number.checked_mul(1 << shift) {
         Some(bytes) if bytes >= LEAST => Ok(bytes),
         Some(_) => Err("the least is 1M".into()),
-        None => Err(format!("{text} is more than can be")),
+        None => Err(format!("{} is more than can be", printable(text))),
     }
 }
 
@@ -36,13 +40,13 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
     crate::record::time::duration(text)
         .filter(|ns| *ns > 0)
         .map(|ns| Duration::from_nanos(ns as u64))
-        .ok_or_else(|| format!("'{text}' is not a length of time such as 12h or 7d"))
+        .ok_or_else(|| format!("'{}' is not a length of time such as 12h or 7d", printable(text)))
 }
 
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent >= 0.0 && percent.is_finite() => Ok(percent),
-        _ => Err(format!("'{text}' is not a percentage")),
+        _ => Err(format!("'{}' is not a percentage", printable(text))),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::collect::about::Asked;
 use crate::collect::placement::Process;
 use crate::metric::Value;
 use crate::snapshot::Snapshot;
+use crate::text::one_line;
 
 /// Writes a header line once, then rows. A value that could not be measured is an empty field.
 pub struct Csv<S> {
@@ -64,7 +65,7 @@ fn field(value: &Value) -> String {
         Value::ByNode(shares) => {
             shares.iter().map(|(node, share)| format!("{node}:{share:.3}")).collect::<Vec<_>>().join(" ")
         }
-        Value::Text(text) => quoted(text),
+        Value::Text(text) => quoted(&one_line(text)),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::collect::about::Asked;
 use crate::collect::placement::Process;
 use crate::metric::{Metric, Unit, format};
 use crate::snapshot::Snapshot;
-use crate::text::plural;
+use crate::text::{one_line, plural};
 
 /// A column is made as wide as this for a long name; longer ones shift what is right of them.
 const WIDEST: usize = 64;
@@ -51,10 +51,10 @@ impl<S: Rows> Export for Text<S> {
             )?;
         }
         for (cause, count) in snapshot.lost.iter().filter(|(_, count)| **count > 0) {
-            writeln!(out, "lost: {cause} {count}")?;
+            writeln!(out, "lost: {} {count}", one_line(cause))?;
         }
         for note in &snapshot.notes {
-            writeln!(out, "note: {note}")?;
+            writeln!(out, "note: {}", one_line(note))?;
         }
         writeln!(out)?;
         let columns = self.selection.columns();
@@ -63,7 +63,7 @@ impl<S: Rows> Export for Text<S> {
             .iter()
             .map(|row| {
                 let text = |metric: &&Metric<S::Row>| match metric.read(row, snapshot) {
-                    Ok(value) => format::short(&value, metric.unit),
+                    Ok(value) => one_line(&format::short(&value, metric.unit)),
                     Err(_) => format::absent(metric.id).to_string(),
                 };
                 columns.iter().map(text).collect()
@@ -111,7 +111,7 @@ fn heading(snapshot: &Snapshot) -> String {
         "{} {} {} · {}, {}{scope} · interval {interval} · numatop-ng itself {own}% CPU, {}",
         rfc3339(snapshot.wall_ns),
         crate::text::clean_str(&snapshot.host.hostname),
-        snapshot.host.kernel,
+        one_line(&snapshot.host.kernel),
         plural(snapshot.online_cpus as usize, "CPU"),
         plural(snapshot.nodes.len(), "node"),
         format::bytes(snapshot.own.raw.rss_bytes as f64),

@@ -10,23 +10,24 @@ use super::{print, terminal_width};
 use crate::cli::{Listing, ReportFormat};
 use crate::host::topology::Topology;
 use crate::pmu::open::try_event;
+use crate::say::Form;
 use crate::{doctor, events_cmd, metrics_cmd, options, topology_cmd};
 
 pub(super) fn doctor(format: ReportFormat) -> Result<ExitCode> {
     let report = doctor::Report::gather();
-    print(&match format {
-        ReportFormat::Text => doctor::render_text(&report, terminal_width()),
-        ReportFormat::Json => format!("{:#}\n", doctor::render_json(&report)),
-    })?;
+    match format {
+        ReportFormat::Text => print(&doctor::render_text(&report, terminal_width()), Form::Text)?,
+        ReportFormat::Json => print(&format!("{:#}\n", doctor::render_json(&report)), Form::Json)?,
+    }
     Ok(report.exit().into())
 }
 
 pub(super) fn topology(format: ReportFormat) -> Result<ExitCode> {
     let topology = Topology::read(Path::new("/"))?;
-    print(&match format {
-        ReportFormat::Text => topology_cmd::render_text(&topology, terminal_width()),
-        ReportFormat::Json => format!("{:#}\n", topology_cmd::render_json(&topology)),
-    })?;
+    match format {
+        ReportFormat::Text => print(&topology_cmd::render_text(&topology, terminal_width()), Form::Text)?,
+        ReportFormat::Json => print(&format!("{:#}\n", topology_cmd::render_json(&topology)), Form::Json)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -43,6 +44,6 @@ pub(super) fn list(what: Listing, pmu_dir: Option<&Path>) -> Result<ExitCode> {
             events_cmd::render_text(&catalog, budget, &try_event, &choose, terminal_width())
         }
     };
-    print(&text)?;
+    print(&text, Form::Text)?;
     Ok(ExitCode::SUCCESS)
 }

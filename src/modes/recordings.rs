@@ -9,16 +9,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::{ended, exporter, output, print, ran, stop_signals, tui_options, wants_batch};
+use super::{ended, exporter, form, output, print, ran, stop_signals, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ViewArgs};
-use crate::error::Exit;
+use crate::error::{self, Exit};
 use crate::export::rfc3339;
 use crate::options;
 use crate::record::verify;
 use crate::replay::{self, Part};
+use crate::say::{self, Cleaned, Form};
 use crate::signals;
 use crate::source::Source;
 use crate::source::recording::{self, Recording};
+use crate::text::one_line;
 use crate::tui;
 
 pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<ExitCode> {
@@ -40,7 +42,7 @@ pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArg
         grain: options::grain(args),
     };
     let stop = stop_signals()?;
-    let mut out = io::BufWriter::with_capacity(64 * 1024, output(stop)?);
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
     Ok(if written > 0 || follow || signals::ended_by().is_some() { ran() } else { nothing_there(path, span) })
 }
@@ -61,7 +63,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
         })?),
         None => Box::new(output(stop)?),
     };
-    let mut out = io::BufWriter::with_capacity(64 * 1024, sink);
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), form(&view));
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
     Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
 }
@@ -69,11 +71,9 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
 /// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.
 fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
     let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
-    // With standard error closed the exit code is all there is to tell.
-    let _ = writeln!(
-        io::stderr(),
+    say::message(format!(
         "numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}"
-    );
+    ));
     Exit::CouldNotMeasure.into()
 }
 
@@ -90,7 +90,7 @@ pub(super) fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
             Err(error) => vec![unreadable(path, error)],
         };
         for (intact, text) in told {
-            print(&text)?;
+            print(&text, Form::Text)?;
             if !intact {
                 exit = Exit::CouldNotMeasure;
             }
@@ -108,5 +108,6 @@ fn report(file: &Path) -> (bool, String) {
 }
 
 fn unreadable(path: &Path, error: &anyhow::Error) -> (bool, String) {
-    (false, format!("{}: unreadable\n  {error:#}\n", path.display()))
+    let (path, why) = (one_line(&path.to_string_lossy()), one_line(&error::chain(error)));
+    (false, format!("{path}: unreadable\n  {why}\n"))
 }

@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 
-use super::{ended, exporter, messages, output, ran, stop_signals, tui_options};
+use super::{ended, exporter, form, messages, output, ran, stop_signals, tui_options};
 use crate::batch::{self, Pace};
 use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::export::quiet::Quiet;
 use crate::host::users;
 use crate::record::recorder::Recorder;
+use crate::say::{Cleaned, Notes};
 use crate::source::Source;
 use crate::source::live::{LiveOptions, LiveSource};
 use crate::source::recorded::Recorded;
@@ -30,7 +31,7 @@ pub(super) fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimit
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;
     let mut source = start(live)?;
-    let mut out = io::BufWriter::with_capacity(64 * 1024, output(stop)?);
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
     match recorder {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate);
@@ -67,7 +68,7 @@ pub(super) fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Res
     let recorder = Recorder::open(path, options::recording(limits, args))?;
     let rotate = rotate_signal()?;
     let mut source = Recorded::new(start(live)?, recorder, rotate);
-    let mut out = messages(stop)?;
+    let mut out = Notes::new(messages(stop)?);
     let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace(args), stop.as_raw_fd());
     source.finish()?;
     done.map(|()| ran())

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 
 use super::Source;
+use crate::error::chain;
 use crate::export::rfc3339;
 use crate::record::dir::is_ring_name;
 use crate::record::format::{End, Gap, Kind};
 use crate::record::reader::{Found, Frame, HeadInForce, Reader};
 use crate::sample::{HostFacts, Sample, TaskRaw};
+use crate::text::one_line;
 
 /// A recording that is read from front to back, from any time on. What is damaged is left out, and the next
 /// sample says so in its notes; so it does of pauses of the recorder.
@@ -35,6 +37,11 @@ pub struct Recording {
     notes: Vec<String>,
 }
 
+/// Says that a file of a ring is not used, and why.
+fn left_out(error: &anyhow::Error) -> String {
+    format!("left out: {}", one_line(&chain(error)))
+}
+
 impl Recording {
     /// A file with those that it was rotated to, or a directory with all its recordings.
     ///
@@ -51,7 +58,7 @@ impl Recording {
                     break;
                 }
                 Err(error) if files.len() == 1 => return Err(error),
-                Err(error) => notes.push(format!("left out: {error:#}")),
+                Err(error) => notes.push(left_out(&error)),
             }
         }
         let Some((current, mut reader)) = first else {
@@ -187,7 +194,7 @@ impl Recording {
                 }
                 // The recorder has just made it.
                 Err(_) if at + 1 == self.files.len() => return Ok(false),
-                Err(error) => self.notes.push(format!("left out: {error:#}")),
+                Err(error) => self.notes.push(left_out(&error)),
             }
         }
         Ok(false)
@@ -278,7 +285,8 @@ impl Source for Recording {
                         return Ok(None);
                     }
                     if torn > 0 {
-                        self.notes.push(format!("the last {torn} bytes of {} are damaged", name.display()));
+                        let name = one_line(&name.to_string_lossy());
+                        self.notes.push(format!("the last {torn} bytes of {name} are damaged"));
                     }
                 }
             }
