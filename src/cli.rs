@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
@@ -332,8 +332,8 @@ pub struct ViewArgs {
     pub namespaces: Vec<String>,
 
     /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy
-    /// or below /sys/fs/cgroup, which says in which hierarchy.
-    #[arg(long = "cgroup", value_name = "PATH|GLOB", value_parser = NonEmptyStringValueParser::new(), help_heading = CONTAINERS)]
+    /// or below /sys/fs/cgroup, which says in which hierarchy. Bytes that are no text as such, or as they are shown (\xff).
+    #[arg(long = "cgroup", value_name = "PATH|GLOB", value_parser = OsStringValueParser::new().try_map(parse::cgroup), help_heading = CONTAINERS)]
     pub cgroups: Vec<String>,
 
     /// Watch only this systemd unit.

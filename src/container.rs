@@ -5,6 +5,7 @@ mod files;
 pub mod glob;
 pub mod group;
 pub mod names;
+pub mod path;
 pub mod patterns;
 pub mod runtime;
 pub mod select;

@@ -5,14 +5,16 @@ mod hot;
 mod show;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::collect::placement;
 use crate::collect::scope::Scope;
-use crate::container::runtime;
 use crate::container::select::{Want, Wants};
+use crate::container::{path, runtime};
 use crate::export::rfc3339;
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::topology::{Topology, format_cpulist};
@@ -152,16 +154,17 @@ fn wants(args: &ViewArgs, root: &Path) -> Result<(Wants, Option<Hierarchy>), Bad
     let mut wants = Vec::new();
     let mut chosen: Option<Hierarchy> = None;
     for path in &args.cgroups {
-        let mut below = path.trim_end_matches('/');
+        let bytes = path::to_bytes(path);
+        let mut below = path.trim_end_matches('/').to_string();
         let full = below.starts_with("/sys/fs/cgroup");
-        if let Some((hierarchy, rest)) = cgroups::containing(root, Path::new(path)) {
+        if let Some((hierarchy, rest)) = cgroups::containing(root, Path::new(OsStr::from_bytes(&bytes))) {
             if chosen.as_ref().is_some_and(|other| *other != hierarchy) {
                 return Err(bad("--cgroup", "all paths must lie in one hierarchy"));
             }
-            below = rest.to_str().unwrap_or_default().trim_end_matches('/');
+            below = path::from_bytes(rest.as_os_str().as_bytes()).trim_end_matches('/').to_string();
             chosen = Some(hierarchy);
         } else if full {
-            let path = crate::text::clean_str(path);
+            let path = path::show(path);
             return Err(bad("--cgroup", format!("{path} lies in no hierarchy with a controller")));
         }
         wants.push(Want::Cgroup(format!("/{}", below.trim_start_matches('/'))));

@@ -1,6 +1,8 @@
 //! Does the command behave, where nothing needs to be measured: help, bad values, missing privileges?
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
@@ -152,4 +154,14 @@ fn a_flag_without_use_is_refused_in_this_build_too() {
         let output = numatop(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
     }
+}
+
+#[test]
+fn a_path_that_is_not_utf8_is_no_wrong_usage() {
+    let output = Command::new(env!("CARGO_BIN_EXE_numatop-ng"))
+        .args(["-b", "-n", "1", "--cgroup"])
+        .arg(OsStr::from_bytes(b"/no-such-cgroup-\xff"))
+        .output()
+        .unwrap();
+    assert!(!stderr(&output).contains("UTF-8"), "{}", stderr(&output));
 }

@@ -1,7 +1,10 @@
 //! Values of flags: lengths of time, sizes, shares.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use crate::container::path;
 use crate::text::printable;
 
 pub(super) fn delay(text: &str) -> Result<f64, String> {
@@ -47,6 +50,14 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent >= 0.0 && percent.is_finite() => Ok(percent),
         _ => Err(format!("'{}' is not a percentage", printable(text))),
+    }
+}
+
+/// A path of cgroups or a pattern of them, which need not be UTF-8.
+pub(super) fn cgroup(typed: OsString) -> Result<String, &'static str> {
+    match typed.is_empty() {
+        true => Err("a path is needed"),
+        false => Ok(path::from_bytes(typed.as_bytes())),
     }
 }
 

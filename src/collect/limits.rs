@@ -2,10 +2,13 @@
 //! in the hierarchies of v1.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::container::path;
 use crate::host::cgroups::{Hierarchy, mounts};
 use crate::sample::{GroupRaw, Missing, Reading};
 
@@ -96,7 +99,8 @@ impl LimitReader {
                 Missing::Unsupported(format!("the {controller} controller of cgroup v1 is not mounted"))
             })?,
         };
-        let at = mount.join(path.trim_start_matches('/')).join(file);
+        let path = path::to_bytes(path.trim_start_matches('/'));
+        let at = mount.join(OsStr::from_bytes(&path)).join(file);
         let read = || -> io::Result<String> {
             let mut text = String::new();
             File::open(&at)?.take(READ_MAX).read_to_string(&mut text)?;

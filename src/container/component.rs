@@ -1,6 +1,6 @@
 //! What one component of a cgroup path looks like: ids, escapes, uids of pods.
 
-use crate::text;
+use super::path;
 
 /// Characters kept of a name that somebody chose.
 pub const NAME_MAX: usize = 128;
@@ -9,7 +9,7 @@ pub const NAME_MAX: usize = 128;
 pub fn capped(text: &str) -> String {
     // Cleaning can make a character into ten: cut before (for speed) and after (for length).
     let short: String = text.chars().take(NAME_MAX).collect();
-    let clean = text::clean_str(&short);
+    let clean = path::show(&short);
     if clean.chars().count() <= NAME_MAX { clean } else { clean.chars().take(NAME_MAX).collect() }
 }
 
@@ -63,7 +63,7 @@ pub fn unescape(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    path::from_bytes(&bytes)
 }
 
 /// A pod's uid with dashes: a UUID (with `_` for `-` under the systemd driver), or the 32 digits of a

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::glob;
 use super::group::{Group, Kind};
+use super::{glob, path};
 use crate::collect::scope::Scope;
-use crate::text;
+use crate::text::clean_str;
 
 /// Names that a failure offers at most.
 const OFFERS: usize = 5;
@@ -84,7 +84,7 @@ impl Wants {
     /// What the header says.
     pub fn describe(&self) -> String {
         let words = self.wants.iter().map(Want::to_string).chain(self.host.then(|| "host".to_string()));
-        text::clean_str(&words.collect::<Vec<_>>().join(", "))
+        words.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -101,8 +101,17 @@ impl Want {
     fn find(&self, tree: &Tree<'_>) -> BTreeSet<u64> {
         match self {
             Want::Cgroup(pattern) => {
-                let same = |(id, path): (&u64, &String)| glob::matches(pattern, path).then_some(*id);
-                tree.paths.iter().filter_map(same).collect()
+                let found = |pattern: &str| -> BTreeSet<u64> {
+                    let same = |(id, path): (&u64, &String)| glob::matches(pattern, path).then_some(*id);
+                    tree.paths.iter().filter_map(same).collect()
+                };
+                let exact = found(pattern);
+                // Or as it is shown: with escapes.
+                if exact.is_empty() {
+                    path::shown_as(pattern).map_or(exact, |path| found(&path))
+                } else {
+                    exact
+                }
             }
             Want::Exactly(wanted) => {
                 tree.paths.iter().filter(|(_, path)| *path == wanted).map(|(id, _)| *id).collect()
@@ -142,9 +151,7 @@ impl Want {
     fn closest(&self, tree: &Tree<'_>) -> Vec<String> {
         let groups = tree.groups.iter().filter(|(id, _)| tree.paths.contains_key(id)).map(|(_, group)| group);
         let names: BTreeSet<String> = match self {
-            Want::Cgroup(_) | Want::Exactly(_) => {
-                tree.paths.values().map(|path| text::clean_str(path)).collect()
-            }
+            Want::Cgroup(_) | Want::Exactly(_) => tree.paths.values().map(|path| path::show(path)).collect(),
             Want::Container(_) => {
                 groups.filter(|group| is_container(group)).map(|group| group.name.clone()).collect()
             }
@@ -200,11 +207,15 @@ fn is_container(group: &Group) -> bool {
     matches!(group.kind, Kind::Container | Kind::Machine)
 }
 
+/// Clean text.
 impl fmt::Display for Want {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Want::Pod { namespace: Some(namespace), name } => write!(f, "pod {namespace}/{name}"),
-            want => write!(f, "{} {}", want.noun(), want.word()),
+            Want::Pod { namespace: Some(namespace), name } => {
+                write!(f, "pod {}/{}", clean_str(namespace), clean_str(name))
+            }
+            Want::Cgroup(path) | Want::Exactly(path) => write!(f, "{} {}", self.noun(), path::show(path)),
+            want => write!(f, "{} {}", want.noun(), clean_str(want.word())),
         }
     }
 }

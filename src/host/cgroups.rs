@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::container::path;
 
 /// Directories visited at most when the tree is read.
 const WALK_LIMIT: usize = 100_000;
@@ -121,21 +124,21 @@ impl Hierarchy {
         self.mount.as_ref().and_then(ino).is_some_and(|ino| ino != 1)
     }
 
-    /// Id → path for every cgroup that exists now. The id is the directory's inode number; the root is "/".
+    /// Id → path (as [`crate::container::path`] writes it) for every cgroup that exists now. The id is the directory's inode number; the root is "/".
     pub fn paths(&self) -> BTreeMap<u64, String> {
         let mut paths = BTreeMap::new();
         let Some(mount) = &self.mount else { return paths };
         let mut stack = vec![(mount.clone(), String::new())];
-        while let Some((dir, path)) = stack.pop() {
+        while let Some((dir, below)) = stack.pop() {
             let Ok(meta) = fs::symlink_metadata(&dir) else { continue };
-            paths.insert(meta.ino(), if path.is_empty() { "/".to_string() } else { path.clone() });
+            paths.insert(meta.ino(), if below.is_empty() { "/".to_string() } else { below.clone() });
             if paths.len() >= WALK_LIMIT {
                 break;
             }
             for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     let name = entry.file_name();
-                    stack.push((entry.path(), format!("{path}/{}", name.to_string_lossy())));
+                    stack.push((entry.path(), format!("{below}/{}", path::from_bytes(name.as_bytes()))));
                 }
             }
         }

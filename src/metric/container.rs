@@ -2,10 +2,10 @@
 
 use super::task::TASK_METRICS;
 use super::{Group, Metric, Order, Unit, Value, interference, no, placement};
+use crate::container::path;
 use crate::host::topology::parse_cpulist;
 use crate::sample::{GroupRaw, Missing, Reading};
 use crate::snapshot::{Container, Snapshot};
-use crate::text;
 use crate::units::{CpuId, Nid};
 
 use Group::{Identity, Memory, Running};
@@ -128,7 +128,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
         |row, snapshot| {
             let parent = row.parent.and_then(|at| snapshot.containers.get(at)).map(|parent| parent.id);
             let path = parent.and_then(|id| snapshot.names.cgroups.get(&id));
-            path.map(|path| Value::Text(text::clean_str(path))).ok_or_else(|| no("it is at the top"))
+            path.map(|path| Value::Text(path::show(path))).ok_or_else(|| no("it is at the top"))
         },
     ),
     summed!("cgroup"),

@@ -2,6 +2,7 @@
 
 use super::{Group, Metric, Order, Unit, Value, no};
 use crate::container::group::Kind;
+use crate::container::path;
 use crate::sample::Missing;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
@@ -120,7 +121,7 @@ pub const CGROUP: Metric<Task> = Metric {
     order: Ascending,
     help: "Control group path.",
     value: |task, snapshot| match snapshot.names.cgroups.get(&task.raw.cgroup_id) {
-        Some(path) => Ok(Value::Text(text::clean_str(path))),
+        Some(path) => Ok(Value::Text(path::show(path))),
         None => {
             Err(Missing::Lost(format!("cgroup {} was removed before its path was read", task.raw.cgroup_id)))
         }

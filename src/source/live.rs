@@ -32,6 +32,7 @@ use crate::collect::visible::VisibleNames;
 use crate::collect::wire::Loss;
 use crate::collect::{own, records, stats};
 use crate::container::names::Book;
+use crate::container::path;
 use crate::container::select::{Unmatched, Wants};
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::Hierarchy;
@@ -43,7 +44,6 @@ use crate::hot::News;
 use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
 use crate::sample::{CpuRaw, Hints, HostFacts, Names, Sample, Slot};
-use crate::text;
 use crate::units::CpuId;
 
 /// Where this machine's files are.
@@ -452,7 +452,8 @@ impl Source for LiveSource {
             }
             Some(id) => {
                 let path = self.names.cgroups.get(&id).context("the cgroup has been removed")?;
-                let name = self.names.groups.get(&id).map_or(path, |group| &group.name).clone();
+                let group = self.names.groups.get(&id);
+                let name = group.map_or_else(|| path::show(path), |group| group.name.clone());
                 self.groups.narrow(Some(path.clone()), &self.names);
                 name
             }
@@ -555,7 +556,7 @@ fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
     let reasons: Vec<String> = std::iter::once(closest).chain(troubles.iter().cloned()).collect();
     Refusal {
         exit: Exit::Usage,
-        what: format!("there is no {}", text::clean_str(&first.want.to_string())),
+        what: format!("there is no {}", first.want),
         why: Some(reasons.join("; ")),
         said: None,
         advice: vec![Advice::say("--wait starts without it and waits until it exists")],

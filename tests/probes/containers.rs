@@ -1,8 +1,11 @@
 //! Scopes made of cgroups, beside what the kernel charges to those cgroups itself.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,7 +30,7 @@ use crate::workload::Workload;
 pub struct Cgroup(pub PathBuf);
 
 impl Cgroup {
-    pub fn make(parent: &Path, name: &str) -> Result<Cgroup> {
+    pub fn make(parent: &Path, name: impl AsRef<Path>) -> Result<Cgroup> {
         let path = parent.join(name);
         fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
         Ok(Cgroup(path))
@@ -306,6 +309,63 @@ pub fn a_cgroup_is_waited_for_and_may_go() -> Result<()> {
     watch.step()?;
     ensure!(pids(&watch.step()?) == [hog.pid()]);
     drop(hog);
+    Ok(())
+}
+
+pub fn cgroups_whose_names_are_no_text_stay_apart() -> Result<()> {
+    let mount = cgroups::choose(Path::new("/")).mount.context("no cgroup filesystem is mounted")?;
+    let parent = unique("bytes");
+    let top = Cgroup::make(&mount, &parent)?;
+    let names = [&b"\xff"[..], b"\xfe", br"\xff"];
+    let groups: Vec<Cgroup> =
+        names.iter().map(|name| Cgroup::make(&top.0, OsStr::from_bytes(name))).collect::<Result<_>>()?;
+    // Declared after the cgroups, so that they are gone before those are removed.
+    let hogs: Vec<Workload> = names.iter().map(|_| Workload::start("hog")).collect::<Result<_>>()?;
+    for (group, hog) in groups.iter().zip(&hogs) {
+        group.adopt(hog.pid())?;
+    }
+    let shown = [r"\xff", r"\xfe", r"\\xff"];
+    let rows = |scope: &OsStr| -> Result<Vec<(u64, String, i64)>> {
+        let output = Command::new(env!("CARGO_BIN_EXE_numatop-ng"))
+            .args(["-b", "-n", "1", "-d", "0.1", "--format", "json", "--cgroup"])
+            .arg(scope)
+            .output()?;
+        ensure!(output.status.success(), "{scope:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let line: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let processes = |cgroup: &serde_json::Value| {
+            let containers = line["containers"].as_array().into_iter().flatten();
+            let row = containers.into_iter().find(|row| row["cgroup"] == *cgroup);
+            row.map_or(-1, |row| row["processes"].as_i64().unwrap_or(-1))
+        };
+        let tasks = line["tasks"].as_array().context("tasks")?.iter();
+        let row = |task: &serde_json::Value| {
+            let cgroup = task["cgroup"].as_str().unwrap_or_default().to_string();
+            (task["pid"].as_u64().unwrap_or(0), cgroup, processes(&task["cgroup"]))
+        };
+        let mut rows: Vec<_> = tasks.map(row).collect();
+        rows.sort();
+        Ok(rows)
+    };
+    let row = |at: usize| (u64::from(hogs[at].pid()), format!("/{parent}/{}", shown[at]), 1);
+    let mut all = vec![row(0), row(1), row(2)];
+    all.sort();
+    let found = rows(OsStr::new(&format!("/{parent}")))?;
+    ensure!(found == all, "{found:?} instead of {all:?}");
+    // As it is, below the root of the hierarchy and in the file system, and as it is shown.
+    let path = |at: usize| [b"/", parent.as_bytes(), b"/", names[at]].concat();
+    let escaped = |name: &str| format!("/{parent}/{name}").into_bytes();
+    for (typed, at) in [
+        (path(0), 0),
+        ([mount.as_os_str().as_bytes(), &path(1)].concat(), 1),
+        (escaped(r"\xfe"), 1),
+        // The third is called what the first is shown as.
+        (escaped(r"\xff"), 2),
+        (escaped(r"\\xff"), 2),
+    ] {
+        let found = rows(OsStr::from_bytes(&typed))?;
+        ensure!(found == [row(at)], "{}: {found:?}", typed.escape_ascii());
+    }
+    drop(hogs);
     Ok(())
 }
 

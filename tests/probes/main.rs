@@ -115,6 +115,7 @@ fn main() {
         containers::a_resting_task_shows_with_the_sample_after_the_scope_changed,
         containers::a_cgroup_is_waited_for_and_may_go,
         containers::an_unknown_cgroup_is_wrong_usage,
+        containers::cgroups_whose_names_are_no_text_stay_apart,
         truth::a_full_exit_ring_is_a_counted_loss,
         pages::pages_that_are_touched_are_counted_on_their_node,
         pages::moved_pages_are_those_of_vmstat,
