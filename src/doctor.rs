@@ -102,7 +102,8 @@ impl Report {
         let failed = essential.filter_map(|trial| trial.outcome.as_ref().err()).next();
         let refusal = match failed {
             Some(error) => Some(error::explain(error, &check)),
-            None if trials.is_empty() => error::preflight(&check).err(),
+            // Probes load without /proc, but what is read of the machine there is missing.
+            None if trials.is_empty() || !check.proc_mounted => error::preflight(&check).err(),
             None => None,
         };
         observe(&mut plan, &trials);

@@ -1,6 +1,7 @@
 //! What does a failure mean for the user: which exit code, why, and what to do about it?
 
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 
 use anyhow::Error;
@@ -8,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::collect::plan::{Advice, Obstacle, plan};
 use crate::host::check::HostCheck;
+use crate::host::rlimit;
 use crate::sample::Missing;
 use crate::text::{hanging, printable, words};
 
@@ -94,6 +96,9 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
         return refusal.clone();
     }
     let said = chain(error);
+    if let Some(refusal) = too_many_files(&said) {
+        return refusal;
+    }
     match preflight(check) {
         Err(refusal) => Refusal { said: Some(said), ..refusal },
         Ok(()) => Refusal {
@@ -109,12 +114,30 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
     }
 }
 
+/// The limit of open files was in the way (EMFILE). Each library has an error type of its own, but all of them write the
+/// errno in the words of the standard library.
+fn too_many_files(said: &str) -> Option<Refusal> {
+    if !said.contains(&io::Error::from_raw_os_error(libc::EMFILE).to_string()) {
+        return None;
+    }
+    let limit = rlimit::open_files().map_or("too few".into(), |limit| format!("no more than {limit}"));
+    Some(Refusal {
+        exit: Exit::CouldNotMeasure,
+        what: "cannot start".into(),
+        why: Some(format!("this process may have {limit} files open")),
+        said: Some(said.to_string()),
+        advice: vec![
+            Advice::command("raise the limit in the shell that starts it", "ulimit -n 4096"),
+            Advice::command("or in the unit of a service", "LimitNOFILE=4096"),
+        ],
+    })
+}
+
 /// What is printed about a failure, after the name of the program; a refusal is wrapped.
 pub fn message(error: &Error) -> String {
-    match error.downcast_ref::<Refusal>() {
-        Some(refusal) => {
-            Refusal { what: format!("numatop-ng: {}", refusal.what), ..refusal.clone() }.to_string()
-        }
+    let refusal = error.downcast_ref::<Refusal>().cloned();
+    match refusal.or_else(|| too_many_files(&chain(error))) {
+        Some(refusal) => Refusal { what: format!("numatop-ng: {}", refusal.what), ..refusal }.to_string(),
         None => format!("numatop-ng: {}", chain(error)),
     }
 }

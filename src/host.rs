@@ -9,6 +9,7 @@ pub mod page_flags;
 pub mod pmu;
 pub mod privileges;
 pub mod processes;
+pub mod rlimit;
 pub mod topology;
 pub mod types;
 pub mod users;

@@ -18,6 +18,8 @@ pub struct HostCheck {
     pub pmu: PmuFacts,
     pub cgroups: Hierarchy,
     pub topology: Fact<Topology>,
+    /// /proc is that of the kernel, and not an empty directory.
+    pub proc_mounted: bool,
 }
 
 impl HostCheck {
@@ -30,6 +32,7 @@ impl HostCheck {
             pmu: PmuFacts::read(root, choice),
             cgroups: cgroups::choose(root),
             topology: Topology::read(root).map_err(|error| format!("{error:#}")).into(),
+            proc_mounted: root.join("proc/self").symlink_metadata().is_ok(),
         }
     }
 }

@@ -20,6 +20,7 @@ mod recording;
 mod scoped_recording;
 mod screen;
 mod smt;
+mod starts;
 mod truth;
 mod until;
 mod workload;
@@ -116,6 +117,8 @@ fn main() {
         containers::a_cgroup_is_waited_for_and_may_go,
         containers::an_unknown_cgroup_is_wrong_usage,
         containers::cgroups_whose_names_are_no_text_stay_apart,
+        starts::too_few_open_files_are_named_with_the_limit,
+        starts::an_empty_proc_is_named,
         truth::a_full_exit_ring_is_a_counted_loss,
         pages::pages_that_are_touched_are_counted_on_their_node,
         pages::moved_pages_are_those_of_vmstat,

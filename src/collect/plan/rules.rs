@@ -32,6 +32,10 @@ pub fn verdict(check: &HostCheck, part: Part) -> Verdict {
 
 /// The kernel first: nobody should look for privileges on a kernel that cannot do it.
 fn probe(check: &HostCheck, part: Part) -> Verdict {
+    if !check.proc_mounted {
+        let missing = Missing::Lost("/proc is not mounted here: there is no /proc/self".into());
+        return Err(Obstacle::new(missing, [Advice::command("mount it", "mount -t proc proc /proc")]));
+    }
     kernel_has(check, part.features())?;
     topology(&check.topology)?;
     privileges(check)?;

@@ -1,0 +1,75 @@
+//! What stands in the way of a start is named, with what to do about it.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
+
+/// What a start says, in one line.
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A short run that may have so many files open.
+fn with_open_files(limit: u64) -> Result<Output> {
+    let mut command = Command::new(BINARY);
+    command.args(["-b", "-n", "1", "-d", "0.1"]).stdin(Stdio::null()).stdout(Stdio::null());
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: setrlimit is async-signal-safe, and the struct is a copy of its own.
+    unsafe {
+        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    command.stderr(Stdio::piped()).output().context("starting numatop-ng")
+}
+
+pub fn too_few_open_files_are_named_with_the_limit() -> Result<()> {
+    for limit in [6, 12, 16, 24] {
+        let output = with_open_files(limit)?;
+        let said = said(&output);
+        ensure!(output.status.code() == Some(1), "limit {limit}: {}: {said}", output.status);
+        for word in ["Too many open files (os error 24)", &format!("no more than {limit}"), "ulimit -n 4096"]
+        {
+            ensure!(said.contains(word), "limit {limit}: '{word}' is not said: {said}");
+        }
+        ensure!(!said.contains("report it"), "limit {limit}: {said}");
+    }
+    // The limit of a login shell is enough.
+    let output = with_open_files(1024)?;
+    ensure!(output.status.success(), "limit 1024: {}: {}", output.status, said(&output));
+    Ok(())
+}
+
+pub fn an_empty_proc_is_named() -> Result<()> {
+    ensure!(fs::exists("/proc/self")?, "this test has no /proc either");
+    for words in [&["-b", "-n", "1", "-d", "0.1"][..], &["doctor"]] {
+        let mut command = Command::new(BINARY);
+        command.args(words).stdin(Stdio::null());
+        // SAFETY: unshare and mount are system calls with constant arguments.
+        unsafe {
+            command.pre_exec(|| {
+                let done = libc::unshare(libc::CLONE_NEWNS) == 0
+                    && mount(c"none", c"/", c"", libc::MS_REC | libc::MS_PRIVATE)
+                    && mount(c"none", c"/proc", c"tmpfs", 0);
+                if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+            });
+        }
+        let output = command.output().context("starting numatop-ng without /proc")?;
+        let all = Output { stderr: [&output.stdout[..], &output.stderr].concat(), ..output };
+        let said = said(&all);
+        ensure!(all.status.code() == Some(1), "{words:?}: {}", all.status);
+        ensure!(said.contains("/proc is not mounted here"), "{words:?}: {said}");
+        ensure!(said.contains("mount -t proc proc /proc"), "{words:?}: {said}");
+    }
+    Ok(())
+}
+
+fn mount(what: &std::ffi::CStr, at: &std::ffi::CStr, kind: &std::ffi::CStr, flags: libc::c_ulong) -> bool {
+    // SAFETY: all strings end with NUL and outlive the call; no kind of file system here takes data.
+    unsafe { libc::mount(what.as_ptr(), at.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) == 0 }
+}
