@@ -1,10 +1,14 @@
 //! Does the command behave, where nothing needs to be measured: help, bad values, missing privileges?
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn numatop(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numatop-ng")).args(words).stdin(Stdio::null()).output().unwrap()
@@ -154,6 +158,73 @@ fn a_flag_without_use_is_refused_in_this_build_too() {
         let output = numatop(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
     }
+}
+
+/// A folder that is removed with its test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("numatop-cli-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What `list events` says of a folder of tables, and its exit code. It has to end by itself.
+fn tables(dir: &Path) -> (Option<i32>, String) {
+    let began = Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_numatop-ng"))
+        .args(["list", "events", "--pmu-dir"])
+        .arg(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > Duration::from_secs(30) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it does not end: {}", dir.display());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), stderr(&output))
+}
+
+#[test]
+fn only_a_regular_file_of_a_sensible_size_is_an_event_table() {
+    let folder = Folder::new("tables");
+    assert_eq!(
+        tables(&folder.0),
+        (
+            Some(2),
+            format!("numatop-ng: --pmu-dir: there is no event table (*.toml) in {}\n", folder.0.display())
+        )
+    );
+    let table = folder.0.join("a.toml");
+    let fifo = CString::new(table.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path is NUL-terminated.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    let (code, said) = tables(&folder.0);
+    assert!(code == Some(2) && said.contains("a.toml: it is no regular file"), "{code:?} {said}");
+    fs::remove_file(&table).unwrap();
+    symlink("/dev/zero", &table).unwrap();
+    let (code, said) = tables(&folder.0);
+    assert!(code == Some(2) && said.contains("a.toml: it is no regular file"), "{code:?} {said}");
+    fs::remove_file(&table).unwrap();
+    fs::File::create(&table).unwrap().set_len(1 << 40).unwrap();
+    let (code, said) = tables(&folder.0);
+    assert!(code == Some(2) && said.contains("longer than 1048576 bytes"), "{code:?} {said}");
 }
 
 #[test]

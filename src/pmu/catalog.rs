@@ -1,9 +1,11 @@
 //! What can this CPU count? Its tables, and each of their events as its kernel takes it.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::builtin;
@@ -13,6 +15,9 @@ use super::event::{Event, Role, ShareOf};
 use super::table::{Entry, Fallback, Table};
 use crate::sample::{Missing, Reading};
 use crate::units::CpuId;
+
+/// Bytes of an event table of the user: a hundred times what the longest built-in one has.
+const TABLE_MAX: u64 = 1 << 20;
 
 /// The cores of a machine: one entry for each of their PMUs, and so for each kind of core.
 #[derive(Clone, Debug)]
@@ -185,14 +190,28 @@ fn read_tables(dir: &Path) -> Result<Vec<(String, String, Table)>> {
         fs::read_dir(dir).with_context(|| format!("reading the event tables in {}", dir.display()))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
+    ensure!(!paths.is_empty(), "there is no event table (*.toml) in {}", dir.display());
     paths.sort_unstable();
     let read = |path: &std::path::PathBuf| {
-        let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let text = read_text(path).with_context(|| format!("reading {}", path.display()))?;
         let table = Table::parse(&text).with_context(|| format!("event table {}", path.display()))?;
         let id = path.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
         Ok((id, path.display().to_string(), table))
     };
     paths.iter().map(read).collect()
+}
+
+/// The content of a regular file of at most [`TABLE_MAX`] bytes. A FIFO is not waited for, and a device not opened.
+fn read_text(path: &Path) -> Result<String> {
+    ensure!(path.metadata()?.is_file(), "it is no regular file");
+    // It may have become something else since.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    ensure!(file.metadata()?.is_file(), "it is no regular file");
+    let mut text = String::new();
+    // One byte more than may be: it may grow while it is read.
+    file.take(TABLE_MAX + 1).read_to_string(&mut text)?;
+    ensure!(text.len() as u64 <= TABLE_MAX, "it is longer than {TABLE_MAX} bytes");
+    Ok(text)
 }
 
 #[cfg(test)]
