@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use regex_lite::Regex;
 
 use crate::metric::{Metric, Order, Value};
-use crate::sample::Reading;
+use crate::sample::{Comm, Reading};
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
 use crate::units::Nid;
@@ -24,8 +24,21 @@ pub struct RowFilter {
 impl RowFilter {
     /// True when `task` is to be shown.
     pub fn keeps(&self, task: &Task) -> bool {
-        self.comm.as_ref().is_none_or(|regex| regex.is_match(&text::clean(task.raw.comm.bytes())))
-            && self.node.is_none_or(|node| touches(task, node))
+        self.matches(&task.raw.comm) && self.node.is_none_or(|node| touches(task, node))
+    }
+
+    /// True when something that is known by its name alone is to be shown.
+    pub fn keeps_name(&self, comm: &Comm) -> bool {
+        self.matches(comm) && self.node.is_none()
+    }
+
+    /// True when rows may be left out for what they are.
+    pub fn is_restricted(&self) -> bool {
+        self.comm.is_some() || self.node.is_some()
+    }
+
+    fn matches(&self, comm: &Comm) -> bool {
+        self.comm.as_ref().is_none_or(|regex| regex.is_match(&text::clean(comm.bytes())))
     }
 }
 

@@ -1,17 +1,31 @@
 //! Hot spots as a JSON object: for each process its functions, and the share of its samples that each is in.
 
+use std::collections::HashMap;
+
 use serde_json::{Value as Json, json};
 
+use crate::filter::RowFilter;
 use crate::hot::ProcessId;
 use crate::hot::profile::{Process, Profile, Spot, share};
+use crate::snapshot::Task;
 use crate::text::clean;
 
 /// Functions of a process at most, those with the most samples.
 const FUNCTIONS_MAX: usize = 100;
 
-/// The profile of one interval; processes with the most samples first.
-pub fn object(profile: &Profile) -> Json {
-    let mut processes: Vec<(ProcessId, &Process)> = profile.processes().collect();
+/// The profile of one interval; processes with the most samples first. Of processes only those whose rows among `tasks`
+/// the filter keeps. A process without a row (all of it may have been lost) has its name only.
+pub fn object(profile: &Profile, filter: &RowFilter, tasks: &[Task]) -> Json {
+    let mut kept: HashMap<ProcessId, bool> = HashMap::new();
+    if filter.is_restricted() {
+        for task in tasks {
+            *kept.entry(task.raw.process()).or_default() |= filter.keeps(task);
+        }
+    }
+    let keeps = |(id, process): &(ProcessId, &Process)| {
+        !filter.is_restricted() || kept.get(id).copied().unwrap_or_else(|| filter.keeps_name(&process.comm))
+    };
+    let mut processes: Vec<(ProcessId, &Process)> = profile.processes().filter(keeps).collect();
     processes.sort_by_key(|(id, process)| (std::cmp::Reverse(process.samples), *id));
     let processes: Vec<Json> =
         processes.into_iter().map(|(id, process)| of_process(profile, id, process)).collect();

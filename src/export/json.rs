@@ -106,7 +106,7 @@ impl Export for JsonLines {
         write!(out, "]")?;
         write!(out, ",\"matrix\":{}", matrix(snapshot, &mut reasons))?;
         if let Some(profile) = &snapshot.hot {
-            write!(out, ",\"hot\":{}", super::hot::object(profile))?;
+            write!(out, ",\"hot\":{}", super::hot::object(profile, &self.selection.filter, &snapshot.tasks))?;
         }
         write!(out, ",\"self\":{}", own(snapshot))?;
         write!(out, ",\"lost\":{}", lost(snapshot))?;

@@ -228,3 +228,41 @@ pub fn nothing_is_sampled_unless_asked_for() -> Result<()> {
     ensure!(lines[0].get("hot").is_none(), "{}", lines[0]["hot"]);
     Ok(())
 }
+
+pub fn hot_spots_are_those_of_the_rows_that_are_shown() -> Result<()> {
+    let named = |comm: &str| {
+        Workload::start_with("hog", |command| {
+            command.env("NUMATOP_NG_TEST_COMM", comm);
+        })
+    };
+    let (ours, other) = (named("shown-hog")?, named("hidden-hog")?);
+    let pids = format!("{},{}", ours.pid(), other.pid());
+    let place = crate::recording::Place::new("hot-rows", None)?;
+    let file = place.path.join("file");
+    let file = crate::recording::text(&file)?;
+    let sampled = ["--hot", "--hot-event", "cpu-clock", "-n", "2", "-d", "0.5", "-p", &pids];
+    let live = [&["-b", "--format", "json"][..], &sampled].concat();
+    let recorded = numatop(&[&["record", file][..], &sampled].concat())?;
+    ensure!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    let filter = ["--comm", "^shown-"];
+    for (all, names) in [
+        (live, "batch"),
+        (vec!["replay", file, "-b", "--format", "json"], "replay"),
+        (vec!["export", file, "--format", "json"], "export"),
+    ] {
+        let pids = |words: &[&str]| -> Result<Vec<u64>> {
+            let lines = intervals(words)?;
+            let processes = |line: &Value| line["hot"]["processes"].as_array().cloned().unwrap_or_default();
+            let mut pids: Vec<u64> =
+                lines.iter().flat_map(processes).filter_map(|process| process["pid"].as_u64()).collect();
+            pids.sort_unstable();
+            pids.dedup();
+            Ok(pids)
+        };
+        let both = pids(&all)?;
+        ensure!(both.len() == 2, "{names}: {both:?} were sampled");
+        let shown = pids(&[&all[..], &filter].concat())?;
+        ensure!(shown == [u64::from(ours.pid())], "{names}: {shown:?} instead of {}", ours.pid());
+    }
+    Ok(())
+}

@@ -167,6 +167,7 @@ fn main() {
         hot::a_program_that_was_removed_has_names,
         hot::a_compiler_at_run_time_names_its_code,
         hot::nothing_is_sampled_unless_asked_for,
+        hot::hot_spots_are_those_of_the_rows_that_are_shown,
         recording::a_replay_is_what_was_shown,
         recording::samples_of_this_machine_come_back,
         recording::a_full_disk_pauses_the_recording,
