@@ -85,11 +85,27 @@ impl LimitReader {
             mem_limit_bytes: limit
                 .and_then(|text| known("memory.limit_in_bytes", text.parse::<u64>().ok()))
                 .map(|bytes| (bytes < V1_UNLIMITED).then_some(bytes)),
-            mem_bytes: number("memory", "memory.usage_in_bytes").map(|bytes| bytes as u64),
+            mem_bytes: number("memory", "memory.usage_in_bytes").map(|bytes| {
+                let kernel = if self.is_root_v1(path) {
+                    number("memory", "memory.kmem.usage_in_bytes")
+                } else {
+                    Ok(0)
+                };
+                // Without that file no group is charged for memory of the kernel.
+                (bytes as u64).saturating_add(kernel.map_or(0, |bytes| bytes as u64))
+            }),
             mem_bytes_by_node: self
                 .text("memory", path, "memory.numa_stat")
                 .and_then(|text| known("memory.numa_stat", numa_v1(&text, pages))),
         }
+    }
+
+    /// The root of the memory controller of v1. It is no group that is charged: its usage is all pages of files and
+    /// programs, without the memory of the kernel that the usage of all below it has (mem_cgroup_usage() of
+    /// mm/memcontrol-v1.c).
+    fn is_root_v1(&self, path: &str) -> bool {
+        // No other group has this file, nor has the root of a cgroup namespace.
+        path == "/" && self.v1.get("memory").is_some_and(|mount| mount.join("release_agent").exists())
     }
 
     fn text(&self, controller: &str, path: &str, file: &str) -> Reading<String> {
@@ -197,6 +213,30 @@ mod tests {
     fn numa_stat_of_v1_is_in_pages_and_includes_what_is_below() {
         let text = "total=3 N0=1 N1=2\nfile=1 N0=1 N1=0\nhierarchical_total=30 N0=10 N1=20\n";
         assert_eq!(numa_v1(text, 4096), Some([(0, 40960), (1, 81920)].into()));
+    }
+
+    #[test]
+    fn the_root_of_v1_has_the_kernel_memory_of_all_below_it() {
+        let dir = std::env::temp_dir().join(format!("numatop-limits-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("web")).unwrap();
+        let write = |file: &str, text: &str| std::fs::write(dir.join(file), text).unwrap();
+        for (group, usage, kernel) in [("", "1000\n", "600\n"), ("web", "1500\n", "580\n")] {
+            write(&format!("{group}/memory.usage_in_bytes"), usage);
+            write(&format!("{group}/memory.kmem.usage_in_bytes"), kernel);
+        }
+        let v1 = [("memory".to_string(), dir.clone())].into();
+        let reader = LimitReader { v2: None, v1, page_size: 4096 };
+        let bytes = |path: &str| reader.read(path, 0, None).mem_bytes;
+        assert_eq!(
+            (bytes("/"), bytes("/web")),
+            (Ok(1000), Ok(1500)),
+            "a namespace's root is a group as any other"
+        );
+        write("release_agent", "");
+        assert_eq!((bytes("/"), bytes("/web")), (Ok(1600), Ok(1500)));
+        std::fs::remove_file(dir.join("memory.kmem.usage_in_bytes")).unwrap();
+        assert_eq!(bytes("/"), Ok(1000), "a kernel that charges nobody for its memory");
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -369,6 +369,33 @@ pub fn cgroups_whose_names_are_no_text_stay_apart() -> Result<()> {
     Ok(())
 }
 
+const V1_MEMORY: &str = "/sys/fs/cgroup/memory";
+/// Memory of the kernel that is more than what comes and goes while the test below looks.
+const ENOUGH_KERNEL: u64 = 16 << 20;
+
+fn v1_memory(file: &str) -> Result<u64> {
+    Ok(fs::read_to_string(Path::new(V1_MEMORY).join(file))?.trim().parse()?)
+}
+
+/// Why the memory of the root of cgroup v1 cannot be looked at here.
+pub fn no_memory_of_v1() -> Option<&'static str> {
+    let kernel = v1_memory("memory.kmem.usage_in_bytes").unwrap_or(0);
+    (kernel < ENOUGH_KERNEL)
+        .then_some("there is no memory controller of cgroup v1, or too little kernel memory in it")
+}
+
+pub fn the_root_of_v1_has_the_memory_of_the_kernel() -> Result<()> {
+    let words = ["-b", "-n", "1", "-d", "0.2", "--format", "json"];
+    let lines = crate::command::intervals(&words)?;
+    let containers = lines[0]["containers"].as_array().context("containers")?;
+    let root = containers.iter().find(|row| row["cgroup"] == "/").context("no row of the root")?;
+    let found = root["mem_bytes"].as_u64().context("mem_bytes")?;
+    let without = v1_memory("memory.usage_in_bytes")?;
+    let with = without + v1_memory("memory.kmem.usage_in_bytes")?;
+    ensure!(found.abs_diff(with) < found.abs_diff(without), "{found} is nearer to {without} than to {with}");
+    Ok(())
+}
+
 pub fn an_unknown_cgroup_is_wrong_usage() -> Result<()> {
     let (hierarchy, mount, name) = place("known")?;
     let _group = Cgroup::make(&mount, &name)?;

@@ -77,6 +77,13 @@ fn main() {
     let with_reclaim = |name: &str, run: fn() -> anyhow::Result<()>| {
         trial(name, run).with_ignored_flag(!root || no_reclaim.is_some())
     };
+    let no_v1 = containers::no_memory_of_v1();
+    if let Some(why) = no_v1 {
+        eprintln!("tests/probes: {why}: its test is ignored");
+    }
+    let with_v1 = |name: &str, run: fn() -> anyhow::Result<()>| {
+        trial(name, run).with_ignored_flag(!root || no_v1.is_some())
+    };
     let no_hugetlb = hugetlb::obstacle();
     if let Some(why) = &no_hugetlb {
         eprintln!("tests/probes: {why}: its test is ignored");
@@ -206,6 +213,10 @@ fn main() {
     tests.extend(tests![
         with_reclaim:
         reclaim::reclaimed_pages_are_counted_on_their_node,
+    ]);
+    tests.extend(tests![
+        with_v1:
+        containers::the_root_of_v1_has_the_memory_of_the_kernel,
     ]);
     tests.extend(tests![
         with_hugetlb:
