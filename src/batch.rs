@@ -41,6 +41,10 @@ pub struct Pace {
 /// and another one follows; those that take longer have names in the next one.
 const NAMES_PATIENCE: Duration = Duration::from_millis(500);
 
+/// For the last interval they are looked up for so long: none follows that could have their names. A signal is still
+/// heard within two seconds.
+const LAST_NAMES_PATIENCE: Duration = Duration::from_millis(1500);
+
 /// Intervals that wait for the reader of the output. Those that come after become one, until it has taken some.
 const WAITING: usize = 4;
 
@@ -159,7 +163,8 @@ fn measure(
         let Some(mut current) = source.next()? else { break };
         pacing.spent(Cause::Sampling, now.elapsed());
         let asked = Instant::now();
-        let patience = if left == Some(1) { NAMES_PATIENCE } else { NAMES_PATIENCE.min(pace.interval / 2) };
+        let patience =
+            if left == Some(1) { LAST_NAMES_PATIENCE } else { NAMES_PATIENCE.min(pace.interval / 2) };
         if let Some(later) = source.hot_news(patience)? {
             match &mut news {
                 Some(news) => merger.merge_news(news, later),

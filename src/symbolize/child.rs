@@ -16,7 +16,7 @@ use super::listing;
 use super::sections::{self, Symbols};
 use super::table::{Table, Tables};
 use super::wire::{self, Answer, Found, Identity, Question};
-use crate::text;
+use crate::{say, text};
 
 /// The name under which the tool starts itself as its symbolizer.
 pub const NAME: &str = "numatop-ng-symbols";
@@ -28,7 +28,7 @@ const KERNEL_AGE: Duration = Duration::from_secs(10);
 pub fn main() -> ExitCode {
     let socket = std::io::stdin();
     if rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::SEQPACKET) {
-        eprintln!("{NAME}: is started by numatop-ng, and of no use without it");
+        say::message(format!("{NAME}: is started by numatop-ng, and of no use without it"));
         return ExitCode::from(2);
     }
     let _ = rustix::thread::set_name(c"nng-symbols");
