@@ -1,26 +1,56 @@
 //! Names as their authors wrote them.
 
+use std::fmt::{self, Write};
+
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
+
+use super::NAME_MAX;
 
 /// How deep a C++ name may be nested. Deeper ones are shown as they are.
 const DEPTH_MAX: u32 = 96;
+/// Bytes that are written of a name: as many as the characters that are shown can have. Types may stand for others twice
+/// and more, so that forty letters can mean gigabytes.
+const WRITTEN_MAX: usize = 4 * NAME_MAX;
 
-/// The name of a Rust or C++ function from the one that the linker knows; other names stay as they are.
+/// The name of a Rust or C++ function from the one that the linker knows; other names stay as they are. Of long names
+/// only the beginning is there.
 pub fn demangle(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
+    let mut out = Beginning(String::new());
     if let Ok(rust) = rustc_demangle::try_demangle(&text) {
-        // Without the hash.
-        return format!("{rust:#}");
+        // Without the hash. It fails only where there is enough.
+        let _ = write!(out, "{rust:#}");
+        return out.0;
     }
     if name.starts_with(b"_Z") || name.starts_with(b"__Z") {
         let parse = ParseOptions::default().recursion_limit(DEPTH_MAX);
         let options = DemangleOptions::new().recursion_limit(DEPTH_MAX);
         let parsed = Symbol::new_with_options(name, &parse).ok();
-        if let Some(name) = parsed.and_then(|symbol| symbol.demangle_with_options(&options).ok()) {
-            return name;
+        let written = parsed.map(|symbol| symbol.structured_demangle(&mut out, &options));
+        if written.is_some_and(|written| written.is_ok() || out.is_full()) {
+            return out.0;
         }
     }
     text.into_owned()
+}
+
+/// Takes in text until there is enough of it, and then fails.
+struct Beginning(String);
+
+impl Beginning {
+    fn is_full(&self) -> bool {
+        self.0.len() >= WRITTEN_MAX
+    }
+}
+
+impl Write for Beginning {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.is_full() {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -48,5 +78,15 @@ mod tests {
         let nested = format!("_Z{}v", "1fI".repeat(1300));
         assert_eq!(demangle(nested.as_bytes()), nested);
         assert_eq!(demangle(b"\xff\xfe"), "\u{fffd}\u{fffd}");
+    }
+
+    /// Each type has nine times the one before in it: 9^12 times `int`.
+    #[test]
+    fn a_name_that_means_gigabytes_is_cut() {
+        let types: String =
+            "0123456789AB".chars().map(|last| format!("S_I{}E", format!("S{last}_").repeat(9))).collect();
+        let shown = demangle(format!("_Z1fSt5tupleIiE{types}").as_bytes());
+        assert!(shown.starts_with("f(std::tuple<int>, std::tuple<std::tuple<int>, "), "{shown}");
+        assert!((WRITTEN_MAX..2 * WRITTEN_MAX).contains(&shown.len()), "{} bytes", shown.len());
     }
 }
