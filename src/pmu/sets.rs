@@ -3,7 +3,7 @@
 //! A set takes, role by role, the first choice of the table that opens here and that still leaves every counter its
 //! own: what does not fit is left out with the reason, never made to take turns. Names are taken as they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
 
@@ -156,7 +156,7 @@ impl Chooser<'_> {
     /// The events of roles that make sense only together, in the first rank that opens and fits.
     fn group(&mut self, group: &[Role], picks: &[Pick]) -> Reading<Vec<Pick>> {
         let mut reason = None;
-        for rank in 1..=self.last_rank(group) {
+        for rank in self.ranks(group) {
             match self.rank(group, rank, picks) {
                 Ok(found) => return Ok(found),
                 // The first choice is what people ask about.
@@ -166,10 +166,12 @@ impl Chooser<'_> {
         Err(reason.unwrap_or_else(|| Missing::Unsupported("no event of this CPU counts it".into())))
     }
 
-    fn last_rank(&self, group: &[Role]) -> u32 {
+    /// The ranks of a group that have events, and the first one: its reason is asked about. A user's table may leave
+    /// billions of ranks between two.
+    fn ranks(&self, group: &[Role]) -> BTreeSet<u32> {
         let entries = self.catalog.cores.iter().flat_map(|core| &core.entries);
         let of_group = entries.filter(|resolved| group.contains(&resolved.entry.role));
-        of_group.map(|resolved| resolved.entry.rank).max().unwrap_or(1)
+        of_group.map(|resolved| resolved.entry.rank).chain([1]).collect()
     }
 
     fn rank(&mut self, group: &[Role], rank: u32, picks: &[Pick]) -> Reading<Vec<Pick>> {

@@ -342,6 +342,29 @@ fn names_may_take_turns_and_mistakes_are_named() {
     assert!(chooser.choose("cycles,basic").unwrap_err().to_string().contains("twice"));
 }
 
+/// A table of a user may rank its events as it likes.
+#[test]
+fn ranks_with_gaps_between_them_are_chosen_from_at_once() {
+    let machine = Machine::new(ZEN_3);
+    let own = machine.root.join("own");
+    std::fs::create_dir(&own).unwrap();
+    let text = include_str!("../../src/pmu/events/amd/zen3.toml");
+    let ranked = text.replace("rank = 2", "rank = 4000000000");
+    assert_ne!(text, ranked, "it has events of a second rank");
+    std::fs::write(own.join("ranked.toml"), ranked).unwrap();
+    let (chosen, choice) = std::sync::mpsc::channel();
+    // A thread of its own: what counts up to the last rank would hold up the test for hours.
+    std::thread::spawn(move || {
+        let catalog = Catalog::read(&machine.root, Some(&own)).unwrap();
+        let budget = Budget::read(&machine.root, &catalog, true, None);
+        let mut refused = |_: &[Event]| Err(Missing::Unsupported("no PMU".into()));
+        let mut chooser = Chooser { catalog: &catalog, budget, subnuma: false, opens: &mut refused };
+        chosen.send(chooser.choose("auto").map(|choice| choice.absent.len()))
+    });
+    let absent = choice.recv_timeout(std::time::Duration::from_secs(30)).expect("it is chosen at once");
+    assert_eq!(absent.unwrap(), 4);
+}
+
 #[test]
 fn the_docs_name_every_table_with_what_is_local_and_remote() {
     let docs = include_str!("../../docs/counters.md");
