@@ -53,7 +53,7 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     let status = known(&dir.join("status"), LINES_MAX);
     let bytes = |name: &str| {
         let text = field(status.as_ref().ok()?, name)?.strip_suffix(b" kB")?.trim_ascii();
-        std::str::from_utf8(text).ok()?.parse::<u64>().ok().map(|kib| kib << 10)
+        std::str::from_utf8(text).ok()?.parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
     };
     Ok(Details {
         pid,
@@ -100,12 +100,13 @@ fn huge_share(rollup: &str) -> Option<f64> {
     let sum = |names: &[&str]| -> u64 {
         let fields = rollup.lines().filter_map(|line| line.split_once(':'));
         let named = fields.filter(|(name, _)| names.contains(name));
-        named.filter_map(|(_, rest)| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()).sum()
+        let sizes = named.filter_map(|(_, rest)| rest.trim().strip_suffix(" kB")?.parse().ok());
+        sizes.fold(0, u64::saturating_add)
     };
     // Pages of hugetlbfs are not in Rss.
     let hugetlb = sum(&["Shared_Hugetlb", "Private_Hugetlb"]);
-    let huge = sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]) + hugetlb;
-    let all = sum(&["Rss"]) + hugetlb;
+    let huge = sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]).saturating_add(hugetlb);
+    let all = sum(&["Rss"]).saturating_add(hugetlb);
     (all > 0).then(|| huge as f64 * 100.0 / all as f64)
 }
 
@@ -191,7 +192,7 @@ fn schedstat(bytes: &[u8]) -> Option<[u64; 2]> {
 /// Start of the process with this id, ns since boot, as exactly as /proc has it: in steps of 10 ms.
 pub fn start_ns(pid: u32) -> Option<u64> {
     start_ticks(&bounded(Path::new(&format!("/proc/{pid}/stat")), READ_MAX).ok()?)
-        .map(|ticks| ticks * TICK_NS)
+        .map(|ticks| ticks.saturating_mul(TICK_NS))
 }
 
 #[cfg(test)]
@@ -231,6 +232,21 @@ pub(super) mod tests {
                       ShmemPmdMapped:    0 kB\nFilePmdMapped:    0 kB\nShared_Hugetlb:   0 kB\nPrivate_Hugetlb:   2048 kB\n";
         assert_eq!(huge_share(rollup), Some(50.0));
         assert_eq!(huge_share("Rss:   0 kB\n"), None);
+    }
+
+    #[test]
+    fn sizes_beyond_all_that_can_be_counted_are_no_share_of_nothing() {
+        let most = u64::MAX;
+        let rollup = format!("Rss: {most} kB\nAnonHugePages: {most} kB\nPrivate_Hugetlb: {most} kB\n");
+        assert_eq!(huge_share(&rollup), Some(100.0));
+    }
+
+    #[test]
+    fn resident_memory_beyond_all_that_can_be_counted_stays_at_the_end() {
+        let status = format!("RssAnon:\t{} kB\nRssFile:\t1 kB\nRssShmem:\t0 kB\n", u64::MAX);
+        let root = process("rss", &[("status", &status)]);
+        assert_eq!(read(&root, PID, 0).unwrap().rss, Some([u64::MAX, 1024, 0]));
+        std::fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn parse(line: &str) -> Option<(CpuId, u64)> {
     let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
     let mut ticks = words.skip(5).map(str::parse::<u64>);
     let (hard, soft) = (ticks.next()?.ok()?, ticks.next()?.ok()?);
-    Some((CpuId(cpu), (hard + soft) * TICK_NS))
+    Some((CpuId(cpu), hard.saturating_add(soft).saturating_mul(TICK_NS)))
 }
 
 #[cfg(test)]
@@ -63,5 +63,11 @@ mod tests {
         assert_eq!(parse("cpu3 1 2 3 4 5 60 700 8 0 0\n"), Some((CpuId(3), 7_600_000_000)));
         assert_eq!(parse("cpu  1 2 3 4 5 60 700 8 0 0\n"), None);
         assert_eq!(parse("cpu3 1 2 3\n"), None);
+    }
+
+    #[test]
+    fn times_beyond_all_that_can_be_counted_stay_at_the_end() {
+        let line = format!("cpu3 1 2 3 4 5 {} {} 8 0 0\n", u64::MAX, u64::MAX);
+        assert_eq!(parse(&line), Some((CpuId(3), u64::MAX)));
     }
 }

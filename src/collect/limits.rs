@@ -56,7 +56,7 @@ impl LimitReader {
             cpu_quota_milli: text("cpu.max").and_then(|text| known("cpu.max", quota_v2(&text))),
             throttled_ns: text("cpu.stat")
                 .and_then(|text| known("cpu.stat", field(&text, "throttled_usec")))
-                .map(|usec| usec * 1000),
+                .map(|usec| usec.saturating_mul(1000)),
             throttled_before: None,
             mem_limit_bytes: text("memory.max").and_then(|text| known("memory.max", limit(&text))),
             mem_bytes: text("memory.current").and_then(|text| known("memory.current", text.parse().ok())),
@@ -70,7 +70,9 @@ impl LimitReader {
         };
         let quota = number("cpu", "cpu.cfs_quota_us")
             .and_then(|quota| Ok((quota, number("cpu", "cpu.cfs_period_us")?)))
-            .map(|(quota, period)| (quota >= 0 && period > 0).then(|| quota as u64 * 1000 / period as u64));
+            .map(|(quota, period)| {
+                (quota >= 0 && period > 0).then(|| (quota as u64).saturating_mul(1000) / period as u64)
+            });
         let limit = self.text("memory", path, "memory.limit_in_bytes");
         let pages = self.page_size;
         GroupRaw {
@@ -242,6 +244,29 @@ mod tests {
     #[test]
     fn throttled_time_is_a_field_among_others() {
         assert_eq!(field("nr_periods 5\nnr_throttled 2\nthrottled_time 77\n", "throttled_time"), Some(77));
+    }
+
+    #[test]
+    fn a_quota_and_a_time_beyond_all_that_can_be_counted_stay_at_the_end() {
+        let root = std::env::temp_dir().join(format!("numatop-limits-{}", std::process::id()));
+        let files = |of: &str, files: &[(&str, String)]| {
+            std::fs::create_dir_all(root.join(of)).unwrap();
+            files.iter().for_each(|(name, text)| std::fs::write(root.join(of).join(name), text).unwrap());
+        };
+        files("x", &[("cpu.stat", format!("throttled_usec {}\n", u64::MAX))]);
+        files("cpu/x", &[("cpu.cfs_quota_us", i64::MAX.to_string()), ("cpu.cfs_period_us", "1".into())]);
+        let mount = |line: String| files("proc/self", &[("mountinfo", line)]);
+        mount(format!("1 1 0:1 / {} rw - cgroup cgroup rw,cpu\n", root.join("cpu").display()));
+        let hierarchy = |controller: Option<&str>| Hierarchy {
+            mode: crate::host::cgroups::Mode::Hybrid,
+            controller: controller.map(str::to_string),
+            mount: Some(root.clone()),
+        };
+        let v2 = LimitReader::new(&root, &hierarchy(None), 4096).read("/x", 1, None);
+        let v1 = LimitReader::new(&root, &hierarchy(Some("cpu")), 4096).read("/x", 1, None);
+        std::fs::remove_dir_all(&root).unwrap();
+        assert_eq!(v2.throttled_ns, Ok(u64::MAX));
+        assert_eq!(v1.cpu_quota_milli, Ok(Some(u64::MAX)));
     }
 
     proptest! {

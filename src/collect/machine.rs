@@ -71,8 +71,8 @@ impl MachineReader {
             Ok(marks) => {
                 for node in &mut machine.nodes {
                     let marks = marks.get(&node.id).copied().unwrap_or_default();
-                    node.low_watermark_bytes = marks.low * self.page_size;
-                    node.managed_bytes = marks.managed * self.page_size;
+                    node.low_watermark_bytes = marks.low.saturating_mul(self.page_size);
+                    node.managed_bytes = marks.managed.saturating_mul(self.page_size);
                 }
             }
             Err(error) => self.reasons.add(&WATERMARKS, &lost("/proc/zoneinfo", error)),

@@ -79,7 +79,7 @@ fn parse_meminfo(text: &str, raw: &mut NodeRaw) {
         let name = name.rsplit(' ').next().unwrap_or(name);
         let mut words = value.split_whitespace();
         let Some(number) = words.next().and_then(|word| word.parse::<u64>().ok()) else { continue };
-        let bytes = if words.next() == Some("kB") { number * 1024 } else { number };
+        let bytes = if words.next() == Some("kB") { number.saturating_mul(1024) } else { number };
         match name {
             "MemTotal" => raw.mem_total_bytes = bytes,
             "MemFree" => raw.mem_free_bytes = bytes,
@@ -128,6 +128,13 @@ mod tests {
         assert_eq!(raw.mem_free_bytes, 33 * 1024);
         assert_eq!((raw.mem_file_bytes, raw.mem_anon_bytes, raw.mem_slab_bytes), (65536, 12288, 8192));
         assert_eq!((raw.huge_total, raw.huge_free), (4, 3));
+    }
+
+    #[test]
+    fn more_memory_than_can_be_counted_is_as_much_as_can() {
+        let mut raw = NodeRaw::default();
+        parse_meminfo(&format!("Node 1 MemTotal: {} kB\n", u64::MAX), &mut raw);
+        assert_eq!(raw.mem_total_bytes, u64::MAX);
     }
 
     #[test]

@@ -54,7 +54,9 @@ fn parse(text: &str) -> VmStat {
             "pswpout" => stat.swapped_out = value,
             "pgsteal_kswapd" => stat.kswapd_pages = value,
             // 6.1 and later count these apart; before, they are part of the direct ones.
-            "pgsteal_direct" | "pgsteal_khugepaged" | "pgsteal_proactive" => stat.direct_pages += value,
+            "pgsteal_direct" | "pgsteal_khugepaged" | "pgsteal_proactive" => {
+                stat.direct_pages = stat.direct_pages.saturating_add(value);
+            }
             "numa_hint_faults" => faults = Some(value),
             "numa_hint_faults_local" => local = value,
             _ => {}
@@ -78,6 +80,12 @@ mod tests {
         assert_eq!((stat.swapped_in, stat.swapped_out), (3, 4));
         assert_eq!((stat.kswapd_pages, stat.direct_pages), (7_910_857, 611_800));
         assert_eq!(stat.hints, Some(Hints { faults: 50, remote: 30 }));
+    }
+
+    #[test]
+    fn more_pages_than_can_be_counted_are_as_many_as_can() {
+        let text = format!("pgsteal_direct {}\npgsteal_khugepaged 6\n", u64::MAX);
+        assert_eq!(parse(&text).direct_pages, u64::MAX);
     }
 
     #[test]

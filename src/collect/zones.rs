@@ -56,8 +56,8 @@ fn parse(text: &str) -> BTreeMap<u32, Marks> {
         let Ok(pages) = value.trim().parse::<u64>() else { continue };
         let entry = marks.entry(node).or_default();
         match name {
-            "low" => entry.low += pages,
-            "managed" => entry.managed += pages,
+            "low" => entry.low = entry.low.saturating_add(pages),
+            "managed" => entry.managed = entry.managed.saturating_add(pages),
             _ => {}
         }
     }
@@ -78,5 +78,11 @@ mod tests {
         );
         assert_eq!(marks[&0], Marks { low: 113, managed: 53_840 });
         assert_eq!(marks[&1], Marks { low: 7, managed: 70 });
+    }
+
+    #[test]
+    fn more_pages_than_can_be_counted_are_as_many_as_can() {
+        let zone = format!("Node 0, zone Normal\n low {0}\n managed {0}\n", u64::MAX);
+        assert_eq!(parse(&zone.repeat(2))[&0], Marks { low: u64::MAX, managed: u64::MAX });
     }
 }
