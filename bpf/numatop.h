@@ -39,7 +39,7 @@ enum nt_loss {
 /* What a task's row says about it besides the numbers. */
 enum nt_row_flags {
 	NT_ROW_EXITED = 1 << 0,		/* final totals: it will not run again */
-	NT_ROW_LEFT = 1 << 1,		/* left the scope: no further rows until it returns */
+	NT_ROW_LEFT = 1 << 1,		/* left the scope: no further rows until it returns; with EXITED: it had left */
 	NT_ROW_KTHREAD = 1 << 2,
 	NT_ROW_BY_SIBLING = 1 << 4,	/* the nt_rec ends with counts by what the SMT siblings did */
 	NT_ROW_NO_NUMA = 1 << 3,	/* kernel without CONFIG_NUMA_BALANCING: numa_* fields mean nothing */

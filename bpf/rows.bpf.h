@@ -140,6 +140,12 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	nt_mempolicy(task, &row->mempolicy, &row->mempolicy_nodes);
 }
 
+/* Does user space wait for a last word on it? */
+static inline bool nt_is_known(const struct nt_rec *rec)
+{
+	return rec->final == NT_FINAL_LEFT || (rec->in_scope && !rec->final);
+}
+
 static inline void nt_lose_end(struct nt_rec *rec)
 {
 	struct nt_cpu *cpu = nt_this_cpu();
@@ -166,19 +172,25 @@ static inline void nt_lose_end(struct nt_rec *rec)
 	}
 }
 
-/* The last word on a task: its final row goes into the ring, or its time into exit_lost_ns. */
+/*
+ * The last word on a task: its final row goes into the ring, or its time into exit_lost_ns. Of a task that had
+ * left the scope all is told already, but that it will not come back.
+ */
 static inline void nt_report_end(struct task_struct *task, struct nt_rec *rec)
 {
 	struct nt_task *row = bpf_ringbuf_reserve(&exits, sizeof(*row) + rec_size, 0);
+	bool had_left = rec->final == NT_FINAL_LEFT;
 
 	rec->final = NT_FINAL_ENDED;
 	if (!row) {
-		nt_lose_end(rec);
+		if (!had_left)
+			nt_lose_end(rec);
 		return;
 	}
-	nt_add_hints(rec, task);
+	if (!had_left)
+		nt_add_hints(rec, task);
 	nt_describe(row, task, rec);
-	row->flags |= NT_ROW_EXITED;
+	row->flags |= had_left ? NT_ROW_EXITED | NT_ROW_LEFT : NT_ROW_EXITED;
 	bpf_probe_read_kernel(row + 1, rec_size, rec);
 	/* User space empties the ring with each sample; wake it in between only when half of it is used. */
 	bpf_ringbuf_submit(row, bpf_ringbuf_query(&exits, BPF_RB_AVAIL_DATA) * 2 >

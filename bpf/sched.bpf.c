@@ -374,7 +374,7 @@ int BPF_PROG(on_sched_switch, bool preempt, struct task_struct *prev, struct tas
 	 */
 	if (prev->__state & TASK_DEAD) {
 		rec = bpf_task_storage_get(&task_recs, prev, NULL, 0);
-		if (rec && rec->in_scope && !rec->final)
+		if (rec && nt_is_known(rec))
 			nt_report_end(prev, rec);
 	}
 	return 0;

@@ -331,7 +331,7 @@ int BPF_PROG(on_sched_process_free, struct task_struct *task)
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	__u64 seen_ns;
 
-	if (rec && rec->in_scope && !rec->final)
+	if (rec && nt_is_known(rec))
 		nt_report_end(task, rec);
 	/* If it has no record: no walk came in time to make one. */
 	if (take_late(task, &seen_ns) && !rec)

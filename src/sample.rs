@@ -170,6 +170,14 @@ impl Counts {
         }
     }
 
+    /// What the kernel counted since the task was born, whether we looked or not: the rest of
+    /// [`Counts::without_lifetime`].
+    pub fn lifetime(&self) -> Counts {
+        let mut lifetime = self.clone();
+        lifetime -= &self.without_lifetime();
+        lifetime
+    }
+
     fn zip(&mut self, other: &Counts, op: fn(&mut u64, u64)) {
         if self.run_ns.len() < other.run_ns.len() {
             self.run_ns.resize(other.run_ns.len(), 0);

@@ -1,6 +1,6 @@
 //! Which tasks there are now: applies rows of the walk and final rows to a table. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
@@ -13,16 +13,28 @@ const ENDED_THREADS: u64 = 1 << 63;
 /// Samples for which an ended process is remembered: its last threads may be reported after its leader.
 const REMEMBER: u32 = 3;
 
+/// Processes outside the scope whose totals are kept, for the case that they come back.
+const OUTSIDE_MAX: usize = 4096;
+
 /// A process: its id and the start of its leader.
 type Process = (u32, u64);
+
+/// A thread: its id and its start.
+type Thread = (u32, u64);
 
 /// The tasks of the machine as of the last rows.
 #[derive(Default)]
 pub struct TaskTable {
     /// Ascending by serial.
     live: Vec<Arc<TaskRaw>>,
-    /// What ended threads of a process that lives on have left.
+    /// What threads did that ended, or left the scope, of a process that lives on. It stays while all of the process is
+    /// outside the scope: should it come back, its totals go on from there.
     ended: BTreeMap<Process, Arc<TaskRaw>>,
+    /// Threads that left the scope and live on outside.
+    outside: HashMap<Process, HashSet<Thread>>,
+    /// By serial, of threads that left the scope and came back: what the kernel had counted when they did. All up to
+    /// when they left is in `ended`, and what they did outside is nobody's.
+    back_at: HashMap<u64, Counts>,
     /// Final totals of processes that ended, with the samples since.
     gone: HashMap<Process, (Arc<TaskRaw>, u32)>,
     /// Processes to report with the next sample.
@@ -36,10 +48,14 @@ pub struct TaskTable {
 #[derive(Clone, Debug)]
 pub struct Parsed {
     pub task: TaskRaw,
-    /// It left the scope: no further rows until it returns.
+    /// It left the scope: no further rows until it returns. In a final row: it had left before.
     pub leaves: bool,
     /// Threads of its process that had not begun to exit.
     pub group_live: u32,
+}
+
+fn thread(task: &TaskRaw) -> Thread {
+    (task.tid, task.start_ns)
 }
 
 /// Adds a thread to what ended threads left. The process goes by the name of its leader.
@@ -57,16 +73,22 @@ fn add_ended(sum: &mut TaskRaw, task: &TaskRaw) {
 }
 
 impl TaskTable {
-    /// Takes in rows of one round: final rows first (`ends`), then the walk. A task that leaves the scope
-    /// is reported like one that ended; `forget` says that the scope itself was changed, and that those
+    /// Takes in rows of one round: final rows first (`ends`), then the walk. What a task
+    /// did that leaves the scope becomes a row of its process; `forget` says that the scope itself was changed, and that those
     /// which leave now are of no interest any more.
     pub fn apply(&mut self, ends: Vec<Parsed>, walk: Vec<Parsed>, forget: bool) {
-        for row in ends {
+        for mut row in ends {
+            if row.leaves {
+                self.end_outside(&row.task);
+                continue;
+            }
+            self.come_back(&mut row.task);
             self.end(row);
         }
         let mut new = Vec::new();
         let mut left = Vec::new();
-        for row in walk {
+        for mut row in walk {
+            self.come_back(&mut row.task);
             if row.leaves {
                 left.push(row);
                 continue;
@@ -79,8 +101,6 @@ impl TaskTable {
         if !new.is_empty() {
             for task in &new {
                 *self.members.entry(task.process()).or_default() += 1;
-                // It had left the scope and is back: what it did before has been reported.
-                self.gone.remove(&task.process());
             }
             new.sort_unstable_by_key(|task| task.serial);
             // Serials count up: only a task that came back into the scope belongs further down.
@@ -100,6 +120,7 @@ impl TaskTable {
         if forget {
             // What ended threads left goes with the last thread that lives.
             self.ended.retain(|process, _| self.members.contains_key(process));
+            self.outside.clear();
         }
     }
 
@@ -128,11 +149,60 @@ impl TaskTable {
         }
     }
 
+    /// Takes off a thread that came back into the scope what the kernel counted before and outside.
+    fn come_back(&mut self, task: &mut TaskRaw) {
+        if self.outside.is_empty() && self.back_at.is_empty() {
+            return;
+        }
+        let process = task.process();
+        if let Some(threads) = self.outside.get_mut(&process)
+            && threads.remove(&thread(task))
+        {
+            if threads.is_empty() {
+                self.outside.remove(&process);
+            }
+            self.back_at.insert(task.serial, task.counts.lifetime());
+        }
+        if let Some(before) = self.back_at.get(&task.serial) {
+            task.counts -= before;
+        }
+    }
+
+    /// A thread ended that had left the scope before. With the last one its process does, which nobody saw.
+    fn end_outside(&mut self, task: &TaskRaw) {
+        let process = task.process();
+        let Some(threads) = self.outside.get_mut(&process) else { return };
+        threads.remove(&thread(task));
+        if threads.is_empty() {
+            self.outside.remove(&process);
+            if !self.members.contains_key(&process) {
+                self.ended.remove(&process);
+            }
+        }
+    }
+
+    /// Notes that a thread is outside. Of very many processes those that left first are forgotten.
+    fn leave(&mut self, task: &TaskRaw) {
+        self.outside.entry(task.process()).or_default().insert(thread(task));
+        if self.outside.len() <= OUTSIDE_MAX {
+            return;
+        }
+        let kept = self.ended.iter().filter(|(process, _)| !self.members.contains_key(process));
+        if let Some(process) = kept.min_by_key(|(_, row)| row.serial).map(|(process, _)| *process) {
+            self.ended.remove(&process);
+            self.outside.remove(&process);
+        }
+    }
+
     /// A thread ended or left the scope. With the last one its process does.
     fn end(&mut self, row: Parsed) {
         let Parsed { task, leaves, group_live } = row;
         self.remove(task.serial);
+        self.back_at.remove(&task.serial);
         let process = task.process();
+        if leaves {
+            self.leave(&task);
+        }
         if let Some((total, age)) = self.gone.get_mut(&process) {
             // Threads of a process that exits end on many CPUs, in no order.
             add_ended(Arc::make_mut(total), &task);
@@ -154,7 +224,9 @@ impl TaskTable {
             })
         });
         add_ended(Arc::make_mut(ended), &task);
-        if (group_live == 0 || leaves)
+        // Those that are outside may come back.
+        if group_live == 0
+            && !leaves
             && !self.members.contains_key(&process)
             && let Some(mut total) = self.ended.remove(&process)
         {
@@ -376,27 +448,68 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_leaves_the_scope_is_reported_once_more() {
+    fn what_a_task_did_that_left_the_scope_is_kept() {
         let mut table = TaskTable::default();
         table.apply(vec![], live(&[task(1, 10, 10, 5), task(2, 20, 20, 7)]), false);
         table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], false);
-        let (tasks, left) = table.snapshot();
-        assert_eq!(tasks.iter().map(|task| task.pid).collect::<Vec<_>>(), [20]);
-        assert_eq!(sum(&left), 6);
-        assert!(table.snapshot().1.is_empty());
+        for _ in 0..5 {
+            let (tasks, exited) = table.snapshot();
+            assert_eq!(
+                tasks.iter().map(|task| (task.pid, task.tid)).collect::<Vec<_>>(),
+                [(20, 20), (10, 0)]
+            );
+            assert_eq!((sum(&tasks[1..]), exited.len()), (6, 0));
+        }
+        // It ends outside: its totals go with it, and nobody hears of it.
+        table.apply(vec![leaving(task(1, 10, 10, 6))], vec![], false);
+        let (tasks, exited) = table.snapshot();
+        assert_eq!((tasks.len(), exited.len()), (1, 0));
     }
 
     #[test]
-    fn a_task_that_comes_back_starts_anew() {
+    fn very_many_that_left_are_not_kept() {
+        let mut table = TaskTable::default();
+        for at in 0..2 * OUTSIDE_MAX as u32 {
+            let serial = u64::from(at) + 1;
+            table.apply(vec![], live(&[task(serial, at + 10, at + 10, 5)]), false);
+            table.apply(vec![], vec![leaving(task(serial, at + 10, at + 10, 6))], false);
+        }
+        let (tasks, _) = table.snapshot();
+        assert_eq!(tasks.len(), OUTSIDE_MAX);
+        assert_eq!(tasks.last().map(|task| task.pid), Some(2 * OUTSIDE_MAX as u32 + 9));
+    }
+
+    #[test]
+    fn a_task_that_comes_back_goes_on_from_where_it_was() {
+        let switched = |task: TaskRaw, nvcsw| TaskRaw { counts: Counts { nvcsw, ..task.counts }, ..task };
+        let mut table = TaskTable::default();
+        table.apply(vec![], live(&[switched(task(1, 10, 10, 5), 100)]), false);
+        table.apply(vec![], vec![leaving(switched(task(1, 10, 10, 6), 110))], false);
+        // 40 switches outside, then 2 and 3 inside.
+        table.apply(vec![], live(&[switched(task(2, 10, 10, 1), 150)]), false);
+        table.apply(vec![], live(&[switched(task(2, 10, 10, 2), 152)]), false);
+        table.apply(vec![], vec![leaving(switched(task(2, 10, 10, 3), 155))], false);
+        let (tasks, exited) = table.snapshot();
+        assert_eq!((sum(&tasks), exited.len()), (9, 0));
+        assert_eq!(tasks[0].counts.nvcsw, 115);
+        // In and out again before anybody looked, and back once more to end.
+        table.apply(vec![], vec![leaving(switched(task(3, 10, 10, 1), 170))], false);
+        table.apply(vec![ended(switched(task(4, 10, 10, 4), 180), 0)], vec![], false);
+        let (tasks, exited) = table.snapshot();
+        assert_eq!((tasks.len(), sum(&exited), exited[0].counts.nvcsw), (0, 14, 115));
+        assert!(table.outside.is_empty() && table.back_at.is_empty() && table.ended.is_empty());
+    }
+
+    #[test]
+    fn a_task_that_comes_back_and_ends_is_reported_once() {
         let mut table = TaskTable::default();
         table.apply(vec![], live(&[task(1, 10, 10, 5)]), false);
         table.apply(vec![], vec![leaving(task(1, 10, 10, 6))], false);
         table.apply(vec![], live(&[task(2, 10, 10, 1)]), false);
         table.apply(vec![ended(task(2, 10, 10, 2), 0)], vec![], false);
-        let _ = table.snapshot();
-        table.apply(vec![], live(&[task(3, 10, 10, 1)]), false);
-        table.apply(vec![ended(task(3, 10, 10, 4), 0)], vec![], false);
-        assert_eq!(sum(&table.snapshot().1), 4);
+        assert_eq!(sum(&table.snapshot().1), 8);
+        let (tasks, exited) = table.snapshot();
+        assert!(tasks.is_empty() && exited.is_empty(), "{tasks:?} {exited:?}");
     }
 
     #[test]

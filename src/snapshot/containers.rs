@@ -56,7 +56,8 @@ pub fn containers(
         row.own_tasks = true;
         row.sum.total += task;
         row.sum.threads += u32::from(task.tid != 0);
-        row.processes += u32::from(processes.insert((at, task.process())));
+        // Without a thread it may be a process that has left the scope.
+        row.processes += u32::from(task.tid != 0 && processes.insert((at, task.process())));
         // All threads share the memory.
         let entry = rss.entry(task.process()).or_insert((at, 0));
         entry.1 = entry.1.max(task.rss_bytes);

@@ -1,7 +1,7 @@
 //! Rows of threads and of processes, and what each did between two samples.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Grain, Tally, Task};
@@ -73,7 +73,29 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
         }
     }
     let exited = current.exited.iter().filter(|task| wanted(task));
+    rows = show_left(rows);
     add_exited(&mut rows, Grain::Threads, previous, exited, gone);
+    rows
+}
+
+/// Rows without those of processes outside the scope: what these did before they left is kept in a row without a thread.
+/// It is shown once, when something was added to it, as a process that left.
+fn show_left(mut rows: Vec<Task>) -> Vec<Task> {
+    let inside: HashSet<(u32, u64)> =
+        rows.iter().filter(|row| row.threads > 0).map(|row| row.raw.process()).collect();
+    rows.retain_mut(|row| {
+        if row.threads > 0 || inside.contains(&row.raw.process()) {
+            return true;
+        }
+        if matches!(row.delta, Tally::Nothing) {
+            return false;
+        }
+        row.exited = true;
+        let raw = Arc::make_mut(&mut row.raw);
+        raw.tid = raw.pid;
+        row.tid = row.tid.map(|_| raw.tid);
+        true
+    });
     rows
 }
 
@@ -159,6 +181,7 @@ pub(super) fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task
             row.delta.clamp();
         }
     }
+    rows = show_left(rows);
     add_exited(&mut rows, Grain::Processes, previous, current.exited.iter(), gone);
     rows
 }

@@ -245,6 +245,78 @@ pub fn out_and_back_between_two_samples_leaves_a_gap() -> Result<()> {
     Ok(())
 }
 
+/// Switches of a process with one thread, as the kernel counts them.
+fn switches(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let lines = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
+    lines.map(|(_, count)| Ok(count.trim().parse::<u64>()?)).sum()
+}
+
+pub fn totals_of_a_task_that_leaves_and_comes_back_never_fall() -> Result<()> {
+    let (hierarchy, mount, name) = place("back")?;
+    let group = Cgroup::make(&mount, &name)?;
+    let hog = Workload::start("hog")?;
+    let pid = hog.pid();
+    let leave = || fs::write(mount.join("cgroup.procs"), pid.to_string()).context("moving a process out");
+    group.adopt(pid)?;
+    let usage = || Ok(vec![group.usage_ns()?]);
+    let mut watch = Watch::start(&hierarchy, &format!("/{name}"), false)?;
+    let switched = switches(pid)?;
+    let (_, begin) = around(usage, || watch.begin())?;
+    let (mut last_ns, mut rows, mut left, mut all_switches) = (0, 0, 0, 0);
+    let mut look = |snapshot: &Snapshot| -> Result<bool> {
+        let mut found = snapshot.tasks.iter().filter(|task| task.raw.pid == pid);
+        let Some(row) = found.next() else { return Ok(false) };
+        ensure!(found.next().is_none(), "it is listed twice");
+        let total_ns = row.total.cpu_ns();
+        ensure!(total_ns >= last_ns, "CPU time fell from {last_ns} to {total_ns} ns");
+        ensure!(!row.ended(), "it is said to have ended");
+        last_ns = total_ns;
+        rows += 1;
+        left += u32::from(row.left());
+        all_switches += row.delta.nvcsw + row.delta.nivcsw;
+        Ok(true)
+    };
+    for round in 0..4 {
+        until_it_ran(pid, Duration::from_millis(50))?;
+        ensure!(look(&watch.step()?)?, "round {round}: it is in the cgroup and not listed");
+        leave()?;
+        ensure!(look(&watch.step()?)?, "round {round}: that it left is not said");
+        // It may have had to be seen on its CPU before.
+        look(&watch.step()?)?;
+        until_it_ran(pid, Duration::from_millis(20))?;
+        ensure!(!look(&watch.step()?)?, "round {round}: it is outside and listed");
+        group.adopt(pid)?;
+    }
+    // Many times in each interval, and wherever it is when the sample is taken.
+    for round in 0..20 {
+        for _ in 0..10 {
+            leave()?;
+            thread::sleep(Duration::from_millis(1));
+            group.adopt(pid)?;
+            thread::sleep(Duration::from_millis(1));
+        }
+        if round % 2 == 0 {
+            leave()?;
+        }
+        look(&watch.step()?)?;
+        if round % 3 == 0 {
+            look(&watch.step()?)?;
+        }
+        group.adopt(pid)?;
+    }
+    let (last, end) = around(usage, || watch.step())?;
+    look(&last)?;
+    ensure!(rows > 20 && left >= 4, "{rows} rows, of which {left} say that it left");
+    let switched = switches(pid)? - switched;
+    ensure!(all_switches <= switched, "{all_switches} switches inside, {switched} of all");
+    for truth in begin.to(&end) {
+        truth.hold("CPU time of the cgroup", watch.total_ns, 0.02, 4 * TICK_NS)?;
+    }
+    drop(hog);
+    Ok(())
+}
+
 pub fn a_resting_task_that_is_moved_shows_at_once() -> Result<()> {
     let (hierarchy, mount, name) = place("rest")?;
     let group = Cgroup::make(&mount, &name)?;

@@ -119,6 +119,7 @@ fn main() {
         containers::a_scoped_total_is_the_usage_of_its_cgroup,
         containers::a_moved_task_is_charged_to_each_side_its_part,
         containers::out_and_back_between_two_samples_leaves_a_gap,
+        containers::totals_of_a_task_that_leaves_and_comes_back_never_fall,
         containers::a_resting_task_that_is_moved_shows_at_once,
         containers::a_resting_task_shows_with_the_sample_after_the_scope_changed,
         containers::a_cgroup_is_waited_for_and_may_go,
