@@ -222,9 +222,9 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("numatop-limits-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("web")).unwrap();
         let write = |file: &str, text: &str| std::fs::write(dir.join(file), text).unwrap();
-        for (group, usage, kernel) in [("", "1000\n", "600\n"), ("web", "1500\n", "580\n")] {
-            write(&format!("{group}/memory.usage_in_bytes"), usage);
-            write(&format!("{group}/memory.kmem.usage_in_bytes"), kernel);
+        for (group, usage, kernel) in [("", "1000\n", "600\n"), ("web/", "1500\n", "580\n")] {
+            write(&format!("{group}memory.usage_in_bytes"), usage);
+            write(&format!("{group}memory.kmem.usage_in_bytes"), kernel);
         }
         let v1 = [("memory".to_string(), dir.clone())].into();
         let reader = LimitReader { v2: None, v1, page_size: 4096 };
