@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::thread::JoinHandleExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,11 +44,13 @@ impl Shared {
     }
 }
 
-/// Takes bytes and never waits. Flushed, it hands them to the thread. Clones write to the same place.
+/// Takes bytes and never waits. Flushed, it hands them to the thread, but for while it is held. Clones write to the same
+/// place.
 #[derive(Clone)]
 pub struct Outlet {
     shared: Arc<Shared>,
     gathered: Vec<u8>,
+    held: Arc<AtomicBool>,
     /// The thread that writes, which lives as long as the process.
     thread: libc::pthread_t,
 }
@@ -62,7 +65,28 @@ impl Outlet {
         let shared = Arc::new(Shared::default());
         let given = Arc::clone(&shared);
         let thread = thread::Builder::new().name("terminal".into()).spawn(move || write(out, &given))?;
-        Ok(Outlet { shared, gathered: Vec::new(), thread: thread.into_pthread_t() })
+        let thread = thread.into_pthread_t();
+        Ok(Outlet { shared, gathered: Vec::new(), held: Arc::default(), thread })
+    }
+
+    /// Keeps what all clones gather, flushed or not, so that a frame wakes the thread once; or does so no longer.
+    pub fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::SeqCst);
+    }
+
+    /// Hands what was gathered to the thread.
+    pub fn hand_over(&mut self) {
+        let mut state = self.shared.lock();
+        if state.failed.is_none() && !self.gathered.is_empty() {
+            if state.waiting.is_empty() {
+                // Both buffers are used over and over.
+                std::mem::swap(&mut state.waiting, &mut self.gathered);
+            } else {
+                state.waiting.extend_from_slice(&self.gathered);
+            }
+            self.shared.changed.notify_all();
+        }
+        self.gathered.clear();
     }
 
     /// Leaves out what waits, and the rest of what is being written. `empty` has to make room for [`CHUNK`] bytes.
@@ -125,17 +149,9 @@ impl Write for Outlet {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let mut state = self.shared.lock();
-        if state.failed.is_none() && !self.gathered.is_empty() {
-            if state.waiting.is_empty() {
-                // Both buffers are used over and over.
-                std::mem::swap(&mut state.waiting, &mut self.gathered);
-            } else {
-                state.waiting.extend_from_slice(&self.gathered);
-            }
-            self.shared.changed.notify_all();
+        if !self.held.load(Ordering::SeqCst) {
+            self.hand_over();
         }
-        self.gathered.clear();
         Ok(())
     }
 }

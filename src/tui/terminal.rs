@@ -80,7 +80,7 @@ impl Tty {
         if self.mouse {
             self.outlet.write_all(MOUSE_ON.as_bytes()).context("writing to the terminal")?;
         }
-        self.outlet.flush().context("writing to the terminal")?;
+        self.outlet.hand_over();
         self.redraw()
     }
 
@@ -108,6 +108,8 @@ impl Tty {
         if !self.outlet.has_room() {
             return Ok(());
         }
+        // A frame is handed over as one.
+        self.outlet.hold(true);
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate).context("writing to the terminal")?;
         self.terminal
             .draw(|frame| {
@@ -116,6 +118,7 @@ impl Tty {
                 view::draw(app, area, frame.buffer_mut());
             })
             .context("drawing the screen")?;
+        self.outlet.hold(false);
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate).context("writing to the terminal")
     }
 
@@ -159,7 +162,9 @@ pub fn leave() {
 
 fn give_back(outlet: &mut Outlet) {
     let _ = outlet.write_all(MOUSE_OFF.as_bytes());
-    let _ = execute!(outlet, EndSynchronizedUpdate, LeaveAlternateScreen, Show);
+    let _ = queue!(outlet, EndSynchronizedUpdate, LeaveAlternateScreen, Show);
+    // Whatever is held for a frame that is not finished.
+    outlet.hand_over();
 }
 
 /// Waits until the terminal is closed: its window, or the connection to it. Returns at once where standard output is no
