@@ -20,15 +20,22 @@ build:
 run: build
 	$(SUDO) target/release/numatop-ng
 
-# Root tests run as root: through sudo where we are not.
+# Root tests run as root: through sudo where we are not. What users start is built without debug assertions: the command
+# line, recordings and signals are tested in such a build, too.
+AS_ROOT := $(SUDO:%=% --preserve-env=HOME,CARGO_HOME,RUSTUP_HOME env "PATH=$$PATH")
+AS_RELEASED = --locked --profile as-released
+
 test-host:
 	scripts/install-deps test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) test --locked --workspace --exclude numatop-bench
 ifneq ($(SUDO),)
-	sudo --preserve-env=HOME,CARGO_HOME,RUSTUP_HOME env "PATH=$$PATH" $(CARGO) test --locked --test probes
+	$(AS_ROOT) $(CARGO) test --locked --test probes
 endif
+	$(CARGO) test $(AS_RELEASED) --test cli --test printed --test recordings
+	$(AS_ROOT) $(CARGO) test $(AS_RELEASED) --test probes -- signal
+	$(AS_ROOT) $(CARGO) test $(AS_RELEASED) --test probes -- record
 
 # What could not be covered (3: no such kernel, no tools for the other architecture) is said in the last lines, and is no
 # failure of what was tested.

@@ -181,6 +181,7 @@ fn main() {
         recording::a_full_disk_pauses_the_recording,
         recording::a_recording_belongs_to_who_called_sudo,
         recording::a_signal_rotates_and_another_ends_a_recording,
+        recording::the_documented_service_records_until_it_is_stopped,
         scoped_recording::a_recording_of_a_scope_names_nobody_else,
         scoped_recording::a_scope_that_is_chosen_meanwhile_narrows_what_is_named,
     ];

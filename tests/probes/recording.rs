@@ -197,6 +197,41 @@ pub fn a_recording_belongs_to_who_called_sudo() -> Result<()> {
     Ok(())
 }
 
+/// The unit of docs/recordings.md, with its folder somewhere else and a short interval.
+pub fn the_documented_service_records_until_it_is_stopped() -> Result<()> {
+    const FOLDER: &str = "/var/log/numa/";
+    let docs = include_str!("../../docs/recordings.md");
+    let line = docs.lines().find_map(|line| line.strip_prefix("ExecStart=")).context("no ExecStart")?;
+    let mut words = line.split(' ');
+    let program = words.next().context("an empty ExecStart")?;
+    ensure!(program.ends_with("/numatop-ng"), "{program} is started");
+    let place = Place::new("service", None)?;
+    let ring = place.path.join("ring/");
+    let words: Vec<&str> =
+        words.map(|word| if word == FOLDER { text(&ring) } else { Ok(word) }).collect::<Result<_>>()?;
+    ensure!(words.contains(&text(&ring)?), "{line} does not record into {FOLDER}");
+    let child = Command::new(BINARY).args(words).args(["-d", "0.1"]).stdin(Stdio::null()).spawn()?;
+    let mut child = Ours(child);
+    let mut recorded = None;
+    until("the service has recorded samples", || {
+        if let Some(status) = child.0.try_wait()? {
+            anyhow::bail!("the service ended by itself: {status}");
+        }
+        let Ok(mut entries) = fs::read_dir(&ring) else { return Ok(false) };
+        recorded = entries.find_map(|entry| {
+            let path = entry.ok()?.path();
+            verify(&path).is_ok_and(|report| report.samples > 1).then_some(path)
+        });
+        Ok(recorded.is_some())
+    })?;
+    child.signal(libc::SIGTERM)?;
+    let status = child.ended()?;
+    ensure!(status.code() == Some(0), "{status}");
+    let report = verify(&recorded.context("until it has one")?)?;
+    ensure!(report.is_intact() && report.end == Some(End::Stopped), "{report}");
+    Ok(())
+}
+
 pub fn a_signal_rotates_and_another_ends_a_recording() -> Result<()> {
     let place = Place::new("signals", None)?;
     let path = place.path.join("file");
