@@ -141,7 +141,7 @@ fn pids(snapshot: &Snapshot) -> Vec<u32> {
 pub fn a_scope_of_a_cgroup_has_its_children() -> Result<()> {
     let hierarchy = cgroups::choose(Path::new("/"));
     let mount = hierarchy.mount.context("no cgroup filesystem is mounted")?;
-    let parent = Cgroup::make(&mount, &unique("test"))?;
+    let parent = Cgroup::make(&mount, unique("test"))?;
     let child = Cgroup::make(&parent.0, "child")?;
     // Declared after the cgroups, so that they are gone before those are removed.
     let (inside, nested, outside) =
@@ -339,7 +339,7 @@ pub fn a_resting_task_that_is_moved_shows_at_once() -> Result<()> {
 
 pub fn a_resting_task_shows_with_the_sample_after_the_scope_changed() -> Result<()> {
     let (hierarchy, mount, name) = place("turn")?;
-    let (one, other) = (Cgroup::make(&mount, &name)?, Cgroup::make(&mount, &format!("{name}-other"))?);
+    let (one, other) = (Cgroup::make(&mount, &name)?, Cgroup::make(&mount, format!("{name}-other"))?);
     let (here, there) = (Workload::start("sleepers")?, Workload::start("sleepers")?);
     one.adopt(here.pid())?;
     other.adopt(there.pid())?;
