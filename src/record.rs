@@ -1,17 +1,19 @@
 //! Samples in files: what a recording looks like, how it is written and how it is read back.
 //!
 //! A recording is a row of frames (`frame`), each with checksums of its own. What others depend on (the head
-//! with the facts of the host, a keyframe each minute) is written twice. In between, frames hold the rows
-//! that changed in the last few samples (`changes`), not in the last one only: a damaged frame is bridged by
-//! those after it, and costs the sample it held and nothing else.
+//! with the facts of the host, a keyframe each minute) is written again some frames later (`copies`). In between, frames
+//! hold the rows that changed in the last few samples (`changes`), not in the last one only: a damaged frame is bridged
+//! by those after it, and costs the sample it held and nothing else.
 
 pub mod changes;
 pub mod columns;
+mod copies;
 pub mod dir;
 mod files;
 pub mod fold;
 pub mod format;
 pub mod frame;
+mod frames;
 mod groups;
 mod limits;
 mod names;
@@ -19,6 +21,7 @@ pub mod payload;
 pub mod placement;
 pub mod reader;
 pub mod recorder;
+mod room;
 mod rows;
 mod scan;
 mod sections;

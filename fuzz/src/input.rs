@@ -6,7 +6,7 @@
 //! of the file as they are.
 
 use numatop_ng::record::format::Kind;
-use numatop_ng::record::frame::{FrameHead, Sealer};
+use numatop_ng::record::frame::{Beside, FrameHead, HEAD_LEN, Sealer};
 
 /// The frame is there twice.
 pub const TWICE: u8 = 0x80;
@@ -51,6 +51,7 @@ pub fn file(mut input: &[u8]) -> Vec<u8> {
             kind,
             compressed: false,
             copy: false,
+            carries: false,
             format: 0,
             file: 7,
             stored: 0,
@@ -61,7 +62,13 @@ pub fn file(mut input: &[u8]) -> Vec<u8> {
             base: if what & ASTRAY == 0 { base } else { 0 },
             payload_crc: 0,
         };
-        sealer.seal(&mut file, head, payload, what & TWICE != 0).expect("zstd has memory");
+        sealer.seal(&mut file, head, payload, Beside::default()).expect("zstd has memory");
+        if what & TWICE != 0 {
+            let frame = file[at as usize..].to_vec();
+            let head = FrameHead::from_bytes(&frame).expect("it was sealed just now");
+            file.extend_from_slice(&FrameHead { copy: true, ..head }.to_bytes());
+            file.extend_from_slice(&frame[HEAD_LEN..]);
+        }
         seq += 1;
     }
     file

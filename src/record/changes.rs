@@ -1,16 +1,20 @@
-//! Which rows have changed of late: what a frame between keyframes holds. Pure.
+//! The rows that have changed of late: what a frame between keyframes holds. Pure.
 //!
 //! Rows that changed since the sample before would be the least to write, but then one damaged frame would
 //! spoil all that follow. Rows that changed since the keyframe can always be read, but are twice as many.
-//! Those of the last [`REACH`] samples can be read unless so many frames in a row are damaged.
+//! Those of the last few samples can be read unless so many frames in a row are damaged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::sample::{Sample, TaskRaw};
 
-/// Samples that a frame looks back: it takes as many damaged frames in a row to lose more than themselves.
+/// Samples that a frame looks back at least, so that it can be read where one less of those before it are damaged. Readers
+/// of all versions rely on it.
 pub const REACH: u32 = 4;
+/// One in so many looks back further: where four frames in a row are damaged, it is among the next ones.
+pub const FAR_EVERY: u32 = 5;
+pub const FAR: u32 = 4 + FAR_EVERY;
 
 /// Changes up to a sample since its keyframe.
 #[derive(Default)]
@@ -18,7 +22,7 @@ pub struct Changes {
     tick: u32,
     /// Rows of the sample.
     tasks: Vec<Arc<TaskRaw>>,
-    /// Serial → when the row last changed or came, and when it went; the last few samples only.
+    /// Serial → when the row last changed or came, and when it went.
     changed: BTreeMap<u64, u32>,
     gone: BTreeMap<u64, u32>,
 }
@@ -36,14 +40,11 @@ impl Changes {
             return None;
         }
         let tick = self.tick + 1;
-        let recent = |map: &BTreeMap<u64, u32>| {
-            map.iter().filter(|(_, at)| **at + REACH > tick).map(|(serial, at)| (*serial, *at)).collect()
-        };
         let mut next = Changes {
             tick,
             tasks: sample.tasks.clone(),
-            changed: recent(&self.changed),
-            gone: recent(&self.gone),
+            changed: self.changed.clone(),
+            gone: self.gone.clone(),
         };
         let mut before = self.tasks.iter().peekable();
         for task in &sample.tasks {
@@ -72,22 +73,46 @@ impl Changes {
         self.tick
     }
 
+    /// Those of the last `reach` samples: a frame of them is read on top of any sample that is no further back.
+    pub fn of_the_last(&self, reach: u32) -> Recent<'_> {
+        Recent { changes: self, reach: reach.min(self.tick) }
+    }
+}
+
+/// Changes in the last few samples.
+#[derive(Clone, Copy)]
+pub struct Recent<'a> {
+    changes: &'a Changes,
+    reach: u32,
+}
+
+impl Recent<'_> {
+    /// Samples since the keyframe.
+    pub fn tick(&self) -> u32 {
+        self.changes.tick
+    }
+
     /// How many samples back one may be that this one is read on top of.
     pub fn reach(&self) -> u32 {
-        self.tick.min(REACH)
+        self.reach
+    }
+
+    fn is_recent(&self, at: u32) -> bool {
+        at + self.reach > self.changes.tick
     }
 
     /// Serials that were there in one of the samples within reach, and are not any more; ascending.
     pub fn gone(&self) -> impl Iterator<Item = u64> {
-        self.gone.keys().copied()
+        self.changes.gone.iter().filter(|(_, at)| self.is_recent(**at)).map(|(serial, _)| *serial)
     }
 
     /// The rows of `sample` that differ from those in one of the samples within reach; by serial.
     pub fn rows<'a>(&self, sample: &'a Sample) -> impl Iterator<Item = &'a TaskRaw> {
-        let mut changed = self.changed.keys().peekable();
+        let recent = self.changes.changed.iter().filter(|(_, at)| self.is_recent(**at));
+        let mut changed = recent.map(|(serial, _)| *serial).peekable();
         sample.tasks.iter().filter_map(move |task| {
-            while changed.next_if(|serial| **serial < task.serial).is_some() {}
-            changed.next_if(|serial| **serial == task.serial).map(|_| &**task)
+            while changed.next_if(|serial| *serial < task.serial).is_some() {}
+            changed.next_if(|serial| *serial == task.serial).map(|_| &**task)
         })
     }
 }

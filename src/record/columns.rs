@@ -7,6 +7,7 @@
 mod tables;
 
 use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
+use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::collect::wire::SLOTS;
 use crate::sample::{Comm, Counts, CpuRaw, MemPolicy, NodeRaw, Slot, TaskRaw};
@@ -114,7 +115,7 @@ pub struct Layout<R: 'static> {
 
 impl<R> Layout<R> {
     /// # Errors
-    /// One of the columns that all recordings have is not there.
+    /// One of the columns that all recordings have is not there, or one is there twice.
     pub fn of(recorded: &[ColumnInfo], known: &'static [Column<R>]) -> Result<Layout<R>, String> {
         let mut without = Vec::new();
         for column in known.iter().filter(|column| !recorded.iter().any(|info| info.name == column.name)) {
@@ -122,6 +123,14 @@ impl<R> Layout<R> {
                 return Err(format!("it has no column {}", column.name));
             }
             without.extend(column.added_for);
+        }
+        for (at, info) in recorded.iter().enumerate() {
+            // Rows are gone through once for each.
+            if known.iter().any(|column| column.name == info.name)
+                && recorded[..at].iter().any(|other| other.name == info.name)
+            {
+                return Err(format!("it has the column {} twice", info.name));
+            }
         }
         let find = |info: &ColumnInfo| known.iter().find(|column| column.name == info.name);
         Ok(Layout { columns: recorded.iter().map(find).collect(), without })
@@ -169,8 +178,7 @@ pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Opt
     }
 }
 
-/// Reads `count` rows; `base` says what row `i` was told apart from. `room` is how many bytes they may
-/// take beside themselves, and what is left of that afterwards.
+/// Reads `count` rows, for which there must be `room`; `base` says what row `i` was told apart from.
 ///
 /// # Errors
 /// The bytes are not such rows, or they would take more room.
@@ -179,8 +187,9 @@ pub fn decode<'a, R: Row + 'a>(
     layout: &Layout<R>,
     count: usize,
     base: impl Fn(usize) -> Option<&'a R>,
-    room: &mut usize,
+    room: &mut Room,
 ) -> Result<Vec<R>, Malformed> {
+    room.take_rows::<R>(count)?;
     let zero = R::zero();
     let mut rows = vec![zero.clone(); count];
     for column in &layout.columns {
@@ -197,7 +206,7 @@ pub fn decode<'a, R: Row + 'a>(
                 let coded = if len == 0 { 0 } else { cells.number()? };
                 let value = undo_difference(coded, (column.get)(before, at));
                 let took = (column.set)(&mut rows[i], at, value).ok_or(Malformed("a value cannot be"))?;
-                *room = room.checked_sub(took).ok_or(Malformed("its rows are beyond their limit"))?;
+                room.take(1, took)?;
             }
         }
         cells.finish()?;
@@ -234,7 +243,7 @@ mod tests {
     fn read((recorded, bytes): (Vec<ColumnInfo>, Vec<u8>), known: &'static [Column<NodeRaw>]) -> NodeRaw {
         let layout = Layout::of(&recorded, known).unwrap();
         let mut input = Bytes(&bytes);
-        let rows = decode(&mut input, &layout, 1, |_| None, &mut 0).unwrap();
+        let rows = decode(&mut input, &layout, 1, |_| None, &mut Room::endless()).unwrap();
         input.finish().unwrap();
         rows[0].clone()
     }

@@ -13,8 +13,51 @@ pub const FORMAT: u16 = 1;
 /// Samples from one keyframe to the next.
 pub const KEY_EVERY: u32 = 60;
 
+/// Every so many samples, and at a keyframe, what a delta needs is the keyframe alone: however much is lost before it,
+/// it can be read.
+pub const ANCHOR_EVERY: u32 = 30;
+
+/// Bytes that are lost together: a block of a disk or of a file system.
+pub const SECTOR: u64 = 4096;
+/// Samples that the loss of any one sector costs at most.
+pub const LOSS: u32 = 8;
+/// Bytes of a frame with a sample at least, so that no sector has a part of more than [`LOSS`] of them.
+pub const MIN_FRAME: usize = SECTOR as usize / (LOSS as usize - 1) + 1;
+/// Samples that stand between a head or a keyframe and its copy at least: so many frames and one more may be lost in a row.
+pub const APART: u32 = 3;
+/// Keyframes from one copy of the head to the next.
+pub const HEAD_EVERY: u32 = 8;
+
 /// Bytes of a frame's payload before compression and after it. 100,000 tasks need about 10 MB.
 pub const MAX_PAYLOAD: usize = 64 << 20;
+/// Bytes of a payload, and of memory for what it holds, that every frame may have.
+const RAW_FREE: usize = 1 << 20;
+const MEMORY_FREE: usize = 1 << 20;
+/// Beyond that, for each byte in the file. Payloads of real machines become two to six times as long, and what is in them
+/// takes some sixty.
+const RAW_PER_BYTE: usize = 64;
+const MEMORY_PER_BYTE: usize = 1024;
+
+/// Bytes that `stored` bytes of a file may become when they are decompressed.
+pub const fn raw_limit(stored: usize) -> usize {
+    RAW_FREE + RAW_PER_BYTE * stored
+}
+
+/// Bytes of memory that what is in `stored` bytes of a file may take, with what is copied from its keyframe.
+pub const fn memory_limit(stored: usize) -> usize {
+    MEMORY_FREE + MEMORY_PER_BYTE * stored
+}
+
+/// Bytes that must be stored of a payload, so that it is within [`raw_limit`].
+pub const fn least_stored(raw: usize) -> usize {
+    raw.saturating_sub(RAW_FREE).div_ceil(RAW_PER_BYTE)
+}
+
+/// Bytes that must be stored, so that `memory` is within [`memory_limit`].
+pub const fn least_stored_for(memory: usize) -> usize {
+    memory.saturating_sub(MEMORY_FREE).div_ceil(MEMORY_PER_BYTE)
+}
+
 /// Rows of one kind in one sample: threads of a machine, or ends of processes in an interval.
 pub const MAX_ROWS: usize = 1 << 19;
 /// Cells of one column of one sample. 100,000 tasks on 256 nodes have 26 million.

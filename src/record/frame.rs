@@ -7,10 +7,13 @@
 //! 20 seq u64   28 mono_ns u64   36 wall_ns i64   44 base u64   52 payload crc u32   56 head crc u32
 //! 60 payload, `stored` bytes
 //! ```
+//!
+//! Where a payload is compressed, zstd frames that decoders skip may stand around it (RFC 8878, 3.1.2): in front of it
+//! copies of frames that others depend on, after it nothing but room.
 
 use std::io;
 
-use super::format::{FORMAT, Kind, MAX_PAYLOAD};
+use super::format::{FORMAT, Kind, MAX_PAYLOAD, least_stored, raw_limit};
 
 /// What a frame begins with: never valid as text, never the start of a zstd frame.
 pub const MAGIC: [u8; 4] = [0x8e, b'N', b'R', 0xf3];
@@ -22,6 +25,14 @@ pub const HEAD_LEN: usize = 60;
 const COMPRESSED: u8 = 1;
 /// It is the second copy of the frame right before it.
 const COPY: u8 = 2;
+/// Copies of other frames stand in front of its payload.
+const CARRIES: u8 = 4;
+
+/// What skippable frames of zstd begin with: those with copies of our frames, and those that are only there to be long.
+const CARRIED: [u8; 4] = 0x184d_2a51_u32.to_le_bytes();
+const ROOM: [u8; 4] = 0x184d_2a50_u32.to_le_bytes();
+/// Bytes of such a frame before its content: magic and length.
+const SKIPPABLE_HEAD: usize = 8;
 
 /// What is in front of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +41,8 @@ pub struct FrameHead {
     pub compressed: bool,
     /// True for the second copy of a frame, which follows the first.
     pub copy: bool,
+    /// True where copies of other frames are in front of the payload ([`copy_of`]).
+    pub carries: bool,
     pub format: u16,
     /// The same in all frames of a file, and another in each file: no frame of a deleted recording that
     /// turns up on the disk is taken for one of this.
@@ -53,7 +66,8 @@ impl FrameHead {
         let mut bytes = [0; HEAD_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = self.kind as u8;
-        bytes[5] = if self.compressed { COMPRESSED } else { 0 } | if self.copy { COPY } else { 0 };
+        let flags = [(self.compressed, COMPRESSED), (self.copy, COPY), (self.carries, CARRIES)];
+        bytes[5] = flags.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
         bytes[6..8].copy_from_slice(&self.format.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.file.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.stored.to_le_bytes());
@@ -83,6 +97,7 @@ impl FrameHead {
             kind: Kind::from_byte(bytes[4])?,
             compressed: bytes[5] & COMPRESSED != 0,
             copy: bytes[5] & COPY != 0,
+            carries: bytes[5] & CARRIES != 0,
             format: u16::from_le_bytes([bytes[6], bytes[7]]),
             file: u32_at(8),
             stored: u32_at(12),
@@ -103,13 +118,22 @@ impl FrameHead {
         HEAD_LEN as u64 + u64::from(self.stored)
     }
 
+    /// Whether `stored` are the bytes that were written after the head.
+    pub fn is_whole(&self, stored: &[u8]) -> bool {
+        stored.len() == self.stored as usize && crc32fast::hash(stored) == self.payload_crc
+    }
+
     /// The payload as it was before it was compressed. `stored` are the bytes after the head.
     ///
     /// # Errors
-    /// They are not what was written: the checksum, the length or the compression is wrong.
+    /// They are not what was written: the checksum, the length or the compression is wrong, or it would become larger
+    /// than [`raw_limit`] allows.
     pub fn open(&self, stored: &[u8], buffer: &mut Vec<u8>) -> Result<(), &'static str> {
-        if stored.len() != self.stored as usize || crc32fast::hash(stored) != self.payload_crc {
+        if !self.is_whole(stored) {
             return Err("its checksum is wrong");
+        }
+        if self.raw as usize > raw_limit(stored.len()) {
+            return Err("it would become too large");
         }
         buffer.clear();
         if !self.compressed {
@@ -128,6 +152,7 @@ impl FrameHead {
 /// Compresses payloads and puts heads in front of them.
 pub struct Sealer {
     zstd: zstd::bulk::Compressor<'static>,
+    compressed: Vec<u8>,
     stored: Vec<u8>,
 }
 
@@ -135,11 +160,11 @@ impl Sealer {
     /// # Errors
     /// zstd could not set itself up (out of memory).
     pub fn new(level: i32) -> io::Result<Sealer> {
-        Ok(Sealer { zstd: zstd::bulk::Compressor::new(level)?, stored: Vec::new() })
+        Ok(Sealer { zstd: zstd::bulk::Compressor::new(level)?, compressed: Vec::new(), stored: Vec::new() })
     }
 
-    /// Appends a whole frame to `out`, and a second copy of it if `twice`. Lengths and checksum in `head`
-    /// are filled in here.
+    /// Appends a whole frame to `out`, with `beside` around its payload. Lengths and checksum in `head` are filled in
+    /// here.
     ///
     /// # Errors
     /// zstd failed (out of memory).
@@ -148,22 +173,73 @@ impl Sealer {
         out: &mut Vec<u8>,
         mut head: FrameHead,
         payload: &[u8],
-        twice: bool,
+        beside: Beside<'_>,
     ) -> io::Result<()> {
         self.stored.clear();
-        self.stored.reserve(zstd::zstd_safe::compress_bound(payload.len()));
-        self.zstd.compress_to_buffer(payload, &mut self.stored)?;
-        head.compressed = self.stored.len() < payload.len();
-        let stored = if head.compressed { &self.stored[..] } else { payload };
-        head.format = FORMAT;
-        head.stored = stored.len() as u32;
-        head.raw = payload.len() as u32;
-        head.payload_crc = crc32fast::hash(stored);
-        for copy in [false, true].into_iter().take(1 + usize::from(twice)) {
-            out.extend_from_slice(&FrameHead { copy, ..head }.to_bytes());
-            out.extend_from_slice(stored);
+        for copy in beside.copies {
+            let bytes = [&copy.at.to_le_bytes()[..], copy.frame.strip_prefix(&MAGIC).unwrap_or(copy.frame)];
+            put_skippable(&mut self.stored, CARRIED, &bytes);
         }
+        self.compressed.clear();
+        self.compressed.reserve(zstd::zstd_safe::compress_bound(payload.len()));
+        self.zstd.compress_to_buffer(payload, &mut self.compressed)?;
+        let least = beside.least.max(HEAD_LEN + least_stored(payload.len()));
+        let shortest = self.compressed.len().min(payload.len());
+        let around = !self.stored.is_empty() || HEAD_LEN + shortest < least;
+        head.compressed = around || self.compressed.len() < payload.len();
+        self.stored.extend_from_slice(if head.compressed { &self.compressed } else { payload });
+        if around && HEAD_LEN + self.stored.len() < least {
+            let room = least.saturating_sub(HEAD_LEN + self.stored.len() + SKIPPABLE_HEAD);
+            put_skippable(&mut self.stored, ROOM, &[&vec![0; room]]);
+        }
+        head.carries = !beside.copies.is_empty();
+        head.format = FORMAT;
+        head.stored = self.stored.len() as u32;
+        head.raw = payload.len() as u32;
+        head.payload_crc = crc32fast::hash(&self.stored);
+        out.extend_from_slice(&head.to_bytes());
+        out.extend_from_slice(&self.stored);
         Ok(())
+    }
+}
+
+/// What a frame has beside its payload.
+#[derive(Clone, Copy, Default)]
+pub struct Beside<'a> {
+    /// Frames that others depend on.
+    pub copies: &'a [Carried<'a>],
+    /// Bytes that the whole frame takes at least.
+    pub least: usize,
+}
+
+/// The copy of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried<'a> {
+    /// Where in the file the frame itself is.
+    pub at: u64,
+    /// All of it, head included.
+    pub frame: &'a [u8],
+}
+
+fn put_skippable(out: &mut Vec<u8>, magic: [u8; 4], parts: &[&[u8]]) {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    out.extend_from_slice(&magic);
+    out.extend_from_slice(&(len as u32).to_le_bytes());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+/// A copy of the frame that is at `at`, among those in front of a payload, of which `stored` are the bytes. Copies are
+/// without the magic, so that they are not taken for frames where the head of the one that has them is damaged.
+pub fn copy_of(at: u64, mut stored: &[u8]) -> Option<(FrameHead, &[u8])> {
+    loop {
+        let (len, rest) = stored.strip_prefix(&CARRIED)?.split_first_chunk()?;
+        let (content, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        stored = rest;
+        let (place, frame) = content.split_first_chunk()?;
+        if u64::from_le_bytes(*place) == at {
+            let (head, stored) = frame.split_at_checked(HEAD_LEN - MAGIC.len())?;
+            return Some((FrameHead::from_bytes(&[&MAGIC, head].concat())?, stored));
+        }
     }
 }
 
@@ -176,6 +252,7 @@ mod tests {
             kind: Kind::Delta,
             compressed: false,
             copy: false,
+            carries: false,
             format: FORMAT,
             file: 0xdead_beef,
             stored: 0,
@@ -192,7 +269,7 @@ mod tests {
     fn a_frame_comes_back() {
         let payload = b"numbers numbers numbers numbers numbers numbers".repeat(9);
         let mut frame = Vec::new();
-        Sealer::new(1).unwrap().seal(&mut frame, head(), &payload, false).unwrap();
+        Sealer::new(1).unwrap().seal(&mut frame, head(), &payload, Beside::default()).unwrap();
         let read = FrameHead::from_bytes(&frame).unwrap();
         assert_eq!((read.seq, read.wall_ns, read.len()), (7, -9, frame.len() as u64));
         assert!(read.compressed && frame.len() < payload.len());
@@ -204,7 +281,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_is_noticed() {
         let mut frame = Vec::new();
-        Sealer::new(1).unwrap().seal(&mut frame, head(), b"a small payload", false).unwrap();
+        Sealer::new(1).unwrap().seal(&mut frame, head(), b"a small payload", Beside::default()).unwrap();
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
@@ -217,7 +294,7 @@ mod tests {
     #[test]
     fn a_payload_that_grows_beyond_its_word_is_refused() {
         let mut frame = Vec::new();
-        Sealer::new(1).unwrap().seal(&mut frame, head(), &vec![0; 1 << 20], false).unwrap();
+        Sealer::new(1).unwrap().seal(&mut frame, head(), &vec![0; 1 << 20], Beside::default()).unwrap();
         let mut read = FrameHead::from_bytes(&frame).unwrap();
         read.raw = 10;
         assert!(read.open(&frame[HEAD_LEN..], &mut Vec::new()).is_err());
@@ -227,5 +304,61 @@ mod tests {
     fn impossible_lengths_are_no_head() {
         let bytes = FrameHead { raw: u32::MAX, ..head() }.to_bytes();
         assert_eq!(FrameHead::from_bytes(&bytes), None);
+    }
+
+    #[test]
+    fn copies_and_room_stand_around_a_payload() {
+        let mut other = Vec::new();
+        let own = FrameHead { seq: 3, ..head() };
+        Sealer::new(1).unwrap().seal(&mut other, own, b"another payload", Beside::default()).unwrap();
+        for (payload, least) in [(b"x".repeat(500), 0), (b"small".to_vec(), 400), (vec![], 69), (vec![], 73)]
+        {
+            let mut frame = Vec::new();
+            let beside = Beside { copies: &[Carried { at: 77, frame: &other }], least };
+            Sealer::new(1).unwrap().seal(&mut frame, head(), &payload, beside).unwrap();
+            let read = FrameHead::from_bytes(&frame).unwrap();
+            assert!(read.carries && frame.len() >= least, "{} bytes", frame.len());
+            let (copied, stored) = copy_of(77, &frame[HEAD_LEN..]).unwrap();
+            assert_eq!((copied.seq, stored), (3, &other[HEAD_LEN..]));
+            assert_eq!(copy_of(78, &frame[HEAD_LEN..]), None);
+            assert_eq!(frame.windows(4).filter(|bytes| *bytes == MAGIC).count(), 1);
+            let mut back = Vec::new();
+            read.open(&frame[HEAD_LEN..], &mut back).unwrap();
+            assert_eq!(back, payload);
+        }
+    }
+
+    #[test]
+    fn a_frame_is_as_long_as_was_asked_for() {
+        for least in 0..200 {
+            let mut frame = Vec::new();
+            Sealer::new(1)
+                .unwrap()
+                .seal(&mut frame, head(), b"small", Beside { copies: &[], least })
+                .unwrap();
+            assert!(
+                frame.len() >= least && frame.len() <= least.max(HEAD_LEN + 30),
+                "{least}: {}",
+                frame.len()
+            );
+            let mut back = Vec::new();
+            FrameHead::from_bytes(&frame).unwrap().open(&frame[HEAD_LEN..], &mut back).unwrap();
+            assert_eq!(back, b"small");
+        }
+    }
+
+    #[test]
+    fn a_payload_of_zeros_that_would_fill_the_memory_is_refused() {
+        let zeros = vec![0; 48 << 20];
+        let stored = zstd::bulk::compress(&zeros, 1).unwrap();
+        let (len, raw, payload_crc) = (stored.len() as u32, zeros.len() as u32, crc32fast::hash(&stored));
+        let read = FrameHead { compressed: true, stored: len, raw, payload_crc, ..head() };
+        let mut buffer = Vec::new();
+        assert_eq!(read.open(&stored, &mut buffer), Err("it would become too large"));
+        assert_eq!(buffer.capacity(), 0);
+        // A writer makes it long enough.
+        let mut frame = Vec::new();
+        Sealer::new(1).unwrap().seal(&mut frame, head(), &zeros, Beside::default()).unwrap();
+        FrameHead::from_bytes(&frame).unwrap().open(&frame[HEAD_LEN..], &mut buffer).unwrap();
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::format::{MAX_NAMES, MAX_TEXT};
+use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::container::group::Group;
 use crate::sample::GroupRaw;
@@ -70,7 +71,9 @@ pub fn encode<T: Entry>(
 pub fn decode<T: Entry>(
     mut input: Bytes<'_>,
     base: Option<&BTreeMap<u64, Arc<T>>>,
+    room: &mut Room,
 ) -> Result<BTreeMap<u64, Arc<T>>, Malformed> {
+    room.take_entries(base.map_or(0, BTreeMap::len))?;
     let mut entries = base.cloned().unwrap_or_default();
     for _ in 0..input.count(MAX_NAMES)? {
         entries.remove(&input.number()?);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::format::{MAX_NAMES, MAX_TEXT};
 use super::groups;
+use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::sample::{Names, Sample};
 
@@ -55,15 +56,20 @@ pub(super) fn decode_all(
     cgroups: Bytes<'_>,
     groups: Bytes<'_>,
     base: Option<&Sample>,
+    room: &mut Room,
 ) -> Result<Arc<Names>, Malformed> {
     if users.0.is_empty() && cgroups.0.is_empty() {
         return base
             .map(|base| Arc::clone(&base.names))
             .ok_or(Malformed("its names are those of no keyframe"));
     }
+    if let Some(base) = base {
+        room.take_names(&base.names.users)?;
+        room.take_names(&base.names.cgroups)?;
+    }
     let mut names = base.map_or_else(Names::default, |base| Names::clone(&base.names));
     decode(users, &mut names.users)?;
     decode(cgroups, &mut names.cgroups)?;
-    names.groups = groups::decode(groups, base.map(|base| &base.names.groups))?;
+    names.groups = groups::decode(groups, base.map(|base| &base.names.groups), room)?;
     Ok(Arc::new(names))
 }

@@ -4,24 +4,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::changes::Changes;
+use super::changes::Recent;
 use super::format::{
-    MAX_CPUS, MAX_FLOWS, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_PAYLOAD, MAX_ROWS, MAX_TEXT,
+    MAX_CPUS, MAX_FLOWS, MAX_NAMES, MAX_NODES, MAX_PAYLOAD, MAX_ROWS, MAX_TEXT, least_stored_for,
 };
 pub use super::limits::TooLarge;
+pub use super::room::Room;
 pub use super::rows::Base;
 pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
-use super::{columns, groups, limits, names, placement, rows, stacks};
+use super::{columns, groups, limits, names, placement, room, rows, stacks};
 use crate::sample::{CpuRaw, Flow, Hints, NodeRaw, OwnRaw, Sample, VmStat};
 use crate::units::Nid;
 
-/// Writes `sample` as what differs from the keyframe and is in `changes`, or whole.
+/// Writes `sample` as what differs from the keyframe and is in `changes`, or whole. Returns how many bytes of it must be
+/// in the file, so that readers take what it holds.
 ///
 /// # Errors
 /// It is beyond the limits that readers keep.
-pub fn encode(out: &mut Vec<u8>, base: Option<(&Sample, &Changes)>, sample: &Sample) -> Result<(), TooLarge> {
+pub fn encode(
+    out: &mut Vec<u8>,
+    base: Option<(&Sample, Recent<'_>)>,
+    sample: &Sample,
+) -> Result<usize, TooLarge> {
     limits::check(sample)?;
     let mut bytes = Vec::new();
     for section in SECTIONS {
@@ -31,10 +37,18 @@ pub fn encode(out: &mut Vec<u8>, base: Option<(&Sample, &Changes)>, sample: &Sam
         put(out, bytes.len() as u64);
         out.extend_from_slice(&bytes);
     }
-    if out.len() > MAX_PAYLOAD { Err(TooLarge("bytes")) } else { Ok(()) }
+    if out.len() > MAX_PAYLOAD {
+        return Err(TooLarge("bytes"));
+    }
+    Ok(least_stored_for(room::needed(base, sample, out.len())))
 }
 
-fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<(&Sample, &Changes)>, sample: &Sample) {
+fn encode_section(
+    out: &mut Vec<u8>,
+    section: Section,
+    delta: Option<(&Sample, Recent<'_>)>,
+    sample: &Sample,
+) {
     let base = delta.map(|(key, _)| key);
     match section {
         Section::Times => {
@@ -162,11 +176,16 @@ fn decode_vm(mut input: Bytes<'_>) -> Result<Option<VmStat>, Malformed> {
     Ok(Some(vm))
 }
 
-/// The sample in `bytes`, and how many samples after its keyframe it is.
+/// The sample in `bytes`, and how many samples after its keyframe it is. It takes no more memory than there is `room`.
 ///
 /// # Errors
 /// The bytes are not a sample, it is beyond the limits, or `base` is too far back.
-pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Result<(Sample, u32), Malformed> {
+pub fn decode(
+    bytes: &[u8],
+    layouts: &Layouts,
+    state: Option<Base<'_>>,
+    mut room: Room,
+) -> Result<(Sample, u32), Malformed> {
     let base = state.map(|state| state.key);
     let mut found: [Option<Bytes<'_>>; SECTIONS.len()] = [None; SECTIONS.len()];
     let mut input = Bytes(bytes);
@@ -190,7 +209,6 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
     let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
-    let mut room = MAX_NODE_TIMES;
 
     let mut times = get(Section::Times)?;
     let (wall_ns, mono_ns, boot_ns) = (times.number()? as i64, times.number()?, times.number()?);
@@ -229,22 +247,28 @@ pub fn decode(bytes: &[u8], layouts: &Layouts, state: Option<Base<'_>>) -> Resul
         vm: decode_vm(vm)?,
         flows: decode_flows(flows)?,
         page_flows: decode_flows(page_flows)?,
-        lost: decode_lost(get(Section::Lost)?, base)?,
+        lost: decode_lost(get(Section::Lost)?, base, &mut room)?,
         exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
         own: used,
-        names: names::decode_all(get(Section::Users)?, get(Section::Cgroups)?, groups, base)?,
-        groups: groups::decode(limits, base.map(|base| &base.groups))?,
-        placement: placement::decode(places, base.map(|base| &base.placement))?,
+        names: names::decode_all(get(Section::Users)?, get(Section::Cgroups)?, groups, base, &mut room)?,
+        groups: groups::decode(limits, base.map(|base| &base.groups), &mut room)?,
+        placement: placement::decode(places, base.map(|base| &base.placement), &mut room)?,
         about: Arc::default(),
-        hot: stacks::decode(sampled)?.map(Arc::new),
+        hot: stacks::decode(sampled, &mut room)?.map(Arc::new),
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
     };
     Ok((sample, tick))
 }
 
-fn decode_lost(mut input: Bytes<'_>, base: Option<&Sample>) -> Result<BTreeMap<String, u64>, Malformed> {
+fn decode_lost(
+    mut input: Bytes<'_>,
+    base: Option<&Sample>,
+    room: &mut Room,
+) -> Result<BTreeMap<String, u64>, Malformed> {
     if input.0.is_empty() {
-        return base.map(|base| base.lost.clone()).ok_or(Malformed("its losses are those of no keyframe"));
+        let base = base.ok_or(Malformed("its losses are those of no keyframe"))?;
+        room.take_losses(&base.lost)?;
+        return Ok(base.lost.clone());
     }
     let mut lost = BTreeMap::new();
     for _ in 0..input.count(MAX_NAMES)? {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::format::{MAX_NODES, MAX_ROWS, MAX_TEXT};
+use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::sample::{Missing, PagesFound, PlacementRaw};
 use crate::text::is_clean;
@@ -57,7 +58,8 @@ pub fn encode(out: &mut Vec<u8>, base: Option<&Entries>, entries: &Entries) {
 ///
 /// # Errors
 /// The bytes are something else, or hold text that no terminal should see.
-pub fn decode(mut input: Bytes<'_>, base: Option<&Entries>) -> Result<Entries, Malformed> {
+pub fn decode(mut input: Bytes<'_>, base: Option<&Entries>, room: &mut Room) -> Result<Entries, Malformed> {
+    room.take_entries(base.map_or(0, |base| base.len()))?;
     let mut entries = base.cloned().unwrap_or_default();
     let gone = input.count(MAX_ROWS)?;
     for _ in 0..gone {
@@ -124,7 +126,7 @@ mod tests {
         let now = entries([(1, same), (2, entry(9, Err(why))), (70_000, entry(9, Ok(found)))]);
         let mut bytes = Vec::new();
         encode(&mut bytes, Some(&key), &now);
-        assert_eq!(decode(Bytes(&bytes), Some(&key)).unwrap(), now);
+        assert_eq!(decode(Bytes(&bytes), Some(&key), &mut Room::endless()).unwrap(), now);
     }
 
     #[test]
@@ -132,6 +134,6 @@ mod tests {
         let now = entries([(1, entry(1, Err(Missing::Lost("\x1b[2J".into()))))]);
         let mut bytes = Vec::new();
         encode(&mut bytes, None, &now);
-        assert!(decode(Bytes(&bytes), None).is_err());
+        assert!(decode(Bytes(&bytes), None, &mut Room::endless()).is_err());
     }
 }

@@ -1,18 +1,25 @@
 //! One file of a recording while it is read: the samples in its frames, each with what it builds on.
+//!
+//! Reading a file from front to back takes time in proportion to its size, whatever is in it: a keyframe that was read, or
+//! could not be, is the only one for what comes behind it, and of the frames between a keyframe and a delta each is tried
+//! once.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::changes::REACH;
-use super::format::{Head, Kind};
-use super::payload::{self, Base, Layouts};
-use super::scan::Scan;
+use super::format::{Head, KEY_EVERY, Kind};
+use super::frame::FrameHead;
+use super::frames::{Frames, is_damaged};
+use super::payload::{self, Base, Layouts, Room};
 pub use super::scan::{Found, Frame};
 use crate::sample::{HostFacts, Missing, Sample, TaskRaw};
 
+/// Frames from one keyframe to the next at most: a gap and the copy of a head may be in front of each sample.
+const BETWEEN: u64 = 3 * KEY_EVERY as u64;
 /// A head that was read, with what follows from it.
 pub struct HeadInForce {
     pub head: Head,
@@ -21,127 +28,8 @@ pub struct HeadInForce {
     layouts: Layouts,
 }
 
-/// A keyframe that was read.
-#[derive(Clone)]
-struct KeyInForce {
-    head: Arc<HeadInForce>,
-    sample: Arc<Sample>,
-}
-
-/// The rows of the sample that was read last: of which keyframe, and how many samples after it.
-struct Near {
-    key: u64,
-    tick: u32,
-    tasks: Vec<Arc<TaskRaw>>,
-}
-
-/// An open file of a recording.
-pub struct Reader {
-    scan: Scan,
-    /// Where the first head is.
-    first_at: u64,
-    stored: Vec<u8>,
-    raw: Vec<u8>,
-    /// The head and the keyframe used last, by place.
-    head: Option<(u64, Arc<HeadInForce>)>,
-    key: Option<(u64, KeyInForce)>,
-    near: Option<Near>,
-}
-
-impl Reader {
-    /// # Errors
-    /// It cannot be opened, is no recording, or its head cannot be used.
-    pub fn open(path: &Path) -> Result<Reader> {
-        let mut reader = Reader {
-            scan: Scan::open(path)?,
-            first_at: 0,
-            stored: Vec::new(),
-            raw: Vec::new(),
-            head: None,
-            key: None,
-            near: None,
-        };
-        let first = reader.find_head().with_context(|| path.display().to_string())?;
-        reader.scan.id = Some(first.head.file);
-        reader.first_at = first.first();
-        reader.first_head().with_context(|| path.display().to_string())?;
-        Ok(reader)
-    }
-
-    /// The head that the file begins with; of two copies the first that is whole.
-    fn find_head(&mut self) -> Result<Frame> {
-        let mut at = 0;
-        loop {
-            match self.at(at)? {
-                Found::Frame(frame) if frame.head.kind == Kind::Head && self.payload(frame).is_ok() => {
-                    return Ok(frame);
-                }
-                Found::Frame(frame) if frame.head.kind == Kind::Head => at = frame.end(),
-                Found::Damaged { next } => at = next,
-                Found::Frame(_) => bail!("both copies of the head are damaged: nothing says how to read it"),
-                Found::End { .. } => bail!("there is no recording in it"),
-            }
-        }
-    }
-
-    /// The head that the file begins with.
-    ///
-    /// # Errors
-    /// It was damaged after the file was opened.
-    pub fn first_head(&mut self) -> Result<Arc<HeadInForce>> {
-        self.head_at(self.first_at)
-    }
-
-    /// Bytes in the file now.
-    ///
-    /// # Errors
-    /// What fstat(2) returned.
-    pub fn bytes(&self) -> io::Result<u64> {
-        self.scan.bytes()
-    }
-
-    /// True when somebody has the file open for recording (holds its lock).
-    pub fn is_being_written(&self) -> bool {
-        self.scan.is_being_written()
-    }
-
-    /// What is at `at`.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn at(&self, at: u64) -> Result<Found> {
-        self.scan.at(at)
-    }
-
-    /// The payload of a frame into `self.raw`.
-    fn payload(&mut self, frame: Frame) -> Result<()> {
-        let mut stored = std::mem::take(&mut self.stored);
-        let read = self.scan.stored(frame, &mut stored);
-        let opened = read.and_then(|()| frame.head.open(&stored, &mut self.raw).map_err(anyhow::Error::msg));
-        self.stored = stored;
-        opened.with_context(|| format!("the frame at byte {} is damaged", frame.at))
-    }
-
-    /// The payload of a frame that holds JSON.
-    ///
-    /// # Errors
-    /// It is damaged, or not such JSON.
-    pub fn json<T: serde::de::DeserializeOwned>(&mut self, frame: Frame) -> Result<T> {
-        self.payload(frame)?;
-        serde_json::from_slice(&self.raw).with_context(|| format!("in the frame at byte {}", frame.at))
-    }
-
-    /// The head whose first copy is at `at`.
-    ///
-    /// # Errors
-    /// Both copies are damaged, or what it says cannot be used.
-    pub fn head_at(&mut self, at: u64) -> Result<Arc<HeadInForce>> {
-        if let Some((cached, head)) = &self.head
-            && *cached == at
-        {
-            return Ok(Arc::clone(head));
-        }
-        let head: Head = self.either_copy(at, Kind::Head, |reader, frame| reader.json(frame))?;
+impl HeadInForce {
+    fn new(head: Head) -> Result<HeadInForce> {
         head.check().map_err(anyhow::Error::msg)?;
         let layouts = Layouts::of(&head).map_err(anyhow::Error::msg)?;
         let mut host = head.host.clone();
@@ -151,80 +39,209 @@ impl Reader {
                 Missing::NotCollected(format!("numatop-ng {writer}, which recorded it, did not keep this"))
             });
         }
-        let head = Arc::new(HeadInForce { host: Arc::new(host), head, layouts });
-        self.head = Some((at, Arc::clone(&head)));
-        Ok(head)
+        Ok(HeadInForce { host: Arc::new(host), head, layouts })
+    }
+}
+
+/// A keyframe that was read.
+#[derive(Clone)]
+struct KeyInForce {
+    head: Arc<HeadInForce>,
+    sample: Arc<Sample>,
+    seq: u64,
+}
+
+/// The rows of the sample that was read last: of which keyframe, and how many samples after it.
+struct Near {
+    key: u64,
+    tick: u32,
+    tasks: Vec<Arc<TaskRaw>>,
+    /// Deltas of this keyframe that begin before were tried.
+    tried: u64,
+}
+
+/// What was read last of something that frames depend on, by the place of its first copy; `None` where it could not be.
+type Last<T> = Option<(u64, Option<T>)>;
+
+/// An open file of a recording.
+pub struct Reader {
+    frames: Frames,
+    /// The head that the file begins with, and where.
+    first: (u64, Arc<HeadInForce>),
+    head: Last<Arc<HeadInForce>>,
+    key: Last<KeyInForce>,
+    near: Option<Near>,
+}
+
+impl Reader {
+    /// # Errors
+    /// It cannot be opened, is no recording, or its head cannot be used.
+    pub fn open(path: &Path) -> Result<Reader> {
+        Reader::begin(Frames::open(path)?).with_context(|| path.display().to_string())
     }
 
-    /// The keyframe whose first copy is at `at`, and its head.
-    fn key_at(&mut self, at: u64) -> Result<KeyInForce> {
-        if let Some((cached, key)) = &self.key
-            && *cached == at
-        {
-            return Ok(key.clone());
+    fn begin(mut frames: Frames) -> Result<Reader> {
+        let frame = frames.find_head()?;
+        let head = HeadInForce::new(frames.json_in(frame)?)?;
+        frames.scan.id = Some(frame.head.file);
+        Ok(Reader { frames, first: (frame.first(), Arc::new(head)), head: None, key: None, near: None })
+    }
+
+    /// The head that the file begins with.
+    pub fn first_head(&self) -> Arc<HeadInForce> {
+        Arc::clone(&self.first.1)
+    }
+
+    /// Bytes in the file now.
+    ///
+    /// # Errors
+    /// What fstat(2) returned.
+    pub fn bytes(&self) -> io::Result<u64> {
+        self.frames.scan.bytes()
+    }
+
+    /// True when somebody has the file open for recording (holds its lock).
+    pub fn is_being_written(&self) -> bool {
+        self.frames.scan.is_being_written()
+    }
+
+    /// What is at `at`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn at(&self, at: u64) -> Result<Found> {
+        self.frames.scan.at(at)
+    }
+
+    /// Whether a frame of another recording begins at `at`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn is_foreign(&self, at: u64) -> Result<bool> {
+        self.frames.scan.is_foreign(at)
+    }
+
+    /// Whether the bytes of a frame are those that were written.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn is_whole(&mut self, frame: Frame) -> Result<bool> {
+        self.frames.is_whole(frame)
+    }
+
+    /// The payload of a frame that holds JSON.
+    ///
+    /// # Errors
+    /// It is damaged, or not such JSON.
+    pub fn json<T: serde::de::DeserializeOwned>(&mut self, frame: Frame) -> Result<T> {
+        self.frames.json(frame)
+    }
+
+    /// The head whose first copy is at `at`.
+    ///
+    /// # Errors
+    /// All copies are damaged, or what it says cannot be used.
+    pub fn head_at(&mut self, at: u64) -> Result<Arc<HeadInForce>> {
+        match &self.head {
+            _ if at == self.first.0 => return Ok(self.first_head()),
+            Some((last, head)) if *last == at => return head.clone().with_context(|| needed_is_damaged(at)),
+            _ => {}
         }
-        let key = self.either_copy(at, Kind::Key, |reader, frame| {
-            let head = reader.head_at(frame.head.base)?;
-            let sample = reader.decode(frame, &head, None)?.0;
-            Ok(KeyInForce { head, sample: Arc::new(sample) })
-        })?;
-        self.key = Some((at, key.clone()));
-        Ok(key)
+        let read = self.read_head(at);
+        self.head = Some((at, read.as_ref().ok().cloned()));
+        read
     }
 
-    /// Reads the frame of this kind at `at` with `read`, or its second copy when that fails.
-    fn either_copy<T>(
-        &mut self,
-        at: u64,
-        kind: Kind,
-        read: impl Fn(&mut Reader, Frame) -> Result<T>,
-    ) -> Result<T> {
-        let missing = || anyhow::anyhow!("the frame at byte {at}, which it needs, is damaged");
-        let (first, second) = match self.at(at)? {
-            Found::Frame(frame) => (Some(frame), self.at(frame.end())?),
-            Found::Damaged { next } => (None, self.at(next)?),
-            Found::End { .. } => return Err(missing()),
-        };
-        let first = match first.filter(|frame| frame.head.kind == kind && !frame.head.copy) {
-            Some(frame) => read(self, frame),
-            None => Err(missing()),
-        };
-        match (first, second) {
-            (Err(_), Found::Frame(frame))
-                if frame.head.kind == kind && frame.head.copy && frame.first() == at =>
-            {
-                read(self, frame)
+    fn read_head(&mut self, at: u64) -> Result<Arc<HeadInForce>> {
+        let copies = self.frames.copies(at, |frame| frame.head.kind == Kind::Head && frame.first() == at)?;
+        let mut read = Err(anyhow!(needed_is_damaged(at)));
+        for copy in copies {
+            read = self.frames.json(copy).and_then(HeadInForce::new).map(Arc::new);
+            if read.is_ok() {
+                break;
             }
-            (first, _) => first,
         }
+        read
+    }
+
+    /// The head that `frame` says it needs, of which no other may be in between.
+    fn head_of(&mut self, frame: &FrameHead, at: u64) -> Result<Arc<HeadInForce>> {
+        match &self.head {
+            Some((last, _)) if *last > frame.base && *last < at => bail!("another head is in between"),
+            _ => self.head_at(frame.base),
+        }
+    }
+
+    /// The keyframe whose first copy is where `delta` says.
+    fn key_of(&mut self, delta: Frame) -> Result<KeyInForce> {
+        let at = delta.head.base;
+        match &self.key {
+            Some((last, key)) if *last == at => return key.clone().with_context(|| needed_is_damaged(at)),
+            Some((last, _)) if *last > at && *last < delta.at => bail!("another keyframe is in between"),
+            _ => {}
+        }
+        let read = self.read_key(at, delta);
+        self.key = Some((at, read.as_ref().ok().cloned()));
+        read
+    }
+
+    fn read_key(&mut self, at: u64, delta: Frame) -> Result<KeyInForce> {
+        let is_copy = |frame: &Frame| match frame.head.kind {
+            Kind::Key => frame.first() == at,
+            _ => frame.head.carries && frame.head.base == at,
+        };
+        let mut read = Err(anyhow!(needed_is_damaged(at)));
+        // Near the delta too: where frames were cut out, nothing is at the place that it names.
+        for from in [at, delta.at] {
+            for copy in self.frames.copies(from, is_copy)? {
+                read = self.frames.key(copy, at).and_then(|head| self.key_in(at, &head));
+                if read.is_ok() {
+                    return read;
+                }
+            }
+        }
+        read
+    }
+
+    /// The keyframe that is at `at` and whose payload is in `self.frames.raw`.
+    fn key_in(&mut self, at: u64, frame: &FrameHead) -> Result<KeyInForce> {
+        let head = self.head_of(frame, at)?;
+        let sample = self.decode(frame, &head, None)?.0;
+        Ok(KeyInForce { head, sample: Arc::new(sample), seq: frame.seq })
     }
 
     /// The sample in a frame that has one, and the head it belongs to.
     ///
     /// # Errors
-    /// It is damaged, or both copies of a frame that it needs are.
+    /// It is damaged, or all copies of a frame that it needs are.
     pub fn sample(&mut self, frame: Frame) -> Result<(Arc<HeadInForce>, Sample)> {
         match frame.head.kind {
             Kind::Key => {
-                let head = self.head_at(frame.head.base)?;
-                let sample = self.decode(frame, &head, None)?.0;
+                self.frames.payload(frame)?;
+                let key = self.key_in(frame.first(), &frame.head)?;
+                let (head, sample) = (Arc::clone(&key.head), Sample::clone(&key.sample));
                 // The frames after it need it next.
-                let key = KeyInForce { head: Arc::clone(&head), sample: Arc::new(sample.clone()) };
-                self.near = Some(Near { key: frame.first(), tick: 0, tasks: sample.tasks.clone() });
-                self.key = Some((frame.first(), key));
+                let tasks = sample.tasks.clone();
+                self.near = Some(Near { key: frame.first(), tick: 0, tasks, tried: frame.end() });
+                self.key = Some((frame.first(), Some(key)));
                 Ok((head, sample))
             }
             Kind::Delta => {
-                let key = self.key_at(frame.head.base)?;
-                let sample = match self.delta(frame, &key) {
-                    Ok(sample) => sample,
-                    // It was jumped to: what it needs is between its keyframe and itself.
-                    Err(_) => {
-                        self.walk_to(frame, &key)?;
-                        self.delta(frame, &key)?
-                    }
-                };
-                Ok((key.head, sample))
+                let key = self.key_of(frame)?;
+                if !(key.seq..=key.seq.saturating_add(BETWEEN)).contains(&frame.head.seq) {
+                    bail!("the frame at byte {} is too far from its keyframe", frame.at);
+                }
+                self.near =
+                    self.near.take().filter(|near| near.key == frame.head.base && near.tried <= frame.at);
+                let mut sample = self.delta(frame, &key);
+                // It was jumped to, or some before it are damaged: what it needs is between its keyframe and itself.
+                if sample.is_err() && self.walk_to(frame, &key)? {
+                    sample = self.delta(frame, &key);
+                }
+                if sample.is_err() {
+                    self.tried(frame, &key);
+                }
+                Ok((key.head, sample?))
             }
             _ => bail!("the frame at byte {} holds no sample", frame.at),
         }
@@ -235,42 +252,53 @@ impl Reader {
         let near = self.near.take().filter(|near| near.key == frame.head.base);
         let (tick, tasks) = near.as_ref().map_or((0, &key.sample.tasks), |near| (near.tick, &near.tasks));
         let base = Base { key: &key.sample, tick, tasks };
-        let decoded = self.decode(frame, &key.head, Some(base));
+        let decoded =
+            self.frames.payload(frame).and_then(|()| self.decode(&frame.head, &key.head, Some(base)));
+        let (key, tried) = (frame.head.base, frame.end());
         match decoded {
             Ok((sample, tick)) => {
-                self.near = Some(Near { key: frame.head.base, tick, tasks: sample.tasks.clone() });
+                self.near = Some(Near { key, tick, tasks: sample.tasks.clone(), tried });
                 Ok(sample)
             }
             Err(error) => {
                 self.near = near;
-                Err(error)
+                Err(error.context(is_damaged(frame)))
             }
         }
     }
 
     /// Reads what this frame needs of the samples between its keyframe and itself. Each of them has the rows of the
-    /// [`REACH`] last ones, so that most need not be read, unless some are damaged.
-    fn walk_to(&mut self, frame: Frame, key: &KeyInForce) -> Result<()> {
-        let between = self.deltas_before(frame)?;
+    /// [`REACH`] last ones at least, so that most need not be read, unless some are damaged. False when there is none that
+    /// was not tried before.
+    fn walk_to(&mut self, frame: Frame, key: &KeyInForce) -> Result<bool> {
+        let from = self.near.as_ref().map_or(frame.head.base, |near| near.tried);
+        let between = self.deltas_between(from, frame)?;
         let step = REACH as usize;
         let mut needed: Vec<Frame> = between.iter().rev().skip(step - 1).step_by(step).copied().collect();
         needed.reverse();
-        self.near = None;
         if needed.into_iter().try_for_each(|frame| self.delta(frame, key).map(drop)).is_err() {
-            self.near = None;
-            for frame in between {
+            self.near = self.near.take().filter(|near| near.tried <= from);
+            for frame in &between {
                 // A damaged one may yet be bridged by those after it.
-                let _ = self.delta(frame, key);
+                let _ = self.delta(*frame, key);
             }
         }
-        Ok(())
+        Ok(!between.is_empty())
     }
 
-    /// The deltas between a delta and the keyframe that both have, in their order.
-    fn deltas_before(&self, frame: Frame) -> Result<Vec<Frame>> {
+    /// This delta could not be read, and neither can it be for those after it.
+    fn tried(&mut self, frame: Frame, key: &KeyInForce) {
+        let begin = || Near { key: frame.head.base, tick: 0, tasks: key.sample.tasks.clone(), tried: 0 };
+        self.near.get_or_insert_with(begin).tried = frame.end();
+    }
+
+    /// The deltas from `at` to a delta that have the same keyframe, in their order.
+    fn deltas_between(&self, mut at: u64, frame: Frame) -> Result<Vec<Frame>> {
         let mut frames = Vec::new();
-        let mut at = frame.head.base;
-        while at < frame.at {
+        for _ in 0..BETWEEN {
+            if at >= frame.at {
+                break;
+            }
             at = match self.at(at)? {
                 Found::Frame(found) => {
                     let same_key = found.head.kind == Kind::Delta && found.head.base == frame.head.base;
@@ -286,9 +314,18 @@ impl Reader {
         Ok(frames)
     }
 
-    fn decode(&mut self, frame: Frame, head: &HeadInForce, base: Option<Base<'_>>) -> Result<(Sample, u32)> {
-        self.payload(frame)?;
-        payload::decode(&self.raw, &head.layouts, base)
-            .with_context(|| format!("the frame at byte {} is damaged", frame.at))
+    /// What is in `self.frames.raw`, the payload of a frame.
+    fn decode(
+        &mut self,
+        frame: &FrameHead,
+        head: &HeadInForce,
+        base: Option<Base<'_>>,
+    ) -> Result<(Sample, u32)> {
+        let room = Room::new(frame.stored as usize, self.frames.raw.len())?;
+        Ok(payload::decode(&self.frames.raw, &head.layouts, base, room)?)
     }
+}
+
+fn needed_is_damaged(at: u64) -> String {
+    format!("the frame at byte {at}, which it needs, is damaged")
 }

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use super::changes::Changes;
+use super::changes::Recent;
 use super::columns::{self, Layout};
 use super::format::{KEY_EVERY, MAX_ROWS};
+use super::room::Room;
 use super::varint::{Bytes, Malformed, put};
 use crate::sample::{Sample, TaskRaw};
 
@@ -20,7 +21,7 @@ pub struct Base<'a> {
 
 /// How far from the keyframe, how far back the changes reach, serials that are gone, serials of the rows
 /// that follow, rows. A whole sample has all its rows, in its order and without their serials in front.
-pub(super) fn encode(out: &mut Vec<u8>, delta: Option<(&Sample, &Changes)>, sample: &Sample) {
+pub(super) fn encode(out: &mut Vec<u8>, delta: Option<(&Sample, Recent<'_>)>, sample: &Sample) {
     let Some((key, changes)) = delta else {
         put(out, 0);
         put(out, sample.tasks.len() as u64);
@@ -74,7 +75,7 @@ pub(super) fn decode(
     mut input: Bytes<'_>,
     layout: &Layout<TaskRaw>,
     state: Option<Base<'_>>,
-    room: &mut usize,
+    room: &mut Room,
 ) -> Result<(Vec<Arc<TaskRaw>>, u32), Malformed> {
     let tick = input.count(KEY_EVERY as usize)? as u32;
     if tick == 0 {
@@ -96,6 +97,7 @@ pub(super) fn decode(
     if rows.iter().zip(&serials).any(|(row, serial)| row.serial != *serial) {
         return Err(Malformed("a row is not the one it says"));
     }
+    room.take_shared(state.tasks.len() + rows.len())?;
     // Rows of the sample before, but for those that are gone or here; all lists are in the order of serials.
     let mut tasks = Vec::with_capacity(state.tasks.len() + rows.len());
     let mut gone = gone.iter().peekable();

@@ -1,6 +1,8 @@
 //! Where the frames of a file are. Nothing in the file is trusted, and it may grow meanwhile: where no whole frame is,
 //! the next one is looked for byte by byte.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -8,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::format::MAX_PAYLOAD;
+use super::format::{Kind, MAX_PAYLOAD};
 use super::frame::{FrameHead, HEAD_LEN, MAGIC};
 
 /// Bytes looked through at a time when a frame is searched.
@@ -27,9 +29,13 @@ impl Frame {
         self.at + self.head.len()
     }
 
-    /// Where its first copy is: itself, unless it is the second.
+    /// Where its first copy is: itself, unless it is the second, which is right behind the first, or a later one of a head.
     pub fn first(&self) -> u64 {
-        if self.head.copy { self.at.saturating_sub(self.head.len()) } else { self.at }
+        match self.head.kind {
+            _ if self.head.copy => self.at.saturating_sub(self.head.len()),
+            Kind::Head => self.at.min(self.head.base),
+            _ => self.at,
+        }
     }
 }
 
@@ -49,6 +55,10 @@ pub(super) struct Scan {
     file: File,
     /// The number in all its frames, once it is known.
     pub id: Option<u32>,
+    /// Where no frame begins, as far as it was searched, so that nothing is searched twice: the frame that ends a stretch,
+    /// and from where on there is none. The last stretch ends with the file as it was.
+    holes: RefCell<BTreeMap<u64, u64>>,
+    tail: RefCell<(u64, u64)>,
 }
 
 impl Scan {
@@ -65,7 +75,7 @@ impl Scan {
         if !meta.is_file() {
             bail!("{} is not a regular file", path.display());
         }
-        Ok(Scan { file, id: None })
+        Ok(Scan { file, id: None, holes: RefCell::default(), tail: RefCell::default() })
     }
 
     /// Bytes in the file now.
@@ -87,21 +97,55 @@ impl Scan {
     /// The file cannot be read.
     pub fn at(&self, at: u64) -> Result<Found> {
         let len = self.bytes()?;
-        let mut bytes = [0; HEAD_LEN];
-        if at.checked_add(HEAD_LEN as u64).is_some_and(|end| end <= len)
-            && self.read_exact(&mut bytes, at)?
-            && let Some(head) = self.own(FrameHead::from_bytes(&bytes))
-        {
-            let frame = Frame { at, head };
-            return Ok(if frame.end() <= len { Found::Frame(frame) } else { Found::End { torn: len - at } });
+        match self.exactly_at(at, len)? {
+            Some(frame) if frame.end() <= len => return Ok(Found::Frame(frame)),
+            None if at >= len => return Ok(Found::End { torn: 0 }),
+            _ => {}
         }
-        if at >= len {
-            return Ok(Found::End { torn: 0 });
-        }
-        Ok(match self.search(at + 1, len)? {
-            Some(frame) => Found::Damaged { next: frame.at },
+        Ok(match self.next_from(at, len)? {
+            Some(next) => Found::Damaged { next },
             None => Found::End { torn: len - at },
         })
+    }
+
+    /// The frame whose head is at `at`, in a file of `len` bytes, which may end before the frame does.
+    fn exactly_at(&self, at: u64, len: u64) -> Result<Option<Frame>> {
+        let mut bytes = [0; HEAD_LEN];
+        let fits = at.checked_add(HEAD_LEN as u64).is_some_and(|end| end <= len);
+        if !fits || !self.read_exact(&mut bytes, at)? {
+            return Ok(None);
+        }
+        Ok(self.own(FrameHead::from_bytes(&bytes)).map(|head| Frame { at, head }))
+    }
+
+    /// Whether a frame of another recording begins at `at`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn is_foreign(&self, at: u64) -> Result<bool> {
+        let mut bytes = [0; HEAD_LEN];
+        let read = self.read_exact(&mut bytes, at)?;
+        Ok(read
+            && FrameHead::from_bytes(&bytes).is_some_and(|head| self.id.is_some_and(|id| id != head.file)))
+    }
+
+    /// Where the first frame head behind `at` is, in a file of `len` bytes.
+    fn next_from(&self, at: u64, len: u64) -> Result<Option<u64>> {
+        let hole = self.holes.borrow().range(at + 1..).next().map(|(next, from)| (*next, *from));
+        if let Some((next, _)) = hole.filter(|(_, from)| *from <= at) {
+            return Ok(Some(next));
+        }
+        let (from, to) = *self.tail.borrow();
+        let known = if (from..=to).contains(&at) { to.max(at + 1) } else { at + 1 };
+        let next = self.search(known, len)?.map(|frame| frame.at);
+        match next {
+            Some(next) => {
+                self.holes.borrow_mut().insert(next, at);
+            }
+            // A head may yet begin in the last bytes and go on in those that are written next.
+            None => *self.tail.borrow_mut() = (at, len.saturating_sub(HEAD_LEN as u64).max(at)),
+        }
+        Ok(next)
     }
 
     /// Frames of other files are none; before the first head is known, all are ours.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use super::format::{MAX_FRAMES, MAX_NAMES, MAX_ROWS, MAX_TEXT};
+use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::hot::{BuildId, Frame, Function, News, Place, Stack};
 use crate::sample::Comm;
@@ -113,7 +114,7 @@ fn put_frame(out: &mut Vec<u8>, frame: Frame, files: &mut Numbers<BuildId>, last
 ///
 /// # Errors
 /// The bytes are something else, hold text that no terminal should see, or more frames than the limit.
-pub fn decode(mut input: Bytes<'_>) -> Result<Option<News>, Malformed> {
+pub fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<News>, Malformed> {
     if input.0.is_empty() {
         return Ok(None);
     }
@@ -141,17 +142,19 @@ pub fn decode(mut input: Bytes<'_>) -> Result<Option<News>, Malformed> {
             Frame::Address(address) => Place::Address((small(input)?, input.number()?), address),
         };
         let function = functions.get(input.count(MAX_NAMES)?);
-        Ok((place, function.ok_or(Malformed("a place has a function that is not there"))?.clone()))
+        let function = function.ok_or(Malformed("a place has a function that is not there"))?;
+        room.take_named(function)?;
+        Ok((place, function.clone()))
     })?;
-    let mut room = MAX_FRAMES;
+    let mut left = MAX_FRAMES;
     let mut stacks = Vec::new();
     for _ in 0..input.count(MAX_ROWS)? {
         let process = (small(&mut input)?, input.number()?);
         let (tid, cgroup_id) = (small(&mut input)?, input.number()?);
         let comm = Comm(input.take(16)?.try_into().map_err(|_| Malformed("a name is cut off"))?);
         let samples = input.number()?;
-        let count = input.count(room)?;
-        room -= count;
+        let count = input.count(left)?;
+        left -= count;
         let frames = (0..count).map(|_| address(&mut input, &files, &mut last)).collect::<Result<_, _>>()?;
         stacks.push(Stack { process, tid, cgroup_id, comm, samples, frames });
     }
@@ -233,8 +236,8 @@ mod tests {
     fn what_was_sampled_comes_back() {
         let mut bytes = Vec::new();
         encode(&mut bytes, Some(&news()));
-        assert_eq!(decode(Bytes(&bytes)).unwrap(), Some(news()));
-        assert_eq!(decode(Bytes(&[])).unwrap(), None);
+        assert_eq!(decode(Bytes(&bytes), &mut Room::endless()).unwrap(), Some(news()));
+        assert_eq!(decode(Bytes(&[]), &mut Room::endless()).unwrap(), None);
     }
 
     #[test]
@@ -242,7 +245,11 @@ mod tests {
         let mut bytes = Vec::new();
         encode(&mut bytes, Some(&news()));
         for end in 1..bytes.len() {
-            assert!(decode(Bytes(&bytes[..end])).is_err(), "{end} of {} bytes", bytes.len());
+            assert!(
+                decode(Bytes(&bytes[..end]), &mut Room::endless()).is_err(),
+                "{end} of {} bytes",
+                bytes.len()
+            );
         }
     }
 
@@ -252,6 +259,6 @@ mod tests {
         news.names[1].1.name = Some("\x1b[2J".into());
         let mut bytes = Vec::new();
         encode(&mut bytes, Some(&news));
-        assert!(decode(Bytes(&bytes)).is_err());
+        assert!(decode(Bytes(&bytes), &mut Room::endless()).is_err());
     }
 }

@@ -4,9 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::changes::Changes;
-use super::format::{End, FORMAT, Gap, Head, KEY_EVERY, Kind};
-use super::frame::{FrameHead, Sealer};
+use super::changes::{Changes, FAR, FAR_EVERY, REACH};
+use super::copies::{Due, Spread};
+use super::format::{
+    ANCHOR_EVERY, End, FORMAT, Gap, HEAD_EVERY, Head, KEY_EVERY, Kind, MAX_PAYLOAD, MIN_FRAME,
+};
+use super::frame::{Beside, Carried, FrameHead, HEAD_LEN, Sealer};
 use super::payload::{self, TooLarge};
 use crate::sample::Sample;
 
@@ -26,6 +29,25 @@ pub enum WriteError {
     TooLarge(#[from] TooLarge),
 }
 
+/// The head in force.
+#[derive(Default)]
+struct HeadWritten {
+    at: u64,
+    json: Vec<u8>,
+    copy: Option<Due>,
+    /// Keyframes since it, or since its last copy.
+    keys: u32,
+}
+
+/// The keyframe in force.
+struct KeyWritten {
+    at: u64,
+    sample: Sample,
+    /// All of the frame, until there is a copy of it.
+    frame: Vec<u8>,
+    copy: Option<Due>,
+}
+
 /// Writes frames to a file that belongs to it.
 pub struct Writer {
     file: File,
@@ -34,12 +56,11 @@ pub struct Writer {
     /// End of the last whole frame.
     end: u64,
     next_seq: u64,
-    /// Where the head in force is.
-    head_at: u64,
-    /// The keyframe in force and where it is.
-    key: Option<(Sample, u64)>,
-    /// What changed of late, as of the last sample.
+    head: HeadWritten,
+    key: Option<KeyWritten>,
+    /// What changed since the keyframe, as of the last sample.
     changes: Changes,
+    spread: Spread,
     /// Times of the last sample.
     mono_ns: u64,
     wall_ns: i64,
@@ -61,9 +82,10 @@ impl Writer {
             id,
             end: 0,
             next_seq: 0,
-            head_at: 0,
+            head: HeadWritten::default(),
             key: None,
             changes: Changes::default(),
+            spread: Spread::default(),
             mono_ns: 0,
             wall_ns: 0,
             sealer: Sealer::new(LEVEL)?,
@@ -89,10 +111,13 @@ impl Writer {
     /// See [`WriteError`].
     pub fn head(&mut self, head: &Head) -> Result<(), WriteError> {
         self.json(head);
+        let json = self.payload.clone();
         let at = self.end;
-        self.seal(Kind::Head, at, true)?;
+        self.seal(Kind::Head, at, Beside::default())?;
+        self.seal_again(at);
         self.write()?;
-        self.head_at = at;
+        let copy = Some(self.spread.due(at, self.end));
+        self.head = HeadWritten { at, json, copy, keys: 0 };
         self.key = None;
         Ok(())
     }
@@ -105,31 +130,100 @@ impl Writer {
     pub fn sample(&mut self, sample: &Sample, gap: Option<&Gap>) -> Result<(), WriteError> {
         if let Some(gap) = gap {
             self.json(gap);
-            self.seal(Kind::Gap, self.head_at, false)?;
+            self.seal(Kind::Gap, self.head.at, Beside::default())?;
         }
         (self.mono_ns, self.wall_ns) = (sample.mono_ns, sample.wall_ns);
+        let copied = self.head.copy.is_some_and(|copy| copy.is_ready(self.next_at()));
+        if copied {
+            self.seal_head_again()?;
+        }
+        let at = self.next_at();
+        match self.changes.after(sample).filter(|changes| self.key.is_some() && changes.tick() < KEY_EVERY) {
+            Some(changes) => self.delta(sample, changes)?,
+            None => self.keyframe(sample)?,
+        }
+        self.spread.push(at..self.end);
+        if copied {
+            (self.head.copy, self.head.keys) = (None, 0);
+        }
+        self.head.copy.iter_mut().for_each(Due::count);
+        Ok(())
+    }
+
+    fn keyframe(&mut self, sample: &Sample) -> Result<(), WriteError> {
         self.payload.clear();
-        let changes = self.changes.after(sample);
-        match (&self.key, changes) {
-            (Some((key, key_at)), Some(changes)) if changes.tick() < KEY_EVERY => {
-                let key_at = *key_at;
-                let encoded = payload::encode(&mut self.payload, Some((key, &changes)), sample);
-                encoded.map_err(|error| self.refuse(error.into()))?;
-                self.seal(Kind::Delta, key_at, false)?;
-                self.write()?;
-                self.changes = changes;
-            }
-            _ => {
-                let encoded = payload::encode(&mut self.payload, None, sample);
-                encoded.map_err(|error| self.refuse(error.into()))?;
-                let at = self.end + self.frames.len() as u64;
-                self.seal(Kind::Key, self.head_at, true)?;
-                self.write()?;
-                self.key = Some((sample.clone(), at));
-                self.changes = Changes::since(sample);
-            }
+        let encoded = payload::encode(&mut self.payload, None, sample);
+        let stored = encoded.map_err(|error| self.refuse(error.into()))?;
+        let first = self.key.is_none();
+        let at = self.next_at();
+        let least = self.head.copy.map_or(0, |copy| copy.least(at)).max(HEAD_LEN + stored).max(MIN_FRAME);
+        self.seal(Kind::Key, self.head.at, Beside { copies: &[], least })?;
+        let frame = self.frames[(at - self.end) as usize..].to_vec();
+        // Nothing else has what is in it yet. Later the keyframe before it is near.
+        if first {
+            self.seal_again(at);
+        }
+        self.write()?;
+        let copy = Some(self.spread.due(at, self.end));
+        self.key = Some(KeyWritten { at, sample: sample.clone(), frame, copy });
+        self.changes = Changes::since(sample);
+        self.head.keys += 1;
+        if self.head.keys >= HEAD_EVERY && self.head.copy.is_none() {
+            self.head.copy = Some(Due::at_once());
         }
         Ok(())
+    }
+
+    fn delta(&mut self, sample: &Sample, changes: Changes) -> Result<(), WriteError> {
+        let at = self.next_at();
+        let key = self.key.take().expect("the caller looked");
+        let written = self.write_delta(sample, &changes, at, &key);
+        self.key = Some(key);
+        let carried = written?;
+        if let Some(key) = &mut self.key {
+            key.copy = key.copy.filter(|_| !carried);
+            key.copy.iter_mut().for_each(Due::count);
+        }
+        self.changes = changes;
+        Ok(())
+    }
+
+    /// Writes a delta at `at`. True if it has the copy of its keyframe.
+    fn write_delta(
+        &mut self,
+        sample: &Sample,
+        changes: &Changes,
+        at: u64,
+        key: &KeyWritten,
+    ) -> Result<bool, WriteError> {
+        let carries = key.copy.is_some_and(|copy| copy.is_ready(at)) && key.frame.len() <= MAX_PAYLOAD / 4;
+        let carried = [Carried { at: key.at, frame: &key.frame }];
+        let copies = if carries { &carried[..] } else { &[] };
+        let waiting = [self.head.copy, key.copy.filter(|_| !carries)];
+        let least = waiting.iter().flatten().map(|copy| copy.least(at)).fold(MIN_FRAME, usize::max);
+        let tick = changes.tick();
+        let reach = match tick {
+            _ if tick.is_multiple_of(ANCHOR_EVERY) => tick,
+            _ if tick.is_multiple_of(FAR_EVERY) => FAR,
+            _ => REACH,
+        };
+        let reach = reach.max(self.spread.reach(at));
+        self.payload.clear();
+        let delta = Some((&key.sample, changes.of_the_last(reach)));
+        let encoded = payload::encode(&mut self.payload, delta, sample);
+        let stored = encoded.map_err(|error| self.refuse(error.into()))?;
+        let least = least.max(HEAD_LEN + stored);
+        let (frames, sealed) = (self.frames.len(), self.sealed);
+        self.seal(Kind::Delta, key.at, Beside { copies, least })?;
+        if tick + 1 == KEY_EVERY
+            && let Some(least) = self.spread.least_before_key(at, self.next_at())
+        {
+            self.frames.truncate(frames);
+            self.sealed = sealed;
+            self.seal(Kind::Delta, key.at, Beside { copies, least })?;
+        }
+        self.write()?;
+        Ok(carries)
     }
 
     /// Says that nothing follows, and has the disk take in everything.
@@ -137,8 +231,14 @@ impl Writer {
     /// # Errors
     /// See [`WriteError`].
     pub fn end(mut self, end: End) -> Result<(), WriteError> {
+        if self.head.copy.is_some() {
+            self.seal_head_again()?;
+        }
         self.json(&end);
-        self.seal(Kind::End, self.head_at, false)?;
+        let key = self.key.take();
+        let waiting = key.as_ref().filter(|key| key.copy.is_some() && key.frame.len() <= MAX_PAYLOAD / 4);
+        let copy = waiting.map(|key| Carried { at: key.at, frame: &key.frame });
+        self.seal(Kind::End, self.head.at, Beside { copies: copy.as_slice(), least: 0 })?;
         self.write()?;
         self.file.sync_data().map_err(WriteError::NotWritten)
     }
@@ -149,12 +249,18 @@ impl Writer {
             .expect("these types become JSON, and memory takes it");
     }
 
+    /// Where the next frame that is sealed will be.
+    fn next_at(&self) -> u64 {
+        self.end + self.frames.len() as u64
+    }
+
     /// Makes a frame of `self.payload`, to be written with the others in `self.frames`.
-    fn seal(&mut self, kind: Kind, base: u64, twice: bool) -> Result<(), WriteError> {
+    fn seal(&mut self, kind: Kind, base: u64, beside: Beside<'_>) -> Result<(), WriteError> {
         let head = FrameHead {
             kind,
             compressed: false,
             copy: false,
+            carries: false,
             format: FORMAT,
             file: self.id,
             stored: 0,
@@ -165,10 +271,26 @@ impl Writer {
             base,
             payload_crc: 0,
         };
-        let sealed = self.sealer.seal(&mut self.frames, head, &self.payload, twice);
+        let sealed = self.sealer.seal(&mut self.frames, head, &self.payload, beside);
         sealed.map_err(|error| self.refuse(WriteError::NotWritten(error)))?;
         self.sealed += 1;
         Ok(())
+    }
+
+    /// Makes a second copy of the frame that was sealed last, which begins at `at`.
+    fn seal_again(&mut self, at: u64) {
+        let frame = self.frames.split_off((at - self.end) as usize);
+        let head = FrameHead::from_bytes(&frame).expect("it was sealed just now");
+        self.frames.extend_from_slice(&frame);
+        self.frames.extend_from_slice(&FrameHead { copy: true, ..head }.to_bytes());
+        self.frames.extend_from_slice(&frame[HEAD_LEN..]);
+    }
+
+    /// Makes a copy of the head in force: a head that names the place of the first. Readers that do not know of such
+    /// copies take it for a head of its own.
+    fn seal_head_again(&mut self) -> Result<(), WriteError> {
+        self.payload.clone_from(&self.head.json);
+        self.seal(Kind::Head, self.head.at, Beside::default())
     }
 
     /// Forgets the frames that are sealed and not written.

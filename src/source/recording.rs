@@ -61,10 +61,10 @@ impl Recording {
                 Err(error) => notes.push(left_out(&error)),
             }
         }
-        let Some((current, mut reader)) = first else {
+        let Some((current, reader)) = first else {
             bail!("none of the recordings in {} can be used: {}", path.display(), notes.join("; "));
         };
-        let head = reader.first_head()?;
+        let head = reader.first_head();
         Ok(Recording {
             path: path.to_owned(),
             files,

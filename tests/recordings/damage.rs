@@ -1,15 +1,20 @@
 //! Damage costs the frame it hits: nothing wrong is shown as right, and nothing panics or hangs.
 
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use numatop_ng::record::changes::REACH;
+use numatop_ng::collect::placement::draw::Random;
+use numatop_ng::record::format::{End, KEY_EVERY, Kind, LOSS, MIN_FRAME, SECTOR};
 use numatop_ng::record::reader::{Found, Reader};
+use numatop_ng::record::verify::verify;
 use numatop_ng::sample::Sample;
 
 use crate::machine::Machine;
-use crate::roundtrip::{frames, write};
+use crate::roundtrip::{all_frames, write, write_as};
 use crate::scratch::Scratch;
 
 /// Every sample that can be read, in order, each once.
@@ -21,7 +26,7 @@ fn readable(path: &Path) -> Vec<Sample> {
             Found::Frame(frame) => {
                 at = frame.end();
                 if frame.head.kind.is_sample()
-                    && last != Some(frame.head.seq)
+                    && last.is_none_or(|last| last < frame.head.seq)
                     && let Ok((_, sample)) = reader.sample(frame)
                 {
                     last = Some(frame.head.seq);
@@ -97,46 +102,216 @@ fn a_file_cut_anywhere_has_all_samples_before_the_cut() {
         writer.sample(sample, None).unwrap();
         ends.push(writer.len());
     }
-    let bytes = std::fs::read(&path).unwrap();
-    for cut in 0..bytes.len() {
-        let cut_path = scratch.join("cut");
-        std::fs::write(&cut_path, &bytes[..cut]).unwrap();
-        let whole = ends.iter().filter(|end| **end <= cut as u64).count();
-        let read = readable(&cut_path);
+    drop(writer);
+    let file = open(&path);
+    for cut in (0..file.metadata().unwrap().len()).rev() {
+        file.set_len(cut).unwrap();
+        let whole = ends.iter().filter(|end| **end <= cut).count();
+        let read = readable(&path);
         // The first copy of a keyframe may be whole while the second is not.
         assert!(read.len() >= whole && missing(&samples[..read.len()], &read) == 0, "cut at {cut}");
     }
 }
 
-#[test]
-fn a_few_damaged_frames_in_a_row_cost_only_themselves() {
+/// Recordings whose frames are small, middling and large, as their writer leaves them when it ends and when it is killed.
+fn shapes() -> Vec<(&'static str, Machine, usize)> {
+    let machine = |tasks, active, churn| {
+        let mut machine = Machine::new(tasks);
+        (machine.active, machine.churn) = (active, churn);
+        machine
+    };
+    vec![
+        ("a tiny machine", machine(1, 16, 10), 130),
+        ("an idle machine", machine(90, 1, 0), 130),
+        ("thirty tasks", machine(30, 30, 10), 130),
+        ("sixty tasks", machine(60, 16, 10), 130),
+        ("two hundred tasks", machine(200, 16, 10), 75),
+        ("two thousand tasks", machine(2000, 1, 1), 69),
+    ]
+}
+
+/// Overwrites `range` with zeros, counts the samples that are lost to it, and puts back what was there.
+fn without(file: &File, path: &Path, range: Range<u64>, samples: &[Sample]) -> usize {
+    let end = range.end.min(file.metadata().unwrap().len());
+    let mut bytes = vec![0; (end - range.start) as usize];
+    file.read_exact_at(&mut bytes, range.start).unwrap();
+    file.write_all_at(&vec![0; bytes.len()], range.start).unwrap();
+    let cost = missing(samples, &readable(path));
+    file.write_all_at(&bytes, range.start).unwrap();
+    cost
+}
+
+fn open(path: &Path) -> File {
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// Zeros sectors of recordings one by one: each of them, or so many of each recording.
+fn zero_sectors(most: usize) {
     let scratch = Scratch::new();
-    let path = scratch.join("file");
-    let samples = Machine::new(60).ticks(130);
-    drop(write(&path, &samples));
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    let frames = frames(&Reader::open(&path).unwrap());
-    for first in [20, 60, 61, 62, 100] {
-        for frame in &frames[first..first + REACH as usize - 1] {
-            file.write_all_at(&[0; 20], frame.at + 30).unwrap();
+    for (name, mut machine, count) in shapes() {
+        let samples = machine.ticks(count);
+        // The last one is ended as it should be; the others are killed early, and right after a keyframe.
+        let early = if most == usize::MAX { vec![1, 8, 12, 61, 67, 70] } else { vec![12, 67] };
+        for taken in early.into_iter().chain([count]) {
+            let (samples, path) = (&samples[..taken], scratch.join(&format!("{name} {taken}")));
+            let writer = write(&path, samples);
+            if taken == count {
+                writer.end(End::Stopped).unwrap();
+            }
+            let (file, len) = (open(&path), path.metadata().unwrap().len());
+            let sectors = len.div_ceil(SECTOR) as usize;
+            // Those at both ends, and evenly among the others.
+            let chosen =
+                |at: &usize| *at < 3 || *at + 2 > sectors || at.is_multiple_of(sectors.div_ceil(most));
+            let mut hit = 0;
+            for at in (0..sectors).filter(chosen).map(|sector| sector as u64 * SECTOR) {
+                let cost = without(&file, &path, at..at + SECTOR, samples);
+                assert!(
+                    cost <= LOSS as usize,
+                    "{name}, {taken} samples: bytes from {at} of {len} cost {cost}"
+                );
+                hit += usize::from(cost > 0);
+            }
+            assert!(hit > 0, "{name}, {taken} samples: nothing was hit");
         }
     }
-    // Of the keyframe at 61 there is a second copy.
-    assert_eq!(missing(&samples, &readable(&path)), 3 + 4 + 3);
 }
 
 #[test]
-fn a_hole_costs_about_a_minute_at_most() {
+fn a_sector_of_zeros_costs_at_most_eight_samples() {
+    zero_sectors(4);
+}
+
+#[test]
+#[ignore = "takes minutes unless built with --release"]
+fn any_sector_of_zeros_costs_at_most_eight_samples() {
+    zero_sectors(usize::MAX);
+}
+
+/// Takes four frames in a row out of recordings, everywhere or at so many places of each.
+fn lose_four_frames(most: usize) {
+    let scratch = Scratch::new();
+    // The last shape takes a second for each.
+    let shapes = shapes().into_iter().take(if most == usize::MAX { 6 } else { 5 });
+    for (name, mut machine, count) in shapes {
+        let path = scratch.join(name);
+        let samples = machine.ticks(count);
+        write(&path, &samples).end(End::Stopped).unwrap();
+        let (bytes, cut) = (std::fs::read(&path).unwrap(), scratch.join("cut"));
+        let all = all_frames(&Reader::open(&path).unwrap());
+        let step = all.len().div_ceil(most);
+        for (at, four) in all.windows(4).enumerate() {
+            // Where there are heads and keyframes, too.
+            if at % step != 0
+                && four.iter().all(|frame| frame.head.kind == Kind::Delta && !frame.head.carries)
+            {
+                continue;
+            }
+            let range = four[0].at..four[3].end();
+            let cost = without(&open(&path), &path, range.clone(), &samples);
+            assert!(cost <= LOSS as usize, "{name}: frames from {range:?} on cost {cost} samples");
+            // Cut out, so that all that follow are at another place than they say.
+            let [before, after] = [&bytes[..range.start as usize], &bytes[range.end as usize..]];
+            std::fs::write(&cut, [before, after].concat()).unwrap();
+            let cost = missing(&samples, &readable(&cut));
+            assert!(cost <= LOSS as usize, "{name}: without the frames {range:?}, {cost} samples are lost");
+        }
+    }
+}
+
+#[test]
+fn four_frames_that_are_lost_in_a_row_cost_at_most_eight_samples() {
+    lose_four_frames(2);
+}
+
+#[test]
+#[ignore = "takes minutes unless built with --release"]
+fn any_four_frames_in_a_row_cost_at_most_eight_samples() {
+    lose_four_frames(usize::MAX);
+}
+
+#[test]
+fn a_hole_costs_what_is_in_it_and_half_a_minute_at_most() {
     let scratch = Scratch::new();
     let path = scratch.join("file");
     let samples = Machine::new(60).ticks(240);
-    drop(write(&path, &samples));
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    let len = file.metadata().unwrap().len();
-    file.write_all_at(&[0; 8192], len / 2).unwrap();
-    let cost = missing(&samples, &readable(&path));
-    // Both copies of a keyframe may be in it, and frames before them.
-    assert!((4..=75).contains(&cost), "{cost} samples are lost");
+    write(&path, &samples).end(End::Stopped).unwrap();
+    let (file, len) = (open(&path), path.metadata().unwrap().len());
+    let hole = 5 * SECTOR;
+    let within = (hole as usize).div_ceil(MIN_FRAME);
+    // The first holes have the head and both of its copies.
+    for at in (6 * SECTOR..len - hole).step_by(3 * SECTOR as usize) {
+        let cost = without(&file, &path, at..at + hole, &samples);
+        assert!((4..=within + KEY_EVERY as usize).contains(&cost), "{cost} samples are lost from {at} on");
+    }
+}
+
+#[test]
+fn what_is_whole_and_what_is_not_is_all_of_the_file() {
+    let scratch = Scratch::new();
+    let path = scratch.join("file");
+    let samples = Machine::new(20).ticks(80);
+    write(&path, &samples).end(End::Stopped).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let other = scratch.join("other");
+    write_as(8, &other, &samples[..9]).end(End::Stopped).unwrap();
+    let (other, changed) = (std::fs::read(other).unwrap(), scratch.join("changed"));
+    let mut random = Random(7);
+    let mut kinds = BTreeSet::new();
+    for round in 0..100 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random.below(3) {
+            let at = random.below(bytes.len() as u64 + 1) as usize;
+            let to = bytes.len().min(at + random.below(9000) as usize);
+            match random.below(6) {
+                0 => bytes[at..to].fill(0),
+                1 => bytes.truncate(at),
+                2 => drop(bytes.splice(at..at, other.iter().copied())),
+                3 => bytes.extend_from_slice(&other),
+                4 => drop(bytes.drain(at..to)),
+                _ => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 4),
+            }
+        }
+        std::fs::write(&changed, &bytes).unwrap();
+        let Ok(report) = verify(&changed) else { continue };
+        assert_eq!(
+            (report.parts.sum(), report.bytes),
+            (bytes.len() as u64, bytes.len() as u64),
+            "{round}: {report}"
+        );
+        assert_eq!(report.samples as usize, readable(&changed).len(), "{round}: {report}");
+        assert!(report.is_intact() || report.to_string().contains("in all, bytes: "), "{report}");
+        let parts = report.parts;
+        let all = [
+            parts.whole,
+            parts.copies,
+            parts.orphaned,
+            parts.damaged,
+            parts.foreign,
+            parts.behind,
+            parts.torn,
+        ];
+        kinds.extend(all.iter().enumerate().filter(|(_, bytes)| **bytes > 0).map(|(kind, _)| kind));
+    }
+    assert_eq!(kinds.len(), 7, "no file had parts of some kind: {kinds:?}");
+}
+
+#[test]
+fn what_stands_behind_the_end_is_named() {
+    let scratch = Scratch::new();
+    let (path, other) = (scratch.join("file"), scratch.join("other"));
+    let samples = Machine::new(20).ticks(12);
+    write(&path, &samples).end(End::Stopped).unwrap();
+    write_as(8, &other, &samples).end(End::Stopped).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes.extend(std::fs::read(&other).unwrap());
+    std::fs::write(&path, &bytes).unwrap();
+    let report = verify(&path).unwrap();
+    let text = report.to_string();
+    assert!(!report.is_intact() && report.samples == 12, "{text}");
+    assert!(text.contains(&format!("behind its end: bytes {end} to {}", bytes.len())), "{text}");
+    assert!(text.contains(&format!("tail -c +{}", end + 1)), "{text}");
 }
 
 #[test]
@@ -145,10 +320,7 @@ fn frames_of_another_recording_are_not_taken_for_its_own() {
     let (path, other) = (scratch.join("file"), scratch.join("other"));
     let samples = Machine::new(3).ticks(4);
     drop(write(&path, &samples));
-    let mut writer =
-        numatop_ng::record::writer::Writer::new(std::fs::File::create_new(&other).unwrap(), 8).unwrap();
-    writer.head(&numatop_ng::record::format::Head::new(&crate::machine::host(), "another", 0)).unwrap();
-    writer.sample(&Machine::new(9).tick(), None).unwrap();
+    drop(write_as(8, &other, &[Machine::new(9).tick()]));
     // A disk block of a deleted recording turns up at the end of this one.
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend(std::fs::read(&other).unwrap());

@@ -6,6 +6,7 @@ mod damage;
 mod fold;
 mod format_1;
 mod fuzzed;
+mod hostile;
 mod killed;
 mod machine;
 mod recorder;

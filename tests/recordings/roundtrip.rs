@@ -8,7 +8,7 @@ use numatop_ng::metric::node::NODE_METRICS;
 use numatop_ng::metric::task::TASK_METRICS;
 use numatop_ng::record::changes::Changes;
 use numatop_ng::record::format::{End, Gap, Head, Kind};
-use numatop_ng::record::payload::{Base, Layouts, decode, encode};
+use numatop_ng::record::payload::{Base, Layouts, Room, decode, encode};
 use numatop_ng::record::reader::{Found, Frame, Reader};
 use numatop_ng::record::writer::{WriteError, Writer};
 use numatop_ng::sample::Sample;
@@ -21,7 +21,12 @@ use crate::machine::{self, Machine};
 use crate::scratch::Scratch;
 
 pub fn write(path: &Path, samples: &[Sample]) -> Writer {
-    let mut writer = Writer::new(File::create_new(path).unwrap(), 7).unwrap();
+    write_as(7, path, samples)
+}
+
+/// With this number in all frames.
+pub fn write_as(id: u32, path: &Path, samples: &[Sample]) -> Writer {
+    let mut writer = Writer::new(File::create_new(path).unwrap(), id).unwrap();
     writer.head(&Head::new(&machine::host(), "a session", 0)).unwrap();
     for sample in samples {
         writer.sample(sample, None).unwrap();
@@ -29,16 +34,19 @@ pub fn write(path: &Path, samples: &[Sample]) -> Writer {
     writer
 }
 
-/// Every frame of an intact file; a second copy is not listed.
-pub fn frames(reader: &Reader) -> Vec<Frame> {
+/// Every frame of an intact file but copies.
+fn frames(reader: &Reader) -> Vec<Frame> {
+    all_frames(reader).into_iter().filter(|frame| frame.first() == frame.at).collect()
+}
+
+/// Every frame of an intact file.
+pub fn all_frames(reader: &Reader) -> Vec<Frame> {
     let (mut at, mut frames) = (0, Vec::new());
     loop {
         match reader.at(at).unwrap() {
             Found::Frame(frame) => {
                 at = frame.end();
-                if !frame.head.copy {
-                    frames.push(frame);
-                }
+                frames.push(frame);
             }
             Found::End { torn: 0 } => return frames,
             other => panic!("{other:?} at {at}"),
@@ -83,18 +91,18 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_sample_or_an_error(key in any::sample(true), next in any::sample(true), bytes in vec(any::<u8>(), 0..300), at in any::<usize>(), flip in 1..255u8) {
+    fn any_bytes_are_a_sample_or_an_error(key in any::sample(true), next in any::sample(true), bytes in vec(any::<u8>(), 0..300), at in any::<usize>(), flip in 1..255u8, reach in 1..9u32) {
         let layouts = layouts();
         let base = Base { key: &key, tick: 0, tasks: &key.tasks };
-        let _ = decode(&bytes, &layouts, Some(base));
+        let _ = decode(&bytes, &layouts, Some(base), Room::endless());
         let mut bytes = Vec::new();
         let changes = Changes::since(&key).after(&next).unwrap();
-        encode(&mut bytes, Some((&key, &changes)), &next).unwrap();
-        prop_assert_eq!(&decode(&bytes, &layouts, Some(base)).unwrap().0, &next);
+        encode(&mut bytes, Some((&key, changes.of_the_last(reach))), &next).unwrap();
+        prop_assert_eq!(&decode(&bytes, &layouts, Some(base), Room::endless()).unwrap().0, &next);
         let at = at % bytes.len();
         bytes[at] ^= flip;
-        let _ = decode(&bytes, &layouts, Some(base));
-        let _ = decode(&bytes, &layouts, None);
+        let _ = decode(&bytes, &layouts, Some(base), Room::endless());
+        let _ = decode(&bytes, &layouts, None, Room::endless());
     }
 }
 
@@ -135,7 +143,7 @@ fn a_column_that_is_not_known_is_skipped() {
     encode(&mut bytes, None, &sample).unwrap();
     // A section of a later version, and a head whose first columns go by names of a later version.
     bytes.extend_from_slice(&[200, 3, 1, 2, 3]);
-    assert_eq!(decode(&bytes, &layouts(), None).unwrap().0, sample);
+    assert_eq!(decode(&bytes, &layouts(), None, Room::endless()).unwrap().0, sample);
 
     let mut head = Head::new(&machine::host(), "", 0);
     head.columns.task[3].name = "grandparent".into();

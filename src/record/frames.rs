@@ -1,0 +1,132 @@
+//! The frames of an open file: where they are, and what is in them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
+
+use super::format::Kind;
+use super::frame::{self, FrameHead};
+use super::scan::{Found, Frame, Scan};
+
+/// Frames behind a head or a keyframe among which its copy is: [`super::format::LOSS`] samples with what is in front of
+/// them, and more in case some are damaged.
+const COPY_WITHIN: usize = 64;
+
+/// An open file, and the frame that was read last.
+pub(super) struct Frames {
+    pub scan: Scan,
+    /// Its payload, as it is in the file and as it was before it was compressed.
+    stored: Vec<u8>,
+    pub raw: Vec<u8>,
+}
+
+impl Frames {
+    /// # Errors
+    /// It cannot be opened, or is no regular file.
+    pub fn open(path: &Path) -> Result<Frames> {
+        Ok(Frames { scan: Scan::open(path)?, stored: Vec::new(), raw: Vec::new() })
+    }
+
+    /// The first copy that is whole of the head that the file begins with. Its payload is in `raw`.
+    ///
+    /// # Errors
+    /// There is none, or the file cannot be read.
+    pub fn find_head(&mut self) -> Result<Frame> {
+        let (mut at, mut others) = (0, false);
+        loop {
+            at = match self.scan.at(at)? {
+                Found::Frame(frame) if frame.head.kind == Kind::Head && self.payload(frame).is_ok() => {
+                    return Ok(frame);
+                }
+                Found::Frame(frame) => {
+                    others = true;
+                    frame.end()
+                }
+                Found::Damaged { next } => next,
+                Found::End { .. } if others => {
+                    bail!("all copies of the head are damaged: nothing says how to read it")
+                }
+                Found::End { .. } => bail!("there is no recording in it"),
+            }
+        }
+    }
+
+    /// Whether the bytes of a frame are those that were written.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn is_whole(&mut self, frame: Frame) -> Result<bool> {
+        self.scan.stored(frame, &mut self.stored)?;
+        Ok(frame.head.is_whole(&self.stored))
+    }
+
+    /// The payload of a frame into `raw`.
+    ///
+    /// # Errors
+    /// It is damaged, or the file cannot be read.
+    pub fn payload(&mut self, frame: Frame) -> Result<()> {
+        self.scan.stored(frame, &mut self.stored)?;
+        let opened = frame.head.open(&self.stored, &mut self.raw).map_err(anyhow::Error::msg);
+        opened.with_context(|| is_damaged(frame))
+    }
+
+    /// The payload of a keyframe into `raw`: of `frame` itself, or of the copy in it of the one at `at`.
+    ///
+    /// # Errors
+    /// It is damaged or has no such copy, or the file cannot be read.
+    pub fn key(&mut self, frame: Frame, at: u64) -> Result<FrameHead> {
+        if frame.head.kind == Kind::Key {
+            self.payload(frame)?;
+            return Ok(frame.head);
+        }
+        if !self.is_whole(frame)? {
+            bail!(is_damaged(frame));
+        }
+        let copy = frame::copy_of(at, &self.stored).filter(|(head, _)| head.kind == Kind::Key);
+        let (head, stored) = copy.context("it has no copy of the keyframe")?;
+        head.open(stored, &mut self.raw).map_err(anyhow::Error::msg)?;
+        Ok(head)
+    }
+
+    /// The payload of a frame that holds JSON.
+    ///
+    /// # Errors
+    /// It is damaged, or not such JSON.
+    pub fn json<T: DeserializeOwned>(&mut self, frame: Frame) -> Result<T> {
+        self.payload(frame)?;
+        self.json_in(frame)
+    }
+
+    /// What `raw` says, the payload of a frame that holds JSON.
+    ///
+    /// # Errors
+    /// It is not such JSON.
+    pub fn json_in<T: DeserializeOwned>(&self, frame: Frame) -> Result<T> {
+        serde_json::from_slice(&self.raw).with_context(|| format!("in the frame at byte {}", frame.at))
+    }
+
+    /// The frames in `from..` that could be a copy of something that was written there, as far as `is_copy` says so.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn copies(&self, from: u64, is_copy: impl Fn(&Frame) -> bool) -> Result<Vec<Frame>> {
+        let (mut at, mut copies) = (from, Vec::new());
+        for _ in 0..COPY_WITHIN {
+            at = match self.scan.at(at)? {
+                Found::Frame(frame) => {
+                    copies.extend(is_copy(&frame).then_some(frame));
+                    frame.end()
+                }
+                Found::Damaged { next } => next,
+                Found::End { .. } => break,
+            };
+        }
+        Ok(copies)
+    }
+}
+
+/// What is said of a frame that cannot be read.
+pub(super) fn is_damaged(frame: Frame) -> String {
+    format!("the frame at byte {} is damaged", frame.at)
+}

@@ -1,0 +1,126 @@
+//! Memory that a sample takes while it is read, in proportion to the bytes that it has in the file: two kilobytes cannot
+//! become two gigabytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::changes::Recent;
+use super::format::memory_limit;
+use super::varint::Malformed;
+use crate::hot::{Function, News, Place};
+use crate::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
+
+/// Bytes that a byte of a payload becomes at most where nothing else is said: an empty text with its length in front
+/// becomes an entry of a list.
+const PER_BYTE: usize = 24;
+/// An entry of a map or a list beside the text in it, and a row that is shared with another sample.
+const ENTRY: usize = 64;
+const SHARED: usize = 8;
+
+/// Bytes that a sample may yet take.
+#[derive(Debug)]
+pub struct Room(usize);
+
+impl Room {
+    /// For a payload of `raw` bytes, of which `stored` are in the file.
+    ///
+    /// # Errors
+    /// The payload alone takes more.
+    pub fn new(stored: usize, raw: usize) -> Result<Room, Malformed> {
+        let mut room = Room(memory_limit(stored));
+        room.take(raw, PER_BYTE)?;
+        Ok(room)
+    }
+
+    /// As much as there is: for payloads that are not from a file.
+    pub fn endless() -> Room {
+        Room(usize::MAX)
+    }
+
+    /// Takes `count` times `bytes`.
+    ///
+    /// # Errors
+    /// So many are not left.
+    pub(super) fn take(&mut self, count: usize, bytes: usize) -> Result<(), Malformed> {
+        let left = self.0.checked_sub(count.saturating_mul(bytes));
+        self.0 = left.ok_or(Malformed("it would take more memory than its size allows"))?;
+        Ok(())
+    }
+
+    /// For `count` rows of this type.
+    pub(super) fn take_rows<R>(&mut self, count: usize) -> Result<(), Malformed> {
+        self.take(count, of_row::<R>())
+    }
+
+    /// For rows that are those of another sample.
+    pub(super) fn take_shared(&mut self, count: usize) -> Result<(), Malformed> {
+        self.take(count, SHARED)
+    }
+
+    /// For a copy of a map of so many entries, whose texts are elsewhere.
+    pub(super) fn take_entries(&mut self, count: usize) -> Result<(), Malformed> {
+        self.take(count, ENTRY)
+    }
+
+    pub(super) fn take_names<K>(&mut self, names: &BTreeMap<K, String>) -> Result<(), Malformed> {
+        self.take(1, of_names(names))
+    }
+
+    pub(super) fn take_losses(&mut self, lost: &BTreeMap<String, u64>) -> Result<(), Malformed> {
+        self.take(1, of_losses(lost))
+    }
+
+    pub(super) fn take_named(&mut self, function: &Function) -> Result<(), Malformed> {
+        self.take(1, of_named(function))
+    }
+}
+
+fn of_row<R>() -> usize {
+    size_of::<R>() + ENTRY
+}
+
+fn of_names<K>(names: &BTreeMap<K, String>) -> usize {
+    names.values().map(|name| name.len() + ENTRY).sum()
+}
+
+fn of_losses(lost: &BTreeMap<String, u64>) -> usize {
+    lost.keys().map(|cause| cause.len() + ENTRY).sum()
+}
+
+fn of_named(function: &Function) -> usize {
+    size_of::<(Place, Function)>() + function.name.as_ref().map_or(0, String::len) + function.module.len()
+}
+
+/// What a reader takes from its [`Room`] for a sample of which `raw` bytes are written; never less.
+pub(super) fn needed(delta: Option<(&Sample, Recent<'_>)>, sample: &Sample, raw: usize) -> usize {
+    let base = delta.map(|(base, _)| base);
+    let lists = |counts: &Counts| {
+        size_of_val(&counts.run_ns[..]) + size_of_val(&counts.pages[..]) + size_of_val(&counts.by_node[..])
+    };
+    let task = |task: &TaskRaw| of_row::<TaskRaw>() + lists(&task.counts);
+    let rows: usize = match delta {
+        Some((_, recent)) => recent.rows(sample).map(task).sum(),
+        None => sample.tasks.iter().map(|row| task(row)).sum(),
+    };
+    // All that were in a sample since the keyframe may be in the one before.
+    let shared = base.map_or(0, |base| SHARED * (base.tasks.len() + sample.tasks.len()));
+    let copied = base.map_or(0, |base| {
+        let named = |names: &crate::sample::Names| {
+            of_names(&names.users) + of_names(&names.cgroups) + names.groups.len() * ENTRY
+        };
+        let names = if Arc::ptr_eq(&base.names, &sample.names) { 0 } else { named(&base.names) };
+        names + of_losses(&base.lost) + (base.groups.len() + base.placement.len()) * ENTRY
+    });
+    raw * PER_BYTE
+        + rows
+        + shared
+        + copied
+        + sample.exited.iter().map(|row| task(row)).sum::<usize>()
+        + sample.cpus.len() * of_row::<CpuRaw>()
+        + sample.nodes.len() * of_row::<NodeRaw>()
+        + sample.hot.as_deref().map_or(0, of_news)
+}
+
+fn of_news(news: &News) -> usize {
+    news.names.iter().map(|(_, function)| of_named(function)).sum()
+}
