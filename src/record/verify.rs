@@ -1,4 +1,4 @@
-//! What of a recording is intact, and what is lost? Reads every frame of it.
+//! An account of every byte of a recording: what is intact, what is lost, and what is there that cannot be used.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::format::{End, Gap, Kind};
+use super::frame::HEAD_LEN;
 use super::reader::{Found, Frame, Reader};
 use crate::export::rfc3339;
 use crate::text::clean_str;
+
+/// Stretches of a file that are described one by one.
+const DESCRIBED: usize = 20;
 
 /// What is known about one file.
 #[derive(Debug)]
@@ -24,20 +28,95 @@ pub struct Report {
     pub span: Option<(i64, i64)>,
     /// Pauses of the recorder, and samples that were not recorded in them.
     pub gaps: Vec<Gap>,
-    /// Bytes that are no frame or no intact one. A damaged copy of a frame that is there twice is here too.
-    pub damaged: Vec<Range<u64>>,
+    pub parts: Parts,
+    /// What is not as it was written, in the order of the file. A damaged copy of a frame that is there twice is here
+    /// too.
+    pub flaws: Vec<Flaw>,
     /// Frames whose content is lost.
     pub lost_frames: u64,
-    /// Bytes after the last whole frame.
-    pub torn: u64,
     pub end: Option<End>,
     pub being_written: bool,
 }
 
+/// Bytes of a file by what they are. Together they are all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Frames whose content can be read.
+    pub whole: u64,
+    /// Frames that are there once more.
+    pub copies: u64,
+    /// Frames that are as they were written, and whose content can not be read.
+    pub orphaned: u64,
+    /// No frame, or a damaged one.
+    pub damaged: u64,
+    /// Frames of other recordings.
+    pub foreign: u64,
+    /// Whatever is behind the frame that ends the recording.
+    pub behind: u64,
+    /// The beginning of a frame, at the end.
+    pub torn: u64,
+}
+
+impl Parts {
+    /// All of them together.
+    pub fn sum(&self) -> u64 {
+        self.whole + self.copies + self.orphaned + self.damaged + self.foreign + self.behind + self.torn
+    }
+}
+
+/// A stretch of a file that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    pub bytes: Range<u64>,
+    pub what: What,
+}
+
+/// What is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Damaged,
+    /// So many frames in a row that are whole and cannot be read for this reason.
+    Orphaned {
+        frames: u64,
+        why: String,
+    },
+    Foreign,
+    /// Behind the end of the recording; whether another one begins there.
+    Behind {
+        recording: bool,
+    },
+}
+
 impl Report {
-    /// True when all that was written can be read.
+    /// True when all that was written can be read, and nothing else is in the file.
     pub fn is_intact(&self) -> bool {
-        self.damaged.is_empty() && self.lost_frames == 0 && (self.torn == 0 || self.being_written)
+        self.flaws.is_empty() && self.lost_frames == 0 && (self.parts.torn == 0 || self.being_written)
+    }
+
+    /// Counts a stretch that is not as it was written, with the one before it if that is of the same kind.
+    fn flaw(&mut self, bytes: Range<u64>, what: What) {
+        let part = match &what {
+            What::Damaged => &mut self.parts.damaged,
+            What::Orphaned { .. } => &mut self.parts.orphaned,
+            What::Foreign => &mut self.parts.foreign,
+            What::Behind { .. } => &mut self.parts.behind,
+        };
+        *part += bytes.end - bytes.start;
+        if let Some(last) = self.flaws.last_mut().filter(|last| last.bytes.end == bytes.start) {
+            match (&mut last.what, &what) {
+                (What::Orphaned { frames, why }, What::Orphaned { why: other, .. }) if why == other => {
+                    *frames += 1;
+                    last.bytes.end = bytes.end;
+                    return;
+                }
+                (was, is) if *was == *is => {
+                    last.bytes.end = bytes.end;
+                    return;
+                }
+                _ => {}
+            }
+        }
+        self.flaws.push(Flaw { bytes, what });
     }
 }
 
@@ -46,69 +125,118 @@ impl Report {
 /// # Errors
 /// It cannot be read, or nothing says how to.
 pub fn verify(path: &Path) -> Result<Report> {
-    let mut reader = Reader::open(path)?;
-    let head = reader.first_head()?;
-    let mut report = Report {
+    let reader = Reader::open(path)?;
+    let head = reader.first_head();
+    let report = Report {
         path: path.to_owned(),
-        bytes: reader.bytes()?,
+        bytes: 0,
         writer: head.head.writer.clone(),
         format: head.head.format,
         host: head.host.hostname.clone(),
         samples: 0,
         span: None,
         gaps: Vec::new(),
-        damaged: Vec::new(),
+        parts: Parts::default(),
+        flaws: Vec::new(),
         lost_frames: 0,
-        torn: 0,
         end: None,
         being_written: reader.is_being_written(),
     };
-    let mut last_seq = None;
-    let mut at = 0;
-    loop {
-        match reader.at(at)? {
-            Found::Frame(frame) => {
-                at = frame.end();
-                let again = last_seq == Some(frame.head.seq);
-                match read(&mut reader, frame, &mut report, again) {
-                    Ok(()) => {
-                        let next = last_seq.map_or(0, |last: u64| last + 1);
-                        report.lost_frames += frame.head.seq.saturating_sub(next);
-                        last_seq = Some(frame.head.seq);
-                    }
-                    Err(_) => report.damaged.push(frame.at..frame.end()),
-                }
-            }
-            Found::Damaged { next } => {
-                report.damaged.push(at..next);
-                at = next;
-            }
-            Found::End { torn } => {
-                report.torn = torn;
-                return Ok(report);
-            }
-        }
-    }
+    let mut walk = Walk { reader, report, next_seq: 0, seen_seq: 0 };
+    walk.all()?;
+    let Walk { mut report, next_seq, seen_seq, .. } = walk;
+    // Numbers of frames that cannot be read may be anything, but each takes its bytes.
+    let most = report.bytes / HEAD_LEN as u64;
+    report.lost_frames = (report.lost_frames + seen_seq.saturating_sub(next_seq)).min(most);
+    Ok(report)
 }
 
-/// Reads one frame; counts it unless its first copy was.
-fn read(reader: &mut Reader, frame: Frame, report: &mut Report, again: bool) -> Result<()> {
-    match frame.head.kind {
-        Kind::Head => {
-            reader.json::<super::format::Head>(frame)?;
+/// From frame to frame.
+struct Walk {
+    reader: Reader,
+    report: Report,
+    /// The number of the frame that should be next, and the one after the highest of any that is whole.
+    next_seq: u64,
+    seen_seq: u64,
+}
+
+impl Walk {
+    fn all(&mut self) -> Result<()> {
+        let mut at = 0;
+        loop {
+            if self.report.end.is_some() {
+                return self.behind(at);
+            }
+            at = match self.reader.at(at)? {
+                Found::Frame(frame) => {
+                    self.frame(frame)?;
+                    frame.end()
+                }
+                Found::Damaged { next } => {
+                    let foreign = self.reader.is_foreign(at)?;
+                    self.report.flaw(at..next, if foreign { What::Foreign } else { What::Damaged });
+                    next
+                }
+                Found::End { torn } => {
+                    (self.report.parts.torn, self.report.bytes) = (torn, at + torn);
+                    return Ok(());
+                }
+            };
         }
-        Kind::Key | Kind::Delta => {
-            let (_, sample) = reader.sample(frame)?;
-            if !again {
-                report.samples += 1;
-                let first = report.span.map_or(sample.wall_ns, |(first, _)| first);
-                report.span = Some((first, sample.wall_ns));
+    }
+
+    fn behind(&mut self, at: u64) -> Result<()> {
+        self.report.bytes = self.reader.bytes()?.max(at);
+        if self.report.bytes > at {
+            let recording = self.reader.is_foreign(at)?;
+            self.report.flaw(at..self.report.bytes, What::Behind { recording });
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: Frame) -> Result<()> {
+        let (bytes, seq) = (frame.at..frame.end(), frame.head.seq);
+        if !self.reader.is_whole(frame)? {
+            self.report.flaw(bytes, What::Damaged);
+            return Ok(());
+        }
+        let is_copy = frame.first() != frame.at;
+        let read = if seq >= self.next_seq || is_copy {
+            self.read(frame)
+        } else {
+            Err("its number was there before".into())
+        };
+        match read {
+            Ok(()) if is_copy => self.report.parts.copies += frame.head.len(),
+            Ok(()) => self.report.parts.whole += frame.head.len(),
+            Err(why) => {
+                self.seen_seq = self.seen_seq.max(seq.saturating_add(1));
+                self.report.flaw(bytes, What::Orphaned { frames: 1, why });
+                return Ok(());
             }
         }
-        Kind::Gap => report.gaps.push(reader.json(frame)?),
-        Kind::End => report.end = Some(reader.json(frame)?),
+        self.report.lost_frames = self.report.lost_frames.saturating_add(seq.saturating_sub(self.next_seq));
+        self.next_seq = self.next_seq.max(seq.saturating_add(1));
+        Ok(())
     }
-    Ok(())
+
+    /// Reads what is in a frame, and counts it unless its first copy was read; or says why it cannot be read.
+    fn read(&mut self, frame: Frame) -> Result<(), String> {
+        let again = frame.head.seq < self.next_seq;
+        let read = match frame.head.kind {
+            Kind::Head => self.reader.head_at(frame.first()).map(drop),
+            Kind::Key | Kind::Delta => self.reader.sample(frame).map(|(_, sample)| {
+                if !again {
+                    self.report.samples += 1;
+                    let first = self.report.span.map_or(sample.wall_ns, |(first, _)| first);
+                    self.report.span = Some((first, sample.wall_ns));
+                }
+            }),
+            Kind::Gap => self.reader.json(frame).map(|gap| self.report.gaps.push(gap)),
+            Kind::End => self.reader.json(frame).map(|end| self.report.end = Some(end)),
+        };
+        read.map_err(|error| clean_str(&error.root_cause().to_string()))
+    }
 }
 
 impl fmt::Display for Report {
@@ -133,27 +261,83 @@ impl fmt::Display for Report {
             let (at, reason) = (rfc3339(gap.from_wall_ns), clean_str(&gap.reason));
             writeln!(f, "  paused at {at}, not recorded: {}: {reason}", count(gap.samples, "sample"))?;
         }
-        for range in &self.damaged {
-            writeln!(f, "  damaged: bytes {} to {}", range.start, range.end)?;
+        self.flaws.iter().take(DESCRIBED).try_for_each(|flaw| writeln!(f, "  {flaw}"))?;
+        if self.flaws.len() > DESCRIBED {
+            writeln!(f, "  and {} more", count((self.flaws.len() - DESCRIBED) as u64, "stretch"))?;
         }
         if self.lost_frames > 0 {
             writeln!(f, "  lost: the content of {}", count(self.lost_frames, "frame"))?;
-        } else if !self.damaged.is_empty() {
-            writeln!(f, "  lost: nothing, the second copies are intact")?;
+        } else if self.parts.damaged > 0 {
+            writeln!(f, "  lost: nothing, other copies are intact")?;
+        }
+        if !self.is_intact() {
+            writeln!(f, "  in all, bytes: {}", self.parts)?;
         }
         match (self.end, self.being_written) {
             (_, true) => writeln!(f, "  it is being written"),
             (Some(End::Stopped), _) => writeln!(f, "  the recorder was stopped"),
             (Some(End::Rotated), _) => writeln!(f, "  another file goes on"),
-            (None, _) if self.torn > 0 => {
-                writeln!(f, "  it ends in {} bytes of a frame that was not finished", self.torn)
+            (None, _) if self.parts.torn > 0 => {
+                writeln!(
+                    f,
+                    "  it ends in {} of a frame that was not finished",
+                    count(self.parts.torn, "byte")
+                )
             }
             (None, _) => writeln!(f, "  the recorder did not end it: it was killed, or the machine stopped"),
         }
     }
 }
 
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { start, end } = self.bytes;
+        match &self.what {
+            What::Damaged => write!(f, "damaged: bytes {start} to {end}"),
+            What::Orphaned { frames, why } => {
+                write!(
+                    f,
+                    "whole, but cannot be read: bytes {start} to {end}, {}: {why}",
+                    count(*frames, "frame")
+                )
+            }
+            What::Foreign => write!(f, "of another recording: bytes {start} to {end}"),
+            What::Behind { recording: true } => write!(
+                f,
+                "behind its end: bytes {start} to {end}, which begin as another recording does; to read it, put it into \
+                 a file of its own: tail -c +{}",
+                start + 1
+            ),
+            What::Behind { recording: false } => {
+                write!(f, "behind its end: bytes {start} to {end}, which are no part of it")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.whole, "intact"),
+            (self.copies, "copies"),
+            (self.orphaned, "whole but not readable"),
+            (self.damaged, "damaged"),
+            (self.foreign, "of another recording"),
+            (self.behind, "behind its end"),
+            (self.torn, "unfinished"),
+        ];
+        let parts =
+            parts.iter().filter(|(bytes, _)| *bytes > 0).map(|(bytes, what)| format!("{bytes} {what}"));
+        f.write_str(&parts.collect::<Vec<_>>().join(", "))
+    }
+}
+
 /// `1 sample`, `2 samples`.
 fn count(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+    let plural = match what {
+        _ if number == 1 => "",
+        "stretch" => "es",
+        _ => "s",
+    };
+    format!("{number} {what}{plural}")
 }

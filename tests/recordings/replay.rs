@@ -193,7 +193,7 @@ fn damage_is_reported_where_it_is() {
 
     let report = verify(&path).unwrap();
     assert!(!report.is_intact());
-    assert_eq!((report.samples, report.lost_frames, report.damaged.len()), (9, 1, 1));
+    assert_eq!((report.samples, report.lost_frames, report.flaws.len()), (9, 1, 1));
     let text = report.to_string();
     assert!(text.contains("damaged") && text.contains("the content of 1 frame\n"), "{text}");
     let read = crate::recorder::samples(&path);
