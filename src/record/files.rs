@@ -123,17 +123,24 @@ impl Files {
         };
         let oldest_s = limits.age.map(|age| wall_ns / 1_000_000_000 - age.as_secs() as i64);
         let mut bytes: u64 = others.iter().map(|entry| entry.bytes).sum();
-        for entry in &others {
-            let too_old = oldest_s.is_some_and(|oldest| entry.modified_s < oldest);
-            if !too_old && bytes + current_bytes <= limits.bytes {
+        let mut remove = |entry: &Entry| match dir.remove(&entry.name) {
+            Ok(()) => entry.bytes,
+            Err(error) => {
+                words.push(format!("removing the old recording {}: {error}", entry.name.display()));
+                0
+            }
+        };
+        // Their order is that of their names; one that was copied is younger than its name.
+        let is_old = |entry: &&Entry| oldest_s.is_some_and(|oldest| entry.modified_s < oldest);
+        let (old, rest): (Vec<&Entry>, Vec<&Entry>) = others.iter().partition(is_old);
+        for entry in old {
+            bytes -= remove(entry);
+        }
+        for entry in rest {
+            if bytes + current_bytes <= limits.bytes {
                 break;
             }
-            match dir.remove(&entry.name) {
-                Ok(()) => bytes -= entry.bytes,
-                Err(error) => {
-                    words.push(format!("removing the old recording {}: {error}", entry.name.display()));
-                }
-            }
+            bytes -= remove(entry);
         }
         Some(bytes)
     }

@@ -220,3 +220,30 @@ fn old_files_of_a_ring_are_removed() {
     assert_eq!(files(&dir).len(), 1);
     assert_eq!(samples(&dir), [later]);
 }
+
+#[test]
+fn an_old_file_of_a_ring_is_removed_behind_a_younger_one() {
+    let scratch = Scratch::new();
+    let dir = scratch.join("ring/");
+    let host = Arc::new(machine::host());
+    let mut machine = Machine::new(4);
+    for sample in machine.ticks(2) {
+        let mut recorder = Recorder::open(&dir, options()).unwrap();
+        recorder.record(&host, &sample).unwrap();
+        recorder.finish().unwrap();
+    }
+    let names = files(&dir);
+    // The first was copied just now; the second is as old as it says.
+    let old = std::fs::File::options().append(true).open(dir.join(&names[1])).unwrap();
+    old.set_modified(std::time::SystemTime::now() - Duration::from_secs(7200)).unwrap();
+    let mut now = machine.tick();
+    now.wall_ns = jiff::Timestamp::now().as_nanosecond() as i64;
+    let aged = RecordOptions { max_age: Some(Duration::from_secs(3600)), ..options() };
+    let mut recorder = Recorder::open(&dir, aged).unwrap();
+    recorder.record(&host, &now).unwrap();
+    let left = files(&dir);
+    assert!(
+        left.len() == 2 && left.contains(&names[0]) && !left.contains(&names[1]),
+        "{left:?} of {names:?}"
+    );
+}
