@@ -4,6 +4,7 @@ mod events;
 mod hot;
 mod show;
 
+use anyhow::Error;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +23,7 @@ use crate::host::topology::{Topology, format_cpulist};
 use crate::host::{processes, users};
 use crate::record::fold::Keep;
 use crate::record::recorder::RecordOptions;
-use crate::record::time;
+use crate::record::time::{self, TimeError};
 use crate::snapshot::Grain;
 use crate::source::live::LiveOptions;
 use crate::units::Nid;
@@ -211,25 +212,29 @@ pub fn recording(limits: &RecordLimits, args: &ViewArgs) -> RecordOptions {
 /// A moment of a recording that lasts from the first to the second of `span`.
 ///
 /// # Errors
-/// The text is no time.
-pub fn moment(flag: &'static str, text: Option<&str>, span: (i64, i64)) -> Result<Option<i64>, BadValue> {
+/// The text is no time (a [`BadValue`]), or the recording does not say which day it is a time of ([`TimeError`]).
+pub fn moment(flag: &'static str, text: Option<&str>, span: (i64, i64)) -> Result<Option<i64>, Error> {
     let zone = jiff::tz::TimeZone::system();
-    text.map(|text| time::parse(text, span, &zone)).transpose().map_err(|why| bad(flag, why))
+    let moment = text.map(|text| time::parse(text, span, &zone)).transpose();
+    moment.map_err(|error| match error {
+        TimeError::NotATime(_) => bad(flag, error.to_string()).into(),
+        TimeError::NoLastDay { .. } => error.into(),
+    })
 }
 
 /// The moments of `--from` and `--to` in a recording that lasts from the first to the second of `span`.
 ///
 /// # Errors
-/// A text is no time, or the second moment is before the first.
+/// As of [`moment`], or the second moment is before the first.
 pub fn stretch(
     from: Option<&str>,
     to: Option<&str>,
     span: (i64, i64),
-) -> Result<(Option<i64>, Option<i64>), BadValue> {
+) -> Result<(Option<i64>, Option<i64>), Error> {
     let (from, to) = (moment("--from", from, span)?, moment("--to", to, span)?);
     match (from, to) {
         (Some(begin), Some(end)) if end < begin => {
-            Err(bad("--to", format!("{} is before --from, {}", rfc3339(end), rfc3339(begin))))
+            Err(bad("--to", format!("{} is before --from, {}", rfc3339(end), rfc3339(begin))).into())
         }
         _ => Ok((from, to)),
     }

@@ -14,6 +14,7 @@ use crate::cli::{ExportArgs, ViewArgs};
 use crate::error::{self, Exit};
 use crate::export::rfc3339;
 use crate::options;
+use crate::record::time::TimeError;
 use crate::record::verify;
 use crate::replay::{self, Part};
 use crate::say::{self, Cleaned, Form};
@@ -27,7 +28,7 @@ pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArg
     let mut recording = Recording::open(path)?;
     options::check_node(args, &recording.host().topology)?;
     let span = recording.span().unwrap_or_default();
-    let at = options::moment("--at", at, span)?;
+    let at = options::moment("--at", at, span).map_err(|error| blame(path, error))?;
     if !wants_batch(args) {
         options::check_by_hand(args)?;
         let begin = if follow { span.1 } else { span.0 };
@@ -53,7 +54,8 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
     let mut recording = Recording::open(&args.path)?;
     options::check_node(&view, &recording.host().topology)?;
     let span = recording.span().unwrap_or_default();
-    let (from_wall_ns, to_wall_ns) = options::stretch(args.from.as_deref(), args.to.as_deref(), span)?;
+    let stretch = options::stretch(args.from.as_deref(), args.to.as_deref(), span);
+    let (from_wall_ns, to_wall_ns) = stretch.map_err(|error| blame(&args.path, error))?;
     let part =
         Part { from_wall_ns, to_wall_ns, iterations: None, follow: false, grain: options::grain(&view) };
     let stop = stop_signals()?;
@@ -66,6 +68,11 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), form(&view));
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
     Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
+}
+
+/// Names the recording where a time is right and the recording is not.
+fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
+    if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
 }
 
 /// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.

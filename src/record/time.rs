@@ -1,4 +1,4 @@
-//! Which moment of a recording does somebody mean who types a time? Pure.
+//! The moment of a recording that is meant by a time as it is typed. Pure.
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
@@ -7,51 +7,70 @@ use jiff::{SignedDuration, Timestamp};
 /// What may be typed, for help and messages.
 pub const FORMS: &str = "2026-01-31T03:12:00Z, '2026-01-31 03:12', 03:12, @SECONDS, -10m (before the end) or +1h (after the start)";
 
-/// The wall clock in ns since 1970 that `text` means in a recording from `first` to `last`. Times without a
-/// zone are in `zone`; a time without a date is its last occurrence in the recording, or else on its last
-/// day.
+/// Why a text does not mean a moment of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimeError {
+    /// It is none of [`FORMS`].
+    #[error("'{0}' is no time; use {FORMS}")]
+    NotATime(String),
+    /// A time of its last day, and no calendar has that day.
+    #[error(
+        "its last sample was taken at {last_ns} ns since 1970, if its clock was right, and so '{text}' may be of any day; \
+         use -10m (before the end), +1h (after the start), or a time with its date"
+    )]
+    NoLastDay { text: String, last_ns: i64 },
+}
+
+/// The wall clock in ns since 1970 that `text` means in a recording from `first` to `last`; the first or the last that there
+/// is for a time beyond. Times without a zone are in `zone`; a time without a date is its last occurrence in the
+/// recording, or else on its last day.
 ///
 /// # Errors
-/// It is none of [`FORMS`].
-pub fn parse(text: &str, (first, last): (i64, i64), zone: &TimeZone) -> Result<i64, String> {
+/// It is none of [`FORMS`], or a time of the last day of a recording whose clock was wrong.
+pub fn parse(text: &str, (first, last): (i64, i64), zone: &TimeZone) -> Result<i64, TimeError> {
     let text = text.trim();
-    let not_understood = || format!("'{}' is no time; use {FORMS}", crate::text::clean_str(text));
-    let ns = |time: Timestamp| i64::try_from(time.as_nanosecond()).map_err(|_| not_understood());
+    let no_time = || TimeError::NotATime(crate::text::clean_str(text));
+    let no_day = || TimeError::NoLastDay { text: crate::text::clean_str(text), last_ns: last };
     if let Some(seconds) = text.strip_prefix('@') {
-        let seconds: f64 = seconds.parse().map_err(|_| not_understood())?;
-        return Ok((seconds * 1e9) as i64);
+        let seconds: f64 = seconds.parse().map_err(|_| no_time())?;
+        let since = SignedDuration::try_from_secs_f64(seconds).map_err(|_| no_time())?;
+        return Timestamp::from_duration(since).map(ns).map_err(|_| no_time());
     }
     if let Some(back) = text.strip_prefix('-') {
-        return duration(back).map(|ns| last.saturating_sub(ns)).ok_or_else(not_understood);
+        return duration(back).map(|ns| last.saturating_sub(ns)).ok_or_else(no_time);
     }
     if let Some(on) = text.strip_prefix('+') {
-        return duration(on).map(|ns| first.saturating_add(ns)).ok_or_else(not_understood);
+        return duration(on).map(|ns| first.saturating_add(ns)).ok_or_else(no_time);
     }
     if let Ok(time) = text.parse::<Timestamp>() {
-        return ns(time);
+        return Ok(ns(time));
     }
     if let Ok(time) = text.parse::<Time>()
         && !text.contains('-')
     {
-        let end =
-            Timestamp::from_nanosecond(last.into()).map_err(|_| not_understood())?.to_zoned(zone.clone());
-        let at = |zoned: jiff::Zoned| zoned.with().time(time).build().ok().map(|zoned| zoned.timestamp());
-        let today = at(end.clone()).ok_or_else(not_understood)?;
-        if ns(today)? > last {
-            let before = end.yesterday().ok().and_then(at).ok_or_else(not_understood)?;
-            if ns(before)? >= first {
-                return ns(before);
-            }
-        }
-        return ns(today);
+        let end = Timestamp::from_nanosecond(last.into()).map_err(|_| no_day())?.to_zoned(zone.clone());
+        let at = |zoned: jiff::Zoned| {
+            let time = zoned.with().time(time).build().ok()?.timestamp();
+            i64::try_from(time.as_nanosecond()).ok()
+        };
+        let today = at(end.clone()).ok_or_else(no_day)?;
+        let before = if today > last { end.yesterday().ok().and_then(at) } else { None };
+        return Ok(before.filter(|before| *before >= first).unwrap_or(today));
     }
-    match text.parse::<DateTime>() {
-        Ok(time) => {
-            let zoned = time.to_zoned(zone.clone()).map_err(|_| not_understood())?;
-            ns(zoned.timestamp())
-        }
-        Err(_) => Err(not_understood()),
-    }
+    let (text, zone) = match text.strip_suffix(['Z', 'z']) {
+        Some(text) => (text, TimeZone::UTC),
+        None => (text, zone.clone()),
+    };
+    let time: DateTime = text.parse().map_err(|_| no_time())?;
+    // The last hours of the year 9999 are a date, and no timestamp.
+    let beyond = if time.year() < 0 { i64::MIN } else { i64::MAX };
+    Ok(time.to_zoned(zone).map_or(beyond, |zoned| ns(zoned.timestamp())))
+}
+
+/// In nanoseconds, which there are up to the year 2262 and from 1677 on.
+fn ns(time: Timestamp) -> i64 {
+    let ns = time.as_nanosecond();
+    i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// `90`, `90s`, `10m`, `1.5h`, `2d`: a length of time in ns, seconds without a unit.
@@ -78,7 +97,7 @@ mod tests {
         text.parse::<Timestamp>().unwrap().as_nanosecond() as i64
     }
 
-    fn parsed(text: &str) -> Result<i64, String> {
+    fn parsed(text: &str) -> Result<i64, TimeError> {
         let span = (at("2026-01-30T10:00:00Z"), at("2026-01-31T10:00:00Z"));
         parse(text, span, &TimeZone::fixed(jiff::tz::offset(2)))
     }
@@ -96,6 +115,7 @@ mod tests {
             ("-10m", "2026-01-31T09:50:00Z"),
             ("+1.5h", "2026-01-30T11:30:00Z"),
             ("@1769853600", "2026-01-31T10:00:00Z"),
+            ("@-1.5", "1969-12-31T23:59:58.5Z"),
         ] {
             assert_eq!(parsed(text), Ok(at(moment)), "{text}");
         }
@@ -103,9 +123,39 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_with_what_would_do() {
-        for text in ["", "yesterday", "25:00", "-", "-5x", "+-3", "@x", "\x1b[2J"] {
-            let error = parsed(text).unwrap_err();
+        for text in [
+            "",
+            "yesterday",
+            "25:00",
+            "-",
+            "-5x",
+            "+-3",
+            "@x",
+            "\x1b[2J",
+            "@NaN",
+            "@inf",
+            "@-inf",
+            "@1e18",
+            "-NaN",
+        ] {
+            let error = parsed(text).unwrap_err().to_string();
             assert!(error.contains("03:12") && !error.contains('\x1b'), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_time_beyond_all_nanoseconds_is_the_last_one() {
+        for text in ["9999-12-31T23:59:59Z", "9999-12-31 23:59:59", "@253402207000"] {
+            assert_eq!(parsed(text), Ok(i64::MAX), "{text}");
+        }
+        assert_eq!(parsed("0001-01-01T00:00:00Z"), Ok(i64::MIN));
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_is_not_the_fault_of_the_text() {
+        let zone = TimeZone::UTC;
+        let error = parse("00:01", (i64::MIN, i64::MIN), &zone).unwrap_err();
+        assert!(matches!(error, TimeError::NoLastDay { .. }), "{error}");
+        assert_eq!(parse("+1s", (i64::MIN, i64::MIN), &zone), Ok(i64::MIN + 1_000_000_000));
     }
 }

@@ -23,6 +23,8 @@ const TIME: Duration = Duration::from_secs(10);
 /// A recording that no recorder wrote.
 pub struct Forged {
     pub bytes: Vec<u8>,
+    /// The clock of what follows; `None`: a second for each frame.
+    pub wall_ns: Option<i64>,
     seq: u64,
 }
 
@@ -33,7 +35,7 @@ impl Forged {
     }
 
     fn with(head: &[u8]) -> Forged {
-        let mut forged = Forged { bytes: Vec::new(), seq: 0 };
+        let mut forged = Forged { bytes: Vec::new(), wall_ns: None, seq: 0 };
         forged.frame(Kind::Head, 0, head);
         forged
     }
@@ -53,7 +55,7 @@ impl Forged {
             raw: payload.len() as u32,
             seq: self.seq,
             mono_ns: self.seq * 1_000_000_000,
-            wall_ns: machine::BEGAN + self.seq as i64 * 1_000_000_000,
+            wall_ns: self.wall_ns.unwrap_or(machine::BEGAN + self.seq as i64 * 1_000_000_000),
             base,
             payload_crc: crc32fast::hash(&stored),
         };

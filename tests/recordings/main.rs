@@ -1,6 +1,7 @@
 //! Recordings: does everything that was written come back, and does damage cost only what it hits?
 
 mod any;
+mod commands;
 mod cost;
 mod damage;
 mod fold;
