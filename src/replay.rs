@@ -5,13 +5,13 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::export::Export;
 use crate::hot::profile::Profile;
 use crate::sample::Sample;
 use crate::snapshot::{Grain, derive, derive_tasks};
-use crate::source::recording::Recording;
+use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};
 
 /// How often a recording that is being written is looked at for more.
@@ -30,16 +30,18 @@ pub struct Part {
 }
 
 /// Writes the intervals of `part`, holding two samples at a time. Returns how many there were; ends early
-/// when `stop` becomes readable or nobody reads the output any more.
+/// when `stop` becomes readable or nobody reads the output any more. `tell` is called once for each thing that happens
+/// to a file that is followed.
 ///
 /// # Errors
-/// The recording cannot be read, or the output cannot be written.
+/// The recording cannot be read, or the output cannot be written; nothing can come of what is followed any more.
 pub fn run(
     recording: &mut Recording,
     export: &mut dyn Export,
     out: &mut dyn Write,
     part: Part,
     stop: RawFd,
+    tell: &mut dyn FnMut(&str),
 ) -> Result<u64> {
     if let Some(from) = part.from_wall_ns {
         // The sample right before the first interval is needed too.
@@ -49,15 +51,31 @@ pub fn run(
     // Of samples that no interval ends with.
     let mut notes = Vec::new();
     let mut written = 0;
+    let mut told = String::new();
     while part.iterations != Some(written) {
         if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
             break;
         }
         let Some(mut current) = recording.next()? else {
-            if part.follow && !recording.wait(Instant::now() + FOLLOW_EVERY, stop)? {
-                continue;
+            if !part.follow {
+                break;
             }
-            break;
+            match recording.outlook() {
+                Outlook::More => told.clear(),
+                Outlook::Perhaps(what) if what != told => {
+                    tell(&what);
+                    told = what;
+                }
+                Outlook::Perhaps(_) => {}
+                Outlook::Nothing(why) => {
+                    out.flush().context("writing the output")?;
+                    bail!(why);
+                }
+            }
+            if recording.wait(Instant::now() + FOLLOW_EVERY, stop)? {
+                break;
+            }
+            continue;
         };
         if part.to_wall_ns.is_some_and(|to| current.wall_ns > to) {
             break;

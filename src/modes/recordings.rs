@@ -44,7 +44,7 @@ pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArg
     };
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
-    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd(), &mut tell)?;
     Ok(if written > 0 || follow || signals::ended_by().is_some() { ran() } else { nothing_there(path, span) })
 }
 
@@ -66,13 +66,18 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
         None => Box::new(output(stop)?),
     };
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), form(&view));
-    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd())?;
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd(), &mut tell)?;
     Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
 }
 
 /// Names the recording where a time is right and the recording is not.
 fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
     if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
+}
+
+/// What happened to a file that is followed.
+fn tell(what: &str) {
+    say::message(format!("numatop-ng: {what}"));
 }
 
 /// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.

@@ -4,6 +4,7 @@
 //! could not be, is the only one for what comes behind it, and of the frames between a keyframe and a delta each is tried
 //! once.
 
+use std::fs::Metadata;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -98,6 +99,14 @@ impl Reader {
     /// What fstat(2) returned.
     pub fn bytes(&self) -> io::Result<u64> {
         self.frames.scan.bytes()
+    }
+
+    /// What fstat(2) says of the file.
+    ///
+    /// # Errors
+    /// What it returned.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.frames.scan.metadata()
     }
 
     /// True when somebody has the file open for recording (holds its lock).

@@ -1,5 +1,7 @@
 //! Samples of a recording: of one file, or of all files of a ring one after the other.
 
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +15,46 @@ use crate::record::format::{End, Gap, Kind};
 use crate::record::reader::{Found, Frame, HeadInForce, Reader};
 use crate::sample::{HostFacts, Sample, TaskRaw};
 use crate::text::one_line;
+
+/// What can be expected at the end of a recording that is followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// Nothing is known that speaks against more.
+    More,
+    /// Something happened to the file, and more may come all the same.
+    Perhaps(String),
+    /// No more can come, for this reason.
+    Nothing(String),
+}
+
+/// Files that cannot be used: why the first few cannot, and how many there are.
+#[derive(Default)]
+struct LeftOut {
+    first: Vec<String>,
+    count: usize,
+}
+
+impl LeftOut {
+    /// Files whose reasons are told.
+    const TOLD: usize = 3;
+
+    fn add(&mut self, error: &anyhow::Error) {
+        self.count += 1;
+        if self.first.len() < LeftOut::TOLD {
+            self.first.push(one_line(&chain(error)));
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let more = self.count - self.first.len();
+        let more = (more > 0).then(|| format!("and {more} more"));
+        self.first.iter().cloned().chain(more).collect()
+    }
+
+    fn notes(self) -> Vec<String> {
+        self.lines().into_iter().map(|line| format!("left out: {line}")).collect()
+    }
+}
 
 /// A recording that is read from front to back, from any time on. What is damaged is left out, and the next
 /// sample says so in its notes; so it does of pauses of the recorder.
@@ -37,11 +79,6 @@ pub struct Recording {
     notes: Vec<String>,
 }
 
-/// Says that a file of a ring is not used, and why.
-fn left_out(error: &anyhow::Error) -> String {
-    format!("left out: {}", one_line(&chain(error)))
-}
-
 impl Recording {
     /// A file with those that it was rotated to, or a directory with all its recordings.
     ///
@@ -49,7 +86,7 @@ impl Recording {
     /// There is none, or the first of them cannot be used.
     pub fn open(path: &Path) -> Result<Recording> {
         let files = files_of(path)?;
-        let mut notes = Vec::new();
+        let mut left_out = LeftOut::default();
         let mut first = None;
         for (at, file) in files.iter().enumerate() {
             match Reader::open(file) {
@@ -58,12 +95,14 @@ impl Recording {
                     break;
                 }
                 Err(error) if files.len() == 1 => return Err(error),
-                Err(error) => notes.push(left_out(&error)),
+                Err(error) => left_out.add(&error),
             }
         }
         let Some((current, reader)) = first else {
-            bail!("none of the recordings in {} can be used: {}", path.display(), notes.join("; "));
+            let (count, why) = (left_out.count, left_out.lines().join("; "));
+            bail!("none of the {count} recordings in {} can be used: {why}", path.display());
         };
+        let notes = left_out.notes();
         let head = reader.first_head();
         Ok(Recording {
             path: path.to_owned(),
@@ -183,21 +222,54 @@ impl Recording {
     fn next_file(&mut self) -> Result<bool> {
         let known = self.files[self.current].clone();
         self.files = files_of(&self.path)?;
-        // Those before it may have been removed meanwhile.
-        let after = self.files.iter().position(|file| *file == known).map_or(0, |at| at + 1);
-        self.current = after.saturating_sub(1);
-        for at in after..self.files.len() {
+        // Files may have been removed meanwhile, this one too: it is read on all the same.
+        let here = match self.files.iter().position(|file| *file == known) {
+            Some(here) => here,
+            None => {
+                let here = self.files.partition_point(|file| *file < known);
+                self.files.insert(here, known);
+                here
+            }
+        };
+        self.current = here;
+        let mut left_out = LeftOut::default();
+        for at in here + 1..self.files.len() {
             match Reader::open(&self.files[at]) {
                 Ok(reader) => {
                     (self.current, self.reader, self.at, self.last_seq) = (at, reader, 0, None);
+                    self.notes.extend(left_out.notes());
                     return Ok(true);
                 }
                 // The recorder has just made it.
                 Err(_) if at + 1 == self.files.len() => return Ok(false),
-                Err(error) => self.notes.push(left_out(&error)),
+                Err(error) => left_out.add(&error),
             }
         }
         Ok(false)
+    }
+
+    /// What can be expected at the end of what there is. Looks at the file that is open.
+    pub fn outlook(&self) -> Outlook {
+        let file = &self.files[self.current];
+        let happened = match (std::fs::metadata(file), self.reader.metadata()) {
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => "was removed".to_string(),
+            (Ok(there), Ok(open)) if (there.dev(), there.ino()) != (open.dev(), open.ino()) => {
+                "was replaced by another file".to_string()
+            }
+            (_, Ok(open)) if open.len() < self.at => {
+                let what = format!("{} was cut to {} bytes", file.display(), open.len());
+                return Outlook::Perhaps(format!("{what}, and is waited for to grow again"));
+            }
+            _ => return Outlook::More,
+        };
+        let what = format!("{} {happened} while it was followed", file.display());
+        if self.path.is_dir() {
+            Outlook::Perhaps(format!("{what}; the next file of the ring is waited for"))
+        } else if self.reader.is_being_written() {
+            Outlook::Perhaps(format!("{what}, and its recorder still writes to it"))
+        } else {
+            Outlook::Nothing(format!("{what}: no more can come"))
+        }
     }
 
     /// Counts what was missed before this frame. False when it is the second copy of one that was whole.

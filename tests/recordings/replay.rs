@@ -53,7 +53,7 @@ fn replayed(recording: &mut Recording, part: Part) -> Vec<(i64, String)> {
     let (_write, read) = UnixStream::pair().unwrap();
     let stop: OwnedFd = read.into();
     let mut kept = Kept::default();
-    replay::run(recording, &mut kept, &mut std::io::sink(), part, stop.as_raw_fd()).unwrap();
+    replay::run(recording, &mut kept, &mut std::io::sink(), part, stop.as_raw_fd(), &mut |_| ()).unwrap();
     kept.0
 }
 
@@ -110,7 +110,8 @@ fn a_reader_that_goes_away_is_no_lack_of_intervals() {
     record(&path, &Machine::new(20).ticks(3));
     let (_write, read) = UnixStream::pair().unwrap();
     let mut recording = Recording::open(&path).unwrap();
-    let found = replay::run(&mut recording, &mut Closed, &mut std::io::sink(), ALL, read.as_raw_fd());
+    let found =
+        replay::run(&mut recording, &mut Closed, &mut std::io::sink(), ALL, read.as_raw_fd(), &mut |_| ());
     assert_eq!(found.unwrap(), 1);
 }
 
