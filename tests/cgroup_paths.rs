@@ -118,6 +118,15 @@ fn paths_say_whose_they_are() {
     }
 }
 
+/// A row without a name could be neither seen nor asked for.
+#[test]
+fn a_machine_without_a_name_is_none() {
+    for path in ["/qemu.slice/.scope", "/machine.slice/machine-qemu\\x2d1\\x2d.scope"] {
+        let found = identify(path).container.map(|found| found.what.id);
+        assert_ne!(found.as_deref(), Some(""), "{path}");
+    }
+}
+
 #[test]
 fn a_level_leads_to_the_top_of_what_was_found() {
     let found = identify(&fill("/machine.slice/libpod-{id}.scope/container/deep"));

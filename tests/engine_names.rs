@@ -79,6 +79,28 @@ fn hostile_files_are_cut_cleaned_or_ignored() {
     assert_eq!(name("hostile", Containerd, &id("f", 4)), plain("\\x1b[2J"));
 }
 
+#[test]
+fn empty_words_are_no_names() {
+    let root = std::env::temp_dir().join(format!("numatop-empty-words-{}", std::process::id()));
+    let id = id("a", 1);
+    let logs = root.join("var/log/containers");
+    std::fs::create_dir_all(&logs).unwrap();
+    std::fs::write(logs.join(format!("pod_ns_-{id}.log")), "").unwrap();
+    std::fs::create_dir_all(root.join(format!("var/log/pods/ns__{POD}"))).unwrap();
+    let docker = root.join(format!("var/lib/docker/containers/{id}"));
+    std::fs::create_dir_all(&docker).unwrap();
+    let found = |name: &str| {
+        std::fs::write(docker.join("config.v2.json"), format!("{{\"Name\":\"{name}\"}}")).unwrap();
+        let mut book = Book::new(&root);
+        (book.container(Docker, &id, None), book.container(Containerd, &id, None), book.pod(POD))
+    };
+    let (without, of_log, pod) = found("/k8s__pod_ns_uid_0");
+    let (with, ..) = found("/k8s_web_pod_ns_uid_0");
+    std::fs::remove_dir_all(&root).unwrap();
+    assert_eq!((without, of_log, pod), (plain("k8s__pod_ns_uid_0"), None, None));
+    assert_eq!(with, in_pod("web", "pod", "ns"));
+}
+
 proptest! {
     #[test]
     fn no_file_makes_trouble(bytes in proptest::collection::vec(any::<u8>(), 0..300), json in "[\\[\\]{}\",:a-z0-9]{0,200}") {

@@ -57,7 +57,14 @@ fn kubernetes(name: &str) -> Option<Name> {
     let mut words = name.strip_prefix("k8s_")?.split('_');
     let (container, pod, namespace) = (words.next()?, words.next()?, words.next()?);
     words.next()?;
-    Some(Name { name: capped(container), pod: Some(capped(pod)), namespace: Some(capped(namespace)) })
+    in_pod(container, pod, namespace)
+}
+
+/// `None` when one of the words is empty: that is none of the names that engines make.
+fn in_pod(name: &str, pod: &str, namespace: &str) -> Option<Name> {
+    let words = [name, pod, namespace];
+    let [name, pod, namespace] = words.map(|word| (!word.is_empty()).then(|| capped(word)));
+    Some(Name { name: name?, pod: Some(pod?), namespace: Some(namespace?) })
 }
 
 impl Book {
@@ -279,8 +286,7 @@ fn container_logs(dir: &Path) -> HashMap<String, Name> {
         let (front, id) = file.strip_suffix(".log")?.rsplit_once('-')?;
         let mut words = front.splitn(3, '_');
         let (pod, namespace, name) = (words.next()?, words.next()?, words.next()?);
-        let name = Name { name: capped(name), pod: Some(capped(pod)), namespace: Some(capped(namespace)) };
-        is_id(id).then(|| (id.to_string(), name))
+        is_id(id).then_some((id.to_string(), in_pod(name, pod, namespace)?))
     };
     list(dir, ENTRIES_MAX).iter().filter_map(|file| split(file)).collect()
 }
@@ -290,8 +296,7 @@ fn pod_logs(dir: &Path) -> HashMap<String, Name> {
     let split = |file: &str| {
         let mut words = file.splitn(3, '_');
         let (namespace, pod, uid) = (words.next()?, words.next()?, words.next()?);
-        let name = Name { name: capped(pod), pod: Some(capped(pod)), namespace: Some(capped(namespace)) };
-        Some((uid.to_string(), name))
+        Some((uid.to_string(), in_pod(pod, pod, namespace)?))
     };
     list(dir, ENTRIES_MAX).iter().filter_map(|file| split(file)).collect()
 }

@@ -164,13 +164,13 @@ fn container(parts: &[&str], at: usize) -> Option<Container> {
 /// Machines of systemd-machined, libvirt and Proxmox.
 fn machine(part: &str, parent: &str) -> Option<Container> {
     if parent == "qemu.slice" {
-        let id = part.strip_suffix(".scope")?;
+        let id = part.strip_suffix(".scope").filter(|id| !id.is_empty())?;
         return Some(Container { engine: Engine::Qemu, id: capped(id) });
     }
     let name = unescape(after_prefix(part, "machine-")?.strip_suffix(".scope")?);
     let numbered = |prefix: &str| {
         let (number, name) = after_prefix(&name, prefix)?.split_once('-')?;
-        number.bytes().all(|byte| byte.is_ascii_digit()).then(|| capped(name))
+        (number.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty()).then(|| capped(name))
     };
     Some(match (numbered("qemu-"), numbered("lxc-")) {
         (Some(id), _) => Container { engine: Engine::Qemu, id },
