@@ -165,18 +165,18 @@ fn parse_numa_line(line: &[u8]) -> Option<NumaLine> {
     let mut words = line.split(' ');
     let start = u64::from_str_radix(words.next()?, 16).ok()?;
     let policy = text::clean_str(words.next()?);
-    let mut pages: Vec<(usize, f64)> = Vec::new();
+    let mut pages: Vec<(usize, u64)> = Vec::new();
     let mut page_bytes = 4096.0;
     // A path may look like anything, but has no unescaped blank and begins with file=.
     for word in words.filter(|word| !word.starts_with("file=")) {
-        if let Some(kib) = word.strip_prefix("kernelpagesize_kB=").and_then(|kib| kib.parse::<f64>().ok()) {
-            page_bytes = kib * 1024.0;
+        if let Some(kib) = word.strip_prefix("kernelpagesize_kB=").and_then(|kib| kib.parse::<u64>().ok()) {
+            page_bytes = kib as f64 * 1024.0;
         } else if let Some((node, count)) = word.strip_prefix('N').and_then(|word| word.split_once('=')) {
             let node = node.parse().ok().filter(|node| *node < draw::NODES_MAX as usize);
-            pages.extend(node.zip(count.parse::<f64>().ok()));
+            pages.extend(node.zip(count.parse::<u64>().ok()));
         }
     }
-    let by_node = pages.into_iter().map(|(node, count)| (node, count * page_bytes)).collect();
+    let by_node = pages.into_iter().map(|(node, count)| (node, count as f64 * page_bytes)).collect();
     Some(NumaLine { start, policy, by_node })
 }
 
@@ -198,6 +198,16 @@ mod tests {
             assert!(parse_numa_line(line).is_none());
         }
         assert!(parse_numa_line(b"7f00 default N99999999=1").unwrap().by_node.is_empty());
+    }
+
+    #[test]
+    fn only_whole_numbers_are_numbers_of_pages() {
+        for line in ["N0=-1", "N0=nan", "N0=inf", "N0=1.5"] {
+            let line = format!("7f00 default {line} kernelpagesize_kB=4");
+            assert!(parse_numa_line(line.as_bytes()).unwrap().by_node.is_empty(), "{line}");
+        }
+        let line = b"7f00 default N0=1 kernelpagesize_kB=-4";
+        assert_eq!(parse_numa_line(line).unwrap().by_node, [(0, 4096.0)]);
     }
 
     #[test]
