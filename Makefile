@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 ARCH ?= $(shell uname -m)
+FUZZ_SECONDS ?= 600
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 help:
@@ -12,6 +13,7 @@ help:
 	@echo 'make test-all   this machine, and the full matrix of virtual ones'
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make bench      the measurements of docs/performance.md'
+	@echo 'make fuzz       hostile inputs for everything that parses, FUZZ_SECONDS (600) for each of six targets'
 
 build:
 	scripts/install-deps build
@@ -55,4 +57,8 @@ bench: build
 	scripts/install-deps bench
 	benches/run
 
-.PHONY: help build run test test-host test-all static bench
+fuzz:
+	scripts/install-deps build
+	fuzz/run $(FUZZ_SECONDS)
+
+.PHONY: help build run test test-host test-all static bench fuzz

@@ -6,20 +6,20 @@
 
 pub mod child;
 mod confine;
-mod demangle;
-mod elf;
+pub mod demangle;
+pub mod elf;
 mod helper;
 mod ledger;
-mod listing;
+pub mod listing;
 mod names;
 mod objects;
 mod open;
-mod process;
+pub mod process;
 mod queue;
-mod sections;
+pub mod sections;
 mod split;
-mod table;
-mod wire;
+pub mod table;
+pub mod wire;
 
 use std::collections::HashSet;
 use std::io;
@@ -36,7 +36,7 @@ use crate::hot::{Function, Place, ProcessId};
 /// Places that are remembered as asked for; then all may be asked for again.
 const ASKED_MAX: usize = 200_000;
 /// Characters of a name; C++ has some of many thousand.
-const NAME_MAX: usize = 400;
+pub const NAME_MAX: usize = 400;
 /// How often a user who has used up the time for names is looked at again.
 const AGAIN: Duration = Duration::from_millis(100);
 

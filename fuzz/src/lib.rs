@@ -1,5 +1,13 @@
-//! All of the fuzz target but its call: a test of the crate above has this module too (`tests/recordings/fuzzed.rs`).
+//! All of the fuzz targets but their calls. Tests of the crate above have these modules too (`tests/fuzzed.rs`,
+//! `tests/recordings/fuzzed.rs`).
 
+pub mod cgroups;
+pub mod elf;
 pub mod input;
+pub mod listing;
+pub mod memory;
+pub mod proc;
 pub mod reader;
 pub mod seeds;
+pub mod tables;
+pub mod tree;

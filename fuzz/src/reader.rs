@@ -1,8 +1,6 @@
 //! Whatever is in a recording, nothing of what reads it panics, hangs or takes more memory than it may.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use numatop_ng::collect::about::Asked;
@@ -15,16 +13,7 @@ use numatop_ng::snapshot::{Grain, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
 
-use super::input;
-
-/// A file without a place, and a path to it.
-fn memory(bytes: &[u8]) -> (File, PathBuf) {
-    // SAFETY: the name is a C string, and the descriptor is new and nobody else's.
-    let mut file = unsafe { File::from_raw_fd(libc::memfd_create(c"input".as_ptr(), 0)) };
-    file.write_all(bytes).expect("memory takes it");
-    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    (file, path)
-}
+use super::{input, memory};
 
 /// Every value of every row.
 fn all() -> Selection {
@@ -40,7 +29,8 @@ fn all() -> Selection {
 /// Does with the file that `bytes` stand for what `verify`, `replay`, `export` and the time bar do. Returns how many
 /// samples it has.
 pub fn read(bytes: &[u8]) -> usize {
-    let (_file, path) = memory(&input::file(bytes));
+    let file = memory::file(&input::file(bytes));
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let _ = verify(&path);
     let Ok(mut recording) = Recording::open(&path) else { return 0 };
     let span = recording.span();

@@ -58,15 +58,17 @@ enum Kind {
     Kernel,
 }
 
+/// Looks for functions in files, and keeps what it found in them.
 #[derive(Default)]
-struct Symbolizer {
+pub struct Symbolizer {
     tables: Tables<Key>,
     /// When the kernel's functions were listed.
     kernel_listed: Option<Instant>,
 }
 
 impl Symbolizer {
-    fn answer(&mut self, question: &Question, file: &File) -> Answer {
+    /// The answer to a question about `file`, which may be anything.
+    pub fn answer(&mut self, question: &Question, file: &File) -> Answer {
         let none = |places: &[u64]| Answer::Found(vec![Found::default(); places.len()]);
         let Some(state) = state_of(file) else {
             return match question {
@@ -157,8 +159,8 @@ fn in_kernel(table: &Table, address: u64) -> Found {
     Found { name, module, address: None }
 }
 
-/// A name as it may be shown.
-fn shown(name: &[u8]) -> String {
+/// A name as it may be shown: demangled, clean, and of [`NAME_MAX`] characters at most.
+pub fn shown(name: &[u8]) -> String {
     let name = text::clean_str(&demangle(name));
     match name.char_indices().nth(NAME_MAX) {
         Some((cut, _)) => name[..cut].to_string(),

@@ -105,12 +105,11 @@ impl Table {
     }
 
     /// All functions, by address once [`Table::finish`] was called.
-    #[cfg(test)]
     pub fn symbols(&self) -> &[Symbol] {
         &self.symbols
     }
 
-    #[cfg(test)]
+    /// Whether it has no function.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }

@@ -1,0 +1,6 @@
+//! What a fuzzer calls.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    numatop_ng_fuzz::elf::read(input);
+});
