@@ -1,4 +1,4 @@
-//! The inputs that fuzzing began with and found do no harm, and the fuzz targets stay programs that compile.
+//! Inputs of the fuzz corpora do no harm, and the fuzz targets compile with the stable compiler.
 //! The target for recordings is in `tests/recordings/fuzzed.rs`.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ fn below(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Gives each input of a corpus to its target, which counts what it found in all of them together.
+/// Gives each input of a corpus to its target. Returns the number of things found in all of them together.
 fn corpus(name: &str, read: fn(&[u8]) -> usize) -> usize {
     let corpus = below("fuzz/corpus").join(name);
     let inputs = fs::read_dir(&corpus).unwrap().map(|entry| entry.unwrap().path());

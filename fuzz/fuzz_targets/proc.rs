@@ -1,4 +1,4 @@
-//! What a fuzzer calls.
+//! The function that the fuzzer calls.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

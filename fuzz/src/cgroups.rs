@@ -1,4 +1,4 @@
-//! Whatever cgroups are called and container engines say, names are clean and short, and rows form a tree.
+//! Cgroups with any names, and container engines that say anything: names are clean and short, and rows form a tree.
 //!
 //! An input is a tree of engine files. Three files at its top are for this target: `paths` (a cgroup on each line),
 //! `patterns` (of the command line), and `answer` (of an engine on its socket).
@@ -29,7 +29,7 @@ const PATTERNS_MAX: usize = 2;
 
 const ENGINES: [Engine; 7] = [Docker, Podman, CriO, Containerd, Nerdctl, Unknown, Qemu];
 
-/// Does with an input what is done with the cgroups of a machine. Returns how many names were found.
+/// Identifies, names and selects the cgroups that `input` stands for. Returns how many names were found.
 pub fn read(input: &[u8]) -> usize {
     let (before, entries) = entries(input);
     let of = |name: &str| {
@@ -153,7 +153,7 @@ fn patterns(patterns: &[String], (paths, groups): &(BTreeMap<u64, String>, BTree
     }
 }
 
-/// What [`glob::matches`] says, by the definition: each star is every number of characters.
+/// The answer of [`glob::matches`] by its definition: each star is every number of characters.
 fn slowly(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();

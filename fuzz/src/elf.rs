@@ -1,4 +1,4 @@
-//! Whatever an ELF file says, its functions are in order and bounded, and names are clean. An input that is no ELF file
+//! ELF files of any content: their functions are in order and bounded, and names are clean. An input that is no ELF file
 //! is a name as a linker knows it.
 
 use numatop_ng::symbolize::NAME_MAX;
@@ -14,7 +14,8 @@ use super::memory;
 /// Symbols of a table whose addresses are asked for.
 const ASKED_MAX: usize = 100;
 
-/// Does with `input` what the symbolizer does with a file, or with a name of one. Returns how many places have a name.
+/// Asks the symbolizer about a file with this content, or for the readable form of a name. Returns how many places have
+/// a name.
 pub fn read(input: &[u8]) -> usize {
     if !input.starts_with(b"\x7fELF") {
         check_name(&shown(input));
@@ -51,7 +52,7 @@ pub fn read(input: &[u8]) -> usize {
         }
     }
     let Answer::Identity(identity) = symbolizer.answer(&Question::Identify, &file) else {
-        panic!("a file is answered by what it is");
+        panic!("the question for an identity has an identity as its answer");
     };
     assert_eq!(identity.is_some(), elf.is_some_and(|elf| elf.build_id.is_some()));
     if let Some(link) = identity.and_then(|identity| identity.link) {

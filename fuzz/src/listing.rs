@@ -1,4 +1,4 @@
-//! Whatever is in a perf map or in kallsyms, its table is bounded and in order, and names are clean.
+//! Perf maps and kallsyms of any content: their tables are bounded and in order, and names are clean.
 //!
 //! From a first byte of 0x80 on the rest of an input is repeated: lines then lie across the pieces that are read.
 
@@ -44,7 +44,7 @@ pub fn read(input: &[u8]) -> usize {
         }
     }
     let Answer::Identity(identity) = symbolizer.answer(&Question::Identify, &file) else {
-        panic!("a file is answered by what it is");
+        panic!("the question for an identity has an identity as its answer");
     };
     assert!(identity.is_none() || text.starts_with(b"\x7fELF"), "a listing is no ELF file");
     named

@@ -1,4 +1,4 @@
-//! Whatever the files of /proc and /sys say, what is read from them is sound and clean.
+//! Files of /proc and /sys of any content: facts read from them are sound and clean.
 //!
 //! An input is a tree. Process 7 is looked at, as one that has run since boot.
 
@@ -81,7 +81,7 @@ fn mountinfo(entries: &mut Vec<Entry<'_>>) -> bool {
     let place = entries.iter().position(|entry| entry.path == Path::new("proc/self/mountinfo"));
     let Some(place) = place else { return false };
     if let Content::File(content) = entries[place].content {
-        // What is mounted where is only compared here: the files are those of [`limits`].
+        // Mount points are only compared here: files below them are read by `limits`.
         let tree = Tree::new(&entries[place..=place]);
         let mounts = cgroups::mounts(&tree.root);
         let chosen = cgroups::choose(&tree.root);

@@ -1,4 +1,4 @@
-//! Whatever is in an event table or in the folder of a PMU, sets and names of events are chosen soundly.
+//! Event tables and folders of PMUs of any content: sets and names of events are chosen soundly.
 //!
 //! An input is one table, or a tree: tables below `tables/`, a machine below `sys/` and `proc/`.
 
@@ -14,7 +14,8 @@ use numatop_ng::sample::Missing;
 
 use super::tree::{Tree, entries};
 
-/// Reads what `input` stands for. Returns how many of the catalogue's events this machine has, or a sound table has.
+/// Reads the table or the machine that `input` stands for. Returns the number of events: of the machine, or of the table if
+/// it is sound.
 pub fn read(input: &[u8]) -> usize {
     let (text, entries) = entries(input);
     if entries.is_empty() {

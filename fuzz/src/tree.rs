@@ -23,14 +23,14 @@ pub struct Entry<'a> {
     pub content: Content<'a>,
 }
 
-/// What an entry is.
+/// A file or a link.
 pub enum Content<'a> {
     File(&'a [u8]),
     /// To a path below the root.
     Link(PathBuf),
 }
 
-/// The entries of an input, and what stands before the first one.
+/// The entries of an input, and the bytes before the first one.
 pub fn entries(input: &[u8]) -> (&[u8], Vec<Entry<'_>>) {
     let marks: Vec<usize> = (0..input.len())
         .filter(|at| input[*at..].starts_with(MARK) && (*at == 0 || input[at - 1] == b'\n'))
@@ -53,7 +53,7 @@ pub fn entries(input: &[u8]) -> (&[u8], Vec<Entry<'_>>) {
     (before, marks.iter().zip(ends).take(FILES_MAX).filter_map(entry).collect())
 }
 
-/// `path` without what leads out of the tree.
+/// `path` without components that lead out of the tree.
 fn below(path: &[u8]) -> Option<PathBuf> {
     let parts = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"." | b".."));
     let path: PathBuf =
