@@ -45,6 +45,32 @@ fn a_function_of_this_process_has_its_name() {
     assert!(namer.answers(Duration::ZERO).is_empty());
 }
 
+/// A function whose name stands for gigabytes: each type has nine of the one before in it. It does nothing else.
+#[unsafe(export_name = "_Z1fSt5tupleIiE\
+     S_IS0_S0_S0_S0_S0_S0_S0_S0_S0_ES_IS1_S1_S1_S1_S1_S1_S1_S1_S1_E\
+     S_IS2_S2_S2_S2_S2_S2_S2_S2_S2_ES_IS3_S3_S3_S3_S3_S3_S3_S3_S3_E\
+     S_IS4_S4_S4_S4_S4_S4_S4_S4_S4_ES_IS5_S5_S5_S5_S5_S5_S5_S5_S5_E\
+     S_IS6_S6_S6_S6_S6_S6_S6_S6_S6_ES_IS7_S7_S7_S7_S7_S7_S7_S7_S7_E\
+     S_IS8_S8_S8_S8_S8_S8_S8_S8_S8_ES_IS9_S9_S9_S9_S9_S9_S9_S9_S9_E\
+     S_ISA_SA_SA_SA_SA_SA_SA_SA_SA_ES_ISB_SB_SB_SB_SB_SB_SB_SB_SB_E")]
+#[inline(never)]
+extern "C" fn a_name_of_gigabytes(seed: u64) -> u64 {
+    std::hint::black_box(seed).wrapping_add(0x1234_5678_9abc)
+}
+
+#[test]
+fn a_name_that_means_gigabytes_holds_up_no_other() {
+    let mut namer = namer();
+    let of = |address: usize| Place::Address(me(), address as u64);
+    let hostile = of(a_name_of_gigabytes as extern "C" fn(u64) -> u64 as usize);
+    let honest = of(a_function_of_this_test as fn(u64) -> u64 as usize);
+    namer.ask([hostile, honest].into_iter().map(|place| (place, me())));
+    let answers: BTreeMap<Place, Function> = namer.answers(PATIENCE).into_iter().collect();
+    let name = |place| answers.get(place).and_then(|function| function.name.as_deref()).unwrap_or_default();
+    assert!(name(&honest).contains("a_function_of_this_test"), "{answers:?}");
+    assert!(name(&hostile).starts_with("f(std::tuple<int>, std::tuple<"), "{answers:?}");
+}
+
 #[test]
 fn a_place_without_a_name_says_why() {
     let mut namer = namer();
