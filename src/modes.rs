@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use crate::cli::{BatchFormat, Cli, ColourArg, Command, ViewArgs};
 use crate::export::{Export, csv::Csv, json::JsonLines, stoppable::Stoppable, text::Text};
 use crate::options;
-use crate::say::{self, Form};
+use crate::say::{self, Form, Notes};
 use crate::signals;
 use crate::snapshot::Grain;
 use crate::tui::action::Screen;
@@ -120,18 +120,15 @@ fn stop_signals() -> Result<BorrowedFd<'static>> {
 
 /// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
 fn output(stop: BorrowedFd<'_>) -> Result<Stoppable<File>> {
-    stoppable(io::stdout(), stop, "standard output")
-}
-
-/// Standard error, in the same way.
-fn messages(stop: BorrowedFd<'_>) -> Result<Stoppable<File>> {
-    stoppable(io::stderr(), stop, "standard error")
-}
-
-fn stoppable(out: impl AsFd, stop: BorrowedFd<'_>, name: &str) -> Result<Stoppable<File>> {
     let out =
-        out.as_fd().try_clone_to_owned().with_context(|| format!("copying the descriptor of {name}"))?;
+        io::stdout().as_fd().try_clone_to_owned().context("copying the descriptor of standard output")?;
     Ok(Stoppable::new(out.into(), stop.as_raw_fd()))
+}
+
+/// Standard error for notes, in the same way.
+fn messages(stop: BorrowedFd<'_>) -> Result<Notes<Stoppable<File>>> {
+    let err = say::descriptor().context("copying the descriptor of standard error")?;
+    Ok(Notes::new(Stoppable::new(err.into(), stop.as_raw_fd())))
 }
 
 /// Columns of the terminal on standard output; 80 when it is something else.

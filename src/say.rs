@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::text::{is_harmless, printable};
 
@@ -24,6 +25,14 @@ pub fn report(text: &str, form: Form) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
+}
+
+/// A descriptor of standard error, for what is written to it through [`Notes`].
+///
+/// # Errors
+/// The errno of dup(2): there are too many descriptors.
+pub fn descriptor() -> io::Result<OwnedFd> {
+    io::stderr().as_fd().try_clone_to_owned()
 }
 
 /// A place for notes that are written one after the other. A write never fails: what writes them has more to do than to

@@ -15,7 +15,7 @@ use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::export::quiet::Quiet;
 use crate::host::users;
 use crate::record::recorder::Recorder;
-use crate::say::{Cleaned, Notes};
+use crate::say::Cleaned;
 use crate::source::Source;
 use crate::source::live::{LiveOptions, LiveSource};
 use crate::source::recorded::Recorded;
@@ -68,7 +68,7 @@ pub(super) fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Res
     let recorder = Recorder::open(path, options::recording(limits, args))?;
     let rotate = rotate_signal()?;
     let mut source = Recorded::new(start(live)?, recorder, rotate);
-    let mut out = Notes::new(messages(stop)?);
+    let mut out = messages(stop)?;
     let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace(args), stop.as_raw_fd());
     source.finish()?;
     done.map(|()| ran())
