@@ -14,6 +14,7 @@ help:
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make bench      the measurements of docs/performance.md'
 	@echo 'make fuzz       hostile inputs for everything that parses, FUZZ_SECONDS (600) for each of six targets'
+	@echo 'make torture    what takes minutes: 10,000 damaged recordings, all sectors, 200 killed recorders'
 
 build:
 	scripts/install-deps build
@@ -61,4 +62,7 @@ fuzz:
 	scripts/install-deps build
 	fuzz/run $(FUZZ_SECONDS)
 
-.PHONY: help build run test test-host test-all static bench fuzz
+torture:
+	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
+
+.PHONY: help build run test test-host test-all static bench fuzz torture

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use numatop_ng::record::format::Kind;
 use numatop_ng::record::frame::{FrameHead, HEAD_LEN};
+use numatop_ng::record::varint::{self, Bytes};
 
 use super::input::{TWICE, put};
 
@@ -29,9 +30,24 @@ pub fn of(recording: &[u8], samples: usize) -> Result<Vec<Vec<u8>>, Box<dyn Erro
         put(&mut input, Kind::Head as u8, head);
         for (kind, payload) in frames[key..].iter().take(1 + samples) {
             let twice = if *kind == Kind::Key { TWICE } else { 0 };
-            put(&mut input, *kind as u8 | twice, payload);
+            put(&mut input, *kind as u8 | twice, &without_key_id(payload));
         }
         input
     };
     Ok(keys.map(input).collect())
+}
+
+/// A sample without the checksum of its keyframe, which would stop a change of the keyframe there. Anything else as it is.
+fn without_key_id(payload: &[u8]) -> Vec<u8> {
+    const KEY_ID: u8 = 19;
+    let (mut input, mut out) = (Bytes(payload), Vec::new());
+    while let (Ok(id), Ok(len)) = (input.take(1), input.number()) {
+        let Ok(body) = input.take(len as usize) else { return payload.to_vec() };
+        if id[0] != KEY_ID {
+            out.push(id[0]);
+            varint::put(&mut out, len);
+            out.extend_from_slice(body);
+        }
+    }
+    if input.0.is_empty() { out } else { payload.to_vec() }
 }

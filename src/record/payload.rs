@@ -18,21 +18,32 @@ use super::{columns, groups, limits, names, placement, room, rows, stacks};
 use crate::sample::{CpuRaw, Flow, Hints, NodeRaw, OwnRaw, Sample, VmStat};
 use crate::units::Nid;
 
+/// What a delta is told apart from.
+#[derive(Clone, Copy)]
+pub struct Delta<'a> {
+    pub key: &'a Sample,
+    /// The checksum of the payload of the keyframe: [`id_of`].
+    pub key_id: u32,
+    pub changes: Recent<'a>,
+}
+
+/// The checksum by which deltas name the keyframe that has this payload. It is that of no other keyframe, also where frames
+/// have come to another place than they were written to.
+pub fn id_of(payload: &[u8]) -> u32 {
+    crc32fast::hash(payload)
+}
+
 /// Writes `sample` as what differs from the keyframe and is in `changes`, or whole. Returns how many bytes of it must be
 /// in the file, so that readers take what it holds.
 ///
 /// # Errors
 /// It is beyond the limits that readers keep.
-pub fn encode(
-    out: &mut Vec<u8>,
-    base: Option<(&Sample, Recent<'_>)>,
-    sample: &Sample,
-) -> Result<usize, TooLarge> {
+pub fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) -> Result<usize, TooLarge> {
     limits::check(sample)?;
     let mut bytes = Vec::new();
     for section in SECTIONS {
         bytes.clear();
-        encode_section(&mut bytes, section, base, sample);
+        encode_section(&mut bytes, section, delta, sample);
         out.push(section as u8);
         put(out, bytes.len() as u64);
         out.extend_from_slice(&bytes);
@@ -40,16 +51,11 @@ pub fn encode(
     if out.len() > MAX_PAYLOAD {
         return Err(TooLarge("bytes"));
     }
-    Ok(least_stored_for(room::needed(base, sample, out.len())))
+    Ok(least_stored_for(room::needed(delta, sample, out.len())))
 }
 
-fn encode_section(
-    out: &mut Vec<u8>,
-    section: Section,
-    delta: Option<(&Sample, Recent<'_>)>,
-    sample: &Sample,
-) {
-    let base = delta.map(|(key, _)| key);
+fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>, sample: &Sample) {
+    let base = delta.map(|delta| delta.key);
     match section {
         Section::Times => {
             put(out, sample.wall_ns as u64);
@@ -123,6 +129,9 @@ fn encode_section(
         Section::PageFlows => encode_flows(out, &sample.page_flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Stacks => stacks::encode(out, sample.hot.as_deref()),
+        Section::KeyId => {
+            delta.into_iter().for_each(|delta| out.extend_from_slice(&delta.key_id.to_le_bytes()));
+        }
     }
 }
 
@@ -209,6 +218,10 @@ pub fn decode(
     let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
+    let key_id = get(Section::KeyId).unwrap_or(Bytes(&[])).0;
+    if !key_id.is_empty() && state.is_some_and(|state| key_id != state.key_id.to_le_bytes()) {
+        return Err(Malformed("another keyframe is where its own should be"));
+    }
 
     let mut times = get(Section::Times)?;
     let (wall_ns, mono_ns, boot_ns) = (times.number()? as i64, times.number()?, times.number()?);

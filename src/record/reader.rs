@@ -49,6 +49,7 @@ impl HeadInForce {
 struct KeyInForce {
     head: Arc<HeadInForce>,
     sample: Arc<Sample>,
+    id: u32,
     seq: u64,
 }
 
@@ -216,7 +217,8 @@ impl Reader {
     fn key_in(&mut self, at: u64, frame: &FrameHead) -> Result<KeyInForce> {
         let head = self.head_of(frame, at)?;
         let sample = self.decode(frame, &head, None)?.0;
-        Ok(KeyInForce { head, sample: Arc::new(sample), seq: frame.seq })
+        let id = payload::id_of(&self.frames.raw);
+        Ok(KeyInForce { head, sample: Arc::new(sample), id, seq: frame.seq })
     }
 
     /// The sample in a frame that has one, and the head it belongs to.
@@ -260,7 +262,7 @@ impl Reader {
     fn delta(&mut self, frame: Frame, key: &KeyInForce) -> Result<Sample> {
         let near = self.near.take().filter(|near| near.key == frame.head.base);
         let (tick, tasks) = near.as_ref().map_or((0, &key.sample.tasks), |near| (near.tick, &near.tasks));
-        let base = Base { key: &key.sample, tick, tasks };
+        let base = Base { key: &key.sample, key_id: key.id, tick, tasks };
         let decoded =
             self.frames.payload(frame).and_then(|()| self.decode(&frame.head, &key.head, Some(base)));
         let (key, tried) = (frame.head.base, frame.end());

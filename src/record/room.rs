@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::changes::Recent;
 use super::format::memory_limit;
+use super::payload::Delta;
 use super::varint::Malformed;
 use crate::hot::{Function, News, Place};
 use crate::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
@@ -92,14 +92,14 @@ fn of_named(function: &Function) -> usize {
 }
 
 /// What a reader takes from its [`Room`] for a sample of which `raw` bytes are written; never less.
-pub(super) fn needed(delta: Option<(&Sample, Recent<'_>)>, sample: &Sample, raw: usize) -> usize {
-    let base = delta.map(|(base, _)| base);
+pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize) -> usize {
+    let base = delta.map(|delta| delta.key);
     let lists = |counts: &Counts| {
         size_of_val(&counts.run_ns[..]) + size_of_val(&counts.pages[..]) + size_of_val(&counts.by_node[..])
     };
     let task = |task: &TaskRaw| of_row::<TaskRaw>() + lists(&task.counts);
     let rows: usize = match delta {
-        Some((_, recent)) => recent.rows(sample).map(task).sum(),
+        Some(delta) => delta.changes.rows(sample).map(task).sum(),
         None => sample.tasks.iter().map(|row| task(row)).sum(),
     };
     // All that were in a sample since the keyframe may be in the one before.

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::changes::Recent;
 use super::columns::{self, Layout};
 use super::format::{KEY_EVERY, MAX_ROWS};
+use super::payload::Delta;
 use super::room::Room;
 use super::varint::{Bytes, Malformed, put};
 use crate::sample::{Sample, TaskRaw};
@@ -14,6 +14,8 @@ use crate::sample::{Sample, TaskRaw};
 #[derive(Clone, Copy)]
 pub struct Base<'a> {
     pub key: &'a Sample,
+    /// The checksum of its payload.
+    pub key_id: u32,
     /// Samples from the keyframe to this one.
     pub tick: u32,
     pub tasks: &'a [Arc<TaskRaw>],
@@ -21,8 +23,8 @@ pub struct Base<'a> {
 
 /// How far from the keyframe, how far back the changes reach, serials that are gone, serials of the rows
 /// that follow, rows. A whole sample has all its rows, in its order and without their serials in front.
-pub(super) fn encode(out: &mut Vec<u8>, delta: Option<(&Sample, Recent<'_>)>, sample: &Sample) {
-    let Some((key, changes)) = delta else {
+pub(super) fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) {
+    let Some(Delta { key, changes, .. }) = delta else {
         put(out, 0);
         put(out, sample.tasks.len() as u64);
         let rows: Vec<_> = sample.tasks.iter().map(|task| (&**task, None)).collect();

@@ -35,9 +35,11 @@ pub(super) enum Section {
     Stacks = 17,
     /// Pages that went from node to node.
     PageFlows = 18,
+    /// The keyframe of a delta, by the checksum of its payload.
+    KeyId = 19,
 }
 
-pub(super) const SECTIONS: [Section; 18] = [
+pub(super) const SECTIONS: [Section; 19] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -56,6 +58,7 @@ pub(super) const SECTIONS: [Section; 18] = [
     Section::Placement,
     Section::Stacks,
     Section::PageFlows,
+    Section::KeyId,
 ];
 
 impl Section {

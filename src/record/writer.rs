@@ -10,7 +10,7 @@ use super::format::{
     ANCHOR_EVERY, End, FORMAT, Gap, HEAD_EVERY, Head, KEY_EVERY, Kind, MAX_PAYLOAD, MIN_FRAME,
 };
 use super::frame::{Beside, Carried, FrameHead, HEAD_LEN, Sealer};
-use super::payload::{self, TooLarge};
+use super::payload::{self, Delta, TooLarge};
 use crate::sample::Sample;
 
 /// zstd's level: 3 and 9 are within 3 % of it and cost more.
@@ -43,6 +43,8 @@ struct HeadWritten {
 struct KeyWritten {
     at: u64,
     sample: Sample,
+    /// What deltas call it by.
+    id: u32,
     /// All of the frame, until there is a copy of it.
     frame: Vec<u8>,
     copy: Option<Due>,
@@ -154,7 +156,7 @@ impl Writer {
         self.payload.clear();
         let encoded = payload::encode(&mut self.payload, None, sample);
         let stored = encoded.map_err(|error| self.refuse(error.into()))?;
-        let first = self.key.is_none();
+        let (first, id) = (self.key.is_none(), payload::id_of(&self.payload));
         let at = self.next_at();
         let least = self.head.copy.map_or(0, |copy| copy.least(at)).max(HEAD_LEN + stored).max(MIN_FRAME);
         self.seal(Kind::Key, self.head.at, Beside { copies: &[], least })?;
@@ -165,7 +167,7 @@ impl Writer {
         }
         self.write()?;
         let copy = Some(self.spread.due(at, self.end));
-        self.key = Some(KeyWritten { at, sample: sample.clone(), frame, copy });
+        self.key = Some(KeyWritten { at, sample: sample.clone(), id, frame, copy });
         self.changes = Changes::since(sample);
         self.head.keys += 1;
         if self.head.keys >= HEAD_EVERY && self.head.copy.is_none() {
@@ -209,7 +211,8 @@ impl Writer {
         };
         let reach = reach.max(self.spread.reach(at));
         self.payload.clear();
-        let delta = Some((&key.sample, changes.of_the_last(reach)));
+        let changes = changes.of_the_last(reach);
+        let delta = Some(Delta { key: &key.sample, key_id: key.id, changes });
         let encoded = payload::encode(&mut self.payload, delta, sample);
         let stored = encoded.map_err(|error| self.refuse(error.into()))?;
         let least = least.max(HEAD_LEN + stored);

@@ -18,7 +18,7 @@ use crate::roundtrip::{all_frames, write, write_as};
 use crate::scratch::Scratch;
 
 /// Every sample that can be read, in order, each once.
-fn readable(path: &Path) -> Vec<Sample> {
+pub fn readable(path: &Path) -> Vec<Sample> {
     let Ok(mut reader) = Reader::open(path) else { return Vec::new() };
     let (mut at, mut samples, mut last) = (0, Vec::new(), None);
     loop {
@@ -40,7 +40,7 @@ fn readable(path: &Path) -> Vec<Sample> {
 }
 
 /// How many of `all` are not among `read`; panics if `read` has anything else, or another order.
-fn missing(all: &[Sample], read: &[Sample]) -> usize {
+pub fn missing(all: &[Sample], read: &[Sample]) -> usize {
     let mut rest = read.iter().peekable();
     let missing = all.iter().filter(|sample| rest.next_if(|next| next == sample).is_none()).count();
     assert!(rest.next().is_none(), "a sample was read that was never written");
@@ -75,7 +75,7 @@ fn a_flipped_bit_costs_at_most_its_frame() {
 }
 
 #[test]
-#[ignore = "takes minutes unless built with --release"]
+#[ignore = "takes minutes: make torture"]
 fn a_hundred_thousand_flips_cost_at_most_a_frame_each() {
     let scratch = Scratch::new();
     let mut seed = 1u64;
@@ -183,7 +183,7 @@ fn a_sector_of_zeros_costs_at_most_eight_samples() {
 }
 
 #[test]
-#[ignore = "takes minutes unless built with --release"]
+#[ignore = "takes minutes: make torture"]
 fn any_sector_of_zeros_costs_at_most_eight_samples() {
     zero_sectors(usize::MAX);
 }
@@ -225,7 +225,7 @@ fn four_frames_that_are_lost_in_a_row_cost_at_most_eight_samples() {
 }
 
 #[test]
-#[ignore = "takes minutes unless built with --release"]
+#[ignore = "takes minutes: make torture"]
 fn any_four_frames_in_a_row_cost_at_most_eight_samples() {
     lose_four_frames(usize::MAX);
 }

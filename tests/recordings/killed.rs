@@ -42,7 +42,7 @@ fn nothing_acknowledged_is_lost() {
 }
 
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "takes minutes: make torture"]
 fn nothing_acknowledged_is_lost_at_two_hundred_moments() {
     kill(200);
 }

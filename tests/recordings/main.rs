@@ -14,3 +14,4 @@ mod recorder;
 mod replay;
 mod roundtrip;
 mod scratch;
+mod torture;

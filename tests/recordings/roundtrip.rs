@@ -8,7 +8,7 @@ use numatop_ng::metric::node::NODE_METRICS;
 use numatop_ng::metric::task::TASK_METRICS;
 use numatop_ng::record::changes::Changes;
 use numatop_ng::record::format::{End, Gap, Head, Kind};
-use numatop_ng::record::payload::{Base, Layouts, Room, decode, encode};
+use numatop_ng::record::payload::{Base, Delta, Layouts, Room, decode, encode};
 use numatop_ng::record::reader::{Found, Frame, Reader};
 use numatop_ng::record::writer::{WriteError, Writer};
 use numatop_ng::sample::Sample;
@@ -93,11 +93,11 @@ proptest! {
     #[test]
     fn any_bytes_are_a_sample_or_an_error(key in any::sample(true), next in any::sample(true), bytes in vec(any::<u8>(), 0..300), at in any::<usize>(), flip in 1..255u8, reach in 1..9u32) {
         let layouts = layouts();
-        let base = Base { key: &key, tick: 0, tasks: &key.tasks };
+        let base = Base { key: &key, key_id: 5, tick: 0, tasks: &key.tasks };
         let _ = decode(&bytes, &layouts, Some(base), Room::endless());
         let mut bytes = Vec::new();
         let changes = Changes::since(&key).after(&next).unwrap();
-        encode(&mut bytes, Some((&key, changes.of_the_last(reach))), &next).unwrap();
+        encode(&mut bytes, Some(Delta { key: &key, key_id: 5, changes: changes.of_the_last(reach) }), &next).unwrap();
         prop_assert_eq!(&decode(&bytes, &layouts, Some(base), Room::endless()).unwrap().0, &next);
         let at = at % bytes.len();
         bytes[at] ^= flip;
