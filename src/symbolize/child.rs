@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::net::SocketType;
 
 use super::NAME_MAX;
-use super::confine::confine;
+use super::confine::{close_inherited, confine};
 use super::demangle::demangle;
 use super::elf::Elf;
 use super::listing;
@@ -20,6 +20,9 @@ use crate::{say, text};
 
 /// The name under which the tool starts itself as its symbolizer.
 pub const NAME: &str = "numatop-ng-symbols";
+
+/// The first packet of a symbolizer.
+pub const READY: &str = "ready";
 
 /// A module that was loaded is looked for in a listing of the kernel that is this old.
 const KERNEL_AGE: Duration = Duration::from_secs(10);
@@ -32,7 +35,9 @@ pub fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let _ = rustix::thread::set_name(c"nng-symbols");
-    if confine().is_err() {
+    close_inherited();
+    // The tool hears that there is a symbolizer when it is behind its walls.
+    if confine().is_err() || wire::send(socket.as_fd(), &READY, None).is_err() {
         return ExitCode::FAILURE;
     }
     let mut symbolizer = Symbolizer::default();

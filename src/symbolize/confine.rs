@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
@@ -42,6 +42,13 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
+/// Closes what the tool was started with and did not know of: it would be in reach, and count against [`FILES`].
+pub fn close_inherited() {
+    // SAFETY: this process has just begun, and nothing in it owns a descriptor above standard error. Before Linux 5.9
+    // there is no such call, and they stay open.
+    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+}
+
 /// Gives up all that is not needed to answer questions, for good. The process must have one thread.
 ///
 /// # Errors
@@ -53,6 +60,8 @@ pub fn confine() -> Result<()> {
     for (resource, most) in
         [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Data, MEMORY), (Resource::Nofile, FILES)]
     {
+        // A limit that is lower already cannot be raised without CAP_SYS_RESOURCE, and need not be.
+        let most = getrlimit(resource).maximum.map_or(most, |hard| hard.min(most));
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
         setrlimit(resource, limit).with_context(|| format!("setrlimit {resource:?}"))?;
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use serde::de::DeserializeOwned;
 
 use super::child;
 use super::wire::{self, Answer, Question};
@@ -93,7 +94,8 @@ impl Helper {
         }
         self.start().map_err(|_| Failure::NotStarted)?;
         let running = self.running.as_ref().ok_or(Failure::NotStarted)?;
-        let failure = match ask(&running.socket, question, file) {
+        let told = wire::send(&running.socket, question, Some(file)).and_then(|()| answer(&running.socket));
+        let failure = match told {
             Ok(Some(answer)) => return Ok(answer),
             Ok(None) => Failure::Slow,
             Err(_) => Failure::Died,
@@ -125,6 +127,12 @@ impl Helper {
             .stderr(Stdio::null())
             .spawn()?;
         self.running = Some(Running { child, socket: ours });
+        let ready = self.running.as_ref().map(|running| answer::<String>(&running.socket));
+        if !matches!(ready, Some(Ok(Some(word))) if word == child::READY) {
+            // No file is to blame: none was looked at.
+            self.end();
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         self.not_before = None;
         Ok(())
     }
@@ -152,9 +160,8 @@ impl Drop for Helper {
     }
 }
 
-/// `None`: there is no answer in time.
-fn ask(socket: &OwnedFd, question: &Question, file: &File) -> io::Result<Option<Answer>> {
-    wire::send(socket, question, Some(file))?;
+/// Waits for a packet of the symbolizer. `None`: there is none in time.
+fn answer<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<T>> {
     let until = Instant::now() + ANSWER_MAX;
     loop {
         let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
@@ -166,7 +173,7 @@ fn ask(socket: &OwnedFd, question: &Question, file: &File) -> io::Result<Option<
             Err(error) => return Err(error.into()),
         }
     }
-    match wire::receive::<Answer>(socket)? {
+    match wire::receive::<T>(socket)? {
         Some((answer, _)) => Ok(Some(answer)),
         None => Err(io::ErrorKind::UnexpectedEof.into()),
     }

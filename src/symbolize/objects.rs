@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::process::{Resource, getrlimit};
+
 use super::helper::{Failure, Helper};
 use super::open::{self, LastLink, below};
 use super::process::{Mapping, Process};
@@ -13,8 +15,10 @@ use super::wire::{Answer, Question};
 use crate::hot::BuildId;
 use crate::text;
 
-/// Files held open at most; then those of the user who has most are closed.
-const OBJECTS_MAX: usize = 512;
+/// Descriptors that files are held open with at most; then those of the user who has most are closed.
+const DESCRIPTORS_MAX: usize = 512;
+/// They are no more than one of so many that the tool may have (`ulimit -n`): it needs others.
+const SHARE: usize = 4;
 /// Files of one process that are looked at.
 const MAPPINGS_MAX: usize = 2048;
 /// Processes in which a build id is looked for before it is given up.
@@ -33,11 +37,26 @@ pub struct Object {
     owner: u32,
 }
 
+impl Object {
+    /// Descriptors that it takes.
+    fn descriptors(&self) -> usize {
+        1 + usize::from(self.debug.is_some())
+    }
+}
+
 /// Files by build id.
-#[derive(Default)]
 pub struct Objects {
     known: HashMap<BuildId, Object>,
     tried: HashMap<BuildId, u32>,
+    /// Descriptors that they may take.
+    most: usize,
+}
+
+impl Default for Objects {
+    fn default() -> Objects {
+        let all = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize);
+        Objects { known: HashMap::new(), tried: HashMap::new(), most: (all / SHARE).min(DESCRIPTORS_MAX) }
+    }
 }
 
 impl Objects {
@@ -93,13 +112,16 @@ impl Objects {
         failed
     }
 
+    /// Sees to it that one more file can be held.
     fn make_room(&mut self) {
-        if self.known.len() < OBJECTS_MAX {
+        if self.known.values().map(Object::descriptors).sum::<usize>() + 2 <= self.most {
             return;
         }
         let mut by_owner: HashMap<u32, usize> = HashMap::new();
-        self.known.values().for_each(|object| *by_owner.entry(object.owner).or_default() += 1);
-        if let Some((most, _)) = by_owner.into_iter().max_by_key(|(_, count)| *count) {
+        for object in self.known.values() {
+            *by_owner.entry(object.owner).or_default() += object.descriptors();
+        }
+        if let Some((most, _)) = by_owner.into_iter().max_by_key(|(_, descriptors)| *descriptors) {
             self.known.retain(|_, object| object.owner != most);
         }
     }
@@ -140,9 +162,11 @@ mod tests {
         for number in 0..2000 {
             objects.make_room();
             let owner = if number < 10 { 0 } else { 1000 };
-            let object = Object { file: null(), name: String::new(), debug: None, owner };
+            let debug = (number % 2 == 0).then(null);
+            let object = Object { file: null(), name: String::new(), debug, owner };
             objects.known.insert(id(number), object);
-            assert!(objects.known.len() <= OBJECTS_MAX);
+            let held: usize = objects.known.values().map(Object::descriptors).sum();
+            assert!(held <= objects.most, "{held}");
         }
         assert!((0..10).all(|number| objects.known(id(number)).is_some()));
     }

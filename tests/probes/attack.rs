@@ -200,3 +200,34 @@ pub fn a_link_to_a_pipe_or_a_device_is_not_opened() -> Result<()> {
     }
     Ok(())
 }
+
+/// A limit on memory below what the symbolizer asks for, and descriptors that whoever started the tool left open.
+pub fn names_are_found_under_low_limits_and_beside_inherited_descriptors() -> Result<()> {
+    let innocent = Workload::start("shares")?;
+    let pid = innocent.pid().to_string();
+    let mut command = Command::new(BINARY);
+    command.args(["-b", "-n", "4", "-d", "0.5", "--format", "json", "--hot", "--hot-event", "cpu-clock"]);
+    command.args(["--hot-rate", "997", "--events", "", "-p", &pid]).stdin(Stdio::null());
+    let limit = libc::rlimit { rlim_cur: 48 << 20, rlim_max: 48 << 20 };
+    // SAFETY: both calls may be made between fork and exec, and the limit outlives them.
+    unsafe {
+        command.pre_exec(move || {
+            for descriptor in 10..40 {
+                if libc::dup2(0, descriptor) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+            }
+            match libc::setrlimit(libc::RLIMIT_DATA, &limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let output = command.output().context("starting numatop-ng")?;
+    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout)?;
+    let lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+    let named = functions(&lines, innocent.pid()).any(|name| name.ends_with("sixty"));
+    ensure!(named, "{:?}", lines.last().map(|line| line["hot"].clone()));
+    Ok(())
+}

@@ -200,6 +200,7 @@ fn main() {
         attack::a_perf_map_that_becomes_a_pipe_is_not_waited_for,
         attack::a_recording_goes_on_beside_a_library_that_is_truncated,
         attack::a_link_to_a_pipe_or_a_device_is_not_opened,
+        attack::names_are_found_under_low_limits_and_beside_inherited_descriptors,
     ]);
     let no_sibling = smt::obstacle();
     if let Some(why) = no_sibling {
