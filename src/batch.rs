@@ -21,6 +21,7 @@ use crate::overhead::{Statistics, costs};
 use crate::pace::{Cause, Pacing};
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, derive, derive_tasks};
+use crate::source::live::since;
 use crate::source::merge::Merger;
 use crate::source::witness::Watch;
 use crate::source::{Focus, Source};
@@ -161,6 +162,7 @@ fn measure(
             source.note(word);
         }
         let Some(mut current) = source.next()? else { break };
+        pacing.sampled(Instant::now() - since(current.mono_ns).min(now.elapsed()));
         pacing.spent(Cause::Sampling, now.elapsed());
         let asked = Instant::now();
         let patience =

@@ -141,6 +141,15 @@ impl Pacing {
         words
     }
 
+    /// The counters of the sample that was taken last are of `at`: the thread may have lost its CPU before it read them.
+    pub fn sampled(&mut self, at: Instant) {
+        if at > self.last {
+            self.last_was_late |= at - self.last > self.slack();
+            self.last = at;
+            self.due = next(self.origin, self.interval, at);
+        }
+    }
+
     fn slack(&self) -> Duration {
         SLACK.max(self.interval / 10)
     }
@@ -210,6 +219,21 @@ mod tests {
     fn said(late: &[u64]) -> Vec<Vec<String>> {
         let mut pacing = Pacing::new(Instant::now(), SECOND, Witness::default());
         late.iter().map(|late| pacing.taken(pacing.due() + ms(*late), Witness::default())).collect()
+    }
+
+    #[test]
+    fn a_sample_that_was_read_late_moves_the_next_one() {
+        let begin = Instant::now();
+        let mut pacing = Pacing::new(begin, SECOND, Witness::default());
+        assert!(pacing.taken(begin + SECOND, Witness::default()).is_empty());
+        pacing.sampled(begin + ms(1700));
+        // The next point of the grid is 0.3 s away: too near.
+        assert_eq!(pacing.due(), begin + 3 * SECOND);
+        let words = pacing.taken(pacing.due(), Witness::default());
+        assert!(words[0].contains("the one before it ended late; 1.30 s instead of 1.00 s"), "{words:?}");
+        // One that says it is older than what is known moves nothing.
+        pacing.sampled(begin);
+        assert_eq!(pacing.due(), begin + 4 * SECOND);
     }
 
     #[test]

@@ -563,6 +563,11 @@ fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
     }
 }
 
+/// Time since `mono_ns`, a sample's time.
+pub fn since(mono_ns: u64) -> Duration {
+    Duration::from_nanos(clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(mono_ns))
+}
+
 fn clock_ns(id: libc::clockid_t) -> u64 {
     clock(id).as_nanos() as u64
 }

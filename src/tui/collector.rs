@@ -15,6 +15,7 @@ use super::action::Seek;
 use super::mail::{Closed, Mail};
 use crate::collect::inspect;
 use crate::pace::{Cause, Pacing};
+use crate::source::live::since;
 use crate::source::witness::Watch;
 use crate::source::{Focus, Source};
 
@@ -192,7 +193,10 @@ impl AtWork<'_> {
     fn sample(&mut self) -> Result<(), Stop> {
         let began = Instant::now();
         let message = match self.source.next()? {
-            Some(sample) => Message::Sample(self.source.host(), Box::new(sample), 1),
+            Some(sample) => {
+                self.pacing.sampled(Instant::now() - since(sample.mono_ns).min(began.elapsed()));
+                Message::Sample(self.source.host(), Box::new(sample), 1)
+            }
             None => Message::SourceEnded,
         };
         self.pacing.spent(Cause::Sampling, began.elapsed());
