@@ -208,7 +208,8 @@ fn check_text(out: &[u8]) {
     let text = std::str::from_utf8(out).expect("all output is UTF-8");
     let bad = |c: char| (c.is_control() && c != '\n' && c != '\r') || ('\u{202a}'..='\u{202e}').contains(&c);
     if let Some(at) = text.find(bad) {
-        panic!("{:?}", &text[text.floor_char_boundary(at.saturating_sub(80))..]);
+        let line = text[..at].lines().count().max(1);
+        panic!("line {line}: {:?}", text.lines().nth(line - 1));
     }
 }
 
