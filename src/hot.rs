@@ -9,13 +9,15 @@ pub mod tree;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::sample::Comm;
 
 /// Names that are kept, by who shows them and by who records them.
 const NAMES_MAX: usize = 200_000;
 
 /// What a linker writes into a file to tell it from all others: the GNU build id, shorter ones filled with zeros.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BuildId(pub [u8; 20]);
 
 impl fmt::Display for BuildId {
@@ -60,7 +62,7 @@ pub struct Stack {
 }
 
 /// Something that has a name: a frame, and for an address whose it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
     Kernel(u64),
     File(BuildId, u64),
@@ -68,7 +70,7 @@ pub enum Place {
 }
 
 /// What a place is called. Texts are clean: they can be shown as they are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Function {
     /// `None`: nothing says what is there.
     pub name: Option<String>,

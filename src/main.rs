@@ -17,8 +17,10 @@ const STACK_BYTES: usize = 4 << 20;
 const PANICKED: u8 = 101;
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|name| name == symbolize::child::NAME) {
-        return symbolize::child::main();
+    match std::env::args_os().next() {
+        Some(name) if name == symbolize::child::NAME => return symbolize::child::main(),
+        Some(name) if name == symbolize::namer::NAME => return symbolize::namer::main(),
+        _ => {}
     }
     share_heaps();
     if let Err(error) = signals::catch() {

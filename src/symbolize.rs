@@ -1,8 +1,9 @@
 //! Names of places in stacks.
 //!
-//! Files that say them belong to the users who are watched. So they are opened with care (`open.rs`) by a thread of its
-//! own, which neither samples nor the screen wait for, and read by a process of its own, which has no rights and may end
-//! at any time (`child.rs`): a hostile file costs the names in it.
+//! Files that say them belong to the users who are watched. So they are opened with care (`open.rs`) by a process of its
+//! own, which is left behind when a filesystem does not answer (`namer.rs`), and read by another, which has no rights and
+//! may end at any time (`child.rs`): a hostile file costs the names in it. A thread that neither samples nor the screen
+//! wait for asks the first, which asks the second.
 
 pub mod child;
 mod confine;
@@ -11,11 +12,13 @@ pub mod elf;
 mod helper;
 mod ledger;
 pub mod listing;
+pub mod namer;
 mod names;
 mod objects;
 mod open;
 pub mod process;
 mod queue;
+mod remote;
 pub mod sections;
 mod split;
 pub mod table;
@@ -29,8 +32,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::ledger::{DEATH, Ledger};
-use self::names::{Answers, Names};
+use self::names::Answers;
 use self::queue::{Queue, Turn};
+use self::remote::{Failure, Remote};
 use crate::hot::{Function, Place, ProcessId};
 
 /// Places that are remembered as asked for; then all may be asked for again.
@@ -93,11 +97,17 @@ impl Namer {
     }
 }
 
+/// A batch of places that takes longer has no names: a file takes two seconds at most, so this is one that cannot be opened.
+const BATCH_MAX: Duration = Duration::from_secs(5);
+/// Processes whose files did not answer that are remembered.
+const HUNG_MAX: usize = 4096;
+
 /// Answers questions until no more can come.
 fn work(program: PathBuf, asked: &Receiver<Vec<Question>>, answers: &Sender<Answers>) {
-    let mut names = Names::new(program);
+    let mut namer = Remote::new(program, namer::NAME, BATCH_MAX);
     let mut ledger = Ledger::default();
     let mut queue = Queue::default();
+    let mut hung: HashSet<ProcessId> = HashSet::new();
     loop {
         // What came meanwhile is in the queue before it is decided whose turn it is.
         let more = match queue.turn(&ledger, Instant::now()) {
@@ -118,10 +128,19 @@ fn work(program: PathBuf, asked: &Receiver<Vec<Question>>, answers: &Sender<Answ
         }
         let Some(batch) = queue.next(&ledger, Instant::now()) else { continue };
         let began = Instant::now();
-        let found = match batch.process {
-            Some(process) => names.in_process(process, &batch.places),
-            None => names.in_kernel(&batch.kernel_addresses()),
-        };
+        let is_hung = batch.process.is_some_and(|process| hung.contains(&process));
+        let told = if is_hung { Err(Failure::GivenUp) } else { namer.ask::<Answers>(&batch, None) };
+        let found = told.unwrap_or_else(|failure| {
+            if failure == Failure::Slow
+                && let Some(process) = batch.process
+            {
+                if hung.len() >= HUNG_MAX {
+                    hung.clear();
+                }
+                hung.insert(process);
+            }
+            Answers::without(&batch.places, "[files of the process]", failure)
+        });
         let took = began.elapsed() + if found.died { DEATH } else { Duration::ZERO };
         ledger.charge(batch.owner, took, Instant::now());
         if answers.send(found).is_err() {

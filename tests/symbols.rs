@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use numatop_ng::collect::inspect;
 use numatop_ng::hot::{BuildId, Function, Place, ProcessId};
-use numatop_ng::symbolize::{Namer, child};
+use numatop_ng::symbolize::{Namer, child, namer};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 /// Names are there long before, unless the machine is very busy.
@@ -93,6 +93,20 @@ fn without_a_symbolizer_names_are_missing_with_the_reason() {
     assert!(answers[0].1.module.contains("no symbolizer could be started"), "{answers:?}");
 }
 
+/// Processes of this name that one of these started, with what /proc says of them.
+fn started_by(parents: &[u32], name: &str) -> Vec<(u32, String)> {
+    let number = |status: &str, field: &str| -> Option<u32> {
+        status.lines().find_map(|line| line.strip_prefix(field))?.trim().parse().ok()
+    };
+    fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("status")).ok())
+        .filter(|status| status.starts_with(&format!("Name:\t{name}\n")))
+        .filter(|status| number(status, "PPid:").is_some_and(|parent| parents.contains(&parent)))
+        .filter_map(|status| Some((number(&status, "Pid:")?, status)))
+        .collect()
+}
+
 #[test]
 fn the_symbolizer_has_no_capability_and_a_filter() {
     let mut namer = namer();
@@ -100,11 +114,10 @@ fn the_symbolizer_has_no_capability_and_a_filter() {
     namer.ask([(Place::Address(me(), address), me())].into_iter());
     assert_eq!(namer.answers(PATIENCE).len(), 1);
     // Tests of this file run side by side: each of their symbolizers is as good.
-    let children: Vec<String> = fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("status")).ok())
-        .filter(|status| status.contains(&format!("PPid:\t{}\n", std::process::id())))
-        .filter(|status| status.starts_with("Name:\tnng-symbols\n"))
+    let children: Vec<String> = started_by(&[std::process::id()], "nng-names")
+        .into_iter()
+        .flat_map(|(pid, _)| started_by(&[pid], "nng-symbols"))
+        .map(|(_, status)| status)
         .collect();
     assert!(!children.is_empty(), "there is no symbolizer");
     for line in ["CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "Seccomp:\t2", "NoNewPrivs:\t1"] {
@@ -113,8 +126,10 @@ fn the_symbolizer_has_no_capability_and_a_filter() {
 }
 
 #[test]
-fn started_by_hand_the_symbolizer_says_what_it_is() {
-    let output = Command::new(BINARY).arg0(child::NAME).stdin(Stdio::null()).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is started by numatop-ng"));
+fn started_by_hand_both_processes_say_what_they_are() {
+    for name in [child::NAME, namer::NAME] {
+        let output = Command::new(BINARY).arg0(name).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("is started by numatop-ng"));
+    }
 }

@@ -8,11 +8,8 @@ use anyhow::{Context, Result};
 
 use crate::collect::hot::{HotProbe, Sampling};
 use crate::hot::News;
-use crate::symbolize::Namer;
+use crate::symbolize::{Namer, namer};
 use crate::units::CpuId;
-
-/// The program that runs, also when its file was replaced.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// There while somebody looks at hot spots.
 pub struct Hot {
@@ -35,7 +32,7 @@ impl Hot {
         let probe = HotProbe::start(sampling, records, scoped, cgroup_subsys, cpus)?;
         Ok(Hot {
             probe,
-            namer: Namer::start(PathBuf::from(OWN_PROGRAM))
+            namer: Namer::start(PathBuf::from(namer::OWN_PROGRAM))
                 .context("starting the thread that names functions")?,
         })
     }

@@ -1,53 +1,35 @@
 //! The symbolizer: a process of its own that looks for functions in files it is handed, and can do nothing else.
 
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rustix::net::SocketType;
-
 use super::NAME_MAX;
-use super::confine::{close_inherited, confine};
+use super::confine::confine;
 use super::demangle::demangle;
 use super::elf::Elf;
 use super::listing;
+use super::remote;
 use super::sections::{self, Symbols};
 use super::table::{Table, Tables};
-use super::wire::{self, Answer, Found, Identity, Question};
-use crate::{say, text};
+use super::wire::{Answer, Found, Identity, Question};
+use crate::text;
 
 /// The name under which the tool starts itself as its symbolizer.
 pub const NAME: &str = "numatop-ng-symbols";
 
-/// The first packet of a symbolizer.
-pub const READY: &str = "ready";
-
 /// A module that was loaded is looked for in a listing of the kernel that is this old.
 const KERNEL_AGE: Duration = Duration::from_secs(10);
 
-/// Answers the questions that come over standard input until it is closed.
+/// Answers questions about files until no more can come.
 pub fn main() -> ExitCode {
-    let socket = std::io::stdin();
-    if rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::SEQPACKET) {
-        say::message(format!("{NAME}: is started by numatop-ng, and of no use without it"));
-        return ExitCode::from(2);
-    }
-    let _ = rustix::thread::set_name(c"nng-symbols");
-    close_inherited();
-    // The tool hears that there is a symbolizer when it is behind its walls.
-    if confine().is_err() || wire::send(socket.as_fd(), &READY, None).is_err() {
-        return ExitCode::FAILURE;
-    }
     let mut symbolizer = Symbolizer::default();
-    while let Ok(Some((question, Some(file)))) = wire::receive::<Question>(socket.as_fd()) {
-        let answer = symbolizer.answer(&question, &file);
-        if wire::send(socket.as_fd(), &answer, None).is_err() {
-            break;
-        }
-    }
-    ExitCode::SUCCESS
+    let _ = rustix::thread::set_name(c"nng-symbols");
+    remote::serve(NAME, confine, |question: Question, file| match file {
+        Some(file) => symbolizer.answer(&question, &file),
+        None => Answer::Found(Vec::new()),
+    })
 }
 
 /// What a table was made from: a state of a file, and which of its functions.

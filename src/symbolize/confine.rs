@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
@@ -42,20 +42,11 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// Closes what the tool was started with and did not know of: it would be in reach, and count against [`FILES`].
-pub fn close_inherited() {
-    // SAFETY: this process has just begun, and nothing in it owns a descriptor above standard error. Before Linux 5.9
-    // there is no such call, and they stay open.
-    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
-}
-
 /// Gives up all that is not needed to answer questions, for good. The process must have one thread.
 ///
 /// # Errors
 /// The kernel refused one of the walls: nothing hostile may be looked at then.
 pub fn confine() -> Result<()> {
-    // The tool's end is ours, however it comes.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).context("PR_SET_PDEATHSIG")?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).context("PR_SET_DUMPABLE")?;
     for (resource, most) in
         [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Data, MEMORY), (Resource::Nofile, FILES)]

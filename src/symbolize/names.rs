@@ -7,10 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use rustix::fs::MemfdFlags;
+use serde::{Deserialize, Serialize};
 
-use super::helper::{Failure, Helper};
+use super::helper::Helper;
 use super::objects::{Object, Objects};
 use super::process::{Mapping, Process};
+use super::remote::Failure;
 use super::wire::{Answer, Found, PLACES_MAX, Question};
 use crate::hot::{BuildId, Function, Place, ProcessId};
 use crate::text;
@@ -19,7 +21,7 @@ use crate::text;
 const VDSO_MAX: u64 = 1 << 20;
 
 /// Names of places. Some of those without one may have one later.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Answers {
     pub names: Vec<(Place, Function)>,
     /// Places that are worth asking for once more.
@@ -32,6 +34,13 @@ pub struct Answers {
 type Told = Result<Vec<Function>, (String, Option<Failure>)>;
 
 impl Answers {
+    /// Answers for places about which there is nothing to be had for this reason.
+    pub fn without(places: &[Place], module: &str, failure: Failure) -> Answers {
+        let mut answers = Answers::default();
+        answers.add(places, Err((module.into(), Some(failure))));
+        answers
+    }
+
     fn add(&mut self, places: &[Place], told: Told) {
         match told {
             Ok(functions) => self.names.extend(places.iter().copied().zip(functions)),

@@ -7,9 +7,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::helper::{Failure, Helper};
+use super::helper::Helper;
 use super::open::{self, LastLink, below};
 use super::process::{Mapping, Process};
+use super::remote::Failure;
 use super::split;
 use super::wire::{Answer, Question};
 use crate::hot::BuildId;

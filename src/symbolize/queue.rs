@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use super::Question;
 use super::ledger::Ledger;
 use super::names::Answers;
@@ -11,8 +13,8 @@ use crate::hot::{Function, Place, ProcessId};
 
 /// Places that wait for one user's names; more have none.
 const WAITING_MAX: usize = 50_000;
-/// Places whose names are handed over together.
-const BATCH: usize = 256;
+/// Places whose names are asked for together: their names fit one packet.
+const BATCH: usize = 32;
 
 /// The kernel's places are looked up for root.
 const ROOT: u32 = 0;
@@ -27,7 +29,7 @@ pub enum Turn {
 }
 
 /// Places of one process, or of the kernel.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
     pub owner: u32,
     /// `None`: the kernel.
@@ -135,14 +137,14 @@ mod tests {
 
     #[test]
     fn the_user_for_whom_least_time_was_taken_is_next() {
-        let mut queue = queue(&[(1, 1000, 600), (2, 1000, 1), (3, 7, 1)]);
+        let mut queue = queue(&[(1, 1000, 70), (2, 1000, 1), (3, 7, 1)]);
         let (mut ledger, now) = (Ledger::default(), Instant::now());
         let mut order = Vec::new();
         while let Some(batch) = queue.next(&ledger, now) {
             ledger.charge(batch.owner, Duration::from_millis(10), now);
             order.push((batch.process.unwrap().0, batch.places.len()));
         }
-        assert_eq!(order, [(1, 256), (3, 1), (1, 256), (1, 88), (2, 1)]);
+        assert_eq!(order, [(1, 32), (3, 1), (1, 32), (1, 6), (2, 1)]);
         assert_eq!(queue.turn(&ledger, now), Turn::Empty);
     }
 
@@ -150,9 +152,11 @@ mod tests {
     fn a_user_without_time_left_waits() {
         let mut queue = queue(&[(1, 1000, 1)]);
         let (mut ledger, now) = (Ledger::default(), Instant::now());
-        ledger.charge(1000, Duration::from_secs(3), now);
+        for _ in 0..2 {
+            ledger.charge(1000, Duration::from_secs(3), now);
+        }
         assert_eq!((queue.turn(&ledger, now), queue.next(&ledger, now)), (Turn::Later, None));
-        assert_eq!(queue.turn(&ledger, now + Duration::from_secs(11)), Turn::Now);
+        assert_eq!(queue.turn(&ledger, now + Duration::from_secs(21)), Turn::Now);
     }
 
     #[test]

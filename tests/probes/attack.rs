@@ -67,18 +67,34 @@ struct Run {
     rss_kib: u64,
 }
 
-/// The most memory that the process of this id, or one that it started, has had since it was started.
+/// The most memory that the process of this id, or one that came from it, has had since it was started.
 fn peak_kib(pid: u32) -> u64 {
-    let parent = format!("PPid:\t{pid}");
-    let own = format!("Pid:\t{pid}");
+    let number = |status: &str, field: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+        line.trim().trim_end_matches(" kB").parse().ok()
+    };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let statuses = processes.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
-    let ours = statuses.filter(|status| status.lines().any(|line| line == own || line == parent));
-    let peak = |status: String| {
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    };
-    ours.filter_map(peak).max().unwrap_or_default()
+    let all: Vec<(u64, u64, u64)> = statuses
+        .filter_map(|status| {
+            Some((
+                number(&status, "Pid:")?,
+                number(&status, "PPid:")?,
+                number(&status, "VmHWM:").unwrap_or(0),
+            ))
+        })
+        .collect();
+    let mut ours = vec![u64::from(pid)];
+    // The process that opens files, and the one that reads them.
+    for _ in 0..2 {
+        ours.extend(
+            all.iter()
+                .filter(|(pid, parent, _)| ours.contains(parent) && !ours.contains(pid))
+                .map(|one| one.0)
+                .collect::<Vec<_>>(),
+        );
+    }
+    all.iter().filter(|(pid, ..)| ours.contains(pid)).map(|(.., peak)| *peak).max().unwrap_or_default()
 }
 
 /// Runs the tool until it ends, or until its output fulfils `enough`: then SIGTERM ends it, in good order.

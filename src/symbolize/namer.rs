@@ -1,0 +1,36 @@
+//! The process that opens the files of other users and asks the symbolizer about them.
+//!
+//! Opening a file waits for its filesystem, and one that does not answer cannot be interrupted: the tool's own threads
+//! never do it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use super::names::{Answers, Names};
+use super::queue::Batch;
+use super::remote;
+
+/// The name under which the tool starts itself to look for names.
+pub const NAME: &str = "numatop-ng-names";
+
+/// The program that runs, also when its file was replaced.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Answers batches of places until no more come.
+pub fn main() -> ExitCode {
+    let _ = rustix::thread::set_name(c"nng-names");
+    // Not before the first question: what was inherited is closed until then.
+    let mut names: Option<Names> = None;
+    remote::serve(
+        NAME,
+        || Ok(()),
+        |batch: Batch, _| answer(names.get_or_insert_with(|| Names::new(PathBuf::from(OWN_PROGRAM))), &batch),
+    )
+}
+
+fn answer(names: &mut Names, batch: &Batch) -> Answers {
+    match batch.process {
+        Some(process) => names.in_process(process, &batch.places),
+        None => names.in_kernel(&batch.kernel_addresses()),
+    }
+}
