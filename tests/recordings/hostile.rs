@@ -152,9 +152,9 @@ fn read_by_all(scratch: &Scratch, name: &str, bytes: &[u8]) -> u64 {
 }
 
 /// Time that it ran. It is aborted where it wants more memory.
-#[expect(clippy::zombie_processes, reason = "wait4 waits for it, which also says how long it ran")]
 fn run(args: &[&str], path: &Path) -> Duration {
     let (command, rest) = args.split_first().unwrap();
+    #[expect(clippy::zombie_processes, reason = "wait4 below is what says how long it ran")]
     let child = Command::new("sh")
         .args(["-c", &format!("ulimit -d {MEMORY_KB}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_numatop-ng")])
         .arg(command)
