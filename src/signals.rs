@@ -50,6 +50,25 @@ pub fn catch() -> io::Result<()> {
     if STOP.set((read, write)).is_err() {
         return Ok(());
     }
+    // A signal that came between a handler and what it is to do would be lost.
+    held(|| register(fd))
+}
+
+/// Does `work` while signals wait.
+fn held<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: zeroed sets are valid, they outlive the calls, and the mask of this thread is put back.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+        let done = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        done
+    }
+}
+
+fn register(fd: i32) -> io::Result<()> {
     for signal in ending() {
         let note = move || {
             let _ = FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
