@@ -60,7 +60,7 @@ struct Job {
     statistics: Option<Statistics>,
 }
 
-/// What the thread that writes has for the one that measures.
+/// News from the thread that writes for the one that measures.
 #[derive(Default)]
 struct Written {
     /// Jobs that were handed over and are not done.

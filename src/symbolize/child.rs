@@ -114,8 +114,8 @@ impl Symbolizer {
     fn in_elf(&mut self, file: &File, state: FileState, address: u64) -> Option<String> {
         [Symbols::All, Symbols::Dynamic].into_iter().find_map(|which| {
             let key = (state, Kind::Elf(which));
-            let symbol = self.tables.get(key, || sections::functions(file, which)).find(address)?;
-            let name = sections::name_at(file, sections::names_of(file, which)?, symbol.name)?;
+            let table = self.tables.get(key, || sections::functions(file, which));
+            let name = sections::name_at(file, table.names_at?, table.find(address)?.name)?;
             Some(shown(&name))
         })
     }

@@ -102,9 +102,10 @@ pub enum Symbols {
 pub fn functions(file: &File, which: Symbols) -> Table {
     let mut table = Table::default();
     let kind = if which == Symbols::All { SHT_SYMTAB } else { SHT_DYNSYM };
-    let section = sections(file).and_then(|(all, _)| all.into_iter().find(|section| section.kind == kind));
-    if let Some(section) = section {
-        read_functions(file, section, &mut table);
+    let Some((all, _)) = sections(file) else { return table };
+    if let Some(section) = all.iter().find(|section| section.kind == kind) {
+        table.names_at = all.get(section.link as usize).map(|names| names.offset);
+        read_functions(file, *section, &mut table);
         table.finish();
     }
     table
@@ -137,14 +138,6 @@ fn read_functions(file: &File, section: Section, table: &mut Table) {
         left -= (wanted / SYM) as u64;
         at = at.saturating_add(wanted as u64);
     }
-}
-
-/// Where the names of the symbols in a file begin.
-pub fn names_of(file: &File, which: Symbols) -> Option<u64> {
-    let kind = if which == Symbols::All { SHT_SYMTAB } else { SHT_DYNSYM };
-    let (all, _) = sections(file)?;
-    let symbols = all.iter().find(|section| section.kind == kind)?;
-    Some(all.get(symbols.link as usize)?.offset)
 }
 
 /// The name at offset `name` of the names that begin at `names`, as the compiler made it.
@@ -225,7 +218,7 @@ mod tests {
     fn functions_of_this_test_are_found() {
         let me = File::open("/proc/self/exe").unwrap();
         let table = functions(&me, Symbols::All);
-        let names = names_of(&me, Symbols::All).unwrap();
+        let names = table.names_at.unwrap();
         let known = table.symbols().iter().take(5000).filter_map(|symbol| name_at(&me, names, symbol.name));
         assert!(known.into_iter().any(|name| name.starts_with(b"_")), "a program has functions with names");
         assert!(functions(&File::open("/dev/null").unwrap(), Symbols::All).is_empty());

@@ -26,6 +26,8 @@ pub struct Table {
     symbols: Vec<Symbol>,
     /// Names that are not read from the file when they are asked for.
     pub names: Vec<u8>,
+    /// Where the names begin in the file that are read when they are asked for.
+    pub names_at: Option<u64>,
 }
 
 impl Table {
