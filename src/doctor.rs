@@ -11,10 +11,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::collect::plan::{Advice, Caveat, Obstacle, Part, Plan, Verdict, plan};
+use crate::collect::plan::{Advice, Caveat, Obstacle, Plan, Verdict, plan};
 use crate::error::{self, Exit, Refusal};
 use crate::host::check::HostCheck;
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
+use crate::model::facility::Facility;
 use crate::options;
 use crate::pmu::catalog::Catalog;
 use crate::sample::Missing;
@@ -98,7 +99,7 @@ impl Report {
     pub fn new(check: HostCheck, trials: Vec<Trial>) -> Report {
         let mut plan = plan(&check);
         let essential =
-            trials.iter().filter(|trial| trial.parts.iter().any(|part| Part::ESSENTIAL.contains(part)));
+            trials.iter().filter(|trial| trial.parts.iter().any(|part| Facility::ESSENTIAL.contains(part)));
         let failed = essential.filter_map(|trial| trial.outcome.as_ref().err()).next();
         let refusal = match failed {
             Some(error) => Some(error::explain(error, &check)),
@@ -114,8 +115,14 @@ impl Report {
             live: Live { works: refusal.is_none(), exit, refusal },
             sections: findings::sections(&check),
             probes: trials.into_iter().map(probe).collect(),
-            task_metrics: TASK_METRICS.iter().map(|metric| line(metric.id, plan.metric(metric.id))).collect(),
-            node_metrics: NODE_METRICS.iter().map(|metric| line(metric.id, plan.metric(metric.id))).collect(),
+            task_metrics: TASK_METRICS
+                .iter()
+                .map(|metric| line(metric.id, plan.obstacle(metric.traits.needs)))
+                .collect(),
+            node_metrics: NODE_METRICS
+                .iter()
+                .map(|metric| line(metric.id, plan.obstacle(metric.traits.needs)))
+                .collect(),
             caveats: plan.caveats,
             facts: check,
         }
@@ -130,13 +137,13 @@ impl Report {
 /// What was tried overrules the rules. Where both say no, the words of the rules are the better ones. Only
 /// when all has started is a rule that said no proved wrong: an early step may get further than the next.
 fn observe(plan: &mut Plan, trials: &[Trial]) {
-    let failed: Vec<(Part, &anyhow::Error)> = trials
+    let failed: Vec<(Facility, &anyhow::Error)> = trials
         .iter()
         .filter_map(|trial| Some((trial.parts, trial.outcome.as_ref().err()?)))
         .flat_map(|(parts, error)| parts.iter().map(move |part| (*part, error)))
         .collect();
     for (part, error) in &failed {
-        if plan.part(*part).is_ok() {
+        if plan.verdict(*part).is_ok() {
             plan.observe(*part, failure(error));
         }
     }
@@ -158,8 +165,7 @@ fn probe(trial: Trial) -> Probe {
     }
 }
 
-fn line(id: &'static str, verdict: Result<(), &Obstacle>) -> MetricLine {
-    let obstacle = verdict.err();
+fn line(id: &'static str, obstacle: Option<&Obstacle>) -> MetricLine {
     MetricLine {
         id,
         available: obstacle.is_none(),

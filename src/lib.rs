@@ -14,6 +14,7 @@ pub mod hot;
 pub mod marks;
 pub mod metric;
 pub mod metrics_cmd;
+pub mod model;
 pub mod modes;
 pub mod options;
 pub mod overhead;

@@ -13,6 +13,7 @@ pub mod interference;
 pub mod matrix;
 pub mod mempolicy;
 pub mod moved;
+pub mod needs;
 pub mod node;
 pub mod on_cpus;
 pub mod on_demand;
@@ -23,6 +24,7 @@ pub mod task;
 
 use serde_json::json;
 
+use crate::model::facility::Facility;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::Snapshot;
 use crate::units::Nid;
@@ -148,6 +150,24 @@ pub struct Metric<R: 'static> {
     pub help: &'static str,
     /// The value, or why there is none for this row.
     pub value: fn(&R, &Snapshot) -> Reading<Value>,
+    pub traits: Traits,
+}
+
+/// Properties that only some metrics have.
+#[derive(Clone, Copy, Debug)]
+pub struct Traits {
+    /// What it is made of, beside [`Facility::ESSENTIAL`].
+    pub needs: &'static [Facility],
+}
+
+impl Traits {
+    /// Those of a metric that needs nothing and is no column until it is named.
+    pub const NONE: Traits = Traits { needs: &[] };
+
+    #[must_use]
+    const fn needs(self, needs: &'static [Facility]) -> Traits {
+        Traits { needs }
+    }
 }
 
 impl Metric<crate::snapshot::Task> {
@@ -160,11 +180,17 @@ impl Metric<crate::snapshot::Task> {
         value: fn(&crate::snapshot::Task, &Snapshot) -> Reading<Value>,
     ) -> Self {
         let (group, unit, order) = (Group::Memory, Unit::PerSecond, Order::Descending);
-        Metric { id, title, width, group, unit, order, help, value }
+        Metric { id, title, width, group, unit, order, help, value, traits: Traits::NONE }
     }
 }
 
 impl<R> Metric<R> {
+    /// The same metric, with what it is made of.
+    #[must_use]
+    const fn needs(self, needs: &'static [Facility]) -> Metric<R> {
+        Metric { traits: self.traits.needs(needs), ..self }
+    }
+
     /// The value of a row, with the host's reason first when the host cannot measure it at all.
     pub fn read(&self, row: &R, snapshot: &Snapshot) -> Reading<Value> {
         match snapshot.host_missing(self.id) {

@@ -5,7 +5,7 @@ mod imagined;
 use std::io;
 
 use imagined::{bare_metal, default_container, linux_5_10, user_with, without_btf, without_pmu};
-use numatop_ng::collect::plan::Part;
+use numatop_ng::model::facility::Facility;
 use numatop_ng::doctor::{Report, Trial, render_json, render_text};
 use numatop_ng::error::{Exit, explain, preflight};
 use numatop_ng::host::fact::Fact;
@@ -27,7 +27,7 @@ fn unwrapped(text: &str) -> String {
 /// A first step that failed so.
 fn failed(error: anyhow::Error) -> Vec<Trial> {
     let log = vec!["libbpf: BTF loading error: -EPERM".to_string()];
-    vec![Trial { name: "task storage", parts: &Part::ESSENTIAL, outcome: Err(error), log }]
+    vec![Trial { name: "task storage", parts: &Facility::ESSENTIAL, outcome: Err(error), log }]
 }
 
 /// Every step done.
@@ -35,14 +35,14 @@ fn passed() -> Vec<Trial> {
     vec![Trial {
         name: "all probes",
         parts: &[
-            Part::CpuTime,
-            Part::TaskWalk,
-            Part::Exits,
-            Part::Reclaim,
-            Part::NewPages,
-            Part::MovedPages,
-            Part::Placement,
-            Part::SentTasks,
+            Facility::CpuTime,
+            Facility::TaskWalk,
+            Facility::Exits,
+            Facility::Reclaim,
+            Facility::NewPages,
+            Facility::MovedPages,
+            Facility::Placement,
+            Facility::SentTasks,
         ],
         outcome: Ok("loaded, attached, run on 64 CPUs".into()),
         log: Vec::new(),
@@ -131,7 +131,7 @@ fn a_first_step_that_works_does_not_hide_why_the_next_one_fails() {
     let eperm = anyhow::Error::from(io::Error::from_raw_os_error(libc::EPERM)).context("loading sched.bpf.o");
     trials.push(Trial {
         name: "sched_switch",
-        parts: &[Part::CpuTime],
+        parts: &[Facility::CpuTime],
         outcome: Err(eperm),
         log: Vec::new(),
     });
@@ -147,7 +147,7 @@ fn a_first_step_that_works_does_not_hide_why_the_next_one_fails() {
 fn counters_that_fail_on_a_cpu_do_not_stop_the_live_view() {
     let mut trials = passed();
     let refused = anyhow::Error::msg("opening on CPU 1 cycles: Too many open files (os error 24)");
-    let parts = &[Part::Counters, Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)];
+    let parts = &[Facility::Counters, Facility::Counter(Role::Cycles), Facility::Counter(Role::Instructions)];
     trials.push(Trial { name: "counters on each CPU", parts, outcome: Err(refused), log: Vec::new() });
 
     let report = Report::new(bare_metal(), trials);
@@ -163,7 +163,7 @@ fn a_sandbox_that_forbids_move_pages_takes_placement_away_and_nothing_else() {
     let refused = anyhow::Error::msg("asking where its pages are: Operation not permitted (os error 1)");
     trials.push(Trial {
         name: "memory by node",
-        parts: &[Part::Placement],
+        parts: &[Facility::Placement],
         outcome: Err(refused),
         log: Vec::new(),
     });

@@ -2,26 +2,39 @@
 
 mod imagined;
 
+use std::collections::BTreeMap;
+
 use imagined::{
     bare_metal, default_container, fixture, linux_5_10, user_with, without, without_btf, without_pmu,
 };
-use numatop_ng::collect::plan::Part::*;
-use numatop_ng::collect::plan::{Part, plan};
+use numatop_ng::collect::plan::{Obstacle, Plan, plan};
 use numatop_ng::error::{Exit, preflight};
 use numatop_ng::host::btf::{BtfFacts, Feature};
 use numatop_ng::host::check::HostCheck;
 use numatop_ng::host::fact::Fact;
 use numatop_ng::host::kernel::Lockdown;
 use numatop_ng::host::privileges::{CapSet, Capability};
+use numatop_ng::metric::{needs, task};
+use numatop_ng::model::facility::Facility::{self, *};
 use numatop_ng::pmu::catalog::TableInUse;
 use numatop_ng::pmu::event::Role;
 use numatop_ng::sample::Missing;
+
+/// Whether the task metric called `id` can be measured.
+fn metric<'a>(plan: &'a Plan, id: &str) -> Result<(), &'a Obstacle> {
+    let metric = task::by_id(id).expect("a metric of tasks");
+    plan.obstacle(metric.traits.needs).map_or(Ok(()), Err)
+}
+
+fn missing(plan: &Plan) -> BTreeMap<String, Missing> {
+    needs::missing(|needs| Some(plan.obstacle(needs)?.missing.clone()))
+}
 
 /// A host, what it cannot do, and the exit code of a live view on it.
 struct Row {
     name: &'static str,
     host: HostCheck,
-    lacks: &'static [Part],
+    lacks: &'static [Facility],
     exit: Exit,
     /// What the user must read, in the reason or in the advice of the first part that is missing.
     says: &'static str,
@@ -29,8 +42,8 @@ struct Row {
 
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
-    const PROBES: &[Part] = &[CpuTime, TaskWalk, Exits, Reclaim, NewPages, MovedPages, SentTasks, PageFlows];
-    const COUNTERS: &[Part] = &[
+    const PROBES: &[Facility] = &[CpuTime, TaskWalk, Exits, Reclaim, NewPages, MovedPages, SentTasks, PageFlows];
+    const COUNTERS: &[Facility] = &[
         Counters, Counter(Role::Cycles), Counter(Role::Instructions), Counter(Role::Lma), Counter(Role::Rma),
         Counter(Role::StallFrontend), Counter(Role::StallBackend), Counter(Role::Llc), Counter(Role::Dtlb),
         Counter(Role::Itlb), Counter(Role::Branch),
@@ -104,10 +117,11 @@ fn each_host_lacks_what_it_must_and_says_so() {
     for Row { name, host, lacks, exit, says } in table() {
         let plan = plan(&host);
 
-        let missing: Vec<Part> = Part::ALL.into_iter().filter(|part| plan.part(*part).is_err()).collect();
+        let missing: Vec<Facility> =
+            Facility::JUDGED.into_iter().filter(|part| plan.verdict(*part).is_err()).collect();
         assert_eq!(missing, lacks, "{name}");
         assert_eq!(preflight(&host).err().map_or(Exit::Ok, |refusal| refusal.exit), exit, "{name}");
-        if let Some(Err(obstacle)) = missing.first().map(|part| plan.part(*part)) {
+        if let Some(Err(obstacle)) = missing.first().map(|part| plan.verdict(*part)) {
             let mut words = obstacle.missing.to_string();
             words.extend(obstacle.advice.iter().flat_map(|advice| {
                 [" ".to_string(), advice.say.clone(), " ".into(), advice.command.clone().unwrap_or_default()]
@@ -120,13 +134,13 @@ fn each_host_lacks_what_it_must_and_says_so() {
 #[test]
 fn metrics_follow_from_the_parts_they_need() {
     let plan_without_pmu = plan(&without_pmu());
-    assert!(plan_without_pmu.metric("cpu_pct").is_ok());
+    assert!(metric(&plan_without_pmu, "cpu_pct").is_ok());
     for id in ["ipc", "cpi", "ghz", "cycles_total", "instructions_total", "counters_running_pct"] {
-        let obstacle = plan_without_pmu.metric(id).expect_err(id);
+        let obstacle = metric(&plan_without_pmu, id).expect_err(id);
         assert!(matches!(obstacle.missing, Missing::Unsupported(_)), "{id}");
     }
 
-    let missing = plan(&set(|host| host.kernel.numa_balancing = Fact::Known(0))).missing();
+    let missing = missing(&plan(&set(|host| host.kernel.numa_balancing = Fact::Known(0))));
     let balancing = [
         "balancing_pct",
         "hint_faults_per_s",
@@ -144,7 +158,7 @@ fn metrics_follow_from_the_parts_they_need() {
 
     let nothing_works = plan(&user_with(CapSet::default()));
     assert!(
-        matches!(nothing_works.metric("pid"), Err(obstacle) if matches!(obstacle.missing, Missing::NotPermitted(_)))
+        matches!(metric(&nothing_works, "pid"), Err(obstacle) if matches!(obstacle.missing, Missing::NotPermitted(_)))
     );
 }
 
@@ -170,7 +184,7 @@ fn a_counter_that_one_cpu_does_not_give_takes_its_metrics_along() {
     assert!(host.pmu.refuse("instructions", &why), "news");
     assert!(!host.pmu.refuse("instructions", &why), "the second CPU is none");
 
-    let missing = plan(&host).missing();
+    let missing = missing(&plan(&host));
     for id in ["instructions_total", "ipc", "cpi", "ipc_by_node", "llc_mpki", "dtlb_mpki", "lpi", "rpi"] {
         assert_eq!(missing.get(id), Some(&why), "{id}");
     }
@@ -184,11 +198,11 @@ fn a_counter_that_one_cpu_does_not_give_takes_its_metrics_along() {
 fn local_accesses_of_an_arm_core_stand_on_two_counters() {
     let mut host = bare_metal();
     host.pmu.trials.retain(|trial| trial.event.role != Role::Lma);
-    assert!(plan(&host).metric("lma_per_s").is_err());
+    assert!(metric(&plan(&host), "lma_per_s").is_err());
     host.pmu.tables = vec![TableInUse { lma_is_llc_less_rma: true, ..TableInUse::default() }];
-    assert!(plan(&host).metric("lma_per_s").is_ok());
+    assert!(metric(&plan(&host), "lma_per_s").is_ok());
     host.pmu.refuse("llc", &Missing::Unsupported("busy".into()));
-    assert!(plan(&host).metric("lma_per_s").is_err());
+    assert!(metric(&plan(&host), "lma_per_s").is_err());
 }
 
 #[test]
@@ -197,7 +211,7 @@ fn each_cloud_has_its_own_way_to_counters() {
         let mut host = without_pmu();
         host.pmu.platform = Fact::Known(platform.into());
         let plan = plan(&host);
-        let advice = &plan.metric("ipc").unwrap_err().advice;
+        let advice = &metric(&plan, "ipc").unwrap_err().advice;
         assert!(advice.iter().any(|one| one.say.contains(says)), "{platform}: {advice:?}");
     }
 }
@@ -216,21 +230,21 @@ fn with_a_small_pmu(platform: &str) -> HostCheck {
 fn a_cloud_that_holds_back_some_counters_says_which_machines_have_them() {
     for (platform, says) in [("Google", "enhanced (large C4)"), ("Amazon EC2", "whole sockets")] {
         let plan = plan(&with_a_small_pmu(platform));
-        assert!(plan.metric("ipc").is_ok(), "{platform}");
+        assert!(metric(&plan, "ipc").is_ok(), "{platform}");
         for id in ["lma_per_s", "rma_per_s", "rma_lma", "llc_mpki"] {
-            let advice = &plan.metric(id).expect_err(id).advice;
+            let advice = &metric(&plan, id).expect_err(id).advice;
             assert!(advice.iter().any(|one| one.say.contains(says)), "{platform}, {id}: {advice:?}");
         }
     }
     let elsewhere = plan(&with_a_small_pmu("Dell Inc."));
-    assert!(elsewhere.metric("rma_per_s").unwrap_err().advice.is_empty());
+    assert!(metric(&elsewhere, "rma_per_s").unwrap_err().advice.is_empty());
 }
 
 #[test]
 fn a_counter_that_a_cloud_lets_open_but_not_count_has_the_same_advice() {
     let mut host = with_a_small_pmu("Google");
     host.pmu.refuse("cycles", &Missing::Unsupported("cycles opens but counts nothing on this CPU".into()));
-    let advice = &plan(&host).metric("ghz").unwrap_err().advice.clone();
+    let advice = &metric(&plan(&host), "ghz").unwrap_err().advice.clone();
     assert!(advice.iter().any(|one| one.say.contains("architectural")), "{advice:?}");
 }
 
@@ -239,7 +253,7 @@ fn a_cloud_is_not_blamed_for_counters_that_were_not_asked_for_or_not_permitted()
     let mut host = with_a_small_pmu("Google");
     host.pmu.absent = [(Role::Rma, Missing::NotPermitted("needs CAP_PERFMON".into()))].into();
     for id in ["rma_per_s", "dtlb_mpki"] {
-        let advice = &plan(&host).metric(id).expect_err(id).advice.clone();
+        let advice = &metric(&plan(&host), id).expect_err(id).advice.clone();
         assert!(!advice.iter().any(|one| one.say.contains("Compute Engine")), "{id}: {advice:?}");
     }
 }
@@ -250,9 +264,9 @@ fn a_counter_nobody_asked_for_is_not_called_unsupported() {
 
     let plan = plan(&host);
 
-    assert!(plan.metric("cycles_total").is_ok() && plan.metric("counters_running_pct").is_ok());
+    assert!(metric(&plan, "cycles_total").is_ok() && metric(&plan, "counters_running_pct").is_ok());
     assert!(
-        matches!(&plan.metric("ipc").unwrap_err().missing, Missing::NotCollected(why) if why.contains("--events"))
+        matches!(&metric(&plan, "ipc").unwrap_err().missing, Missing::NotCollected(why) if why.contains("--events"))
     );
 }
 

@@ -10,7 +10,7 @@ use super::hinting::HintProbe;
 use super::numa::NumaProbe;
 use super::reasons::Reasons;
 use super::rung::Ladder;
-use crate::metric::balancing::{CHOICES, HINTS, TIME};
+use crate::model::facility::Facility;
 use crate::sample::{Hints, Missing};
 
 /// All of them, as far as they work here. Dropping it detaches them.
@@ -22,16 +22,17 @@ pub struct BalancingProbes {
 }
 
 impl BalancingProbes {
-    /// Starts the probes of those metrics that `wanted` says yes to, to count into `records`. One that does not
+    /// Starts the probes of those facilities that `wanted` says yes to, to count into `records`. One that does not
     /// start is a reason in [`BalancingProbes::missing`].
-    pub fn start(records: &OwnedFd, wanted: impl Fn(&str) -> bool) -> BalancingProbes {
+    pub fn start(records: &OwnedFd, wanted: impl Fn(Facility) -> bool) -> BalancingProbes {
         let mut reasons = Reasons::default();
-        let any = |ids: &[&str]| ids.iter().any(|id| wanted(id));
-        let sent = any(&CHOICES).then(|| NumaProbe::start(records));
-        let sent = sent.and_then(|probe| reasons.started(probe, &CHOICES));
-        let hints = any(&HINTS).then(|| Ladder::climb(|rung| HintProbe::start(records, rung)));
-        let time = any(&TIME).then(|| Ladder::climb(|rung| TimeProbe::start(records, rung)).into_probe());
-        let time = time.and_then(|probe| reasons.started(probe, &TIME));
+        let sent = wanted(Facility::SentTasks).then(|| NumaProbe::start(records));
+        let sent = sent.and_then(|probe| reasons.started(probe, Facility::SentTasks));
+        let hints =
+            wanted(Facility::HintFaults).then(|| Ladder::climb(|rung| HintProbe::start(records, rung)));
+        let time = wanted(Facility::BalancingTime)
+            .then(|| Ladder::climb(|rung| TimeProbe::start(records, rung)).into_probe());
+        let time = time.and_then(|probe| reasons.started(probe, Facility::BalancingTime));
         BalancingProbes { sent, hints, time: time.map(|(_, probe)| probe), reasons }
     }
 
@@ -59,8 +60,8 @@ impl BalancingProbes {
         sent.chain(hints).chain(self.time.iter().flat_map(TimeProbe::programs))
     }
 
-    /// Metric id → why it cannot be measured.
-    pub fn missing(&self) -> &BTreeMap<&'static str, Missing> {
-        self.reasons.by_metric()
+    /// Facilities that did not start, and why.
+    pub fn missing(&self) -> &BTreeMap<Facility, Missing> {
+        self.reasons.by_facility()
     }
 }

@@ -14,7 +14,7 @@ use super::reclaim::ReclaimProbe;
 use super::vmstat::VmStatReader;
 use super::zones::ZoneReader;
 use crate::host::topology::Topology;
-use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
+use crate::model::facility::Facility;
 use crate::sample::{Missing, NodeRaw, VmStat};
 use crate::units::CpuId;
 
@@ -56,7 +56,7 @@ impl MachineReader {
         };
         let now = reader.vmstat.read()?;
         let reclaim = ReclaimProbe::start(topology.possible_nodes, &now);
-        reader.reclaim = reader.reasons.started(reclaim, &RECLAIM);
+        reader.reclaim = reader.reasons.started(reclaim, Facility::Reclaim);
         Ok(reader)
     }
 
@@ -75,16 +75,16 @@ impl MachineReader {
                     node.managed_bytes = marks.managed.saturating_mul(self.page_size);
                 }
             }
-            Err(error) => self.reasons.add(&WATERMARKS, &lost("/proc/zoneinfo", error)),
+            Err(error) => self.reasons.add(Facility::Watermarks, &lost("/proc/zoneinfo", error)),
         }
         match self.interrupts.read() {
             Ok(times) => machine.irq_ns = times,
-            Err(error) => self.reasons.add(&IRQ, &lost("/proc/stat", error)),
+            Err(error) => self.reasons.add(Facility::Irq, &lost("/proc/stat", error)),
         }
         if let Some(probe) = &self.reclaim
             && let Err(missing) = probe.read(&mut machine.nodes, &machine.vm)
         {
-            self.reasons.add(&RECLAIM, &missing);
+            self.reasons.add(Facility::Reclaim, &missing);
         }
         Ok(machine)
     }
@@ -94,9 +94,9 @@ impl MachineReader {
         self.reclaim.iter().flat_map(ReclaimProbe::programs)
     }
 
-    /// Metric id → why it could not be read; once missing, missing for good.
-    pub fn missing(&self) -> &BTreeMap<&'static str, Missing> {
-        self.reasons.by_metric()
+    /// Facilities that could not be read, and why; once missing, missing for good.
+    pub fn missing(&self) -> &BTreeMap<Facility, Missing> {
+        self.reasons.by_facility()
     }
 }
 

@@ -18,8 +18,7 @@ use super::skel::pages::{PagesSkel, PagesSkelBuilder};
 use crate::host::page_flags::PageFacts;
 use crate::host::topology::Topology;
 use crate::host::types::Types;
-use crate::metric::moved::{BY_REASON, FLOWS};
-use crate::metric::pages::{MIGRATED, PAGES};
+use crate::model::facility::Facility;
 use crate::sample::{Flow, Missing};
 
 /// All of them, as far as they work here. Dropping it detaches them.
@@ -32,31 +31,34 @@ pub struct PageProbes {
 
 impl PageProbes {
     /// Starts the probes; new pages are counted where the records of `sched` have room for them, nodes between which
-    /// pages move where `wanted` says yes to their metrics. One that does not start is a reason in
+    /// pages move where `wanted` says yes to that. One that does not start is a reason in
     /// [`PageProbes::missing`].
     pub fn start(
         sched: &SchedProbe,
         records: &OwnedFd,
         root: &Path,
-        wanted: impl Fn(&str) -> bool,
+        wanted: impl Fn(Facility) -> bool,
     ) -> PageProbes {
         let mut reasons = Reasons::default();
         let layout = sched.layout();
-        let of_moved = [&MIGRATED[..], &BY_REASON, &FLOWS].concat();
         let types = match Types::read(root) {
             Ok(types) => types,
             Err(error) => {
-                let of_new: &[_] = if layout.pages { &PAGES } else { &[] };
-                reasons.started::<()>(Err(error), &[of_new, &of_moved].concat());
+                let why = Missing::Unsupported(format!("{error:#}"));
+                if layout.pages {
+                    reasons.add(Facility::NewPages, &why);
+                }
+                reasons.add(Facility::MovedPages, &why);
                 return PageProbes { new: None, moved: None, moving: None, reasons };
             }
         };
         let new = layout.pages.then(|| PageProbe::start(sched, records, &types));
-        let new = new.and_then(|probe| reasons.started(probe, &PAGES));
-        let moved = reasons.started(BalanceProbe::start(records, layout.nodes, &types), &of_moved);
-        let wanted = moved.is_some() && FLOWS.iter().any(|id| wanted(id));
-        let moving = wanted.then(|| MoveProbe::start(records, &types));
-        let moving = moving.and_then(|probe| reasons.started(probe, &FLOWS));
+        let new = new.and_then(|probe| reasons.started(probe, Facility::NewPages));
+        let moved = BalanceProbe::start(records, layout.nodes, &types);
+        let moved = reasons.started(moved, Facility::MovedPages);
+        let moving =
+            (moved.is_some() && wanted(Facility::PageFlows)).then(|| MoveProbe::start(records, &types));
+        let moving = moving.and_then(|probe| reasons.started(probe, Facility::PageFlows));
         PageProbes { new, moved, moving, reasons }
     }
 
@@ -72,9 +74,9 @@ impl PageProbes {
         self.moved.as_ref().map_or_else(Vec::new, |probe| probe.pairs().flows(topology))
     }
 
-    /// Metric id → why it cannot be measured.
-    pub fn missing(&self) -> &BTreeMap<&'static str, Missing> {
-        self.reasons.by_metric()
+    /// Facilities that did not start, and why.
+    pub fn missing(&self) -> &BTreeMap<Facility, Missing> {
+        self.reasons.by_facility()
     }
 }
 

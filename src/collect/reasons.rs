@@ -1,30 +1,29 @@
-//! Which metrics cannot be measured here, and why: what probes that do not start, or stop to work, leave behind.
+//! Reasons for which probes that do not start, or stop to work, measure nothing.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 
+use crate::model::facility::Facility;
 use crate::sample::Missing;
 
-/// The first reason for a metric stands: it is missing for good.
+/// The first reason for a facility stands: it is missing for good.
 #[derive(Debug, Default)]
-pub struct Reasons(BTreeMap<&'static str, Missing>);
+pub struct Reasons(BTreeMap<Facility, Missing>);
 
 impl Reasons {
-    /// The probe that measures these metrics; if it did not start, that is why they are missing.
-    pub fn started<P>(&mut self, probe: Result<P>, ids: &[&'static str]) -> Option<P> {
-        probe.map_err(|error| self.add(ids, &Missing::Unsupported(format!("{error:#}")))).ok()
+    /// The probe that brings `facility`; if it did not start, the error is why that is missing.
+    pub fn started<P>(&mut self, probe: Result<P>, facility: Facility) -> Option<P> {
+        probe.map_err(|error| self.add(facility, &Missing::Unsupported(format!("{error:#}")))).ok()
     }
 
-    /// Notes why these metrics cannot be measured.
-    pub fn add(&mut self, ids: &[&'static str], why: &Missing) {
-        for id in ids {
-            self.0.entry(id).or_insert_with(|| why.clone());
-        }
+    /// Notes why `facility` is missing.
+    pub fn add(&mut self, facility: Facility, why: &Missing) {
+        self.0.entry(facility).or_insert_with(|| why.clone());
     }
 
-    /// Metric id → why it cannot be measured.
-    pub fn by_metric(&self) -> &BTreeMap<&'static str, Missing> {
+    /// All that are missing.
+    pub fn by_facility(&self) -> &BTreeMap<Facility, Missing> {
         &self.0
     }
 }
@@ -36,12 +35,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_start_is_why_its_metrics_are_missing() {
+    fn the_first_reason_stands() {
         let mut reasons = Reasons::default();
-        assert_eq!(reasons.started(Ok(1), &["a"]), Some(1));
-        assert_eq!(reasons.started::<u32>(Err(anyhow!("no").context("loading")), &["b", "c"]), None);
-        reasons.add(&["c"], &Missing::Lost("later".to_owned()));
+        assert_eq!(reasons.started(Ok(1), Facility::Irq), Some(1));
+        assert_eq!(reasons.started::<u32>(Err(anyhow!("no").context("loading")), Facility::Reclaim), None);
+        reasons.add(Facility::Reclaim, &Missing::Lost("later".to_owned()));
         let why = Missing::Unsupported("loading: no".to_owned());
-        assert_eq!(reasons.by_metric().iter().collect::<Vec<_>>(), [(&"b", &why), (&"c", &why)]);
+        assert_eq!(reasons.by_facility().iter().collect::<Vec<_>>(), [(&Facility::Reclaim, &why)]);
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Section;
-use crate::collect::plan::Part;
+use crate::collect::plan::features;
 use crate::host::btf::{BtfFacts, Feature};
 use crate::host::cgroups::{Hierarchy, Mode};
 use crate::host::check::HostCheck;
@@ -12,6 +12,7 @@ use crate::host::kernel::{KernelFacts, Lockdown};
 use crate::host::pmu::PmuFacts;
 use crate::host::privileges::{Capability, Privileges};
 use crate::host::topology::Topology;
+use crate::model::facility::Facility;
 use crate::sample::Missing;
 
 /// How good a finding is, as a word: colours may add to it, not replace it.
@@ -85,7 +86,7 @@ fn btf(facts: &BtfFacts) -> Vec<Finding> {
             }
             let found = format!("type information (BTF): {} of {count} things asked for", present.len());
             let lacks = |one: &Feature| {
-                let essential = Part::ESSENTIAL.iter().any(|part| part.features().contains(one));
+                let essential = Facility::ESSENTIAL.iter().any(|part| features(*part).contains(one));
                 let mark = if essential { Mark::No } else { Mark::Warn };
                 Finding { mark, text: format!("missing: {} ({})", one.name(), one.origin()) }
             };

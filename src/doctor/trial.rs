@@ -13,7 +13,6 @@ use crate::collect::numa::NumaProbe;
 use crate::collect::pages::PageProbe;
 use crate::collect::placement::Walk;
 use crate::collect::placement::draw::Random;
-use crate::collect::plan::Part;
 use crate::collect::reclaim::ReclaimProbe;
 use crate::collect::records::Layout;
 use crate::collect::rung::Ladder;
@@ -27,7 +26,7 @@ use crate::host::check::HostCheck;
 use crate::host::kernel;
 use crate::host::topology::Topology;
 use crate::host::types::Types;
-use crate::pmu::event::Role;
+use crate::model::facility::Facility;
 use crate::pmu::open::Refused;
 use crate::text::plural;
 
@@ -36,7 +35,7 @@ pub struct Trial {
     /// What was tried.
     pub name: &'static str,
     /// What hangs on it.
-    pub parts: &'static [Part],
+    pub parts: &'static [Facility],
     /// What was seen to work, or why it did not.
     pub outcome: Result<String>,
     /// What libbpf said meanwhile, line by line.
@@ -58,7 +57,7 @@ pub fn run(check: &HostCheck) -> Vec<Trial> {
 fn note<T>(
     trials: &mut Vec<Trial>,
     name: &'static str,
-    parts: &'static [Part],
+    parts: &'static [Facility],
     outcome: Result<(T, String)>,
 ) -> Option<T> {
     let (made, outcome) = match outcome {
@@ -70,12 +69,12 @@ fn note<T>(
 }
 
 fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Option<()> {
-    let store = note(trials, "task storage", &Part::ESSENTIAL, task_storage(check, topology))?;
+    let store = note(trials, "task storage", &Facility::ESSENTIAL, task_storage(check, topology))?;
     let started = sched_switch(check, topology, &store);
-    let (sched, refused) = note(trials, "sched_switch", &[Part::CpuTime], started)?;
+    let (sched, refused) = note(trials, "sched_switch", &[Facility::CpuTime], started)?;
     if let Some(refused) = refused.into_iter().next() {
         // A live view starts all the same, without them.
-        let parts = &[Part::Counters, Part::Counter(Role::Cycles), Part::Counter(Role::Instructions)];
+        let parts = &[Facility::Counters, Facility::CYCLES, Facility::INSTRUCTIONS];
         note(
             trials,
             "counters on each CPU",
@@ -83,22 +82,22 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
             Err::<((), String), _>(Error::msg(refused.why.to_string())),
         );
     }
-    let both = &[Part::TaskWalk, Part::Exits];
+    let both = &[Facility::TaskWalk, Facility::Exits];
     let tasks = note(trials, "task probe", both, task_probe(check, topology, &store, &sched))?;
     note(trials, "task walk", both, task_walk(tasks))?;
     // Nothing builds on these.
-    note(trials, "reclaim by node", &[Part::Reclaim], reclaim(topology));
+    note(trials, "reclaim by node", &[Facility::Reclaim], reclaim(topology));
     // With one node there are no others.
     let several = layout(check, topology).pages;
     if several {
-        note(trials, "new pages by node", &[Part::NewPages], new_pages(&sched, &store));
+        note(trials, "new pages by node", &[Facility::NewPages], new_pages(&sched, &store));
     }
-    note(trials, "moved pages", &[Part::MovedPages], moved_pages(topology, &store));
+    note(trials, "moved pages", &[Facility::MovedPages], moved_pages(topology, &store));
     if several {
-        note(trials, "pages moved from node to node", &[Part::PageFlows], page_flows(&store));
+        note(trials, "pages moved from node to node", &[Facility::PageFlows], page_flows(&store));
     }
-    note(trials, "memory by node", &[Part::Placement], placement());
-    note(trials, "tasks that balancing moves", &[Part::SentTasks], sent_tasks(&store));
+    note(trials, "memory by node", &[Facility::Placement], placement());
+    note(trials, "tasks that balancing moves", &[Facility::SentTasks], sent_tasks(&store));
     let ladder = Ladder::climb(|rung| HintProbe::start(&store, rung));
     note(trials, "NUMA hinting faults", &[], Ok(((), ladder.words(hinting::WITHOUT))));
     let ladder = Ladder::climb(|rung| TimeProbe::start(&store, rung));

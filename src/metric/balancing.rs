@@ -1,17 +1,9 @@
 //! The metrics of what NUMA balancing does with a task.
 
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Traits, Unit, Value};
+use crate::model::facility::Facility;
 use crate::sample::{Hints, Missing, Reading};
 use crate::snapshot::{Node, Snapshot, Task};
-
-/// Metrics of tasks that are moved: one probe brings them all.
-pub const CHOICES: [&str; 3] = ["numa_moves_per_s", "numa_swaps_per_s", "numa_stuck_per_s"];
-/// Metrics of time: the same functions bring them all.
-pub const TIME: [&str; 1] = ["balancing_pct"];
-/// Metrics of hinting faults: one ladder brings both.
-pub const HINTS: [&str; 2] = ["hint_faults_per_s", "hint_remote_pct"];
-/// Metrics that come with the task structure.
-pub const GROUP: [&str; 1] = ["numa_group"];
 
 pub const NUMA_MOVES: Metric<Task> = Metric::memory_rate(
     "numa_moves_per_s",
@@ -20,7 +12,8 @@ pub const NUMA_MOVES: Metric<Task> = Metric::memory_rate(
     "Times NUMA balancing set out to bring it to an idle CPU of the node that it prefers (sched_move_numa); \
            attempts that then failed are in numa_stuck_per_s too.",
     |task, snapshot| snapshot.rate(task.delta.numa_moves).map(Value::F64),
-);
+)
+.needs(&[Facility::NumaFields, Facility::SentTasks]);
 
 pub const NUMA_SWAPS: Metric<Task> = Metric::memory_rate(
     "numa_swaps_per_s",
@@ -29,7 +22,7 @@ pub const NUMA_SWAPS: Metric<Task> = Metric::memory_rate(
     "Times NUMA balancing set out to swap it with a task of another node, whichever of the two was better off \
            (sched_swap_numa).",
     |task, snapshot| snapshot.rate(task.delta.numa_swaps).map(Value::F64),
-);
+).needs(&[Facility::NumaFields, Facility::SentTasks]);
 
 pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
     "numa_stuck_per_s",
@@ -38,7 +31,7 @@ pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
     "Times NUMA balancing wanted it on another node and left it where it was: no better CPU found, or the move \
            failed (sched_stick_numa).",
     |task, snapshot| snapshot.rate(task.delta.numa_stuck).map(Value::F64),
-);
+).needs(&[Facility::NumaFields, Facility::SentTasks]);
 
 pub const NUMA_GROUP: Metric<Task> = Metric {
     id: "numa_group",
@@ -53,6 +46,7 @@ pub const NUMA_GROUP: Metric<Task> = Metric {
         0 => Err(Missing::NotCollected("NUMA balancing has it in no group".into())),
         group => Ok(Value::U64(group.into())),
     },
+    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::NumaGroup]),
 };
 
 pub const HINT_FAULTS: Metric<Task> = Metric::memory_rate(
@@ -63,7 +57,7 @@ pub const HINT_FAULTS: Metric<Task> = Metric::memory_rate(
            are says how fast it scans, not how much memory is used. Where no function of the kernel can be hooked \
            (doctor says so) these are pages, from the task structure, and some are missed.",
     |task, snapshot| snapshot.rate(task.delta.hint_faults).map(Value::F64),
-);
+).needs(&[Facility::NumaFields, Facility::HintFaults]);
 
 pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
     id: "hint_remote_pct",
@@ -76,6 +70,7 @@ pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
            one thread faults on pages that are not local already, pages that were just moved do not fault for a while, \
            and one that is bound may not fault at all. See remote_pct.",
     value: |task, snapshot| remote_pct(of_task(task), snapshot).map(Value::F64),
+    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]),
 };
 
 /// The hinting faults of a task in the interval.
@@ -108,6 +103,7 @@ pub const BALANCING_PCT: Metric<Task> = Metric {
             ran => Ok(Value::F64((task.delta.balancing_ns as f64 * 100.0 / ran as f64).min(100.0))),
         }
     },
+    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::BalancingTime]),
 };
 
 fn of_node(node: &Node) -> Reading<Hints> {
@@ -125,6 +121,7 @@ pub const NODE_HINT_FAULTS: Metric<Node> = Metric {
     order: Order::Descending,
     help: "NUMA hinting faults on the node's CPUs, of every task, in scope or not.",
     value: |node, snapshot| snapshot.rate(of_node(node)?.faults).map(Value::F64),
+    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]),
 };
 
 pub const NODE_HINT_REMOTE_PCT: Metric<Node> = Metric {
@@ -136,6 +133,7 @@ pub const NODE_HINT_REMOTE_PCT: Metric<Node> = Metric {
     order: Order::Descending,
     help: "Share of these that found the page on another node. No share of accesses: see the help of tasks.",
     value: |node, snapshot| remote_pct(of_node(node)?, snapshot).map(Value::F64),
+    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]),
 };
 
 /// The same of the whole machine, from /proc/vmstat: numa_hint_faults, numa_hint_faults_local.
@@ -151,5 +149,8 @@ pub fn of_host(snapshot: &Snapshot) -> [(&'static str, Reading<f64>); 2] {
         };
         (id, counted)
     };
-    [reading(HINTS[0], |hints, snapshot| snapshot.rate(hints.faults)), reading(HINTS[1], remote_pct)]
+    [
+        reading(HINT_FAULTS.id, |hints, snapshot| snapshot.rate(hints.faults)),
+        reading(HINT_REMOTE_PCT.id, remote_pct),
+    ]
 }

@@ -1,9 +1,10 @@
 //! The metrics of a container: what is its own, and those of tasks summed over it.
 
 use super::task::TASK_METRICS;
-use super::{Group, Metric, Order, Unit, Value, interference, no, placement};
+use super::{Group, Metric, Order, Traits, Unit, Value, interference, no, placement};
 use crate::container::path;
 use crate::host::topology::parse_cpulist;
+use crate::model::facility::Facility;
 use crate::sample::{GroupRaw, Missing, Reading};
 use crate::snapshot::{Container, Snapshot};
 use crate::units::{CpuId, Nid};
@@ -51,6 +52,7 @@ macro_rules! summed {
             order: TASK_METRICS[AT].order,
             help: TASK_METRICS[AT].help,
             value: |row: &Container, snapshot: &Snapshot| (TASK_METRICS[AT].value)(&row.sum, snapshot),
+            traits: TASK_METRICS[AT].traits,
         }
     }};
 }
@@ -63,23 +65,10 @@ const fn own(
     help: &'static str,
     value: fn(&Container, &Snapshot) -> Reading<Value>,
 ) -> Metric<Container> {
-    Metric { id, title, width, group: kind.0, unit: kind.1, order: kind.2, help, value }
+    Metric { id, title, width, group: kind.0, unit: kind.1, order: kind.2, help, value, traits: Traits::NONE }
 }
 
 const TEXT: (Group, Unit, Order) = (Identity, Unit::Text, Ascending);
-
-/// Metrics that are read from a cgroup's files of limits and of memory.
-pub const LIMITS: [&str; 9] = [
-    "cpu_quota_pct",
-    "throttled_pct",
-    "cpus_allowed",
-    "nodes_allowed",
-    "smt_shared_cpus",
-    "mem_bytes",
-    "mem_bytes_by_node",
-    "mem_limit_bytes",
-    "mems_allowed",
-];
 
 /// All metrics of a container, in the order in which help and JSON list them.
 pub static CONTAINER_METRICS: &[Metric<Container>] = &[
@@ -92,7 +81,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
         |row, _| {
             Ok(Value::Text(row.group.as_ref().map_or_else(|| row.id.to_string(), |group| group.name.clone())))
         },
-    ),
+    ).needs(&[Facility::CgroupNames]),
     own(
         "kind",
         "KIND",
@@ -100,14 +89,14 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
         TEXT,
         "container, machine, pod, unit (of systemd) or group (any other cgroup).",
         |row, _| Ok(Value::Text(row.kind().name().into())),
-    ),
+    ).needs(&[Facility::CgroupNames]),
     own("engine", "ENGINE", 10, TEXT, "Who made the container, as its cgroup path says.", |row, _| {
         let engine = row.group.as_ref().and_then(|group| group.engine);
         engine.map(|engine| Value::Text(engine.name().into())).ok_or_else(|| no("it is no container"))
-    }),
+    }).needs(&[Facility::CgroupNames]),
     own("container_id", "ID", 12, TEXT, "Full id of the container.", |row, _| {
         text_of(row.group.as_ref().and_then(|group| group.id.as_ref()), "it has no id")
-    }),
+    }).needs(&[Facility::CgroupNames]),
     own(
         "pod",
         "POD",
@@ -115,10 +104,10 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
         TEXT,
         "Kubernetes or podman pod: its name where the kubelet's files have it, else its uid.",
         |row, _| text_of(row.group.as_ref().and_then(|group| group.pod.as_ref()), "it is in no pod"),
-    ),
+    ).needs(&[Facility::CgroupNames]),
     own("namespace", "NAMESPACE", 14, TEXT, "Kubernetes namespace.", |row, _| {
         text_of(row.group.as_ref().and_then(|group| group.namespace.as_ref()), "no file says its namespace")
-    }),
+    }).needs(&[Facility::CgroupNames]),
     own(
         "parent",
         "PARENT",
@@ -170,7 +159,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
             Some(milli) => Ok(Value::F64(milli as f64 / 10.0)),
             None => Err(no("it has no quota")),
         },
-    ),
+    ).needs(&[Facility::CgroupLimits]),
     own(
         "throttled_pct",
         "THROT%",
@@ -188,7 +177,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
                 _ => Err(Missing::FirstInterval),
             }
         },
-    ),
+    ).needs(&[Facility::CgroupLimits]),
     own(
         "cpus_allowed",
         "CPUS",
@@ -196,7 +185,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
         (Running, Unit::Text, Ascending),
         "CPUs that it may use (cpuset), as a list.",
         |row, _| raw(row)?.cpus.clone().map(Value::Text),
-    ),
+    ).needs(&[Facility::CgroupLimits]),
     own(
         "nodes_allowed",
         "CPUNODES",
@@ -210,7 +199,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
             let nodes: std::collections::BTreeSet<u32> = cpus.into_iter().filter_map(node).collect();
             Ok(Value::Text(crate::host::topology::format_cpulist(nodes)))
         },
-    ),
+    ).needs(&[Facility::CgroupLimits]),
     own(
         "smt_shared_cpus",
         "SMTSHR",
@@ -223,7 +212,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
                 .map(|cpus| Value::U64(cpus.into()))
                 .ok_or_else(|| no("it has no CPUs of its own (cpuset)"))
         },
-    ),
+    ).needs(&[Facility::CgroupLimits]),
     summed!("cycles_total"),
     summed!("instructions_total"),
     summed!("ipc"),
@@ -251,7 +240,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
         (Memory, Unit::Bytes, Descending),
         "Memory charged to it and all below (memory.current): page cache and kernel memory included.",
         |row, _| raw(row)?.mem_bytes.clone().map(Value::U64),
-    ),
+    ).needs(&[Facility::CgroupLimits]),
     own(
         "mem_bytes_by_node",
         "MEM BY NODE",
@@ -263,7 +252,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
             let used = nodes.into_iter().filter(|(_, bytes)| *bytes > 0);
             Ok(Value::ByNode(used.map(|(node, bytes)| (Nid(node), bytes as f64)).collect()))
         },
-    ),
+    ).needs(&[Facility::CgroupLimits]),
     placement::CONTAINER_MEM_PCT_BY_NODE,
     placement::CONTAINER_REMOTE_PCT,
     placement::CONTAINER_REMOTE_SOURCE,
@@ -279,7 +268,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
             Some(bytes) => Ok(Value::U64(bytes)),
             None => Err(no("it has no limit")),
         },
-    ),
+    ).needs(&[Facility::CgroupLimits]),
     own(
         "mems_allowed",
         "MEMS",
@@ -287,7 +276,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
         (Memory, Unit::Text, Ascending),
         "Nodes that it may take memory from (cpuset), as a list.",
         |row, _| raw(row)?.mems.clone().map(Value::Text),
-    ),
+    ).needs(&[Facility::CgroupLimits]),
     own(
         "rss_bytes",
         "RSS",

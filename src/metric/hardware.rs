@@ -1,6 +1,6 @@
 //! How far is a node from the others, and what is attached to it?
 
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::host::topology::{Device, Node as Facts};
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Node, Snapshot};
@@ -20,6 +20,7 @@ pub const DISTANCE: Metric<Node> = Metric {
         let to = |(node, distance): &(Nid, u32)| (*node, f64::from(*distance));
         Ok(Value::ByNode(facts(node, snapshot)?.distances.iter().map(to).collect()))
     },
+    traits: Traits::NONE,
 };
 
 pub const DEVICES: Metric<Node> = Metric {
@@ -35,6 +36,7 @@ pub const DEVICES: Metric<Node> = Metric {
         let devices: Vec<String> = facts(node, snapshot)?.devices.iter().map(device).collect();
         Ok(Value::Text(devices.join(" ")))
     },
+    traits: Traits::NONE,
 };
 
 fn facts<'a>(node: &Node, snapshot: &'a Snapshot) -> Reading<&'a Facts> {

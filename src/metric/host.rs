@@ -1,11 +1,9 @@
 //! The metrics that are one for the whole machine, and of no row.
 
 use super::Value;
+use crate::model::facility::Facility;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Snapshot, Swapped};
-
-/// Metrics that go missing together, because one reading brings them all.
-pub const MEMORY: [&str; 4] = [SWAP.id, SWAP_IN.id, SWAP_OUT.id, ZONE_RECLAIM_MODE.id];
 
 /// A metric of the host: a key in JSON.
 pub struct HostMetric {
@@ -15,6 +13,8 @@ pub struct HostMetric {
     /// What it is, with its unit.
     pub help: &'static str,
     value: fn(&Snapshot) -> Reading<Value>,
+    /// What it is made of, beside what every live view has.
+    pub needs: &'static [Facility],
 }
 
 impl HostMetric {
@@ -35,6 +35,7 @@ pub const BUSY: HostMetric = HostMetric {
     title: "BUSY%",
     help: "On-CPU time of all tasks on all CPUs in the interval; 100 is one CPU.",
     value: |snapshot| snapshot.share(snapshot.busy_ns).map(Value::F64),
+    needs: &[],
 };
 
 pub const IRQ: HostMetric = HostMetric {
@@ -42,6 +43,7 @@ pub const IRQ: HostMetric = HostMetric {
     title: "IRQ%",
     help: "Time of all CPUs in hard and soft interrupts in the interval; 100 is one CPU.",
     value: |snapshot| snapshot.share(snapshot.irq_ns).map(Value::F64),
+    needs: &[Facility::Irq],
 };
 
 pub const SWAP: HostMetric = HostMetric {
@@ -49,6 +51,7 @@ pub const SWAP: HostMetric = HostMetric {
     title: "SWAP/s",
     help: "Pages per second that the machine reads from swap and writes to it. The kernel does not count them by node.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_in.saturating_add(swapped.pages_out)),
+    needs: &[Facility::HostMemory],
 };
 
 pub const SWAP_IN: HostMetric = HostMetric {
@@ -56,6 +59,7 @@ pub const SWAP_IN: HostMetric = HostMetric {
     title: "SWAPIN/s",
     help: "Of these, the pages that are read (pswpin in /proc/vmstat), with those that are read ahead.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_in),
+    needs: &[Facility::HostMemory],
 };
 
 pub const SWAP_OUT: HostMetric = HostMetric {
@@ -63,6 +67,7 @@ pub const SWAP_OUT: HostMetric = HostMetric {
     title: "SWAPOUT/s",
     help: "Of these, the pages that are written (pswpout in /proc/vmstat), to make room.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_out),
+    needs: &[Facility::HostMemory],
 };
 
 /// Bits as in the kernel's Documentation/admin-guide/sysctl/vm.rst.
@@ -75,6 +80,7 @@ pub const ZONE_RECLAIM_MODE: HostMetric = HostMetric {
         let mode = snapshot.zone_reclaim_mode.map(|mode| Value::U64(mode.into()));
         mode.ok_or_else(|| Missing::Unsupported("only a kernel with CONFIG_NUMA has this switch".into()))
     },
+    needs: &[Facility::HostMemory],
 };
 
 fn swap(snapshot: &Snapshot, pages: fn(Swapped) -> u64) -> Reading<Value> {

@@ -1,8 +1,9 @@
 //! The metrics that say which task it is, whose, and how the scheduler treats it.
 
-use super::{Group, Metric, Order, Unit, Value, no};
+use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use crate::container::group::Kind;
 use crate::container::path;
+use crate::model::facility::Facility;
 use crate::sample::Missing;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
@@ -19,6 +20,7 @@ pub const PID: Metric<Task> = Metric {
     order: Ascending,
     help: "Process id (thread group) in the host's pid namespace.",
     value: |task, _| Ok(Value::U64(task.raw.pid.into())),
+    traits: Traits::NONE,
 };
 
 pub const TID: Metric<Task> = Metric {
@@ -32,6 +34,7 @@ pub const TID: Metric<Task> = Metric {
     value: |task, _| {
         task.tid.map(|tid| Value::U64(tid.into())).ok_or_else(|| no("the row is a process, not a thread"))
     },
+    traits: Traits::NONE,
 };
 
 pub const PPID: Metric<Task> = Metric {
@@ -43,6 +46,7 @@ pub const PPID: Metric<Task> = Metric {
     order: Ascending,
     help: "Parent process id.",
     value: |task, _| Ok(Value::U64(task.raw.ppid.into())),
+    traits: Traits::NONE,
 };
 
 pub const USER: Metric<Task> = Metric {
@@ -54,6 +58,7 @@ pub const USER: Metric<Task> = Metric {
     order: Ascending,
     help: "Owner (real user id), by name where /etc/passwd has one.",
     value: |task, snapshot| Ok(Value::Text(user(task.raw.uid, snapshot))),
+    traits: Traits::NONE,
 };
 
 pub const STATE: Metric<Task> = Metric {
@@ -66,6 +71,7 @@ pub const STATE: Metric<Task> = Metric {
     help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t traced, \
            I idle kernel thread, Z zombie, X ended.",
     value: |task, _| Ok(Value::Text(state(task).to_string())),
+    traits: Traits::NONE,
 };
 
 pub const POLICY: Metric<Task> = Metric {
@@ -77,6 +83,7 @@ pub const POLICY: Metric<Task> = Metric {
     order: Ascending,
     help: "Scheduling policy, as in sched(7).",
     value: |task, _| Ok(Value::Text(policy(task.raw.policy))),
+    traits: Traits::NONE,
 };
 
 pub const NICE: Metric<Task> = Metric {
@@ -88,6 +95,7 @@ pub const NICE: Metric<Task> = Metric {
     order: Ascending,
     help: "Nice value, -20 (favoured) to 19.",
     value: |task, _| Ok(Value::I64(task.raw.nice.into())),
+    traits: Traits::NONE,
 };
 
 pub const THREADS: Metric<Task> = Metric {
@@ -99,6 +107,7 @@ pub const THREADS: Metric<Task> = Metric {
     order: Descending,
     help: "Live threads of the process.",
     value: |task, _| Ok(Value::U64(task.threads.into())),
+    traits: Traits::NONE,
 };
 
 pub const START_NS: Metric<Task> = Metric {
@@ -110,6 +119,7 @@ pub const START_NS: Metric<Task> = Metric {
     order: Descending,
     help: "Start time since boot (CLOCK_BOOTTIME). pid and start_ns identify a process for ever.",
     value: |task, _| Ok(Value::U64(task.raw.start_ns)),
+    traits: Traits::NONE,
 };
 
 pub const CGROUP: Metric<Task> = Metric {
@@ -126,6 +136,7 @@ pub const CGROUP: Metric<Task> = Metric {
             Err(Missing::Lost(format!("cgroup {} was removed before its path was read", task.raw.cgroup_id)))
         }
     },
+    traits: Traits::NONE,
 };
 
 pub const CONTAINER: Metric<Task> = Metric {
@@ -142,6 +153,7 @@ pub const CONTAINER: Metric<Task> = Metric {
         }
         _ => Err(no("it is in no container")),
     },
+    traits: Traits::NONE.needs(&[Facility::CgroupNames]),
 };
 
 pub const POD: Metric<Task> = Metric {
@@ -157,6 +169,7 @@ pub const POD: Metric<Task> = Metric {
         let pod = group.and_then(|group| group.pod.clone());
         pod.map(Value::Text).ok_or_else(|| no("it is in no pod"))
     },
+    traits: Traits::NONE.needs(&[Facility::CgroupNames]),
 };
 
 pub const COMM: Metric<Task> = Metric {
@@ -168,6 +181,7 @@ pub const COMM: Metric<Task> = Metric {
     order: Ascending,
     help: "Name of the task as the kernel keeps it: up to 15 bytes; unprintable ones are escaped.",
     value: |task, _| Ok(Value::Text(text::clean(task.raw.comm.bytes()))),
+    traits: Traits::NONE,
 };
 
 /// The name of a user, or his number.

@@ -1,7 +1,8 @@
 //! How much does a task lose to interrupts on its CPU, and to waiting where others idle? Both are estimates from what is
 //! known of CPUs and tasks at the end of an interval, and cost the context switch nothing.
 
-use super::{Group, Metric, Order, Unit, Value, no};
+use super::{Group, Metric, Order, Traits, Unit, Value, no};
+use crate::model::facility::Facility;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Container, CpuDelta, Snapshot, Task};
 use crate::units::Nid;
@@ -20,6 +21,7 @@ pub const IRQ_PCT: Metric<Task> = Metric {
         let ns = irq_ns(task, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::Share { pct: per_second / 1e7, measured: false })
     },
+    traits: Traits::NONE.needs(&[Facility::Irq]),
 };
 
 pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
@@ -35,6 +37,7 @@ pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
         let ns = irq_ns_on_nodes(&row.sum.delta.run_ns, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::Share { pct: per_second / 1e7, measured: false })
     },
+    traits: Traits::NONE.needs(&[Facility::Irq]),
 };
 
 pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
@@ -51,6 +54,7 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
         let idle = if wait > 0.0 { idle_elsewhere(task, snapshot)? } else { 0.0 };
         Ok(Value::Share { pct: wait * idle, measured: false })
     },
+    traits: Traits::NONE,
 };
 
 /// Time in interrupts, of the on-CPU time of a task.

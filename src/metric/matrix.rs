@@ -1,7 +1,8 @@
 //! The metrics of a pair of nodes: from one to another.
 
 use super::Unit;
-use super::moved::FLOWS;
+use super::moved::PAGES_IN;
+use crate::model::facility::Facility;
 use crate::sample::{Flow, Missing, Reading};
 use crate::snapshot::Snapshot;
 use crate::units::Nid;
@@ -19,6 +20,8 @@ pub struct PairMetric {
     pub help: &'static str,
     /// Of the node of the row to that of the column.
     pub value: fn(&Snapshot, Nid, Nid) -> Reading<f64>,
+    /// What it is made of, beside what every live view has.
+    pub needs: &'static [Facility],
 }
 
 impl PairMetric {
@@ -58,6 +61,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
                 Missing::NotCollected("the memory of what ran has not been looked at yet".into())
             })
         },
+        needs: &[],
     },
     PairMetric {
         id: "task_migrations_per_s",
@@ -71,10 +75,11 @@ pub static PAIR_METRICS: &[PairMetric] = &[
             }
             snapshot.rate(count(&snapshot.flows, from, to))
         },
+        needs: &[Facility::TaskFlows],
     },
     PairMetric {
         id: "pages_migrated_per_s",
-        missing_as: FLOWS[0],
+        missing_as: PAGES_IN.id,
         title: "PAGES/s",
         unit: Unit::PerSecond,
         help: "Pages that NUMA balancing moved from the row's node to the column's. Pages that are moved because a \
@@ -85,6 +90,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
             }
             snapshot.rate(count(&snapshot.page_flows, from, to))
         },
+        needs: &[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows],
     },
     PairMetric {
         id: "distance",
@@ -97,6 +103,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
             let distance = snapshot.host.topology.distance(from, to).map(f64::from);
             distance.ok_or_else(|| Missing::NotCollected("one of the nodes is not online".into()))
         },
+        needs: &[],
     },
 ];
 

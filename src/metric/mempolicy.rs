@@ -1,13 +1,11 @@
 //! The metric of where a task asks for its new memory.
 
-use super::{Group, Metric, Order, Unit, Value, no};
+use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use crate::host::topology::format_cpulist;
+use crate::model::facility::Facility;
 use crate::record::fold::OTHERS_PID;
 use crate::sample::{MemPolicy, Missing};
 use crate::snapshot::Task;
-
-/// Metrics that need the policy in a sample.
-pub const MEMPOLICY: [&str; 1] = ["mempolicy"];
 
 pub const POLICY: Metric<Task> = Metric {
     id: "mempolicy",
@@ -19,6 +17,7 @@ pub const POLICY: Metric<Task> = Metric {
     help: "Where it asks for new memory (set_mempolicy(2), numactl(8)), with nodes as in numa_maps: default is the node that \
            it runs on. Of the main thread of a process. Mappings may have policies of their own: see m in the details.",
     value: |task, _| of(task).map(Value::Text),
+    traits: Traits::NONE.needs(&[Facility::NodePages, Facility::MemPolicy]),
 };
 
 /// Where a task asks for new memory, in words.

@@ -1,15 +1,9 @@
 //! The metrics of pages that are moved: what for, from where and to where.
 
-use super::{Group, Metric, Order, Unit, Value, pages};
+use super::{Group, Metric, Order, Traits, Unit, Value, pages};
+use crate::model::facility::Facility;
 use crate::sample::Reading;
 use crate::snapshot::{Node, Snapshot, Task};
-
-/// Moved pages by reason: one probe brings them all.
-pub const BY_REASON: [&str; 3] =
-    ["pages_migrated_balancing_per_s", "pages_migrated_asked_per_s", "pages_migrated_other_per_s"];
-
-/// Metrics of nodes between which balancing moves pages: one probe brings them all.
-pub const FLOWS: [&str; 2] = ["pages_in_per_s", "pages_out_per_s"];
 
 pub const BALANCING: Metric<Task> = Metric::memory_rate(
     "pages_migrated_balancing_per_s",
@@ -18,7 +12,7 @@ pub const BALANCING: Metric<Task> = Metric::memory_rate(
     "Of pages_migrated_per_s, those that NUMA balancing brought to the node from which they are used, at hinting \
            faults.",
     |task, snapshot| snapshot.rate(task.delta.balanced_pages).map(Value::F64),
-);
+).needs(&[Facility::MovedPages, Facility::MoveReasons]);
 
 pub const ASKED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_asked_per_s",
@@ -27,7 +21,7 @@ pub const ASKED: Metric<Task> = Metric::memory_rate(
     "Of pages_migrated_per_s, those that it moved with move_pages, migrate_pages or mbind, its own or another \
            process's, and those that follow when the nodes of a cpuset change.",
     |task, snapshot| snapshot.rate(task.delta.asked_pages).map(Value::F64),
-);
+).needs(&[Facility::MovedPages, Facility::MoveReasons]);
 
 pub const OTHER: Metric<Task> = Metric::memory_rate(
     "pages_migrated_other_per_s",
@@ -40,7 +34,7 @@ pub const OTHER: Metric<Task> = Metric::memory_rate(
         let known = delta.balanced_pages.saturating_add(delta.asked_pages);
         snapshot.rate(delta.migrated_pages.saturating_sub(known)).map(Value::F64)
     },
-);
+).needs(&[Facility::MovedPages, Facility::MoveReasons]);
 
 /// What the rows of all tasks come to: for the host.
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> + '_ {
@@ -57,18 +51,19 @@ pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Readi
 }
 
 pub const PAGES_IN: Metric<Node> = node(
-    FLOWS[0],
+    "pages_in_per_s",
     "IN/s",
     "Pages that NUMA balancing brought to the node, because they are used from there; x shows from where.",
     |node, snapshot| snapshot.rate(node.pages_in).map(Value::F64),
-);
+)
+.needs(&[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows]);
 
 pub const PAGES_OUT: Metric<Node> = node(
-    FLOWS[1],
+    "pages_out_per_s",
     "OUT/s",
     "Pages that NUMA balancing took away from the node, because they are used from another; x shows to which.",
     |node, snapshot| snapshot.rate(node.pages_out).map(Value::F64),
-);
+).needs(&[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows]);
 
 const fn node(
     id: &'static str,
@@ -77,5 +72,5 @@ const fn node(
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
     let (group, unit, order) = (Group::Node, Unit::PerSecond, Order::Descending);
-    Metric { id, title, width: 7, group, unit, order, help, value }
+    Metric { id, title, width: 7, group, unit, order, help, value, traits: Traits::NONE }
 }

@@ -1,14 +1,11 @@
 //! The metrics of a node.
 
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::metric::{balancing, counters, hardware, moved, on_cpus, placement};
+use crate::model::facility::Facility;
+use crate::pmu::event::Role;
 use crate::sample::{Missing, NodeRaw, Reading};
 use crate::snapshot::{Node, Snapshot};
-
-/// Metrics that go missing together, because one reading brings them all.
-pub const RECLAIM: [&str; 3] = ["kswapd_pages_per_s", "direct_reclaim_pages_per_s", "node_reclaim_per_s"];
-pub const WATERMARKS: [&str; 1] = ["watermark_distance_pct"];
-pub const IRQ: [&str; 1] = ["irq_pct"];
 
 /// All metrics of a node, in the order in which help and JSON list them.
 pub static NODE_METRICS: &[Metric<Node>] = &[
@@ -42,7 +39,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
             }
             snapshot.share(node.irq_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
         },
-    ),
+    ).needs(&[Facility::Irq]),
     node(
         "ipc",
         "IPC",
@@ -50,7 +47,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::Ratio,
         "Instructions per cycle of everything that ran on the node's CPUs.",
         |node, snapshot| counters::ipc(&node.slots, snapshot).map(Value::F64),
-    ),
+    ).needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
     node(
         "lma_per_s",
         "LMA/s",
@@ -60,7 +57,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         |node, snapshot| {
             counters::lma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
         },
-    ),
+    ).needs(&[Facility::Counter(Role::Lma)]),
     node(
         "rma_per_s",
         "RMA/s",
@@ -70,7 +67,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         |node, snapshot| {
             counters::rma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
         },
-    ),
+    ).needs(&[Facility::Counter(Role::Rma)]),
     on_cpus::CPI,
     on_cpus::GHZ,
     on_cpus::STALL_FRONTEND,
@@ -89,10 +86,10 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     placement::NODE_REMOTE_BEST_PCT,
     node("mem_total_bytes", "TOTAL", 7, Unit::Bytes, "Memory of the node.", |node, _| {
         Ok(Value::U64(node.raw.mem_total_bytes))
-    }),
+    }).needs(&[Facility::NodeMemory]),
     node("mem_free_bytes", "FREE", 7, Unit::Bytes, "Memory that nothing uses.", |node, _| {
         Ok(Value::U64(node.raw.mem_free_bytes))
-    }),
+    }).needs(&[Facility::NodeMemory]),
     node(
         "watermark_distance_pct",
         "WMARK%",
@@ -101,7 +98,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         "Free memory above the low watermark, as a share of what the node can hand out. Below 0 kswapd works and \
          new pages are placed on other nodes.",
         |node, _| watermark_distance(&node.raw).map(Value::F64),
-    ),
+    ).needs(&[Facility::Watermarks]),
     node(
         "mem_file_bytes",
         "FILE",
@@ -109,13 +106,13 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::Bytes,
         "Page cache: file pages, tmpfs and shared memory included.",
         |node, _| Ok(Value::U64(node.raw.mem_file_bytes)),
-    ),
+    ).needs(&[Facility::NodeMemory]),
     node("mem_anon_bytes", "ANON", 7, Unit::Bytes, "Anonymous memory of processes.", |node, _| {
         Ok(Value::U64(node.raw.mem_anon_bytes))
-    }),
+    }).needs(&[Facility::NodeMemory]),
     node("mem_slab_bytes", "SLAB", 7, Unit::Bytes, "Kernel slab caches.", |node, _| {
         Ok(Value::U64(node.raw.mem_slab_bytes))
-    }),
+    }).needs(&[Facility::NodeMemory]),
     node(
         "huge_total",
         "HUGE",
@@ -123,7 +120,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::Count,
         "Huge pages of the default size in the node's hugetlb pool.",
         |node, _| Ok(Value::U64(node.raw.huge_total)),
-    ),
+    ).needs(&[Facility::NodeMemory]),
     node(
         "huge_free",
         "HFREE",
@@ -131,10 +128,10 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::Count,
         "Huge pages of the default size in the pool that are free.",
         |node, _| Ok(Value::U64(node.raw.huge_free)),
-    ),
+    ).needs(&[Facility::NodeMemory]),
     node("numa_hit_per_s", "HIT/s", 7, Unit::PerSecond, "Pages allocated here as intended.", |node, s| {
         rate(node.pages.numa_hit, s)
-    }),
+    }).needs(&[Facility::NodePages]),
     node(
         "numa_miss_per_s",
         "MISS/s",
@@ -142,7 +139,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::PerSecond,
         "Pages allocated here although another node was preferred.",
         |node, s| rate(node.pages.numa_miss, s),
-    ),
+    ).needs(&[Facility::NodePages]),
     node(
         "numa_foreign_per_s",
         "FORGN/s",
@@ -150,7 +147,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::PerSecond,
         "Pages wanted here but allocated on another node.",
         |node, s| rate(node.pages.numa_foreign, s),
-    ),
+    ).needs(&[Facility::NodePages]),
     node(
         "interleave_hit_per_s",
         "ILEAV/s",
@@ -158,7 +155,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::PerSecond,
         "Interleaved pages allocated here as intended.",
         |node, s| rate(node.pages.interleave_hit, s),
-    ),
+    ).needs(&[Facility::NodePages]),
     node(
         "local_node_per_s",
         "LOCAL/s",
@@ -166,7 +163,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::PerSecond,
         "Pages allocated here by a task running here.",
         |node, s| rate(node.pages.local_node, s),
-    ),
+    ).needs(&[Facility::NodePages]),
     node(
         "other_node_per_s",
         "OTHER/s",
@@ -174,7 +171,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::PerSecond,
         "Pages allocated here by a task running on another node.",
         |node, s| rate(node.pages.other_node, s),
-    ),
+    ).needs(&[Facility::NodePages]),
     node(
         "kswapd_pages_per_s",
         "KSWAPD/s",
@@ -182,7 +179,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         Unit::PerSecond,
         "Pages of the node that its kswapd freed: it runs when free memory falls below the low watermark.",
         |node, s| rate(node.kswapd_pages, s),
-    ),
+    ).needs(&[Facility::Reclaim]),
     node(
         "direct_reclaim_pages_per_s",
         "DIRECT/s",
@@ -191,7 +188,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         "Pages of the node that somebody else freed, most often a task whose allocation had to wait for it; \
          reclaim within a memory limit (cgroup) and node reclaim are included.",
         |node, s| rate(node.direct_pages, s),
-    ),
+    ).needs(&[Facility::Reclaim]),
     node(
         "node_reclaim_per_s",
         "NRECL/s",
@@ -200,7 +197,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
         "Times an allocation cleaned up this node before it would take memory of another: only with \
          vm.zone_reclaim_mode set.",
         |node, s| rate(node.node_reclaims, s),
-    ),
+    ).needs(&[Facility::Reclaim]),
     balancing::NODE_HINT_FAULTS,
     balancing::NODE_HINT_REMOTE_PCT,
     moved::PAGES_IN,
@@ -226,7 +223,17 @@ const fn node(
     help: &'static str,
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
-    Metric { id, title, width, group: Group::Node, unit, order: Order::Descending, help, value }
+    Metric {
+        id,
+        title,
+        width,
+        group: Group::Node,
+        unit,
+        order: Order::Descending,
+        help,
+        value,
+        traits: Traits::NONE,
+    }
 }
 
 fn rate(pages: u64, snapshot: &Snapshot) -> Reading<Value> {

@@ -31,6 +31,7 @@ macro_rules! on_cpus {
                     let formula: Formula = $formula;
                     formula(&node.slots, node.busy_ns, snapshot).map(Value::F64)
                 },
+                traits: TASK_METRICS[AT].traits,
             }
         };)*
 

@@ -1,7 +1,7 @@
 //! The metrics of a process that are read only where somebody names them: what it was started as, what it is bound
 //! to, and how much of its memory is in huge pages.
 
-use super::{Group, Metric, Order, Unit, Value, no};
+use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use crate::collect::about::{About, Asked};
 use crate::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
@@ -41,7 +41,17 @@ const fn text(
     help: &'static str,
     value: fn(&Task, &Snapshot) -> Reading<Value>,
 ) -> Metric<Task> {
-    Metric { id, title, width, group, unit: Unit::Text, order: Order::Ascending, help, value }
+    Metric {
+        id,
+        title,
+        width,
+        group,
+        unit: Unit::Text,
+        order: Order::Ascending,
+        help,
+        value,
+        traits: Traits::NONE,
+    }
 }
 
 pub const CMDLINE: Metric<Task> = text(
@@ -78,4 +88,5 @@ pub const HUGE_PCT: Metric<Task> = Metric {
     help: "Share of its resident memory in huge pages that one entry of a page middle directory maps (2 MiB on x86) or \
            that are of hugetlbfs, from /proc/PID/smaps_rollup. Read on demand: the kernel looks at every page table.",
     value: |task, _| Ok(Value::F64(about(task)?.huge_pct.clone()?)),
+    traits: Traits::NONE,
 };

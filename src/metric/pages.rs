@@ -1,13 +1,9 @@
 //! The metrics of pages that tasks are given (on which node, and was it theirs?) and that are moved for them.
 
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Traits, Unit, Value};
+use crate::model::facility::Facility;
 use crate::sample::{Counts, Missing, Reading};
 use crate::snapshot::{Task, memory_shares};
-
-/// Metrics of moved pages: one probe brings both.
-pub const MIGRATED: [&str; 2] = ["pages_migrated_per_s", "pages_migrate_failed_per_s"];
-/// Metrics of new pages: one probe brings them all.
-pub const PAGES: [&str; 3] = ["alloc_pct_by_node", "cross_node_faults_per_s", "cross_node_fault_pct"];
 
 pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
     id: "alloc_pct_by_node",
@@ -20,6 +16,7 @@ pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
            Huge pages that are moved, and all that mbind(2) moves, count again at their new place; memory of the \
            kernel and of hugetlbfs does not count.",
     value: |task, _| by_node(&task.delta).map(Value::ByNode),
+    traits: Traits::NONE.needs(&[Facility::NewPages]),
 };
 
 pub const CROSS_NODE_FAULTS: Metric<Task> = Metric::memory_rate(
@@ -29,7 +26,7 @@ pub const CROSS_NODE_FAULTS: Metric<Task> = Metric::memory_rate(
     "Allocations of user pages that came from another node than the one it ran on: page faults, large pages as \
            one, and reads into the page cache. Faults that find their page in memory are not counted.",
     |task, snapshot| snapshot.rate(task.delta.cross_allocs).map(Value::F64),
-);
+).needs(&[Facility::NewPages]);
 
 pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
     id: "cross_node_fault_pct",
@@ -46,6 +43,7 @@ pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
             all => Ok(Value::F64(task.delta.cross_allocs as f64 * 100.0 / all as f64)),
         }
     },
+    traits: Traits::NONE.needs(&[Facility::NewPages]),
 };
 
 pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
@@ -55,7 +53,7 @@ pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
     "Pages that were moved to another place while it ran: by NUMA balancing at its hinting faults, because it \
            asked (move_pages, mbind), or to make room for large pages.",
     |task, snapshot| snapshot.rate(task.delta.migrated_pages).map(Value::F64),
-);
+).needs(&[Facility::MovedPages]);
 
 pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "pages_migrate_failed_per_s",
@@ -63,7 +61,8 @@ pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     8,
     "Pages that should have been moved and could not: busy, pinned, or no room where they should go.",
     |task, snapshot| snapshot.rate(task.delta.migrate_failed_pages).map(Value::F64),
-);
+)
+.needs(&[Facility::MovedPages]);
 
 fn by_node(delta: &Counts) -> Reading<Vec<(crate::units::Nid, f64)>> {
     let pages: Vec<f64> = delta.pages.iter().map(|pages| *pages as f64).collect();

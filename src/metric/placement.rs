@@ -1,13 +1,10 @@
 //! The metrics of where memory is, and of how much of its use is remote.
 
-use super::{Group, Metric, Order, Unit, Value, balancing, counters, no};
+use super::{Group, Metric, Order, Traits, Unit, Value, balancing, counters, no};
+use crate::model::facility::Facility;
 use crate::sample::{Hints, Reading};
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
 use crate::units::Nid;
-
-/// Metrics that need pages picked at random; remote_pct may be counted instead.
-pub const SAMPLED: [&str; 5] =
-    ["mem_pct_by_node", "mem_bytes_by_node", "mem_error_points", "mem_age_ms", "remote_best_pct"];
 
 const fn metric<R>(
     id: &'static str,
@@ -17,7 +14,7 @@ const fn metric<R>(
     help: &'static str,
     value: fn(&R, &Snapshot) -> Reading<Value>,
 ) -> Metric<R> {
-    Metric { id, title, width, group, unit, order, help, value }
+    Metric { id, title, width, group, unit, order, help, value, traits: Traits::NONE }
 }
 
 /// The only node of the machine: where it is the only one, all is known beforehand.
@@ -39,7 +36,7 @@ fn memory(task: &Task) -> Reading<&Memory> {
     }
 }
 
-pub const MEM_PCT_BY_NODE: Metric<Task> = metric(
+pub const MEM_PCT_BY_NODE: Metric<Task> = metric::<Task>(
     "mem_pct_by_node",
     ("MEM BY NODE", 11),
     Group::Memory,
@@ -50,9 +47,9 @@ pub const MEM_PCT_BY_NODE: Metric<Task> = metric(
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, 100.0)])),
         _ => Ok(Value::ByNode(memory_shares(&memory(task)?.bytes_by_node))),
     },
-);
+).needs(&[Facility::Placement]);
 
-pub const MEM_BYTES_BY_NODE: Metric<Task> = metric(
+pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
     "mem_bytes_by_node",
     ("MEM/NODE", 11),
     Group::Memory,
@@ -67,9 +64,9 @@ pub const MEM_BYTES_BY_NODE: Metric<Task> = metric(
             Ok(Value::ByNode(used.map(|(node, bytes)| (Nid(node as u32), bytes.round())).collect()))
         }
     },
-);
+).needs(&[Facility::Placement]);
 
-pub const MEM_ERROR_POINTS: Metric<Task> = metric(
+pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
     "mem_error_points",
     ("MEMERR", 6),
     Group::Memory,
@@ -80,9 +77,9 @@ pub const MEM_ERROR_POINTS: Metric<Task> = metric(
         Some(_) if task.rss_bytes > 0 => Ok(Value::F64(0.0)),
         _ => Ok(Value::F64(memory(task)?.error_points)),
     },
-);
+).needs(&[Facility::Placement, Facility::PlacementError]);
 
-pub const MEM_AGE_MS: Metric<Task> = metric(
+pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
     "mem_age_ms",
     ("MEMAGE", 7),
     Group::Memory,
@@ -93,7 +90,7 @@ pub const MEM_AGE_MS: Metric<Task> = metric(
         (Some((read_ns, _)), _) => Ok(Value::U64(snapshot.mono_ns.saturating_sub(*read_ns) / 1_000_000)),
         (None, _) => memory(task).map(|_| Value::U64(0)),
     },
-);
+).needs(&[Facility::Placement, Facility::PlacementError]);
 
 /// How a share of remote accesses is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,7 +242,8 @@ macro_rules! remote_metrics {
             (Unit::Percent, Order::Descending),
             BEST_HELP,
             |row, snapshot| best(snapshot, $remote(row)),
-        );
+        )
+        .needs(&[Facility::Placement]);
     };
 }
 
@@ -269,7 +267,7 @@ remote_metrics!(
     NODE_REMOTE_BEST_PCT
 );
 
-pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric(
+pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric::<Container>(
     "mem_pct_by_node",
     ("MEM% NODES", 11),
     Group::Memory,
@@ -282,7 +280,8 @@ pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric(
         nodes.iter().for_each(|(node, on)| bytes[*node as usize] = *on as f64);
         Ok(Value::ByNode(memory_shares(&bytes)))
     },
-);
+)
+.needs(&[Facility::Placement]);
 
 #[cfg(test)]
 mod tests {

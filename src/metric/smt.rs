@@ -1,11 +1,9 @@
 //! How much of its speed does a task lose to the other hardware thread of its core?
 
 use super::counters::ipc_by_sibling;
-use super::{Group, Metric, Order, Unit, Value};
+use super::{Group, Metric, Order, Traits, Unit, Value};
+use crate::model::facility::Facility;
 use crate::snapshot::Task;
-
-/// The metrics of this file.
-pub const IPC_BY_SIBLING: [&str; 2] = ["ipc_smt_idle", "ipc_smt_busy"];
 
 pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     id: "ipc_smt_idle",
@@ -17,6 +15,12 @@ pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     help: "Instructions per cycle while the SMT siblings were idle. Stretches between two switches in which they were \
            both idle and busy for more than a twentieth count for neither.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Value::F64),
+    traits: Traits::NONE.needs(&[
+        Facility::SmtTime,
+        Facility::CYCLES,
+        Facility::INSTRUCTIONS,
+        Facility::CountersBySibling,
+    ]),
 };
 
 pub const IPC_SMT_BUSY: Metric<Task> = Metric {
@@ -29,4 +33,10 @@ pub const IPC_SMT_BUSY: Metric<Task> = Metric {
     help: "Instructions per cycle while an SMT sibling was busy. Far below that with idle siblings: the two get into \
            each other's way.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1).map(Value::F64),
+    traits: Traits::NONE.needs(&[
+        Facility::SmtTime,
+        Facility::CYCLES,
+        Facility::INSTRUCTIONS,
+        Facility::CountersBySibling,
+    ]),
 };

@@ -1,9 +1,10 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
-use super::{Group, Metric, Order, Unit, Value, no};
+use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use super::{
     balancing, counters, identity, interference, mempolicy, moved, on_demand, pages, placement, smt,
 };
+use crate::model::facility::Facility;
 use crate::pmu::event::Role;
 use crate::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
@@ -36,6 +37,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "On-CPU time since numatop-ng first saw the task.",
         value: |task, _| Ok(Value::U64(task.total.cpu_ns())),
+        traits: Traits::NONE,
     },
     Metric {
         id: "cpu_pct",
@@ -46,6 +48,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "On-CPU time in the interval; 100 is one CPU.",
         value: |task, snapshot| snapshot.share(task.run_ns()).map(Value::F64),
+        traits: Traits::NONE,
     },
     Metric {
         id: "cpu",
@@ -56,6 +59,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Ascending,
         help: "CPU it ran on last. For a process: its main thread.",
         value: |task, _| Ok(Value::U64(task.raw.cpu.into())),
+        traits: Traits::NONE,
     },
     on_demand::CPUS_ALLOWED,
     Metric {
@@ -70,6 +74,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             Some(node) => Ok(Value::U64(node.0.into())),
             None => Err(no("has not run yet")),
         },
+        traits: Traits::NONE,
     },
     Metric {
         id: "run_pct_by_node",
@@ -80,6 +85,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Share of its on-CPU time per node in the interval; sums to 100.",
         value: |task, _| task.run_pct_by_node().map(Value::ByNode),
+        traits: Traits::NONE,
     },
     Metric {
         id: "switches_per_s",
@@ -92,6 +98,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         value: |task, snapshot| {
             snapshot.rate(task.delta.nvcsw.wrapping_add(task.delta.nivcsw)).map(Value::F64)
         },
+        traits: Traits::NONE,
     },
     Metric {
         id: "involuntary_per_s",
@@ -102,6 +109,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Context switches it did not ask for: it was preempted.",
         value: |task, snapshot| snapshot.rate(task.delta.nivcsw).map(Value::F64),
+        traits: Traits::NONE,
     },
     Metric {
         id: "runq_wait_pct",
@@ -113,6 +121,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         help: "Time it was runnable but waited for a CPU, as a share of the interval (sched_info.run_delay). A wait counts \
                when it ends.",
         value: |task, snapshot| snapshot.share(task.delta.run_delay_ns).map(Value::F64),
+        traits: Traits::NONE,
     },
     Metric {
         id: "runq_wait_us",
@@ -126,6 +135,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             ratio(task.delta.run_delay_ns, task.delta.run_count, "was not dispatched in this interval")
                 .map(|ns| Value::F64(ns / 1e3))
         },
+        traits: Traits::NONE,
     },
     interference::RUNQ_WAIT_IDLE_ELSEWHERE_PCT,
     Metric {
@@ -137,6 +147,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Moves between CPUs (se.nr_migrations).",
         value: |task, snapshot| snapshot.rate(task.delta.cpu_migrations).map(Value::F64),
+        traits: Traits::NONE,
     },
     Metric {
         id: "llc_migrations_per_s",
@@ -147,6 +158,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Moves that left the last-level cache: it ran next under another one.",
         value: |task, snapshot| snapshot.rate(task.delta.llc_moves).map(Value::F64),
+        traits: Traits::NONE,
     },
     Metric {
         id: "node_migrations_per_s",
@@ -157,6 +169,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Moves that left the node: it ran next on another one.",
         value: |task, snapshot| snapshot.rate(task.delta.node_moves).map(Value::F64),
+        traits: Traits::NONE,
     },
     Metric {
         id: "smt_busy_pct",
@@ -171,6 +184,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
                 // Two clocks meet here: the scheduler's for time on CPU, the monotonic one for siblings.
                 .map(|share| Value::F64((share * 100.0).min(100.0)))
         },
+        traits: Traits::NONE.needs(&[Facility::SmtTime]),
     },
     interference::IRQ_PCT,
     Metric {
@@ -182,6 +196,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Core cycles, user and kernel, since numatop-ng first saw the task.",
         value: |task, snapshot| total(task, snapshot, Role::Cycles),
+        traits: Traits::NONE.needs(&[Facility::CYCLES]),
     },
     Metric {
         id: "instructions_total",
@@ -192,6 +207,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Retired instructions, user and kernel, since numatop-ng first saw the task.",
         value: |task, snapshot| total(task, snapshot, Role::Instructions),
+        traits: Traits::NONE.needs(&[Facility::INSTRUCTIONS]),
     },
     Metric {
         id: "ipc",
@@ -202,6 +218,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Ascending,
         help: "Instructions per cycle in the interval. Below about 0.5 a CPU mostly waits, often for memory.",
         value: |task, snapshot| counters::ipc(&task.delta.slots, snapshot).map(Value::F64),
+        traits: Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
     },
     Metric {
         id: "cpi",
@@ -220,6 +237,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
                 Err(no("no instruction was counted in this interval"))
             }
         },
+        traits: Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
     },
     Metric {
         id: "ghz",
@@ -234,6 +252,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             let ns = task.run_ns();
             if ns > 0 { Ok(Value::F64(cycles / ns as f64)) } else { Err(no("did not run in this interval")) }
         },
+        traits: Traits::NONE.needs(&[Facility::CYCLES]),
     },
     Metric {
         id: "ipc_by_node",
@@ -244,6 +263,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Ascending,
         help: "Instructions per cycle on each node it ran on in the interval.",
         value: |task, snapshot| counters::ipc_by_node(&task.delta, snapshot).map(Value::ByNode),
+        traits: Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
     },
     smt::IPC_SMT_IDLE,
     smt::IPC_SMT_BUSY,
@@ -259,6 +279,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         value: |task, snapshot| {
             counters::stall_pct(&task.delta.slots, snapshot, Role::StallFrontend).map(Value::F64)
         },
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::StallFrontend), Facility::CYCLES]),
     },
     Metric {
         id: "stall_backend_pct",
@@ -272,6 +293,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         value: |task, snapshot| {
             counters::stall_pct(&task.delta.slots, snapshot, Role::StallBackend).map(Value::F64)
         },
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::StallBackend), Facility::CYCLES]),
     },
     Metric {
         id: "llc_mpki",
@@ -282,6 +304,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Misses of the last-level cache per thousand instructions. Needs --events cache.",
         value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Llc).map(Value::F64),
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::Llc), Facility::INSTRUCTIONS]),
     },
     Metric {
         id: "dtlb_mpki",
@@ -292,6 +315,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Page walks for data per thousand instructions; huge pages need fewer. Needs --events tlb.",
         value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Dtlb).map(Value::F64),
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::Dtlb), Facility::INSTRUCTIONS]),
     },
     Metric {
         id: "itlb_mpki",
@@ -302,6 +326,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Page walks for instructions per thousand instructions. Needs --events tlb.",
         value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Itlb).map(Value::F64),
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::Itlb), Facility::INSTRUCTIONS]),
     },
     Metric {
         id: "branch_mpki",
@@ -312,6 +337,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Mispredicted branches per thousand instructions. Needs --events cache.",
         value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Branch).map(Value::F64),
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::Branch), Facility::INSTRUCTIONS]),
     },
     Metric {
         id: "lma_per_s",
@@ -327,6 +353,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
                 .and_then(|count| snapshot.rate_f64(count))
                 .map(Value::F64)
         },
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::Lma)]),
     },
     Metric {
         id: "rma_per_s",
@@ -342,6 +369,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
                 .and_then(|count| snapshot.rate_f64(count))
                 .map(Value::F64)
         },
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::Rma)]),
     },
     Metric {
         id: "rma_lma",
@@ -352,6 +380,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Remote per local memory access: 0 is all local, inf all remote.",
         value: |task, snapshot| counters::rma_lma(&task.delta.slots, snapshot).map(Value::F64),
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::Lma), Facility::Counter(Role::Rma)]),
     },
     Metric {
         id: "lpi",
@@ -365,6 +394,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             let slots = &task.delta.slots;
             counters::per_kilo_instructions(counters::lma(slots, snapshot)?, slots, snapshot).map(Value::F64)
         },
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::Lma), Facility::INSTRUCTIONS]),
     },
     Metric {
         id: "rpi",
@@ -378,6 +408,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             let slots = &task.delta.slots;
             counters::per_kilo_instructions(counters::rma(slots, snapshot)?, slots, snapshot).map(Value::F64)
         },
+        traits: Traits::NONE.needs(&[Facility::Counter(Role::Rma), Facility::INSTRUCTIONS]),
     },
     Metric {
         id: "counters_running_pct",
@@ -388,6 +419,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Ascending,
         help: "Share of the time its hardware counters were on the PMU; 100 means never multiplexed. Counts are scaled up by it.",
         value: |task, snapshot| counters::running_pct(&task.delta.slots, snapshot).map(Value::F64),
+        traits: Traits::NONE.needs(&[Facility::Counters]),
     },
     Metric {
         id: "rss_bytes",
@@ -400,6 +432,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         value: |task, _| {
             if task.exited { Err(no("the task has ended")) } else { Ok(Value::U64(task.rss_bytes)) }
         },
+        traits: Traits::NONE,
     },
     mempolicy::POLICY,
     on_demand::MEMS_ALLOWED,
@@ -421,6 +454,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Page faults that needed no disk.",
         value: |task, snapshot| snapshot.rate(task.delta.min_flt).map(Value::F64),
+        traits: Traits::NONE,
     },
     Metric {
         id: "major_faults_per_s",
@@ -431,6 +465,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
         order: Descending,
         help: "Page faults that waited for a disk.",
         value: |task, snapshot| snapshot.rate(task.delta.maj_flt).map(Value::F64),
+        traits: Traits::NONE,
     },
     pages::ALLOC_PCT_BY_NODE,
     pages::CROSS_NODE_FAULTS,
@@ -452,6 +487,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             Some(node) => Ok(Value::U64(node.0.into())),
             None => Err(no("the kernel has not chosen one")),
         },
+        traits: Traits::NONE.needs(&[Facility::NumaFields]),
     },
     Metric {
         id: "scan_period_ms",
@@ -465,6 +501,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
             0 => Err(no("NUMA balancing does not scan it")),
             ms => Ok(Value::U64(ms.into())),
         },
+        traits: Traits::NONE.needs(&[Facility::NumaFields]),
     },
     balancing::NUMA_GROUP,
     balancing::NUMA_MOVES,

@@ -10,6 +10,7 @@ use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
 use crate::collect::wire::SLOTS;
+use crate::model::facility::Facility;
 use crate::sample::{Comm, Counts, CpuRaw, MemPolicy, NodeRaw, Slot, TaskRaw};
 
 pub use tables::{cpu, node, task};
@@ -41,16 +42,16 @@ pub struct Column<R> {
     get: fn(&R, usize) -> u64,
     /// Takes a value back. Bytes of memory it took beside the row, or `None` when no such value can be.
     set: fn(&mut R, usize, u64) -> Option<usize>,
-    /// Metrics that have no value in recordings without it. Empty: every recording has it.
-    added_for: &'static [&'static str],
+    /// What recordings without it have not kept. `None`: every recording has it.
+    added_for: Option<Facility>,
 }
 
 impl<R> Column<R> {
     /// Says of a column that older recordings do not have it. They are read all the same: its numbers stay
-    /// zero, and the metrics that are made of them have no value.
+    /// zero, and the metrics that need the facility have no value.
     #[must_use]
-    pub fn added_for(self, metrics: &'static [&'static str]) -> Column<R> {
-        Column { added_for: metrics, ..self }
+    pub fn added_for(self, facility: Facility) -> Column<R> {
+        Column { added_for: Some(facility), ..self }
     }
 }
 
@@ -110,7 +111,7 @@ pub fn describe<R>(columns: &[Column<R>]) -> Vec<ColumnInfo> {
 /// The columns that a head names, in its order; `None` for one that is not known any more or not yet.
 pub struct Layout<R: 'static> {
     columns: Vec<Option<&'static Column<R>>>,
-    without: Vec<&'static str>,
+    without: Vec<Facility>,
 }
 
 impl<R> Layout<R> {
@@ -119,10 +120,10 @@ impl<R> Layout<R> {
     pub fn of(recorded: &[ColumnInfo], known: &'static [Column<R>]) -> Result<Layout<R>, String> {
         let mut without = Vec::new();
         for column in known.iter().filter(|column| !recorded.iter().any(|info| info.name == column.name)) {
-            if column.added_for.is_empty() {
+            let Some(facility) = column.added_for else {
                 return Err(format!("it has no column {}", column.name));
-            }
-            without.extend(column.added_for);
+            };
+            without.push(facility);
         }
         for (at, info) in recorded.iter().enumerate() {
             // Rows are gone through once for each.
@@ -136,8 +137,8 @@ impl<R> Layout<R> {
         Ok(Layout { columns: recorded.iter().map(find).collect(), without })
     }
 
-    /// Metrics that have no value, because columns are not there.
-    pub fn without(&self) -> &[&'static str] {
+    /// What it has not kept, because columns are not there.
+    pub fn without(&self) -> &[Facility] {
         &self.without
     }
 }
@@ -229,7 +230,7 @@ mod tests {
         vec![
             field!(NodeRaw, "id", "id", id),
             field!(NodeRaw, "numa_hit", "pages, counter", numa_hit),
-            field!(NodeRaw, "numa_miss", "pages, counter", numa_miss).added_for(&["numa_miss_per_s"]),
+            field!(NodeRaw, "numa_miss", "pages, counter", numa_miss).added_for(Facility::NodePages),
         ]
     });
 
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn a_column_that_was_added_later_is_missing_with_its_metrics() {
         let old = written(&OLD);
-        assert_eq!(Layout::of(&old.0, &NEW).unwrap().without(), ["numa_miss_per_s"]);
+        assert_eq!(Layout::of(&old.0, &NEW).unwrap().without(), [Facility::NodePages]);
         assert_eq!(read(old, &NEW), NodeRaw { id: 3, numa_hit: 40, ..NodeRaw::default() });
     }
 

@@ -17,15 +17,14 @@ use super::frame::FrameHead;
 use super::frames::{Frames, is_damaged};
 use super::payload::{self, Base, Layouts, Room};
 pub use super::scan::{Found, Frame};
-use crate::sample::{HostFacts, Missing, Sample, TaskRaw};
+use crate::model::facility::Facility;
+use crate::sample::{Sample, TaskRaw};
 
 /// Frames from one keyframe to the next at most: a gap and the copy of a head may be in front of each sample.
 const BETWEEN: u64 = 3 * KEY_EVERY as u64;
 /// A head that was read, with what follows from it.
 pub struct HeadInForce {
     pub head: Head,
-    /// The recorded facts, and what this version of the recording cannot have.
-    pub host: Arc<HostFacts>,
     layouts: Layouts,
 }
 
@@ -33,14 +32,12 @@ impl HeadInForce {
     fn new(head: Head) -> Result<HeadInForce> {
         head.check().map_err(anyhow::Error::msg)?;
         let layouts = Layouts::of(&head).map_err(anyhow::Error::msg)?;
-        let mut host = head.host.clone();
-        for metric in layouts.without() {
-            host.missing.entry(metric.into()).or_insert_with(|| {
-                let writer = crate::text::clean_str(&head.writer);
-                Missing::NotCollected(format!("numatop-ng {writer}, which recorded it, did not keep this"))
-            });
-        }
-        Ok(HeadInForce { host: Arc::new(host), head, layouts })
+        Ok(HeadInForce { head, layouts })
+    }
+
+    /// What the version that made the recording did not keep.
+    pub fn without(&self) -> impl Iterator<Item = Facility> {
+        self.layouts.without()
     }
 }
 

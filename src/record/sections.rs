@@ -2,9 +2,7 @@
 
 use super::columns::{self, Layout};
 use super::format::Head;
-use crate::metric::container::LIMITS;
-use crate::metric::host;
-use crate::metric::moved::FLOWS;
+use crate::model::facility::Facility;
 use crate::sample::{CpuRaw, NodeRaw, TaskRaw};
 
 /// Sections of a sample. A reader skips those it does not know.
@@ -62,20 +60,17 @@ pub(super) const SECTIONS: [Section; 19] = [
 ];
 
 impl Section {
-    /// For a section that older recordings do not have: what heads call it, and the metrics that have no
-    /// value without it.
-    fn added(self) -> Option<(&'static str, &'static [&'static str])> {
+    /// For a section that older recordings do not have: what heads call it, and what is not kept without it.
+    fn added(self) -> Option<(&'static str, Option<Facility>)> {
         match self {
-            Section::Groups => {
-                Some(("groups", &["container", "kind", "engine", "container_id", "pod", "namespace"]))
-            }
-            Section::Limits => Some(("limits", &LIMITS)),
-            Section::Vm => Some(("vm", &host::MEMORY)),
-            // Shares by node are not here: those of containers are in `Limits`.
-            Section::Placement => Some(("placement", &["mem_error_points", "mem_age_ms"])),
-            Section::Stacks => Some(("stacks", &[])),
-            Section::Flows => Some(("flows", &["task_migrations_per_s"])),
-            Section::PageFlows => Some(("page_flows", &FLOWS)),
+            Section::Groups => Some(("groups", Some(Facility::CgroupNames))),
+            Section::Limits => Some(("limits", Some(Facility::CgroupLimits))),
+            Section::Vm => Some(("vm", Some(Facility::HostMemory))),
+            // Not `Placement`: shares by node have ids that containers share, and those are in `Limits`.
+            Section::Placement => Some(("placement", Some(Facility::PlacementError))),
+            Section::Stacks => Some(("stacks", None)),
+            Section::Flows => Some(("flows", Some(Facility::TaskFlows))),
+            Section::PageFlows => Some(("page_flows", Some(Facility::PageFlows))),
             _ => None,
         }
     }
@@ -91,8 +86,8 @@ pub struct Layouts {
     pub(super) task: Layout<TaskRaw>,
     pub(super) cpu: Layout<CpuRaw>,
     pub(super) node: Layout<NodeRaw>,
-    /// Metrics whose section is not there.
-    without: Vec<&'static str>,
+    /// What is in sections that are not there.
+    without: Vec<Facility>,
 }
 
 impl Layouts {
@@ -105,13 +100,12 @@ impl Layouts {
             task: Layout::of(&head.columns.task, columns::task())?,
             cpu: Layout::of(&head.columns.cpu, columns::cpu())?,
             node: Layout::of(&head.columns.node, columns::node())?,
-            without: absent.flat_map(|(_, metrics)| metrics).copied().collect(),
+            without: absent.filter_map(|(_, facility)| facility).collect(),
         })
     }
 
-    /// Metrics that have no value, because the recording is of a version that did not keep what they are
-    /// made of.
-    pub fn without(&self) -> impl Iterator<Item = &'static str> {
+    /// What the version that made the recording did not keep.
+    pub fn without(&self) -> impl Iterator<Item = Facility> {
         let columns = self.task.without().iter().chain(self.cpu.without()).chain(self.node.without());
         columns.chain(&self.without).copied()
     }

@@ -132,7 +132,7 @@ pub fn verify(path: &Path) -> Result<Report> {
         bytes: 0,
         writer: head.head.writer.clone(),
         format: head.head.format,
-        host: head.host.hostname.clone(),
+        host: head.head.host.hostname.clone(),
         samples: 0,
         span: None,
         gaps: Vec::new(),

@@ -41,6 +41,8 @@ use crate::host::kernel;
 use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
 use crate::hot::News;
+use crate::metric::needs;
+use crate::model::facility::Facility;
 use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
 use crate::sample::{CpuRaw, Hints, HostFacts, Names, Sample, Slot};
@@ -99,6 +101,8 @@ pub struct LiveSource {
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
     online: Vec<CpuId>,
+    /// Facilities of the machine's files that had failed when reasons were last given.
+    lacking: usize,
     /// Reads of counters that had failed on each CPU when we looked last.
     failed_reads: BTreeMap<CpuId, u64>,
     notes: Vec<String>,
@@ -158,7 +162,9 @@ impl LiveSource {
         let store = records::create(layout)?;
         // First, because the others must know what these leave to them.
         let planned = with_balancing(&check);
-        let balancing = BalancingProbes::start(&store, |id| planned.metric(id).is_ok());
+        let measurable = |needs: &[Facility]| planned.obstacle(needs).is_none();
+        let wanted = |facility| needs::of_those_with(facility).any(measurable);
+        let balancing = BalancingProbes::start(&store, wanted);
         layout.hints_from_task = balancing.hints_from_task();
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
@@ -182,7 +188,7 @@ impl LiveSource {
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
         let page_size = own::page_size();
         let machine = MachineReader::start(Path::new(ROOT), &topology, page_size)?;
-        let pages = PageProbes::start(&sched, &store, Path::new(ROOT), |id| planned.metric(id).is_ok());
+        let pages = PageProbes::start(&sched, &store, Path::new(ROOT), wanted);
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
             kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
@@ -217,6 +223,7 @@ impl LiveSource {
             forget: false,
             check,
             online,
+            lacking: 0,
             failed_reads: BTreeMap::new(),
             notes,
             page_size,

@@ -10,10 +10,12 @@ use anyhow::{Context, Result, bail};
 use super::Source;
 use crate::error::chain;
 use crate::export::rfc3339;
+use crate::metric::needs;
 use crate::record::dir::is_ring_name;
 use crate::record::format::{End, Gap, Kind};
 use crate::record::reader::{Found, Frame, HeadInForce, Reader};
-use crate::sample::{HostFacts, Sample, TaskRaw};
+use crate::sample::{HostFacts, Missing, Sample, TaskRaw};
+use crate::text::clean_str;
 use crate::text::one_line;
 
 /// What can be expected at the end of a recording that is followed.
@@ -70,6 +72,7 @@ pub struct Recording {
     /// The last sample handed out: its file, and its first copy there.
     last: Option<(usize, u64)>,
     head: Arc<HeadInForce>,
+    host: Arc<HostFacts>,
     /// The session of the last sample, unless we have jumped since.
     session: Option<String>,
     /// The rows of the last sample.
@@ -112,6 +115,7 @@ impl Recording {
             at: 0,
             last_seq: None,
             last: None,
+            host: facts(&head),
             head,
             session: None,
             tasks: Vec::new(),
@@ -306,7 +310,10 @@ impl Recording {
                     self.notes.push("here another run of the recorder begins".into());
                 }
                 self.session = Some(session.clone());
-                self.head = head;
+                if !Arc::ptr_eq(&self.head, &head) {
+                    self.host = facts(&head);
+                    self.head = head;
+                }
                 self.last = Some((self.current, frame.first()));
                 share(&self.tasks, &mut sample.tasks);
                 self.tasks.clone_from(&sample.tasks);
@@ -334,9 +341,20 @@ impl Recording {
     }
 }
 
+/// The recorded facts, and why metrics have no value: the version that recorded did not keep what they need.
+fn facts(head: &HeadInForce) -> Arc<HostFacts> {
+    let mut host = head.head.host.clone();
+    let writer = clean_str(&head.head.writer);
+    let why = Missing::NotCollected(format!("numatop-ng {writer}, which recorded it, did not keep this"));
+    for facility in head.without() {
+        needs::add_missing(&mut host.missing, facility, &why);
+    }
+    Arc::new(host)
+}
+
 impl Source for Recording {
     fn host(&self) -> Arc<HostFacts> {
-        Arc::clone(&self.head.host)
+        Arc::clone(&self.host)
     }
 
     /// `None` at the end; more may follow when it is being written.

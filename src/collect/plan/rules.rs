@@ -1,6 +1,6 @@
 //! The rules themselves: one function for each thing that may be in the way, with what to do about it.
 
-use super::{Advice, Caveat, Obstacle, Part, Verdict};
+use super::{Advice, Caveat, Obstacle, Verdict, features};
 use crate::host::btf::{BtfFacts, Feature};
 use crate::host::cgroups::Mode;
 use crate::host::check::HostCheck;
@@ -8,35 +8,40 @@ use crate::host::fact::Fact;
 use crate::host::kernel::Lockdown;
 use crate::host::privileges::Capability;
 use crate::host::topology::{NumaSupport, Topology};
+use crate::model::facility::Facility;
 use crate::pmu::event::Role;
 use crate::pmu::sets::SETS;
 use crate::sample::Missing;
 
-/// What the rules say about one part on one host.
-pub fn verdict(check: &HostCheck, part: Part) -> Verdict {
-    match part {
-        Part::CpuTime | Part::TaskWalk | Part::Exits => probe(check, part),
-        Part::SmtTime => smt_time(&check.topology),
-        Part::Counters => any_counter(check),
-        Part::Counter(role) => counter(check, role),
-        Part::NumaFields => numa_fields(check),
-        Part::NodeMemory => topology(&check.topology).map(|_| ()),
-        Part::NodePages => node_pages(&check.topology),
-        Part::Reclaim | Part::MovedPages | Part::SentTasks | Part::PageFlows => probe(check, part),
-        Part::NewPages => new_pages(check),
-        Part::Watermarks => topology(&check.topology).map(|_| ()),
+/// What the rules say about one facility on one host.
+pub fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
+    match facility {
+        Facility::CpuTime | Facility::TaskWalk | Facility::Exits => probe(check, facility),
+        Facility::SmtTime => smt_time(&check.topology),
+        Facility::Counters => any_counter(check),
+        Facility::Counter(role) => counter(check, role),
+        Facility::NumaFields => numa_fields(check),
+        Facility::NodeMemory => topology(&check.topology).map(|_| ()),
+        Facility::NodePages => node_pages(&check.topology),
+        Facility::Reclaim | Facility::MovedPages | Facility::SentTasks | Facility::PageFlows => {
+            probe(check, facility)
+        }
+        Facility::NewPages => new_pages(check),
+        Facility::Watermarks => topology(&check.topology).map(|_| ()),
         // move_pages(2) has no feature to ask for: who may ask it about whom is said for each process.
-        Part::Placement => topology(&check.topology).map(|_| ()),
+        Facility::Placement => topology(&check.topology).map(|_| ()),
+        // Whether these are there is seen when they are tried.
+        _ => Ok(()),
     }
 }
 
 /// The kernel first: nobody should look for privileges on a kernel that cannot do it.
-fn probe(check: &HostCheck, part: Part) -> Verdict {
+fn probe(check: &HostCheck, facility: Facility) -> Verdict {
     if !check.proc_mounted {
         let missing = Missing::Lost("/proc is not mounted here: there is no /proc/self".into());
         return Err(Obstacle::new(missing, [Advice::command("mount it", "mount -t proc proc /proc")]));
     }
-    kernel_has(check, part.features())?;
+    kernel_has(check, features(facility))?;
     topology(&check.topology)?;
     privileges(check)?;
     // All of them call bpf_probe_read_kernel, which LOCKDOWN_BPF_READ_KERNEL takes away
@@ -246,7 +251,7 @@ fn new_pages(check: &HostCheck) -> Verdict {
         let missing = Missing::NotCollected("the machine has one node: all pages are on it".into());
         return Err(Obstacle::new(missing, Vec::new()));
     }
-    probe(check, Part::NewPages)
+    probe(check, Facility::NewPages)
 }
 
 fn node_pages(facts: &Fact<Topology>) -> Verdict {

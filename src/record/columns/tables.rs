@@ -4,12 +4,7 @@ use std::sync::LazyLock;
 
 use super::{Column, Width};
 use crate::collect::wire::{SIBLINGS, SLOTS};
-use crate::metric::balancing::{CHOICES, GROUP, HINTS, TIME};
-use crate::metric::mempolicy::MEMPOLICY;
-use crate::metric::moved::BY_REASON;
-use crate::metric::node::{IRQ, RECLAIM, WATERMARKS};
-use crate::metric::pages::{MIGRATED, PAGES};
-use crate::metric::smt::IPC_BY_SIBLING;
+use crate::model::facility::Facility;
 use crate::record::format::MAX_NODES;
 use crate::sample::{CpuRaw, Hints, NodeCounts, NodeRaw, TaskRaw};
 use crate::units::Nid;
@@ -89,7 +84,7 @@ macro_rules! field {
                 row.$($field).+ = Cell::unpack(value)?;
                 Some(0)
             },
-            added_for: &[],
+            added_for: None,
         }
     };
 }
@@ -108,7 +103,7 @@ macro_rules! slots {
                 row.$($slots).+[at].$field = value;
                 Some(0)
             },
-            added_for: &[],
+            added_for: None,
         }
     };
 }
@@ -126,7 +121,7 @@ macro_rules! nodes {
                 row.counts.$list = vec![<$cell>::default(); len];
                 Some(len * size_of::<$cell>())
             },
-            added_for: &[],
+            added_for: None,
         }
     };
 }
@@ -147,7 +142,7 @@ macro_rules! by_node {
                 // Another row has more nodes; this one has none here.
                 None => (value == 0).then_some(0),
             },
-            added_for: &[],
+            added_for: None,
         }
     };
 }
@@ -163,12 +158,12 @@ macro_rules! by_sibling {
                 row.counts.by_sibling[at].$field = value;
                 Some(0)
             },
-            added_for: &[],
+            added_for: None,
         }
     };
 }
 
-/// Columns of [`TaskRaw`]. Names and meanings stay for ever. New ones go at the end and say which metrics
+/// Columns of [`TaskRaw`]. Names and meanings stay for ever. New ones go at the end and say what
 /// they were added for ([`Column::added_for`]); readers that do not know them skip them.
 pub fn task() -> &'static [Column<TaskRaw>] {
     static COLUMNS: LazyLock<Vec<Column<TaskRaw>>> = LazyLock::new(|| {
@@ -189,7 +184,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.leader_start_ns = row.start_ns.wrapping_sub(value);
                     Some(0)
                 },
-                added_for: &[],
+                added_for: None,
             },
             field!(TaskRaw, "cgroup_id", "id", cgroup_id),
             // A name as two numbers of eight bytes, the first letter in the lowest byte.
@@ -204,7 +199,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.comm.0[at * 8..][..8].copy_from_slice(&value.to_le_bytes());
                     Some(0)
                 },
-                added_for: &[],
+                added_for: None,
             },
             field!(TaskRaw, "state", "bits", state),
             field!(TaskRaw, "exit_state", "bits", exit_state),
@@ -228,7 +223,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.exec_ns = value.wrapping_add(row.counts.cpu_ns());
                     Some(0)
                 },
-                added_for: &[],
+                added_for: None,
             },
             field!(TaskRaw, "smt_busy_ns", "ns, counter", counts.smt_busy_ns),
             field!(TaskRaw, "llc_moves", "counter", counts.llc_moves),
@@ -249,7 +244,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.counts.run_count = value.wrapping_add(switches(row));
                     Some(0)
                 },
-                added_for: &[],
+                added_for: None,
             },
             field!(TaskRaw, "min_flt", "counter", counts.min_flt),
             field!(TaskRaw, "maj_flt", "counter", counts.maj_flt),
@@ -258,27 +253,31 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             nodes!("by_node_len", by_node, NodeCounts),
             by_node!("by_node_cycles", "by node, counter", by_node, cycles),
             by_node!("by_node_instructions", "by node, counter", by_node, instructions),
-            field!(TaskRaw, "user_allocs", "counter", counts.user_allocs).added_for(&PAGES),
-            field!(TaskRaw, "cross_allocs", "counter", counts.cross_allocs).added_for(&PAGES),
-            field!(TaskRaw, "migrated_pages", "pages, counter", counts.migrated_pages).added_for(&MIGRATED),
+            field!(TaskRaw, "user_allocs", "counter", counts.user_allocs).added_for(Facility::NewPages),
+            field!(TaskRaw, "cross_allocs", "counter", counts.cross_allocs).added_for(Facility::NewPages),
+            field!(TaskRaw, "migrated_pages", "pages, counter", counts.migrated_pages)
+                .added_for(Facility::MovedPages),
             field!(TaskRaw, "migrate_failed_pages", "pages, counter", counts.migrate_failed_pages)
-                .added_for(&MIGRATED),
-            nodes!("pages_len", pages, u64).added_for(&PAGES),
-            by_node!("pages", "pages by node, counter", pages).added_for(&PAGES),
-            by_sibling!("by_sibling_cycles", cycles).added_for(&IPC_BY_SIBLING),
-            by_sibling!("by_sibling_instructions", instructions).added_for(&IPC_BY_SIBLING),
-            field!(TaskRaw, "numa_moves", "counter", counts.numa_moves).added_for(&CHOICES),
-            field!(TaskRaw, "numa_swaps", "counter", counts.numa_swaps).added_for(&CHOICES),
-            field!(TaskRaw, "numa_stuck", "counter", counts.numa_stuck).added_for(&CHOICES),
-            field!(TaskRaw, "hint_faults", "counter", counts.hint_faults).added_for(&HINTS),
-            field!(TaskRaw, "hint_remote", "counter", counts.hint_remote).added_for(&HINTS),
-            field!(TaskRaw, "numa_group", "id", numa_group).added_for(&GROUP),
-            field!(TaskRaw, "balancing_ns", "ns, counter", counts.balancing_ns).added_for(&TIME),
-            field!(TaskRaw, "balanced_pages", "pages, counter", counts.balanced_pages).added_for(&BY_REASON),
-            field!(TaskRaw, "asked_pages", "pages, counter", counts.asked_pages).added_for(&BY_REASON),
-            field!(TaskRaw, "mempolicy_mode", "enum", mempolicy.mode).added_for(&MEMPOLICY),
-            field!(TaskRaw, "mempolicy_flags", "bits", mempolicy.flags).added_for(&MEMPOLICY),
-            field!(TaskRaw, "mempolicy_nodes", "bits", mempolicy.nodes).added_for(&MEMPOLICY),
+                .added_for(Facility::MovedPages),
+            nodes!("pages_len", pages, u64).added_for(Facility::NewPages),
+            by_node!("pages", "pages by node, counter", pages).added_for(Facility::NewPages),
+            by_sibling!("by_sibling_cycles", cycles).added_for(Facility::CountersBySibling),
+            by_sibling!("by_sibling_instructions", instructions).added_for(Facility::CountersBySibling),
+            field!(TaskRaw, "numa_moves", "counter", counts.numa_moves).added_for(Facility::SentTasks),
+            field!(TaskRaw, "numa_swaps", "counter", counts.numa_swaps).added_for(Facility::SentTasks),
+            field!(TaskRaw, "numa_stuck", "counter", counts.numa_stuck).added_for(Facility::SentTasks),
+            field!(TaskRaw, "hint_faults", "counter", counts.hint_faults).added_for(Facility::HintFaults),
+            field!(TaskRaw, "hint_remote", "counter", counts.hint_remote).added_for(Facility::HintFaults),
+            field!(TaskRaw, "numa_group", "id", numa_group).added_for(Facility::NumaGroup),
+            field!(TaskRaw, "balancing_ns", "ns, counter", counts.balancing_ns)
+                .added_for(Facility::BalancingTime),
+            field!(TaskRaw, "balanced_pages", "pages, counter", counts.balanced_pages)
+                .added_for(Facility::MoveReasons),
+            field!(TaskRaw, "asked_pages", "pages, counter", counts.asked_pages)
+                .added_for(Facility::MoveReasons),
+            field!(TaskRaw, "mempolicy_mode", "enum", mempolicy.mode).added_for(Facility::MemPolicy),
+            field!(TaskRaw, "mempolicy_flags", "bits", mempolicy.flags).added_for(Facility::MemPolicy),
+            field!(TaskRaw, "mempolicy_nodes", "bits", mempolicy.nodes).added_for(Facility::MemPolicy),
         ]
     });
     &COLUMNS
@@ -300,7 +299,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             slots!(CpuRaw, "slot_count", "by event, counter", slots, count),
             slots!(CpuRaw, "slot_enabled_ns", "ns by event, counter", slots, enabled_ns),
             slots!(CpuRaw, "slot_running_ns", "ns by event, counter", slots, running_ns),
-            field!(CpuRaw, "irq_ns", "ns, counter", irq_ns).added_for(&IRQ),
+            field!(CpuRaw, "irq_ns", "ns, counter", irq_ns).added_for(Facility::Irq),
             // Zero is none. The metrics have their reasons from the tasks.
             Column {
                 name: "hint_faults",
@@ -312,7 +311,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
                     row.hints = faults.map(|faults| Hints { faults, remote: 0 });
                     Some(0)
                 },
-                added_for: &HINTS,
+                added_for: Some(Facility::HintFaults),
             },
             Column {
                 name: "hint_remote",
@@ -326,7 +325,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
                     }
                     None => (value == 0).then_some(0),
                 },
-                added_for: &HINTS,
+                added_for: Some(Facility::HintFaults),
             },
         ]
     });
@@ -351,11 +350,12 @@ pub fn node() -> &'static [Column<NodeRaw>] {
             field!(NodeRaw, "interleave_hit", "pages, counter", interleave_hit),
             field!(NodeRaw, "local_node", "pages, counter", local_node),
             field!(NodeRaw, "other_node", "pages, counter", other_node),
-            field!(NodeRaw, "low_watermark_bytes", "bytes", low_watermark_bytes).added_for(&WATERMARKS),
-            field!(NodeRaw, "managed_bytes", "bytes", managed_bytes).added_for(&WATERMARKS),
-            field!(NodeRaw, "kswapd_pages", "pages, counter", kswapd_pages).added_for(&RECLAIM),
-            field!(NodeRaw, "direct_pages", "pages, counter", direct_pages).added_for(&RECLAIM),
-            field!(NodeRaw, "node_reclaims", "counter", node_reclaims).added_for(&RECLAIM),
+            field!(NodeRaw, "low_watermark_bytes", "bytes", low_watermark_bytes)
+                .added_for(Facility::Watermarks),
+            field!(NodeRaw, "managed_bytes", "bytes", managed_bytes).added_for(Facility::Watermarks),
+            field!(NodeRaw, "kswapd_pages", "pages, counter", kswapd_pages).added_for(Facility::Reclaim),
+            field!(NodeRaw, "direct_pages", "pages, counter", direct_pages).added_for(Facility::Reclaim),
+            field!(NodeRaw, "node_reclaims", "counter", node_reclaims).added_for(Facility::Reclaim),
         ]
     });
     &COLUMNS

@@ -9,6 +9,7 @@ use crate::collect::plan::{Plan, plan};
 use crate::host::check::HostCheck;
 use crate::host::fact::Fact;
 use crate::host::kernel;
+use crate::metric::needs;
 use crate::sample::Missing;
 
 /// The plan for a host whose NUMA balancing is on, or may be switched on while we watch.
@@ -24,6 +25,7 @@ impl LiveSource {
     /// Has the host say what cannot be measured now.
     pub(super) fn say_missing(&mut self) {
         let missing = self.missing();
+        self.lacking = self.machine.missing().len();
         Arc::make_mut(&mut self.host).missing = missing;
     }
 
@@ -45,18 +47,19 @@ impl LiveSource {
 
     /// Called after each sample: some files turn out not to be readable, and some probes not to count, while we watch.
     pub(super) fn note_missing(&mut self) {
-        if !self.machine.missing().keys().all(|id| self.host.missing.contains_key(*id)) {
+        if self.machine.missing().len() != self.lacking {
             self.say_missing();
         }
     }
 
     /// The rules' reason stays where there is one: they know what to do about it.
     fn missing(&self) -> BTreeMap<String, Missing> {
-        let mut missing = plan(&self.check).missing();
+        let plan = plan(&self.check);
+        let mut missing = needs::missing(|needs| Some(plan.obstacle(needs)?.missing.clone()));
         missing.extend(self.check.pmu.refused());
         for of_probes in [self.machine.missing(), self.pages.missing(), self.balancing.missing()] {
-            for (id, why) in of_probes {
-                missing.entry((*id).to_string()).or_insert_with(|| why.clone());
+            for (facility, why) in of_probes {
+                needs::add_missing(&mut missing, *facility, why);
             }
         }
         for (slot, event) in self.sched.events().iter().enumerate() {

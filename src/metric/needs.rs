@@ -1,0 +1,45 @@
+//! Metrics by what they are made of.
+
+use std::collections::BTreeMap;
+
+use super::container::CONTAINER_METRICS;
+use super::host::HOST_METRICS;
+use super::matrix::PAIR_METRICS;
+use super::node::NODE_METRICS;
+use super::task::TASK_METRICS;
+use crate::model::facility::Facility;
+use crate::sample::Missing;
+
+/// A metric id, and what it needs beside [`Facility::ESSENTIAL`].
+type Need = (&'static str, &'static [Facility]);
+
+/// All metrics of tasks and nodes: those that a plan judges. Ids that both have are listed twice.
+fn of_tasks_and_nodes() -> impl Iterator<Item = Need> {
+    let tasks = TASK_METRICS.iter().map(|metric| (metric.id, metric.traits.needs));
+    tasks.chain(NODE_METRICS.iter().map(|metric| (metric.id, metric.traits.needs)))
+}
+
+/// All metrics, pairs of nodes by the name under which a host says why they are missing.
+fn all() -> impl Iterator<Item = Need> {
+    let containers = CONTAINER_METRICS.iter().map(|metric| (metric.id, metric.traits.needs));
+    let hosts = HOST_METRICS.iter().map(|metric| (metric.id, metric.needs));
+    let pairs = PAIR_METRICS.iter().map(|metric| (metric.missing_as, metric.needs));
+    of_tasks_and_nodes().chain(containers).chain(hosts).chain(pairs)
+}
+
+/// What the metrics that need `facility` need, this included.
+pub fn of_those_with(facility: Facility) -> impl Iterator<Item = &'static [Facility]> {
+    all().map(|(_, needs)| needs).filter(move |needs| needs.contains(&facility))
+}
+
+/// Adds why metrics are missing, because `facility` is; a reason that is known already stays.
+pub fn add_missing(missing: &mut BTreeMap<String, Missing>, facility: Facility, why: &Missing) {
+    for (id, _) in all().filter(|(_, needs)| needs.contains(&facility)) {
+        missing.entry(id.to_string()).or_insert_with(|| why.clone());
+    }
+}
+
+/// Why metrics of tasks and nodes are missing: `why` says it for what one of them needs.
+pub fn missing(why: impl Fn(&[Facility]) -> Option<Missing>) -> BTreeMap<String, Missing> {
+    of_tasks_and_nodes().filter_map(|(id, needs)| Some((id.to_string(), why(needs)?))).collect()
+}

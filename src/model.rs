@@ -1,0 +1,3 @@
+//! Data that all layers share. Nothing here reads the machine or a clock.
+
+pub mod facility;

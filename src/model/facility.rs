@@ -1,0 +1,104 @@
+//! The things that numatop-ng measures with.
+
+use serde::Serialize;
+
+use crate::pmu::event::Role;
+
+/// A probe, a counter or a file: a host has it or not, a recording has kept it or not, and metrics need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Facility {
+    /// CPU time by node, charged at each context switch.
+    CpuTime,
+    /// The list of tasks, from the kernel's task iterator.
+    TaskWalk,
+    /// Births and final totals of tasks.
+    Exits,
+    /// Time with a busy SMT sibling.
+    SmtTime,
+    /// At least one of the wanted counters.
+    Counters,
+    /// The counter, or the counters, of this role.
+    Counter(Role),
+    /// Cycles and instructions by what the SMT siblings did.
+    CountersBySibling,
+    /// Fields of the task structure that NUMA balancing keeps.
+    NumaFields,
+    /// Tasks that NUMA balancing places together.
+    NumaGroup,
+    /// NUMA hinting faults.
+    HintFaults,
+    /// Time that NUMA balancing takes.
+    BalancingTime,
+    /// Tasks that NUMA balancing sends to another node.
+    SentTasks,
+    /// Tasks that go from node to node.
+    TaskFlows,
+    /// Memory policies of tasks.
+    MemPolicy,
+    /// Where the memory of processes is, from pages picked at random.
+    Placement,
+    /// How sure, and how old, the answer to that is.
+    PlacementError,
+    /// Pages that tasks are given, by node.
+    NewPages,
+    /// Pages that are moved for tasks.
+    MovedPages,
+    /// The reasons for which they are moved.
+    MoveReasons,
+    /// Nodes between which NUMA balancing moves pages.
+    PageFlows,
+    /// Time of CPUs in interrupts.
+    Irq,
+    /// Memory of each node.
+    NodeMemory,
+    /// Allocations of each node, as numastat(8) shows them, and memory policies: both come with CONFIG_NUMA.
+    NodePages,
+    /// Pages freed on each node, and by whom.
+    Reclaim,
+    /// Watermarks of each node.
+    Watermarks,
+    /// Swap and node reclaim of the whole machine.
+    HostMemory,
+    /// Names and kinds of containers and other cgroups.
+    CgroupNames,
+    /// Limits and memory of cgroups.
+    CgroupLimits,
+}
+
+impl Facility {
+    pub const CYCLES: Facility = Facility::Counter(Role::Cycles);
+    pub const INSTRUCTIONS: Facility = Facility::Counter(Role::Instructions);
+
+    /// A live view has all of these or does not start.
+    pub const ESSENTIAL: [Facility; 3] = [Facility::CpuTime, Facility::TaskWalk, Facility::Exits];
+
+    /// Those that rules know from facts about a host. The others are there, or say why not when they are tried.
+    pub const JUDGED: [Facility; 25] = [
+        Facility::CpuTime,
+        Facility::TaskWalk,
+        Facility::Exits,
+        Facility::SmtTime,
+        Facility::Counters,
+        Facility::CYCLES,
+        Facility::INSTRUCTIONS,
+        Facility::Counter(Role::Lma),
+        Facility::Counter(Role::Rma),
+        Facility::Counter(Role::StallFrontend),
+        Facility::Counter(Role::StallBackend),
+        Facility::Counter(Role::Llc),
+        Facility::Counter(Role::Dtlb),
+        Facility::Counter(Role::Itlb),
+        Facility::Counter(Role::Branch),
+        Facility::NumaFields,
+        Facility::NodeMemory,
+        Facility::NodePages,
+        Facility::Reclaim,
+        Facility::Watermarks,
+        Facility::NewPages,
+        Facility::MovedPages,
+        Facility::Placement,
+        Facility::SentTasks,
+        Facility::PageFlows,
+    ];
+}
