@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::metric::counters;
+use crate::metric::task;
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, Snapshot, derive};
 
@@ -109,14 +110,14 @@ impl Finder {
         let is_busy = interval.share(interval.busy_ns).is_ok_and(|pct| pct >= BUSY_ENOUGH * 100.0 * cpus);
         let measured = |metric: &str| interval.host_missing(metric).is_none();
         if is_busy
-            && measured("ipc")
+            && measured(task::IPC.id)
             && let Ok(ipc) = counters::ipc(&interval.slots, interval)
             && ipc > 0.0
             && self.marks.ipc.is_none_or(|(_, lowest)| ipc < lowest)
         {
             self.marks.ipc = Some((interval.wall_ns, ipc));
         }
-        if measured("rma_per_s")
+        if measured(task::RMA_PER_S.id)
             && let Ok(remote) = counters::rma(&interval.slots, interval).and_then(|n| interval.rate_f64(n))
             && remote > 0.0
             && self.marks.remote.is_none_or(|(_, most)| remote > most)

@@ -3,6 +3,7 @@
 //! One entry makes a metric a column, a sort key, a key in JSON and CSV, and a line of the help.
 
 pub mod balancing;
+pub mod columns;
 pub mod container;
 pub mod counters;
 pub mod format;
@@ -25,7 +26,7 @@ pub mod task;
 use serde_json::json;
 
 use crate::model::facility::Facility;
-use crate::sample::{Missing, Reading};
+use crate::sample::{HostFacts, Missing, Reading};
 use crate::snapshot::Snapshot;
 use crate::units::Nid;
 
@@ -158,15 +159,74 @@ pub struct Metric<R: 'static> {
 pub struct Traits {
     /// What it is made of, beside [`Facility::ESSENTIAL`].
     pub needs: &'static [Facility],
+    /// It says nothing on a machine that has only one of these.
+    pub several: Option<Several>,
+    /// Cells that its column has at least; 0: as many as [`Metric::width`] says.
+    pub least_width: u16,
+    /// It is only as new as the last look at a process's memory.
+    pub ages: bool,
+    /// What stands where there is no value.
+    pub absent: &'static str,
+    pub stands: Stands,
+}
+
+/// Parts of a machine of which there may be one or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Several {
+    Nodes,
+    /// Last-level caches.
+    Caches,
+}
+
+/// How a number stands out on a screen.
+#[derive(Clone, Copy, Debug)]
+pub enum Stands {
+    /// Zeros recede.
+    Usual,
+    /// Zero is a number like others.
+    Plain,
+    /// It names the node where something is at home.
+    Home,
+    /// It may hurt when this is true; zeros recede.
+    Harm(fn(f64) -> bool),
+    /// It is of other nodes when this is true; zeros recede.
+    Remote(fn(f64) -> bool),
 }
 
 impl Traits {
-    /// Those of a metric that needs nothing and is no column until it is named.
-    pub const NONE: Traits = Traits { needs: &[] };
+    /// Those of a metric that needs nothing and is shown as most are.
+    pub const NONE: Traits = Traits {
+        needs: &[],
+        several: None,
+        least_width: 0,
+        ages: false,
+        absent: format::ABSENT,
+        stands: Stands::Usual,
+    };
 
     #[must_use]
     const fn needs(self, needs: &'static [Facility]) -> Traits {
-        Traits { needs }
+        Traits { needs, ..self }
+    }
+
+    #[must_use]
+    const fn several(self, several: Several) -> Traits {
+        Traits { several: Some(several), ..self }
+    }
+
+    #[must_use]
+    const fn least_width(self, least_width: u16) -> Traits {
+        Traits { least_width, ..self }
+    }
+
+    #[must_use]
+    const fn ages(self) -> Traits {
+        Traits { ages: true, ..self }
+    }
+
+    #[must_use]
+    const fn stands(self, stands: Stands) -> Traits {
+        Traits { stands, ..self }
     }
 }
 
@@ -185,10 +245,25 @@ impl Metric<crate::snapshot::Task> {
 }
 
 impl<R> Metric<R> {
-    /// The same metric, with what it is made of.
+    /// The same metric with these traits.
     #[must_use]
-    const fn needs(self, needs: &'static [Facility]) -> Metric<R> {
-        Metric { traits: self.traits.needs(needs), ..self }
+    const fn with(self, traits: Traits) -> Metric<R> {
+        Metric { traits, ..self }
+    }
+
+    /// Whether a host has anything to say with it.
+    pub fn fits(&self, host: &HostFacts) -> bool {
+        let enough = match self.traits.several {
+            None => true,
+            Some(Several::Nodes) => host.topology.nodes.len() > 1,
+            Some(Several::Caches) => host.topology.llcs.len() > 1,
+        };
+        enough && !host.missing.contains_key(self.id)
+    }
+
+    /// Cells that its column has at least.
+    pub fn least_width(&self) -> u16 {
+        if self.traits.least_width > 0 { self.traits.least_width } else { self.width }
     }
 
     /// The value of a row, with the host's reason first when the host cannot measure it at all.

@@ -5,12 +5,12 @@ mod imagined;
 use std::io;
 
 use imagined::{bare_metal, default_container, linux_5_10, user_with, without_btf, without_pmu};
-use numatop_ng::model::facility::Facility;
 use numatop_ng::doctor::{Report, Trial, render_json, render_text};
 use numatop_ng::error::{Exit, explain, preflight};
 use numatop_ng::host::fact::Fact;
 use numatop_ng::host::privileges::{CapSet, Capability};
 use numatop_ng::metric::{node::NODE_METRICS, task::TASK_METRICS};
+use numatop_ng::model::facility::Facility;
 use numatop_ng::pmu::event::Role;
 
 /// What the kernel answers to a user without capabilities.

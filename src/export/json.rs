@@ -16,6 +16,7 @@ use crate::metric::moved;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Value};
 use crate::metric::{balancing, on_cpus};
+use crate::metric::{identity, task};
 use crate::overhead::Cost;
 use crate::pmu::event::Event;
 use crate::sample::{Missing, Reading};
@@ -133,7 +134,7 @@ fn task_object(
     let mut row = Map::new();
     for metric in columns {
         // A process has no thread id: that is what the row is, not something missing.
-        if metric.id == "tid" && task.tid.is_none() {
+        if metric.id == identity::TID.id && task.tid.is_none() {
             continue;
         }
         row.insert(metric.id.to_string(), reasons.value(metric.id, metric.read(task, snapshot)));
@@ -166,7 +167,7 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
         host.events.iter().filter(|event| !event.is_software()).map(|event| event.name.as_str()).collect();
     if pmu.is_empty() {
         let not_asked = || Missing::NotCollected("no hardware counter was asked for (--events)".into());
-        reasons.note("pmu", &snapshot.host_missing("cycles_total").cloned().unwrap_or_else(not_asked));
+        reasons.note("pmu", &snapshot.host_missing(task::CYCLES_TOTAL.id).cloned().unwrap_or_else(not_asked));
     }
     let mut object = json!({
         "hostname": crate::text::clean_str(&host.hostname),

@@ -64,7 +64,7 @@ impl<S: Rows> Export for Text<S> {
             .map(|row| {
                 let text = |metric: &&Metric<S::Row>| match metric.read(row, snapshot) {
                     Ok(value) => one_line(&format::short(&value, metric.unit)),
-                    Err(_) => format::absent(metric.id).to_string(),
+                    Err(_) => metric.traits.absent.to_string(),
                 };
                 columns.iter().map(text).collect()
             })

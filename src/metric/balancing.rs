@@ -13,7 +13,7 @@ pub const NUMA_MOVES: Metric<Task> = Metric::memory_rate(
            attempts that then failed are in numa_stuck_per_s too.",
     |task, snapshot| snapshot.rate(task.delta.numa_moves).map(Value::F64),
 )
-.needs(&[Facility::NumaFields, Facility::SentTasks]);
+.with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
 
 pub const NUMA_SWAPS: Metric<Task> = Metric::memory_rate(
     "numa_swaps_per_s",
@@ -22,7 +22,7 @@ pub const NUMA_SWAPS: Metric<Task> = Metric::memory_rate(
     "Times NUMA balancing set out to swap it with a task of another node, whichever of the two was better off \
            (sched_swap_numa).",
     |task, snapshot| snapshot.rate(task.delta.numa_swaps).map(Value::F64),
-).needs(&[Facility::NumaFields, Facility::SentTasks]);
+).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
 
 pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
     "numa_stuck_per_s",
@@ -31,7 +31,7 @@ pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
     "Times NUMA balancing wanted it on another node and left it where it was: no better CPU found, or the move \
            failed (sched_stick_numa).",
     |task, snapshot| snapshot.rate(task.delta.numa_stuck).map(Value::F64),
-).needs(&[Facility::NumaFields, Facility::SentTasks]);
+).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
 
 pub const NUMA_GROUP: Metric<Task> = Metric {
     id: "numa_group",
@@ -57,7 +57,7 @@ pub const HINT_FAULTS: Metric<Task> = Metric::memory_rate(
            are says how fast it scans, not how much memory is used. Where no function of the kernel can be hooked \
            (doctor says so) these are pages, from the task structure, and some are missed.",
     |task, snapshot| snapshot.rate(task.delta.hint_faults).map(Value::F64),
-).needs(&[Facility::NumaFields, Facility::HintFaults]);
+).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]));
 
 pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
     id: "hint_remote_pct",

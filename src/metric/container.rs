@@ -1,7 +1,9 @@
 //! The metrics of a container: what is its own, and those of tasks summed over it.
 
-use super::task::TASK_METRICS;
-use super::{Group, Metric, Order, Traits, Unit, Value, interference, no, placement};
+use super::{
+    Group, Metric, Order, Several, Traits, Unit, Value, balancing, identity, interference, moved, no, pages,
+    placement, smt, task,
+};
 use crate::container::path;
 use crate::host::topology::parse_cpulist;
 use crate::model::facility::Facility;
@@ -12,49 +14,21 @@ use crate::units::{CpuId, Nid};
 use Group::{Identity, Memory, Running};
 use Order::{Ascending, Descending};
 
-/// Where `id` is in [`TASK_METRICS`]. At compile time: a wrong id does not build.
-pub(super) const fn position(id: &str) -> usize {
-    let mut at = 0;
-    while at < TASK_METRICS.len() {
-        if same(TASK_METRICS[at].id, id) {
-            return at;
-        }
-        at += 1;
-    }
-    panic!("there is no such task metric")
-}
-
-const fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    if a.len() != b.len() {
-        return false;
-    }
-    let mut at = 0;
-    while at < a.len() {
-        if a[at] != b[at] {
-            return false;
-        }
-        at += 1;
-    }
-    true
-}
-
-/// The task metric of this id, taken of the sum of a container's tasks.
+/// This task metric, taken of the sum of a container's tasks.
 macro_rules! summed {
-    ($id:literal) => {{
-        const AT: usize = position($id);
+    ($metric:path) => {
         Metric {
-            id: TASK_METRICS[AT].id,
-            title: TASK_METRICS[AT].title,
-            width: TASK_METRICS[AT].width,
-            group: TASK_METRICS[AT].group,
-            unit: TASK_METRICS[AT].unit,
-            order: TASK_METRICS[AT].order,
-            help: TASK_METRICS[AT].help,
-            value: |row: &Container, snapshot: &Snapshot| (TASK_METRICS[AT].value)(&row.sum, snapshot),
-            traits: TASK_METRICS[AT].traits,
+            id: $metric.id,
+            title: $metric.title,
+            width: $metric.width,
+            group: $metric.group,
+            unit: $metric.unit,
+            order: $metric.order,
+            help: $metric.help,
+            value: |row: &Container, snapshot: &Snapshot| ($metric.value)(&row.sum, snapshot),
+            traits: $metric.traits,
         }
-    }};
+    };
 }
 
 const fn own(
@@ -72,84 +46,157 @@ const TEXT: (Group, Unit, Order) = (Identity, Unit::Text, Ascending);
 
 /// All metrics of a container, in the order in which help and JSON list them.
 pub static CONTAINER_METRICS: &[Metric<Container>] = &[
-    own(
-        "container",
-        "CONTAINER",
-        16,
-        TEXT,
-        "Name of the container, pod, machine or unit, or else its short id, or the name of the cgroup.",
-        |row, _| {
-            Ok(Value::Text(row.group.as_ref().map_or_else(|| row.id.to_string(), |group| group.name.clone())))
-        },
-    ).needs(&[Facility::CgroupNames]),
-    own(
-        "kind",
-        "KIND",
-        9,
-        TEXT,
-        "container, machine, pod, unit (of systemd) or group (any other cgroup).",
-        |row, _| Ok(Value::Text(row.kind().name().into())),
-    ).needs(&[Facility::CgroupNames]),
+    CONTAINER,
+    KIND,
+    ENGINE,
+    CONTAINER_ID,
+    POD,
+    NAMESPACE,
+    PARENT,
+    summed!(identity::CGROUP),
+    PROCESSES,
+    summed!(identity::THREADS),
+    summed!(task::CPU_NS),
+    summed!(task::CPU_PCT),
+    summed!(task::HOME_NODE),
+    summed!(task::RUN_PCT_BY_NODE),
+    summed!(task::SWITCHES_PER_S),
+    summed!(task::INVOLUNTARY_PER_S),
+    summed!(task::RUNQ_WAIT_PCT),
+    summed!(task::RUNQ_WAIT_US),
+    summed!(task::CPU_MIGRATIONS_PER_S),
+    summed!(task::LLC_MIGRATIONS_PER_S),
+    summed!(task::NODE_MIGRATIONS_PER_S),
+    summed!(balancing::HINT_FAULTS),
+    summed!(balancing::HINT_REMOTE_PCT),
+    summed!(balancing::BALANCING_PCT),
+    summed!(balancing::NUMA_MOVES),
+    summed!(balancing::NUMA_SWAPS),
+    summed!(balancing::NUMA_STUCK),
+    summed!(task::SMT_BUSY_PCT),
+    interference::CONTAINER_IRQ_PCT,
+    CPU_QUOTA_PCT,
+    THROTTLED_PCT,
+    CPUS_ALLOWED,
+    NODES_ALLOWED,
+    SMT_SHARED_CPUS,
+    summed!(task::CYCLES_TOTAL),
+    summed!(task::INSTRUCTIONS_TOTAL),
+    summed!(task::IPC),
+    summed!(task::CPI),
+    summed!(smt::IPC_SMT_IDLE),
+    summed!(smt::IPC_SMT_BUSY),
+    summed!(task::IPC_BY_NODE),
+    summed!(task::GHZ),
+    summed!(task::STALL_FRONTEND_PCT),
+    summed!(task::STALL_BACKEND_PCT),
+    summed!(task::LLC_MPKI),
+    summed!(task::DTLB_MPKI),
+    summed!(task::ITLB_MPKI),
+    summed!(task::BRANCH_MPKI),
+    summed!(task::LMA_PER_S),
+    summed!(task::RMA_PER_S),
+    summed!(task::RMA_LMA),
+    summed!(task::LPI),
+    summed!(task::RPI),
+    summed!(task::COUNTERS_RUNNING_PCT),
+    MEM_BYTES,
+    MEM_BYTES_BY_NODE,
+    placement::CONTAINER_MEM_PCT_BY_NODE,
+    placement::CONTAINER_REMOTE_PCT,
+    placement::CONTAINER_REMOTE_SOURCE,
+    placement::CONTAINER_REMOTE_ERROR_POINTS,
+    placement::CONTAINER_REMOTE_BEST_PCT,
+    MEM_LIMIT_BYTES,
+    MEMS_ALLOWED,
+    RSS_BYTES,
+    summed!(task::MINOR_FAULTS_PER_S),
+    summed!(task::MAJOR_FAULTS_PER_S),
+    summed!(pages::ALLOC_PCT_BY_NODE),
+    summed!(pages::CROSS_NODE_FAULTS),
+    summed!(pages::CROSS_NODE_FAULT_PCT),
+    summed!(pages::PAGES_MIGRATED),
+    summed!(pages::PAGES_MIGRATE_FAILED),
+    summed!(moved::BALANCING),
+    summed!(moved::ASKED),
+    summed!(moved::OTHER),
+];
+
+// Trees of cgroups are deep: their names are indented.
+pub const CONTAINER: Metric<Container> = own(
+    "container",
+    "CONTAINER",
+    16,
+    TEXT,
+    "Name of the container, pod, machine or unit, or else its short id, or the name of the cgroup.",
+    |row, _| {
+        Ok(Value::Text(row.group.as_ref().map_or_else(|| row.id.to_string(), |group| group.name.clone())))
+    },
+)
+.with(Traits::NONE.least_width(identity::NAME_LEAST + 6).needs(&[Facility::CgroupNames]));
+
+pub const KIND: Metric<Container> = own(
+    "kind",
+    "KIND",
+    9,
+    TEXT,
+    "container, machine, pod, unit (of systemd) or group (any other cgroup).",
+    |row, _| Ok(Value::Text(row.kind().name().into())),
+)
+.with(Traits::NONE.needs(&[Facility::CgroupNames]));
+
+pub const ENGINE: Metric<Container> =
     own("engine", "ENGINE", 10, TEXT, "Who made the container, as its cgroup path says.", |row, _| {
         let engine = row.group.as_ref().and_then(|group| group.engine);
         engine.map(|engine| Value::Text(engine.name().into())).ok_or_else(|| no("it is no container"))
-    }).needs(&[Facility::CgroupNames]),
+    })
+    .with(Traits::NONE.needs(&[Facility::CgroupNames]));
+
+pub const CONTAINER_ID: Metric<Container> =
     own("container_id", "ID", 12, TEXT, "Full id of the container.", |row, _| {
         text_of(row.group.as_ref().and_then(|group| group.id.as_ref()), "it has no id")
-    }).needs(&[Facility::CgroupNames]),
-    own(
-        "pod",
-        "POD",
-        20,
-        TEXT,
-        "Kubernetes or podman pod: its name where the kubelet's files have it, else its uid.",
-        |row, _| text_of(row.group.as_ref().and_then(|group| group.pod.as_ref()), "it is in no pod"),
-    ).needs(&[Facility::CgroupNames]),
+    })
+    .with(Traits::NONE.needs(&[Facility::CgroupNames]));
+
+pub const POD: Metric<Container> = own(
+    "pod",
+    "POD",
+    20,
+    TEXT,
+    "Kubernetes or podman pod: its name where the kubelet's files have it, else its uid.",
+    |row, _| text_of(row.group.as_ref().and_then(|group| group.pod.as_ref()), "it is in no pod"),
+)
+.with(Traits::NONE.needs(&[Facility::CgroupNames]));
+
+pub const NAMESPACE: Metric<Container> =
     own("namespace", "NAMESPACE", 14, TEXT, "Kubernetes namespace.", |row, _| {
         text_of(row.group.as_ref().and_then(|group| group.namespace.as_ref()), "no file says its namespace")
-    }).needs(&[Facility::CgroupNames]),
-    own(
-        "parent",
-        "PARENT",
-        24,
-        TEXT,
-        "Cgroup path of the row that this one is a part of.",
-        |row, snapshot| {
-            let parent = row.parent.and_then(|at| snapshot.containers.get(at)).map(|parent| parent.id);
-            let path = parent.and_then(|id| snapshot.names.cgroups.get(&id));
-            path.map(|path| Value::Text(path::show(path))).ok_or_else(|| no("it is at the top"))
-        },
-    ),
-    summed!("cgroup"),
-    own(
-        "processes",
-        "PROCS",
-        6,
-        (Identity, Unit::Count, Descending),
-        "Live processes in it and below.",
-        |row, _| Ok(Value::U64(row.processes.into())),
-    ),
-    summed!("threads"),
-    summed!("cpu_ns"),
-    summed!("cpu_pct"),
-    summed!("home_node"),
-    summed!("run_pct_by_node"),
-    summed!("switches_per_s"),
-    summed!("involuntary_per_s"),
-    summed!("runq_wait_pct"),
-    summed!("runq_wait_us"),
-    summed!("cpu_migrations_per_s"),
-    summed!("llc_migrations_per_s"),
-    summed!("node_migrations_per_s"),
-    summed!("hint_faults_per_s"),
-    summed!("hint_remote_pct"),
-    summed!("balancing_pct"),
-    summed!("numa_moves_per_s"),
-    summed!("numa_swaps_per_s"),
-    summed!("numa_stuck_per_s"),
-    summed!("smt_busy_pct"),
-    interference::CONTAINER_IRQ_PCT,
-    own(
+    })
+    .with(Traits::NONE.needs(&[Facility::CgroupNames]));
+
+pub const PARENT: Metric<Container> = own(
+    "parent",
+    "PARENT",
+    24,
+    TEXT,
+    "Cgroup path of the row that this one is a part of.",
+    |row, snapshot| {
+        let parent = row.parent.and_then(|at| snapshot.containers.get(at)).map(|parent| parent.id);
+        let path = parent.and_then(|id| snapshot.names.cgroups.get(&id));
+        path.map(|path| Value::Text(path::show(path))).ok_or_else(|| no("it is at the top"))
+    },
+);
+
+pub const PROCESSES: Metric<Container> = own(
+    "processes",
+    "PROCS",
+    6,
+    (Identity, Unit::Count, Descending),
+    "Live processes in it and below.",
+    |row, _| Ok(Value::U64(row.processes.into())),
+);
+
+pub const CPU_QUOTA_PCT: Metric<Container> = own(
         "cpu_quota_pct",
         "QUOTA%",
         7,
@@ -159,8 +206,9 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
             Some(milli) => Ok(Value::F64(milli as f64 / 10.0)),
             None => Err(no("it has no quota")),
         },
-    ).needs(&[Facility::CgroupLimits]),
-    own(
+    ).with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
+pub const THROTTLED_PCT: Metric<Container> = own(
         "throttled_pct",
         "THROT%",
         7,
@@ -177,30 +225,35 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
                 _ => Err(Missing::FirstInterval),
             }
         },
-    ).needs(&[Facility::CgroupLimits]),
-    own(
-        "cpus_allowed",
-        "CPUS",
-        12,
-        (Running, Unit::Text, Ascending),
-        "CPUs that it may use (cpuset), as a list.",
-        |row, _| raw(row)?.cpus.clone().map(Value::Text),
-    ).needs(&[Facility::CgroupLimits]),
-    own(
-        "nodes_allowed",
-        "CPUNODES",
-        8,
-        (Running, Unit::Text, Ascending),
-        "Nodes that the CPUs it may use belong to, as a list.",
-        |row, snapshot| {
-            let cpus = parse_cpulist(&raw(row)?.cpus.clone()?).map_err(|error| no(&error.to_string()))?;
-            let topology = &snapshot.host.topology;
-            let node = |cpu| topology.cpu(CpuId(cpu)).and_then(|cpu| cpu.node).map(|node| node.0);
-            let nodes: std::collections::BTreeSet<u32> = cpus.into_iter().filter_map(node).collect();
-            Ok(Value::Text(crate::host::topology::format_cpulist(nodes)))
-        },
-    ).needs(&[Facility::CgroupLimits]),
-    own(
+    ).with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
+pub const CPUS_ALLOWED: Metric<Container> = own(
+    "cpus_allowed",
+    "CPUS",
+    12,
+    (Running, Unit::Text, Ascending),
+    "CPUs that it may use (cpuset), as a list.",
+    |row, _| raw(row)?.cpus.clone().map(Value::Text),
+)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
+pub const NODES_ALLOWED: Metric<Container> = own(
+    "nodes_allowed",
+    "CPUNODES",
+    8,
+    (Running, Unit::Text, Ascending),
+    "Nodes that the CPUs it may use belong to, as a list.",
+    |row, snapshot| {
+        let cpus = parse_cpulist(&raw(row)?.cpus.clone()?).map_err(|error| no(&error.to_string()))?;
+        let topology = &snapshot.host.topology;
+        let node = |cpu| topology.cpu(CpuId(cpu)).and_then(|cpu| cpu.node).map(|node| node.0);
+        let nodes: std::collections::BTreeSet<u32> = cpus.into_iter().filter_map(node).collect();
+        Ok(Value::Text(crate::host::topology::format_cpulist(nodes)))
+    },
+)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
+pub const SMT_SHARED_CPUS: Metric<Container> = own(
         "smt_shared_cpus",
         "SMTSHR",
         6,
@@ -212,90 +265,63 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
                 .map(|cpus| Value::U64(cpus.into()))
                 .ok_or_else(|| no("it has no CPUs of its own (cpuset)"))
         },
-    ).needs(&[Facility::CgroupLimits]),
-    summed!("cycles_total"),
-    summed!("instructions_total"),
-    summed!("ipc"),
-    summed!("cpi"),
-    summed!("ipc_smt_idle"),
-    summed!("ipc_smt_busy"),
-    summed!("ipc_by_node"),
-    summed!("ghz"),
-    summed!("stall_frontend_pct"),
-    summed!("stall_backend_pct"),
-    summed!("llc_mpki"),
-    summed!("dtlb_mpki"),
-    summed!("itlb_mpki"),
-    summed!("branch_mpki"),
-    summed!("lma_per_s"),
-    summed!("rma_per_s"),
-    summed!("rma_lma"),
-    summed!("lpi"),
-    summed!("rpi"),
-    summed!("counters_running_pct"),
-    own(
-        "mem_bytes",
-        "MEM",
-        7,
-        (Memory, Unit::Bytes, Descending),
-        "Memory charged to it and all below (memory.current): page cache and kernel memory included.",
-        |row, _| raw(row)?.mem_bytes.clone().map(Value::U64),
-    ).needs(&[Facility::CgroupLimits]),
-    own(
-        "mem_bytes_by_node",
-        "MEM BY NODE",
-        14,
-        (Memory, Unit::Bytes, Descending),
-        "Where its memory is, exactly (memory.numa_stat): anonymous, file, and in cgroup v2 kernel memory.",
-        |row, _| {
-            let nodes = raw(row)?.mem_bytes_by_node.clone()?;
-            let used = nodes.into_iter().filter(|(_, bytes)| *bytes > 0);
-            Ok(Value::ByNode(used.map(|(node, bytes)| (Nid(node), bytes as f64)).collect()))
-        },
-    ).needs(&[Facility::CgroupLimits]),
-    placement::CONTAINER_MEM_PCT_BY_NODE,
-    placement::CONTAINER_REMOTE_PCT,
-    placement::CONTAINER_REMOTE_SOURCE,
-    placement::CONTAINER_REMOTE_ERROR_POINTS,
-    placement::CONTAINER_REMOTE_BEST_PCT,
-    own(
-        "mem_limit_bytes",
-        "LIMIT",
-        7,
-        (Memory, Unit::Bytes, Ascending),
-        "Memory it may use (memory.max). Its own limit: one above it may be lower.",
-        |row, _| match raw(row)?.mem_limit_bytes.clone()? {
-            Some(bytes) => Ok(Value::U64(bytes)),
-            None => Err(no("it has no limit")),
-        },
-    ).needs(&[Facility::CgroupLimits]),
-    own(
-        "mems_allowed",
-        "MEMS",
-        8,
-        (Memory, Unit::Text, Ascending),
-        "Nodes that it may take memory from (cpuset), as a list.",
-        |row, _| raw(row)?.mems.clone().map(Value::Text),
-    ).needs(&[Facility::CgroupLimits]),
-    own(
-        "rss_bytes",
-        "RSS",
-        7,
-        (Memory, Unit::Bytes, Descending),
-        "Resident memory of its processes. What they share counts for each of them; mem_bytes is what it really takes.",
-        |row, _| Ok(Value::U64(row.sum.rss_bytes)),
-    ),
-    summed!("minor_faults_per_s"),
-    summed!("major_faults_per_s"),
-    summed!("alloc_pct_by_node"),
-    summed!("cross_node_faults_per_s"),
-    summed!("cross_node_fault_pct"),
-    summed!("pages_migrated_per_s"),
-    summed!("pages_migrate_failed_per_s"),
-    summed!("pages_migrated_balancing_per_s"),
-    summed!("pages_migrated_asked_per_s"),
-    summed!("pages_migrated_other_per_s"),
-];
+    ).with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
+pub const MEM_BYTES: Metric<Container> = own(
+    "mem_bytes",
+    "MEM",
+    7,
+    (Memory, Unit::Bytes, Descending),
+    "Memory charged to it and all below (memory.current): page cache and kernel memory included.",
+    |row, _| raw(row)?.mem_bytes.clone().map(Value::U64),
+)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
+pub const MEM_BYTES_BY_NODE: Metric<Container> = own(
+    "mem_bytes_by_node",
+    "MEM BY NODE",
+    14,
+    (Memory, Unit::Bytes, Descending),
+    "Where its memory is, exactly (memory.numa_stat): anonymous, file, and in cgroup v2 kernel memory.",
+    |row, _| {
+        let nodes = raw(row)?.mem_bytes_by_node.clone()?;
+        let used = nodes.into_iter().filter(|(_, bytes)| *bytes > 0);
+        Ok(Value::ByNode(used.map(|(node, bytes)| (Nid(node), bytes as f64)).collect()))
+    },
+)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]).several(Several::Nodes));
+
+pub const MEM_LIMIT_BYTES: Metric<Container> = own(
+    "mem_limit_bytes",
+    "LIMIT",
+    7,
+    (Memory, Unit::Bytes, Ascending),
+    "Memory it may use (memory.max). Its own limit: one above it may be lower.",
+    |row, _| match raw(row)?.mem_limit_bytes.clone()? {
+        Some(bytes) => Ok(Value::U64(bytes)),
+        None => Err(no("it has no limit")),
+    },
+)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
+pub const MEMS_ALLOWED: Metric<Container> = own(
+    "mems_allowed",
+    "MEMS",
+    8,
+    (Memory, Unit::Text, Ascending),
+    "Nodes that it may take memory from (cpuset), as a list.",
+    |row, _| raw(row)?.mems.clone().map(Value::Text),
+)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
+pub const RSS_BYTES: Metric<Container> = own(
+    "rss_bytes",
+    "RSS",
+    7,
+    (Memory, Unit::Bytes, Descending),
+    "Resident memory of its processes. What they share counts for each of them; mem_bytes is what it really takes.",
+    |row, _| Ok(Value::U64(row.sum.rss_bytes)),
+);
 
 /// The metric called `id`.
 pub fn by_id(id: &str) -> Option<&'static Metric<Container>> {

@@ -2,13 +2,8 @@
 
 use super::{Unit, Value};
 
-/// What stands where there is no value.
+/// What stands where there is no value, unless the metric says otherwise.
 pub const ABSENT: &str = "-";
-
-/// What stands where there is no value of `id`: a share that may be estimated says that there is no basis.
-pub fn absent(id: &str) -> &'static str {
-    if id == "remote_pct" { "?" } else { ABSENT }
-}
 
 /// `value` for a column, without padding.
 pub fn short(value: &Value, unit: Unit) -> String {

@@ -1,6 +1,6 @@
 //! The metrics that say which task it is, whose, and how the scheduler treats it.
 
-use super::{Group, Metric, Order, Traits, Unit, Value, no};
+use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no};
 use crate::container::group::Kind;
 use crate::container::path;
 use crate::model::facility::Facility;
@@ -20,7 +20,7 @@ pub const PID: Metric<Task> = Metric {
     order: Ascending,
     help: "Process id (thread group) in the host's pid namespace.",
     value: |task, _| Ok(Value::U64(task.raw.pid.into())),
-    traits: Traits::NONE,
+    traits: Traits::NONE.least_width(7).stands(Stands::Plain),
 };
 
 pub const TID: Metric<Task> = Metric {
@@ -34,7 +34,7 @@ pub const TID: Metric<Task> = Metric {
     value: |task, _| {
         task.tid.map(|tid| Value::U64(tid.into())).ok_or_else(|| no("the row is a process, not a thread"))
     },
-    traits: Traits::NONE,
+    traits: Traits::NONE.least_width(7).stands(Stands::Plain),
 };
 
 pub const PPID: Metric<Task> = Metric {
@@ -46,7 +46,7 @@ pub const PPID: Metric<Task> = Metric {
     order: Ascending,
     help: "Parent process id.",
     value: |task, _| Ok(Value::U64(task.raw.ppid.into())),
-    traits: Traits::NONE,
+    traits: Traits::NONE.least_width(7).stands(Stands::Plain),
 };
 
 pub const USER: Metric<Task> = Metric {
@@ -95,7 +95,7 @@ pub const NICE: Metric<Task> = Metric {
     order: Ascending,
     help: "Nice value, -20 (favoured) to 19.",
     value: |task, _| Ok(Value::I64(task.raw.nice.into())),
-    traits: Traits::NONE,
+    traits: Traits::NONE.stands(Stands::Plain),
 };
 
 pub const THREADS: Metric<Task> = Metric {
@@ -172,6 +172,9 @@ pub const POD: Metric<Task> = Metric {
     traits: Traits::NONE.needs(&[Facility::CgroupNames]),
 };
 
+/// A name needs this many cells to be recognized.
+pub const NAME_LEAST: u16 = 14;
+
 pub const COMM: Metric<Task> = Metric {
     id: "comm",
     title: "COMMAND",
@@ -181,7 +184,7 @@ pub const COMM: Metric<Task> = Metric {
     order: Ascending,
     help: "Name of the task as the kernel keeps it: up to 15 bytes; unprintable ones are escaped.",
     value: |task, _| Ok(Value::Text(text::clean(task.raw.comm.bytes()))),
-    traits: Traits::NONE,
+    traits: Traits::NONE.least_width(NAME_LEAST),
 };
 
 /// The name of a user, or his number.

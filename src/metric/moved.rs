@@ -1,6 +1,6 @@
 //! The metrics of pages that are moved: what for, from where and to where.
 
-use super::{Group, Metric, Order, Traits, Unit, Value, pages};
+use super::{Group, Metric, Order, Several, Traits, Unit, Value, pages};
 use crate::model::facility::Facility;
 use crate::sample::Reading;
 use crate::snapshot::{Node, Snapshot, Task};
@@ -12,7 +12,7 @@ pub const BALANCING: Metric<Task> = Metric::memory_rate(
     "Of pages_migrated_per_s, those that NUMA balancing brought to the node from which they are used, at hinting \
            faults.",
     |task, snapshot| snapshot.rate(task.delta.balanced_pages).map(Value::F64),
-).needs(&[Facility::MovedPages, Facility::MoveReasons]);
+).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 
 pub const ASKED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_asked_per_s",
@@ -21,7 +21,7 @@ pub const ASKED: Metric<Task> = Metric::memory_rate(
     "Of pages_migrated_per_s, those that it moved with move_pages, migrate_pages or mbind, its own or another \
            process's, and those that follow when the nodes of a cpuset change.",
     |task, snapshot| snapshot.rate(task.delta.asked_pages).map(Value::F64),
-).needs(&[Facility::MovedPages, Facility::MoveReasons]);
+).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 
 pub const OTHER: Metric<Task> = Metric::memory_rate(
     "pages_migrated_other_per_s",
@@ -34,7 +34,7 @@ pub const OTHER: Metric<Task> = Metric::memory_rate(
         let known = delta.balanced_pages.saturating_add(delta.asked_pages);
         snapshot.rate(delta.migrated_pages.saturating_sub(known)).map(Value::F64)
     },
-).needs(&[Facility::MovedPages, Facility::MoveReasons]);
+).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 
 /// What the rows of all tasks come to: for the host.
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> + '_ {
@@ -56,14 +56,18 @@ pub const PAGES_IN: Metric<Node> = node(
     "Pages that NUMA balancing brought to the node, because they are used from there; x shows from where.",
     |node, snapshot| snapshot.rate(node.pages_in).map(Value::F64),
 )
-.needs(&[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows]);
+.with(
+    Traits::NONE
+        .needs(&[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows])
+        .several(Several::Nodes),
+);
 
 pub const PAGES_OUT: Metric<Node> = node(
     "pages_out_per_s",
     "OUT/s",
     "Pages that NUMA balancing took away from the node, because they are used from another; x shows to which.",
     |node, snapshot| snapshot.rate(node.pages_out).map(Value::F64),
-).needs(&[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows]);
+).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::MovedPages, Facility::PageFlows]).several(Several::Nodes));
 
 const fn node(
     id: &'static str,

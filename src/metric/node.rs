@@ -1,6 +1,6 @@
 //! The metrics of a node.
 
-use super::{Group, Metric, Order, Traits, Unit, Value};
+use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
 use crate::metric::{balancing, counters, hardware, moved, on_cpus, placement};
 use crate::model::facility::Facility;
 use crate::pmu::event::Role;
@@ -9,195 +9,46 @@ use crate::snapshot::{Node, Snapshot};
 
 /// All metrics of a node, in the order in which help and JSON list them.
 pub static NODE_METRICS: &[Metric<Node>] = &[
-    node("node", "NODE", 4, Unit::Id, "Node id.", |node, _| Ok(Value::U64(node.raw.id.into()))),
-    node("cpus", "CPUS", 5, Unit::Count, "CPUs of the node that are online.", |node, _| {
-        Ok(Value::U64(node.cpus.into()))
-    }),
-    node(
-        "cpu_pct",
-        "CPU%",
-        6,
-        Unit::Percent,
-        "Busy time of the node's CPUs in the interval; 100 is all of them.",
-        |node, snapshot| {
-            if node.cpus == 0 {
-                return Err(Missing::NotCollected("the node has no CPUs".into()));
-            }
-            snapshot.share(node.busy_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
-        },
-    ),
-    node(
-        "irq_pct",
-        "IRQ%",
-        5,
-        Unit::Percent,
-        "Time of the node's CPUs in hard and soft interrupts, whatever task they hit; 100 is all of them. From \
-         /proc/stat, in steps of 10 ms per CPU.",
-        |node, snapshot| {
-            if node.cpus == 0 {
-                return Err(Missing::NotCollected("the node has no CPUs".into()));
-            }
-            snapshot.share(node.irq_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
-        },
-    ).needs(&[Facility::Irq]),
-    node(
-        "ipc",
-        "IPC",
-        5,
-        Unit::Ratio,
-        "Instructions per cycle of everything that ran on the node's CPUs.",
-        |node, snapshot| counters::ipc(&node.slots, snapshot).map(Value::F64),
-    ).needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
-    node(
-        "lma_per_s",
-        "LMA/s",
-        7,
-        Unit::PerSecond,
-        "Accesses of what ran on the node's CPUs that the node's own memory answered.",
-        |node, snapshot| {
-            counters::lma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
-        },
-    ).needs(&[Facility::Counter(Role::Lma)]),
-    node(
-        "rma_per_s",
-        "RMA/s",
-        7,
-        Unit::PerSecond,
-        "Accesses of what ran on the node's CPUs that another node's memory answered.",
-        |node, snapshot| {
-            counters::rma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
-        },
-    ).needs(&[Facility::Counter(Role::Rma)]),
+    NODE,
+    CPUS,
+    CPU_PCT,
+    IRQ_PCT,
+    IPC,
+    LMA_PER_S,
+    RMA_PER_S,
     on_cpus::CPI,
     on_cpus::GHZ,
-    on_cpus::STALL_FRONTEND,
-    on_cpus::STALL_BACKEND,
-    on_cpus::LLC,
-    on_cpus::DTLB,
-    on_cpus::ITLB,
-    on_cpus::BRANCH,
+    on_cpus::STALL_FRONTEND_PCT,
+    on_cpus::STALL_BACKEND_PCT,
+    on_cpus::LLC_MPKI,
+    on_cpus::DTLB_MPKI,
+    on_cpus::ITLB_MPKI,
+    on_cpus::BRANCH_MPKI,
     on_cpus::RMA_LMA,
     on_cpus::LPI,
     on_cpus::RPI,
-    on_cpus::RUNNING,
+    on_cpus::COUNTERS_RUNNING_PCT,
     placement::NODE_REMOTE_PCT,
     placement::NODE_REMOTE_SOURCE,
     placement::NODE_REMOTE_ERROR_POINTS,
     placement::NODE_REMOTE_BEST_PCT,
-    node("mem_total_bytes", "TOTAL", 7, Unit::Bytes, "Memory of the node.", |node, _| {
-        Ok(Value::U64(node.raw.mem_total_bytes))
-    }).needs(&[Facility::NodeMemory]),
-    node("mem_free_bytes", "FREE", 7, Unit::Bytes, "Memory that nothing uses.", |node, _| {
-        Ok(Value::U64(node.raw.mem_free_bytes))
-    }).needs(&[Facility::NodeMemory]),
-    node(
-        "watermark_distance_pct",
-        "WMARK%",
-        6,
-        Unit::Percent,
-        "Free memory above the low watermark, as a share of what the node can hand out. Below 0 kswapd works and \
-         new pages are placed on other nodes.",
-        |node, _| watermark_distance(&node.raw).map(Value::F64),
-    ).needs(&[Facility::Watermarks]),
-    node(
-        "mem_file_bytes",
-        "FILE",
-        7,
-        Unit::Bytes,
-        "Page cache: file pages, tmpfs and shared memory included.",
-        |node, _| Ok(Value::U64(node.raw.mem_file_bytes)),
-    ).needs(&[Facility::NodeMemory]),
-    node("mem_anon_bytes", "ANON", 7, Unit::Bytes, "Anonymous memory of processes.", |node, _| {
-        Ok(Value::U64(node.raw.mem_anon_bytes))
-    }).needs(&[Facility::NodeMemory]),
-    node("mem_slab_bytes", "SLAB", 7, Unit::Bytes, "Kernel slab caches.", |node, _| {
-        Ok(Value::U64(node.raw.mem_slab_bytes))
-    }).needs(&[Facility::NodeMemory]),
-    node(
-        "huge_total",
-        "HUGE",
-        6,
-        Unit::Count,
-        "Huge pages of the default size in the node's hugetlb pool.",
-        |node, _| Ok(Value::U64(node.raw.huge_total)),
-    ).needs(&[Facility::NodeMemory]),
-    node(
-        "huge_free",
-        "HFREE",
-        6,
-        Unit::Count,
-        "Huge pages of the default size in the pool that are free.",
-        |node, _| Ok(Value::U64(node.raw.huge_free)),
-    ).needs(&[Facility::NodeMemory]),
-    node("numa_hit_per_s", "HIT/s", 7, Unit::PerSecond, "Pages allocated here as intended.", |node, s| {
-        rate(node.pages.numa_hit, s)
-    }).needs(&[Facility::NodePages]),
-    node(
-        "numa_miss_per_s",
-        "MISS/s",
-        7,
-        Unit::PerSecond,
-        "Pages allocated here although another node was preferred.",
-        |node, s| rate(node.pages.numa_miss, s),
-    ).needs(&[Facility::NodePages]),
-    node(
-        "numa_foreign_per_s",
-        "FORGN/s",
-        7,
-        Unit::PerSecond,
-        "Pages wanted here but allocated on another node.",
-        |node, s| rate(node.pages.numa_foreign, s),
-    ).needs(&[Facility::NodePages]),
-    node(
-        "interleave_hit_per_s",
-        "ILEAV/s",
-        7,
-        Unit::PerSecond,
-        "Interleaved pages allocated here as intended.",
-        |node, s| rate(node.pages.interleave_hit, s),
-    ).needs(&[Facility::NodePages]),
-    node(
-        "local_node_per_s",
-        "LOCAL/s",
-        7,
-        Unit::PerSecond,
-        "Pages allocated here by a task running here.",
-        |node, s| rate(node.pages.local_node, s),
-    ).needs(&[Facility::NodePages]),
-    node(
-        "other_node_per_s",
-        "OTHER/s",
-        7,
-        Unit::PerSecond,
-        "Pages allocated here by a task running on another node.",
-        |node, s| rate(node.pages.other_node, s),
-    ).needs(&[Facility::NodePages]),
-    node(
-        "kswapd_pages_per_s",
-        "KSWAPD/s",
-        8,
-        Unit::PerSecond,
-        "Pages of the node that its kswapd freed: it runs when free memory falls below the low watermark.",
-        |node, s| rate(node.kswapd_pages, s),
-    ).needs(&[Facility::Reclaim]),
-    node(
-        "direct_reclaim_pages_per_s",
-        "DIRECT/s",
-        8,
-        Unit::PerSecond,
-        "Pages of the node that somebody else freed, most often a task whose allocation had to wait for it; \
-         reclaim within a memory limit (cgroup) and node reclaim are included.",
-        |node, s| rate(node.direct_pages, s),
-    ).needs(&[Facility::Reclaim]),
-    node(
-        "node_reclaim_per_s",
-        "NRECL/s",
-        7,
-        Unit::PerSecond,
-        "Times an allocation cleaned up this node before it would take memory of another: only with \
-         vm.zone_reclaim_mode set.",
-        |node, s| rate(node.node_reclaims, s),
-    ).needs(&[Facility::Reclaim]),
+    MEM_TOTAL_BYTES,
+    MEM_FREE_BYTES,
+    WATERMARK_DISTANCE_PCT,
+    MEM_FILE_BYTES,
+    MEM_ANON_BYTES,
+    MEM_SLAB_BYTES,
+    HUGE_TOTAL,
+    HUGE_FREE,
+    NUMA_HIT_PER_S,
+    NUMA_MISS_PER_S,
+    NUMA_FOREIGN_PER_S,
+    INTERLEAVE_HIT_PER_S,
+    LOCAL_NODE_PER_S,
+    OTHER_NODE_PER_S,
+    KSWAPD_PAGES_PER_S,
+    DIRECT_RECLAIM_PAGES_PER_S,
+    NODE_RECLAIM_PER_S,
     balancing::NODE_HINT_FAULTS,
     balancing::NODE_HINT_REMOTE_PCT,
     moved::PAGES_IN,
@@ -205,6 +56,232 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     hardware::DISTANCE,
     hardware::DEVICES,
 ];
+
+pub const NODE: Metric<Node> =
+    node("node", "NODE", 4, Unit::Id, "Node id.", |node, _| Ok(Value::U64(node.raw.id.into())))
+        .with(Traits::NONE.stands(Stands::Plain));
+
+pub const CPUS: Metric<Node> =
+    node("cpus", "CPUS", 5, Unit::Count, "CPUs of the node that are online.", |node, _| {
+        Ok(Value::U64(node.cpus.into()))
+    });
+
+pub const CPU_PCT: Metric<Node> = node(
+    "cpu_pct",
+    "CPU%",
+    6,
+    Unit::Percent,
+    "Busy time of the node's CPUs in the interval; 100 is all of them.",
+    |node, snapshot| {
+        if node.cpus == 0 {
+            return Err(Missing::NotCollected("the node has no CPUs".into()));
+        }
+        snapshot.share(node.busy_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
+    },
+);
+
+pub const IRQ_PCT: Metric<Node> = node(
+    "irq_pct",
+    "IRQ%",
+    5,
+    Unit::Percent,
+    "Time of the node's CPUs in hard and soft interrupts, whatever task they hit; 100 is all of them. From \
+         /proc/stat, in steps of 10 ms per CPU.",
+    |node, snapshot| {
+        if node.cpus == 0 {
+            return Err(Missing::NotCollected("the node has no CPUs".into()));
+        }
+        snapshot.share(node.irq_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
+    },
+)
+.with(Traits::NONE.needs(&[Facility::Irq]));
+
+pub const IPC: Metric<Node> = node(
+    "ipc",
+    "IPC",
+    5,
+    Unit::Ratio,
+    "Instructions per cycle of everything that ran on the node's CPUs.",
+    |node, snapshot| counters::ipc(&node.slots, snapshot).map(Value::F64),
+)
+.with(Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]).stands(Stands::Harm(|ipc| ipc < 0.5)));
+
+pub const LMA_PER_S: Metric<Node> = node(
+    "lma_per_s",
+    "LMA/s",
+    7,
+    Unit::PerSecond,
+    "Accesses of what ran on the node's CPUs that the node's own memory answered.",
+    |node, snapshot| {
+        counters::lma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+    },
+)
+.with(Traits::NONE.needs(&[Facility::Counter(Role::Lma)]));
+
+pub const RMA_PER_S: Metric<Node> = node(
+    "rma_per_s",
+    "RMA/s",
+    7,
+    Unit::PerSecond,
+    "Accesses of what ran on the node's CPUs that another node's memory answered.",
+    |node, snapshot| {
+        counters::rma(&node.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+    },
+)
+.with(Traits::NONE.needs(&[Facility::Counter(Role::Rma)]));
+
+pub const MEM_TOTAL_BYTES: Metric<Node> =
+    node("mem_total_bytes", "TOTAL", 7, Unit::Bytes, "Memory of the node.", |node, _| {
+        Ok(Value::U64(node.raw.mem_total_bytes))
+    })
+    .with(Traits::NONE.needs(&[Facility::NodeMemory]));
+
+pub const MEM_FREE_BYTES: Metric<Node> =
+    node("mem_free_bytes", "FREE", 7, Unit::Bytes, "Memory that nothing uses.", |node, _| {
+        Ok(Value::U64(node.raw.mem_free_bytes))
+    })
+    .with(Traits::NONE.needs(&[Facility::NodeMemory]));
+
+pub const WATERMARK_DISTANCE_PCT: Metric<Node> = node(
+    "watermark_distance_pct",
+    "WMARK%",
+    6,
+    Unit::Percent,
+    "Free memory above the low watermark, as a share of what the node can hand out. Below 0 kswapd works and \
+         new pages are placed on other nodes.",
+    |node, _| watermark_distance(&node.raw).map(Value::F64),
+)
+.with(Traits::NONE.needs(&[Facility::Watermarks]).stands(Stands::Harm(|pct| pct < 0.0)));
+
+pub const MEM_FILE_BYTES: Metric<Node> = node(
+    "mem_file_bytes",
+    "FILE",
+    7,
+    Unit::Bytes,
+    "Page cache: file pages, tmpfs and shared memory included.",
+    |node, _| Ok(Value::U64(node.raw.mem_file_bytes)),
+)
+.with(Traits::NONE.needs(&[Facility::NodeMemory]));
+
+pub const MEM_ANON_BYTES: Metric<Node> =
+    node("mem_anon_bytes", "ANON", 7, Unit::Bytes, "Anonymous memory of processes.", |node, _| {
+        Ok(Value::U64(node.raw.mem_anon_bytes))
+    })
+    .with(Traits::NONE.needs(&[Facility::NodeMemory]));
+
+pub const MEM_SLAB_BYTES: Metric<Node> =
+    node("mem_slab_bytes", "SLAB", 7, Unit::Bytes, "Kernel slab caches.", |node, _| {
+        Ok(Value::U64(node.raw.mem_slab_bytes))
+    })
+    .with(Traits::NONE.needs(&[Facility::NodeMemory]));
+
+pub const HUGE_TOTAL: Metric<Node> = node(
+    "huge_total",
+    "HUGE",
+    6,
+    Unit::Count,
+    "Huge pages of the default size in the node's hugetlb pool.",
+    |node, _| Ok(Value::U64(node.raw.huge_total)),
+)
+.with(Traits::NONE.needs(&[Facility::NodeMemory]));
+
+pub const HUGE_FREE: Metric<Node> = node(
+    "huge_free",
+    "HFREE",
+    6,
+    Unit::Count,
+    "Huge pages of the default size in the pool that are free.",
+    |node, _| Ok(Value::U64(node.raw.huge_free)),
+)
+.with(Traits::NONE.needs(&[Facility::NodeMemory]));
+
+pub const NUMA_HIT_PER_S: Metric<Node> =
+    node("numa_hit_per_s", "HIT/s", 7, Unit::PerSecond, "Pages allocated here as intended.", |node, s| {
+        rate(node.pages.numa_hit, s)
+    })
+    .with(Traits::NONE.needs(&[Facility::NodePages]));
+
+pub const NUMA_MISS_PER_S: Metric<Node> = node(
+    "numa_miss_per_s",
+    "MISS/s",
+    7,
+    Unit::PerSecond,
+    "Pages allocated here although another node was preferred.",
+    |node, s| rate(node.pages.numa_miss, s),
+)
+.with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)));
+
+pub const NUMA_FOREIGN_PER_S: Metric<Node> = node(
+    "numa_foreign_per_s",
+    "FORGN/s",
+    7,
+    Unit::PerSecond,
+    "Pages wanted here but allocated on another node.",
+    |node, s| rate(node.pages.numa_foreign, s),
+)
+.with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)));
+
+pub const INTERLEAVE_HIT_PER_S: Metric<Node> = node(
+    "interleave_hit_per_s",
+    "ILEAV/s",
+    7,
+    Unit::PerSecond,
+    "Interleaved pages allocated here as intended.",
+    |node, s| rate(node.pages.interleave_hit, s),
+)
+.with(Traits::NONE.needs(&[Facility::NodePages]));
+
+pub const LOCAL_NODE_PER_S: Metric<Node> = node(
+    "local_node_per_s",
+    "LOCAL/s",
+    7,
+    Unit::PerSecond,
+    "Pages allocated here by a task running here.",
+    |node, s| rate(node.pages.local_node, s),
+)
+.with(Traits::NONE.needs(&[Facility::NodePages]));
+
+pub const OTHER_NODE_PER_S: Metric<Node> = node(
+    "other_node_per_s",
+    "OTHER/s",
+    7,
+    Unit::PerSecond,
+    "Pages allocated here by a task running on another node.",
+    |node, s| rate(node.pages.other_node, s),
+)
+.with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Remote(|rate| rate > 0.0)));
+
+pub const KSWAPD_PAGES_PER_S: Metric<Node> = node(
+    "kswapd_pages_per_s",
+    "KSWAPD/s",
+    8,
+    Unit::PerSecond,
+    "Pages of the node that its kswapd freed: it runs when free memory falls below the low watermark.",
+    |node, s| rate(node.kswapd_pages, s),
+)
+.with(Traits::NONE.needs(&[Facility::Reclaim]));
+
+pub const DIRECT_RECLAIM_PAGES_PER_S: Metric<Node> = node(
+    "direct_reclaim_pages_per_s",
+    "DIRECT/s",
+    8,
+    Unit::PerSecond,
+    "Pages of the node that somebody else freed, most often a task whose allocation had to wait for it; \
+         reclaim within a memory limit (cgroup) and node reclaim are included.",
+    |node, s| rate(node.direct_pages, s),
+)
+.with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)));
+
+pub const NODE_RECLAIM_PER_S: Metric<Node> = node(
+    "node_reclaim_per_s",
+    "NRECL/s",
+    7,
+    Unit::PerSecond,
+    "Times an allocation cleaned up this node before it would take memory of another: only with \
+         vm.zone_reclaim_mode set.",
+    |node, s| rate(node.node_reclaims, s),
+)
+.with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)));
 
 /// Free pages above the low watermark per hundred managed ones.
 fn watermark_distance(node: &NodeRaw) -> Reading<f64> {

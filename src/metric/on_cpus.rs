@@ -3,9 +3,8 @@
 //! The ids and meanings of tasks, with the counters of CPUs. Those stand still while a CPU is idle, so what is idle
 //! dilutes nothing.
 
-use super::container::position;
 use super::counters::{count, ipc, lma, mpki, per_kilo_instructions, rma, rma_lma, running_pct, stall_pct};
-use super::task::TASK_METRICS;
+use super::task;
 use super::{Group, Metric, Value};
 use crate::pmu::event::Role;
 use crate::sample::{Missing, Reading, Slot};
@@ -16,46 +15,45 @@ type Formula = fn(&[Slot], u64, &Snapshot) -> Reading<f64>;
 
 /// A metric of nodes for each, and all of them by id for the host.
 macro_rules! on_cpus {
-    ($($name:ident: $id:literal = $formula:expr;)*) => {
+    ($($name:ident = $formula:expr;)*) => {
         $(pub const $name: Metric<Node> = {
-            const AT: usize = position($id);
             Metric {
-                id: TASK_METRICS[AT].id,
-                title: TASK_METRICS[AT].title,
-                width: TASK_METRICS[AT].width,
+                id: task::$name.id,
+                title: task::$name.title,
+                width: task::$name.width,
                 group: Group::Node,
-                unit: TASK_METRICS[AT].unit,
-                order: TASK_METRICS[AT].order,
-                help: TASK_METRICS[AT].help,
+                unit: task::$name.unit,
+                order: task::$name.order,
+                help: task::$name.help,
                 value: |node: &Node, snapshot: &Snapshot| {
                     let formula: Formula = $formula;
                     formula(&node.slots, node.busy_ns, snapshot).map(Value::F64)
                 },
-                traits: TASK_METRICS[AT].traits,
+                traits: task::$name.traits,
             }
         };)*
 
         /// By metric id.
-        const FORMULAS: &[(&str, Formula)] = &[$(($id, $formula)),*];
+        const FORMULAS: &[(&str, Formula)] = &[$((task::$name.id, $formula)),*];
     };
 }
 
 on_cpus! {
-    CPI: "cpi" = |slots, _, snapshot| Ok(per_kilo_instructions(count(slots, snapshot, Role::Cycles)?, slots, snapshot)? / 1e3);
-    GHZ: "ghz" = |slots, busy_ns, snapshot| {
+    CPI = |slots, _, snapshot| Ok(per_kilo_instructions(count(slots, snapshot, Role::Cycles)?, slots, snapshot)? / 1e3);
+    GHZ = |slots, busy_ns, snapshot| {
         let cycles = count(slots, snapshot, Role::Cycles)?;
         if busy_ns > 0 { Ok(cycles / busy_ns as f64) } else { Err(idle()) }
     };
-    STALL_FRONTEND: "stall_frontend_pct" = |slots, _, snapshot| stall_pct(slots, snapshot, Role::StallFrontend);
-    STALL_BACKEND: "stall_backend_pct" = |slots, _, snapshot| stall_pct(slots, snapshot, Role::StallBackend);
-    LLC: "llc_mpki" = |slots, _, snapshot| mpki(slots, snapshot, Role::Llc);
-    DTLB: "dtlb_mpki" = |slots, _, snapshot| mpki(slots, snapshot, Role::Dtlb);
-    ITLB: "itlb_mpki" = |slots, _, snapshot| mpki(slots, snapshot, Role::Itlb);
-    BRANCH: "branch_mpki" = |slots, _, snapshot| mpki(slots, snapshot, Role::Branch);
-    RMA_LMA: "rma_lma" = |slots, _, snapshot| rma_lma(slots, snapshot);
-    LPI: "lpi" = |slots, _, snapshot| per_kilo_instructions(lma(slots, snapshot)?, slots, snapshot);
-    RPI: "rpi" = |slots, _, snapshot| per_kilo_instructions(rma(slots, snapshot)?, slots, snapshot);
-    RUNNING: "counters_running_pct" = |slots, _, snapshot| running_pct(slots, snapshot);
+    STALL_FRONTEND_PCT = |slots, _, snapshot| stall_pct(slots, snapshot, Role::StallFrontend);
+    STALL_BACKEND_PCT = |slots, _, snapshot| stall_pct(slots, snapshot, Role::StallBackend);
+    LLC_MPKI = |slots, _, snapshot| mpki(slots, snapshot, Role::Llc);
+    DTLB_MPKI = |slots, _, snapshot| mpki(slots, snapshot, Role::Dtlb);
+    ITLB_MPKI = |slots, _, snapshot| mpki(slots, snapshot, Role::Itlb);
+    BRANCH_MPKI = |slots, _, snapshot| mpki(slots, snapshot, Role::Branch);
+    RMA_LMA = |slots, _, snapshot| rma_lma(slots, snapshot);
+    LPI = |slots, _, snapshot| per_kilo_instructions(lma(slots, snapshot)?, slots, snapshot);
+    RPI = |slots, _, snapshot| per_kilo_instructions(rma(slots, snapshot)?, slots, snapshot);
+    COUNTERS_RUNNING_PCT = |slots, _, snapshot| running_pct(slots, snapshot);
 }
 
 fn idle() -> Missing {
@@ -65,9 +63,9 @@ fn idle() -> Missing {
 /// Every metric of this kind for the whole host, by id: with those that [`super::node`] has a formula of its own for.
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> {
     let own: [(&str, Formula); 3] = [
-        ("ipc", |slots, _, snapshot| ipc(slots, snapshot)),
-        ("lma_per_s", |slots, _, snapshot| snapshot.rate_f64(lma(slots, snapshot)?)),
-        ("rma_per_s", |slots, _, snapshot| snapshot.rate_f64(rma(slots, snapshot)?)),
+        (task::IPC.id, |slots, _, snapshot| ipc(slots, snapshot)),
+        (task::LMA_PER_S.id, |slots, _, snapshot| snapshot.rate_f64(lma(slots, snapshot)?)),
+        (task::RMA_PER_S.id, |slots, _, snapshot| snapshot.rate_f64(rma(slots, snapshot)?)),
     ];
     own.into_iter().chain(FORMULAS.iter().copied()).map(|(id, formula)| match snapshot.host_missing(id) {
         Some(why) => (id, Err(why.clone())),

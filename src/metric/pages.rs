@@ -1,6 +1,6 @@
 //! The metrics of pages that tasks are given (on which node, and was it theirs?) and that are moved for them.
 
-use super::{Group, Metric, Order, Traits, Unit, Value};
+use super::{Group, Metric, Order, Several, Traits, Unit, Value};
 use crate::model::facility::Facility;
 use crate::sample::{Counts, Missing, Reading};
 use crate::snapshot::{Task, memory_shares};
@@ -26,7 +26,7 @@ pub const CROSS_NODE_FAULTS: Metric<Task> = Metric::memory_rate(
     "Allocations of user pages that came from another node than the one it ran on: page faults, large pages as \
            one, and reads into the page cache. Faults that find their page in memory are not counted.",
     |task, snapshot| snapshot.rate(task.delta.cross_allocs).map(Value::F64),
-).needs(&[Facility::NewPages]);
+).with(Traits::NONE.needs(&[Facility::NewPages]).several(Several::Nodes));
 
 pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
     id: "cross_node_fault_pct",
@@ -53,7 +53,7 @@ pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
     "Pages that were moved to another place while it ran: by NUMA balancing at its hinting faults, because it \
            asked (move_pages, mbind), or to make room for large pages.",
     |task, snapshot| snapshot.rate(task.delta.migrated_pages).map(Value::F64),
-).needs(&[Facility::MovedPages]);
+).with(Traits::NONE.needs(&[Facility::MovedPages]).several(Several::Nodes));
 
 pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "pages_migrate_failed_per_s",
@@ -62,7 +62,7 @@ pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "Pages that should have been moved and could not: busy, pinned, or no room where they should go.",
     |task, snapshot| snapshot.rate(task.delta.migrate_failed_pages).map(Value::F64),
 )
-.needs(&[Facility::MovedPages]);
+.with(Traits::NONE.needs(&[Facility::MovedPages]));
 
 fn by_node(delta: &Counts) -> Reading<Vec<(crate::units::Nid, f64)>> {
     let pages: Vec<f64> = delta.pages.iter().map(|pages| *pages as f64).collect();

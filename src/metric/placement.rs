@@ -1,6 +1,6 @@
 //! The metrics of where memory is, and of how much of its use is remote.
 
-use super::{Group, Metric, Order, Traits, Unit, Value, balancing, counters, no};
+use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, balancing, counters, no};
 use crate::model::facility::Facility;
 use crate::sample::{Hints, Reading};
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
@@ -47,7 +47,7 @@ pub const MEM_PCT_BY_NODE: Metric<Task> = metric::<Task>(
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, 100.0)])),
         _ => Ok(Value::ByNode(memory_shares(&memory(task)?.bytes_by_node))),
     },
-).needs(&[Facility::Placement]);
+).with(Traits::NONE.needs(&[Facility::Placement]).several(Several::Nodes).least_width(11).ages());
 
 pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
     "mem_bytes_by_node",
@@ -64,7 +64,7 @@ pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
             Ok(Value::ByNode(used.map(|(node, bytes)| (Nid(node as u32), bytes.round())).collect()))
         }
     },
-).needs(&[Facility::Placement]);
+).with(Traits::NONE.needs(&[Facility::Placement]).ages());
 
 pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
     "mem_error_points",
@@ -77,7 +77,7 @@ pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
         Some(_) if task.rss_bytes > 0 => Ok(Value::F64(0.0)),
         _ => Ok(Value::F64(memory(task)?.error_points)),
     },
-).needs(&[Facility::Placement, Facility::PlacementError]);
+).with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]).ages());
 
 pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
     "mem_age_ms",
@@ -90,7 +90,7 @@ pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
         (Some((read_ns, _)), _) => Ok(Value::U64(snapshot.mono_ns.saturating_sub(*read_ns) / 1_000_000)),
         (None, _) => memory(task).map(|_| Value::U64(0)),
     },
-).needs(&[Facility::Placement, Facility::PlacementError]);
+).with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]));
 
 /// How a share of remote accesses is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +218,11 @@ macro_rules! remote_metrics {
                 let estimated = matches!(known.basis, Basis::Placement | Basis::Hinting);
                 Ok(Value::Share { pct: known.pct, measured: !estimated })
             },
-        );
+        )
+        .with(Traits {
+            absent: "?",
+            ..Traits::NONE.several(Several::Nodes).stands(Stands::Remote(|pct| pct >= 20.0))
+        });
         pub const $source: Metric<$row> = metric(
             "remote_source",
             ("SOURCE", 9),
@@ -243,7 +247,7 @@ macro_rules! remote_metrics {
             BEST_HELP,
             |row, snapshot| best(snapshot, $remote(row)),
         )
-        .needs(&[Facility::Placement]);
+        .with(Traits::NONE.needs(&[Facility::Placement]));
     };
 }
 
@@ -281,7 +285,7 @@ pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric::<Container>(
         Ok(Value::ByNode(memory_shares(&bytes)))
     },
 )
-.needs(&[Facility::Placement]);
+.with(Traits::NONE.several(Several::Nodes).least_width(11));
 
 #[cfg(test)]
 mod tests {

@@ -7,26 +7,13 @@ use crate::cli::ViewArgs;
 use crate::export::{ContainerSelection, Selection, all_columns};
 use crate::filter::RowFilter;
 use crate::metric::Metric;
+use crate::metric::columns::{CONTAINER_TEXT, TASK_TEXT};
 use crate::metric::container::{self, CONTAINER_METRICS};
+use crate::metric::identity::{PID, TID};
 use crate::metric::on_demand;
-use crate::metric::task::{TASK_METRICS, by_id};
+use crate::metric::task::{self, TASK_METRICS, by_id};
 use crate::snapshot::Task;
 use crate::units::Nid;
-
-/// Columns of a text table when none are asked for.
-const TEXT_COLUMNS: [&str; 11] = [
-    "pid",
-    "user",
-    "state",
-    "cpu_pct",
-    "home_node",
-    "ipc",
-    "node_migrations_per_s",
-    "runq_wait_pct",
-    "switches_per_s",
-    "rss_bytes",
-    "comm",
-];
 
 /// The metrics of `--columns`, or `None` when it was not given.
 ///
@@ -81,19 +68,6 @@ fn alike(known: &str, typed: &str) -> bool {
     })
 }
 
-/// Columns of a text table of containers when none are asked for.
-const CONTAINER_COLUMNS: [&str; 9] = [
-    "container",
-    "kind",
-    "processes",
-    "cpu_pct",
-    "home_node",
-    "ipc",
-    "mem_bytes",
-    "mem_bytes_by_node",
-    "cpus_allowed",
-];
-
 /// What batch output with rows of containers contains.
 ///
 /// # Errors
@@ -110,9 +84,9 @@ pub fn container_selection(args: &ViewArgs, machine_readable: bool) -> Result<Co
     if columns.is_empty() && machine_readable {
         columns.extend(CONTAINER_METRICS);
     } else if columns.is_empty() {
-        columns.extend(CONTAINER_COLUMNS.into_iter().filter_map(container::by_id));
+        columns.extend(CONTAINER_TEXT.iter().filter_map(|id| container::by_id(id)));
     }
-    let sort = args.sort.as_deref().unwrap_or("cpu_pct");
+    let sort = args.sort.as_deref().unwrap_or(task::CPU_PCT.id);
     let (id, reversed) = sort.strip_prefix('-').map_or((sort, false), |id| (id, true));
     Ok(ContainerSelection {
         columns,
@@ -143,8 +117,8 @@ pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, B
         if machine_readable {
             return all_columns();
         }
-        let tid = args.threads.then_some("tid");
-        tid.into_iter().chain(TEXT_COLUMNS).filter_map(by_id).collect()
+        let tid = args.threads.then_some(TID.id);
+        tid.into_iter().chain(TASK_TEXT.iter().copied()).filter_map(by_id).collect()
     };
     let named = columns(args)?;
     let sorted = sort(args)?;
@@ -152,13 +126,13 @@ pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, B
     let mut columns = named.unwrap_or_else(default);
     if machine_readable {
         // A row must say whose it is.
-        for id in ["tid", "pid"] {
-            if (id == "pid" || args.threads) && !columns.iter().any(|metric| metric.id == id) {
+        for id in [TID.id, PID.id] {
+            if (id == PID.id || args.threads) && !columns.iter().any(|metric| metric.id == id) {
                 columns.insert(0, by_id(id).expect("pid and tid are metrics"));
             }
         }
     }
-    let (sort, reversed) = sorted.unwrap_or((by_id("cpu_pct").expect("cpu_pct is a metric"), false));
+    let (sort, reversed) = sorted.unwrap_or((&task::CPU_PCT, false));
     Ok(Selection { filter: filter(args)?, columns, sort, reversed, asked })
 }
 

@@ -45,7 +45,7 @@ use crate::collect::inspect::Details;
 use crate::filter::RowFilter;
 use crate::marks::Marks;
 use crate::metric::Metric;
-use crate::metric::task::by_id;
+use crate::metric::task;
 use crate::pace;
 use crate::pmu::sets::Choice;
 use crate::record::recorder::Progress;
@@ -115,7 +115,7 @@ pub struct App {
 
 impl App {
     pub fn new(settings: Settings) -> App {
-        let natural = (by_id("cpu_pct").expect("cpu_pct is a metric"), false);
+        let natural = (&task::CPU_PCT, false);
         let (metric, reversed) = settings.sort.unwrap_or(natural);
         App {
             theme: settings.theme,

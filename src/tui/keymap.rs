@@ -1,5 +1,6 @@
 //! Which key does what. Help and footer are printed from this table.
 
+use crate::metric::task;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::action::{Action, Motion, Screen, Seek};
@@ -124,10 +125,10 @@ pub static KEYS: &[Binding] = &[
     ),
     bind(TABLES, &[ch('>'), ch('.')], Action::SortRight, "", ""),
     bind(TABLES, &[ch('I')], Action::Invert, "", "Reverse the order"),
-    bind(TASKS, &[ch('P')], Action::SortBy("cpu_pct"), "", "Sort by CPU%"),
-    bind(TASKS, &[ch('M')], Action::SortBy("rss_bytes"), "", "Sort by resident memory"),
-    bind(TASKS, &[ch('T')], Action::SortBy("cpu_ns"), "", "Sort by CPU time"),
-    bind(TASKS, &[ch('i')], Action::SortBy("ipc"), "", "Sort by instructions per cycle"),
+    bind(TASKS, &[ch('P')], Action::SortBy(task::CPU_PCT.id), "", "Sort by CPU%"),
+    bind(TASKS, &[ch('M')], Action::SortBy(task::RSS_BYTES.id), "", "Sort by resident memory"),
+    bind(TASKS, &[ch('T')], Action::SortBy(task::CPU_NS.id), "", "Sort by CPU time"),
+    bind(TASKS, &[ch('i')], Action::SortBy(task::IPC.id), "", "Sort by instructions per cycle"),
     bind(
         TASKS | NODES,
         &[key(KeyCode::F(2)), ch('c')],
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn t_sorts_by_time_except_while_paused() {
         let press = |contexts| action(KeyEvent::new(KeyCode::Char('T'), KeyModifiers::SHIFT), contexts);
-        assert_eq!(press(TASKS), Some(Action::SortBy("cpu_ns")));
+        assert_eq!(press(TASKS), Some(Action::SortBy(task::CPU_NS.id)));
         assert_eq!(press(TASKS | PAUSED), Some(Action::Seek(Seek::Previous)));
     }
 

@@ -122,7 +122,7 @@ fn a_file_has_every_sample_and_what_explains_it() {
     assert_eq!((kinds[0], kinds[1], kinds[61]), (Kind::Head, Kind::Key, Kind::Key));
     assert_eq!(kinds.iter().filter(|kind| **kind == Kind::Delta).count(), 88);
     let (head, _) = reader.sample(frames[1]).unwrap();
-    assert_eq!(*head.host, machine::host());
+    assert_eq!(head.head.host, machine::host());
     assert_eq!(head.head.writer, env!("CARGO_PKG_VERSION"));
     assert!(head.head.columns.task.iter().any(|column| column.name == "run_ns"));
     let read: Vec<Sample> = frames

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::cursor::Cursor;
 use crate::container::group::Kind;
+use crate::metric::container::CONTAINER;
 use crate::metric::container::by_id;
+use crate::metric::task;
 use crate::metric::{Metric, Value};
 use crate::snapshot::{Container, Snapshot};
 use crate::tui::action::Motion;
@@ -25,7 +27,7 @@ pub struct ContainerList {
 impl Default for ContainerList {
     /// Flat, the busiest first.
     fn default() -> ContainerList {
-        let metric: &'static Metric<Container> = by_id("cpu_pct").expect("cpu_pct is a metric of containers");
+        let metric: &'static Metric<Container> = by_id(task::CPU_PCT.id).expect("containers have it, too");
         ContainerList {
             sort: Sort { metric, reversed: false },
             tree: false,
@@ -104,7 +106,7 @@ impl ContainerList {
 
     pub fn columns_at(&self, width: u16, snapshot: &Snapshot) -> Columns<Container> {
         let metrics = columns::containers_for(width, &snapshot.host, self.sort.metric.id);
-        columns::place(&metrics, width, "container")
+        columns::place(&metrics, width, CONTAINER.id)
     }
 }
 

@@ -7,7 +7,7 @@ use super::maps::Maps;
 use crate::collect::inspect::Details;
 use crate::filter::{self, RowFilter};
 use crate::metric::Value;
-use crate::metric::task::by_id;
+use crate::metric::{Metric, task};
 use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Beside, Grain, Snapshot, Task, beside, derive};
 use crate::tui::action::Motion;
@@ -71,14 +71,14 @@ impl Detail {
     pub fn extend(&mut self, host: &Arc<HostFacts>, ring: &Ring, number: u64) {
         let Some((previous, current)) = ring.pair(number) else { return };
         let snapshot = derive_one(host, previous, current, self.process, Grain::Processes);
-        let read = |id: &str| {
+        let read = |metric: &Metric<Task>| {
             let task = own_row(&snapshot, self.process)?;
-            by_id(id)?.read(task, &snapshot).ok().as_ref().and_then(Value::number)
+            metric.read(task, &snapshot).ok().as_ref().and_then(Value::number)
         };
         let point = Point {
-            cpu_pct: read("cpu_pct"),
-            ipc: read("ipc"),
-            node_migrations: read("node_migrations_per_s"),
+            cpu_pct: read(&task::CPU_PCT),
+            ipc: read(&task::IPC),
+            node_migrations: read(&task::NODE_MIGRATIONS_PER_S),
         };
         self.history.push_back((number, point));
         if self.history.len() > HISTORY {
@@ -92,8 +92,7 @@ impl Detail {
         let whole = derive_one(host, previous, current, self.process, Grain::Processes);
         let threads = derive_one(host, previous, current, self.process, Grain::ThreadsOf(self.process.0));
         self.task = own_row(&whole, self.process).cloned();
-        let busiest = by_id("cpu_pct").expect("cpu_pct is a metric");
-        self.order = filter::select(&threads, &RowFilter::default(), busiest, false);
+        self.order = filter::select(&threads, &RowFilter::default(), &task::CPU_PCT, false);
         self.threads = Some(threads);
         self.beside = previous
             .map_or_else(Vec::new, |previous| beside(&host.topology, previous, current, self.process));

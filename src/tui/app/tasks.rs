@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::cursor::Cursor;
 use crate::filter::RowFilter;
 use crate::metric::Metric;
+use crate::metric::identity::COMM;
 use crate::snapshot::{Snapshot, Task};
 use crate::tui::action::{Motion, Screen};
 use crate::tui::columns::{self, Columns};
@@ -126,10 +127,10 @@ impl TaskList {
     pub fn columns_at(&self, width: u16, snapshot: &Snapshot) -> Columns<Task> {
         let sorted = self.choice.sort.metric.id;
         match &self.columns {
-            Some(chosen) => columns::place(chosen, width, "comm"),
+            Some(chosen) => columns::place(chosen, width, COMM.id),
             None => {
                 let metrics = columns::tasks_for(width, &snapshot.host, self.threads, sorted);
-                columns::place(&metrics, width, "comm")
+                columns::place(&metrics, width, COMM.id)
             }
         }
     }

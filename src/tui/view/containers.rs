@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use crate::metric::container::CONTAINER;
 use crate::snapshot::Snapshot;
 use crate::tui::app::containers::ContainerList;
 use crate::tui::theme::{Role, Theme};
@@ -15,7 +16,7 @@ const TREE_LEVELS: u16 = 8;
 /// Titles and the rows in view.
 pub fn render(snapshot: &Snapshot, list: &ContainerList, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let columns = list.columns_at(area.width, snapshot);
-    let table = Table { columns: &columns, sort: Some(list.sort), snapshot, theme, name: "container" };
+    let table = Table { columns: &columns, sort: Some(list.sort), snapshot, theme, name: CONTAINER.id };
     table.titles(area, 0, buf);
     let offset = list.cursor.offset();
     for (line, row) in (1..area.height).zip(list.rows().iter().skip(offset)) {

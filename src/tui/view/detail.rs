@@ -7,9 +7,12 @@ use ratatui::layout::Rect;
 
 use crate::metric::Value;
 use crate::metric::format::{bytes, duration, percent, short};
+use crate::metric::identity::{CGROUP, COMM};
 use crate::metric::identity::{policy, state, user};
+use crate::metric::interference::{IRQ_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT};
 use crate::metric::mempolicy;
-use crate::metric::task::by_id;
+use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
+use crate::metric::{Metric, task};
 use crate::sample::Reading;
 use crate::snapshot::{Beside, Snapshot, Task};
 use crate::text::clean;
@@ -127,10 +130,10 @@ fn identity(snapshot: &Snapshot, task: &Task, theme: &Theme, pen: &mut Pen<'_>) 
 
 /// What /proc said, as label, text and role.
 fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, String, Role); 4] {
-    let cgroup = by_id("cgroup").and_then(|metric| match metric.read(task, snapshot) {
+    let cgroup = match CGROUP.read(task, snapshot) {
         Ok(Value::Text(path)) => Some(path),
         _ => None,
-    });
+    };
     let details = match &detail.details {
         Some(Ok(details)) => details,
         other => {
@@ -184,13 +187,11 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
 
 /// What gets into its way: waits, interrupts, and who is on the other threads of its cores.
 fn beside(detail: &Detail, task: &Task, snapshot: &Snapshot) -> (&'static str, String, Role) {
-    let read = |id: &str| {
-        let metric = by_id(id)?;
-        metric.read(task, snapshot).ok().map(|value| short(&value, metric.unit))
-    };
+    let read =
+        |metric: &Metric<Task>| metric.read(task, snapshot).ok().map(|value| short(&value, metric.unit));
     let mut parts = Vec::new();
     if snapshot.host.topology.smt() {
-        let busy = read("smt_busy_pct").map_or(String::new(), |busy| format!(" busy {busy}%"));
+        let busy = read(&task::SMT_BUSY_PCT).map_or(String::new(), |busy| format!(" busy {busy}%"));
         let name = |other: &Beside| match other.process == detail.process {
             true => format!("itself ~{}%", percent(other.pct)),
             false => format!("{} {} ~{}%", clean(other.comm.bytes()), other.process.0, percent(other.pct)),
@@ -199,12 +200,12 @@ fn beside(detail: &Detail, task: &Task, snapshot: &Snapshot) -> (&'static str, S
         let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
         parts.push(format!("sibling{busy}{who}"));
     }
-    if let Some(wait) = read("runq_wait_pct") {
-        let idle = read("runq_wait_idle_elsewhere_pct").filter(|_| task.delta.run_delay_ns > 0);
+    if let Some(wait) = read(&task::RUNQ_WAIT_PCT) {
+        let idle = read(&RUNQ_WAIT_IDLE_ELSEWHERE_PCT).filter(|_| task.delta.run_delay_ns > 0);
         let idle = idle.map_or(String::new(), |idle| format!(", {idle}% beside idle nodes"));
         parts.push(format!("waits {wait}%{idle}"));
     }
-    parts.extend(read("irq_pct").map(|irq| format!("interrupts {irq}%")));
+    parts.extend(read(&IRQ_PCT).map(|irq| format!("interrupts {irq}%")));
     ("beside", parts.join("; "), Role::Plain)
 }
 
@@ -268,11 +269,11 @@ fn shares(snapshot: &Snapshot, task: &Task, theme: &Theme, area: Rect, first: u1
 
 /// What it has of each node of the machine, in their order.
 fn on_nodes(snapshot: &Snapshot, task: &Task, ran: &[(Nid, f64)]) -> Vec<(Nid, OnNode)> {
-    let read = |id: &str| match by_id(id).map(|metric| metric.read(task, snapshot)) {
-        Some(Ok(Value::ByNode(values))) => values.into_iter().collect(),
+    let read = |metric: &Metric<Task>| match metric.read(task, snapshot) {
+        Ok(Value::ByNode(values)) => values.into_iter().collect(),
         _ => BTreeMap::new(),
     };
-    let (memory, memory_pct) = (read("mem_bytes_by_node"), read("mem_pct_by_node"));
+    let (memory, memory_pct) = (read(&MEM_BYTES_BY_NODE), read(&MEM_PCT_BY_NODE));
     let ran: BTreeMap<Nid, f64> = ran.iter().copied().collect();
     let there = |id: Nid| OnNode {
         ran: ran.get(&id).copied().unwrap_or(0.0),
@@ -283,16 +284,16 @@ fn on_nodes(snapshot: &Snapshot, task: &Task, ran: &[(Nid, f64)]) -> Vec<(Nid, O
 }
 
 /// A metric with its history.
-type Series = (&'static str, &'static str, fn(&Point) -> Option<f64>);
+type Series = (&'static str, &'static Metric<Task>, fn(&Point) -> Option<f64>);
 
 const SERIES: [Series; HISTORY as usize] = [
-    ("CPU%", "cpu_pct", |point| point.cpu_pct),
-    ("IPC", "ipc", |point| point.ipc),
-    ("NODMIG/s", "node_migrations_per_s", |point| point.node_migrations),
+    ("CPU%", &task::CPU_PCT, |point| point.cpu_pct),
+    ("IPC", &task::IPC, |point| point.ipc),
+    ("NODMIG/s", &task::NODE_MIGRATIONS_PER_S, |point| point.node_migrations),
 ];
 
 fn line_of_history(
-    (label, id, value): Series,
+    (label, metric, value): Series,
     snapshot: &Snapshot,
     task: &Task,
     history: &[Point],
@@ -300,8 +301,7 @@ fn line_of_history(
     pen: &mut Pen<'_>,
 ) {
     label_of(pen, label, theme);
-    let Some(metric) = by_id(id) else { return };
-    if let Some(why) = snapshot.host_missing(id) {
+    if let Some(why) = snapshot.host_missing(metric.id) {
         let why = crate::text::clean_str(&why.to_string());
         pen.write("n/a: ", theme.style(Role::Dim)).write(&why, theme.style(Role::Dim));
         return;
@@ -322,8 +322,8 @@ fn line_of_history(
 
 fn threads(detail: &Detail, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let Some(threads) = &detail.threads else { return };
-    let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width, "comm");
-    let table = Table { columns: &columns, sort: None, snapshot: threads, theme, name: "comm" };
+    let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width, COMM.id);
+    let table = Table { columns: &columns, sort: None, snapshot: threads, theme, name: COMM.id };
     table.titles(area, 0, buf);
     for (row, at) in (1..area.height).zip(detail.order.iter().skip(detail.offset)) {
         let task = &threads.tasks[*at];

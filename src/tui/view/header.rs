@@ -5,6 +5,7 @@ use ratatui::buffer::Buffer;
 
 use crate::metric::counters::{ipc, running_pct};
 use crate::metric::format::{bytes, count, duration, percent};
+use crate::metric::task;
 use crate::sample::Reading;
 use crate::snapshot::{Node, Snapshot, Swapped};
 use crate::text::clean_str;
@@ -275,7 +276,7 @@ fn status(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     if lost.is_empty() {
         pen.write("lost ", dim).write("0", plain).gap(2);
     }
-    let host_ipc = match snapshot.host_missing("ipc") {
+    let host_ipc = match snapshot.host_missing(task::IPC.id) {
         Some(why) => Err(why.clone()),
         None => ipc(&snapshot.slots, snapshot),
     };

@@ -8,8 +8,8 @@ use ratatui::layout::Rect;
 use crate::host::topology::{self, Device, Topology, format_cpulist};
 use crate::metric::format::{bytes, short};
 use crate::metric::host::{self, HostMetric};
-use crate::metric::node::by_id;
-use crate::metric::{Unit, Value};
+use crate::metric::node;
+use crate::metric::{Metric, Unit, Value};
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
 use crate::tui::theme::{Role, Theme};
@@ -17,29 +17,29 @@ use crate::tui::widget::pen::Pen;
 use crate::units::Nid;
 
 /// What it is called in a line, and which metric that is.
-type Named = (&'static str, &'static str);
+type Named = (&'static str, &'static Metric<Node>);
 
 const MEMORY: [Named; 5] = [
-    ("file", "mem_file_bytes"),
-    ("anon", "mem_anon_bytes"),
-    ("slab", "mem_slab_bytes"),
-    ("huge pages", "huge_total"),
-    ("free of them", "huge_free"),
+    ("file", &node::MEM_FILE_BYTES),
+    ("anon", &node::MEM_ANON_BYTES),
+    ("slab", &node::MEM_SLAB_BYTES),
+    ("huge pages", &node::HUGE_TOTAL),
+    ("free of them", &node::HUGE_FREE),
 ];
 /// As numastat(8) names them.
 const PAGES: [Named; 6] = [
-    ("hit", "numa_hit_per_s"),
-    ("miss", "numa_miss_per_s"),
-    ("foreign", "numa_foreign_per_s"),
-    ("interleave", "interleave_hit_per_s"),
-    ("local", "local_node_per_s"),
-    ("other", "other_node_per_s"),
+    ("hit", &node::NUMA_HIT_PER_S),
+    ("miss", &node::NUMA_MISS_PER_S),
+    ("foreign", &node::NUMA_FOREIGN_PER_S),
+    ("interleave", &node::INTERLEAVE_HIT_PER_S),
+    ("local", &node::LOCAL_NODE_PER_S),
+    ("other", &node::OTHER_NODE_PER_S),
 ];
-const ACCESSES: [Named; 2] = [("local", "lma_per_s"), ("remote", "rma_per_s")];
+const ACCESSES: [Named; 2] = [("local", &node::LMA_PER_S), ("remote", &node::RMA_PER_S)];
 const RECLAIM: [Named; 3] = [
-    ("pages by kswapd", "kswapd_pages_per_s"),
-    ("by others", "direct_reclaim_pages_per_s"),
-    ("node reclaims", "node_reclaim_per_s"),
+    ("pages by kswapd", &node::KSWAPD_PAGES_PER_S),
+    ("by others", &node::DIRECT_RECLAIM_PAGES_PER_S),
+    ("node reclaims", &node::NODE_RECLAIM_PER_S),
 ];
 
 /// As many lines as there is room for. The machine may have changed since: then less is known.
@@ -75,7 +75,6 @@ fn values(named: &[Named], node: &Node, snapshot: &Snapshot) -> String {
     let mut reason = None;
     let words: Vec<String> = named
         .iter()
-        .filter_map(|(name, id)| Some((name, by_id(id)?)))
         .map(|(name, metric)| match metric.read(node, snapshot) {
             Ok(value) => format!("{name} {}", short(&value, metric.unit)),
             Err(why) => {

@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use crate::metric::identity::COMM;
 use crate::snapshot::Snapshot;
 use crate::tui::app::tasks::TaskList;
 use crate::tui::rows::{self, RowKey};
@@ -16,10 +17,10 @@ const AGED_NS: u64 = 15_000_000_000;
 /// Titles and the rows in view.
 pub fn render(snapshot: &Snapshot, list: &TaskList, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let columns = list.columns_at(area.width, snapshot);
-    let table = Table { columns: &columns, sort: Some(list.choice.sort), snapshot, theme, name: "comm" };
+    let table = Table { columns: &columns, sort: Some(list.choice.sort), snapshot, theme, name: COMM.id };
     table.titles(area, 0, buf);
     // Branches, of two cells each, leave half of the column to the name: of deep rows the last levels show.
-    let name = columns.placed.iter().find(|column| column.metric.id == "comm");
+    let name = columns.placed.iter().find(|column| column.metric.id == COMM.id);
     let levels = name.map_or(0, |column| column.width / 4);
     let offset = list.cursor.offset();
     for (line, row) in (1..area.height).zip(list.rows().iter().skip(offset)) {

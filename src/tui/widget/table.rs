@@ -6,8 +6,8 @@ use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
 
 use super::pen::Pen;
-use crate::metric::format::{absent, node_word, short};
-use crate::metric::{Metric, Order, Unit, Value};
+use crate::metric::format::{node_word, short};
+use crate::metric::{Metric, Order, Stands, Unit, Value};
 use crate::snapshot::Snapshot;
 use crate::tui::columns::{Columns, Placed};
 use crate::tui::theme::{Role, Theme};
@@ -116,16 +116,16 @@ impl<R> Table<'_, R> {
 
     fn cell(&self, pen: &mut Pen<'_>, column: &Placed<R>, row: &R, look: &Look, base: Option<Style>) {
         let (theme, metric) = (self.theme, column.metric);
-        let faded = look.aged && AGES.contains(&metric.id);
+        let faded = look.aged && metric.traits.ages;
         let style = |role| base.unwrap_or(theme.style(if faded { Role::Dim } else { role }));
         let value = match metric.read(row, self.snapshot) {
             Ok(value) => value,
             Err(_) if at_right(metric) => {
-                pen.write_right(absent(metric.id), column.width, style(Role::Dim));
+                pen.write_right(metric.traits.absent, column.width, style(Role::Dim));
                 return;
             }
             Err(_) => {
-                pen.write_within(absent(metric.id), column.width, style(Role::Dim));
+                pen.write_within(metric.traits.absent, column.width, style(Role::Dim));
                 return;
             }
         };
@@ -141,15 +141,12 @@ impl<R> Table<'_, R> {
                 pen.write_within(text, column.width, style(Role::Plain));
             }
             value => {
-                let role = role_of(metric.id, value);
+                let role = role_of(metric.traits.stands, value);
                 pen.write_right(&short(value, metric.unit), column.width, style(role));
             }
         }
     }
 }
-
-/// What is only as new as the last look at a process's memory.
-const AGES: [&str; 3] = ["mem_pct_by_node", "mem_bytes_by_node", "mem_error_points"];
 
 /// Numbers stand at the right of their column, text at the left.
 fn at_right<R>(metric: &Metric<R>) -> bool {
@@ -177,20 +174,13 @@ fn by_node(pen: &mut Pen<'_>, shares: &[(Nid, f64)], unit: Unit, width: u16, sty
 }
 
 /// What a number is for the reader: zeros recede, what may hurt stands out.
-fn role_of(metric: &str, value: &Value) -> Role {
+fn role_of(stands: Stands, value: &Value) -> Role {
     let Some(number) = value.number() else { return Role::Plain };
-    match metric {
-        "pid" | "tid" | "ppid" | "cpu" | "node" | "nice" => Role::Plain,
-        "home_node" | "preferred_node" => Role::Local,
-        "ipc" if number < 0.5 => Role::Warn,
-        "counters_running_pct" if number < 99.95 => Role::Warn,
-        "runq_wait_pct" if number >= 20.0 => Role::Warn,
-        "node_migrations_per_s" | "other_node_per_s" if number > 0.0 => Role::Remote,
-        "remote_pct" if number >= 20.0 => Role::Remote,
-        "major_faults_per_s" | "numa_miss_per_s" | "numa_foreign_per_s" if number > 0.0 => Role::Warn,
-        // Just above it is where a machine with a full page cache always is.
-        "watermark_distance_pct" if number < 0.0 => Role::Warn,
-        "direct_reclaim_pages_per_s" | "node_reclaim_per_s" if number > 0.0 => Role::Warn,
+    match stands {
+        Stands::Plain => Role::Plain,
+        Stands::Home => Role::Local,
+        Stands::Harm(when) if when(number) => Role::Warn,
+        Stands::Remote(when) if when(number) => Role::Remote,
         _ if number == 0.0 => Role::Dim,
         _ => Role::Plain,
     }
