@@ -2,6 +2,7 @@
 
 use std::mem::size_of;
 
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 /// Perf counters that are read at a context switch (`NT_SLOTS`).
@@ -77,29 +78,22 @@ pub enum Scoped {
 }
 
 /// A plain structure of integers without padding, which any bytes of its size are a valid value of.
-///
-/// # Safety
-/// Implement it only for `#[repr(C)]` structs of integers whose size is the sum of their fields' sizes.
-pub unsafe trait Wire: Copy {
+pub trait Wire: Pod {
     /// The value at the start of `bytes`, or `None` when they are too few.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() < size_of::<Self>() {
-            return None;
-        }
-        // SAFETY: the length was checked, any bit pattern is valid (contract of the trait), and
-        // read_unaligned asks for no alignment.
-        Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
+        bytes.get(..size_of::<Self>()).map(bytemuck::pod_read_unaligned)
     }
 
     /// The bytes of the value.
     fn as_bytes(&self) -> &[u8] {
-        // SAFETY: no padding (contract of the trait), so every byte is initialised.
-        unsafe { std::slice::from_raw_parts((self as *const Self).cast(), size_of::<Self>()) }
+        bytemuck::bytes_of(self)
     }
 }
 
+impl<T: Pod> Wire for T {}
+
 /// `struct nt_scope_key`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ScopeKey {
     pub kind: u32,
@@ -108,7 +102,7 @@ pub struct ScopeKey {
 }
 
 /// `struct nt_reclaim`: what reclaim did on one node.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Reclaim {
     pub kswapd_pages: u64,
@@ -118,7 +112,7 @@ pub struct Reclaim {
 }
 
 /// `struct nt_cpu_hints`: NUMA hinting faults on one CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CpuHints {
     pub faults: u64,
@@ -126,7 +120,7 @@ pub struct CpuHints {
 }
 
 /// `struct nt_place`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Place {
     pub node: u32,
@@ -138,7 +132,7 @@ pub struct Place {
 }
 
 /// `struct nt_cpu`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct CpuState {
     pub busy_ns: u64,
@@ -165,7 +159,7 @@ pub struct CpuState {
 }
 
 /// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Rec {
     pub exec_seen_ns: u64,
@@ -208,7 +202,7 @@ pub struct Rec {
 }
 
 /// `struct nt_task`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct TaskRow {
     pub size: u32,
@@ -248,16 +242,6 @@ pub struct TaskRow {
     pub mempolicy_nodes: u64,
 }
 
-// SAFETY: all are repr(C) structs of integers; the sizes asserted below leave no room for padding.
-unsafe impl Wire for u64 {}
-unsafe impl Wire for ScopeKey {}
-unsafe impl Wire for Place {}
-unsafe impl Wire for CpuState {}
-unsafe impl Wire for Rec {}
-unsafe impl Wire for TaskRow {}
-unsafe impl Wire for Reclaim {}
-unsafe impl Wire for CpuHints {}
-
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
@@ -266,15 +250,13 @@ const _: () = assert!(size_of::<Rec>() == 48 + 184 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 216);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Pod, Zeroable)]
 #[repr(C)]
 pub struct NodeCounts {
     pub cycles: u64,
     pub instructions: u64,
 }
 
-// SAFETY: repr(C) and made of two u64.
-unsafe impl Wire for NodeCounts {}
 const _: () = assert!(size_of::<NodeCounts>() == 16);
 
 /// Frames of a stack at most (`NT_HOT_FRAMES`).
@@ -285,7 +267,7 @@ pub const HOT_FRAMES: usize = 64;
 pub const HOT_LOSSES: [&str; 3] = ["stacks_ring_full", "stacks_ring_busy", "stacks_unreadable"];
 
 /// `struct nt_hot`: followed by the addresses of kernel frames and by [`UserFrame`]s.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct HotHead {
     pub pid: u32,
@@ -298,7 +280,7 @@ pub struct HotHead {
 }
 
 /// `struct bpf_stack_build_id` of include/uapi/linux/bpf.h.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct UserFrame {
     pub status: i32,
@@ -312,9 +294,6 @@ pub const FRAME_HAS_BUILD_ID: i32 = 1;
 /// `BPF_STACK_BUILD_ID_IP`: it has its address only.
 pub const FRAME_HAS_ADDRESS: i32 = 2;
 
-// SAFETY: repr(C) and made of integers; the sizes leave no room for padding.
-unsafe impl Wire for HotHead {}
-unsafe impl Wire for UserFrame {}
 const _: () = assert!(size_of::<HotHead>() == 48);
 const _: () = assert!(size_of::<UserFrame>() == 32);
 
