@@ -28,6 +28,7 @@ pub mod signals;
 pub mod snapshot;
 pub mod source;
 pub mod symbolize;
+pub mod sys;
 pub mod text;
 pub mod topology_cmd;
 pub mod tui;

@@ -313,8 +313,7 @@ mod tests {
         let (send, receive) = std::sync::mpsc::channel();
         let (end, wait) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            // SAFETY: gettid has no preconditions.
-            send.send(unsafe { libc::gettid() }).unwrap();
+            send.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
             let _ = wait.recv();
         });
         let tid = receive.recv().unwrap().to_string();

@@ -1,12 +1,11 @@
 //! Reading files that a container's owner may have put there: no links, no devices, no endless files.
 
-use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 /// The content of the regular file `name` below the directory `dir`, at most `max` bytes long. What `dir`
 /// itself is reached by is trusted (administrators move it with links); nothing below it may be a link.
@@ -28,21 +27,10 @@ pub fn read_below(dir: &Path, name: &str, max: u64) -> io::Result<Vec<u8>> {
 }
 
 fn open_below(dir: &File, name: &Path) -> io::Result<File> {
-    let name = CString::new(name.as_os_str().as_bytes())?;
-    // SAFETY: open_how is a struct of integers, for which zero is a valid value.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     // Without O_NONBLOCK a FIFO would hold us until somebody writes to it.
-    how.flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY) as u64;
-    how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
-    // SAFETY: dir is open, name is NUL-terminated, how is of the size given; all outlive the call.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_openat2, dir.as_raw_fd(), name.as_ptr(), &how, size_of::<libc::open_how>())
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given us this descriptor and nobody else has it.
-    Ok(unsafe { File::from_raw_fd(fd as i32) })
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(dir, name, flags, Mode::empty(), resolve)?.into())
 }
 
 /// Names in the directory `dir`, at most `max` of them; none when it cannot be read.
@@ -57,6 +45,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use rustix::fs::{CWD, FileType, mknodat};
+
     #[test]
     fn links_devices_and_long_files_are_refused() {
         let dir = std::env::temp_dir().join(format!("numatop-files-{}", std::process::id()));
@@ -64,9 +54,7 @@ mod tests {
         fs::write(dir.join("sub/short"), "abc").unwrap();
         symlink("/etc/passwd", dir.join("link")).unwrap();
         symlink("sub", dir.join("way")).unwrap();
-        let fifo = CString::new(dir.join("fifo").as_os_str().as_bytes()).unwrap();
-        // SAFETY: the path is NUL-terminated.
-        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        mknodat(CWD, dir.join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         assert_eq!(read_below(&dir, "sub/short", 3).unwrap(), b"abc");
         for (name, max) in [
             ("sub/short", 2),

@@ -30,8 +30,7 @@ mod tests {
 
     #[test]
     fn a_thread_belongs_to_its_process() {
-        // SAFETY: gettid has no preconditions.
-        let own = unsafe { libc::gettid() } as u32;
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let root = Path::new("/");
         assert_eq!(process_of(root, own).unwrap(), Some(std::process::id()));
         assert_eq!(process_of(root, u32::MAX).unwrap(), None);

@@ -1,20 +1,23 @@
 //! Where recordings are on the disk: which files are ours, how they are made, and which of them may go.
 
-use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::format::Kind;
 use super::frame::{FrameHead, HEAD_LEN};
+use crate::sys;
 
 /// Recordings hold names of other people's programs: for their owner only.
-const MODE: libc::c_uint = 0o600;
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// What the name of a file in a ring ends with.
 const SUFFIX: &str = ".nrec";
@@ -31,8 +34,7 @@ impl Drop for Dir {
     /// Whoever looks at `/proc/PID/fd` holds the open directory for a moment (fs/proc/fd.c), and the lock of a ring would
     /// outlive the close by as much: the next recorder would be refused.
     fn drop(&mut self) {
-        // SAFETY: flock takes any descriptor; without a lock it does nothing.
-        unsafe { libc::flock(self.fd.as_raw_fd(), libc::LOCK_UN) };
+        let _ = flock(&self.fd, FlockOperation::Unlock);
     }
 }
 
@@ -54,8 +56,7 @@ impl Dir {
     pub fn for_ring(path: &Path) -> Result<Dir> {
         let dir = Dir::open(path)?;
         let meta = File::from(dir.fd.try_clone()?).metadata()?;
-        // SAFETY: geteuid has no preconditions.
-        let euid = unsafe { libc::geteuid() };
+        let euid = geteuid().as_raw();
         let user = dir.owner.map_or(euid, |(uid, _)| uid);
         if meta.uid() != euid && meta.uid() != user {
             bail!(
@@ -71,18 +72,16 @@ impl Dir {
                 meta.mode() & 0o7777
             );
         }
-        // SAFETY: flock takes any descriptor; the lock goes with it.
-        if unsafe { libc::flock(dir.fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() == io::ErrorKind::WouldBlock {
+        match flock(&dir.fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(dir),
+            Err(Errno::WOULDBLOCK) => {
                 bail!(
                     "another recorder is writing to {}: stop it, or choose another directory",
                     path.display()
-                );
+                )
             }
-            return Err(error).with_context(|| format!("locking {}", path.display()));
+            Err(error) => Err(io::Error::from(error)).with_context(|| format!("locking {}", path.display())),
         }
-        Ok(dir)
     }
 
     /// Makes the directory of a ring unless it is there: for its owner only, who is the user behind sudo in his own
@@ -94,16 +93,11 @@ impl Dir {
         let making = || format!("making the directory {}", path.display());
         let Some(name) = path.file_name().filter(|_| !path.is_dir()) else { return Ok(()) };
         let parent = Dir::for_file(path.parent().unwrap_or(Path::new("."))).with_context(making)?;
-        let name = c_name(Path::new(name)).with_context(making)?;
         let _identity = parent.owner.map(FsIdentity::take);
-        // SAFETY: the descriptor is open and the name ends with NUL.
-        if unsafe { libc::mkdirat(parent.fd.as_raw_fd(), name.as_ptr(), 0o700) } != 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::AlreadyExists {
-                return Err(error).with_context(making);
-            }
+        match mkdirat(&parent.fd, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(io::Error::from(error)).with_context(making),
         }
-        Ok(())
     }
 
     fn open(path: &Path) -> Result<Dir> {
@@ -125,19 +119,12 @@ impl Dir {
     /// # Errors
     /// What openat(2) returned; `AlreadyExists` for whatever is there, symbolic links included.
     pub fn create(&self, name: &Path) -> io::Result<File> {
-        let name = c_name(name)?;
+        let name = plain(name)?;
         let _identity = self.owner.map(FsIdentity::take);
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // SAFETY: the descriptor is open and the name ends with NUL.
-        let fd = unsafe { libc::openat(self.fd.as_raw_fd(), name.as_ptr(), flags, MODE) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: openat has just returned it, and nobody else has it.
-        let file = unsafe { File::from_raw_fd(fd) };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.fd, name, flags, MODE)?);
         // The lock tells readers that more will come; without locks they only cannot tell.
-        // SAFETY: flock takes any descriptor.
-        let _ = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(file)
     }
 
@@ -162,15 +149,8 @@ impl Dir {
     }
 
     fn look(&self, name: PathBuf) -> io::Result<Option<Entry>> {
-        let c = c_name(&name)?;
-        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        // SAFETY: the descriptor is open and the name ends with NUL.
-        let fd = unsafe { libc::openat(self.fd.as_raw_fd(), c.as_ptr(), flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: openat has just returned it, and nobody else has it.
-        let file = unsafe { File::from_raw_fd(fd) };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = File::from(openat(&self.fd, plain(&name)?, flags, Mode::empty())?);
         let meta = file.metadata()?;
         let ours = meta.is_file() && begins_as_recording(&file);
         Ok(ours.then_some(Entry { name, bytes: meta.len(), modified_s: meta.mtime() }))
@@ -181,12 +161,9 @@ impl Dir {
     /// # Errors
     /// What unlinkat(2) returned.
     pub fn remove(&self, name: &Path) -> io::Result<()> {
-        let name = c_name(name)?;
+        let name = plain(name)?;
         let _identity = self.owner.map(FsIdentity::take);
-        // SAFETY: the descriptor is open and the name ends with NUL.
-        if unsafe { libc::unlinkat(self.fd.as_raw_fd(), name.as_ptr(), 0) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        unlinkat(&self.fd, name, AtFlags::empty())?;
         Ok(())
     }
 }
@@ -228,27 +205,24 @@ fn begins_as_recording(file: &File) -> bool {
 
 /// True when a recorder has the file open.
 pub fn is_locked(file: &File) -> bool {
-    // SAFETY: flock takes any descriptor.
-    let taken = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } == 0;
-    if taken {
-        // SAFETY: as above.
-        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+    let taken = flock(file, FlockOperation::NonBlockingLockShared);
+    if taken.is_ok() {
+        let _ = flock(file, FlockOperation::Unlock);
     }
-    !taken && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
+    taken == Err(Errno::WOULDBLOCK)
 }
 
-fn c_name(name: &Path) -> io::Result<CString> {
-    let bytes = name.as_os_str().as_bytes();
-    if bytes.contains(&b'/') {
+/// The name, which names nothing in another directory.
+fn plain(name: &Path) -> io::Result<&Path> {
+    if name.as_os_str().as_bytes().contains(&b'/') {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file name with a slash"));
     }
-    CString::new(bytes).map_err(io::Error::from)
+    Ok(name)
 }
 
 /// The user and group who called sudo, when we are root through it.
 fn sudo_user() -> Option<(u32, u32)> {
-    // SAFETY: geteuid has no preconditions.
-    if unsafe { libc::geteuid() } != 0 {
+    if !geteuid().is_root() {
         return None;
     }
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
@@ -259,24 +233,20 @@ fn sudo_user() -> Option<(u32, u32)> {
 /// While it lives, this thread meets the file system as another user: files it makes are his, and what he
 /// may not do fails. Changing the owner afterwards would follow whatever he put there meanwhile.
 struct FsIdentity {
-    uid: libc::c_int,
-    gid: libc::c_int,
+    uid: u32,
+    gid: u32,
 }
 
 impl FsIdentity {
     fn take((uid, gid): (u32, u32)) -> FsIdentity {
-        // SAFETY: they change this thread's file system ids only, and return the old ones.
-        unsafe { FsIdentity { gid: libc::setfsgid(gid), uid: libc::setfsuid(uid) } }
+        let (uid, gid) = sys::set_fs_ids(uid, gid);
+        FsIdentity { uid, gid }
     }
 }
 
 impl Drop for FsIdentity {
     fn drop(&mut self) {
-        // SAFETY: as in `take`.
-        unsafe {
-            libc::setfsuid(self.uid as u32);
-            libc::setfsgid(self.gid as u32);
-        }
+        sys::set_fs_ids(self.uid, self.gid);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::process::{Resource, getrlimit};
 
 use super::files::{Files, Limits};
 use super::fold::{Fold, Keep};
@@ -326,13 +327,11 @@ fn is_too_large(error: &WriteError) -> bool {
 
 /// What to do about a failure, to be put behind it; empty where that says itself what is wrong.
 fn advice(error: &WriteError) -> String {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-    // SAFETY: a plain call with a valid struct; refused, it leaves what says that there is no limit.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    match limit.rlim_cur {
-        libc::RLIM_INFINITY => String::new(),
-        _ if !is_too_large(error) => String::new(),
-        bytes => format!(", because files may have {bytes} bytes here: raise RLIMIT_FSIZE (ulimit -f)"),
+    match getrlimit(Resource::Fsize).current {
+        Some(bytes) if is_too_large(error) => {
+            format!(", because files may have {bytes} bytes here: raise RLIMIT_FSIZE (ulimit -f)")
+        }
+        _ => String::new(),
     }
 }
 

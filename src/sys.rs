@@ -1,0 +1,467 @@
+//! Safe functions for the system calls and C functions that no crate wraps safely. All unsafe code of the crate is here:
+//! the lint table denies it elsewhere.
+#![expect(unsafe_code, reason = "calls C")]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use bytemuck::Pod;
+use libbpf_rs::libbpf_sys as sys;
+
+const WORD: usize = size_of::<u64>();
+
+/// The result of a C function that returns -1 and sets errno.
+fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The result of a function of libbpf, which returns a negative errno.
+fn checked_by_libbpf(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
+}
+
+/// The descriptor that a system call returned.
+///
+/// # Safety
+/// The call has made it, so that nothing else owns it.
+unsafe fn owned(fd: c_int) -> OwnedFd {
+    // SAFETY: the caller says so.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// perf_event_open(2) without a group; the size of `attr` is filled in.
+///
+/// # Errors
+/// Its errno.
+pub fn perf_event_open(mut attr: sys::perf_event_attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+    attr.size = size_of::<sys::perf_event_attr>() as u32;
+    // SAFETY: attr has the size that it states, and outlives the call. The kernel copies whatever else it points to, and
+    // fails with EFAULT where it cannot.
+    let fd = checked(unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC)
+    })?;
+    // SAFETY: perf_event_open(2) made it.
+    Ok(unsafe { owned(fd as c_int) })
+}
+
+/// The nodes of the pages at `addresses` of a process, or a negative errno for each that is not there. Moves nothing.
+///
+/// # Errors
+/// The errno of move_pages(2).
+pub fn nodes_of_pages(pid: u32, addresses: &[u64]) -> io::Result<Vec<i32>> {
+    // Should the kernel leave one as it is, it counts as not there.
+    let mut status = vec![-libc::ENOENT; addresses.len()];
+    // SAFETY: both arrays have the length that is passed, and outlive the call; without nodes nothing is moved.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid as libc::pid_t,
+            addresses.len() as libc::c_ulong,
+            addresses.as_ptr(),
+            ptr::null::<i32>(),
+            status.as_mut_ptr(),
+            0,
+        )
+    })?;
+    Ok(status)
+}
+
+/// `struct page_region` of include/uapi/linux/fs.h.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct PageRegion {
+    pub start: u64,
+    pub end: u64,
+    pub categories: u64,
+}
+
+/// `struct pm_scan_arg` without what [`pagemap_scan`] fills in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageScan {
+    pub start: u64,
+    pub end: u64,
+    pub max_pages: u64,
+    pub category_inverted: u64,
+    pub category_mask: u64,
+    pub return_mask: u64,
+}
+
+/// The ioctl PAGEMAP_SCAN (Linux 6.7): how many of `regions` it filled, and the address at which it stopped.
+///
+/// # Errors
+/// Its errno: ENOTTY or EINVAL before 6.7.
+pub fn pagemap_scan(
+    pagemap: impl AsFd,
+    scan: &PageScan,
+    regions: &mut [PageRegion],
+) -> io::Result<(usize, u64)> {
+    /// `struct pm_scan_arg`.
+    #[repr(C)]
+    struct Arg {
+        size: u64,
+        flags: u64,
+        start: u64,
+        end: u64,
+        walk_end: u64,
+        vec: u64,
+        vec_len: u64,
+        max_pages: u64,
+        category_inverted: u64,
+        category_mask: u64,
+        category_anyof_mask: u64,
+        return_mask: u64,
+    }
+    /// `_IOWR('f', 16, struct pm_scan_arg)`, the same on all architectures we run on.
+    const PAGEMAP_SCAN: u64 = 0xc060_6610;
+    let mut arg = Arg {
+        size: size_of::<Arg>() as u64,
+        flags: 0,
+        start: scan.start,
+        end: scan.end,
+        walk_end: 0,
+        vec: regions.as_mut_ptr() as u64,
+        vec_len: regions.len() as u64,
+        max_pages: scan.max_pages,
+        category_inverted: scan.category_inverted,
+        category_mask: scan.category_mask,
+        category_anyof_mask: 0,
+        return_mask: scan.return_mask,
+    };
+    // SAFETY: arg and regions outlive the call and have the sizes that arg states.
+    let count = checked(libc::c_long::from(unsafe {
+        libc::ioctl(pagemap.as_fd().as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arg)
+    }))?;
+    Ok(((count as usize).min(regions.len()), arg.walk_end))
+}
+
+/// Sets the user and group as which this thread meets the file system. Returns those before. The kernel ignores what it
+/// does not permit.
+pub fn set_fs_ids(uid: u32, gid: u32) -> (u32, u32) {
+    // SAFETY: both take any number, and change ids of this thread only. The group comes first: a thread that is another
+    // user may not change it.
+    let before = unsafe { (libc::setfsgid(gid), libc::setfsuid(uid)) };
+    (before.1 as u32, before.0 as u32)
+}
+
+/// Closes all descriptors but the standard streams in whatever program this process executes next. Before Linux 5.11
+/// there is no such call, and those that were inherited stay open.
+pub fn close_on_exec() {
+    // SAFETY: a flag of descriptors changes, and none is closed as long as this program runs.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
+/// Has threads share two heaps: with one for each, as glibc has it, those that do little keep 2 MB that nothing uses.
+pub fn share_heaps() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt takes the lock of the heap, and any number.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
+
+/// Does `work` while this thread gets no signals.
+pub fn with_signals_held<T>(work: impl FnOnce() -> T) -> T {
+    /// Puts the mask back, also when `work` panics.
+    struct Before(libc::sigset_t);
+
+    impl Drop for Before {
+        fn drop(&mut self) {
+            // SAFETY: the set is initialised: the kernel wrote it.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
+        }
+    }
+
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::zeroed());
+    // SAFETY: sigfillset initialises `all`, and both sets outlive the calls. A zeroed set is a valid, empty one.
+    let _before = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
+        Before(before.assume_init())
+    };
+    work()
+}
+
+/// From now on `signal` is noted in `first` if that is 0, and makes the other end of `wake` readable.
+///
+/// # Errors
+/// No handler can be set for it.
+pub fn note_signal(signal: c_int, first: &'static AtomicI32, wake: &'static UnixStream) -> io::Result<()> {
+    let fd = wake.as_raw_fd();
+    let note = move || {
+        let _ = first.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+        // SAFETY: errno is a variable of this thread, the byte outlives the call, and the descriptor stays open, as
+        // the socket is borrowed for good. A full socket is readable already.
+        unsafe {
+            let errno = libc::__errno_location();
+            let before = *errno;
+            libc::send(fd, [0u8].as_ptr().cast(), 1, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+            *errno = before;
+        }
+    };
+    // SAFETY: an atomic and send(2) are all the handler does, both async-signal-safe, and errno is as it was.
+    unsafe { signal_hook::low_level::register(signal, note) }?;
+    Ok(())
+}
+
+/// From now on `count` goes up with each `signal`.
+///
+/// # Errors
+/// No handler can be set for it.
+pub fn count_signal(signal: c_int, count: &'static AtomicU64) -> io::Result<()> {
+    let note = || {
+        count.fetch_add(1, Ordering::SeqCst);
+    };
+    // SAFETY: an atomic is all the handler touches, which is async-signal-safe.
+    unsafe { signal_hook::low_level::register(signal, note) }?;
+    Ok(())
+}
+
+/// From now on `signal` does nothing.
+pub fn ignore_signal(signal: c_int) {
+    // SAFETY: no function is handed over; a signal that cannot be ignored is refused.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// From now on `signal` does what it does to a program that has said nothing about it.
+pub fn default_signal(signal: c_int) {
+    // SAFETY: no function is handed over; a signal without another action is refused.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+/// Sends `signal` to one thread of this process; nothing happens when it has ended.
+pub fn signal_thread(tid: i32, signal: c_int) {
+    // SAFETY: tgkill(2) takes any numbers, and reaches threads of this process only.
+    unsafe { libc::syscall(libc::SYS_tgkill, std::process::id() as libc::pid_t, tid, signal) };
+}
+
+/// The descriptor that becomes readable when a ring has something.
+pub fn ring_fd<'a>(ring: &'a libbpf_rs::RingBuffer<'_>) -> BorrowedFd<'a> {
+    // SAFETY: the ring owns the descriptor, and closes it when it is dropped, which is after 'a.
+    unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) }
+}
+
+/// A variable of a BPF program, which the kernel may change at any time.
+pub fn read_variable<T: Copy>(variable: &T) -> T {
+    // SAFETY: a reference is valid and aligned for a read.
+    unsafe { ptr::read_volatile(variable) }
+}
+
+/// Switches on the kernel's statistics of BPF programs until what is returned is closed.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN.
+pub fn enable_bpf_stats() -> io::Result<OwnedFd> {
+    // SAFETY: takes a number only.
+    let fd = checked_by_libbpf(unsafe { sys::bpf_enable_stats(sys::BPF_STATS_RUN_TIME) })?;
+    // SAFETY: bpf(2) made it.
+    Ok(unsafe { owned(fd) })
+}
+
+/// What the kernel says of a BPF program, without its arrays.
+///
+/// # Errors
+/// The errno of BPF_OBJ_GET_INFO_BY_FD.
+pub fn bpf_program_info(program: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info> {
+    let mut info = sys::bpf_prog_info::default();
+    let mut size = size_of::<sys::bpf_prog_info>() as u32;
+    // SAFETY: info has the size that is stated, outlives the call, and has no arrays that could be written to.
+    let result = unsafe { sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
+    checked_by_libbpf(result)?;
+    Ok(info)
+}
+
+/// The ids of types for keys and values in a [`Btf`] that was loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyAndValue {
+    pub key: u32,
+    pub value: u32,
+}
+
+/// A BTF that is being made.
+pub struct Btf(NonNull<sys::btf>);
+
+impl Btf {
+    /// One without types.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new() -> io::Result<Btf> {
+        // SAFETY: returns a new object, or null with errno set.
+        NonNull::new(unsafe { sys::btf__new_empty() }).map(Btf).ok_or_else(io::Error::last_os_error)
+    }
+
+    /// Adds an integer. Returns its id.
+    ///
+    /// # Errors
+    /// libbpf refuses it.
+    pub fn add_int(&mut self, name: &CStr, bytes: usize, encoding: u32) -> io::Result<u32> {
+        // SAFETY: the object is valid until `self` is dropped, and the name is copied.
+        let id = unsafe { sys::btf__add_int(self.0.as_ptr(), name.as_ptr(), bytes as _, encoding as c_int) };
+        Ok(checked_by_libbpf(id)? as u32)
+    }
+
+    /// Adds an array of `len` elements with an index. Returns its id.
+    ///
+    /// # Errors
+    /// libbpf refuses it.
+    pub fn add_array(&mut self, index: u32, element: u32, len: u32) -> io::Result<u32> {
+        // SAFETY: the object is valid until `self` is dropped.
+        let id = unsafe { sys::btf__add_array(self.0.as_ptr(), index as c_int, element as c_int, len) };
+        Ok(checked_by_libbpf(id)? as u32)
+    }
+
+    /// Adds a structure with one field, as large as that. Returns its id.
+    ///
+    /// # Errors
+    /// libbpf refuses it.
+    pub fn add_struct(&mut self, name: &CStr, bytes: u32, field: (&CStr, u32)) -> io::Result<u32> {
+        let (field, kind) = field;
+        // SAFETY: the object is valid until `self` is dropped, and names are copied.
+        unsafe {
+            let id = checked_by_libbpf(sys::btf__add_struct(self.0.as_ptr(), name.as_ptr(), bytes))?;
+            let added = sys::btf__add_field(self.0.as_ptr(), field.as_ptr(), kind as c_int, 0, 0);
+            checked_by_libbpf(added)?;
+            Ok(id as u32)
+        }
+    }
+
+    /// Hands it to the kernel.
+    ///
+    /// # Errors
+    /// The errno of BPF_BTF_LOAD.
+    pub fn load(&mut self) -> io::Result<()> {
+        // SAFETY: the object is valid until `self` is dropped.
+        checked_by_libbpf(unsafe { sys::btf__load_into_kernel(self.0.as_ptr()) }).map(drop)
+    }
+
+    /// Makes a map of task storage with the types of this BTF, which was loaded. The map keeps its own reference to it.
+    ///
+    /// # Errors
+    /// The errno of BPF_MAP_CREATE: EPERM without CAP_BPF, EINVAL before 5.11.
+    pub fn task_storage(&self, name: &CStr, value_size: u32, types: KeyAndValue) -> io::Result<OwnedFd> {
+        let opts = sys::bpf_map_create_opts {
+            sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
+            map_flags: sys::BPF_F_NO_PREALLOC,
+            // SAFETY: the object is valid until `self` is dropped.
+            btf_fd: unsafe { sys::btf__fd(self.0.as_ptr()) } as u32,
+            btf_key_type_id: types.key,
+            btf_value_type_id: types.value,
+            ..Default::default()
+        };
+        // SAFETY: the name ends with NUL, opts has the size that it states, and both outlive the call.
+        let fd = checked_by_libbpf(unsafe {
+            let kind = sys::BPF_MAP_TYPE_TASK_STORAGE;
+            sys::bpf_map_create(kind, name.as_ptr(), size_of::<u32>() as u32, value_size, 0, &raw const opts)
+        })?;
+        // SAFETY: bpf(2) made it.
+        Ok(unsafe { owned(fd) })
+    }
+}
+
+impl Drop for Btf {
+    fn drop(&mut self) {
+        // SAFETY: made by btf__new_empty, and freed once.
+        unsafe { sys::btf__free(self.0.as_ptr()) }
+    }
+}
+
+/// A read-only mapping of memory that the kernel writes to.
+pub struct Mapping {
+    at: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: it points to memory that is ours as long as it lives, whatever the thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of what is behind `fd`, in whole pages.
+    ///
+    /// # Errors
+    /// The errno of mmap(2).
+    pub fn new(fd: impl AsFd, len: usize) -> io::Result<Mapping> {
+        let len = len.next_multiple_of(rustix::param::page_size());
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let at = unsafe {
+            libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd.as_fd().as_raw_fd(), 0)
+        };
+        match NonNull::new(at) {
+            Some(at) if at.as_ptr() != libc::MAP_FAILED => Ok(Mapping { at, len }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// A copy of the value at byte `at`; `None` beyond the end, or when `at` is no multiple of eight. Each of its words
+    /// is as the kernel wrote it; together they may be of two moments.
+    pub fn get<T: Pod>(&self, at: usize) -> Option<T> {
+        const { assert!(size_of::<T>() % WORD == 0, "read word by word") };
+        let end = at.checked_add(size_of::<T>())?;
+        if end > self.len || at % WORD != 0 {
+            return None;
+        }
+        let mut value = T::zeroed();
+        for (place, word) in
+            (at..).step_by(WORD).zip(bytemuck::bytes_of_mut(&mut value).chunks_exact_mut(WORD))
+        {
+            // SAFETY: the word is inside of the mapping, which begins with a page, so that it is aligned; nothing in this
+            // process writes to it, and it is read with one load.
+            let read = unsafe { self.at.as_ptr().cast::<u8>().add(place).cast::<u64>().read_volatile() };
+            word.copy_from_slice(&read.to_ne_bytes());
+        }
+        Some(value)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and unmapped once: nothing borrows from it.
+        unsafe { libc::munmap(self.at.as_ptr(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_mapping_ends_where_it_ends() {
+        let file = rustix::fs::memfd_create("mapped", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = std::fs::File::from(file);
+        let page = rustix::param::page_size();
+        let words: Vec<u64> = (0..(page / WORD) as u64).collect();
+        file.write_all(bytemuck::cast_slice(&words)).unwrap();
+        let mapping = Mapping::new(&file, 1).unwrap();
+        assert_eq!(mapping.get::<[u64; 2]>(2 * WORD), Some([2, 3]));
+        assert_eq!(mapping.get::<u64>(page - WORD), words.last().copied());
+        assert_eq!(mapping.get::<[u64; 2]>(page - WORD), None);
+        assert_eq!(mapping.get::<u64>(1), None);
+        assert_eq!(mapping.get::<u64>(usize::MAX - 7), None);
+    }
+
+    #[test]
+    fn a_mapping_of_nothing_is_refused() {
+        let (pipe, _) = io::pipe().unwrap();
+        let error = Mapping::new(&pipe, 1).err().unwrap();
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn signals_wait_while_they_are_held() {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        count_signal(libc::SIGURG, &COUNT).unwrap();
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        with_signals_held(|| {
+            signal_thread(tid, libc::SIGURG);
+            assert_eq!(COUNT.load(Ordering::SeqCst), 0);
+        });
+        assert_eq!(COUNT.load(Ordering::SeqCst), 1);
+    }
+}
