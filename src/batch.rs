@@ -3,7 +3,7 @@
 //! Samples are taken on the calling thread, and written on another: a reader that is slow delays no sample.
 
 use std::io::{self, Write};
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,7 +80,7 @@ pub fn run(
     export: &mut (dyn Export + Send),
     out: &mut (dyn Write + Send),
     pace: Pace,
-    stop: RawFd,
+    stop: BorrowedFd<'_>,
 ) -> Result<()> {
     let asked = export.asked();
     source.focus(Focus { asked, ..Focus::default() });
@@ -131,7 +131,7 @@ fn measure(
     source: &mut dyn Source,
     pace: Pace,
     (mut pacing, watch): (Pacing, Watch),
-    stop: RawFd,
+    stop: BorrowedFd<'_>,
     (first, mut opening): (Sample, Vec<String>),
     shared: &Shared<'_>,
 ) -> Result<()> {

@@ -6,7 +6,7 @@ mod watch;
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -119,16 +119,16 @@ fn stop_signals() -> Result<BorrowedFd<'static>> {
 }
 
 /// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
-fn output(stop: BorrowedFd<'_>) -> Result<Stoppable<File>> {
+fn output(stop: BorrowedFd<'_>) -> Result<Stoppable<'_, File>> {
     let out =
         io::stdout().as_fd().try_clone_to_owned().context("copying the descriptor of standard output")?;
-    Ok(Stoppable::new(out.into(), stop.as_raw_fd()))
+    Ok(Stoppable::new(out.into(), stop))
 }
 
 /// Standard error for notes, in the same way.
-fn messages(stop: BorrowedFd<'_>) -> Result<Notes<Stoppable<File>>> {
+fn messages(stop: BorrowedFd<'_>) -> Result<Notes<Stoppable<'_, File>>> {
     let err = say::descriptor().context("copying the descriptor of standard error")?;
-    Ok(Notes::new(Stoppable::new(err.into(), stop.as_raw_fd())))
+    Ok(Notes::new(Stoppable::new(err.into(), stop)))
 }
 
 /// Columns of the terminal on standard output; 80 when it is something else.

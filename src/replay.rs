@@ -1,7 +1,7 @@
 //! A recording as text, JSON or CSV: what batch mode would have written at the time.
 
 use std::io::{self, Write};
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ pub fn run(
     export: &mut dyn Export,
     out: &mut dyn Write,
     part: Part,
-    stop: RawFd,
+    stop: BorrowedFd<'_>,
     tell: &mut dyn FnMut(&str),
 ) -> Result<u64> {
     if let Some(from) = part.from_wall_ns {

@@ -9,11 +9,14 @@ pub mod synthetic;
 pub mod witness;
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::time::ClockId;
 
 use crate::collect::about::Asked;
 use crate::collect::placement::Process;
@@ -115,43 +118,32 @@ pub trait Source {
     ///
     /// # Errors
     /// The source cannot go on.
-    fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
+    fn wait(&mut self, due: Instant, stop: BorrowedFd<'_>) -> Result<bool> {
         poll(&[stop], due).map(|readable| readable == Some(0)).context("waiting for the next sample")
     }
 }
 
 /// The time that a clock shows.
-fn clock(clock: libc::clockid_t) -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: time is a valid timespec; the clocks that are asked for exist on every kernel we run on.
-    unsafe { libc::clock_gettime(clock, &mut time) };
+fn clock(clock: ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Waits until one of `fds` is readable (its index) or `due` is reached (`None`).
 ///
 /// # Errors
-/// What poll(2) returned, interruptions by signals excepted.
-pub fn poll(fds: &[RawFd], due: Instant) -> io::Result<Option<usize>> {
-    let mut polled: Vec<libc::pollfd> =
-        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
+/// The errno of poll(2), interruptions by signals excepted.
+pub fn poll(fds: &[BorrowedFd<'_>], due: Instant) -> io::Result<Option<usize>> {
+    let mut polled: Vec<PollFd<'_>> =
+        fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     loop {
         let left = due.saturating_duration_since(Instant::now());
-        let timeout =
-            libc::timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        // SAFETY: polled is a valid array of its length, timeout outlives the call, no signal mask.
-        let ready = unsafe {
-            libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &timeout, std::ptr::null())
-        };
-        match ready {
-            0 => return Ok(None),
-            1.. => return Ok(polled.iter().position(|fd| fd.revents != 0)),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match rustix::event::poll(&mut polled, Some(&timeout)) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return Ok(polled.iter().position(|fd| !fd.revents().is_empty())),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{PipeReader, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl Source for Asked {
         self.processes = focus.processes;
     }
 
-    fn wait(&mut self, _due: Instant, _stop: RawFd) -> Result<bool> {
+    fn wait(&mut self, _due: Instant, _stop: BorrowedFd<'_>) -> Result<bool> {
         Ok(false)
     }
 }
@@ -92,7 +92,7 @@ impl Source for Counted<'_> {
         Ok(Some(sample))
     }
 
-    fn wait(&mut self, _due: Instant, _stop: RawFd) -> Result<bool> {
+    fn wait(&mut self, _due: Instant, _stop: BorrowedFd<'_>) -> Result<bool> {
         // A reader in time has the time to be that.
         std::thread::sleep(Duration::from_millis(1));
         Ok(false)
@@ -120,7 +120,7 @@ fn a_slow_reader_delays_no_sample_and_loses_nothing() {
         hot: false,
         overhead: false,
     };
-    run(&mut source, &mut JsonLines::new(selection), &mut out, pace, never.as_raw_fd()).unwrap();
+    run(&mut source, &mut JsonLines::new(selection), &mut out, pace, never.as_fd()).unwrap();
     let intervals: Vec<Value> = out
         .lines
         .split(|byte| *byte == b'\n')
@@ -166,7 +166,7 @@ fn asked(filter: RowFilter) -> Option<Vec<u32>> {
         hot: false,
         overhead: false,
     };
-    run(&mut source, &mut export, &mut std::io::sink(), pace, never.as_raw_fd()).unwrap();
+    run(&mut source, &mut export, &mut std::io::sink(), pace, never.as_fd()).unwrap();
     Some(source.processes?.iter().map(|(pid, _)| *pid).collect())
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +16,7 @@ use crate::hot::{BuildId, Frame, Stack};
 use crate::pmu::event::Event;
 use crate::pmu::open::open_sampling;
 use crate::sample::Comm;
+use crate::sys;
 use crate::units::CpuId;
 
 /// Samples a second that all CPUs together may make: user space looks at each of them.
@@ -155,8 +156,8 @@ impl HotProbe {
     }
 
     /// Becomes readable when the ring is half full.
-    pub fn fd(&self) -> RawFd {
-        self.ring.epoll_fd().as_raw_fd()
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        sys::ring_fd(&self.ring)
     }
 
     /// The samples since the call before.
@@ -170,10 +171,7 @@ impl HotProbe {
 
     /// Samples that are missing or not whole since the start, by cause.
     pub fn lost(&self) -> BTreeMap<String, u64> {
-        let counts = self.skel.maps.bss_data.as_deref().map(|bss| {
-            // SAFETY: valid, aligned words that the kernel changes while we look.
-            unsafe { std::ptr::read_volatile(&bss.hot_lost) }
-        });
+        let counts = self.skel.maps.bss_data.as_deref().map(|bss| sys::read_variable(&bss.hot_lost));
         HOT_LOSSES
             .iter()
             .zip(counts.unwrap_or_default())

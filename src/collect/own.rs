@@ -1,7 +1,8 @@
-//! What numatop-ng itself uses: getrusage(2) and /proc/self/statm.
+//! What numatop-ng itself uses: its clock of CPU time and /proc/self/statm.
 
 use std::fs;
-use std::mem::MaybeUninit;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::sample::OwnRaw;
 
@@ -11,14 +12,8 @@ pub fn read(page_size: u64) -> OwnRaw {
 }
 
 fn cpu_ns() -> u64 {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: getrusage fills the struct it is given; a zeroed rusage is a valid one should it fail.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
-    ns(usage.ru_utime) + ns(usage.ru_stime)
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn rss_pages() -> Option<u64> {
@@ -27,6 +22,5 @@ fn rss_pages() -> Option<u64> {
 
 /// Bytes of a page on this machine.
 pub fn page_size() -> u64 {
-    // SAFETY: sysconf has no preconditions.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+    rustix::param::page_size() as u64
 }

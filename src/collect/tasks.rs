@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
@@ -13,6 +13,7 @@ use super::sched::SchedProbe;
 use super::scope::Scope;
 use super::skel::tasks::{TasksSkel, TasksSkelBuilder};
 use super::wire::{Row, Wire};
+use crate::sys;
 
 /// Bytes per read of the walk. The kernel hands out at most 32 KiB at a time.
 const WALK_BUFFER: usize = 64 * 1024;
@@ -185,8 +186,8 @@ impl TaskProbe {
     }
 
     /// Becomes readable when the ring is half full.
-    pub fn exit_fd(&self) -> RawFd {
-        self.ring.epoll_fd().as_raw_fd()
+    pub fn exit_fd(&self) -> BorrowedFd<'_> {
+        sys::ring_fd(&self.ring)
     }
 
     /// Replaces the scope `from` by `to`. Tasks are judged anew at the next walk.
@@ -200,8 +201,7 @@ impl TaskProbe {
     /// Goes up whenever a cgroup is made, removed or renamed.
     pub fn cgroup_changes(&self) -> u32 {
         let bss = self.skel.maps.bss_data.as_deref();
-        // SAFETY: a valid, aligned u32 that the kernel changes while we look.
-        bss.map_or(0, |bss| unsafe { std::ptr::read_volatile(&bss.cgroup_changes) })
+        bss.map_or(0, |bss| sys::read_variable(&bss.cgroup_changes))
     }
 
     /// CPU time of exited tasks whose row was lost, by node, ns.

@@ -2,61 +2,52 @@
 //! meanwhile would never hear of it.
 
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// A pipe that has room at all has room for so many bytes (pipe(7), `PIPE_BUF`), so that writing them waits for nobody.
-const ROOM: usize = libc::PIPE_BUF;
+const ROOM: usize = rustix::pipe::PIPE_BUF;
 
 /// A reader who takes nothing for so long after we were asked to stop does not read.
-const PATIENCE_MS: libc::c_int = 1000;
+const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Output that is waited for until `stop` becomes readable, and after that as long as somebody reads: a line is not cut
 /// because the pipe is full for a moment.
-pub struct Stoppable<W> {
+pub struct Stoppable<'a, W> {
     out: W,
-    stop: RawFd,
+    stop: BorrowedFd<'a>,
     /// Nothing was read in time: what a buffer in front still tries to write is not waited for again.
     given_up: bool,
 }
 
-impl<W: Write + AsFd> Stoppable<W> {
+impl<'a, W: Write + AsFd> Stoppable<'a, W> {
     /// `out` must not buffer: more than [`ROOM`] at a time could have to wait.
-    pub fn new(out: W, stop: RawFd) -> Stoppable<W> {
+    pub fn new(out: W, stop: BorrowedFd<'a>) -> Stoppable<'a, W> {
         Stoppable { out, stop, given_up: false }
     }
 
     /// Waits until there is room.
     ///
     /// # Errors
-    /// `BrokenPipe` when we are to stop and there is none for [`PATIENCE_MS`]; `Interrupted`, or another errno of poll(2).
+    /// `BrokenPipe` when we are to stop and there is none for [`PATIENCE`]; `Interrupted`, or another errno of poll(2).
     fn wait(&mut self) -> io::Result<()> {
-        let fd = |fd, events| libc::pollfd { fd, events, revents: 0 };
-        let mut fds = [fd(self.out.as_fd().as_raw_fd(), libc::POLLOUT), fd(self.stop, libc::POLLIN)];
-        poll(&mut fds, if self.given_up { 0 } else { -1 })?;
-        if fds[0].revents == 0 && !self.given_up {
-            poll(&mut fds[..1], PATIENCE_MS)?;
+        let out = PollFd::new(&self.out, PollFlags::OUT);
+        let mut fds = [out, PollFd::from_borrowed_fd(self.stop, PollFlags::IN)];
+        rustix::event::poll(&mut fds, self.given_up.then_some(&Timespec::default()))?;
+        if fds[0].revents().is_empty() && !self.given_up {
+            rustix::event::poll(&mut fds[..1], Some(&PATIENCE))?;
         }
-        match fds[0].revents {
-            0 => {
-                self.given_up = true;
-                Err(io::Error::new(ErrorKind::BrokenPipe, "stopped while nobody read the output"))
-            }
-            // An error is for the write to tell.
-            _ => Ok(()),
+        if fds[0].revents().is_empty() {
+            self.given_up = true;
+            return Err(io::Error::new(ErrorKind::BrokenPipe, "stopped while nobody read the output"));
         }
+        // An error is for the write to tell.
+        Ok(())
     }
 }
 
-/// poll(2); a negative `timeout_ms` is none.
-fn poll(fds: &mut [libc::pollfd], timeout_ms: libc::c_int) -> io::Result<()> {
-    // SAFETY: a slice of valid entries, which outlive the call as their descriptors do.
-    match unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
-impl<W: Write + AsFd> Write for Stoppable<W> {
+impl<W: Write + AsFd> Write for Stoppable<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait()?;
         self.out.write(&bytes[..bytes.len().min(ROOM)])
@@ -80,7 +71,7 @@ mod tests {
         if stopped {
             asked.write_all(b"x")?;
         }
-        Stoppable::new(out, stop.as_raw_fd()).write_all(&vec![b'x'; bytes])
+        Stoppable::new(out, stop.as_fd()).write_all(&vec![b'x'; bytes])
     }
 
     #[test]
@@ -94,11 +85,11 @@ mod tests {
         let (_reader, out) = io::pipe().unwrap();
         let (stop, mut asked) = io::pipe().unwrap();
         asked.write_all(b"x").unwrap();
-        let mut out = Stoppable::new(out, stop.as_raw_fd());
+        let mut out = Stoppable::new(out, stop.as_fd());
         assert!(out.write_all(&vec![b'x'; 1 << 20]).is_err());
         let began = std::time::Instant::now();
         assert!((0..100).all(|_| out.write(b"x").is_err()));
-        assert!(began.elapsed() < Duration::from_millis(100 * PATIENCE_MS as u64), "waited for each of them");
+        assert!(began.elapsed() < 100 * Duration::try_from(PATIENCE).unwrap(), "waited for each of them");
     }
 
     #[test]
@@ -111,7 +102,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             io::copy(&mut reader, &mut io::sink())
         });
-        Stoppable::new(out, stop.as_raw_fd()).write_all(&vec![b'x'; BYTES]).unwrap();
+        Stoppable::new(out, stop.as_fd()).write_all(&vec![b'x'; BYTES]).unwrap();
         assert_eq!(reading.join().unwrap().unwrap(), BYTES as u64);
     }
 
@@ -127,7 +118,7 @@ mod tests {
         let (reader, out) = io::pipe().unwrap();
         let (stop, _asked) = io::pipe().unwrap();
         drop(reader);
-        let error = Stoppable::new(out, stop.as_raw_fd()).write_all(b"x").unwrap_err();
+        let error = Stoppable::new(out, stop.as_fd()).write_all(b"x").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BrokenPipe);
     }
 }

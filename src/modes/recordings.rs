@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,7 +43,7 @@ pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArg
     };
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
-    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd(), &mut tell)?;
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || follow || signals::ended_by().is_some() { ran() } else { nothing_there(path, span) })
 }
 
@@ -66,7 +65,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
         None => Box::new(output(stop)?),
     };
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), form(&view));
-    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop.as_raw_fd(), &mut tell)?;
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
 }
 

@@ -1,7 +1,6 @@
 //! Watching this machine: on the screen, as batch output, or only into a recording.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,11 +34,11 @@ pub(super) fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimit
     match recorder {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate);
-            let done = batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd());
+            let done = batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop);
             source.finish()?;
             done?;
         }
-        None => batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd())?,
+        None => batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop)?,
     }
     Ok(ran())
 }
@@ -69,7 +68,7 @@ pub(super) fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Res
     let rotate = rotate_signal()?;
     let mut source = Recorded::new(start(live)?, recorder, rotate);
     let mut out = messages(stop)?;
-    let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace(args), stop.as_raw_fd());
+    let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace(args), stop);
     source.finish()?;
     done.map(|()| ran())
 }

@@ -1,6 +1,6 @@
 //! The sampling of stacks as a source offers it: the sampler, and the thread that names what it saw.
 
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Hot {
     }
 
     /// Becomes readable when that ring is half full.
-    pub fn fd(&self) -> RawFd {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.probe.fd()
     }
 

@@ -4,12 +4,14 @@ mod events;
 mod missing;
 
 use std::collections::BTreeMap;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::ClockId;
 
 use self::events::Fresh;
 use self::missing::with_balancing;
@@ -215,7 +217,7 @@ impl LiveSource {
                 Path::new(ROOT),
                 own::page_size(),
                 options.placement_budget,
-                clock_ns(libc::CLOCK_MONOTONIC),
+                clock_ns(ClockId::Monotonic),
             ),
             about: AboutReader::new(Path::new(ROOT)),
             names,
@@ -362,8 +364,8 @@ impl LiveSource {
                 "an interval ends later than it was due: bringing the CPUs up to date took long; {seconds:.2} s"
             ));
         }
-        let mono_ns = clock_ns(libc::CLOCK_MONOTONIC);
-        let boot_ns = clock_ns(libc::CLOCK_BOOTTIME);
+        let mono_ns = clock_ns(ClockId::Monotonic);
+        let boot_ns = clock_ns(ClockId::Boottime);
         let wall_ns = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
@@ -511,7 +513,7 @@ impl Source for LiveSource {
             .chain(self.balancing.programs())
             .chain(self.machine.programs());
         Ok(Some(Statistics {
-            mono_ns: clock_ns(libc::CLOCK_MONOTONIC),
+            mono_ns: clock_ns(ClockId::Monotonic),
             programs: programs
                 .map(|(name, fd)| Ok((name.to_string(), stats::runs(fd)?)))
                 .collect::<Result<_>>()?,
@@ -526,7 +528,7 @@ impl Source for LiveSource {
     }
 
     /// Empties the kernel's rings whenever one is half full, so that nothing is lost during a long interval.
-    fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
+    fn wait(&mut self, due: Instant, stop: BorrowedFd<'_>) -> Result<bool> {
         loop {
             let mut fds = vec![stop, self.tasks.exit_fd()];
             fds.extend(self.hot.as_ref().map(Hot::fd));
@@ -572,22 +574,20 @@ fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
 
 /// Time since `mono_ns`, a sample's time.
 pub fn since(mono_ns: u64) -> Duration {
-    Duration::from_nanos(clock_ns(libc::CLOCK_MONOTONIC).saturating_sub(mono_ns))
+    Duration::from_nanos(clock_ns(ClockId::Monotonic).saturating_sub(mono_ns))
 }
 
-fn clock_ns(id: libc::clockid_t) -> u64 {
+fn clock_ns(id: ClockId) -> u64 {
     clock(id).as_nanos() as u64
 }
 
 /// Every counter is a descriptor per CPU: raise the soft limit to what may be needed.
 fn raise_open_files(cpus: u32) {
     let needed = u64::from(cpus) * crate::collect::wire::SLOTS as u64 + 256;
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain calls with a valid struct; a refusal shows later as EMFILE with its own message.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < needed {
-            limit.rlim_cur = needed.min(limit.rlim_max);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some_and(|current| current < needed) {
+        let current = Some(maximum.map_or(needed, |maximum| needed.min(maximum)));
+        // A refusal shows later as EMFILE with its own message.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
     }
 }

@@ -1,6 +1,6 @@
 //! Any source, with every sample recorded on the way through.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ impl<S: Source> Source for Recorded<S> {
         self.source.focus(focus);
     }
 
-    fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
+    fn wait(&mut self, due: Instant, stop: BorrowedFd<'_>) -> Result<bool> {
         self.source.wait(due, stop)
     }
 

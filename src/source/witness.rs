@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
+use rustix::time::ClockId;
+
 use super::clock;
 use crate::pace::Witness;
 use crate::signals;
@@ -26,7 +28,7 @@ impl Watch {
 
     /// How much there was of everything until now.
     pub fn look(&self) -> Witness {
-        let (boot, mono) = (clock(libc::CLOCK_BOOTTIME), clock(libc::CLOCK_MONOTONIC));
+        let (boot, mono) = (clock(ClockId::Boottime), clock(ClockId::Monotonic));
         Witness {
             continued: signals::continued(),
             no_cpu: self.no_cpu().unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! The thread that owns the source: takes samples on time, and does what the screen asks of /proc.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -164,7 +164,7 @@ impl AtWork<'_> {
                 true => Instant::now() + Duration::from_secs(3600),
                 false => self.pacing.due(),
             };
-            if !self.source.wait(until, wake.as_raw_fd())? {
+            if !self.source.wait(until, wake.as_fd())? {
                 if !self.ended {
                     self.due()?;
                 }

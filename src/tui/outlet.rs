@@ -4,11 +4,12 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::sys;
 
 /// A frame may wait behind the one that is being written, if this is all that waits before it.
 const LITTLE: usize = 1 << 10;
@@ -36,6 +37,8 @@ struct Shared {
     state: Mutex<State>,
     /// Something waits, or something was written.
     changed: Condvar,
+    /// The thread that writes, from its first moment on.
+    tid: OnceLock<i32>,
 }
 
 impl Shared {
@@ -51,8 +54,6 @@ pub struct Outlet {
     shared: Arc<Shared>,
     gathered: Vec<u8>,
     held: Arc<AtomicBool>,
-    /// The thread that writes, which lives as long as the process.
-    thread: libc::pthread_t,
 }
 
 impl Outlet {
@@ -64,9 +65,8 @@ impl Outlet {
         let out = File::from(out.as_fd().try_clone_to_owned()?);
         let shared = Arc::new(Shared::default());
         let given = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("terminal".into()).spawn(move || write(out, &given))?;
-        let thread = thread.into_pthread_t();
-        Ok(Outlet { shared, gathered: Vec::new(), held: Arc::default(), thread })
+        thread::Builder::new().name("terminal".into()).spawn(move || write(out, &given))?;
+        Ok(Outlet { shared, gathered: Vec::new(), held: Arc::default() })
     }
 
     /// Keeps what all clones gather, flushed or not, so that a frame wakes the thread once; or does so no longer.
@@ -98,8 +98,9 @@ impl Outlet {
         }
         empty();
         // A write that waits does not look again by itself (n_tty_write): a signal that has a handler has it do so.
-        // SAFETY: the thread lives as long as the process.
-        unsafe { libc::pthread_kill(self.thread, libc::SIGCONT) };
+        if let Some(tid) = self.shared.tid.get() {
+            sys::signal_thread(*tid, libc::SIGCONT);
+        }
     }
 
     /// Has `tell` called when a frame was left out and there is room for one again, and when writing fails. It must not
@@ -158,6 +159,7 @@ impl Write for Outlet {
 
 /// Writes what waits, until the process ends.
 fn write(mut out: File, shared: &Shared) {
+    let _ = shared.tid.set(rustix::thread::gettid().as_raw_nonzero().get());
     let mut bytes = Vec::new();
     let mut state = shared.lock();
     loop {

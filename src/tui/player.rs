@@ -1,7 +1,7 @@
 //! The thread that owns a recording: takes the screen to any sample of it, and plays it.
 
 use std::io::{PipeReader, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ pub fn play(
             Motion::Still => Instant::now() + Duration::from_secs(3600),
             Motion::Playing(_) | Motion::Following => due,
         };
-        if poll(&[wake.as_raw_fd()], until).context("waiting for a key")?.is_none() {
+        if poll(&[wake.as_fd()], until).context("waiting for a key")?.is_none() {
             let passed = match motion {
                 Motion::Still => continue,
                 _ => player.forward(motion != Motion::Following)?,

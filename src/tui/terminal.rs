@@ -1,7 +1,6 @@
 //! The terminal as we found it and as we use it: entering, leaving, and leaving whatever happens.
 
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +14,8 @@ use ratatui::crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{execute, queue};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::termios::QueueSelector;
 
 use super::app::App;
 use super::outlet::Outlet;
@@ -150,8 +151,8 @@ pub fn leave() {
         give_back(&mut outlet);
         if !outlet.wait(PATIENCE) {
             outlet.discard(|| {
-                // SAFETY: tcflush takes any descriptor; one that is no terminal is refused.
-                unsafe { libc::tcflush(io::stdout().as_raw_fd(), libc::TCOFLUSH) };
+                // Refused where standard output is no terminal.
+                let _ = rustix::termios::tcflush(io::stdout(), QueueSelector::OFlush);
             });
             give_back(&mut outlet);
             outlet.wait(A_MOMENT);
@@ -170,16 +171,16 @@ fn give_back(outlet: &mut Outlet) {
 /// Waits until the terminal is closed: its window, or the connection to it. Returns at once where standard output is no
 /// terminal any more, and never while it is.
 pub fn until_closed() {
-    let mut polled = libc::pollfd { fd: io::stdout().as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: one valid pollfd. Without events only errors and hang-ups are waited for.
-    while unsafe { libc::poll(&mut polled, 1, -1) } < 0
-        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-    {}
+    let _ = rustix::io::retry_on_intr(|| poll_hang_up(None));
 }
 
 /// Whether the terminal is closed.
 pub fn is_closed() -> bool {
-    let mut polled = libc::pollfd { fd: io::stdout().as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: one valid pollfd; without events only errors and hang-ups are reported.
-    unsafe { libc::poll(&mut polled, 1, 0) > 0 }
+    poll_hang_up(Some(&Timespec::default())).is_ok_and(|found| found > 0)
+}
+
+/// poll(2) of standard output without events: only errors and hang-ups are reported.
+fn poll_hang_up(timeout: Option<&Timespec>) -> rustix::io::Result<usize> {
+    let out = io::stdout();
+    rustix::event::poll(&mut [PollFd::new(&out, PollFlags::empty())], timeout)
 }

@@ -1,6 +1,6 @@
 //! A recording shows what was shown live, at any time of it, while it grows and where it is damaged.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn replayed(recording: &mut Recording, part: Part) -> Vec<(i64, String)> {
     let (_write, read) = UnixStream::pair().unwrap();
     let stop: OwnedFd = read.into();
     let mut kept = Kept::default();
-    replay::run(recording, &mut kept, &mut std::io::sink(), part, stop.as_raw_fd(), &mut |_| ()).unwrap();
+    replay::run(recording, &mut kept, &mut std::io::sink(), part, stop.as_fd(), &mut |_| ()).unwrap();
     kept.0
 }
 
@@ -111,7 +111,7 @@ fn a_reader_that_goes_away_is_no_lack_of_intervals() {
     let (_write, read) = UnixStream::pair().unwrap();
     let mut recording = Recording::open(&path).unwrap();
     let found =
-        replay::run(&mut recording, &mut Closed, &mut std::io::sink(), ALL, read.as_raw_fd(), &mut |_| ());
+        replay::run(&mut recording, &mut Closed, &mut std::io::sink(), ALL, read.as_fd(), &mut |_| ());
     assert_eq!(found.unwrap(), 1);
 }
 
