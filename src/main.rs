@@ -8,7 +8,7 @@ use numatop_ng::collect::libbpf_log;
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::modes;
 use numatop_ng::options::BadValue;
-use numatop_ng::{say, signals, symbolize};
+use numatop_ng::{say, signals, symbolize, sys};
 
 /// What the deepest calls need, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
 const STACK_BYTES: usize = 4 << 20;
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         Some(name) if name == symbolize::namer::NAME => return symbolize::namer::main(),
         _ => {}
     }
-    share_heaps();
+    sys::share_heaps();
     if let Err(error) = signals::catch() {
         say::message(format!("numatop-ng: catching signals: {error}"));
         return Exit::CouldNotMeasure.into();
@@ -31,15 +31,6 @@ fn main() -> ExitCode {
     match thread::Builder::new().stack_size(STACK_BYTES).spawn(run) {
         Ok(thread) => thread.join().unwrap_or(PANICKED.into()),
         Err(_) => run(),
-    }
-}
-
-/// Has threads share two heaps: with one for each, as glibc has it, those that do little keep 2 MB that nothing uses.
-fn share_heaps() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: a plain call, before there is a second thread.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 2);
     }
 }
 

@@ -1,12 +1,14 @@
 //! Signals from the first moment of the program on: which of them end it, and which was the first to come.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use signal_hook::low_level;
+
+use crate::sys;
 
 /// The first signal that asked the program to end; 0 before that.
 static FIRST: AtomicI32 = AtomicI32::new(0);
@@ -45,66 +47,29 @@ pub fn ending() -> impl Iterator<Item = i32> {
 /// No pair of sockets could be made, or a signal cannot be caught.
 pub fn catch() -> io::Result<()> {
     let (read, write) = UnixStream::pair()?;
-    let fd = write.as_raw_fd();
     // Never closed: the handlers write to it.
     if STOP.set((read, write)).is_err() {
         return Ok(());
     }
+    let (_, wake) = STOP.get().expect("set above");
     // A signal that came between a handler and what it is to do would be lost.
-    held(|| register(fd))
+    sys::with_signals_held(|| register(wake))
 }
 
-/// Does `work` while signals wait.
-fn held<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: zeroed sets are valid, they outlive the calls, and the mask of this thread is put back.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
-            (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
-        let done = work();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        done
-    }
-}
-
-fn register(fd: i32) -> io::Result<()> {
+fn register(wake: &'static UnixStream) -> io::Result<()> {
     for signal in ending() {
-        let note = move || {
-            let _ = FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
-            wake(fd);
-        };
-        // SAFETY: an atomic and send(2) are all it does, and errno is as it was.
-        unsafe { low_level::register(signal, note) }?;
+        sys::note_signal(signal, &FIRST, wake)?;
     }
-    let continued = || {
-        CONTINUED.fetch_add(1, Ordering::SeqCst);
-    };
-    // SAFETY: an atomic is all it does.
-    unsafe { low_level::register(libc::SIGCONT, continued) }?;
-    for signal in [libc::SIGUSR1, libc::SIGXFSZ] {
-        // SAFETY: both signals may be ignored, and no handler is replaced.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
-    }
+    sys::count_signal(libc::SIGCONT, &CONTINUED)?;
+    sys::ignore_signal(libc::SIGUSR1);
+    sys::ignore_signal(libc::SIGXFSZ);
     Ok(())
-}
-
-/// Makes `fd` readable at its other end. Called by signal handlers.
-fn wake(fd: i32) {
-    // SAFETY: errno is a variable of this thread, and the byte outlives the call. A full socket is readable already.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        libc::send(fd, [0u8].as_ptr().cast(), 1, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
-        *errno = before;
-    }
 }
 
 /// From now on signals end the program at once, as they would end any other; also one that has come already.
 pub fn release() {
     for signal in ending() {
-        // SAFETY: the default of a signal takes no handler.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        sys::default_signal(signal);
     }
     if let Some(signal) = ended_by() {
         let _ = low_level::raise(signal);

@@ -1,19 +1,18 @@
 //! Counters from node to node that programs add to, as user space reads them.
 
 use std::mem::size_of;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use super::records::MappedArray;
-use super::wire::Wire;
 use crate::host::topology::Topology;
 use crate::sample::Flow;
+use crate::sys::Mapping;
 use crate::units::Nid;
 
 /// An mmapable array map with a counter at `from * nodes + to`.
 pub struct Pairs {
-    counts: MappedArray,
+    counts: Mapping,
     nodes: usize,
 }
 
@@ -27,8 +26,9 @@ impl Pairs {
     ///
     /// # Errors
     /// The errno of mmap(2).
-    pub fn new(fd: &impl AsRawFd, nodes: u32) -> Result<Pairs> {
-        let counts = MappedArray::new(fd, size_of::<u64>(), Pairs::entries(nodes) as usize)?;
+    pub fn new(fd: impl AsFd, nodes: u32) -> Result<Pairs> {
+        let bytes = size_of::<u64>() * Pairs::entries(nodes) as usize;
+        let counts = Mapping::new(fd, bytes).context("mapping counters from node to node")?;
         Ok(Pairs { counts, nodes: nodes as usize })
     }
 
@@ -37,7 +37,7 @@ impl Pairs {
         let nodes = || topology.nodes.iter().map(|node| node.id);
         let flow = |from: Nid, to: Nid| {
             let at = (from.index() * self.nodes + to.index()) * size_of::<u64>();
-            let count = u64::from_bytes(self.counts.bytes().get(at..)?)?;
+            let count: u64 = self.counts.get(at)?;
             (count > 0).then_some(Flow { from, to, count })
         };
         nodes().flat_map(|from| nodes().filter_map(move |to| flow(from, to))).collect()

@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 
-use super::records::MappedArray;
 use super::skel::reclaim::{ReclaimSkel, ReclaimSkelBuilder};
 use super::vmstat::VmStat;
-use super::wire::{Reclaim, Wire};
+use super::wire::Reclaim;
 use crate::sample::{Missing, NodeRaw};
+use crate::sys::Mapping;
 use crate::units::Nid;
 
 /// Pages that the machine must have reclaimed before the probe is expected to have seen some: the counters
@@ -23,7 +23,7 @@ const ENOUGH_TO_JUDGE: u64 = 4096;
 pub struct ReclaimProbe {
     // Order matters: links and mappings go before the object they belong to.
     _links: [Link; 2],
-    counts: MappedArray,
+    counts: Mapping,
     skel: ReclaimSkel<'static>,
     /// Pages the machine had reclaimed when we began.
     reclaimed_before: u64,
@@ -40,7 +40,8 @@ impl ReclaimProbe {
         let mut open = ReclaimSkelBuilder::default().open(object).context("opening reclaim.bpf.o")?;
         open.maps.reclaim.set_max_entries(nodes)?;
         let skel = open.load().context("loading reclaim.bpf.o")?;
-        let counts = MappedArray::new(&skel.maps.reclaim.as_fd(), size_of::<Reclaim>(), nodes as usize)?;
+        let counts = Mapping::new(skel.maps.reclaim.as_fd(), size_of::<Reclaim>() * nodes as usize)
+            .context("mapping the counters of reclaim")?;
         let links = [
             skel.progs.on_shrink.attach().context("attaching to mm_vmscan_lru_shrink_inactive")?,
             skel.progs.on_node_reclaim.attach().context("attaching to mm_vmscan_node_reclaim_begin")?,
@@ -56,8 +57,7 @@ impl ReclaimProbe {
 
     /// What was counted on a node since the start of the probe.
     fn node(&self, node: Nid) -> Reclaim {
-        let at = node.index() * size_of::<Reclaim>();
-        self.counts.bytes().get(at..).and_then(Reclaim::from_bytes).unwrap_or_default()
+        self.counts.get(node.index() * size_of::<Reclaim>()).unwrap_or_default()
     }
 
     /// Fills in the counters of all nodes.

@@ -10,7 +10,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
 use super::pairs::Pairs;
-use super::records::{Layout, MappedArray};
+use super::records::Layout;
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use super::wire::{CpuState, MARKS, Place, SLOTS, Scoped, Wire};
 use crate::host::kernel;
@@ -18,6 +18,7 @@ use crate::host::topology::Topology;
 use crate::overhead::ReadCost;
 use crate::pmu::event::Event;
 use crate::pmu::open::{Counters, Refused, TooMany};
+use crate::sys::{self, Mapping};
 use crate::units::CpuId;
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
@@ -36,7 +37,7 @@ const MEASURED_READS: usize = 64;
 pub struct SchedProbe {
     // Order matters: links and mappings go before the object they belong to.
     _switch: Link,
-    states: MappedArray,
+    states: Mapping,
     moves: Pairs,
     counters: Counters,
     places: BTreeMap<CpuId, Place>,
@@ -87,7 +88,8 @@ impl SchedProbe {
         open.maps.marks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
         let mut skel = open.load().context("loading sched.bpf.o")?;
 
-        let states = MappedArray::new(&skel.maps.cpus.as_fd(), size_of::<CpuState>(), cpus as usize)?;
+        let states = Mapping::new(skel.maps.cpus.as_fd(), size_of::<CpuState>() * cpus as usize)
+            .context("mapping the per-CPU state")?;
         let moves = Pairs::new(&skel.maps.moves.as_fd(), topology.possible_nodes)?;
         let slots = events.len() as u32;
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
@@ -185,10 +187,8 @@ impl SchedProbe {
             .with_context(|| format!("reading counters on CPU {cpu}"))?;
         let bss = self.skel.maps.bss_data.as_deref().context("sched.bpf.o has no .bss")?;
         let each = |total: u64| total as f64 / (MEASURED_READS * slots) as f64;
-        // SAFETY: valid, aligned words that the program has just written.
-        let (count, scaled) = unsafe {
-            (std::ptr::read_volatile(&bss.count_reads_ns), std::ptr::read_volatile(&bss.scaled_reads_ns))
-        };
+        let (count, scaled) =
+            (sys::read_variable(&bss.count_reads_ns), sys::read_variable(&bss.scaled_reads_ns));
         Ok(Some(ReadCost { count_ns: each(count), scaled_ns: each(scaled) }))
     }
 
@@ -242,7 +242,7 @@ impl SchedProbe {
 
     /// The state of one CPU, as of its last switch or flush.
     pub fn cpu(&self, cpu: CpuId) -> Option<CpuState> {
-        CpuState::from_bytes(self.states.bytes().get(cpu.index() * size_of::<CpuState>()..)?)
+        self.states.get(cpu.index() * size_of::<CpuState>())
     }
 
     /// How often tasks in scope went from a node to another since start.

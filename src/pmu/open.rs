@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use libbpf_rs::libbpf_sys as sys;
+use bytemuck::{Pod, Zeroable};
+use libbpf_rs::libbpf_sys;
 
 use super::event::{Event, Role};
 use crate::sample::Missing;
+use crate::sys;
 use crate::units::CpuId;
 
 pub use crate::collect::wire::SLOTS;
-
-const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
 /// Steps of the work in which an event is tried: enough that a working counter cannot stay at zero.
 const TRIAL_STEPS: u32 = 20_000;
@@ -39,13 +38,13 @@ pub fn open_sampling(event: &Event, cpu: CpuId, hz: u32) -> Result<OwnedFd, Miss
 
 /// Opens an event: one that counts, or with `hz` one that is sampled so many times a second.
 fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result<OwnedFd> {
-    let mut attr = sys::perf_event_attr {
+    let times = libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED | libbpf_sys::PERF_FORMAT_TOTAL_TIME_RUNNING;
+    let mut attr = libbpf_sys::perf_event_attr {
         type_: event.kind,
-        size: size_of::<sys::perf_event_attr>() as u32,
         config: event.config,
-        __bindgen_anon_3: sys::perf_event_attr__bindgen_ty_3 { config1: event.config1 },
-        __bindgen_anon_4: sys::perf_event_attr__bindgen_ty_4 { config2: event.config2 },
-        read_format: u64::from(sys::PERF_FORMAT_TOTAL_TIME_ENABLED | sys::PERF_FORMAT_TOTAL_TIME_RUNNING),
+        __bindgen_anon_3: libbpf_sys::perf_event_attr__bindgen_ty_3 { config1: event.config1 },
+        __bindgen_anon_4: libbpf_sys::perf_event_attr__bindgen_ty_4 { config2: event.config2 },
+        read_format: u64::from(times),
         ..Default::default()
     };
     attr.set_exclude_guest(0);
@@ -59,17 +58,11 @@ fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result
         Target::ThisThread => (0, -1),
         Target::Cpu(cpu) => (-1, cpu.0 as i32),
     };
-    // SAFETY: attr is a valid perf_event_attr of the size it states, and outlives the call.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just given us this descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    sys::perf_event_open(attr, pid, cpu)
 }
 
 /// What read(2) gives of an open event, in the order of its read_format.
-#[derive(Default)]
+#[derive(Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 struct Reading {
     count: u64,
@@ -84,12 +77,8 @@ impl Reading {
 
     fn read(fd: &OwnedFd) -> io::Result<Reading> {
         let mut reading = Reading::default();
-        // SAFETY: the place has the 24 bytes that read_format asks for, and any bytes are numbers.
-        let got = unsafe { libc::read(fd.as_raw_fd(), (&raw mut reading).cast(), size_of::<Reading>()) };
-        if got < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if got as usize != size_of::<Reading>() {
+        let got = rustix::io::read(fd, bytemuck::bytes_of_mut(&mut reading))?;
+        if got != size_of::<Reading>() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
         Ok(reading)

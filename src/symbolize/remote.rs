@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::wire;
 use crate::say;
+use crate::sys;
 
 /// The first packet of such a process.
 const READY: &str = "ready";
@@ -117,6 +118,8 @@ impl Remote {
         self.not_before = Some(Instant::now() + PAUSE);
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        // What the tool was started with and does not know of would be in reach of the child, and count against its limits.
+        sys::close_on_exec();
         let child = Command::new(&self.program)
             .arg0(self.name)
             .env_clear()
@@ -188,7 +191,6 @@ pub fn serve<Q: DeserializeOwned, A: Serialize>(
         say::message(format!("{name}: is started by numatop-ng, and of no use without it"));
         return ExitCode::from(2);
     }
-    close_inherited();
     // The end of whoever asks is ours, however it comes.
     let bound = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if bound.is_err() || prepare().is_err() || wire::send(socket.as_fd(), &READY, None).is_err() {
@@ -200,11 +202,4 @@ pub fn serve<Q: DeserializeOwned, A: Serialize>(
         }
     }
     ExitCode::SUCCESS
-}
-
-/// Closes what the tool was started with and did not know of: it would be in reach, and count against limits.
-fn close_inherited() {
-    // SAFETY: this process has just begun, and nothing in it owns a descriptor above standard error. Before Linux 5.9
-    // there is no such call, and they stay open.
-    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
 }

@@ -7,11 +7,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use super::draw::Ranges;
 use super::maps::Mapping;
+use crate::sys::{self, PageRegion, PageScan};
 
 /// A block of memory in which pages were found is taken as a whole: at least this much, at most that.
 const BLOCK_MIN: u64 = 2 << 20;
@@ -31,35 +31,6 @@ const READ_MAX: u64 = 64 << 20;
 /// Entries of pagemap that one read returns: one page table.
 const ENTRIES: usize = 512;
 
-/// `struct pm_scan_arg` of include/uapi/linux/fs.h.
-#[repr(C)]
-#[derive(Default)]
-struct ScanArg {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// `struct page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-/// `_IOWR('f', 16, struct pm_scan_arg)`, the same on all architectures we run on.
-const PAGEMAP_SCAN: u64 = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 /// Bit 63 of an entry of pagemap: see the kernel's admin-guide/mm/pagemap.
@@ -119,34 +90,26 @@ impl Finder {
     }
 
     fn scan(&self, start: u64, end: u64, ranges: &mut Ranges) -> io::Result<()> {
-        let mut regions = [Region::default(); LISTED];
+        let mut regions = [PageRegion::default(); LISTED];
         let (mut at, mut span) = (start, SPAN);
         while at < end {
             let until = end.min(at.saturating_add(span));
-            let mut arg = ScanArg {
-                size: size_of::<ScanArg>() as u64,
+            let scan = PageScan {
                 start: at,
                 end: until,
-                vec: regions.as_mut_ptr() as u64,
-                vec_len: LISTED as u64,
                 max_pages: LISTED as u64,
                 category_inverted: PAGE_IS_PFNZERO,
                 category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
                 return_mask: PAGE_IS_PRESENT,
-                ..ScanArg::default()
             };
-            // SAFETY: arg and regions outlive the call and have the sizes that arg says.
-            let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &mut arg) };
-            if count < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let found = &regions[..(count as usize).min(LISTED)];
+            let (count, walk_end) = sys::pagemap_scan(&self.pagemap, &scan, &mut regions)?;
+            let found = &regions[..count];
             let Some(last) = found.last() else {
                 (at, span) = (until, (span * 4).min(SPAN_MAX));
                 continue;
             };
             span = SPAN;
-            let is_all = arg.walk_end >= until;
+            let is_all = walk_end >= until;
             for region in found {
                 ranges.push(region.start / self.page_size, region.end / self.page_size);
             }

@@ -2,11 +2,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, openat};
 
 use crate::collect::inspect::is_process;
 use crate::sample::Missing;
+use crate::sys;
 
 /// A process that cannot become another one: its directory in /proc is open, and the id of a process that has ended
 /// opens nothing there any more.
@@ -32,14 +35,7 @@ impl Target {
     /// # Errors
     /// What openat(2) returned; ESRCH when it has ended.
     pub fn file(&self, name: &std::ffi::CStr) -> io::Result<File> {
-        // SAFETY: dir is an open directory, name ends with NUL.
-        let fd =
-            unsafe { libc::openat(self.dir.as_raw_fd(), name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: openat returned a descriptor that nobody else has.
-        Ok(unsafe { File::from_raw_fd(fd) })
+        Ok(openat(&self.dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
     }
 
     /// Whether it is still there. When it is, everything that its id answered before was its own answer.
@@ -56,21 +52,7 @@ impl Target {
     /// What move_pages(2) returned.
     pub fn nodes(&self, pages: &[u64], page_size: u64) -> io::Result<Vec<i32>> {
         let addresses: Vec<u64> = pages.iter().map(|page| page * page_size).collect();
-        // Should the kernel leave one as it is, it counts as not there.
-        let mut status = vec![-libc::ENOENT; addresses.len()];
-        // SAFETY: both arrays have the length that is passed; without nodes nothing is moved.
-        let failed = unsafe {
-            libc::syscall(
-                libc::SYS_move_pages,
-                self.pid as libc::pid_t,
-                addresses.len() as libc::c_ulong,
-                addresses.as_ptr(),
-                std::ptr::null::<i32>(),
-                status.as_mut_ptr(),
-                0,
-            )
-        };
-        if failed < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
+        sys::nodes_of_pages(self.pid, &addresses)
     }
 }
 
