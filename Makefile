@@ -3,6 +3,7 @@
 CARGO ?= cargo
 ARCH ?= $(shell uname -m)
 FUZZ_SECONDS ?= 600
+BPF_C := $(wildcard bpf/*.[ch] benches/bpf/*.c)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 help:
@@ -14,6 +15,7 @@ help:
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make bench      the measurements of docs/performance.md'
 	@echo 'make fuzz       hostile inputs for everything that parses, FUZZ_SECONDS (600) for each of six targets'
+	@echo 'make format     Rust and C as the check of make test-host wants them'
 	@echo 'make torture    what takes minutes: 10,000 damaged recordings, all sectors, 200 killed recorders'
 
 build:
@@ -31,6 +33,7 @@ AS_RELEASED = --locked --profile as-released
 test-host:
 	scripts/install-deps test
 	$(CARGO) fmt --all --check
+	clang-format --dry-run --Werror $(BPF_C)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) test --locked --workspace --exclude numatop-bench
 ifneq ($(SUDO),)
@@ -47,6 +50,11 @@ test: test-host
 
 test-all: test-host
 	vmtests/run --all
+
+format:
+	scripts/install-deps test
+	$(CARGO) fmt --all
+	clang-format -i $(BPF_C)
 
 static:
 	scripts/install-deps static
@@ -65,4 +73,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all static bench fuzz torture
+.PHONY: help build run test test-host test-all format static bench fuzz torture

@@ -26,7 +26,7 @@
 #define MR_MEMPOLICY_MBIND 4
 #define MR_NUMA_MISPLACED 5
 #define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */
-#define NT_NICE_OF(static_prio) ((static_prio) - NT_DEFAULT_PRIO)
+#define NT_NICE_OF(static_prio) ((static_prio) - (NT_DEFAULT_PRIO))
 
 /*
  * __GFP_HIGHMEM | __GFP_MOVABLE of include/linux/gfp_types.h, the same since 2.6.23. Both are in
