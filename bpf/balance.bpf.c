@@ -9,7 +9,7 @@
 
 /* Set by user space before load. */
 const volatile __u32 nr_nodes = 1;
-const volatile __u32 reason_at = 7;	/* where in the arguments the reason is */
+const volatile __u32 reason_at = 7; /* where in the arguments the reason is */
 
 SEC("tp_btf/mm_migrate_pages")
 int on_migrate_pages(__u64 *args)

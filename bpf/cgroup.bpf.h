@@ -5,7 +5,7 @@
 
 #include "core_compat.bpf.h"
 
-const volatile __s32 cgroup_subsys = -1;	/* index of the v1 controller that names cgroups; -1: cgroup v2 */
+const volatile __s32 cgroup_subsys = -1; /* index of the v1 controller that names cgroups; -1: cgroup v2 */
 
 static inline struct cgroup_subsys_state *nt_css(struct task_struct *task)
 {

@@ -17,15 +17,15 @@
 
 #define NT_RELOCATED __attribute__((preserve_access_index))
 
-#define PF_KTHREAD 0x00200000	/* include/linux/sched.h, the same since 2.6 */
-#define PF_KSWAPD 0x00020000	/* include/linux/sched.h, the same since 4.19 */
-#define TASK_RUNNING 0x00000000	/* include/linux/sched.h, since ever: on a CPU or waiting for one */
-#define TASK_DEAD 0x00000080	/* include/linux/sched.h, the same since 4.14 */
-#define TNF_FAULT_LOCAL 0x08	/* include/linux/sched/numa_balancing.h, the same since 4.0 */
-#define MR_SYSCALL 3		/* enum migrate_reason of include/linux/migrate_mode.h, the same since 3.8 */
+#define PF_KTHREAD 0x00200000   /* include/linux/sched.h, the same since 2.6 */
+#define PF_KSWAPD 0x00020000    /* include/linux/sched.h, the same since 4.19 */
+#define TASK_RUNNING 0x00000000 /* include/linux/sched.h, since ever: on a CPU or waiting for one */
+#define TASK_DEAD 0x00000080    /* include/linux/sched.h, the same since 4.14 */
+#define TNF_FAULT_LOCAL 0x08    /* include/linux/sched/numa_balancing.h, the same since 4.0 */
+#define MR_SYSCALL 3            /* enum migrate_reason of include/linux/migrate_mode.h, the same since 3.8 */
 #define MR_MEMPOLICY_MBIND 4
 #define MR_NUMA_MISPLACED 5
-#define NT_DEFAULT_PRIO 120	/* include/linux/sched/prio.h: nice 0 */
+#define NT_DEFAULT_PRIO 120 /* include/linux/sched/prio.h: nice 0 */
 #define NT_NICE_OF(static_prio) ((static_prio) - (NT_DEFAULT_PRIO))
 
 /*
@@ -244,7 +244,7 @@ struct bpf_iter_task {
 	__u64 opaque[3];
 } __attribute__((aligned(8)));
 
-#define NT_ITER_PROC_THREADS 2	/* enum in kernel/bpf/task_iter.c */
+#define NT_ITER_PROC_THREADS 2 /* enum in kernel/bpf/task_iter.c */
 
 extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task, unsigned int flags) __weak __ksym;
 extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __weak __ksym;
@@ -286,7 +286,7 @@ struct user_pt_regs___arm64 {
 #error "where are the arguments of a function on this architecture?"
 #endif
 
-#define NT_RSS_FILE 0	/* enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES } */
+#define NT_RSS_FILE 0 /* enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES } */
 #define NT_RSS_ANON 1
 #define NT_RSS_SHMEM 3
 

@@ -81,8 +81,9 @@ int on_sample(void *ctx)
 		return 0;
 	kernel = length(bpf_get_stack(ctx, sample->frames, KERNEL_BYTES, 0), KERNEL_BYTES);
 	if (!(task->flags & PF_KTHREAD))
-		user = length(bpf_get_stack(ctx, sample->frames + kernel, USER_BYTES,
-					    BPF_F_USER_STACK | BPF_F_USER_BUILD_ID), USER_BYTES);
+		user = length(
+			bpf_get_stack(ctx, sample->frames + kernel, USER_BYTES, BPF_F_USER_STACK | BPF_F_USER_BUILD_ID),
+			USER_BYTES);
 	if (!kernel && !user)
 		lose(NT_HOT_NO_STACK);
 	leader = task->group_leader;
@@ -97,12 +98,14 @@ int on_sample(void *ctx)
 	err = bpf_ringbuf_output(&samples, sample, sizeof(sample->head) + kernel + user,
 				 bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) * 2 >
 						 bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE) ?
-					 BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+					 BPF_RB_FORCE_WAKEUP :
+					 BPF_RB_NO_WAKEUP);
 	/* One error for both: what tells them apart is whether there was room. */
 	if (err)
 		lose(bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) + sizeof(*sample) >
 				     bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE) ?
-			     NT_HOT_RING_FULL : NT_HOT_RING_BUSY);
+			     NT_HOT_RING_FULL :
+			     NT_HOT_RING_BUSY);
 	return 0;
 }
 

@@ -8,8 +8,8 @@
 #include "maps.bpf.h"
 
 /* Set by user space before load. */
-const volatile __u32 node_shift = 63;	/* of the node in page->flags */
-const volatile __u32 node_at = 1;	/* where in the arguments the node is */
+const volatile __u32 node_shift = 63; /* of the node in page->flags */
+const volatile __u32 node_at = 1;     /* where in the arguments the node is */
 
 static inline int set_out(void *page, int node)
 {

@@ -25,24 +25,24 @@ struct nt_marks {
 
 /* Why something could not be counted. Indexes nt_cpu.lost; the names users see are in wire.rs. */
 enum nt_loss {
-	NT_LOST_STORAGE,	/* no memory for the record of a new task */
-	NT_LOST_EXIT,		/* exit ring full: totals went to exit_lost_ns instead of a row */
-	NT_LOST_COUNTER,	/* a counter that should be readable was not */
-	NT_LOST_BACKWARDS,	/* a counter went backwards: interval skipped */
-	NT_LOST_SMT,		/* busy-thread word of a core contended: one transition lost */
-	NT_LOST_SWITCH,		/* a task came in unseen: its counters up to here are nobody's */
-	NT_LOST_PAGE,		/* a page of a node, or on a CPU, that we do not know: not counted */
+	NT_LOST_STORAGE,   /* no memory for the record of a new task */
+	NT_LOST_EXIT,      /* exit ring full: totals went to exit_lost_ns instead of a row */
+	NT_LOST_COUNTER,   /* a counter that should be readable was not */
+	NT_LOST_BACKWARDS, /* a counter went backwards: interval skipped */
+	NT_LOST_SMT,       /* busy-thread word of a core contended: one transition lost */
+	NT_LOST_SWITCH,    /* a task came in unseen: its counters up to here are nobody's */
+	NT_LOST_PAGE,      /* a page of a node, or on a CPU, that we do not know: not counted */
 	NT_LOSSES,
 	NT_LOSSES_MAX = 8,
 };
 
 /* What a task's row says about it besides the numbers. */
 enum nt_row_flags {
-	NT_ROW_EXITED = 1 << 0,		/* final totals: it will not run again */
-	NT_ROW_LEFT = 1 << 1,		/* left the scope: no further rows until it returns; with EXITED: it had left */
+	NT_ROW_EXITED = 1 << 0, /* final totals: it will not run again */
+	NT_ROW_LEFT = 1 << 1,   /* left the scope: no further rows until it returns; with EXITED: it had left */
 	NT_ROW_KTHREAD = 1 << 2,
-	NT_ROW_BY_SIBLING = 1 << 4,	/* the nt_rec ends with counts by what the SMT siblings did */
-	NT_ROW_NO_NUMA = 1 << 3,	/* kernel without CONFIG_NUMA_BALANCING: numa_* fields mean nothing */
+	NT_ROW_BY_SIBLING = 1 << 4, /* the nt_rec ends with counts by what the SMT siblings did */
+	NT_ROW_NO_NUMA = 1 << 3,    /* kernel without CONFIG_NUMA_BALANCING: numa_* fields mean nothing */
 };
 
 /* Cycles and instructions of stretches in which the SMT siblings were idle, and in which one was busy. */
@@ -50,7 +50,7 @@ enum nt_siblings {
 	NT_SIBLING_IDLE,
 	NT_SIBLING_BUSY,
 	NT_SIBLINGS,
-	NT_SIBLING_MIXED = NT_SIBLINGS,	/* neither: nobody read the counters when it changed */
+	NT_SIBLING_MIXED = NT_SIBLINGS, /* neither: nobody read the counters when it changed */
 };
 
 /* nt_rec.in_scope of a task that was moved out of the scope, or out and back. */
@@ -59,8 +59,8 @@ enum nt_siblings {
 /* nt_rec.final: why there are no further rows with this record. */
 enum nt_final {
 	NT_FINAL_NONE,
-	NT_FINAL_ENDED,		/* the task has ended: its last row was sent, or counted as lost */
-	NT_FINAL_LEFT,		/* it left the scope, and its row said so: what it does when it is back is another record's */
+	NT_FINAL_ENDED, /* the task has ended: its last row was sent, or counted as lost */
+	NT_FINAL_LEFT,  /* it left the scope, and its row said so: what it does when it is back is another record's */
 };
 
 /* Which task properties the scope is made of; kinds are and-ed, ids of one kind or-ed. */
@@ -68,20 +68,20 @@ enum nt_scope_kind {
 	NT_SCOPE_PID,
 	NT_SCOPE_TID,
 	NT_SCOPE_UID,
-	NT_SCOPE_CGROUP,	/* a cgroup or any ancestor of it */
-	NT_SCOPE_OUTSIDE,	/* the same, but not wanted */
+	NT_SCOPE_CGROUP,  /* a cgroup or any ancestor of it */
+	NT_SCOPE_OUTSIDE, /* the same, but not wanted */
 };
 
 /* How the context switch has to take the scope. */
 enum nt_scoped {
-	NT_SCOPED_NOT,		/* every task is wanted */
+	NT_SCOPED_NOT, /* every task is wanted */
 	NT_SCOPED,
 	/* Only cgroups decide: a task cannot come into the scope by itself, and whoever moves it marks it. */
 	NT_SCOPED_BY_CGROUP,
 };
 
 struct nt_scope_key {
-	__u32 kind;		/* enum nt_scope_kind */
+	__u32 kind; /* enum nt_scope_kind */
 	__u32 pad;
 	__u64 id;
 };
@@ -89,33 +89,33 @@ struct nt_scope_key {
 /* Where a CPU is. Written by user space, before attach and on hotplug. */
 struct nt_place {
 	__u32 node;
-	__u32 llc;		/* dense index of the last-level cache */
-	__u32 core;		/* dense index of the physical core */
-	__u32 slots;		/* bit i: counter slot i is open on this CPU */
-	__u32 opened;		/* changes whenever the counters are opened anew: they start from zero */
+	__u32 llc;    /* dense index of the last-level cache */
+	__u32 core;   /* dense index of the physical core */
+	__u32 slots;  /* bit i: counter slot i is open on this CPU */
+	__u32 opened; /* changes whenever the counters are opened anew: they start from zero */
 	__u32 pad;
 };
 
 /* One per CPU, written by that CPU only (in_outside excepted), mapped read-only into user space. */
 struct nt_cpu {
-	__u64 busy_ns;		/* on-CPU time of everything but the idle task */
+	__u64 busy_ns; /* on-CPU time of everything but the idle task */
 	__u64 switches;
-	__u64 in_exec_ns;	/* sum_exec_runtime of the running task when it was switched in */
-	__u64 in_smt_ns;	/* the core's both-busy clock at that moment */
-	__u32 in_valid;		/* in_* describe the running task */
-	__u32 in_busy;		/* this CPU is counted as busy in its core's word */
-	__u32 slots_valid;	/* bit i: slot_last[i] is a reading of the event now open */
+	__u64 in_exec_ns;  /* sum_exec_runtime of the running task when it was switched in */
+	__u64 in_smt_ns;   /* the core's both-busy clock at that moment */
+	__u32 in_valid;    /* in_* describe the running task */
+	__u32 in_busy;     /* this CPU is counted as busy in its core's word */
+	__u32 slots_valid; /* bit i: slot_last[i] is a reading of the event now open */
 	__u32 in_pid;
 	__u64 lost[NT_LOSSES_MAX];
 	__u64 slot_last[NT_SLOTS];
 	__u64 slot_last_enabled[NT_SLOTS];
 	__u64 slot_last_running[NT_SLOTS];
-	__u64 slot_total[NT_SLOTS];	/* counted while a task (not idle) was running */
-	__u64 slot_enabled_ns[NT_SLOTS];	/* whole life of the event on this CPU, read at each flush */
+	__u64 slot_total[NT_SLOTS];      /* counted while a task (not idle) was running */
+	__u64 slot_enabled_ns[NT_SLOTS]; /* whole life of the event on this CPU, read at each flush */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u32 opened;		/* nt_place.opened that slot_last[] belongs to */
-	__u32 in_counted;	/* slot_last was read when the running task came in, or later */
-	__u64 in_ns;		/* when the stretch began that is now counted; only where counts are kept by sibling */
+	__u32 opened;     /* nt_place.opened that slot_last[] belongs to */
+	__u32 in_counted; /* slot_last was read when the running task came in, or later */
+	__u64 in_ns;      /* when the stretch began that is now counted; only where counts are kept by sibling */
 	/* The running task was not in the scope when it came in; whoever takes it in sets this back. */
 	__u32 in_outside;
 	__u32 pad;
@@ -132,61 +132,61 @@ struct nt_rec {
 	 * All that the walk needs of a task that rests, and the switch of one that runs: 48 bytes,
 	 * as many as share a cache line with what the look-up of the record itself has to read.
 	 */
-	__u64 exec_seen_ns;	/* sum_exec_runtime up to which time has been charged */
-	__u32 last_cpu;		/* ~0 until it ran */
-	__u32 in_scope;		/* 1, or NT_CROSSED when scope_* say something */
-	__u64 sent;		/* signature of the row last sent to user space */
-	__u32 final;		/* enum nt_final */
-	__u32 ppid;		/* as last seen alive: real_parent may dangle once the task is freed */
-	__u64 leader_start_ns;	/* start of the thread group's leader, kept for the same reason as ppid */
-	__u64 serial;		/* unique for the life of the probe, survives exec */
+	__u64 exec_seen_ns;    /* sum_exec_runtime up to which time has been charged */
+	__u32 last_cpu;        /* ~0 until it ran */
+	__u32 in_scope;        /* 1, or NT_CROSSED when scope_* say something */
+	__u64 sent;            /* signature of the row last sent to user space */
+	__u32 final;           /* enum nt_final */
+	__u32 ppid;            /* as last seen alive: real_parent may dangle once the task is freed */
+	__u64 leader_start_ns; /* start of the thread group's leader, kept for the same reason as ppid */
+	__u64 serial;          /* unique for the life of the probe, survives exec */
 
 	__u64 llc_moves;
 	__u64 node_moves;
 	__u64 smt_busy_ns;
-	__u64 scope_end_ns;	/* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
-	__u64 scope_gap_ns;	/* time it then spent outside before it came back, not yet left out */
-	__u64 user_allocs;	/* allocations of pages for user space, of whatever size */
-	__u64 cross_allocs;	/* of these, on another node than the one it ran on */
-	__u64 migrated_pages;	/* moved to another place while it ran, whatever for */
+	__u64 scope_end_ns;   /* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
+	__u64 scope_gap_ns;   /* time it then spent outside before it came back, not yet left out */
+	__u64 user_allocs;    /* allocations of pages for user space, of whatever size */
+	__u64 cross_allocs;   /* of these, on another node than the one it ran on */
+	__u64 migrated_pages; /* moved to another place while it ran, whatever for */
 	__u64 migrate_failed_pages;
-	__u64 balanced_pages;	/* of those moved, by NUMA balancing */
-	__u64 asked_pages;	/* of those moved, because of move_pages(2) and the like */
-	__u64 numa_moves;	/* tries of NUMA balancing to bring it to its preferred node */
-	__u64 numa_swaps;	/* the same, by swapping it with another task */
-	__u64 numa_stuck;	/* what came to nothing */
-	__u64 hint_faults;	/* NUMA hinting faults; pages of them where only the task structure says so */
-	__u64 hint_remote;	/* of these, with the page on another node */
+	__u64 balanced_pages; /* of those moved, by NUMA balancing */
+	__u64 asked_pages;    /* of those moved, because of move_pages(2) and the like */
+	__u64 numa_moves;     /* tries of NUMA balancing to bring it to its preferred node */
+	__u64 numa_swaps;     /* the same, by swapping it with another task */
+	__u64 numa_stuck;     /* what came to nothing */
+	__u64 hint_faults;    /* NUMA hinting faults; pages of them where only the task structure says so */
+	__u64 hint_remote;    /* of these, with the page on another node */
 	/* The window of numa_faults_locality[] that has been added to these, and how much of it. */
 	__u64 hint_seen_local;
 	__u64 hint_seen_remote;
 	__u32 hint_window;
 	/* Where a stretch of NUMA balancing began: by the clock, by the task's own clock, at which switch. */
 	__u32 balancing_from_switches;
-	__u64 balancing_from_ns;	/* 0: in none */
+	__u64 balancing_from_ns; /* 0: in none */
 	__u64 balancing_from_exec;
-	__u64 balancing_ns;	/* time on its CPU in such stretches */
+	__u64 balancing_ns; /* time on its CPU in such stretches */
 	/* The nodes that balancing moves a page from and to at this moment, counted from 1; 0: not known. */
 	__u16 moves_from;
 	__u16 moves_to;
-	__u32 hint_changed;	/* hint_window is not the task's any more, and was not at the last look */
+	__u32 hint_changed; /* hint_window is not the task's any more, and was not at the last look */
 	__u64 slot[NT_SLOTS];
-	__u64 slot_enabled_ns[NT_SLOTS];	/* advance only while user space asked for scaled reads */
+	__u64 slot_enabled_ns[NT_SLOTS]; /* advance only while user space asked for scaled reads */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u64 run_ns[];		/* on-CPU time by node */
+	__u64 run_ns[]; /* on-CPU time by node */
 };
 
 /* One CPU: NUMA hinting faults of whatever ran there, in scope or not. */
 struct nt_cpu_hints {
 	__u64 faults;
-	__u64 remote;		/* of these, with the page on another node */
+	__u64 remote; /* of these, with the page on another node */
 };
 
 /* One node: what reclaim did there since start. */
 struct nt_reclaim {
-	__u64 kswapd_pages;	/* freed by kswapd */
-	__u64 direct_pages;	/* freed by anyone else */
-	__u64 node_reclaims;	/* times an allocation cleaned up its own node first */
+	__u64 kswapd_pages;  /* freed by kswapd */
+	__u64 direct_pages;  /* freed by anyone else */
+	__u64 node_reclaims; /* times an allocation cleaned up its own node first */
 	__u64 reserved;
 };
 
@@ -198,41 +198,41 @@ struct nt_node_counts {
 
 /* What the kernel's task structure knows for free. On the wire it is followed by the nt_rec. */
 struct nt_task {
-	__u32 size;		/* of this row, nt_rec and run_ns included */
-	__u32 flags;		/* enum nt_row_flags */
+	__u32 size;  /* of this row, nt_rec and run_ns included */
+	__u32 flags; /* enum nt_row_flags */
 	__u32 tid;
-	__u32 pid;		/* thread group */
+	__u32 pid; /* thread group */
 	__u32 ppid;
 	__u32 uid;
-	__u64 start_ns;		/* CLOCK_BOOTTIME */
-	__u64 leader_start_ns;	/* of the thread group's leader: (pid, leader_start_ns) is a process */
+	__u64 start_ns;        /* CLOCK_BOOTTIME */
+	__u64 leader_start_ns; /* of the thread group's leader: (pid, leader_start_ns) is a process */
 	__u64 cgroup_id;
 	char comm[16];
-	__u64 exec_ns;		/* se.sum_exec_runtime: since the task was born */
-	__u64 run_delay_ns;	/* sched_info.run_delay */
-	__u64 run_count;	/* sched_info.pcount: times it was given a CPU */
+	__u64 exec_ns;      /* se.sum_exec_runtime: since the task was born */
+	__u64 run_delay_ns; /* sched_info.run_delay */
+	__u64 run_count;    /* sched_info.pcount: times it was given a CPU */
 	__u64 nvcsw;
 	__u64 nivcsw;
 	__u64 min_flt;
 	__u64 maj_flt;
 	__u64 cpu_migrations;
 	__u64 rss_pages;
-	__u64 numa_faults_local;	/* of the current scan window, see numa_faults_locality[] */
+	__u64 numa_faults_local; /* of the current scan window, see numa_faults_locality[] */
 	__u64 numa_faults_remote;
 	__u64 numa_pages_migrated;
-	__u32 state;		/* task->__state */
+	__u32 state; /* task->__state */
 	__u32 exit_state;
 	__u32 policy;
 	__s32 nice;
 	__u32 cpu;
-	__u32 cpus_allowed;	/* how many */
+	__u32 cpus_allowed; /* how many */
 	__s32 preferred_nid;
 	__u32 scan_period_ms;
-	__u32 group_live;	/* threads of its process that have not begun to exit */
-	__u32 nodes;		/* how many run_ns[] the nt_rec has */
-	__u32 numa_group;	/* 0: none */
-	__u32 mempolicy;	/* of new memory: mode, and its flags in the upper half; 0: the default */
-	__u64 mempolicy_nodes;	/* bit i: node i is in it; nodes above 63 are not told */
+	__u32 group_live;      /* threads of its process that have not begun to exit */
+	__u32 nodes;           /* how many run_ns[] the nt_rec has */
+	__u32 numa_group;      /* 0: none */
+	__u32 mempolicy;       /* of new memory: mode, and its flags in the upper half; 0: the default */
+	__u64 mempolicy_nodes; /* bit i: node i is in it; nodes above 63 are not told */
 };
 
 /* Frames of a stack at most; what lies further out is cut off. */
@@ -240,9 +240,9 @@ struct nt_task {
 
 /* Why a sample of a stack is not there, or not whole. Indexes hot_lost; names are in wire.rs. */
 enum nt_hot_loss {
-	NT_HOT_RING_FULL,	/* user space did not empty the ring in time */
-	NT_HOT_RING_BUSY,	/* the ring was locked by what the sample interrupted */
-	NT_HOT_NO_STACK,	/* neither user nor kernel stack could be read: counted without frames */
+	NT_HOT_RING_FULL, /* user space did not empty the ring in time */
+	NT_HOT_RING_BUSY, /* the ring was locked by what the sample interrupted */
+	NT_HOT_NO_STACK,  /* neither user nor kernel stack could be read: counted without frames */
 	NT_HOT_LOSSES,
 };
 
@@ -251,11 +251,11 @@ enum nt_hot_loss {
  * user_bytes of struct bpf_stack_build_id, innermost first.
  */
 struct nt_hot {
-	__u32 pid;		/* thread group */
+	__u32 pid; /* thread group */
 	__u32 tid;
-	__u64 leader_start_ns;	/* (pid, leader_start_ns) is a process */
+	__u64 leader_start_ns; /* (pid, leader_start_ns) is a process */
 	__u64 cgroup_id;
-	char comm[16];		/* of the thread group's leader */
+	char comm[16]; /* of the thread group's leader */
 	__u32 kernel_bytes;
 	__u32 user_bytes;
 };

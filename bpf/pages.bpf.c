@@ -8,9 +8,9 @@
 
 /* Set by user space before load. */
 const volatile __u32 nr_nodes = 1;
-const volatile __u32 pages_at = 1;	/* where in run_ns[] the pages by node begin */
-const volatile __u32 node_shift = 63;	/* of the node in page->flags */
-const volatile __u32 gfp_this_node = 0;	/* __GFP_THISNODE */
+const volatile __u32 pages_at = 1;      /* where in run_ns[] the pages by node begin */
+const volatile __u32 node_shift = 63;   /* of the node in page->flags */
+const volatile __u32 gfp_this_node = 0; /* __GFP_THISNODE */
 
 SEC("tp_btf/mm_page_alloc")
 int BPF_PROG(on_page_alloc, struct page *page, unsigned int order, unsigned int gfp)

@@ -6,13 +6,13 @@
 #include "maps.bpf.h"
 #include "cgroup.bpf.h"
 
-#define NT_NODES_MAX 1024	/* what the kernel can be built for: NODES_SHIFT is at most 10 */
+#define NT_NODES_MAX 1024 /* what the kernel can be built for: NODES_SHIFT is at most 10 */
 
 /* Set by user space before load, from the machine and from what it made the map with. */
 const volatile __u32 nr_nodes = 1;
-const volatile __u32 rec_size = sizeof(struct nt_rec);	/* with all that follows it */
+const volatile __u32 rec_size = sizeof(struct nt_rec); /* with all that follows it */
 
-const volatile bool by_sibling = false;	/* counts by what the SMT siblings did are in the record */
+const volatile bool by_sibling = false; /* counts by what the SMT siblings did are in the record */
 
 /* No function can be hooked: hinting faults are told from the task structure. */
 const volatile bool hints_from_task = false;
@@ -194,8 +194,9 @@ static inline void nt_report_end(struct task_struct *task, struct nt_rec *rec)
 	bpf_probe_read_kernel(row + 1, rec_size, rec);
 	/* User space empties the ring with each sample; wake it in between only when half of it is used. */
 	bpf_ringbuf_submit(row, bpf_ringbuf_query(&exits, BPF_RB_AVAIL_DATA) * 2 >
-					bpf_ringbuf_query(&exits, BPF_RB_RING_SIZE) ?
-				BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+						bpf_ringbuf_query(&exits, BPF_RB_RING_SIZE) ?
+					BPF_RB_FORCE_WAKEUP :
+					BPF_RB_NO_WAKEUP);
 }
 
 #endif /* ROWS_BPF_H */

@@ -12,17 +12,17 @@
 #include "rows.bpf.h"
 
 /* Set by user space before load. */
-const volatile __u32 nr_cpus = 1;	/* possible CPUs: row length of the events table */
+const volatile __u32 nr_cpus = 1; /* possible CPUs: row length of the events table */
 const volatile bool has_smt = false;
-const volatile bool by_node = false;	/* counts by node are in the record */
+const volatile bool by_node = false; /* counts by node are in the record */
 /* Slots whose counts are kept by node or by what the SMT siblings did; ~0: none. */
 const volatile __u32 cycles_slot = ~0U;
 const volatile __u32 instructions_slot = ~0U;
 
 /* Set by user space at any time. */
-__u32 scoped = 0;		/* enum nt_scoped */
-__u32 nr_slots = 0;		/* counters in use */
-__u32 read_scaled = 0;		/* counters are multiplexed: read enabled and running times too */
+__u32 scoped = 0;      /* enum nt_scoped */
+__u32 nr_slots = 0;    /* counters in use */
+__u32 read_scaled = 0; /* counters are multiplexed: read enabled and running times too */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
@@ -46,7 +46,7 @@ struct {
 
 #define BUSY_SHIFT 60
 #define CLOCK_MASK ((1ULL << BUSY_SHIFT) - 1)
-#define SMT_TRIES 16	/* as many siblings as any core has, twice over */
+#define SMT_TRIES 16 /* as many siblings as any core has, twice over */
 
 static inline __u64 both_busy_ns(__u64 word, __u64 now)
 {
@@ -79,8 +79,8 @@ static inline __u64 smt_clock(struct nt_cpu *cpu, __u32 core, bool busy, __u64 n
 		clock = both_busy_ns(old, now);
 		threads = old >> BUSY_SHIFT;
 		threads = busy ? threads + 1 : threads - 1;
-		seen = __sync_val_compare_and_swap(word, old, threads << BUSY_SHIFT |
-						   ((threads >= 2 ? now - clock : clock) & CLOCK_MASK));
+		seen = __sync_val_compare_and_swap(
+			word, old, threads << BUSY_SHIFT | ((threads >= 2 ? now - clock : clock) & CLOCK_MASK));
 		if (seen == old) {
 			cpu->in_busy = busy;
 			return clock;
@@ -151,8 +151,8 @@ static inline void charge_parts(struct nt_rec *rec, __u32 slot, __u64 delta, __u
 }
 
 /* Bring the counters of this CPU up to date; what has been counted goes to rec (if any). */
-static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, const struct nt_place *place,
-				   struct nt_rec *rec, bool busy, enum nt_siblings siblings)
+static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, const struct nt_place *place, struct nt_rec *rec,
+				   bool busy, enum nt_siblings siblings)
 {
 	struct bpf_perf_event_value v;
 	__u32 node = place->node;

@@ -6,7 +6,7 @@
 #include "cgroup.bpf.h"
 #include "numatop.h"
 
-#define CGROUP_DEPTH_MAX 64	/* levels looked at; deeper ones count as out of scope */
+#define CGROUP_DEPTH_MAX 64 /* levels looked at; deeper ones count as out of scope */
 
 /* Bit k: the scope is restricted by ids of kind k; 0: every task is wanted. May change at run time. */
 __u32 scope_kinds = 0;

@@ -118,8 +118,7 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 		return NULL;
 	}
 	/* Only one of them fills it. */
-	if (rec->serial ||
-	    __sync_val_compare_and_swap(&rec->serial, 0, __sync_fetch_and_add(&next_serial, 1) + 1))
+	if (rec->serial || __sync_val_compare_and_swap(&rec->serial, 0, __sync_fetch_and_add(&next_serial, 1) + 1))
 		return rec;
 	rec->last_cpu = ~0U;
 	note_family(rec, task);
