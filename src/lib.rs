@@ -1,5 +1,10 @@
 //! numatop-ng: a live profiler for NUMA machines.
 
+// All that leaves the process goes through say.rs.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+// `expect` says what makes it true.
+#![warn(clippy::unwrap_used)]
+
 pub mod batch;
 pub mod cli;
 pub mod collect;

@@ -266,7 +266,10 @@ impl<R> Metric<R> {
         if self.traits.least_width > 0 { self.traits.least_width } else { self.width }
     }
 
-    /// The value of a row, with the host's reason first when the host cannot measure it at all.
+    /// The value of a row.
+    ///
+    /// # Errors
+    /// Why there is none: the host's reason first when the host cannot measure it at all.
     pub fn read(&self, row: &R, snapshot: &Snapshot) -> Reading<Value> {
         match snapshot.host_missing(self.id) {
             Some(missing) => Err(missing.clone()),

@@ -168,11 +168,17 @@ impl Snapshot {
     }
 
     /// `count` per second of the interval.
+    ///
+    /// # Errors
+    /// The first sample has no interval.
     pub fn rate(&self, count: u64) -> Reading<f64> {
         self.rate_f64(count as f64)
     }
 
     /// The same for a count that was scaled.
+    ///
+    /// # Errors
+    /// The first sample has no interval.
     pub fn rate_f64(&self, count: f64) -> Reading<f64> {
         match self.interval_ns {
             Some(ns) if ns > 0 => Ok(count * 1e9 / ns as f64),
@@ -181,6 +187,9 @@ impl Snapshot {
     }
 
     /// `ns` as a share of the interval in percent; 100 is one CPU.
+    ///
+    /// # Errors
+    /// The first sample has no interval.
     pub fn share(&self, ns: u64) -> Reading<f64> {
         self.rate(ns).map(|per_second| per_second / 1e7)
     }
@@ -263,7 +272,7 @@ pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample
     snapshot
 }
 
-/// As [`derive`], without containers: with thousands of cgroups those cost as much as all the rest.
+/// As [`derive()`], without containers: with thousands of cgroups those cost as much as all the rest.
 pub fn derive_tasks(
     host: &Arc<HostFacts>,
     previous: Option<&Sample>,

@@ -1,6 +1,6 @@
 //! Does the command behave, where nothing needs to be measured: help, bad values, missing privileges?
 
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, Mode};
 
 fn numatop(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numatop-ng")).args(words).stdin(Stdio::null()).output().unwrap()
@@ -121,6 +123,7 @@ fn a_small_stack_is_enough() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_numatop-ng"));
     command.args(["list", "metrics"]).stdout(Stdio::null());
     let small = libc::rlimit { rlim_cur: 64 << 10, rlim_max: 64 << 10 };
+    #[expect(unsafe_code, reason = "pre_exec is unsafe")]
     // SAFETY: setrlimit may be called between fork and exec, and the struct outlives the call.
     unsafe {
         command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_STACK, &small) {
@@ -212,9 +215,7 @@ fn only_a_regular_file_of_a_sensible_size_is_an_event_table() {
         )
     );
     let table = folder.0.join("a.toml");
-    let fifo = CString::new(table.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the path is NUL-terminated.
-    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    rustix::fs::mknodat(rustix::fs::CWD, &table, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let (code, said) = tables(&folder.0);
     assert!(code == Some(2) && said.contains("a.toml: it is no regular file"), "{code:?} {said}");
     fs::remove_file(&table).unwrap();

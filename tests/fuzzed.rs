@@ -10,6 +10,7 @@ use numatop_ng::host::topology::Topology;
 
 // `fuzz/` is a workspace of its own, which no other test builds.
 #[path = "../fuzz/src/lib.rs"]
+#[expect(unsafe_code, reason = "calls C")]
 #[allow(dead_code, reason = "the target for recordings is run by tests/recordings/fuzzed.rs")]
 mod target;
 

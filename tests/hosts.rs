@@ -320,9 +320,9 @@ impl Copy {
     fn remove(&self, path: &str) -> &Copy {
         let path = self.0.join(path);
         if path.is_dir() {
-            fs::remove_dir_all(path).unwrap()
+            fs::remove_dir_all(path).unwrap();
         } else {
-            fs::remove_file(path).unwrap()
+            fs::remove_file(path).unwrap();
         }
         self
     }

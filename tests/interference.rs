@@ -63,7 +63,7 @@ fn a_task_that_moved_has_the_interrupts_of_its_nodes() {
     let mut samples = pair(&mut world, |_| {});
     Arc::make_mut(&mut samples.1.tasks[0]).counts.cpu_migrations = 5;
     // All CPUs of node 1 are in interrupts half of the time.
-    for cpu in samples.1.cpus.iter_mut() {
+    for cpu in &mut samples.1.cpus {
         cpu.irq_ns = if cpu.node == 1 { 500_000_000 } else { 0 };
     }
     samples.0.cpus.iter_mut().for_each(|cpu| cpu.irq_ns = 0);

@@ -1,4 +1,5 @@
 //! Ends of the modes that need no privilege: by each signal, and by a terminal that is closed.
+#![expect(unsafe_code, reason = "calls C")]
 
 use std::fs;
 use std::io::{Read, Write, pipe};

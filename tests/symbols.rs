@@ -46,6 +46,7 @@ fn a_function_of_this_process_has_its_name() {
 }
 
 /// A function whose name stands for gigabytes: each type has nine of the one before in it. It does nothing else.
+#[expect(unsafe_code, reason = "a name of its own")]
 #[unsafe(export_name = "_Z1fSt5tupleIiE\
      S_IS0_S0_S0_S0_S0_S0_S0_S0_S0_ES_IS1_S1_S1_S1_S1_S1_S1_S1_S1_E\
      S_IS2_S2_S2_S2_S2_S2_S2_S2_S2_ES_IS3_S3_S3_S3_S3_S3_S3_S3_S3_E\

@@ -15,8 +15,8 @@ use crate::process::{Process, children_cpu_time, pinned};
 use crate::progs::{self, PerSwitch, RunTime};
 use crate::report::{Cell, Report, Table};
 
-#[allow(clippy::all, reason = "generated")]
 mod skel {
+    #![allow(warnings, clippy::all, unsafe_code, reason = "generated")]
     include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));
 }
 

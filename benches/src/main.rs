@@ -1,4 +1,5 @@
 //! Measures what numatop-ng costs and how true its numbers are, beside other tools in the same run.
+#![expect(unsafe_code, reason = "calls C")]
 
 mod cgroups;
 mod containers;

@@ -37,7 +37,7 @@ impl BalanceProbe {
         open.maps.moves.set_max_entries(Pairs::entries(nodes))?;
         let skel = open.load().context("loading balance.bpf.o")?;
         let migrate = skel.progs.on_migrate_pages.attach().context("attaching to mm_migrate_pages")?;
-        let pairs = Pairs::new(&skel.maps.moves.as_fd(), nodes)?;
+        let pairs = Pairs::new(skel.maps.moves.as_fd(), nodes)?;
         Ok(BalanceProbe { _migrate: migrate, pairs, skel })
     }
 

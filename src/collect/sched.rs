@@ -90,7 +90,7 @@ impl SchedProbe {
 
         let states = Mapping::new(skel.maps.cpus.as_fd(), size_of::<CpuState>() * cpus as usize)
             .context("mapping the per-CPU state")?;
-        let moves = Pairs::new(&skel.maps.moves.as_fd(), topology.possible_nodes)?;
+        let moves = Pairs::new(skel.maps.moves.as_fd(), topology.possible_nodes)?;
         let slots = events.len() as u32;
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
         (bss.nr_slots, bss.scoped) = (slots, scoped as u32);

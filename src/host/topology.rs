@@ -153,8 +153,10 @@ pub enum DeviceClass {
 impl Topology {
     /// Reads `sys/` and `proc/` below `root`; `/` is the real machine.
     ///
-    /// Files that old kernels or virtual machines lack are done without. A file that is there and cannot be
-    /// understood is an error that names it, what was expected and what was read.
+    /// Files that old kernels or virtual machines lack are done without.
+    ///
+    /// # Errors
+    /// A file that is there and cannot be understood, with its name, what was expected and what was read.
     pub fn read(root: &Path) -> Result<Topology> {
         let root = Root(root);
         let node_map = nodes::read_map(&root)?;

@@ -18,7 +18,10 @@ pub struct HostMetric {
 }
 
 impl HostMetric {
-    /// The value, or why there is none.
+    /// The value.
+    ///
+    /// # Errors
+    /// Why there is none.
     pub fn read(&self, snapshot: &Snapshot) -> Reading<Value> {
         match snapshot.host_missing(self.id) {
             Some(missing) => Err(missing.clone()),

@@ -25,7 +25,10 @@ pub struct PairMetric {
 }
 
 impl PairMetric {
-    /// The value, with the host's reason first when the host cannot measure it at all.
+    /// The value.
+    ///
+    /// # Errors
+    /// Why there is none: the host's reason first when the host cannot measure it at all.
     pub fn read(&self, snapshot: &Snapshot, from: Nid, to: Nid) -> Reading<f64> {
         match snapshot.host_missing(self.missing_as) {
             Some(missing) => Err(missing.clone()),

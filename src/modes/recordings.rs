@@ -96,7 +96,7 @@ pub(super) fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
         let files = recording::files_of(path);
         let told = match &files {
             Ok(files) => {
-                files.iter().filter(|file| seen.insert(file.to_path_buf())).map(|file| report(file)).collect()
+                files.iter().filter(|file| seen.insert((*file).clone())).map(|file| report(file)).collect()
             }
             Err(error) => vec![unreadable(path, error)],
         };

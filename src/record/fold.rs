@@ -194,7 +194,7 @@ fn less(task: &Arc<TaskRaw>, offset: Option<&Counts>) -> Arc<TaskRaw> {
     }
 }
 
-/// True for a row of which [`derive`] forgets what the kernel has counted since its birth.
+/// True for a row of which [`derive()`] forgets what the kernel has counted since its birth.
 fn is_older(task: &TaskRaw, previous: &Sample) -> bool {
     task.tid != 0 && task.start_ns < previous.boot_ns
 }

@@ -37,7 +37,7 @@ impl Reader {
                 };
             match self.sample_from(middle, high)? {
                 Some(frame) if frame.head.wall_ns <= wall_ns => {
-                    (low, low_ns) = (frame.at, frame.head.wall_ns)
+                    (low, low_ns) = (frame.at, frame.head.wall_ns);
                 }
                 Some(frame) => (high, high_ns) = (middle, frame.head.wall_ns),
                 None => high = middle,

@@ -282,7 +282,7 @@ impl Recording {
         match self.last_seq {
             Some(last) if seq <= last => return false,
             Some(last) if seq > last + 1 => {
-                self.notes.push(format!("{} frames before this are damaged and left out", seq - last - 1))
+                self.notes.push(format!("{} frames before this are damaged and left out", seq - last - 1));
             }
             _ => {}
         }

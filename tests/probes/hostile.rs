@@ -48,7 +48,7 @@ fn burn_here_and_there() -> usize {
         let code = countdown();
         // SAFETY: the pages are ours and may be written.
         unsafe {
-            std::ptr::copy_nonoverlapping(code.as_ptr(), (first + place * PAGE) as *mut u8, code.len())
+            std::ptr::copy_nonoverlapping(code.as_ptr(), (first + place * PAGE) as *mut u8, code.len());
         };
     }
     thread::spawn(move || {

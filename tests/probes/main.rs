@@ -1,5 +1,6 @@
 //! Do the probes load and count right on *this* kernel, and does the built binary say so? Needs root;
 //! compared with what the kernel says itself.
+#![expect(unsafe_code, reason = "calls C")]
 
 mod attack;
 mod balancing;

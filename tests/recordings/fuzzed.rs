@@ -8,6 +8,7 @@ use crate::scratch::Scratch;
 
 // `fuzz/` is a workspace of its own, which no other test builds.
 #[path = "../../fuzz/src/lib.rs"]
+#[expect(unsafe_code, reason = "calls C")]
 #[allow(dead_code, reason = "the other targets are run by tests/fuzzed.rs")]
 mod target;
 

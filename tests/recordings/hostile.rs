@@ -152,6 +152,7 @@ fn read_by_all(scratch: &Scratch, name: &str, bytes: &[u8]) -> u64 {
 }
 
 /// Time that it ran. It is aborted where it wants more memory.
+#[expect(unsafe_code, reason = "calls C")]
 fn run(args: &[&str], path: &Path) -> Duration {
     let (command, rest) = args.split_first().unwrap();
     #[expect(clippy::zombie_processes, reason = "wait4 below is what says how long it ran")]

@@ -148,7 +148,7 @@ fn reseal(random: &mut Random, bytes: &mut Vec<u8>) {
             0 => payload.iter_mut().skip(place).take(1).for_each(|byte| *byte = random.number() as u8),
             // A number that is as large as can be.
             1 => {
-                drop(payload.splice(place..place, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]))
+                drop(payload.splice(place..place, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]));
             }
             2 => drop(payload.splice(place..(place + 3).min(payload.len()), *b"\x1b]0;PWN\x07\xe2\x80\xae")),
             3 => payload.truncate(place),

@@ -27,6 +27,9 @@ pub enum CpuListError {
 /// Reads a list such as `0-7,32-39`: ids ascending, each once. An empty or blank text is the empty set.
 ///
 /// Overlapping parts and any order are accepted, because users write such lists too.
+///
+/// # Errors
+/// The part that is no id or range.
 pub fn parse_cpulist(text: &str) -> Result<Vec<u32>, CpuListError> {
     let text = text.trim();
     let mut ids = BTreeSet::new();
@@ -67,6 +70,9 @@ fn id(digits: &str, part: &str) -> Result<u32, CpuListError> {
 /// ascending.
 ///
 /// Kernels too old for the `*_list` files have only this form.
+///
+/// # Errors
+/// The word that is no hexadecimal number.
 pub fn parse_cpumask(text: &str) -> Result<Vec<u32>, CpuListError> {
     let mut ids = Vec::new();
     for (index, word) in text.trim().rsplit(',').enumerate() {

@@ -1,4 +1,5 @@
 //! One static program with three lives: process 1 of a guest, one case, one workload.
+#![expect(unsafe_code, reason = "calls C")]
 
 mod affinity;
 mod bpf;

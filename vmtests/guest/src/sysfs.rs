@@ -10,7 +10,7 @@ pub fn parse_list(text: &str) -> Result<Vec<u32>, String> {
         let bad = |_| format!("not a list of numbers: {text:?}");
         match part.split_once('-') {
             Some((first, last)) => {
-                numbers.extend(first.parse::<u32>().map_err(bad)?..=last.parse::<u32>().map_err(bad)?)
+                numbers.extend(first.parse::<u32>().map_err(bad)?..=last.parse::<u32>().map_err(bad)?);
             }
             None => numbers.push(part.parse().map_err(bad)?),
         }

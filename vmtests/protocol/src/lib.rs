@@ -125,6 +125,9 @@ pub enum Line {
 }
 
 /// Reads one line of the result channel.
+///
+/// # Errors
+/// The line is neither an event nor an exit code.
 pub fn parse_line(line: &str) -> Result<Line, String> {
     let line = line.trim();
     if let Some(code) = line.strip_prefix(EXIT_WORD) {

@@ -89,7 +89,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         begin.until(end),
         totals.cpu_ns() / 1e9,
     );
-    let shown = |pid: i32| totals.process(pid).map(|row| row.cpu_ns / 1e9).unwrap_or(0.0);
+    let shown = |pid: i32| totals.process(pid).map_or(0.0, |row| row.cpu_ns / 1e9);
     report.cpu_seconds("CPU seconds of the process below", deep_ran - deep_before, shown(deep_pid));
     report.cpu_seconds_between(
         "CPU seconds of the process that left, inside",

@@ -216,10 +216,8 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
             (from + 1..count).find(|page| node_of(*page) != node || layout == Layout::Many).unwrap_or(count);
         if layout == Layout::Many {
             // SAFETY: a page of the mapping made above.
-            check(
-                i64::from(unsafe { libc::mprotect(pages[from] as *mut _, PAGE, all) }),
-                "making a mapping of a page",
-            )?;
+            let made = unsafe { libc::mprotect(pages[from] as *mut _, PAGE, all) };
+            check(i64::from(made), "making a mapping of a page")?;
         }
         let mask = 1u64 << node;
         // SAFETY: the range is ours, and mask has the number of bits that is said.
@@ -241,10 +239,8 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
         from = to;
     }
     // SAFETY: without a mask nothing is read.
-    check(
-        unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_DEFAULT, std::ptr::null::<u64>(), 0) },
-        "dropping the policy",
-    )?;
+    let dropped = unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_DEFAULT, std::ptr::null::<u64>(), 0) };
+    check(dropped, "dropping the policy")?;
     Ok(Memory { pages })
 }
 
