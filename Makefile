@@ -35,6 +35,7 @@ test-host:
 	$(CARGO) fmt --all --check
 	clang-format --dry-run --Werror $(BPF_C)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --document-private-items
 	$(CARGO) test --locked --workspace --exclude numatop-bench
 ifneq ($(SUDO),)
 	$(AS_ROOT) $(CARGO) test --locked --test probes

@@ -4,7 +4,7 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
-/// Flags that a subcommand has no use for, by field of [`ViewArgs`], and why.
+/// Flags that a subcommand has no use for, by field of [`ViewArgs`](super::ViewArgs), and why.
 struct Without {
     subcommand: &'static str,
     why: &'static str,

@@ -46,7 +46,7 @@ pub struct Choice {
     pub folded: HashSet<RowKey>,
     /// From the command line.
     pub filter: RowFilter,
-    /// Typed: see [`matches`].
+    /// Typed: see [`matches()`].
     pub text: String,
     pub uid: Option<u32>,
     pub node: Option<Nid>,
