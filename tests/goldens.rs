@@ -1,0 +1,266 @@
+//! Output that users and other programs rely on, byte for byte: each file of tests/goldens is the standard output of a
+//! command, and `wrong_usage.txt` holds messages and exit codes.
+//!
+//! A change of output that is meant is accepted with `NUMATOP_ACCEPT_GOLDENS=1 cargo test --test goldens`, and read in
+//! `git diff` before it is committed.
+
+#[path = "pmu_tables/machine.rs"]
+#[allow(dead_code, reason = "one CPU is enough here")]
+mod machine;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use numatop_ng::events_cmd;
+use numatop_ng::pmu::budget::Budget;
+use numatop_ng::pmu::catalog::Catalog;
+use numatop_ng::pmu::event::Event;
+use numatop_ng::pmu::sets::Chooser;
+use numatop_ng::sample::Reading;
+
+use machine::{Cpu, Machine};
+
+/// Set to rewrite the goldens instead of comparing with them.
+const ACCEPT: &str = "NUMATOP_ACCEPT_GOLDENS";
+
+/// Recordings of format 1 in tests/fixtures/recordings, all made by numatop-ng 0.1.0: two processes, containers with
+/// short-lived processes, stacks, and two rows with all others as one.
+const RECORDINGS: [&str; 4] = ["plain", "containers", "hot", "top"];
+
+/// What is written of each recording: the golden's suffix, and the flags of `replay -b`.
+const VIEWS: [(&str, &[&str]); 7] = [
+    ("json", &["--format", "json"]),
+    ("csv", &["--format", "csv"]),
+    ("txt", &["--format", "text"]),
+    ("threads.json", &["--format", "json", "-H", "--columns", "tid,comm,cpu_ns,run_pct_by_node"]),
+    ("threads.txt", &["--format", "text", "-H"]),
+    ("containers.csv", &["--format", "csv", "--by-container"]),
+    ("containers.txt", &["--format", "text", "--by-container"]),
+];
+
+/// Commands that depend on neither the machine nor the clock, and their goldens.
+const COMMANDS: [(&str, &[&str]); 13] = [
+    ("help/numatop-ng.txt", &["--help"]),
+    ("help/numatop-ng.txt", &["-h"]),
+    ("help/doctor.txt", &["doctor", "--help"]),
+    ("help/topology.txt", &["topology", "--help"]),
+    ("help/list.txt", &["list", "--help"]),
+    ("help/record.txt", &["record", "--help"]),
+    ("help/replay.txt", &["replay", "--help"]),
+    ("help/export.txt", &["export", "--help"]),
+    ("help/verify.txt", &["verify", "--help"]),
+    ("help/record.txt", &["record", "-h"]),
+    ("help/replay.txt", &["replay", "-h"]),
+    ("list_metrics.txt", &["list", "metrics"]),
+    ("recordings/format-1.verify.txt", &["verify", "format-1.nrec"]),
+];
+
+/// Commands that are refused, for every kind of message.
+const WRONG_USAGE: [&[&str]; 34] = [
+    &["--frobnicate"],
+    &["frobnicate"],
+    &["-b", "-d", "0.05"],
+    &["-b", "-d", "soon"],
+    &["-b", "-n", "0"],
+    &["-b", "-p", "abc"],
+    &["-b", "-p", "0"],
+    &["-b", "-p", "4194305"],
+    &["-b", "-t", "4194305"],
+    &["-b", "--top", "0"],
+    &["-b", "--format", "xml"],
+    &["-b", "--sort", "cpu_percent"],
+    &["-b", "--columns", "pid,nonsense"],
+    &["-b", "--columns", "pid,pid"],
+    &["-b", "--comm", "("],
+    &["-b", "--user", "no-such-user-here"],
+    &["-b", "--color", "sometimes"],
+    &["-b", "--container="],
+    &["-b", "--by-container", "--columns", "pid"],
+    &["-b", "--by-container", "--threads"],
+    &["-b", "--host", "--container", "web"],
+    &["-b", "--hot"],
+    &["-b", "--hot-rate", "1000"],
+    &["-b", "--wait"],
+    &["-b", "--record-top", "5"],
+    &["doctor", "--format", "csv"],
+    &["list", "everything"],
+    &["record"],
+    &["record", "x", "--sort", "ipc"],
+    &["replay", "x", "--pid", "7"],
+    &["replay", "no-such-file", "-b"],
+    &["replay", "plain.nrec", "-b", "--at", "yesterday"],
+    &["export", "plain.nrec"],
+    &["verify"],
+];
+
+fn manifest() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs numatop-ng among the recordings, with nothing of our environment but what says where and when it is.
+fn numatop(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_numatop-ng"))
+        .args(words)
+        .current_dir(manifest().join("tests/fixtures/recordings"))
+        .env_clear()
+        .env("TZ", "UTC")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// Standard output of a command that succeeds without a word on standard error.
+fn stdout(words: &[&str]) -> Vec<u8> {
+    let Output { status, stdout, stderr } = numatop(words);
+    let stderr = String::from_utf8_lossy(&stderr);
+    assert!(status.success() && stderr.is_empty(), "numatop-ng {}: {status}\n{stderr}", words.join(" "));
+    stdout
+}
+
+/// Compares with the golden `name`, or makes it anew. Returns what differs.
+fn compare(name: &str, actual: &[u8]) -> Option<String> {
+    let path = manifest().join("tests/goldens").join(name);
+    if std::env::var_os(ACCEPT).is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, actual).unwrap();
+        return None;
+    }
+    let golden = fs::read(&path).unwrap_or_default();
+    (golden != actual).then(|| format!("tests/goldens/{name}: {}", first_difference(&golden, actual)))
+}
+
+/// The first line that is not the same, cut to what is around the difference.
+fn first_difference(golden: &[u8], actual: &[u8]) -> String {
+    let same = golden.iter().zip(actual).take_while(|(a, b)| a == b).count();
+    let line = golden[..same].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let around = |bytes: &[u8]| {
+        let begin = same.saturating_sub(60);
+        let end = bytes.len().min(same + 60);
+        String::from_utf8_lossy(&bytes[begin.min(end)..end]).escape_debug().to_string()
+    };
+    format!("line {line}\n  golden: {}\n  now:    {}", around(golden), around(actual))
+}
+
+/// Fails with what differs and how to accept it.
+fn check(differences: Vec<String>) {
+    assert!(
+        differences.is_empty(),
+        "{}\nif this is meant: {ACCEPT}=1 cargo test --test goldens, then read git diff tests/goldens",
+        differences.join("\n")
+    );
+}
+
+/// A command as it is typed.
+fn typed(words: &[&str]) -> String {
+    let quote = |word: &&str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./".contains(c);
+        if word.chars().all(plain) { word.to_string() } else { format!("'{word}'") }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+fn recording_golden(recording: &str, suffix: &str) -> String {
+    format!("recordings/{recording}.{suffix}")
+}
+
+#[test]
+fn recordings_of_today_say_the_same_for_ever() {
+    let mut differences = Vec::new();
+    for recording in RECORDINGS {
+        let file = format!("{recording}.nrec");
+        let verified = stdout(&["verify", &file]);
+        differences.extend(compare(&recording_golden(recording, "verify.txt"), &verified));
+        for (suffix, flags) in VIEWS {
+            let shown = stdout(&[&["replay", &file, "-b"], flags].concat());
+            differences.extend(compare(&recording_golden(recording, suffix), &shown));
+        }
+    }
+    check(differences);
+}
+
+#[test]
+fn export_writes_as_replay_does() {
+    for recording in RECORDINGS {
+        let file = format!("{recording}.nrec");
+        for format in ["json", "csv", "text"] {
+            for threads in [&[][..], &["-H"]] {
+                let flags = [&["--format", format], threads].concat();
+                let exported = stdout(&[&["export", &file], &flags[..]].concat());
+                let replayed = stdout(&[&["replay", &file, "-b"], &flags[..]].concat());
+                assert!(exported == replayed, "{file} {flags:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn commands_print_what_they_printed() {
+    let output = |(name, words): &(&str, &[&str])| compare(name, &stdout(words));
+    check(COMMANDS.iter().filter_map(output).collect());
+}
+
+/// Where every event of the table works: what this machine can count is no matter here.
+#[test]
+fn events_are_listed_as_they_were() {
+    fn works(_: &Event) -> Reading<()> {
+        Ok(())
+    }
+    for (name, cpu) in [
+        ("list_events_intel.txt", Cpu::X86("GenuineIntel", 6, 143, 8)),
+        ("list_events_amd.txt", Cpu::X86("AuthenticAMD", 25, 17, 1)),
+        ("list_events_arm.txt", Cpu::Arm(0x41, 0xd0c)),
+    ] {
+        let machine = Machine::new(cpu);
+        let catalog = Catalog::read(&machine.root, None).unwrap();
+        let budget = Budget::read(&machine.root, &catalog, true, None);
+        let choose = |set: &str| {
+            let opens = &mut |_: &[Event]| Ok(());
+            Chooser { catalog: &catalog, budget, subnuma: false, opens }.choose(set).unwrap()
+        };
+        let text = events_cmd::render_text(&catalog, budget, &works, &choose, 100);
+        check(compare(name, text.as_bytes()).into_iter().collect());
+    }
+}
+
+#[test]
+fn wrong_usage_is_refused_as_it_was() {
+    let mut all = String::new();
+    for words in WRONG_USAGE {
+        let Output { status, stdout, stderr } = numatop(words);
+        let code = status.code().unwrap();
+        assert!(code != 0 && stdout.is_empty(), "{words:?}: {code}");
+        let message = String::from_utf8(stderr).unwrap();
+        writeln!(all, "$ numatop-ng {}\n{message}exit code {code}\n", typed(words)).unwrap();
+    }
+    check(compare("wrong_usage.txt", all.as_bytes()).into_iter().collect());
+}
+
+#[test]
+fn every_golden_is_compared() {
+    let mut known: BTreeSet<String> = COMMANDS.iter().map(|(name, _)| name.to_string()).collect();
+    let others = ["wrong_usage.txt", "list_events_intel.txt", "list_events_amd.txt", "list_events_arm.txt"];
+    known.extend(others.map(String::from));
+    for recording in RECORDINGS {
+        let suffixes = VIEWS.iter().map(|(suffix, _)| *suffix).chain(["verify.txt"]);
+        known.extend(suffixes.map(|suffix| recording_golden(recording, suffix)));
+    }
+    let root = manifest().join("tests/goldens");
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => _ = found.insert(path.strip_prefix(&root).unwrap().to_str().unwrap().to_string()),
+            }
+        }
+    }
+    // While goldens are made anew, those of other tests may not be there yet.
+    if std::env::var_os(ACCEPT).is_none() {
+        assert_eq!(found, known, "remove the goldens of no test, accept those that are missing");
+    }
+}
