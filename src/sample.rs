@@ -178,7 +178,14 @@ impl Counts {
         lifetime
     }
 
-    fn zip(&mut self, other: &Counts, op: fn(&mut u64, u64)) {
+    /// The same with `each` count made into another.
+    pub fn map(&self, each: impl Fn(u64) -> u64) -> Counts {
+        let mut mapped = self.clone();
+        mapped.zip(self, |mine, theirs| *mine = each(theirs));
+        mapped
+    }
+
+    fn zip(&mut self, other: &Counts, op: impl Fn(&mut u64, u64)) {
         if self.run_ns.len() < other.run_ns.len() {
             self.run_ns.resize(other.run_ns.len(), 0);
         }

@@ -1,31 +1,361 @@
-//! Samples that nobody measured, from a list: for tests of everything downstream of a source.
+//! A made-up machine: samples that follow from what made-up threads do, the same every time.
+//!
+//! All numbers of a sample come from the same [`Actor`]s, so that they agree: the time of a node is that of the threads
+//! on it, and remote accesses follow from where a thread ran and where its memory is. Time is that of the machine; no
+//! clock is read.
 
-use std::collections::VecDeque;
+mod actor;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use anyhow::Result;
+pub use self::actor::Actor;
+use self::actor::{Step, grown};
+use crate::host::topology::{Cpu, Node};
+use crate::sample::{
+    CpuRaw, Flow, GroupRaw, Hints, HostFacts, Names, NodeRaw, OwnRaw, PagesFound, PlacementRaw, Sample,
+    TaskRaw, VmStat,
+};
+use crate::units::{CpuId, Nid};
 
-use super::Source;
-use crate::sample::{HostFacts, Sample};
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MS;
+/// include/linux/sched.h
+const EXIT_DEAD: u32 = 0x10;
+/// When the first sample is taken: 2026-01-02 03:04:05 UTC, a day after boot.
+pub const WALL_NS: i64 = 1_767_323_045_000_000_000;
+pub const BOOT_NS: u64 = 86_400 * SECOND;
+/// Pages that are asked for to find out where the memory of a process is, and how wrong their shares may be.
+const ASKED: u32 = 1024;
+const ERROR_HUNDREDTHS: u32 = 310;
 
-/// Hands out given samples in order, then ends.
-pub struct Synthetic {
-    host: Arc<HostFacts>,
-    samples: VecDeque<Sample>,
+/// Changes the machine before its actors work until the end of a second (0: before the first sample).
+pub type Plan = Box<dyn FnMut(&mut Machine, u64) + Send>;
+
+/// A host with actors on it.
+pub struct Machine {
+    pub host: Arc<HostFacts>,
+    pub actors: Vec<Actor>,
+    /// What changes by itself.
+    pub plan: Option<Plan>,
+    /// How much of their time on CPUs the actors use, 0 to 1.
+    pub busy: f64,
+    pub ghz: f64,
+    /// Keep counters by node and by what SMT siblings do, too.
+    pub by_node: bool,
+    pub names: Arc<Names>,
+    pub cpus: Vec<CpuRaw>,
+    pub nodes: Vec<NodeRaw>,
+    pub vm: VmStat,
+    /// Tasks and pages that went from one node to another since start; and how many do each second.
+    pub flows: BTreeMap<(u32, u32), u64>,
+    pub page_flows: BTreeMap<(u32, u32), u64>,
+    pub flow_rates: BTreeMap<(u32, u32), u64>,
+    pub page_flow_rates: BTreeMap<(u32, u32), u64>,
+    pub lost: BTreeMap<String, u64>,
+    /// Of the next sample.
+    pub notes: Vec<String>,
+    /// Limits and memory of cgroups.
+    pub groups: BTreeMap<u64, Arc<GroupRaw>>,
+    /// Where memory was found, by process id; that of actors that say where it is is added.
+    pub placement: BTreeMap<u64, Arc<PlacementRaw>>,
+    elapsed_ns: u64,
+    began: bool,
+    serials: u64,
+    rows: BTreeMap<u64, Arc<TaskRaw>>,
 }
 
-impl Synthetic {
-    pub fn new(host: HostFacts, samples: impl IntoIterator<Item = Sample>) -> Synthetic {
-        Synthetic { host: Arc::new(host), samples: samples.into_iter().collect() }
+impl Machine {
+    /// The CPUs and nodes of `host`, with `actors` on them.
+    pub fn new(host: HostFacts, names: Names, actors: Vec<Actor>) -> Machine {
+        let cpu = |cpu: &Cpu| CpuRaw {
+            id: cpu.id.0,
+            node: cpu.node.map_or(0, |node| node.0),
+            online: cpu.online,
+            hints: Some(Hints::default()),
+            ..CpuRaw::default()
+        };
+        let node = |node: &Node| NodeRaw {
+            id: node.id.0,
+            mem_total_bytes: node.mem_total_bytes,
+            mem_free_bytes: node.mem_free_bytes,
+            mem_file_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 3,
+            mem_anon_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 2,
+            mem_slab_bytes: 1 << 30,
+            huge_total: 512,
+            huge_free: 128,
+            low_watermark_bytes: 3 << 30,
+            managed_bytes: node.mem_total_bytes,
+            ..NodeRaw::default()
+        };
+        Machine {
+            cpus: host.topology.cpus.iter().map(cpu).collect(),
+            nodes: host.topology.nodes.iter().map(node).collect(),
+            host: Arc::new(host),
+            actors,
+            plan: None,
+            busy: 1.0,
+            ghz: 2.0,
+            by_node: false,
+            names: Arc::new(names),
+            vm: VmStat { zone_reclaim_mode: Some(0), hints: Some(Hints::default()), ..VmStat::default() },
+            flows: BTreeMap::new(),
+            page_flows: BTreeMap::new(),
+            flow_rates: BTreeMap::new(),
+            page_flow_rates: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            notes: vec![],
+            groups: BTreeMap::new(),
+            placement: BTreeMap::new(),
+            elapsed_ns: 0,
+            began: false,
+            serials: 0,
+            rows: BTreeMap::new(),
+        }
+    }
+
+    /// The sample after another second of work; the first one is taken at once.
+    pub fn tick(&mut self) -> Sample {
+        self.step(SECOND)
+    }
+
+    /// Time since the first sample, ns.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.elapsed_ns
+    }
+
+    /// The sample after `ns` more of work; the first one is taken at once.
+    pub fn step(&mut self, ns: u64) -> Sample {
+        let from_ns = self.elapsed_ns;
+        if self.began {
+            self.elapsed_ns += ns;
+        }
+        self.began = true;
+        let to_ns = self.elapsed_ns;
+        let second = to_ns.div_ceil(SECOND);
+        if let Some(mut plan) = self.plan.take() {
+            plan(self, second);
+            self.plan = Some(plan);
+        }
+        let exited = self.work(from_ns, to_ns, second);
+        for (pair, rate) in &self.flow_rates {
+            *self.flows.entry(*pair).or_default() += grown(*rate, from_ns, to_ns);
+        }
+        for (pair, rate) in &self.page_flow_rates {
+            *self.page_flows.entry(*pair).or_default() += grown(*rate, from_ns, to_ns);
+        }
+        Sample {
+            wall_ns: WALL_NS + to_ns as i64,
+            mono_ns: BOOT_NS + to_ns,
+            boot_ns: BOOT_NS + to_ns,
+            tasks: self.rows.values().cloned().collect(),
+            exited,
+            cpus: self.cpus.clone(),
+            nodes: self.nodes.clone(),
+            vm: Some(self.vm),
+            flows: flows(&self.flows),
+            page_flows: flows(&self.page_flows),
+            lost: self.lost.clone(),
+            exit_lost_ns: vec![],
+            own: OwnRaw { cpu_ns: to_ns / 1000 * 3, rss_bytes: 12 << 20, sample_ns: MS },
+            names: Arc::clone(&self.names),
+            groups: self.groups.clone(),
+            placement: Arc::new(self.placements()),
+            about: Arc::default(),
+            hot: None,
+            notes: std::mem::take(&mut self.notes),
+        }
+    }
+
+    /// Has the actors work between two times. Returns the rows of those that end.
+    fn work(&mut self, from_ns: u64, to_ns: u64, second: u64) -> Vec<Arc<TaskRaw>> {
+        for actor in self.actors.iter_mut().filter(|actor| actor.serial == 0) {
+            self.serials += 1;
+            actor.serial = self.serials;
+        }
+        let places = Places::new(self, to_ns - from_ns);
+        let (mut rows, mut exited) = (BTreeMap::new(), Vec::new());
+        for actor in &self.actors {
+            let row = match self.rows.remove(&actor.serial) {
+                Some(row) if actor.asleep => row,
+                before => {
+                    let mut row = before.map_or_else(|| actor.born(&self.host), Arc::unwrap_or_clone);
+                    let step = places.step_of(actor, from_ns, to_ns, self.busy);
+                    actor.work(&mut row, &step, &self.host, self.ghz, self.by_node);
+                    row.cpu = places.last_cpu(actor, second);
+                    charge(&mut self.cpus, actor, &step, &places, (&self.host, self.ghz));
+                    count_pages(&mut self.nodes, actor, &step);
+                    count_hints(&mut self.cpus, &mut self.vm, actor, &step, row.cpu);
+                    Arc::new(row)
+                }
+            };
+            if actor.ends.is_some_and(|end| second >= end) {
+                exited.push(Arc::new(TaskRaw { exit_state: EXIT_DEAD, ..TaskRaw::clone(&row) }));
+            } else {
+                rows.insert(actor.serial, row);
+            }
+        }
+        self.actors.retain(|actor| actor.ends.is_none_or(|end| second < end));
+        self.rows = rows;
+        exited
     }
 }
 
-impl Source for Synthetic {
-    fn host(&self) -> Arc<HostFacts> {
-        Arc::clone(&self.host)
+impl Machine {
+    /// Where the memory of processes is, looked at for this sample.
+    fn placements(&self) -> BTreeMap<u64, Arc<PlacementRaw>> {
+        let leaders = self.actors.iter().filter(|actor| actor.pid == actor.tid && !actor.memory.is_empty());
+        let look = |actor: &Actor| {
+            let found = PagesFound {
+                space_bytes: actor.rss,
+                asked: ASKED,
+                by_node: actor.memory.clone(),
+                error_hundredths: ERROR_HUNDREDTHS,
+            };
+            let (start_ns, read_ns) = (actor.leader_start_ns(), BOOT_NS + self.elapsed_ns);
+            (u64::from(actor.pid), Arc::new(PlacementRaw { start_ns, read_ns, found: Ok(found) }))
+        };
+        self.placement.iter().map(|(pid, raw)| (*pid, Arc::clone(raw))).chain(leaders.map(look)).collect()
+    }
+}
+
+/// Where actors run in a step, and how busy each CPU is.
+struct Places {
+    /// Places in the list of CPUs, by node: online and not kept by a thread that is bound.
+    free: BTreeMap<u32, Vec<usize>>,
+    /// The place of each CPU in the list, by id.
+    at: BTreeMap<u32, [usize; 1]>,
+    /// By place in the list: id, and the place of its SMT sibling.
+    cpus: Vec<(u32, Option<usize>)>,
+    busy_ns: Vec<u64>,
+    step_ns: u64,
+}
+
+impl Places {
+    fn new(machine: &Machine, step_ns: u64) -> Places {
+        let topology = &machine.host.topology;
+        let at: BTreeMap<u32, [usize; 1]> =
+            machine.cpus.iter().enumerate().map(|(at, cpu)| (cpu.id, [at])).collect();
+        let sibling = |cpu: &CpuRaw| {
+            let siblings = &topology.cpu(CpuId(cpu.id))?.siblings;
+            siblings.iter().find(|other| other.0 != cpu.id).and_then(|other| at.get(&other.0)).map(|[at]| *at)
+        };
+        let bound: BTreeSet<u32> = machine.actors.iter().filter_map(|actor| actor.pinned).collect();
+        let mut free: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (at, cpu) in
+            machine.cpus.iter().enumerate().filter(|(_, cpu)| cpu.online && !bound.contains(&cpu.id))
+        {
+            free.entry(cpu.node).or_default().push(at);
+        }
+        let mut places = Places {
+            free,
+            cpus: machine.cpus.iter().map(|cpu| (cpu.id, sibling(cpu))).collect(),
+            at,
+            busy_ns: Vec::new(),
+            step_ns,
+        };
+        let mut busy_ns = vec![0; machine.cpus.len()];
+        for actor in &machine.actors {
+            for (node, pct) in &actor.runs {
+                let on = places.on(actor, *node);
+                let ns = run_ns(*pct, machine.busy, step_ns) / on.len().max(1) as u64;
+                on.iter().for_each(|at| busy_ns[*at] += ns);
+            }
+        }
+        places.busy_ns = busy_ns;
+        places
     }
 
-    fn next(&mut self) -> Result<Option<Sample>> {
-        Ok(self.samples.pop_front())
+    /// The CPUs among which the time of an actor on a node is divided.
+    fn on(&self, actor: &Actor, node: u32) -> &[usize] {
+        match actor.pinned {
+            Some(id) => self.at.get(&id).map_or(&[], |at| at),
+            None => self.free.get(&node).map_or(&[], |free| free),
+        }
     }
+
+    fn step_of(&self, actor: &Actor, from_ns: u64, to_ns: u64, busy: f64) -> Step {
+        let run_ns: Vec<(u32, u64)> =
+            actor.runs.iter().map(|(node, pct)| (*node, run_ns(*pct, busy, self.step_ns))).collect();
+        Step { from_ns, to_ns, smt_busy: actor.smt_busy.unwrap_or_else(|| self.smt_busy(actor)), run_ns }
+    }
+
+    /// How busy the SMT siblings are of the CPUs that an actor runs on, 0 to 1.
+    fn smt_busy(&self, actor: &Actor) -> f64 {
+        let (mut time, mut busy) = (0.0, 0.0);
+        for (node, pct) in &actor.runs {
+            let on = self.on(actor, *node);
+            for at in on {
+                let weight = pct / on.len() as f64;
+                let of_sibling = self.cpus[*at].1.map_or(0, |sibling| self.busy_ns[sibling]);
+                time += weight;
+                busy += weight * (of_sibling as f64 / self.step_ns.max(1) as f64).min(1.0);
+            }
+        }
+        if time > 0.0 { busy / time } else { 0.0 }
+    }
+
+    /// The CPU in the row of an actor after a step: another one in each second, unless it is bound.
+    fn last_cpu(&self, actor: &Actor, second: u64) -> u32 {
+        let turn = |(node, _): &(u32, f64)| {
+            let free = self.free.get(node).filter(|free| !free.is_empty())?;
+            Some(self.cpus[free[(u64::from(actor.tid) + second) as usize % free.len()]].0)
+        };
+        actor.pinned.or(actor.last_cpu).or_else(|| actor.runs.first().and_then(turn)).unwrap_or(0)
+    }
+}
+
+/// Percent of one CPU in a step as time.
+fn run_ns(pct: f64, busy: f64, step_ns: u64) -> u64 {
+    (pct * busy * (step_ns as f64 / 100.0)) as u64
+}
+
+/// Adds the work of an actor to the CPUs that it was on.
+fn charge(cpus: &mut [CpuRaw], actor: &Actor, step: &Step, places: &Places, (host, ghz): (&HostFacts, f64)) {
+    for (node, ns) in &step.run_ns {
+        let on = places.on(actor, *node);
+        let share = ns / on.len().max(1) as u64;
+        let all: u64 = step.run_ns.iter().map(|(_, ns)| ns).sum();
+        let switches = actor.cpu_switches.unwrap_or_else(|| {
+            let here = u128::from(actor.switches) * u128::from(*ns) / u128::from(all.max(1));
+            here as u64 / on.len().max(1) as u64
+        });
+        for at in on {
+            let cpu = &mut cpus[*at];
+            cpu.busy_ns += share;
+            cpu.switches += grown(switches, step.from_ns, step.to_ns);
+            actor.counted(*node, share, step.smt_busy, ghz).add_to(&mut cpu.slots, host);
+        }
+    }
+}
+
+/// Adds the pages that an actor was given to the nodes that they are on.
+fn count_pages(nodes: &mut [NodeRaw], actor: &Actor, step: &Step) {
+    for (at, pages) in actor.per_second.pages.iter().enumerate() {
+        let Some(node) = nodes.iter_mut().find(|node| node.id as usize == at) else { continue };
+        let cross = actor.per_second.cross_allocs * pages / actor.per_second.user_allocs.max(1);
+        let hit = grown(*pages, step.from_ns, step.to_ns);
+        let other = grown(cross, step.from_ns, step.to_ns).min(hit);
+        node.numa_hit += hit;
+        node.other_node += other;
+        node.local_node += hit - other;
+    }
+}
+
+/// Adds the hinting faults of an actor to the CPU it was on last, and to the machine.
+fn count_hints(cpus: &mut [CpuRaw], vm: &mut VmStat, actor: &Actor, step: &Step, cpu: u32) {
+    let faults = grown(actor.per_second.hint_faults, step.from_ns, step.to_ns);
+    let remote = grown(actor.per_second.hint_remote, step.from_ns, step.to_ns);
+    let here = cpus.iter_mut().find(|here| here.id == cpu).and_then(|here| here.hints.as_mut());
+    for hints in [here, vm.hints.as_mut()].into_iter().flatten() {
+        hints.faults += faults;
+        hints.remote += remote;
+    }
+}
+
+/// As samples have them: ascending, without pairs that nothing went between.
+fn flows(counts: &BTreeMap<(u32, u32), u64>) -> Vec<Flow> {
+    let flow =
+        |((from, to), count): (&(u32, u32), &u64)| Flow { from: Nid(*from), to: Nid(*to), count: *count };
+    counts.iter().filter(|(_, count)| **count > 0).map(flow).collect()
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test target uses a part")]
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,89 +18,33 @@ use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::pmu::sets::Choice;
-use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, HostFacts, Missing, Names, NodeRaw, OwnRaw, PagesFound,
-    PlacementRaw, Sample, Slot, TaskRaw, VmStat,
-};
+use numatop_ng::sample::{Comm, Counts, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw};
+use numatop_ng::source::synthetic::BOOT_NS;
+pub use numatop_ng::source::synthetic::{Actor, Machine};
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::{App, Settings};
 use numatop_ng::tui::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
-use numatop_ng::units::Nid;
 
 pub mod hot;
 pub mod screen;
 
 const MS: u64 = 1_000_000;
-/// include/linux/sched.h
-const EXIT_DEAD: u32 = 0x10;
-/// When the first sample is taken: 2026-01-02 03:04:05 UTC, a day after boot.
-const WALL_NS: i64 = 1_767_323_045_000_000_000;
-const BOOT_NS: u64 = 86_400_000 * MS;
+/// A made-up machine on a host of tests/fixtures.
+pub struct World(Machine);
 
-/// A thread and what it does each second.
-#[derive(Clone)]
-pub struct Actor {
-    pub pid: u32,
-    pub tid: u32,
-    pub ppid: u32,
-    pub uid: u32,
-    pub comm: Comm,
-    pub cgroup: u64,
-    /// Node and percent of one CPU.
-    pub runs: Vec<(u32, f64)>,
-    pub ipc: f64,
-    pub node_moves: u64,
-    pub wait_pct: f64,
-    pub switches: u64,
-    pub rss: u64,
-    /// The tick at which it ends, with its process when it is the leader.
-    pub ends: Option<u64>,
-}
+impl Deref for World {
+    type Target = Machine;
 
-impl Actor {
-    pub fn new(pid: u32, comm: &str) -> Actor {
-        Actor {
-            pid,
-            tid: pid,
-            ppid: 1,
-            uid: 0,
-            comm: Comm::new(comm),
-            cgroup: 1,
-            runs: vec![],
-            ipc: 1.0,
-            node_moves: 0,
-            wait_pct: 0.0,
-            switches: 2,
-            rss: 8 << 20,
-            ends: None,
-        }
-    }
-
-    pub fn runs(mut self, runs: &[(u32, f64)]) -> Actor {
-        self.runs = runs.to_vec();
-        self
+    fn deref(&self) -> &Machine {
+        &self.0
     }
 }
 
-/// A host with actors on it.
-pub struct World {
-    pub host: Arc<HostFacts>,
-    pub actors: Vec<Actor>,
-    names: Arc<Names>,
-    rows: Vec<Arc<TaskRaw>>,
-    cpus: Vec<CpuRaw>,
-    nodes: Vec<NodeRaw>,
-    vm: VmStat,
-    /// Pages that go to swap in each tick.
-    swaps: u64,
-    tick: u64,
-    pub lost: BTreeMap<String, u64>,
-    pub notes: Vec<String>,
-    /// Limits and memory of cgroups.
-    pub groups: BTreeMap<u64, Arc<GroupRaw>>,
-    /// Where memory was found, by process id.
-    pub placement: BTreeMap<u64, Arc<PlacementRaw>>,
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Machine {
+        &mut self.0
+    }
 }
 
 /// The tree of every world.
@@ -148,29 +93,6 @@ impl World {
             let why = Missing::Unsupported("the cores of this machine have one thread each".into());
             missing.insert("smt_busy_pct".into(), why);
         }
-        let cpu = |cpu: &numatop_ng::host::topology::Cpu| CpuRaw {
-            id: cpu.id.0,
-            node: cpu.node.map_or(0, |node| node.0),
-            online: cpu.online,
-            hints: Some(Hints::default()),
-            ..CpuRaw::default()
-        };
-        let cpus = topology.cpus.iter().map(cpu).collect();
-        let node = |node: &numatop_ng::host::topology::Node| NodeRaw {
-            id: node.id.0,
-            mem_total_bytes: node.mem_total_bytes,
-            mem_free_bytes: node.mem_free_bytes,
-            mem_file_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 3,
-            mem_anon_bytes: (node.mem_total_bytes - node.mem_free_bytes) / 2,
-            mem_slab_bytes: 1 << 30,
-            huge_total: 512,
-            huge_free: 128,
-            // The last nodes of a large machine are below it.
-            low_watermark_bytes: 3 << 30,
-            managed_bytes: node.mem_total_bytes,
-            ..NodeRaw::default()
-        };
-        let nodes = topology.nodes.iter().map(node).collect();
         let host = HostFacts {
             hostname: fixture.into(),
             kernel: "6.12.0".into(),
@@ -183,21 +105,16 @@ impl World {
             missing,
             scope: String::new(),
         };
-        World {
-            host: Arc::new(host),
-            actors,
-            names: Arc::new(names()),
-            rows: vec![],
-            cpus,
-            nodes,
-            vm: VmStat { zone_reclaim_mode: Some(0), hints: Some(Hints::default()), ..VmStat::default() },
-            swaps: 0,
-            tick: 0,
-            lost: [("storage".to_string(), 0), ("exit".to_string(), 0)].into(),
-            notes: vec![],
-            groups: BTreeMap::new(),
-            placement: BTreeMap::new(),
+        let mut machine = Machine::new(host, names(), actors.into_iter().map(as_here).collect());
+        machine.lost = [("storage".to_string(), 0), ("exit".to_string(), 0)].into();
+        machine.plan = Some(Box::new(background));
+        let nodes = machine.nodes.len() as u32;
+        for from in 0..if nodes > 1 { nodes } else { 0 } {
+            let pair = (from, (from + 1) % nodes);
+            machine.flow_rates.insert(pair, from.into());
+            machine.page_flow_rates.insert(pair, u64::from(from) * 40);
         }
+        World(machine)
     }
 
     /// A docker container and a machine on CPUs of their own, beside a service.
@@ -303,7 +220,12 @@ impl World {
             );
         }
         // Its last nodes are full, and memory goes to swap although others have room.
-        World { swaps: 24, ..World::new("ft-2500", true, actors) }
+        let mut world = World::new("ft-2500", true, actors);
+        world.plan = Some(Box::new(|machine, second| {
+            background(machine, second);
+            machine.vm.swapped_out += 24;
+        }));
+        world
     }
 
     /// The same service, with most of its memory on the first two nodes and the rest everywhere.
@@ -326,90 +248,47 @@ impl World {
         ];
         World::new("no-numa", false, actors)
     }
+}
 
-    /// The sample after another second of work.
-    pub fn tick(&mut self) -> Sample {
-        let tick = self.tick;
-        self.tick += 1;
-        // Work comes in waves, so that histories have a shape.
-        let wave = if tick == 0 { 0.0 } else { 1.0 - 0.1 * ((tick * 3) % 5) as f64 };
-        let mut exited = Vec::new();
-        let mut rows = Vec::new();
-        for (serial, actor) in (1..).zip(&self.actors) {
-            if actor.ends.is_some_and(|end| tick > end) {
-                continue;
-            }
-            let before = self.rows.binary_search_by_key(&serial, |row| row.serial).ok();
-            let before = before.map(|at| Arc::clone(&self.rows[at]));
-            let row = match before {
-                Some(row) if actor.runs.is_empty() && !tick.is_multiple_of(3) => row,
-                before => {
-                    let before = before.unwrap_or_else(|| Arc::new(born(serial, actor, self.nodes.len())));
-                    let row = worked(&before, actor, wave);
-                    for (node, pct) in &actor.runs {
-                        charge(&mut self.cpus, *node, *pct * wave, actor);
-                    }
-                    Arc::new(row)
-                }
-            };
-            if actor.ends == Some(tick) {
-                exited.push(Arc::new(TaskRaw { exit_state: EXIT_DEAD, ..TaskRaw::clone(&row) }));
-            } else {
-                rows.push(row);
-            }
-        }
-        for node in &mut self.nodes {
-            node.numa_hit += 20_000;
-            node.local_node += 19_000;
-            node.other_node += 1_000 * u64::from(node.id % 2);
-            node.numa_miss += 300 * u64::from(node.id % 2);
-            node.kswapd_pages += 4_000 * u64::from(node.id % 2);
-            node.direct_pages += 64 * u64::from(node.id % 2);
-        }
-        for cpu in &mut self.cpus {
-            cpu.irq_ns += 10 * MS * u64::from(cpu.id % 8 == 0);
-            let hints = cpu.hints.get_or_insert_default();
-            hints.faults += 40;
-            hints.remote += 10 * u64::from(cpu.node % 2);
-        }
-        self.vm.swapped_out += self.swaps;
-        self.vm.hints.get_or_insert_default().faults += 40 * self.cpus.len() as u64;
-        self.rows = rows.clone();
-        Sample {
-            wall_ns: WALL_NS + (tick * 1000 * MS) as i64,
-            mono_ns: BOOT_NS + tick * 1000 * MS,
-            boot_ns: BOOT_NS + tick * 1000 * MS,
-            tasks: rows,
-            exited,
-            cpus: self.cpus.clone(),
-            nodes: self.nodes.clone(),
-            vm: Some(self.vm),
-            flows: self.flows(tick, 1),
-            page_flows: self.flows(tick, 40),
-            lost: self.lost.clone(),
-            exit_lost_ns: vec![],
-            own: OwnRaw { cpu_ns: tick * 3 * MS, rss_bytes: 12 << 20, sample_ns: MS },
-            names: Arc::clone(&self.names),
-            groups: self.groups.clone(),
-            placement: Arc::new(self.placement.clone()),
-            about: Arc::default(),
-            hot: None,
-            notes: std::mem::take(&mut self.notes),
-        }
+/// What an actor does beside what a test says: its memory follows it, and a quarter of the time its sibling is busy.
+fn as_here(actor: Actor) -> Actor {
+    let moves = actor.node_moves;
+    Actor {
+        last_cpu: Some(actor.runs.first().map_or(0, |(node, _)| node * 8)),
+        smt_busy: Some(0.25),
+        cpu_switches: Some(7),
+        per_second: Counts {
+            migrated_pages: moves * 50,
+            balanced_pages: moves * 40,
+            asked_pages: moves * 8,
+            migrate_failed_pages: moves,
+            ..actor.per_second.clone()
+        },
+        ..actor
     }
 }
 
-impl World {
-    /// So many went to the next node since start for each tick and node before it.
-    fn flows(&self, tick: u64, each: u64) -> Vec<Flow> {
-        let nodes = self.nodes.len() as u32;
-        let flow = |from: u32| Flow {
-            from: Nid(from),
-            to: Nid((from + 1) % nodes),
-            count: u64::from(from) * tick * each,
-        };
-        (0..if nodes > 1 { nodes } else { 0 }).map(flow).collect()
+/// What happens on every world. Work comes in waves, so that histories have a shape.
+fn background(machine: &mut Machine, second: u64) {
+    machine.busy = 1.0 - 0.1 * ((second * 3) % 5) as f64;
+    for actor in &mut machine.actors {
+        actor.asleep = actor.runs.is_empty() && !second.is_multiple_of(3);
     }
+    for node in &mut machine.nodes {
+        node.numa_hit += 20_000;
+        node.local_node += 19_000;
+        node.other_node += 1_000 * u64::from(node.id % 2);
+        node.numa_miss += 300 * u64::from(node.id % 2);
+        node.kswapd_pages += 4_000 * u64::from(node.id % 2);
+        node.direct_pages += 64 * u64::from(node.id % 2);
+    }
+    for cpu in &mut machine.cpus {
+        cpu.irq_ns += 10 * MS * u64::from(cpu.id % 8 == 0);
+        let hints = cpu.hints.get_or_insert_default();
+        hints.faults += 40;
+        hints.remote += 10 * u64::from(cpu.node % 2);
+    }
+    machine.vm.hints.get_or_insert_default().faults += 40 * machine.cpus.len() as u64;
 }
 
 /// A process whose pages were looked at so many seconds ago: pages found on two nodes, of 1,024 asked for.
@@ -417,73 +296,6 @@ fn memory(pid: u32, seconds: u64, space_bytes: u64, by_node: [u32; 2]) -> Arc<Pl
     let found = PagesFound { space_bytes, asked: 1024, by_node: by_node.to_vec(), error_hundredths: 310 };
     let start_ns = u64::from(pid) * MS;
     Arc::new(PlacementRaw { start_ns, read_ns: BOOT_NS - seconds * 1000 * MS, found: Ok(found) })
-}
-
-fn born(serial: u64, actor: &Actor, nodes: usize) -> TaskRaw {
-    TaskRaw {
-        serial,
-        pid: actor.pid,
-        tid: actor.tid,
-        ppid: actor.ppid,
-        uid: actor.uid,
-        start_ns: u64::from(actor.tid) * MS,
-        leader_start_ns: u64::from(actor.pid) * MS,
-        cgroup_id: actor.cgroup,
-        comm: actor.comm,
-        state: u32::from(actor.runs.is_empty()),
-        exit_state: 0,
-        policy: 0,
-        nice: 0,
-        cpu: actor.runs.first().map_or(0, |(node, _)| node * 8),
-        cpus_allowed: 64,
-        kthread: actor.ppid == 2 || actor.pid == 2,
-        rss_bytes: actor.rss,
-        exec_ns: 0,
-        preferred_node: None,
-        scan_period_ms: 0,
-        numa_group: 0,
-        mempolicy: Default::default(),
-        counts: Counts { run_ns: vec![0; nodes], ..Counts::default() },
-    }
-}
-
-fn worked(before: &TaskRaw, actor: &Actor, wave: f64) -> TaskRaw {
-    let mut row = before.clone();
-    for (node, pct) in &actor.runs {
-        let ns = (pct * wave * 1e7) as u64;
-        row.counts.run_ns[*node as usize] += ns;
-        row.exec_ns += ns;
-        add(&mut row.counts.slots, ns, actor.ipc);
-        row.counts.smt_busy_ns += ns / 4;
-    }
-    if wave > 0.0 {
-        row.counts.node_moves += actor.node_moves;
-        // Its memory follows it.
-        row.counts.migrated_pages += actor.node_moves * 50;
-        row.counts.balanced_pages += actor.node_moves * 40;
-        row.counts.asked_pages += actor.node_moves * 8;
-        row.counts.migrate_failed_pages += actor.node_moves;
-        row.counts.nvcsw += actor.switches;
-        row.counts.run_count += actor.switches;
-        row.counts.run_delay_ns += (actor.wait_pct * 1e7) as u64;
-    }
-    row
-}
-
-/// Cycles at 2 GHz and the instructions that `ipc` makes of them.
-fn add(slots: &mut [Slot], ns: u64, ipc: f64) {
-    slots[0].count += ns * 2;
-    slots[1].count += (ns as f64 * 2.0 * ipc) as u64;
-}
-
-fn charge(cpus: &mut [CpuRaw], node: u32, pct: f64, actor: &Actor) {
-    let here: Vec<&mut CpuRaw> = cpus.iter_mut().filter(|cpu| cpu.online && cpu.node == node).collect();
-    let ns = (pct * 1e7) as u64 / here.len() as u64;
-    for cpu in here {
-        cpu.busy_ns += ns;
-        cpu.switches += 7;
-        add(&mut cpu.slots, ns, actor.ipc);
-    }
 }
 
 /// What can be counted: one set whole, one without a part, one not at all.

@@ -1,0 +1,252 @@
+//! A made-up thread: what it does each second, and what its counters make of that.
+
+use crate::collect::wire::NodeCounts;
+use crate::pmu::event::Role;
+use crate::sample::{Comm, Counts, HostFacts, MemPolicy, Slot, TaskRaw};
+use crate::units::Nid;
+
+/// Part of its speed that a task loses where all of its memory is on other nodes, and where its SMT sibling is always
+/// busy.
+const REMOTE_COST: f64 = 0.55;
+const SIBLING_COST: f64 = 0.4;
+
+/// A thread and what it does each second.
+#[derive(Clone, Debug)]
+pub struct Actor {
+    pub pid: u32,
+    pub tid: u32,
+    pub ppid: u32,
+    pub uid: u32,
+    pub comm: Comm,
+    /// Arguments, as `/proc/PID/cmdline` has them; empty for a kernel thread.
+    pub cmdline: String,
+    pub cgroup: u64,
+    /// Node, and percent of one CPU.
+    pub runs: Vec<(u32, f64)>,
+    /// The CPU that it is bound to; others of the node keep off it.
+    pub pinned: Option<u32>,
+    /// The CPU in its row; `None`: the one it is bound to, or one of its node.
+    pub last_cpu: Option<u32>,
+    /// Instructions per cycle: with all memory local and the SMT sibling idle, unless `smt_busy` is given.
+    pub ipc: f64,
+    /// Share of its time in which its SMT sibling was busy, 0 to 1; `None`: as busy as the sibling is.
+    pub smt_busy: Option<f64>,
+    /// Memory accesses per thousand instructions.
+    pub accesses: f64,
+    /// Moves to another node.
+    pub node_moves: u64,
+    /// Percent of the time in which it waits for a CPU.
+    pub wait_pct: f64,
+    pub switches: u64,
+    /// Switches on each CPU that it runs on; `None`: its own, divided among them.
+    pub cpu_switches: Option<u64>,
+    /// Resident memory of its process, and how many parts of it are on each node; no parts: not known.
+    pub rss: u64,
+    pub memory: Vec<u32>,
+    pub mempolicy: MemPolicy,
+    pub preferred_node: Option<u32>,
+    pub scan_period_ms: u32,
+    pub numa_group: u32,
+    pub nice: i32,
+    /// Beside what follows from the above.
+    pub per_second: Counts,
+    /// Its row stays as it is.
+    pub asleep: bool,
+    /// Start in ns since boot; `None`: as many ms after boot as its id says.
+    pub start_ns: Option<u64>,
+    /// The second at which it ends, with its process when it is the leader.
+    pub ends: Option<u64>,
+    /// Its place among all that there were; 0 until it has a row, which gives it one.
+    pub serial: u64,
+}
+
+/// What went into one step of an actor.
+pub(super) struct Step {
+    /// Time since the machine began, before and after, ns.
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// Time on a CPU by node.
+    pub run_ns: Vec<(u32, u64)>,
+    /// Share of that with a busy SMT sibling.
+    pub smt_busy: f64,
+}
+
+impl Actor {
+    /// A process that rests.
+    pub fn new(pid: u32, comm: &str) -> Actor {
+        Actor {
+            pid,
+            tid: pid,
+            ppid: 1,
+            uid: 0,
+            comm: Comm::new(comm),
+            cmdline: String::new(),
+            cgroup: 1,
+            runs: vec![],
+            pinned: None,
+            last_cpu: None,
+            ipc: 1.0,
+            smt_busy: None,
+            accesses: 0.0,
+            node_moves: 0,
+            wait_pct: 0.0,
+            switches: 2,
+            cpu_switches: None,
+            rss: 8 << 20,
+            memory: vec![],
+            mempolicy: MemPolicy::default(),
+            preferred_node: None,
+            scan_period_ms: 0,
+            numa_group: 0,
+            nice: 0,
+            per_second: Counts::default(),
+            asleep: false,
+            start_ns: None,
+            ends: None,
+            serial: 0,
+        }
+    }
+
+    /// The same on these nodes, with percents of one CPU.
+    pub fn runs(mut self, runs: &[(u32, f64)]) -> Actor {
+        self.runs = runs.to_vec();
+        self
+    }
+
+    /// Share of its memory that is not on `node`, 0 to 1; 0 where nothing is known of it.
+    pub(super) fn remote_from(&self, node: u32) -> f64 {
+        let all: u32 = self.memory.iter().sum();
+        let here = self.memory.get(node as usize).copied().unwrap_or(0);
+        if all == 0 { 0.0 } else { f64::from(all - here) / f64::from(all) }
+    }
+
+    /// Start of its process in ns since boot.
+    pub(super) fn leader_start_ns(&self) -> u64 {
+        self.start_ns.unwrap_or(u64::from(self.pid) * super::MS)
+    }
+
+    /// The row of one that has done nothing yet.
+    pub(super) fn born(&self, host: &HostFacts) -> TaskRaw {
+        let nodes = host.topology.possible_nodes as usize;
+        TaskRaw {
+            serial: self.serial,
+            pid: self.pid,
+            tid: self.tid,
+            ppid: self.ppid,
+            uid: self.uid,
+            start_ns: self.start_ns.unwrap_or(u64::from(self.tid) * super::MS),
+            leader_start_ns: self.leader_start_ns(),
+            cgroup_id: self.cgroup,
+            comm: self.comm,
+            state: 0,
+            exit_state: 0,
+            policy: 0,
+            nice: self.nice,
+            cpu: 0,
+            cpus_allowed: if self.pinned.is_some() { 1 } else { host.topology.cpus.len() as u32 },
+            kthread: self.ppid == 2 || self.pid == 2,
+            rss_bytes: self.rss,
+            exec_ns: 0,
+            preferred_node: None,
+            scan_period_ms: 0,
+            numa_group: self.numa_group,
+            mempolicy: self.mempolicy,
+            counts: Counts { run_ns: vec![0; nodes], ..Counts::default() },
+        }
+    }
+
+    /// Its row after a step of work. `by_node`: counters are kept by node and by what the sibling does, too.
+    pub(super) fn work(&self, row: &mut TaskRaw, step: &Step, host: &HostFacts, ghz: f64, by_node: bool) {
+        row.state = u32::from(self.runs.is_empty());
+        row.rss_bytes = self.rss;
+        row.preferred_node = self.preferred_node.map(Nid);
+        row.scan_period_ms = self.scan_period_ms;
+        let counts = &mut row.counts;
+        if by_node && counts.by_node.is_empty() {
+            counts.by_node = vec![NodeCounts::default(); counts.run_ns.len()];
+        }
+        for (node, ns) in &step.run_ns {
+            counts.run_ns[*node as usize] += ns;
+            row.exec_ns += ns;
+            counts.smt_busy_ns += (*ns as f64 * step.smt_busy) as u64;
+            let counted = self.counted(*node, *ns, step.smt_busy, ghz);
+            counted.add_to(&mut counts.slots, host);
+            if by_node {
+                let here = &mut counts.by_node[*node as usize];
+                here.cycles += counted.cycles;
+                here.instructions += counted.instructions;
+                counted.divide(step.smt_busy, &mut counts.by_sibling);
+            }
+        }
+        let grown = |rate: u64| grown(rate, step.from_ns, step.to_ns);
+        counts.node_moves += grown(self.node_moves);
+        counts.nvcsw += grown(self.switches);
+        counts.run_count += grown(self.switches);
+        counts.run_delay_ns += grown((self.wait_pct * 1e7) as u64);
+        *counts += &self.per_second.map(grown);
+    }
+
+    /// What the counters of a CPU count while it runs there.
+    pub(super) fn counted(&self, node: u32, ns: u64, smt_busy: f64, ghz: f64) -> Counted {
+        let (remote, cost) = match self.smt_busy {
+            Some(_) => (0.0, 1.0),
+            None => {
+                let remote = self.remote_from(node);
+                (remote, (1.0 - REMOTE_COST * remote) * (1.0 - SIBLING_COST * smt_busy))
+            }
+        };
+        let cycles = ns as f64 * ghz;
+        let instructions = cycles * self.ipc * cost;
+        let accesses = instructions * self.accesses / 1000.0;
+        Counted {
+            cycles: cycles as u64,
+            instructions: instructions as u64,
+            local: (accesses * (1.0 - remote)) as u64,
+            remote: (accesses * remote) as u64,
+        }
+    }
+}
+
+/// What was counted in a stretch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    pub cycles: u64,
+    pub instructions: u64,
+    pub local: u64,
+    pub remote: u64,
+}
+
+impl Counted {
+    /// Adds it to the slots that count it.
+    pub(super) fn add_to(&self, slots: &mut [Slot], host: &HostFacts) {
+        for (role, count) in [
+            (Role::Cycles, self.cycles),
+            (Role::Instructions, self.instructions),
+            (Role::Lma, self.local),
+            (Role::Rma, self.remote),
+        ] {
+            if let Some(slot) = host.slots(role).next() {
+                slots[slot].count += count;
+            }
+        }
+    }
+
+    /// Divides it between stretches with an idle and with a busy sibling, so that IPC differs by what a busy one costs.
+    fn divide(&self, smt_busy: f64, by_sibling: &mut [NodeCounts]) {
+        let (idle, busy) = (1.0 - smt_busy, smt_busy);
+        let weight = idle + busy * (1.0 - SIBLING_COST);
+        let busy_cycles = (self.cycles as f64 * busy) as u64;
+        let busy_instructions =
+            (self.instructions as f64 * busy * (1.0 - SIBLING_COST) / weight.max(f64::MIN_POSITIVE)) as u64;
+        by_sibling[0].cycles += self.cycles - busy_cycles;
+        by_sibling[0].instructions += self.instructions - busy_instructions.min(self.instructions);
+        by_sibling[1].cycles += busy_cycles;
+        by_sibling[1].instructions += busy_instructions;
+    }
+}
+
+/// By how much something of `rate` per second grew between two times, without drift over many short steps.
+pub(super) fn grown(rate: u64, from_ns: u64, to_ns: u64) -> u64 {
+    let at = |ns: u64| u128::from(rate) * u128::from(ns) / 1_000_000_000;
+    (at(to_ns) - at(from_ns)) as u64
+}
