@@ -40,7 +40,7 @@ test-host:
 ifneq ($(SUDO),)
 	$(AS_ROOT) $(CARGO) test --locked --test probes
 endif
-	$(CARGO) test $(AS_RELEASED) --test cli --test printed --test signals --test symbols --test recordings
+	$(CARGO) test $(AS_RELEASED) --test cli --test goldens --test printed --test signals --test symbols --test recordings
 	$(AS_ROOT) $(CARGO) test $(AS_RELEASED) --test probes -- signal
 	$(AS_ROOT) $(CARGO) test $(AS_RELEASED) --test probes -- record
 

@@ -30,6 +30,11 @@ pub struct Cli {
     #[command(flatten)]
     pub view: ViewArgs,
 
+    /// Show a made-up machine of four nodes instead of this one: needs no privilege, and measures nothing. In batch
+    /// mode -n intervals come at once.
+    #[arg(long)]
+    pub demo: bool,
+
     /// Record everything that is measured, to a new file or in a directory (made if it ends with '/').
     #[arg(long, value_name = "FILE|DIR")]
     pub record: Option<PathBuf>,

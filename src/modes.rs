@@ -1,6 +1,7 @@
 //! Which mode runs, and how it ends: what was typed becomes a source and a place to show it.
 
 mod about;
+mod demo;
 mod recordings;
 mod watch;
 
@@ -41,6 +42,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         }
         Some(Command::Export(args)) => recordings::export(args),
         Some(Command::Verify { paths }) => recordings::verify(paths),
+        None if cli.demo => demo::run(&cli.view, cli.record.as_deref(), &cli.limits),
         None if wants_batch(&cli.view) => watch::batch(&cli.view, cli.record.as_deref(), &cli.limits),
         None => watch::live(&cli.view, cli.record.as_deref(), &cli.limits),
     }
@@ -68,6 +70,7 @@ fn tui_options(args: &ViewArgs) -> Result<TuiOptions> {
         },
         ascii: args.ascii,
         sets: Vec::new(),
+        demo: false,
     })
 }
 

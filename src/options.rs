@@ -29,6 +29,7 @@ use crate::source::live::LiveOptions;
 use crate::units::Nid;
 
 pub use events::{budget, catalog, choose, event_sets};
+pub use hot::check as check_hot;
 pub use show::{columns, container_selection, filter, selection, sort};
 
 /// A value that cannot be used; names the flag, the value and what would do.

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::export::Export;
+use crate::hot::News;
 use crate::hot::profile::Profile;
-use crate::sample::Sample;
+use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, derive, derive_tasks};
 use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};
@@ -27,6 +28,32 @@ pub struct Part {
     /// Wait for more at the end.
     pub follow: bool,
     pub grain: Grain,
+}
+
+/// Writes what happened between two samples. False: nobody reads the output any more.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn write_interval(
+    export: &mut dyn Export,
+    out: &mut dyn Write,
+    host: &Arc<HostFacts>,
+    previous: &Sample,
+    current: &Sample,
+    news: Option<News>,
+    grain: Grain,
+) -> Result<bool> {
+    let derive = if export.wants_containers() { derive } else { derive_tasks };
+    let mut snapshot = derive(host, Some(previous), current, grain);
+    snapshot.hot = news.map(|news| {
+        let mut profile = Profile::default();
+        profile.add(news);
+        profile
+    });
+    match export.write(out, &snapshot) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        result => result.map(|()| true).context("writing the output"),
+    }
 }
 
 /// Writes the intervals of `part`, holding two samples at a time. Returns how many there were; ends early
@@ -85,17 +112,10 @@ pub fn run(
         if let Some(before) = before
             && part.from_wall_ns.is_none_or(|from| current.wall_ns >= from)
         {
-            let derive = if export.wants_containers() { derive } else { derive_tasks };
-            let mut snapshot = derive(&recording.host(), Some(&before), &current, part.grain);
-            if let Some(news) = current.hot.take().filter(|_| export.wants_hot()) {
-                let mut profile = Profile::default();
-                profile.add(Arc::unwrap_or_clone(news));
-                snapshot.hot = Some(profile);
-            }
+            let news = current.hot.take().filter(|_| export.wants_hot()).map(Arc::unwrap_or_clone);
             written += 1;
-            match export.write(out, &snapshot) {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
-                result => result.context("writing the output")?,
+            if !write_interval(export, out, &recording.host(), &before, &current, news, part.grain)? {
+                break;
             }
         } else {
             notes.clone_from(&current.notes);

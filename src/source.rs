@@ -10,6 +10,7 @@ pub mod witness;
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use rustix::io::Errno;
 use rustix::time::ClockId;
 
 use crate::collect::about::Asked;
+use crate::collect::inspect::{self, Details};
 use crate::collect::placement::Process;
 use crate::hot::News;
 use crate::overhead::Statistics;
@@ -97,6 +99,14 @@ pub trait Source {
     /// The kernel refuses.
     fn statistics(&mut self) -> Result<Option<Statistics>> {
         Ok(None)
+    }
+
+    /// What there is to say about one process, by its id and its start in ns since boot.
+    ///
+    /// # Errors
+    /// The process has ended, or the source knows nothing of processes.
+    fn inspect(&mut self, pid: u32, start_ns: u64) -> Result<Details> {
+        inspect::read(Path::new("/"), pid, start_ns)
     }
 
     /// What is measured in turns is measured for these before others.

@@ -55,6 +55,7 @@ use crate::sample::{HostFacts, Sample};
 use crate::signals;
 use crate::snapshot::Task;
 use crate::source::recording::Recording;
+use crate::source::synthetic::demo;
 use crate::source::{Focus, Source};
 
 /// Messages that wait at most. Those of the collector wait elsewhere (`mail`), because it must not.
@@ -87,6 +88,8 @@ pub struct TuiOptions {
     pub ascii: bool,
     /// Sets of events that can be chosen, and what each counts here; none for a recording.
     pub sets: Vec<(&'static str, Choice)>,
+    /// What is shown is a made-up machine.
+    pub demo: bool,
 }
 
 /// Why the view was closed.
@@ -141,7 +144,10 @@ pub fn run(
 ) -> Result<Ended> {
     let (interval, iterations, mouse) = (options.interval, options.iterations, options.mouse);
     let patience = if recorded { PATIENCE_OF_RECORDINGS } else { PATIENCE };
-    run_with(new_app(options), mouse, iterations, patience, move |_, mail, commands, wake| {
+    let made_up = options.demo;
+    let mut app = new_app(options);
+    app.demo = made_up;
+    run_with(app, mouse, iterations, patience, move |_, mail, commands, wake| {
         collector::collect(start, interval, mail, &commands, wake)
     })
 }
@@ -316,6 +322,9 @@ fn show(
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
                 Some(Effect::SetEvents(set)) => collector.send(Command::SetEvents(set)),
+                Some(Effect::Map { process, .. }) if app.demo => {
+                    app.mapped(process, Err(demo::NO_MAPPINGS.into()));
+                }
                 Some(Effect::Map { process, rss_bytes, exact }) => {
                     spawn("mappings", sender.clone(), move |sender| {
                         // Nobody listens any more when the view is being closed.

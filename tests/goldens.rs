@@ -27,8 +27,8 @@ use machine::{Cpu, Machine};
 const ACCEPT: &str = "NUMATOP_ACCEPT_GOLDENS";
 
 /// Recordings of format 1 in tests/fixtures/recordings, all made by numatop-ng 0.1.0: two processes, containers with
-/// short-lived processes, stacks, and two rows with all others as one.
-const RECORDINGS: [&str; 4] = ["plain", "containers", "hot", "top"];
+/// short-lived processes, stacks, two rows with all others as one, and the demo machine with four nodes.
+const RECORDINGS: [&str; 5] = ["plain", "containers", "hot", "top", "demo"];
 
 /// What is written of each recording: the golden's suffix, and the flags of `replay -b`.
 const VIEWS: [(&str, &[&str]); 7] = [
@@ -42,7 +42,25 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 13] = [
+const COMMANDS: [(&str, &[&str]); 25] = [
+    ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
+    ("demo/processes.csv", &["--demo", "-b", "-n", "2", "--format", "csv"]),
+    ("demo/processes.txt", &["--demo", "-b", "-n", "2"]),
+    ("demo/threads.json", &["--demo", "-b", "-n", "1", "-H", "--format", "json"]),
+    ("demo/threads.csv", &["--demo", "-b", "-n", "2", "-H", "--format", "csv"]),
+    ("demo/threads.txt", &["--demo", "-b", "-n", "2", "-H"]),
+    ("demo/containers.csv", &["--demo", "-b", "-n", "2", "--by-container", "--format", "csv"]),
+    ("demo/containers.txt", &["--demo", "-b", "-n", "2", "--by-container"]),
+    ("demo/minutes.txt", &["--demo", "-b", "-n", "6", "-d", "20", "--sort", "-ipc", "--top", "8"]),
+    ("demo/node.txt", &["--demo", "-b", "-n", "1", "--node", "3", "--columns", "pid,comm,run_pct_by_node"]),
+    (
+        "demo/on_demand.csv",
+        &["--demo", "-b", "-n", "1", "--format", "csv", "-o", "comm,cmdline,cpus_allowed,huge_pct"],
+    ),
+    (
+        "demo/hot.json",
+        &["--demo", "-b", "-n", "1", "--hot", "--format", "json", "--columns", "comm", "--comm", "train"],
+    ),
     ("help/numatop-ng.txt", &["--help"]),
     ("help/numatop-ng.txt", &["-h"]),
     ("help/doctor.txt", &["doctor", "--help"]),
@@ -59,7 +77,7 @@ const COMMANDS: [(&str, &[&str]); 13] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 34] = [
+const WRONG_USAGE: [&[&str]; 39] = [
     &["--frobnicate"],
     &["frobnicate"],
     &["-b", "-d", "0.05"],
@@ -94,6 +112,11 @@ const WRONG_USAGE: [&[&str]; 34] = [
     &["replay", "plain.nrec", "-b", "--at", "yesterday"],
     &["export", "plain.nrec"],
     &["verify"],
+    &["--demo", "-b", "--pid", "7"],
+    &["--demo", "-b", "--events", "basic"],
+    &["--demo", "-b", "--node", "4"],
+    &["--demo", "-b", "--hot"],
+    &["--demo", "doctor"],
 ];
 
 fn manifest() -> &'static Path {

@@ -60,6 +60,31 @@ const WITHOUT: [Without; 2] = [
     },
 ];
 
+/// Flags without use for the demo machine, and why.
+const WITH_DEMO: (&[&str], &str) = (
+    &[
+        "placement_budget",
+        "pids",
+        "tids",
+        "users",
+        "containers",
+        "pods",
+        "namespaces",
+        "cgroups",
+        "units",
+        "machines",
+        "host",
+        "wait",
+        "runtime_sockets",
+        "events",
+        "pmu_dir",
+        "hot_event",
+        "hot_rate",
+        "overhead",
+    ],
+    "chooses what is measured, and --demo measures nothing (--comm and --node choose rows)",
+);
+
 /// Flags that mean something only beside one of others, and why.
 struct Needs {
     flags: &'static [&'static str],
@@ -98,7 +123,8 @@ pub(super) fn find(command: &Command, matches: &ArgMatches) -> Option<(&'static 
     let first = |flags: &'static [&'static str]| flags.iter().copied().find(typed);
     let without = WITHOUT.iter().find(|without| without.subcommand == command.get_name());
     let refused = without.and_then(|without| Some((first(without.flags)?, without.why)));
-    refused.or_else(|| {
+    let demo = || first(&["demo"]).and_then(|_| Some((first(WITH_DEMO.0)?, WITH_DEMO.1)));
+    refused.or_else(demo).or_else(|| {
         let alone =
             |needs: &&Needs| needs.one_of.iter().any(|flag| known(flag)) && first(needs.one_of).is_none();
         NEEDS.iter().filter(alone).find_map(|needs| Some((first(needs.flags)?, needs.why)))
@@ -136,6 +162,27 @@ mod tests {
             let why = Cli::from_words(typed).unwrap_err().to_string();
             let flag = if words[0] == "-d" { "--delay" } else { words[0] };
             assert!(why.contains(&format!("{flag}: chooses what is measured")), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_chooses_the_measurement_is_refused_in_a_demo() {
+        let command = Cli::command();
+        for flag in WITH_DEMO.0 {
+            let arg = command.get_arguments().find(|arg| arg.get_id() == flag).unwrap();
+            let long = format!("--{}", arg.get_long().unwrap());
+            let value = match *flag {
+                "host" | "wait" | "overhead" => &[][..],
+                _ => &["1"],
+            };
+            let typed = ["numatop-ng", "--demo", &long].into_iter().chain(value.iter().copied());
+            let why = Cli::from_words(typed).unwrap_err().to_string();
+            assert!(why.contains(&format!("{long}: chooses what is measured")), "{why}");
+        }
+        for words in
+            [&["--hot"][..], &["-b", "-n", "3", "-d", "2", "-H"], &["--node", "2"], &["--record", "x"]]
+        {
+            assert!(Cli::from_words(["numatop-ng", "--demo"].iter().chain(words)).is_ok(), "{words:?}");
         }
     }
 

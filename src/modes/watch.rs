@@ -74,7 +74,7 @@ pub(super) fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Res
 }
 
 /// How often, how long, and what beside the rows.
-fn pace(args: &ViewArgs) -> Pace {
+pub(super) fn pace(args: &ViewArgs) -> Pace {
     Pace {
         interval: options::interval(args),
         iterations: args.iterations,
@@ -85,7 +85,7 @@ fn pace(args: &ViewArgs) -> Pace {
 }
 
 /// Set at SIGUSR1: the recording goes on in a new file.
-fn rotate_signal() -> Result<Arc<AtomicBool>> {
+pub(super) fn rotate_signal() -> Result<Arc<AtomicBool>> {
     let rotate = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(libc::SIGUSR1, Arc::clone(&rotate)).context("catching SIGUSR1")?;
     Ok(rotate)

@@ -10,17 +10,26 @@ use crate::pmu::open::try_event;
 use crate::pmu::sets::Choice;
 use crate::sample::Missing;
 
+/// Refuses `--hot` where nobody would see what it samples. `kept`: stacks go into a recording.
+///
+/// # Errors
+/// Says what shows hot spots.
+pub fn check(args: &ViewArgs, kept: bool) -> Result<(), BadValue> {
+    match args.hot && !kept && args.format != Some(BatchFormat::Json) {
+        true => Err(bad(
+            "--hot",
+            "is for the command record and for --format json; on the screen, h shows hot spots",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Tries events to find out which this machine has. `kept`: stacks go into a recording.
 ///
 /// # Errors
 /// An unknown event, or one that this machine does not have; `--hot` where nobody would see it.
 pub(super) fn sampling(args: &ViewArgs, kept: bool) -> Result<Sampling, BadValue> {
-    if args.hot && !kept && args.format != Some(BatchFormat::Json) {
-        return Err(bad(
-            "--hot",
-            "is for the command record and for --format json; on the screen, h shows hot spots",
-        ));
-    }
+    check(args, kept)?;
     let event = match args.hot_event.as_str() {
         "auto" => Event::named("cycles").ok().filter(|event| try_event(event).is_ok()),
         "rma" => Some(of_role(args, "numa", Role::Rma)?),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Focus, Source};
+use crate::collect::inspect::Details;
 use crate::hot::News;
 use crate::hot::book::Book;
 use crate::overhead::Statistics;
@@ -66,6 +67,10 @@ impl<S: Source> Source for Recorded<S> {
         // Who shows it asks for it, and a history of samples need not keep it.
         sample.hot = None;
         Ok(Some(sample))
+    }
+
+    fn inspect(&mut self, pid: u32, start_ns: u64) -> Result<Details> {
+        self.source.inspect(pid, start_ns)
     }
 
     fn note(&mut self, word: String) {

@@ -5,12 +5,18 @@
 //! clock is read.
 
 mod actor;
+mod containers;
+pub mod demo;
+mod hardware;
+mod stacks;
+mod story;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use self::actor::Actor;
 use self::actor::{Step, grown};
+pub use self::story::machine as demo_machine;
 use crate::host::topology::{Cpu, Node};
 use crate::sample::{
     CpuRaw, Flow, GroupRaw, Hints, HostFacts, Names, NodeRaw, OwnRaw, PagesFound, PlacementRaw, Sample,
@@ -59,7 +65,9 @@ pub struct Machine {
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
     /// Where memory was found, by process id; that of actors that say where it is is added.
     pub placement: BTreeMap<u64, Arc<PlacementRaw>>,
+    /// Time since the first sample, at the end of the last step and at its beginning.
     elapsed_ns: u64,
+    step_began_ns: u64,
     began: bool,
     serials: u64,
     rows: BTreeMap<u64, Arc<TaskRaw>>,
@@ -108,6 +116,7 @@ impl Machine {
             groups: BTreeMap::new(),
             placement: BTreeMap::new(),
             elapsed_ns: 0,
+            step_began_ns: 0,
             began: false,
             serials: 0,
             rows: BTreeMap::new(),
@@ -119,14 +128,10 @@ impl Machine {
         self.step(SECOND)
     }
 
-    /// Time since the first sample, ns.
-    pub fn elapsed_ns(&self) -> u64 {
-        self.elapsed_ns
-    }
-
     /// The sample after `ns` more of work; the first one is taken at once.
     pub fn step(&mut self, ns: u64) -> Sample {
         let from_ns = self.elapsed_ns;
+        self.step_began_ns = from_ns;
         if self.began {
             self.elapsed_ns += ns;
         }

@@ -108,6 +108,8 @@ pub struct App {
     kept_marks: Marks,
     /// How far the recording of what is measured here is; `None` when nothing is recorded.
     pub recording: Option<Progress>,
+    /// This is a made-up machine.
+    pub demo: bool,
     /// Where in which recording we are; `None` when this is now.
     pub replay: Option<Replay>,
     area: Rect,
@@ -146,6 +148,7 @@ impl App {
             ring: Ring::default(),
             paused_at: None,
             kept_marks: Marks::default(),
+            demo: false,
             recording: None,
             replay: None,
             area: Rect::new(0, 0, 80, 24),
@@ -317,6 +320,9 @@ impl App {
             }
             Action::SearchNext => self.find(1),
             Action::SearchPrevious => self.find(-1),
+            Action::PickEvents if self.demo => {
+                self.message = Some("what the demo machine counts cannot be chosen".into());
+            }
             Action::PickEvents if self.sets.is_empty() => {
                 self.message = Some("what is counted in a recording was chosen when it was made".into());
             }

@@ -3,7 +3,6 @@
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,7 +12,6 @@ use anyhow::{Context, Result, anyhow};
 use super::Message;
 use super::action::Seek;
 use super::mail::{Closed, Mail};
-use crate::collect::inspect;
 use crate::pace::{Cause, Pacing};
 use crate::source::live::since;
 use crate::source::witness::Watch;
@@ -225,7 +223,7 @@ impl AtWork<'_> {
         match command {
             Command::SetInterval(wanted) => self.pacing.set_interval(wanted, Instant::now()),
             Command::Inspect(pid, start_ns) => {
-                let found = inspect::read(Path::new("/"), pid, start_ns);
+                let found = self.source.inspect(pid, start_ns);
                 let found = found.map_err(|error| format!("{error:#}"));
                 self.mail.send(Message::Inspected(pid, found))?;
             }

@@ -312,7 +312,7 @@ pub fn sets() -> Vec<(&'static str, Choice)> {
 }
 
 /// An app that has seen `ticks` samples of `world` on a screen of this size.
-pub fn app(world: &mut World, ticks: usize, size: (u16, u16), theme: Theme) -> App {
+pub fn app(world: &mut Machine, ticks: usize, size: (u16, u16), theme: Theme) -> App {
     let mut app = App::new(Settings {
         interval: Duration::from_secs(1),
         columns: None,

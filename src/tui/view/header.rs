@@ -65,6 +65,9 @@ fn title(snapshot: &Snapshot, app: &App, pen: &mut Pen<'_>) {
     let time = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
         .map_or("?".into(), |time| time.to_zoned(app.zone.clone()).strftime("%H:%M:%S").to_string());
     pen.write(&time, plain);
+    if app.demo {
+        pen.gap(1).write("DEMO", theme.style(Role::Alert));
+    }
     if let Some(replay) = &app.replay {
         let state = match replay {
             Replay { playing: true, speed, .. } => format!("x{speed}"),

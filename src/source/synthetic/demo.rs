@@ -1,0 +1,168 @@
+//! The demo machine as a source: in steps of the intervals that are asked for.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::story::machine;
+use super::{Actor, Machine, stacks};
+use crate::collect::about::{About, Abouts, Asked};
+use crate::collect::inspect::{Details, Texts};
+use crate::host::topology::format_cpulist;
+use crate::hot::News;
+use crate::overhead::Statistics;
+use crate::sample::{HostFacts, Missing, Sample};
+use crate::source::{Focus, Source, poll};
+
+/// Steps are whole multiples of this, so that the same keys make the same samples whatever the clock does.
+const GRAIN: Duration = Duration::from_millis(10);
+
+/// Said of address spaces.
+pub const NO_MAPPINGS: &str = "the demo machine has no address spaces to look into";
+
+/// Samples of the demo machine.
+pub struct Demo {
+    machine: Machine,
+    /// The time that the machine is at, and the time that the next sample is for.
+    at: Option<Instant>,
+    due: Option<Instant>,
+    asked: Asked,
+    /// The last sample, for what was sampled of stacks since.
+    last: Option<Sample>,
+    hot: bool,
+    news: Option<News>,
+    /// Each sample is so much after the one before, whenever it is asked for.
+    every: Option<Duration>,
+}
+
+impl Demo {
+    /// The machine before its first sample, in real time.
+    pub fn new() -> Demo {
+        Demo {
+            machine: machine(),
+            every: None,
+            at: None,
+            due: None,
+            asked: Asked::default(),
+            last: None,
+            hot: false,
+            news: None,
+        }
+    }
+
+    /// The same in intervals of this length, which need not be waited for.
+    pub fn at_once(interval: Duration) -> Demo {
+        Demo { every: Some(interval), ..Demo::new() }
+    }
+
+    /// The sample after `interval` more; the first one is of the beginning.
+    fn step(&mut self, interval: Duration) -> Sample {
+        let mut sample = self.machine.step(interval.as_nanos() as u64);
+        if self.hot {
+            self.news = Some(stacks::news(&self.machine.actors, self.last.as_ref(), &sample));
+        }
+        if self.asked != Asked::default() {
+            sample.about = Arc::new(self.abouts());
+        }
+        self.last = Some(sample.clone());
+        sample
+    }
+
+    fn abouts(&self) -> Abouts {
+        let about = |actor: &Actor| {
+            let huge_pct = match actor.memory.is_empty() {
+                true => Err(Missing::NotCollected("a kernel thread has no memory of its own".into())),
+                false => Ok(if actor.rss >> 30 > 0 { 62.0 } else { 0.0 }),
+            };
+            let about = About { texts: Ok(Arc::new(self.texts(actor))), huge_pct };
+            ((actor.pid, actor.leader_start_ns()), Ok(Arc::new(about)))
+        };
+        self.machine.actors.iter().filter(|actor| actor.pid == actor.tid).map(about).collect()
+    }
+
+    fn texts(&self, actor: &Actor) -> Texts {
+        let topology = &self.machine.host.topology;
+        let cpus = match actor.pinned {
+            Some(cpu) => cpu.to_string(),
+            None => format_cpulist(topology.cpus.iter().map(|cpu| cpu.id.0)),
+        };
+        let nodes = format_cpulist(topology.nodes.iter().map(|node| node.id.0));
+        Texts { cmdline: Ok(actor.cmdline.clone()), cpus_allowed: Ok(cpus), mems_allowed: Ok(nodes) }
+    }
+}
+
+impl Default for Demo {
+    fn default() -> Demo {
+        Demo::new()
+    }
+}
+
+impl Source for Demo {
+    fn host(&self) -> Arc<HostFacts> {
+        Arc::clone(&self.machine.host)
+    }
+
+    fn next(&mut self) -> Result<Option<Sample>> {
+        if let Some(interval) = self.every {
+            return Ok(Some(self.step(interval)));
+        }
+        let at = *self.at.get_or_insert_with(Instant::now);
+        let passed = self.due.take().map_or(Duration::ZERO, |due| due.saturating_duration_since(at));
+        let steps = (passed + GRAIN / 2).as_millis() / GRAIN.as_millis();
+        let step = GRAIN * steps as u32;
+        self.at = Some(at + step);
+        Ok(Some(self.step(step)))
+    }
+
+    fn inspect(&mut self, pid: u32, start_ns: u64) -> Result<Details> {
+        let of = |actor: &&Actor| actor.tid == pid && actor.leader_start_ns() == start_ns;
+        let actor =
+            self.machine.actors.iter().find(of).with_context(|| format!("process {pid} has ended"))?;
+        let path = self.machine.names.cgroups.get(&actor.cgroup).map(|path| format!("0::{path}"));
+        let main = self.last.iter().flat_map(|sample| &sample.tasks).find(|task| task.tid == pid);
+        Ok(Details {
+            pid,
+            start_ns,
+            texts: self.texts(actor),
+            cgroups: path.into_iter().collect(),
+            rss: (!actor.memory.is_empty()).then_some([actor.rss / 10 * 9, actor.rss / 10, 0]),
+            schedstat: main.map(|task| [task.exec_ns, task.counts.run_delay_ns]),
+        })
+    }
+
+    fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {
+        bail!("the demo machine is always shown whole: Enter shows the processes of a container")
+    }
+
+    fn set_events(&mut self, _set: &str) -> Result<()> {
+        bail!("the demo machine counts cycles, instructions and memory accesses, and nothing else")
+    }
+
+    fn set_hot(&mut self, on: bool) -> Result<()> {
+        (self.hot, self.news) = (on, None);
+        Ok(())
+    }
+
+    fn hot_news(&mut self, _patience: Duration) -> Result<Option<News>> {
+        Ok(if self.hot { Some(self.news.take().unwrap_or_default()) } else { None })
+    }
+
+    fn set_statistics(&mut self, _on: bool) -> Result<()> {
+        bail!("the demo machine is made up: no BPF program runs that could cost anything")
+    }
+
+    fn statistics(&mut self) -> Result<Option<Statistics>> {
+        Ok(None)
+    }
+
+    fn focus(&mut self, focus: Focus) {
+        self.asked = focus.asked;
+    }
+
+    fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
+        self.due = Some(due);
+        poll(&[stop], due).map(|readable| readable == Some(0)).context("waiting for the next sample")
+    }
+}

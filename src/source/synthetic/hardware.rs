@@ -1,0 +1,100 @@
+//! The hardware of the demo machine: two sockets of two nodes each, as some servers with chiplets have them.
+
+use std::collections::BTreeMap;
+
+use crate::host::topology::{Cpu, Device, DeviceClass, Llc, Node, NumaSupport, Topology};
+use crate::pmu::event::{Event, Role};
+use crate::sample::{HostFacts, Missing};
+use crate::units::{CpuId, Nid};
+
+pub(super) const NODES: u32 = 4;
+/// Cores of a node. Each has two hardware threads: CPU n and CPU n + 16.
+const CORES: u32 = 4;
+const ALL_CORES: u32 = NODES * CORES;
+pub(super) const MEMORY: u64 = 64 << 30;
+/// Between nodes of one socket, between twins in both, and between all others, as the firmware counts.
+const DISTANCES: [[u32; 4]; 4] = [[10, 12, 20, 22], [12, 10, 22, 20], [20, 22, 10, 12], [22, 20, 12, 10]];
+
+/// Metrics whose events the demo machine does not count.
+const NOT_COUNTED: [&str; 6] =
+    ["llc_mpki", "dtlb_mpki", "itlb_mpki", "branch_mpki", "stall_frontend_pct", "stall_backend_pct"];
+
+/// The demo machine, with a PMU that counts cycles, instructions and memory accesses.
+pub(super) fn host() -> HostFacts {
+    let event = |name: &str, role| Event { name: name.into(), role, ..Event::default() };
+    let why = Missing::NotCollected(
+        "the demo machine counts cycles, instructions and memory accesses, and nothing else".into(),
+    );
+    HostFacts {
+        hostname: "demo".into(),
+        kernel: "6.12.0".into(),
+        arch: "x86_64".into(),
+        cpu_model: "made-up CPU of numatop-ng --demo".into(),
+        boot_id: "00000000-0000-0000-0000-000000000de0".into(),
+        topology: topology(),
+        events: vec![
+            event("cycles", Role::Cycles),
+            event("instructions", Role::Instructions),
+            event("local-accesses", Role::Lma),
+            event("remote-accesses", Role::Rma),
+        ],
+        tables: vec![],
+        missing: NOT_COUNTED.iter().map(|id| (id.to_string(), why.clone())).collect::<BTreeMap<_, _>>(),
+        scope: String::new(),
+    }
+}
+
+fn topology() -> Topology {
+    let node_of = |cpu: u32| cpu % ALL_CORES / CORES;
+    let cpus_of = |node: u32| (0..2 * ALL_CORES).filter(|cpu| node_of(*cpu) == node).map(CpuId).collect();
+    let cpu = |id: u32| {
+        let core = id % ALL_CORES;
+        Cpu {
+            id: CpuId(id),
+            online: true,
+            node: Some(Nid(node_of(id))),
+            socket: Some((node_of(id) / 2) as i32),
+            core_id: Some((core % (2 * CORES)) as i32),
+            core,
+            llc: node_of(id),
+            siblings: vec![CpuId(core), CpuId(core + ALL_CORES)],
+        }
+    };
+    let node = |id: u32| Node {
+        id: Nid(id),
+        cpus: cpus_of(id),
+        distances: (0..).map(Nid).zip(DISTANCES[id as usize]).collect(),
+        mem_total_bytes: MEMORY,
+        mem_free_bytes: MEMORY / 2,
+        devices: devices(id),
+    };
+    Topology {
+        nodes: (0..NODES).map(node).collect(),
+        cpus: (0..2 * ALL_CORES).map(cpu).collect(),
+        llcs: (0..NODES)
+            .map(|node| Llc { cpus: cpus_of(node), level: Some(3), size_bytes: Some(32 << 20) })
+            .collect(),
+        cores: ALL_CORES,
+        sockets: 2,
+        possible_cpus: 2 * ALL_CORES,
+        possible_nodes: NODES,
+        offline_nodes: vec![],
+        numa: NumaSupport::On,
+        unplaced_devices: vec![],
+    }
+}
+
+fn devices(node: u32) -> Vec<Device> {
+    let device = |name: &str, class, pci: &str| Device {
+        name: name.into(),
+        class,
+        pci: Some(pci.into()),
+        node: Some(Nid(node)),
+        irq_nodes: vec![Nid(node)],
+    };
+    match node {
+        0 => vec![device("eth0", DeviceClass::Net, "0000:41:00.0")],
+        2 => vec![device("nvme0", DeviceClass::Nvme, "0000:a1:00.0")],
+        _ => vec![],
+    }
+}

@@ -1,0 +1,422 @@
+//! The processes of the demo machine. Each is an example of what NUMA does to a program.
+
+use super::containers::{
+    self, BACKUP, CACHE, CI, GUEST, INIT, NGINX, ORDERS, POSTGRES, REPORT, SESSION, SSH,
+};
+use super::hardware::{self, MEMORY, NODES};
+use super::{Actor, BOOT_NS, Machine, SECOND};
+use crate::sample::{Comm, Counts, MemPolicy};
+
+/// MPOL_BIND and MPOL_INTERLEAVE of include/uapi/linux/mempolicy.h.
+const BIND: u16 = 2;
+const INTERLEAVE: u16 = 3;
+/// Parts of memory, as many as pages are asked for to find out where it is.
+const PARTS: u32 = super::ASKED;
+
+/// The training job changes its node after so many seconds; its memory follows over most of them.
+const STAY: u64 = 60;
+const FOLLOW: u64 = 48;
+const TRAINER: u32 = 6200;
+const TRAINER_BYTES: u64 = 6 << 30;
+/// Threads of the shop, which has no node of its own.
+const SHOP: u32 = 5100;
+const SHOP_MOVES: [(u32, u32); 3] = [(0, 2), (2, 3), (3, 0)];
+const DATABASE: u32 = 4200;
+/// A file is compiled for so many seconds.
+const COMPILES: u64 = 3;
+const COMPILER: u32 = 9100;
+
+/// Memory of the kernel on each node: slab, and what files have in the page cache.
+const SLAB: u64 = 2 << 30;
+const FILES: u64 = 9 << 30;
+
+/// Two nodes in each of two sockets, and a dozen processes.
+pub fn machine() -> Machine {
+    let mut machine = Machine::new(hardware::host(), containers::names(), actors());
+    machine.by_node = true;
+    machine.ghz = 2.6;
+    machine.lost = crate::collect::wire::Loss::ALL.map(|loss| (loss.id().to_string(), 0)).into();
+    machine.notes = vec!["a made-up machine (--demo): nothing on it was measured".into()];
+    machine.plan = Some(Box::new(live));
+    machine
+}
+
+fn actors() -> Vec<Actor> {
+    let mut actors = vec![
+        process(1, "systemd", "/sbin/init", INIT, 12 << 20, [1024, 0, 0, 0]),
+        Actor { ppid: 0, cgroup: 1, rss: 0, ..Actor::new(2, "kthreadd") },
+        Actor { ppid: 2, cgroup: 1, rss: 0, switches: 300, ..Actor::new(74, "kcompactd2") }.runs(&[(2, 0.6)]),
+        process(812, "sshd", "sshd: /usr/sbin/sshd -D", SSH, 9 << 20, [0, 1024, 0, 0]),
+        Actor { uid: 1000, ppid: 812, ..process(3001, "bash", "-bash", SESSION, 5 << 20, [0, 1024, 0, 0]) },
+    ];
+    actors.extend(database());
+    actors.extend(solver());
+    actors.extend(shop());
+    actors.extend(cache());
+    actors.extend(report());
+    actors.extend(neighbours());
+    actors.extend(web());
+    actors.push(trainer());
+    actors.extend(guest());
+    actors.extend(build());
+    actors
+}
+
+fn process(pid: u32, comm: &str, cmdline: &str, cgroup: u64, rss: u64, memory: [u32; 4]) -> Actor {
+    Actor { cmdline: cmdline.into(), cgroup, rss, memory: memory.to_vec(), ..Actor::new(pid, comm) }
+}
+
+/// Threads of `leader` beside itself, `each` made from its number.
+fn threads(leader: &Actor, count: u32, comm: &str, each: impl Fn(u32, Actor) -> Actor) -> Vec<Actor> {
+    let thread = |n: u32| each(n, Actor { tid: leader.pid + n, comm: Comm::new(comm), ..leader.clone() });
+    (1..=count).map(thread).collect()
+}
+
+/// Pages given to a task on each node in a second, some of them on another node than it runs on.
+fn pages(by_node: [u64; 4], cross: u64) -> Counts {
+    let all: u64 = by_node.iter().sum();
+    Counts {
+        pages: by_node.to_vec(),
+        user_allocs: all,
+        cross_allocs: cross,
+        min_flt: all,
+        ..Counts::default()
+    }
+}
+
+/// All memory on node 0, all work on node 2, and balancing cannot help: the pages are shared.
+fn database() -> Vec<Actor> {
+    let memory = [980, 0, 44, 0];
+    let main = Actor {
+        uid: 26,
+        ..process(DATABASE, "postgres", "postgres: main -D /var/lib/postgresql", POSTGRES, 24 << 30, memory)
+    };
+    let backend = |pid: u32, client: &str, pct: f64| {
+        let asked = Counts {
+            hint_faults: 1900,
+            hint_remote: 1820,
+            balancing_ns: 14_000_000,
+            numa_stuck: 1,
+            ..pages([30, 0, 160, 0], 30)
+        };
+        Actor {
+            pid,
+            tid: pid,
+            ppid: DATABASE,
+            cmdline: format!("postgres: shop {client} SELECT"),
+            ipc: 1.3,
+            accesses: 9.0,
+            switches: 2400,
+            wait_pct: 1.5,
+            preferred_node: Some(0),
+            scan_period_ms: 1000,
+            numa_group: DATABASE,
+            per_second: asked,
+            ..main.clone()
+        }
+        .runs(&[(2, pct)])
+    };
+    vec![
+        main.clone(),
+        backend(4210, "10.0.0.7(51234)", 88.0),
+        backend(4211, "10.0.0.7(51240)", 81.0),
+        backend(4212, "10.0.0.9(40112)", 74.0),
+    ]
+}
+
+/// Bound to the cores and the memory of node 1: as good as it gets.
+fn solver() -> Vec<Actor> {
+    let leader = Actor {
+        uid: 1000,
+        ppid: 3001,
+        ipc: 2.45,
+        accesses: 2.5,
+        switches: 12,
+        pinned: Some(4),
+        preferred_node: Some(1),
+        mempolicy: MemPolicy { mode: BIND, flags: 0, nodes: 1 << 1 },
+        per_second: pages([0, 12, 0, 0], 0),
+        ..process(
+            7000,
+            "solver",
+            "numactl -N1 -m1 ./solver --mesh wing.msh",
+            SESSION,
+            11 << 30,
+            [0, 1024, 0, 0],
+        )
+    }
+    .runs(&[(1, 99.6)]);
+    let others = threads(&leader, 3, "solver", |n, thread| Actor { pinned: Some(4 + n), ..thread });
+    std::iter::once(leader).chain(others).collect()
+}
+
+/// Four threads without a node of their own: the scheduler moves them all the time.
+fn shop() -> Vec<Actor> {
+    let leader = Actor {
+        uid: 1000,
+        ..process(SHOP, "java", "java -Xmx12g -jar orders.jar", ORDERS, 9 << 30, [420, 40, 330, 234])
+    };
+    let work = threads(&leader, 4, "http-exec", |_, thread| Actor {
+        ipc: 1.2,
+        accesses: 6.0,
+        switches: 3800,
+        wait_pct: 4.0,
+        node_moves: 9,
+        scan_period_ms: 1000,
+        per_second: Counts {
+            migrated_pages: 90,
+            balanced_pages: 90,
+            numa_pages_migrated: 90,
+            migrate_failed_pages: 6,
+            hint_faults: 700,
+            hint_remote: 460,
+            balancing_ns: 6_000_000,
+            numa_moves: 2,
+            cpu_migrations: 40,
+            ..pages([400, 0, 350, 300], 520)
+        },
+        ..thread
+    });
+    std::iter::once(leader).chain(work).collect()
+}
+
+/// Memory interleaved over all nodes: three quarters of it are elsewhere, whichever node a thread runs on.
+fn cache() -> Vec<Actor> {
+    let leader = Actor {
+        uid: 112,
+        mempolicy: MemPolicy { mode: INTERLEAVE, flags: 0, nodes: 0b1111 },
+        ..process(1450, "memcached", "numactl -i all memcached -m 16384", CACHE, 16 << 30, [256; 4])
+    };
+    let work = threads(&leader, 2, "mc-worker", |n, thread| {
+        Actor { ipc: 1.6, accesses: 5.0, switches: 9000, per_second: pages([20; 4], 60), ..thread }
+            .runs(&[(0, 38.0 + f64::from(n))])
+    });
+    std::iter::once(leader).chain(work).collect()
+}
+
+/// A container that wants two CPUs and may use one and a half.
+fn report() -> Vec<Actor> {
+    let leader = Actor {
+        ..process(8300, "python3", "python3 report.py --month 12", REPORT, 3 << 30, [0, 0, 1000, 24])
+    };
+    let work = threads(&leader, 2, "report", |_, thread| {
+        Actor {
+            ipc: 1.9,
+            accesses: 3.0,
+            switches: 60,
+            preferred_node: Some(2),
+            per_second: Counts { nivcsw: 30, ..pages([0, 0, 900, 0], 0) },
+            ..thread
+        }
+        .runs(&[(2, 74.5)])
+    });
+    std::iter::once(leader).chain(work).collect()
+}
+
+/// Two hardware threads of one core: the compression of the backup slows the other one down.
+fn neighbours() -> Vec<Actor> {
+    vec![
+        Actor {
+            uid: 1000,
+            ppid: 1,
+            ipc: 1.9,
+            accesses: 2.0,
+            switches: 21_000,
+            pinned: Some(13),
+            preferred_node: Some(3),
+            per_second: pages([0, 0, 0, 60], 0),
+            ..process(2600, "redis-server", "redis-server *:6379", SESSION, 5 << 30, [0, 0, 0, 1024])
+        }
+        .runs(&[(3, 62.0)]),
+        Actor {
+            nice: 10,
+            ipc: 1.7,
+            accesses: 4.0,
+            switches: 45,
+            pinned: Some(29),
+            preferred_node: Some(3),
+            per_second: pages([0, 0, 0, 210], 0),
+            ..process(2710, "zstd", "zstd -19 /backup/today.tar", BACKUP, 700 << 20, [0, 0, 0, 1024])
+        }
+        .runs(&[(3, 97.5)]),
+    ]
+}
+
+/// Workers that stay where their memory is.
+fn web() -> Vec<Actor> {
+    let leader = process(1900, "nginx", "nginx: master process", NGINX, 20 << 20, [1024, 0, 0, 0]);
+    let worker = |pid: u32, pct: f64| {
+        Actor {
+            pid,
+            tid: pid,
+            ppid: 1900,
+            uid: 33,
+            cmdline: "nginx: worker process".into(),
+            rss: 160 << 20,
+            ipc: 1.5,
+            accesses: 3.0,
+            switches: 14_000,
+            preferred_node: Some(0),
+            per_second: pages([240, 0, 0, 0], 0),
+            ..leader.clone()
+        }
+        .runs(&[(0, pct)])
+    };
+    vec![leader.clone(), worker(1901, 31.0), worker(1902, 27.0)]
+}
+
+/// NUMA balancing at work: its memory follows it.
+fn trainer() -> Actor {
+    Actor {
+        uid: 1000,
+        ppid: 3001,
+        ipc: 1.9,
+        accesses: 11.0,
+        switches: 30,
+        scan_period_ms: 1000,
+        ..process(TRAINER, "train", "python3 train.py --epochs 40", SESSION, TRAINER_BYTES, [0, 0, 0, PARTS])
+    }
+}
+
+fn guest() -> Vec<Actor> {
+    let leader = Actor {
+        uid: 64055,
+        ..process(
+            3900,
+            "qemu-system-x86",
+            "qemu-system-x86_64 -name windows -m 8192",
+            GUEST,
+            8 << 30,
+            [0, 0, 80, 944],
+        )
+    };
+    let cpus = threads(&leader, 2, "CPU 0/KVM", |n, thread| {
+        Actor {
+            comm: Comm::new(if n == 1 { "CPU 0/KVM" } else { "CPU 1/KVM" }),
+            ipc: 1.4,
+            accesses: 3.0,
+            switches: 1800,
+            preferred_node: Some(3),
+            per_second: pages([0, 0, 0, 20], 0),
+            ..thread
+        }
+        .runs(&[(3, 42.0 - 9.0 * f64::from(n))])
+    });
+    std::iter::once(leader).chain(cpus).collect()
+}
+
+/// Starts short-lived compilers, one after the other.
+fn build() -> Vec<Actor> {
+    vec![process(9000, "make", "make -j1", CI, 6 << 20, [1024, 0, 0, 0])]
+}
+
+/// A compiler that works from `second` on.
+fn compiler(second: u64, start_ns: u64) -> Actor {
+    let pid = COMPILER + 2 * (second / COMPILES % 4000) as u32;
+    Actor {
+        ppid: 9000,
+        ipc: 1.6,
+        accesses: 5.0,
+        switches: 25,
+        start_ns: Some(start_ns),
+        ends: Some(second + COMPILES),
+        per_second: pages([9000, 0, 0, 0], 0),
+        ..process(pid, "cc1plus", "cc1plus -O2 mesh.cc", CI, 310 << 20, [1024, 0, 0, 0])
+    }
+    .runs(&[(0, 96.0)])
+}
+
+/// What changes by itself until the end of `second`.
+fn live(machine: &mut Machine, second: u64) {
+    machine.busy = 1.0 - 0.01 * ((second * 7) % 5) as f64;
+    for actor in &mut machine.actors {
+        actor.asleep = actor.runs.is_empty() && !second.is_multiple_of(3);
+        if actor.pid == SHOP && actor.tid != SHOP {
+            wander(actor, second);
+        }
+        if actor.pid == TRAINER {
+            follow(actor, second);
+        }
+    }
+    if machine.actors.iter().all(|actor| actor.ends.is_none_or(|end| end <= second)) {
+        machine.actors.push(compiler(second, BOOT_NS + machine.step_began_ns));
+    }
+    machine.flow_rates = SHOP_MOVES.map(|pair| (pair, 12)).into();
+    machine.page_flow_rates = SHOP_MOVES.map(|pair| (pair, 120)).into();
+    let (from, to, pages) = moving(second);
+    *machine.flow_rates.entry((from, to)).or_default() += moves(second);
+    *machine.page_flow_rates.entry((from, to)).or_default() += pages;
+    fill_nodes(machine);
+    machine.groups = containers::groups(&machine.actors, &machine.groups, machine.elapsed_ns);
+}
+
+/// A thread of the shop: mostly on one of three nodes, on another one soon.
+fn wander(actor: &mut Actor, second: u64) {
+    let turn = (second / 2 + u64::from(actor.tid)) as usize;
+    let share = [34.0, 13.0, 8.0];
+    actor.runs = (0..3).map(|at| (SHOP_MOVES[(turn + at) % 3].0, share[at])).collect();
+}
+
+/// The node of the training job until the end of `second`, the one it was on before, and for how long.
+fn stay(second: u64) -> (u32, u32, u64) {
+    let (turn, since) = (second.saturating_sub(1) / STAY, second.saturating_sub(1) % STAY);
+    if turn.is_multiple_of(2) { (2, 3, since) } else { (3, 2, since) }
+}
+
+/// Pages of the training job that move in a second, and between which nodes.
+fn moving(second: u64) -> (u32, u32, u64) {
+    let (to, from, since) = stay(second);
+    let pages = TRAINER_BYTES / 4096 * 9 / 10 / FOLLOW;
+    (from, to, if since < FOLLOW && second > 0 { pages } else { 0 })
+}
+
+/// Moves of the training job to another node.
+fn moves(second: u64) -> u64 {
+    u64::from(second > 1 && stay(second).2 == 0)
+}
+
+/// The training job: on one node, with less and less of its memory on the other one.
+fn follow(actor: &mut Actor, second: u64) {
+    let (to, from, since) = stay(second);
+    let pages = moving(second).2;
+    let followed = PARTS * 9 / 10 * since.min(FOLLOW) as u32 / FOLLOW as u32 + PARTS / 20;
+    actor.runs = vec![(to, 98.5)];
+    actor.memory = vec![0; NODES as usize];
+    actor.memory[to as usize] = followed;
+    actor.memory[from as usize] = PARTS - followed;
+    actor.preferred_node = Some(to);
+    actor.node_moves = moves(second);
+    let faults = if pages > 0 { 26_000 } else { 1_500 };
+    actor.per_second = Counts {
+        migrated_pages: pages,
+        balanced_pages: pages,
+        numa_pages_migrated: pages,
+        hint_faults: faults,
+        hint_remote: faults * u64::from(PARTS - followed) / u64::from(PARTS),
+        balancing_ns: if pages > 0 { 41_000_000 } else { 4_000_000 },
+        numa_moves: actor.node_moves,
+        ..Counts::default()
+    };
+}
+
+/// True for one row of each process, but for backends, which share the memory of their server.
+pub(super) fn owns_memory(actor: &Actor) -> bool {
+    actor.pid == actor.tid && (actor.cgroup != POSTGRES || actor.pid == DATABASE)
+}
+
+/// Has the memory of nodes be that of the processes, the page cache and the kernel.
+fn fill_nodes(machine: &mut Machine) {
+    for node in &mut machine.nodes {
+        let on_node = |actor: &Actor| {
+            let part = actor.memory.get(node.id as usize).copied().unwrap_or(0);
+            actor.rss / u64::from(PARTS) * u64::from(part)
+        };
+        node.mem_anon_bytes = machine.actors.iter().filter(|actor| owns_memory(actor)).map(on_node).sum();
+        node.mem_file_bytes = FILES;
+        node.mem_slab_bytes = SLAB;
+        node.mem_free_bytes = MEMORY - node.mem_anon_bytes - FILES - SLAB;
+    }
+    for cpu in machine.cpus.iter_mut().filter(|cpu| cpu.id.is_multiple_of(8)) {
+        cpu.irq_ns = machine.elapsed_ns / SECOND * 10 * super::MS;
+    }
+}
