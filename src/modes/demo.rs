@@ -23,40 +23,44 @@ use crate::source::{Focus, Source, poll};
 use crate::tui::{self, TuiOptions};
 
 pub(super) fn run(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
-    let batch = wants_batch(args);
     options::check_node(args, &Demo::new().host().topology)?;
     options::check_hot(args, record.is_some())?;
-    let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
-    if !batch {
-        let rotate = rotate_signal()?;
-        let recorded = recorder.is_some();
-        let options = TuiOptions { demo: true, ..tui_options(args)? };
-        let start = move || {
-            Ok(match recorder {
-                Some(recorder) => Box::new(Recorded::new(Demo::new(), recorder, rotate)) as Box<dyn Source>,
-                None => Box::new(Demo::new()),
-            })
-        };
-        return ended(tui::run(options, recorded, start)?);
-    }
+    let recorder = || record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose();
+    if wants_batch(args) { batch(args, recorder) } else { live(args, recorder) }
+}
+
+fn live(args: &ViewArgs, recorder: impl FnOnce() -> Result<Option<Recorder>>) -> Result<ExitCode> {
+    let options = TuiOptions { demo: true, ..tui_options(args)? };
+    let recorder = recorder()?;
+    let rotate = rotate_signal()?;
+    let recorded = recorder.is_some();
+    let start = move || {
+        Ok(match recorder {
+            Some(recorder) => Box::new(Recorded::new(Demo::new(), recorder, rotate)) as Box<dyn Source>,
+            None => Box::new(Demo::new()),
+        })
+    };
+    ended(tui::run(options, recorded, start)?)
+}
+
+fn batch(args: &ViewArgs, recorder: impl FnOnce() -> Result<Option<Recorder>>) -> Result<ExitCode> {
     let mut export = exporter(args)?;
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
-    let source = match args.iterations {
+    let mut write =
+        |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd());
+    let mut source = match args.iterations {
         Some(_) => Demo::at_once(options::interval(args)),
         None => Demo::new(),
     };
-    match recorder {
+    match recorder()? {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate_signal()?);
-            let done = write(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd());
+            let done = write(&mut source);
             source.finish()?;
             done?;
         }
-        None => {
-            let mut source = source;
-            write(&mut source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd())?;
-        }
+        None => write(&mut source)?,
     }
     Ok(ran())
 }

@@ -1,20 +1,19 @@
-//! An imagined machine whose tasks come, run and go; the same numbers every time.
+//! The made-up machine with many tasks that come, run and go by chance; the same numbers every time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::pmu::event::Event;
-use numatop_ng::sample::{
-    Comm, Counts, CpuRaw, HostFacts, Missing, Names, NodeRaw, OwnRaw, Sample, Slot, TaskRaw,
-};
+use numatop_ng::sample::{Counts, HostFacts, Missing, Names, Sample};
+use numatop_ng::source::synthetic::{self, Actor};
 
-const SECOND: u64 = 1_000_000_000;
 /// 2026-01-02T03:04:05Z.
-pub const BEGAN: i64 = 1_767_323_045 * SECOND as i64;
+pub const BEGAN: i64 = synthetic::WALL_NS;
+
+const COMMS: [&str; 6] = ["java", "postgres", "kworker/3:1", "nginx", "redis-server", "Ünïcödé"];
 
 pub fn host() -> HostFacts {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/no-cache");
@@ -32,18 +31,8 @@ pub fn host() -> HostFacts {
     }
 }
 
-/// Makes one sample after the other.
-pub struct Machine {
-    seed: u64,
-    /// Tasks of a hundred that run in an interval, and of a thousand that end and are followed by others.
-    pub active: u64,
-    pub churn: u64,
-    next: u64,
-    sample: Sample,
-    running: Vec<bool>,
-}
-
-fn names(cgroups: BTreeMap<u64, String>) -> Names {
+fn names() -> Names {
+    let cgroups = BTreeMap::from([(1, "/".to_string()), (7, "/system.slice/web.service".to_string())]);
     Names {
         users: [(0, "root".to_string()), (33, "web".to_string())].into(),
         groups: describe(&cgroups, &BTreeMap::new(), &mut Book::new(Path::new("/nonexistent"))),
@@ -51,44 +40,26 @@ fn names(cgroups: BTreeMap<u64, String>) -> Names {
     }
 }
 
+/// Makes one sample after the other.
+pub struct Machine {
+    seed: u64,
+    /// Tasks of a hundred that run in an interval, and of a thousand that end and are followed by others.
+    pub active: u64,
+    pub churn: u64,
+    forked: u32,
+    second: u64,
+    machine: synthetic::Machine,
+}
+
 impl Machine {
     pub fn new(tasks: usize) -> Machine {
-        let cpu = |id| CpuRaw { id, node: id / 4, online: true, ..CpuRaw::default() };
-        let node =
-            |id| NodeRaw { id, mem_total_bytes: 64 << 30, mem_free_bytes: 8 << 30, ..Default::default() };
-        let mut machine = Machine {
-            seed: 42,
-            active: 16,
-            churn: 10,
-            next: 0,
-            sample: Sample {
-                wall_ns: BEGAN,
-                mono_ns: 1000 * SECOND,
-                boot_ns: 1000 * SECOND,
-                tasks: Vec::new(),
-                exited: Vec::new(),
-                cpus: (0..8).map(cpu).collect(),
-                nodes: (0..2).map(node).collect(),
-                vm: None,
-                flows: Vec::new(),
-                page_flows: Vec::new(),
-                lost: BTreeMap::from([("exits_not_itemised".to_string(), 0)]),
-                exit_lost_ns: vec![0, 0],
-                own: OwnRaw::default(),
-                groups: BTreeMap::new(),
-                placement: Default::default(),
-                about: Arc::default(),
-                hot: None,
-                names: Arc::new(names(
-                    [(1, "/".to_string()), (7, "/system.slice/web.service".to_string())].into(),
-                )),
-                notes: Vec::new(),
-            },
-            running: Vec::new(),
-        };
+        let mut machine = synthetic::Machine::new(host(), names(), vec![]);
+        machine.lost = BTreeMap::from([("exits_not_itemised".to_string(), 0)]);
+        let mut machine = Machine { seed: 42, active: 16, churn: 10, forked: 0, second: 0, machine };
         for _ in 0..tasks {
             machine.fork();
         }
+        machine.machine.tick();
         machine
     }
 
@@ -101,100 +72,73 @@ impl Machine {
     }
 
     fn fork(&mut self) {
-        self.next += 1;
-        let serial = self.next;
-        let pid = 100 + serial as u32;
-        let names = ["java", "postgres", "kworker/3:1", "nginx", "redis-server", "Ünïcödé"];
-        let comm = Comm::new(names[self.random(names.len() as u64) as usize]);
-        let start_ns = self.sample.boot_ns;
-        let active = self.active;
-        let runs = self.random(100) < active;
-        self.running.push(runs);
-        self.sample.tasks.push(Arc::new(TaskRaw {
-            serial,
-            pid,
-            tid: pid,
-            ppid: 1,
-            uid: if serial.is_multiple_of(3) { 33 } else { 0 },
-            start_ns,
-            leader_start_ns: start_ns,
-            cgroup_id: 7,
-            comm,
-            state: 1,
-            exit_state: 0,
-            policy: 0,
+        self.forked += 1;
+        let pid = 100 + self.forked;
+        let comm = COMMS[self.random(COMMS.len() as u64) as usize];
+        let asleep = self.random(100) >= self.active;
+        self.machine.actors.push(Actor {
+            uid: if self.forked.is_multiple_of(3) { 33 } else { 0 },
+            cgroup: 7,
+            rss: 4096 * u64::from(self.forked),
             nice: -5,
-            cpu: 3,
-            cpus_allowed: 8,
-            kthread: false,
-            rss_bytes: 4096 * serial,
-            exec_ns: 0,
-            preferred_node: None,
+            ipc: 0.67,
             scan_period_ms: 1000,
-            numa_group: 0,
-            mempolicy: Default::default(),
-            counts: Counts { run_ns: vec![0, 0], ..Counts::default() },
-        }));
+            smt_busy: Some(0.0),
+            last_cpu: Some(3),
+            start_ns: Some(synthetic::BOOT_NS + self.second * 1_000_000_000),
+            asleep,
+            ..Actor::new(pid, comm)
+        });
     }
 
-    fn run(&mut self, at: usize) {
-        let ns = self.random(SECOND / 50);
-        let (node, switches, cpu) = (self.random(2) as usize, self.random(500), self.random(8));
+    /// Chooses what a task does in the next second.
+    fn choose(&mut self, at: usize) {
+        let pct = self.random(20_000_000) as f64 / 1e7;
+        let (node, switches, cpu) = (self.random(2) as u32, self.random(500), self.random(8) as u32);
         let noise = self.random(1000);
-        let task = Arc::make_mut(&mut self.sample.tasks[at]);
-        task.cpu = cpu as u32;
-        task.exec_ns += ns;
-        task.rss_bytes += if noise < 100 { noise * 4096 } else { 0 };
-        task.preferred_node = (noise < 900).then_some(numatop_ng::units::Nid(node as u32));
-        let counts = &mut task.counts;
-        counts.run_ns[node] += ns;
-        counts.run_count += switches;
-        counts.nvcsw += switches - switches / 10;
-        counts.nivcsw += switches / 10;
-        counts.run_delay_ns += ns / 7;
-        counts.min_flt += noise;
-        counts.slots[0].count += ns * 3;
-        counts.slots[1].count += ns * 2 + noise;
-        counts.slots[2].count += noise;
-        let cpu = &mut self.sample.cpus[cpu as usize];
-        cpu.busy_ns += ns;
-        cpu.switches += switches;
-        cpu.slots[0] = Slot { count: cpu.busy_ns * 3, enabled_ns: cpu.busy_ns, running_ns: cpu.busy_ns / 2 };
+        let actor = &mut self.machine.actors[at];
+        actor.runs = vec![(node, pct)];
+        actor.switches = switches;
+        actor.last_cpu = Some(cpu);
+        actor.wait_pct = 1.0;
+        actor.rss += if noise < 100 { noise * 4096 } else { 0 };
+        actor.preferred_node = (noise < 900).then_some(node);
+        actor.per_second = Counts { min_flt: noise, nivcsw: switches / 10, ..Counts::default() };
     }
 
     /// One second passes.
     pub fn tick(&mut self) -> Sample {
-        self.sample.wall_ns += SECOND as i64;
-        self.sample.mono_ns += SECOND;
-        self.sample.boot_ns += SECOND;
-        self.sample.exited.clear();
-        self.sample.notes.clear();
-        for at in 0..self.sample.tasks.len() {
+        self.second += 1;
+        for at in 0..self.machine.actors.len() {
             // Who runs goes on running, mostly.
             if self.random(20) == 0 {
-                let active = self.active;
-                self.running[at] = self.random(100) < active;
+                let asleep = self.random(100) >= self.active;
+                self.machine.actors[at].asleep = asleep;
             }
-            if self.running[at] {
-                self.run(at);
+            if !self.machine.actors[at].asleep {
+                self.choose(at);
             }
         }
-        let tasks = self.sample.tasks.len() as u64;
-        let ends = tasks * self.churn / 1000;
+        let mut alive: Vec<usize> = (0..self.machine.actors.len()).collect();
+        let ends = alive.len() as u64 * self.churn / 1000;
         for _ in 0..ends {
-            let at = self.random(tasks - ends) as usize;
-            let ended = self.sample.tasks.remove(at);
-            self.running.remove(at);
-            self.sample.exited.push(ended);
+            let at = self.random(alive.len() as u64 - ends) as usize;
+            self.machine.actors[alive.remove(at)].ends = Some(self.second);
+            alive.push(self.machine.actors.len());
             self.fork();
         }
-        for node in &mut self.sample.nodes {
-            node.numa_hit += 1000 + u64::from(node.id);
-            node.local_node += 900;
+        let (second, busy) = (self.second, self.seed);
+        for node in &mut self.machine.nodes {
+            (node.numa_hit, node.local_node) = ((1000 + u64::from(node.id)) * second, 900 * second);
         }
-        self.sample.own.cpu_ns += 3_000_000;
-        self.sample.own.sample_ns = 1_500_000 + self.seed % 1000;
-        self.sample.clone()
+        for cpu in &mut self.machine.cpus {
+            // Its first counter takes turns with others.
+            cpu.slots[0].enabled_ns = cpu.busy_ns;
+            cpu.slots[0].running_ns = cpu.busy_ns / 2;
+        }
+        let mut sample = self.machine.tick();
+        sample.own.sample_ns += busy % 1000;
+        sample
     }
 
     pub fn ticks(&mut self, count: usize) -> Vec<Sample> {
