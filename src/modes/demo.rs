@@ -1,7 +1,7 @@
 //! A made-up machine instead of this one: on the screen, or as batch output.
 
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ fn batch(args: &ViewArgs, recorder: impl FnOnce() -> Result<Option<Recorder>>) -
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
     let mut write =
-        |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop.as_raw_fd());
+        |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop);
     let mut source = match args.iterations {
         Some(_) => Demo::at_once(options::interval(args)),
         None => Demo::new(),
@@ -71,7 +71,7 @@ fn write(
     export: &mut (dyn Export + Send),
     out: &mut (dyn Write + Send),
     pace: Pace,
-    stop: RawFd,
+    stop: BorrowedFd<'_>,
 ) -> Result<()> {
     let Some(intervals) = pace.iterations else { return batch::run(source, export, out, pace, stop) };
     source.focus(Focus { asked: export.asked(), ..Focus::default() });

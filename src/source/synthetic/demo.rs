@@ -1,6 +1,6 @@
 //! The demo machine as a source: in steps of the intervals that are asked for.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -161,7 +161,7 @@ impl Source for Demo {
         self.asked = focus.asked;
     }
 
-    fn wait(&mut self, due: Instant, stop: RawFd) -> Result<bool> {
+    fn wait(&mut self, due: Instant, stop: BorrowedFd<'_>) -> Result<bool> {
         self.due = Some(due);
         poll(&[stop], due).map(|readable| readable == Some(0)).context("waiting for the next sample")
     }
