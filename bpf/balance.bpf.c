@@ -19,11 +19,11 @@ int on_migrate_pages(__u64 *args)
 
 	if (!rec || !rec->in_scope)
 		return 0;
-	rec->migrated_pages += succeeded;
-	rec->migrate_failed_pages += failed;
+	rec->counters[NT_MIGRATED_PAGES] += succeeded;
+	rec->counters[NT_MIGRATE_FAILED_PAGES] += failed;
 	switch (nt_migrate_reason(args, reason_at)) {
 	case MR_NUMA_MISPLACED:
-		rec->balanced_pages += succeeded;
+		rec->counters[NT_BALANCED_PAGES] += succeeded;
 		/* Here, because only the batch says how many pages it was: large folios may have been split. */
 		nt_add_moves(nr_nodes, rec->moves_from - 1, rec->moves_to - 1, succeeded);
 		/* Not known where no function can be hooked (moved.bpf.c): then it is zero at all times. */
@@ -31,7 +31,7 @@ int on_migrate_pages(__u64 *args)
 		break;
 	case MR_SYSCALL:
 	case MR_MEMPOLICY_MBIND:
-		rec->asked_pages += succeeded;
+		rec->counters[NT_ASKED_PAGES] += succeeded;
 		break;
 	}
 	return 0;

@@ -41,7 +41,7 @@ static inline void end(void)
 		if (ran < spent)
 			spent = ran;
 	}
-	rec->balancing_ns += spent;
+	rec->counters[NT_BALANCING_NS] += spent;
 	rec->balancing_from_ns = 0;
 }
 

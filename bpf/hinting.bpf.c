@@ -33,9 +33,9 @@ static inline int hint_fault(int flags)
 	}
 	if (!rec || !rec->in_scope)
 		return 0;
-	rec->hint_faults++;
+	rec->counters[NT_HINT_FAULTS]++;
 	if (remote)
-		rec->hint_remote++;
+		rec->counters[NT_HINT_REMOTE]++;
 	return 0;
 }
 

@@ -13,11 +13,11 @@ static inline void count(struct task_struct *task, bool moved, bool swapped, boo
 	if (!rec || !rec->in_scope)
 		return;
 	if (moved)
-		__sync_fetch_and_add(&rec->numa_moves, 1);
+		__sync_fetch_and_add(&rec->counters[NT_NUMA_MOVES], 1);
 	if (swapped)
-		__sync_fetch_and_add(&rec->numa_swaps, 1);
+		__sync_fetch_and_add(&rec->counters[NT_NUMA_SWAPS], 1);
 	if (stuck)
-		__sync_fetch_and_add(&rec->numa_stuck, 1);
+		__sync_fetch_and_add(&rec->counters[NT_NUMA_STUCK], 1);
 }
 
 /* Before it is moved: a move that fails is followed by sched_stick_numa. */

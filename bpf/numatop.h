@@ -123,6 +123,42 @@ struct nt_cpu {
 };
 
 /*
+ * What is counted for a task: an index of nt_rec.counters. A new counter is a row here, the line that
+ * counts it, a row in src/model/counters.rs, and a metric.
+ */
+enum nt_counter {
+	NT_LLC_MOVES, /* ran under another last-level cache than before */
+	NT_NODE_MOVES, /* ran on another node than before */
+	NT_SMT_BUSY_NS, /* on a CPU while another thread of the core was busy */
+	NT_USER_ALLOCS, /* allocations of pages for user space, of whatever size */
+	NT_CROSS_ALLOCS, /* of these, on another node than the one it ran on */
+	NT_MIGRATED_PAGES, /* moved to another place while it ran, whatever for */
+	NT_MIGRATE_FAILED_PAGES,
+	NT_BALANCED_PAGES, /* of those moved, by NUMA balancing */
+	NT_ASKED_PAGES, /* of those moved, because of move_pages(2) and the like */
+	NT_NUMA_MOVES, /* tries of NUMA balancing to bring it to its preferred node */
+	NT_NUMA_SWAPS, /* the same, by swapping it with another task */
+	NT_NUMA_STUCK, /* what came to nothing */
+	NT_HINT_FAULTS, /* NUMA hinting faults; pages of them where only the task structure says so */
+	NT_HINT_REMOTE, /* of these, with the page on another node */
+	NT_BALANCING_NS, /* time on its CPU in such stretches */
+	NT_NR_COUNTERS,
+};
+
+/* What the kernel counts for a task since its birth: an index of nt_task.lifetime. */
+enum nt_lifetime {
+	NT_RUN_DELAY_NS, /* sched_info.run_delay */
+	NT_NVCSW,
+	NT_NIVCSW,
+	NT_RUN_COUNT, /* sched_info.pcount: times it was given a CPU */
+	NT_MIN_FLT,
+	NT_MAJ_FLT,
+	NT_CPU_MIGRATIONS,
+	NT_NUMA_PAGES_MIGRATED,
+	NT_NR_LIFETIME,
+};
+
+/*
  * What we keep for a task: the fixed head, followed by run_ns[nr_nodes] and, where
  * user space asked for it, struct nt_node_counts[nr_nodes], struct
  * nt_node_counts[NT_SIBLINGS] by what the SMT siblings did, __u64 pages[nr_nodes].
@@ -141,22 +177,9 @@ struct nt_rec {
 	__u64 leader_start_ns; /* start of the thread group's leader, kept for the same reason as ppid */
 	__u64 serial;          /* unique for the life of the probe, survives exec */
 
-	__u64 llc_moves;
-	__u64 node_moves;
-	__u64 smt_busy_ns;
+	__u64 counters[NT_NR_COUNTERS]; /* by enum nt_counter */
 	__u64 scope_end_ns;   /* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
 	__u64 scope_gap_ns;   /* time it then spent outside before it came back, not yet left out */
-	__u64 user_allocs;    /* allocations of pages for user space, of whatever size */
-	__u64 cross_allocs;   /* of these, on another node than the one it ran on */
-	__u64 migrated_pages; /* moved to another place while it ran, whatever for */
-	__u64 migrate_failed_pages;
-	__u64 balanced_pages; /* of those moved, by NUMA balancing */
-	__u64 asked_pages;    /* of those moved, because of move_pages(2) and the like */
-	__u64 numa_moves;     /* tries of NUMA balancing to bring it to its preferred node */
-	__u64 numa_swaps;     /* the same, by swapping it with another task */
-	__u64 numa_stuck;     /* what came to nothing */
-	__u64 hint_faults;    /* NUMA hinting faults; pages of them where only the task structure says so */
-	__u64 hint_remote;    /* of these, with the page on another node */
 	/* The window of numa_faults_locality[] that has been added to these, and how much of it. */
 	__u64 hint_seen_local;
 	__u64 hint_seen_remote;
@@ -165,7 +188,6 @@ struct nt_rec {
 	__u32 balancing_from_switches;
 	__u64 balancing_from_ns; /* 0: in none */
 	__u64 balancing_from_exec;
-	__u64 balancing_ns; /* time on its CPU in such stretches */
 	/* The nodes that balancing moves a page from and to at this moment, counted from 1; 0: not known. */
 	__u16 moves_from;
 	__u16 moves_to;
@@ -209,17 +231,10 @@ struct nt_task {
 	__u64 cgroup_id;
 	char comm[16];
 	__u64 exec_ns;      /* se.sum_exec_runtime: since the task was born */
-	__u64 run_delay_ns; /* sched_info.run_delay */
-	__u64 run_count;    /* sched_info.pcount: times it was given a CPU */
-	__u64 nvcsw;
-	__u64 nivcsw;
-	__u64 min_flt;
-	__u64 maj_flt;
-	__u64 cpu_migrations;
+	__u64 lifetime[NT_NR_LIFETIME]; /* by enum nt_lifetime */
 	__u64 rss_pages;
 	__u64 numa_faults_local; /* of the current scan window, see numa_faults_locality[] */
 	__u64 numa_faults_remote;
-	__u64 numa_pages_migrated;
 	__u32 state; /* task->__state */
 	__u32 exit_state;
 	__u32 policy;

@@ -39,9 +39,9 @@ int BPF_PROG(on_page_alloc, struct page *page, unsigned int order, unsigned int 
 			nt_count_loss(cpu, NT_LOST_PAGE);
 		return 0;
 	}
-	rec->user_allocs++;
+	rec->counters[NT_USER_ALLOCS]++;
 	if (node != place->node)
-		rec->cross_allocs++;
+		rec->counters[NT_CROSS_ALLOCS]++;
 	rec->run_ns[pages_at + node] += 1UL << (order & 31);
 	return 0;
 }

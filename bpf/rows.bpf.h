@@ -79,8 +79,8 @@ static inline void nt_add_hints(struct nt_rec *rec, struct task_struct *task)
 	}
 	if (changed || fell)
 		rec->hint_seen_remote = rec->hint_seen_local = 0;
-	rec->hint_remote += remote - rec->hint_seen_remote;
-	rec->hint_faults += remote - rec->hint_seen_remote + local - rec->hint_seen_local;
+	rec->counters[NT_HINT_REMOTE] += remote - rec->hint_seen_remote;
+	rec->counters[NT_HINT_FAULTS] += remote - rec->hint_seen_remote + local - rec->hint_seen_local;
 	rec->hint_window = window;
 	rec->hint_changed = 0;
 	rec->hint_seen_remote = remote;
@@ -105,13 +105,13 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	((__u64 *)row->comm)[0] = ((__u64 *)task->comm)[0];
 	((__u64 *)row->comm)[1] = ((__u64 *)task->comm)[1];
 	row->exec_ns = task->se.sum_exec_runtime;
-	row->run_delay_ns = task->sched_info.run_delay;
-	row->run_count = task->sched_info.pcount;
-	row->nvcsw = task->nvcsw;
-	row->nivcsw = task->nivcsw;
-	row->min_flt = task->min_flt;
-	row->maj_flt = task->maj_flt;
-	row->cpu_migrations = task->se.nr_migrations;
+	row->lifetime[NT_RUN_DELAY_NS] = task->sched_info.run_delay;
+	row->lifetime[NT_RUN_COUNT] = task->sched_info.pcount;
+	row->lifetime[NT_NVCSW] = task->nvcsw;
+	row->lifetime[NT_NIVCSW] = task->nivcsw;
+	row->lifetime[NT_MIN_FLT] = task->min_flt;
+	row->lifetime[NT_MAJ_FLT] = task->maj_flt;
+	row->lifetime[NT_CPU_MIGRATIONS] = task->se.nr_migrations;
 	row->rss_pages = nt_rss_pages(task);
 	row->state = task->__state;
 	row->exit_state = task->exit_state;
@@ -126,7 +126,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 		row->scan_period_ms = task->numa_scan_period;
 		row->numa_faults_remote = task->numa_faults_locality[0];
 		row->numa_faults_local = task->numa_faults_locality[1];
-		row->numa_pages_migrated = task->numa_pages_migrated;
+		row->lifetime[NT_NUMA_PAGES_MIGRATED] = task->numa_pages_migrated;
 		row->numa_group = nt_numa_group(task);
 	} else {
 		row->flags |= NT_ROW_NO_NUMA;
@@ -134,7 +134,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 		row->scan_period_ms = 0;
 		row->numa_faults_remote = 0;
 		row->numa_faults_local = 0;
-		row->numa_pages_migrated = 0;
+		row->lifetime[NT_NUMA_PAGES_MIGRATED] = 0;
 		row->numa_group = 0;
 	}
 	nt_mempolicy(task, &row->mempolicy, &row->mempolicy_nodes);

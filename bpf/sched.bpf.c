@@ -238,9 +238,9 @@ static inline __u64 charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id,
 
 		if (last) {
 			if (last->llc != place->llc)
-				rec->llc_moves++;
+				rec->counters[NT_LLC_MOVES]++;
 			if (last->node != place->node) {
-				rec->node_moves++;
+				rec->counters[NT_NODE_MOVES]++;
 				nt_add_moves(nr_nodes, last->node, place->node, 1);
 			}
 		}
@@ -320,7 +320,7 @@ static inline int account(struct task_struct *task, struct task_struct *next)
 			if (clock > cpu->in_smt_ns)
 				shared = clock - cpu->in_smt_ns;
 			if (rec && seen_in)
-				rec->smt_busy_ns += shared;
+				rec->counters[NT_SMT_BUSY_NS] += shared;
 			if (by_sibling && cpu->in_ns)
 				siblings = siblings_in(now - cpu->in_ns, shared);
 			cpu->in_smt_ns = clock;

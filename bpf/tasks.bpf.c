@@ -212,7 +212,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	if (!wanted)
 		row.flags |= NT_ROW_LEFT;
 	/* Hinting faults may be told by a later look at a task that rests. */
-	sig = MIX(MIX(signature(&row), rec->exec_seen_ns), rec->hint_faults);
+	sig = MIX(MIX(signature(&row), rec->exec_seen_ns), rec->counters[NT_HINT_FAULTS]);
 	if (sig == rec->sent)
 		return 0;
 	/*

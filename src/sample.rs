@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::{AddAssign, SubAssign};
+use std::ops::{AddAssign, Index, IndexMut, SubAssign};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::container::group::Group;
 use crate::host::topology::Topology;
 use crate::hot::News;
+use crate::model::counters::{Counter, Scalars};
 use crate::pmu::catalog::TableInUse;
 use crate::pmu::event::{Event, Role};
 use crate::units::{CpuId, Nid};
@@ -89,52 +90,19 @@ pub struct Slot {
 }
 
 /// Everything about a task that only counts up. Sums of tasks are sums of these.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// On-CPU time by node id, since numatop-ng first saw the task.
     pub run_ns: Vec<u64>,
-    pub smt_busy_ns: u64,
-    pub llc_moves: u64,
-    pub node_moves: u64,
+    pub scalars: Scalars,
     pub slots: [Slot; SLOTS],
     /// Cycles and instructions by node id, as counted; empty where there is one node or no such counters.
-    #[serde(default)]
     pub by_node: Vec<NodeCounts>,
     /// Pages it was given for user space, by node of the page; empty where they are not counted.
-    #[serde(default)]
     pub pages: Vec<u64>,
-    /// Allocations of such pages, each of one or more, and how many were on another node than it ran on.
-    pub user_allocs: u64,
-    pub cross_allocs: u64,
-    /// Pages moved to another place while it ran, and those that could not be.
-    pub migrated_pages: u64,
-    pub migrate_failed_pages: u64,
-    /// Of those moved, by NUMA balancing, and because a process asked for it.
-    pub balanced_pages: u64,
-    pub asked_pages: u64,
-    /// Tries of NUMA balancing to bring it to its preferred node, to swap it for another task, and those that came
-    /// to nothing.
-    pub numa_moves: u64,
-    pub numa_swaps: u64,
-    pub numa_stuck: u64,
-    /// NUMA hinting faults, and those that found their page on another node.
-    pub hint_faults: u64,
-    pub hint_remote: u64,
-    /// Time on its CPU that NUMA balancing took: scans of its memory and hinting faults, ns.
-    pub balancing_ns: u64,
     /// Cycles and instructions of stretches in which the SMT siblings were idle, and in which one was busy; all 0
     /// without SMT.
-    #[serde(default)]
     pub by_sibling: [NodeCounts; SIBLINGS],
-    // The following are kept by the kernel, since the birth of the task.
-    pub run_delay_ns: u64,
-    pub run_count: u64,
-    pub nvcsw: u64,
-    pub nivcsw: u64,
-    pub min_flt: u64,
-    pub maj_flt: u64,
-    pub cpu_migrations: u64,
-    pub numa_pages_migrated: u64,
 }
 
 impl Counts {
@@ -145,29 +113,7 @@ impl Counts {
 
     /// Forgets what the kernel counted before we looked: for a task that is older than our first sight of it.
     pub fn without_lifetime(&self) -> Counts {
-        Counts {
-            run_ns: self.run_ns.clone(),
-            smt_busy_ns: self.smt_busy_ns,
-            llc_moves: self.llc_moves,
-            node_moves: self.node_moves,
-            slots: self.slots,
-            by_node: self.by_node.clone(),
-            pages: self.pages.clone(),
-            user_allocs: self.user_allocs,
-            cross_allocs: self.cross_allocs,
-            migrated_pages: self.migrated_pages,
-            migrate_failed_pages: self.migrate_failed_pages,
-            balanced_pages: self.balanced_pages,
-            asked_pages: self.asked_pages,
-            numa_moves: self.numa_moves,
-            numa_swaps: self.numa_swaps,
-            numa_stuck: self.numa_stuck,
-            hint_faults: self.hint_faults,
-            hint_remote: self.hint_remote,
-            balancing_ns: self.balancing_ns,
-            by_sibling: self.by_sibling,
-            ..Counts::default()
-        }
+        Counts { scalars: self.scalars.without_lifetime(), ..self.clone() }
     }
 
     /// What the kernel counted since the task was born, whether we looked or not: the rest of
@@ -185,61 +131,27 @@ impl Counts {
         mapped
     }
 
+    /// Applies `op` to each number and that of `other`; the shorter of two lists goes on with zeros.
     fn zip(&mut self, other: &Counts, op: impl Fn(&mut u64, u64)) {
-        if self.run_ns.len() < other.run_ns.len() {
-            self.run_ns.resize(other.run_ns.len(), 0);
-        }
-        for (mine, theirs) in self.run_ns.iter_mut().zip(&other.run_ns) {
-            op(mine, *theirs);
-        }
-        if self.pages.len() < other.pages.len() {
-            self.pages.resize(other.pages.len(), 0);
-        }
-        for (mine, theirs) in self.pages.iter_mut().zip(&other.pages) {
-            op(mine, *theirs);
-        }
-        if self.by_node.len() < other.by_node.len() {
-            self.by_node.resize(other.by_node.len(), NodeCounts::default());
-        }
-        for (mine, theirs) in self.by_node.iter_mut().zip(&other.by_node) {
+        // All fields by name: one that is added and forgotten here does not compile.
+        let Counts { run_ns, scalars, slots, by_node, pages, by_sibling } = other;
+        zip_lists(&mut self.run_ns, run_ns, |mine, theirs| op(mine, *theirs));
+        zip_lists(&mut self.pages, pages, |mine, theirs| op(mine, *theirs));
+        let both = |mine: &mut NodeCounts, theirs: &NodeCounts| {
             op(&mut mine.cycles, theirs.cycles);
             op(&mut mine.instructions, theirs.instructions);
+        };
+        zip_lists(&mut self.by_node, by_node, both);
+        for (mine, theirs) in self.by_sibling.iter_mut().zip(by_sibling) {
+            both(mine, theirs);
         }
-        for (mine, theirs) in self.by_sibling.iter_mut().zip(&other.by_sibling) {
-            op(&mut mine.cycles, theirs.cycles);
-            op(&mut mine.instructions, theirs.instructions);
-        }
-        for (mine, theirs) in self.slots.iter_mut().zip(&other.slots) {
+        for (mine, theirs) in self.slots.iter_mut().zip(slots) {
             op(&mut mine.count, theirs.count);
             op(&mut mine.enabled_ns, theirs.enabled_ns);
             op(&mut mine.running_ns, theirs.running_ns);
         }
-        for (mine, theirs) in [
-            (&mut self.smt_busy_ns, other.smt_busy_ns),
-            (&mut self.llc_moves, other.llc_moves),
-            (&mut self.node_moves, other.node_moves),
-            (&mut self.user_allocs, other.user_allocs),
-            (&mut self.cross_allocs, other.cross_allocs),
-            (&mut self.migrated_pages, other.migrated_pages),
-            (&mut self.migrate_failed_pages, other.migrate_failed_pages),
-            (&mut self.balanced_pages, other.balanced_pages),
-            (&mut self.asked_pages, other.asked_pages),
-            (&mut self.numa_moves, other.numa_moves),
-            (&mut self.numa_swaps, other.numa_swaps),
-            (&mut self.numa_stuck, other.numa_stuck),
-            (&mut self.hint_faults, other.hint_faults),
-            (&mut self.hint_remote, other.hint_remote),
-            (&mut self.balancing_ns, other.balancing_ns),
-            (&mut self.run_delay_ns, other.run_delay_ns),
-            (&mut self.run_count, other.run_count),
-            (&mut self.nvcsw, other.nvcsw),
-            (&mut self.nivcsw, other.nivcsw),
-            (&mut self.min_flt, other.min_flt),
-            (&mut self.maj_flt, other.maj_flt),
-            (&mut self.cpu_migrations, other.cpu_migrations),
-            (&mut self.numa_pages_migrated, other.numa_pages_migrated),
-        ] {
-            op(mine, theirs);
+        for (mine, theirs) in self.scalars.values_mut().iter_mut().zip(scalars.values()) {
+            op(mine, *theirs);
         }
     }
 
@@ -256,6 +168,47 @@ impl Counts {
                 *mine = 0;
             }
         });
+    }
+}
+
+fn zip_lists<T: Clone + Default>(mine: &mut Vec<T>, theirs: &[T], op: impl Fn(&mut T, &T)) {
+    if mine.len() < theirs.len() {
+        mine.resize(theirs.len(), T::default());
+    }
+    for (mine, theirs) in mine.iter_mut().zip(theirs) {
+        op(mine, theirs);
+    }
+}
+
+impl Index<Counter> for Counts {
+    type Output = u64;
+
+    fn index(&self, counter: Counter) -> &u64 {
+        &self.scalars[counter]
+    }
+}
+
+impl IndexMut<Counter> for Counts {
+    fn index_mut(&mut self, counter: Counter) -> &mut u64 {
+        &mut self.scalars[counter]
+    }
+}
+
+impl<const N: usize> From<[(Counter, u64); N]> for Counts {
+    /// The numbers of these counters; all others are zero.
+    fn from(numbers: [(Counter, u64); N]) -> Counts {
+        Counts { scalars: numbers.into(), ..Counts::default() }
+    }
+}
+
+impl Counts {
+    /// The same with these numbers in place of those of their counters.
+    #[must_use]
+    pub fn with<const N: usize>(mut self, numbers: [(Counter, u64); N]) -> Counts {
+        for (counter, number) in numbers {
+            self[counter] = number;
+        }
+        self
     }
 }
 
@@ -285,7 +238,7 @@ pub struct MemPolicy {
 }
 
 /// One thread; or what the ended threads of a process left behind (`tid` 0); or an ended process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(test, derive(Default))]
 pub struct TaskRaw {
     /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.
@@ -487,7 +440,7 @@ pub struct Names {
 }
 
 /// Everything measured at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Wall clock, ns since 1970: a label only.
     pub wall_ns: i64,
@@ -507,7 +460,6 @@ pub struct Sample {
     /// are left out.
     pub flows: Vec<Flow>,
     /// Pages that NUMA balancing moved for tasks in scope, in the same order.
-    #[serde(default)]
     pub page_flows: Vec<Flow>,
     /// Cumulative, by cause (see [`crate::collect::wire::Loss::id`]).
     pub lost: BTreeMap<String, u64>,
@@ -518,13 +470,10 @@ pub struct Sample {
     /// By cgroup id, for the tops of containers and other groups that have tasks.
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
     /// By process id, for processes whose memory was looked at. Empty where there is one node.
-    #[serde(default)]
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
     /// What was asked for of processes beside their counts; recordings do not keep it.
-    #[serde(skip)]
     pub about: Arc<Abouts>,
     /// Stacks that were sampled since the sample before; `None` while nobody asks for them.
-    #[serde(skip)]
     pub hot: Option<Arc<News>>,
     /// Hotplug and other events worth a word, since the sample before.
     pub notes: Vec<String>,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use common::{Actor, World};
 use numatop_ng::metric::{Value, balancing, node, task};
+use numatop_ng::model::counters::Counter;
 use numatop_ng::sample::{Missing, Reading, Sample};
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
 
@@ -60,7 +61,7 @@ fn time_of_balancing_is_a_share_of_time_on_cpus() {
         let mut world = World::new("intel-e5-2682v4", true, vec![actor.clone()]);
         let (before, mut after) = (world.tick(), world.tick());
         let ran_ns = after.tasks[0].counts.cpu_ns() - before.tasks[0].counts.cpu_ns();
-        Arc::make_mut(&mut after.tasks[0]).counts.balancing_ns = ran_ns * balancing_ms / 500;
+        Arc::make_mut(&mut after.tasks[0]).counts[Counter::BalancingNs] = ran_ns * balancing_ms / 500;
         let snapshot = derive(&world.host, Some(&before), &after, Grain::Processes);
 
         let found = task::by_id("balancing_pct").unwrap().read(&snapshot.tasks[0], &snapshot);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use common::{Actor, World};
 use numatop_ng::metric::{Value, container, task};
+use numatop_ng::model::counters::Counter;
 use numatop_ng::sample::{Missing, Reading, Sample};
 use numatop_ng::snapshot::{Grain, Snapshot, beside, derive};
 
@@ -61,7 +62,7 @@ fn a_task_that_stayed_has_the_interrupts_of_its_cpu() {
 fn a_task_that_moved_has_the_interrupts_of_its_nodes() {
     let mut world = one(&[(0, 40.0), (1, 40.0)]);
     let mut samples = pair(&mut world, |_| {});
-    Arc::make_mut(&mut samples.1.tasks[0]).counts.cpu_migrations = 5;
+    Arc::make_mut(&mut samples.1.tasks[0]).counts[Counter::CpuMigrations] = 5;
     // All CPUs of node 1 are in interrupts half of the time.
     for cpu in &mut samples.1.cpus {
         cpu.irq_ns = if cpu.node == 1 { 500_000_000 } else { 0 };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
+use crate::model::counters::Scalars;
 use crate::sample::{Comm, Counts, MemPolicy, Slot, TaskRaw};
 use crate::units::Nid;
 
@@ -269,33 +270,11 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
     let (task, rec) = (&row.task, &row.rec);
     let mut counts = Counts {
         run_ns: row.run_ns().collect(),
-        pages: row.pages().collect(),
-        user_allocs: row.rec.user_allocs,
-        cross_allocs: row.rec.cross_allocs,
-        migrated_pages: row.rec.migrated_pages,
-        migrate_failed_pages: row.rec.migrate_failed_pages,
-        balanced_pages: rec.balanced_pages,
-        asked_pages: rec.asked_pages,
-        numa_moves: rec.numa_moves,
-        numa_swaps: rec.numa_swaps,
-        numa_stuck: rec.numa_stuck,
-        hint_faults: rec.hint_faults,
-        hint_remote: rec.hint_remote,
-        balancing_ns: rec.balancing_ns,
+        scalars: Scalars::new(&rec.counters, &task.lifetime),
+        slots: Default::default(),
         by_node: row.node_counts().collect(),
+        pages: row.pages().collect(),
         by_sibling: row.sibling_counts().unwrap_or_default(),
-        smt_busy_ns: rec.smt_busy_ns,
-        llc_moves: rec.llc_moves,
-        node_moves: rec.node_moves,
-        run_delay_ns: task.run_delay_ns,
-        run_count: task.run_count,
-        nvcsw: task.nvcsw,
-        nivcsw: task.nivcsw,
-        min_flt: task.min_flt,
-        maj_flt: task.maj_flt,
-        cpu_migrations: task.cpu_migrations,
-        numa_pages_migrated: task.numa_pages_migrated,
-        ..Counts::default()
     };
     for (i, slot) in counts.slots.iter_mut().enumerate() {
         *slot = Slot {
@@ -340,6 +319,7 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::counters::Counter;
 
     fn task(serial: u64, pid: u32, tid: u32, ns: u64) -> TaskRaw {
         TaskRaw {
@@ -481,7 +461,10 @@ mod tests {
 
     #[test]
     fn a_task_that_comes_back_goes_on_from_where_it_was() {
-        let switched = |task: TaskRaw, nvcsw| TaskRaw { counts: Counts { nvcsw, ..task.counts }, ..task };
+        let switched = |task: TaskRaw, nvcsw| TaskRaw {
+            counts: task.counts.clone().with([(Counter::Nvcsw, nvcsw)]),
+            ..task
+        };
         let mut table = TaskTable::default();
         table.apply(vec![], live(&[switched(task(1, 10, 10, 5), 100)]), false);
         table.apply(vec![], vec![leaving(switched(task(1, 10, 10, 6), 110))], false);
@@ -491,12 +474,12 @@ mod tests {
         table.apply(vec![], vec![leaving(switched(task(2, 10, 10, 3), 155))], false);
         let (tasks, exited) = table.snapshot();
         assert_eq!((sum(&tasks), exited.len()), (9, 0));
-        assert_eq!(tasks[0].counts.nvcsw, 115);
+        assert_eq!(tasks[0].counts[Counter::Nvcsw], 115);
         // In and out again before anybody looked, and back once more to end.
         table.apply(vec![], vec![leaving(switched(task(3, 10, 10, 1), 170))], false);
         table.apply(vec![ended(switched(task(4, 10, 10, 4), 180), 0)], vec![], false);
         let (tasks, exited) = table.snapshot();
-        assert_eq!((tasks.len(), sum(&exited), exited[0].counts.nvcsw), (0, 14, 115));
+        assert_eq!((tasks.len(), sum(&exited), exited[0].counts[Counter::Nvcsw]), (0, 14, 115));
         assert!(table.outside.is_empty() && table.back_at.is_empty() && table.ended.is_empty());
     }
 

@@ -1,6 +1,7 @@
 //! The metrics of what NUMA balancing does with a task.
 
 use super::{Group, Metric, Order, Traits, Unit, Value};
+use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::sample::{Hints, Missing, Reading};
 use crate::snapshot::{Node, Snapshot, Task};
@@ -11,7 +12,7 @@ pub const NUMA_MOVES: Metric<Task> = Metric::memory_rate(
     8,
     "Times NUMA balancing set out to bring it to an idle CPU of the node that it prefers (sched_move_numa); \
            attempts that then failed are in numa_stuck_per_s too.",
-    |task, snapshot| snapshot.rate(task.delta.numa_moves).map(Value::F64),
+    |task, snapshot| snapshot.rate(task.delta[Counter::NumaMoves]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
 
@@ -21,7 +22,7 @@ pub const NUMA_SWAPS: Metric<Task> = Metric::memory_rate(
     8,
     "Times NUMA balancing set out to swap it with a task of another node, whichever of the two was better off \
            (sched_swap_numa).",
-    |task, snapshot| snapshot.rate(task.delta.numa_swaps).map(Value::F64),
+    |task, snapshot| snapshot.rate(task.delta[Counter::NumaSwaps]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
 
 pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
@@ -30,7 +31,7 @@ pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
     8,
     "Times NUMA balancing wanted it on another node and left it where it was: no better CPU found, or the move \
            failed (sched_stick_numa).",
-    |task, snapshot| snapshot.rate(task.delta.numa_stuck).map(Value::F64),
+    |task, snapshot| snapshot.rate(task.delta[Counter::NumaStuck]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
 
 pub const NUMA_GROUP: Metric<Task> = Metric {
@@ -56,7 +57,7 @@ pub const HINT_FAULTS: Metric<Task> = Metric::memory_rate(
     "NUMA hinting faults: balancing takes a page away for a moment, to see who uses it from where. How many there \
            are says how fast it scans, not how much memory is used. Where no function of the kernel can be hooked \
            (doctor says so) these are pages, from the task structure, and some are missed.",
-    |task, snapshot| snapshot.rate(task.delta.hint_faults).map(Value::F64),
+    |task, snapshot| snapshot.rate(task.delta[Counter::HintFaults]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]));
 
 pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
@@ -75,7 +76,7 @@ pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
 
 /// The hinting faults of a task in the interval.
 pub(super) fn of_task(task: &Task) -> Hints {
-    Hints { faults: task.delta.hint_faults, remote: task.delta.hint_remote }
+    Hints { faults: task.delta[Counter::HintFaults], remote: task.delta[Counter::HintRemote] }
 }
 
 fn remote_pct(hints: Hints, snapshot: &Snapshot) -> Reading<f64> {
@@ -100,7 +101,7 @@ pub const BALANCING_PCT: Metric<Task> = Metric {
         match task.run_ns() {
             0 => Err(Missing::NotCollected("did not run in this interval".into())),
             // Interrupts and the hypervisor may have had a part of what the clock says.
-            ran => Ok(Value::F64((task.delta.balancing_ns as f64 * 100.0 / ran as f64).min(100.0))),
+            ran => Ok(Value::F64((task.delta[Counter::BalancingNs] as f64 * 100.0 / ran as f64).min(100.0))),
         }
     },
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::BalancingTime]),

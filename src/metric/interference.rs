@@ -2,6 +2,7 @@
 //! known of CPUs and tasks at the end of an interval, and cost the context switch nothing.
 
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
+use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::sample::{Missing, Reading};
 use crate::snapshot::{Container, CpuDelta, Snapshot, Task};
@@ -50,7 +51,7 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
     help: "The part of runq_wait_pct in which a CPU of another node is likely to have been idle: the wait, by the idle \
            share of the idlest CPU outside its home node. An estimate, and only for tasks that may use all CPUs.",
     value: |task, snapshot| {
-        let wait = snapshot.share(task.delta.run_delay_ns)?;
+        let wait = snapshot.share(task.delta[Counter::RunDelayNs])?;
         let idle = if wait > 0.0 { idle_elsewhere(task, snapshot)? } else { 0.0 };
         Ok(Value::Share { pct: wait * idle, measured: false })
     },
@@ -60,7 +61,7 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
 /// Time in interrupts, of the on-CPU time of a task.
 fn irq_ns(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
     let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
-    let stayed = task.threads == 1 && task.delta.cpu_migrations == 0;
+    let stayed = task.threads == 1 && task.delta[Counter::CpuMigrations] == 0;
     if stayed && let Some(cpu) = snapshot.cpus.iter().find(|cpu| cpu.id == task.raw.cpu) {
         return Ok(task.run_ns() as f64 * share(cpu.irq_ns, interval));
     }

@@ -1,6 +1,7 @@
 //! The metrics of pages that are moved: what for, from where and to where.
 
 use super::{Group, Metric, Order, Several, Traits, Unit, Value, pages};
+use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::sample::Reading;
 use crate::snapshot::{Node, Snapshot, Task};
@@ -11,7 +12,7 @@ pub const BALANCING: Metric<Task> = Metric::memory_rate(
     7,
     "Of pages_migrated_per_s, those that NUMA balancing brought to the node from which they are used, at hinting \
            faults.",
-    |task, snapshot| snapshot.rate(task.delta.balanced_pages).map(Value::F64),
+    |task, snapshot| snapshot.rate(task.delta[Counter::BalancedPages]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 
 pub const ASKED: Metric<Task> = Metric::memory_rate(
@@ -20,7 +21,7 @@ pub const ASKED: Metric<Task> = Metric::memory_rate(
     7,
     "Of pages_migrated_per_s, those that it moved with move_pages, migrate_pages or mbind, its own or another \
            process's, and those that follow when the nodes of a cpuset change.",
-    |task, snapshot| snapshot.rate(task.delta.asked_pages).map(Value::F64),
+    |task, snapshot| snapshot.rate(task.delta[Counter::AskedPages]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 
 pub const OTHER: Metric<Task> = Metric::memory_rate(
@@ -31,8 +32,8 @@ pub const OTHER: Metric<Task> = Metric::memory_rate(
            that is pinned, fails or goes away.",
     |task, snapshot| {
         let delta = &task.delta;
-        let known = delta.balanced_pages.saturating_add(delta.asked_pages);
-        snapshot.rate(delta.migrated_pages.saturating_sub(known)).map(Value::F64)
+        let known = delta[Counter::BalancedPages].saturating_add(delta[Counter::AskedPages]);
+        snapshot.rate(delta[Counter::MigratedPages].saturating_sub(known)).map(Value::F64)
     },
 ).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 

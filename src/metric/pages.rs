@@ -1,6 +1,7 @@
 //! The metrics of pages that tasks are given (on which node, and was it theirs?) and that are moved for them.
 
 use super::{Group, Metric, Order, Several, Traits, Unit, Value};
+use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::sample::{Counts, Missing, Reading};
 use crate::snapshot::{Task, memory_shares};
@@ -25,7 +26,7 @@ pub const CROSS_NODE_FAULTS: Metric<Task> = Metric::memory_rate(
     7,
     "Allocations of user pages that came from another node than the one it ran on: page faults, large pages as \
            one, and reads into the page cache. Faults that find their page in memory are not counted.",
-    |task, snapshot| snapshot.rate(task.delta.cross_allocs).map(Value::F64),
+    |task, snapshot| snapshot.rate(task.delta[Counter::CrossAllocs]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::NewPages]).several(Several::Nodes));
 
 pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
@@ -38,9 +39,9 @@ pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
     help: "Share of its allocations of user pages that came from another node than the one it ran on.",
     value: |task, snapshot| {
         snapshot.rate(0)?;
-        match task.delta.user_allocs {
+        match task.delta[Counter::UserAllocs] {
             0 => Err(none()),
-            all => Ok(Value::F64(task.delta.cross_allocs as f64 * 100.0 / all as f64)),
+            all => Ok(Value::F64(task.delta[Counter::CrossAllocs] as f64 * 100.0 / all as f64)),
         }
     },
     traits: Traits::NONE.needs(&[Facility::NewPages]),
@@ -52,7 +53,7 @@ pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
     7,
     "Pages that were moved to another place while it ran: by NUMA balancing at its hinting faults, because it \
            asked (move_pages, mbind), or to make room for large pages.",
-    |task, snapshot| snapshot.rate(task.delta.migrated_pages).map(Value::F64),
+    |task, snapshot| snapshot.rate(task.delta[Counter::MigratedPages]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::MovedPages]).several(Several::Nodes));
 
 pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
@@ -60,7 +61,7 @@ pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "PGFAIL/s",
     8,
     "Pages that should have been moved and could not: busy, pinned, or no room where they should go.",
-    |task, snapshot| snapshot.rate(task.delta.migrate_failed_pages).map(Value::F64),
+    |task, snapshot| snapshot.rate(task.delta[Counter::MigrateFailedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages]));
 

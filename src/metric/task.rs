@@ -4,6 +4,7 @@ use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
     balancing, counters, identity, interference, mempolicy, moved, on_demand, pages, placement, smt,
 };
+use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::pmu::event::Role;
 use crate::sample::Reading;
@@ -168,7 +169,9 @@ pub const SWITCHES_PER_S: Metric<Task> = Metric {
     unit: Unit::PerSecond,
     order: Descending,
     help: "Context switches away from it, voluntary and not.",
-    value: |task, snapshot| snapshot.rate(task.delta.nvcsw.wrapping_add(task.delta.nivcsw)).map(Value::F64),
+    value: |task, snapshot| {
+        snapshot.rate(task.delta[Counter::Nvcsw].wrapping_add(task.delta[Counter::Nivcsw])).map(Value::F64)
+    },
     traits: Traits::NONE,
 };
 
@@ -180,7 +183,7 @@ pub const INVOLUNTARY_PER_S: Metric<Task> = Metric {
     unit: Unit::PerSecond,
     order: Descending,
     help: "Context switches it did not ask for: it was preempted.",
-    value: |task, snapshot| snapshot.rate(task.delta.nivcsw).map(Value::F64),
+    value: |task, snapshot| snapshot.rate(task.delta[Counter::Nivcsw]).map(Value::F64),
     traits: Traits::NONE,
 };
 
@@ -193,7 +196,7 @@ pub const RUNQ_WAIT_PCT: Metric<Task> = Metric {
     order: Descending,
     help: "Time it was runnable but waited for a CPU, as a share of the interval (sched_info.run_delay). A wait counts \
                when it ends.",
-    value: |task, snapshot| snapshot.share(task.delta.run_delay_ns).map(Value::F64),
+    value: |task, snapshot| snapshot.share(task.delta[Counter::RunDelayNs]).map(Value::F64),
     traits: Traits::NONE.stands(Stands::Harm(|pct| pct >= 20.0)),
 };
 
@@ -206,8 +209,12 @@ pub const RUNQ_WAIT_US: Metric<Task> = Metric {
     order: Descending,
     help: "Mean wait for a CPU per dispatch in the interval.",
     value: |task, _| {
-        ratio(task.delta.run_delay_ns, task.delta.run_count, "was not dispatched in this interval")
-            .map(|ns| Value::F64(ns / 1e3))
+        ratio(
+            task.delta[Counter::RunDelayNs],
+            task.delta[Counter::RunCount],
+            "was not dispatched in this interval",
+        )
+        .map(|ns| Value::F64(ns / 1e3))
     },
     traits: Traits::NONE,
 };
@@ -220,7 +227,7 @@ pub const CPU_MIGRATIONS_PER_S: Metric<Task> = Metric {
     unit: Unit::PerSecond,
     order: Descending,
     help: "Moves between CPUs (se.nr_migrations).",
-    value: |task, snapshot| snapshot.rate(task.delta.cpu_migrations).map(Value::F64),
+    value: |task, snapshot| snapshot.rate(task.delta[Counter::CpuMigrations]).map(Value::F64),
     traits: Traits::NONE,
 };
 
@@ -232,7 +239,7 @@ pub const LLC_MIGRATIONS_PER_S: Metric<Task> = Metric {
     unit: Unit::PerSecond,
     order: Descending,
     help: "Moves that left the last-level cache: it ran next under another one.",
-    value: |task, snapshot| snapshot.rate(task.delta.llc_moves).map(Value::F64),
+    value: |task, snapshot| snapshot.rate(task.delta[Counter::LlcMoves]).map(Value::F64),
     traits: Traits::NONE.several(Several::Caches),
 };
 
@@ -244,7 +251,7 @@ pub const NODE_MIGRATIONS_PER_S: Metric<Task> = Metric {
     unit: Unit::PerSecond,
     order: Descending,
     help: "Moves that left the node: it ran next on another one.",
-    value: |task, snapshot| snapshot.rate(task.delta.node_moves).map(Value::F64),
+    value: |task, snapshot| snapshot.rate(task.delta[Counter::NodeMoves]).map(Value::F64),
     traits: Traits::NONE.several(Several::Nodes).stands(Stands::Remote(|rate| rate > 0.0)),
 };
 
@@ -257,7 +264,7 @@ pub const SMT_BUSY_PCT: Metric<Task> = Metric {
     order: Descending,
     help: "Share of its on-CPU time in which another thread of the same core was busy too.",
     value: |task, _| {
-        ratio(task.delta.smt_busy_ns, task.run_ns(), "did not run in this interval")
+        ratio(task.delta[Counter::SmtBusyNs], task.run_ns(), "did not run in this interval")
             // Two clocks meet here: the scheduler's for time on CPU, the monotonic one for siblings.
             .map(|share| Value::F64((share * 100.0).min(100.0)))
     },
@@ -534,7 +541,7 @@ pub const MINOR_FAULTS_PER_S: Metric<Task> = Metric {
     unit: Unit::PerSecond,
     order: Descending,
     help: "Page faults that needed no disk.",
-    value: |task, snapshot| snapshot.rate(task.delta.min_flt).map(Value::F64),
+    value: |task, snapshot| snapshot.rate(task.delta[Counter::MinFlt]).map(Value::F64),
     traits: Traits::NONE,
 };
 
@@ -546,7 +553,7 @@ pub const MAJOR_FAULTS_PER_S: Metric<Task> = Metric {
     unit: Unit::PerSecond,
     order: Descending,
     help: "Page faults that waited for a disk.",
-    value: |task, snapshot| snapshot.rate(task.delta.maj_flt).map(Value::F64),
+    value: |task, snapshot| snapshot.rate(task.delta[Counter::MajFlt]).map(Value::F64),
     traits: Traits::NONE.stands(Stands::Harm(|rate| rate > 0.0)),
 };
 

@@ -47,8 +47,7 @@ fn batch(args: &ViewArgs, recorder: impl FnOnce() -> Result<Option<Recorder>>) -
     let mut export = exporter(args)?;
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
-    let mut write =
-        |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop);
+    let mut write = |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop);
     let mut source = match args.iterations {
         Some(_) => Demo::at_once(options::interval(args)),
         None => Demo::new(),

@@ -39,6 +39,8 @@ pub struct Column<R> {
     name: &'static str,
     unit: &'static str,
     width: Width<R>,
+    /// What `get` and `set` are given for the first value; the others follow.
+    first: usize,
     get: fn(&R, usize) -> u64,
     /// Takes a value back. Bytes of memory it took beside the row, or `None` when no such value can be.
     set: fn(&mut R, usize, u64) -> Option<usize>,
@@ -160,6 +162,7 @@ pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Opt
             for (at, (bytes, differs)) in lanes.by_ref().take(*width).enumerate() {
                 let mut before = if first == 0 { &zero } else { rows[first - 1].0 };
                 for (row, base) in block {
+                    let at = column.first + at;
                     let coded = difference((column.get)(row, at), (column.get)(base.unwrap_or(before), at));
                     *differs |= coded != 0;
                     put(bytes, coded);
@@ -205,6 +208,7 @@ pub fn decode<'a, R: Row + 'a>(
             for i in 0..count {
                 let before = base(i).unwrap_or(if i > 0 { &rows[i - 1] } else { &zero });
                 let coded = if len == 0 { 0 } else { cells.number()? };
+                let at = column.first + at;
                 let value = undo_difference(coded, (column.get)(before, at));
                 let took = (column.set)(&mut rows[i], at, value).ok_or(Malformed("a value cannot be"))?;
                 room.take(1, took)?;

@@ -89,15 +89,16 @@ impl SubAssign<&Counts> for Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::counters::Counter;
 
     #[test]
     fn adding_to_it_leaves_the_task_as_it_is() {
         let nothing = Tally::default();
         let mut sum = nothing.clone();
-        sum += &Counts { run_ns: vec![3], nvcsw: 1, ..Counts::default() };
-        sum -= &Counts { nvcsw: 2, ..Counts::default() };
+        sum += &Counts { run_ns: vec![3], ..Counts::default() }.with([(Counter::Nvcsw, 1)]);
+        sum -= &Counts::from([(Counter::Nvcsw, 2)]);
         sum.clamp();
-        assert_eq!((sum.cpu_ns(), sum.nvcsw), (3, 0));
+        assert_eq!((sum.cpu_ns(), sum[Counter::Nvcsw]), (3, 0));
         assert_eq!(*nothing, Counts::default());
     }
 }

@@ -18,6 +18,7 @@ pub use self::actor::Actor;
 use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
 use crate::host::topology::{Cpu, Node};
+use crate::model::counters::Counter;
 use crate::sample::{
     CpuRaw, Flow, GroupRaw, Hints, HostFacts, Names, NodeRaw, OwnRaw, PagesFound, PlacementRaw, Sample,
     TaskRaw, VmStat,
@@ -338,7 +339,8 @@ fn charge(cpus: &mut [CpuRaw], actor: &Actor, step: &Step, places: &Places, (hos
 fn count_pages(nodes: &mut [NodeRaw], actor: &Actor, step: &Step) {
     for (at, pages) in actor.per_second.pages.iter().enumerate() {
         let Some(node) = nodes.iter_mut().find(|node| node.id as usize == at) else { continue };
-        let cross = actor.per_second.cross_allocs * pages / actor.per_second.user_allocs.max(1);
+        let cross =
+            actor.per_second[Counter::CrossAllocs] * pages / actor.per_second[Counter::UserAllocs].max(1);
         let hit = grown(*pages, step.from_ns, step.to_ns);
         let other = grown(cross, step.from_ns, step.to_ns).min(hit);
         node.numa_hit += hit;
@@ -349,8 +351,8 @@ fn count_pages(nodes: &mut [NodeRaw], actor: &Actor, step: &Step) {
 
 /// Adds the hinting faults of an actor to the CPU it was on last, and to the machine.
 fn count_hints(cpus: &mut [CpuRaw], vm: &mut VmStat, actor: &Actor, step: &Step, cpu: u32) {
-    let faults = grown(actor.per_second.hint_faults, step.from_ns, step.to_ns);
-    let remote = grown(actor.per_second.hint_remote, step.from_ns, step.to_ns);
+    let faults = grown(actor.per_second[Counter::HintFaults], step.from_ns, step.to_ns);
+    let remote = grown(actor.per_second[Counter::HintRemote], step.from_ns, step.to_ns);
     let here = cpus.iter_mut().find(|here| here.id == cpu).and_then(|here| here.hints.as_mut());
     for hints in [here, vm.hints.as_mut()].into_iter().flatten() {
         hints.faults += faults;

@@ -16,9 +16,10 @@ use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::filter::RowFilter;
 use numatop_ng::host::topology::Topology;
+use numatop_ng::model::counters::Counter;
 use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::pmu::sets::Choice;
-use numatop_ng::sample::{Comm, Counts, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw};
+use numatop_ng::sample::{Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw};
 use numatop_ng::source::synthetic::BOOT_NS;
 pub use numatop_ng::source::synthetic::{Actor, Machine};
 use numatop_ng::tui::action::Effect;
@@ -257,13 +258,12 @@ fn as_here(actor: Actor) -> Actor {
         last_cpu: Some(actor.runs.first().map_or(0, |(node, _)| node * 8)),
         smt_busy: Some(0.25),
         cpu_switches: Some(7),
-        per_second: Counts {
-            migrated_pages: moves * 50,
-            balanced_pages: moves * 40,
-            asked_pages: moves * 8,
-            migrate_failed_pages: moves,
-            ..actor.per_second.clone()
-        },
+        per_second: actor.per_second.clone().with([
+            (Counter::MigratedPages, moves * 50),
+            (Counter::BalancedPages, moves * 40),
+            (Counter::AskedPages, moves * 8),
+            (Counter::MigrateFailedPages, moves),
+        ]),
         ..actor
     }
 }

@@ -16,6 +16,7 @@ use numatop_ng::collect::scope::Scope;
 use numatop_ng::container::select::{Want, Wants};
 use numatop_ng::error::{Exit, Refusal};
 use numatop_ng::host::cgroups::{self, Hierarchy};
+use numatop_ng::model::counters::Counter;
 use numatop_ng::sample::Sample;
 use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
 use numatop_ng::source::Source;
@@ -274,7 +275,7 @@ pub fn totals_of_a_task_that_leaves_and_comes_back_never_fall() -> Result<()> {
         last_ns = total_ns;
         rows += 1;
         left += u32::from(row.left());
-        all_switches += row.delta.nvcsw + row.delta.nivcsw;
+        all_switches += row.delta[Counter::Nvcsw] + row.delta[Counter::Nivcsw];
         Ok(true)
     };
     for round in 0..4 {

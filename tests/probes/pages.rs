@@ -6,6 +6,7 @@ use std::ptr;
 
 use anyhow::{Context, Result, ensure};
 
+use numatop_ng::model::counters::Counter;
 use numatop_ng::sample::{Counts, Sample};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
@@ -32,7 +33,7 @@ fn sample(source: &mut LiveSource) -> Result<Sample> {
 fn own_pages(sample: &Sample) -> (u64, u64) {
     let own = sample.tasks.iter().filter(|task| task.pid == std::process::id());
     own.fold((0, 0), |(pages, crossed), task| {
-        (pages + task.counts.pages.iter().sum::<u64>(), crossed + task.counts.cross_allocs)
+        (pages + task.counts.pages.iter().sum::<u64>(), crossed + task.counts[Counter::CrossAllocs])
     })
 }
 
@@ -131,9 +132,10 @@ pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
     };
     for truth in begin.to(&end) {
         ensure!(truth.least > 0, "compaction moved nothing: there is nothing to compare");
-        truth.hold("moved pages", moved(|counts| counts.migrated_pages), 0.01, 0)?;
+        truth.hold("moved pages", moved(|counts| counts[Counter::MigratedPages]), 0.01, 0)?;
     }
-    let (balanced, asked) = (moved(|counts| counts.balanced_pages), moved(|counts| counts.asked_pages));
+    let (balanced, asked) =
+        (moved(|counts| counts[Counter::BalancedPages]), moved(|counts| counts[Counter::AskedPages]));
     ensure!(
         balanced + asked == 0,
         "of compaction {balanced} pages count for balancing, {asked} as asked for"

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 
 use numatop_ng::host::topology::Topology;
+use numatop_ng::model::counters::Counter;
 use numatop_ng::pmu::event::Role;
 use numatop_ng::units::CpuId;
 
@@ -39,7 +40,7 @@ pub fn beside_an_idle_sibling_all_counts_are_idle() -> Result<()> {
     let counts = probes.counts(&[hog.pid()], 0, ENOUGH_NS)?.remove(0);
 
     let [idle, busy] = counts.by_sibling;
-    ensure!((busy.cycles, busy.instructions, counts.smt_busy_ns) == (0, 0, 0), "{counts:?}");
+    ensure!((busy.cycles, busy.instructions, counts[Counter::SmtBusyNs]) == (0, 0, 0), "{counts:?}");
     // The first stretch of each CPU began before anybody looked.
     ensure!(idle.cycles <= counts.slots[0].count, "{counts:?}");
     ensure!(idle.cycles * 100 >= counts.slots[0].count * 90, "{counts:?}");
@@ -63,7 +64,7 @@ pub fn a_cpu_that_was_not_placed_yet_is_on_no_core() -> Result<()> {
     let counts = probes.counts(&hogs.iter().map(Workload::pid).collect::<Vec<_>>(), 0, ENOUGH_NS)?;
 
     for counts in counts {
-        ensure!((counts.by_sibling[1].cycles, counts.smt_busy_ns) == (0, 0), "{counts:?}");
+        ensure!((counts.by_sibling[1].cycles, counts[Counter::SmtBusyNs]) == (0, 0), "{counts:?}");
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use numatop_ng::collect::scope::Scope;
 use numatop_ng::host::topology::Topology;
 use numatop_ng::metric::counters;
+use numatop_ng::model::counters::Counter;
 use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::sample::{Missing, Sample};
@@ -282,7 +283,11 @@ pub fn page_faults_in_a_slot_are_exact() -> Result<()> {
     ensure!(truth >= 4096);
     // Outside the two getrusage calls the process reads a word and prints a number: a page or two.
     ensure!(slot.abs_diff(truth) <= 2, "slot {slot}, truth {truth}");
-    ensure!(task.delta.min_flt.abs_diff(truth) <= 2, "min_flt {}, truth {truth}", task.delta.min_flt);
+    ensure!(
+        task.delta[Counter::MinFlt].abs_diff(truth) <= 2,
+        "min_flt {}, truth {truth}",
+        task.delta[Counter::MinFlt]
+    );
     Ok(())
 }
 
@@ -300,7 +305,7 @@ pub fn events_stay_with_the_task_they_happened_to() -> Result<()> {
     let snapshot = between(&source, &from, &to);
     let counts = |workload: &Workload| {
         let task = row(&snapshot, workload.pid())?;
-        Ok::<_, anyhow::Error>((task.delta.slots[0].count, task.delta.min_flt))
+        Ok::<_, anyhow::Error>((task.delta.slots[0].count, task.delta[Counter::MinFlt]))
     };
     let ((slot, truth), (of_other, truth_of_other)) = (counts(&faulter)?, counts(&other)?);
     // Some kernels hide switches, several in a row too. What was counted across them is nobody's.
@@ -316,7 +321,7 @@ pub fn events_stay_with_the_task_they_happened_to() -> Result<()> {
 pub fn switches_in_a_slot_are_those_of_getrusage() -> Result<()> {
     let (slot, task, truth) = count_once("context-switches", "switches")?;
     ensure!(truth >= 500);
-    let kernel = task.delta.nvcsw + task.delta.nivcsw;
+    let kernel = task.delta[Counter::Nvcsw] + task.delta[Counter::Nivcsw];
     ensure!(slot.abs_diff(kernel) <= 1, "slot {slot}, nvcsw and nivcsw {kernel}");
     // Waiting for the words, and whoever takes the CPU meanwhile, are outside the two getrusage calls.
     ensure!((truth..truth + 50).contains(&slot), "slot {slot}, truth {truth}");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::hot::{BuildId, Frame, Function, News, Place, Stack};
+use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::sample::{
     Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, MemPolicy, Missing, Names, NodeCounts, NodeRaw, OwnRaw,
     PagesFound, PlacementRaw, Sample, Slot, TaskRaw, VmStat,
@@ -26,41 +27,22 @@ fn slot() -> impl Strategy<Value = Slot> {
 fn counts() -> impl Strategy<Value = Counts> {
     let by_node =
         vec(any::<[u64; 2]>().prop_map(|[cycles, instructions]| NodeCounts { cycles, instructions }), 0..4);
-    let numbers = (any::<[u64; 15]>(), any::<[u64; 12]>());
+    let scalars = proptest::array::uniform::<_, NR_COUNTERS>(any::<u64>()).prop_map(Scalars::from);
+    let siblings = any::<[u64; 4]>().prop_map(|[idle, idle_done, busy, busy_done]| {
+        [
+            NodeCounts { cycles: idle, instructions: idle_done },
+            NodeCounts { cycles: busy, instructions: busy_done },
+        ]
+    });
     let nodes = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4), by_node);
-    (nodes, numbers, proptest::array::uniform8(slot())).prop_map(
-        |((run_ns, pages, by_node), (n, m), slots)| Counts {
+    (nodes, scalars, siblings, proptest::array::uniform8(slot())).prop_map(
+        |((run_ns, pages, by_node), scalars, by_sibling, slots)| Counts {
             run_ns,
-            pages,
-            by_node,
-            user_allocs: m[0],
-            cross_allocs: m[1],
-            migrated_pages: m[2],
-            migrate_failed_pages: m[3],
-            numa_moves: m[4],
-            numa_swaps: m[5],
-            numa_stuck: m[6],
-            hint_faults: m[7],
-            hint_remote: m[8],
-            balancing_ns: m[9],
-            balanced_pages: m[10],
-            asked_pages: m[11],
+            scalars,
             slots,
-            smt_busy_ns: n[0],
-            llc_moves: n[1],
-            node_moves: n[2],
-            run_delay_ns: n[3],
-            run_count: n[4],
-            nvcsw: n[5],
-            nivcsw: n[6],
-            min_flt: n[7],
-            maj_flt: n[8],
-            cpu_migrations: n[9],
-            numa_pages_migrated: n[10],
-            by_sibling: [
-                NodeCounts { cycles: n[11], instructions: n[12] },
-                NodeCounts { cycles: n[13], instructions: n[14] },
-            ],
+            by_node,
+            pages,
+            by_sibling,
         },
     )
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use numatop_ng::collect::table::{Parsed, TaskTable};
+use numatop_ng::model::counters::Counter;
 use numatop_ng::record::fold::{Fold, Keep};
 use numatop_ng::sample::{Counts, Sample, Slot, TaskRaw};
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
@@ -58,7 +59,7 @@ impl Threads {
         // They are older than the first look at them.
         for thread in &mut threads.live {
             (thread.start_ns, thread.leader_start_ns) = (u64::from(thread.tid), u64::from(thread.pid));
-            thread.counts.nvcsw = 1000;
+            thread.counts[Counter::Nvcsw] = 1000;
         }
         threads
     }
@@ -91,8 +92,8 @@ impl Threads {
                 Event::Run { thread, ns, node } => {
                     let counts = &mut self.live[thread % count].counts;
                     counts.run_ns[node] += ns;
-                    counts.nvcsw += 3;
-                    counts.min_flt += 5;
+                    counts[Counter::Nvcsw] += 3;
+                    counts[Counter::MinFlt] += 5;
                     counts.slots[0] = Slot { count: counts.slots[0].count + ns, ..Slot::default() };
                 }
                 Event::End { thread } => {

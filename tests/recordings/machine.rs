@@ -6,6 +6,7 @@ use std::path::Path;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
 use numatop_ng::host::topology::Topology;
+use numatop_ng::model::counters::Counter;
 use numatop_ng::pmu::event::Event;
 use numatop_ng::sample::{Counts, HostFacts, Missing, Names, Sample};
 use numatop_ng::source::synthetic::{self, Actor};
@@ -103,7 +104,7 @@ impl Machine {
         actor.wait_pct = 1.0;
         actor.rss += if noise < 100 { noise * 4096 } else { 0 };
         actor.preferred_node = (noise < 900).then_some(node);
-        actor.per_second = Counts { min_flt: noise, nivcsw: switches / 10, ..Counts::default() };
+        actor.per_second = Counts::from([(Counter::MinFlt, noise), (Counter::Nivcsw, switches / 10)]);
     }
 
     /// One second passes.

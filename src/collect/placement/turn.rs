@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Process;
+use crate::model::counters::Counter;
 use crate::sample::TaskRaw;
 
 /// A value older than this is looked at again although nothing seems to have changed: the kernel moves pages
@@ -76,7 +77,11 @@ pub fn candidates(
         });
         // All threads share the memory.
         candidate.look.rss_bytes = candidate.look.rss_bytes.max(task.rss_bytes);
-        for pages in [task.counts.min_flt, task.counts.maj_flt, task.counts.numa_pages_migrated] {
+        for pages in [
+            task.counts[Counter::MinFlt],
+            task.counts[Counter::MajFlt],
+            task.counts[Counter::NumaPagesMigrated],
+        ] {
             candidate.look.faults = candidate.look.faults.wrapping_add(pages);
         }
         candidate.look.run_ns = candidate.look.run_ns.wrapping_add(task.exec_ns);

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::{Column, Width};
 use crate::collect::wire::{SIBLINGS, SLOTS};
+use crate::model::counters::{COUNTERS, Counter, CounterInfo};
 use crate::model::facility::Facility;
 use crate::record::format::MAX_NODES;
 use crate::sample::{CpuRaw, Hints, NodeCounts, NodeRaw, TaskRaw};
@@ -79,6 +80,7 @@ macro_rules! field {
             name: $name,
             unit: $unit,
             width: Width::Fixed(1),
+            first: 0,
             get: |row, _| Cell::pack(row.$($field).+),
             set: |row, _, value| {
                 row.$($field).+ = Cell::unpack(value)?;
@@ -98,6 +100,7 @@ macro_rules! slots {
             name: $name,
             unit: $unit,
             width: Width::Fixed(SLOTS),
+            first: 0,
             get: |row, at| row.$($slots).+[at].$field,
             set: |row, at, value| {
                 row.$($slots).+[at].$field = value;
@@ -115,6 +118,7 @@ macro_rules! nodes {
             name: $name,
             unit: "nodes",
             width: Width::Fixed(1),
+            first: 0,
             get: |row, _| row.counts.$list.len() as u64,
             set: |row, _, value| {
                 let len = usize::try_from(value).ok().filter(|len| *len <= MAX_NODES)?;
@@ -133,6 +137,7 @@ macro_rules! by_node {
             name: $name,
             unit: $unit,
             width: Width::Of(|row| row.counts.$list.len()),
+            first: 0,
             get: |row, at| row.counts.$list.get(at).map_or(0, |cell| (*cell)$(.$field)?),
             set: |row, at, value| match row.counts.$list.get_mut(at) {
                 Some(cell) => {
@@ -153,6 +158,7 @@ macro_rules! by_sibling {
             name: $name,
             unit: "siblings idle and busy, counter",
             width: Width::Fixed(SIBLINGS),
+            first: 0,
             get: |row, at| row.counts.by_sibling[at].$field,
             set: |row, at, value| {
                 row.counts.by_sibling[at].$field = value;
@@ -167,7 +173,8 @@ macro_rules! by_sibling {
 /// they were added for ([`Column::added_for`]); readers that do not know them skip them.
 pub fn task() -> &'static [Column<TaskRaw>] {
     static COLUMNS: LazyLock<Vec<Column<TaskRaw>>> = LazyLock::new(|| {
-        vec![
+        let counters = COUNTERS.iter().map(counter);
+        let others = vec![
             field!(TaskRaw, "serial", "id", serial),
             field!(TaskRaw, "pid", "id", pid),
             field!(TaskRaw, "tid", "id", tid),
@@ -179,6 +186,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 name: "start_ns-leader_start_ns",
                 unit: "ns",
                 width: Width::Fixed(1),
+                first: 0,
                 get: |row, _| row.start_ns.wrapping_sub(row.leader_start_ns),
                 set: |row, _, value| {
                     row.leader_start_ns = row.start_ns.wrapping_sub(value);
@@ -192,6 +200,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 name: "comm",
                 unit: "text",
                 width: Width::Fixed(2),
+                first: 0,
                 get: |row, at| {
                     u64::from_le_bytes(row.comm.0[at * 8..][..8].try_into().expect("eight of sixteen"))
                 },
@@ -218,6 +227,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 name: "exec_ns-run_ns",
                 unit: "ns",
                 width: Width::Fixed(1),
+                first: 0,
                 get: |row, _| row.exec_ns.wrapping_sub(row.counts.cpu_ns()),
                 set: |row, _, value| {
                     row.exec_ns = value.wrapping_add(row.counts.cpu_ns());
@@ -225,66 +235,60 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 },
                 added_for: None,
             },
-            field!(TaskRaw, "smt_busy_ns", "ns, counter", counts.smt_busy_ns),
-            field!(TaskRaw, "llc_moves", "counter", counts.llc_moves),
-            field!(TaskRaw, "node_moves", "counter", counts.node_moves),
             slots!(TaskRaw, "slot_count", "by event, counter", counts.slots, count),
             slots!(TaskRaw, "slot_enabled_ns", "ns by event, counter", counts.slots, enabled_ns),
             slots!(TaskRaw, "slot_running_ns", "ns by event, counter", counts.slots, running_ns),
-            field!(TaskRaw, "run_delay_ns", "ns, counter", counts.run_delay_ns),
-            field!(TaskRaw, "nvcsw", "counter", counts.nvcsw),
-            field!(TaskRaw, "nivcsw", "counter", counts.nivcsw),
-            // Each run ends with a switch.
-            Column {
-                name: "run_count-nvcsw-nivcsw",
-                unit: "counter",
-                width: Width::Fixed(1),
-                get: |row, _| row.counts.run_count.wrapping_sub(switches(row)),
-                set: |row, _, value| {
-                    row.counts.run_count = value.wrapping_add(switches(row));
-                    Some(0)
-                },
-                added_for: None,
-            },
-            field!(TaskRaw, "min_flt", "counter", counts.min_flt),
-            field!(TaskRaw, "maj_flt", "counter", counts.maj_flt),
-            field!(TaskRaw, "cpu_migrations", "counter", counts.cpu_migrations),
-            field!(TaskRaw, "numa_pages_migrated", "pages, counter", counts.numa_pages_migrated),
             nodes!("by_node_len", by_node, NodeCounts),
             by_node!("by_node_cycles", "by node, counter", by_node, cycles),
             by_node!("by_node_instructions", "by node, counter", by_node, instructions),
-            field!(TaskRaw, "user_allocs", "counter", counts.user_allocs).added_for(Facility::NewPages),
-            field!(TaskRaw, "cross_allocs", "counter", counts.cross_allocs).added_for(Facility::NewPages),
-            field!(TaskRaw, "migrated_pages", "pages, counter", counts.migrated_pages)
-                .added_for(Facility::MovedPages),
-            field!(TaskRaw, "migrate_failed_pages", "pages, counter", counts.migrate_failed_pages)
-                .added_for(Facility::MovedPages),
             nodes!("pages_len", pages, u64).added_for(Facility::NewPages),
             by_node!("pages", "pages by node, counter", pages).added_for(Facility::NewPages),
             by_sibling!("by_sibling_cycles", cycles).added_for(Facility::CountersBySibling),
             by_sibling!("by_sibling_instructions", instructions).added_for(Facility::CountersBySibling),
-            field!(TaskRaw, "numa_moves", "counter", counts.numa_moves).added_for(Facility::SentTasks),
-            field!(TaskRaw, "numa_swaps", "counter", counts.numa_swaps).added_for(Facility::SentTasks),
-            field!(TaskRaw, "numa_stuck", "counter", counts.numa_stuck).added_for(Facility::SentTasks),
-            field!(TaskRaw, "hint_faults", "counter", counts.hint_faults).added_for(Facility::HintFaults),
-            field!(TaskRaw, "hint_remote", "counter", counts.hint_remote).added_for(Facility::HintFaults),
             field!(TaskRaw, "numa_group", "id", numa_group).added_for(Facility::NumaGroup),
-            field!(TaskRaw, "balancing_ns", "ns, counter", counts.balancing_ns)
-                .added_for(Facility::BalancingTime),
-            field!(TaskRaw, "balanced_pages", "pages, counter", counts.balanced_pages)
-                .added_for(Facility::MoveReasons),
-            field!(TaskRaw, "asked_pages", "pages, counter", counts.asked_pages)
-                .added_for(Facility::MoveReasons),
             field!(TaskRaw, "mempolicy_mode", "enum", mempolicy.mode).added_for(Facility::MemPolicy),
             field!(TaskRaw, "mempolicy_flags", "bits", mempolicy.flags).added_for(Facility::MemPolicy),
             field!(TaskRaw, "mempolicy_nodes", "bits", mempolicy.nodes).added_for(Facility::MemPolicy),
-        ]
+        ];
+        others.into_iter().chain(counters).collect()
     });
     &COLUMNS
 }
 
+/// The column of a counter.
+fn counter(info: &CounterInfo) -> Column<TaskRaw> {
+    let CounterInfo { counter, name, unit, added_for } = *info;
+    if counter == Counter::RunCount {
+        return Column {
+            name: "run_count-nvcsw-nivcsw",
+            unit,
+            width: Width::Fixed(1),
+            first: 0,
+            // Each run ends with a switch.
+            get: |row, _| row.counts[Counter::RunCount].wrapping_sub(switches(row)),
+            set: |row, _, value| {
+                row.counts[Counter::RunCount] = value.wrapping_add(switches(row));
+                Some(0)
+            },
+            added_for,
+        };
+    }
+    Column {
+        name,
+        unit,
+        width: Width::Fixed(1),
+        first: counter as usize,
+        get: |row, at| row.counts.scalars.values()[at],
+        set: |row, at, value| {
+            row.counts.scalars.values_mut()[at] = value;
+            Some(0)
+        },
+        added_for,
+    }
+}
+
 fn switches(row: &TaskRaw) -> u64 {
-    row.counts.nvcsw.wrapping_add(row.counts.nivcsw)
+    row.counts[Counter::Nvcsw].wrapping_add(row.counts[Counter::Nivcsw])
 }
 
 /// Columns of [`CpuRaw`].
@@ -305,6 +309,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
                 name: "hint_faults",
                 unit: "counter + 1",
                 width: Width::Fixed(1),
+                first: 0,
                 get: |row, _| row.hints.map_or(0, |hints| hints.faults.wrapping_add(1)),
                 set: |row, _, value| {
                     let faults = value.checked_sub(1);
@@ -317,6 +322,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
                 name: "hint_remote",
                 unit: "counter",
                 width: Width::Fixed(1),
+                first: 0,
                 get: |row, _| row.hints.map_or(0, |hints| hints.remote),
                 set: |row, _, value| match &mut row.hints {
                     Some(hints) => {

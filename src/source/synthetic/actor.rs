@@ -1,6 +1,7 @@
 //! A made-up thread: what it does each second, and what its counters make of that.
 
 use crate::collect::wire::NodeCounts;
+use crate::model::counters::Counter;
 use crate::pmu::event::Role;
 use crate::sample::{Comm, Counts, HostFacts, MemPolicy, Slot, TaskRaw};
 use crate::units::Nid;
@@ -168,7 +169,7 @@ impl Actor {
         for (node, ns) in &step.run_ns {
             counts.run_ns[*node as usize] += ns;
             row.exec_ns += ns;
-            counts.smt_busy_ns += (*ns as f64 * step.smt_busy) as u64;
+            counts[Counter::SmtBusyNs] += (*ns as f64 * step.smt_busy) as u64;
             let counted = self.counted(*node, *ns, step.smt_busy, ghz);
             counted.add_to(&mut counts.slots, host);
             if by_node {
@@ -179,10 +180,10 @@ impl Actor {
             }
         }
         let grown = |rate: u64| grown(rate, step.from_ns, step.to_ns);
-        counts.node_moves += grown(self.node_moves);
-        counts.nvcsw += grown(self.switches);
-        counts.run_count += grown(self.switches);
-        counts.run_delay_ns += grown((self.wait_pct * 1e7) as u64);
+        counts[Counter::NodeMoves] += grown(self.node_moves);
+        counts[Counter::Nvcsw] += grown(self.switches);
+        counts[Counter::RunCount] += grown(self.switches);
+        counts[Counter::RunDelayNs] += grown((self.wait_pct * 1e7) as u64);
         *counts += &self.per_second.map(grown);
     }
 

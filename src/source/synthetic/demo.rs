@@ -12,6 +12,7 @@ use crate::collect::about::{About, Abouts, Asked};
 use crate::collect::inspect::{Details, Texts};
 use crate::host::topology::format_cpulist;
 use crate::hot::News;
+use crate::model::counters::Counter;
 use crate::overhead::Statistics;
 use crate::sample::{HostFacts, Missing, Sample};
 use crate::source::{Focus, Source, poll};
@@ -128,7 +129,7 @@ impl Source for Demo {
             texts: self.texts(actor),
             cgroups: path.into_iter().collect(),
             rss: (!actor.memory.is_empty()).then_some([actor.rss / 10 * 9, actor.rss / 10, 0]),
-            schedstat: main.map(|task| [task.exec_ns, task.counts.run_delay_ns]),
+            schedstat: main.map(|task| [task.exec_ns, task.counts[Counter::RunDelayNs]]),
         })
     }
 

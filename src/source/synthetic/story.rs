@@ -5,6 +5,7 @@ use super::containers::{
 };
 use super::hardware::{self, MEMORY, NODES};
 use super::{Actor, BOOT_NS, Machine, SECOND};
+use crate::model::counters::Counter;
 use crate::sample::{Comm, Counts, MemPolicy};
 
 /// MPOL_BIND and MPOL_INTERLEAVE of include/uapi/linux/mempolicy.h.
@@ -75,13 +76,11 @@ fn threads(leader: &Actor, count: u32, comm: &str, each: impl Fn(u32, Actor) -> 
 /// Pages given to a task on each node in a second, some of them on another node than it runs on.
 fn pages(by_node: [u64; 4], cross: u64) -> Counts {
     let all: u64 = by_node.iter().sum();
-    Counts {
-        pages: by_node.to_vec(),
-        user_allocs: all,
-        cross_allocs: cross,
-        min_flt: all,
-        ..Counts::default()
-    }
+    Counts { pages: by_node.to_vec(), ..Counts::default() }.with([
+        (Counter::UserAllocs, all),
+        (Counter::CrossAllocs, cross),
+        (Counter::MinFlt, all),
+    ])
 }
 
 /// All memory on node 0, all work on node 2, and balancing cannot help: the pages are shared.
@@ -92,13 +91,12 @@ fn database() -> Vec<Actor> {
         ..process(DATABASE, "postgres", "postgres: main -D /var/lib/postgresql", POSTGRES, 24 << 30, memory)
     };
     let backend = |pid: u32, client: &str, pct: f64| {
-        let asked = Counts {
-            hint_faults: 1900,
-            hint_remote: 1820,
-            balancing_ns: 14_000_000,
-            numa_stuck: 1,
-            ..pages([30, 0, 160, 0], 30)
-        };
+        let asked = pages([30, 0, 160, 0], 30).with([
+            (Counter::HintFaults, 1900),
+            (Counter::HintRemote, 1820),
+            (Counter::BalancingNs, 14_000_000),
+            (Counter::NumaStuck, 1),
+        ]);
         Actor {
             pid,
             tid: pid,
@@ -163,18 +161,17 @@ fn shop() -> Vec<Actor> {
         wait_pct: 4.0,
         node_moves: 9,
         scan_period_ms: 1000,
-        per_second: Counts {
-            migrated_pages: 90,
-            balanced_pages: 90,
-            numa_pages_migrated: 90,
-            migrate_failed_pages: 6,
-            hint_faults: 700,
-            hint_remote: 460,
-            balancing_ns: 6_000_000,
-            numa_moves: 2,
-            cpu_migrations: 40,
-            ..pages([400, 0, 350, 300], 520)
-        },
+        per_second: pages([400, 0, 350, 300], 520).with([
+            (Counter::MigratedPages, 90),
+            (Counter::BalancedPages, 90),
+            (Counter::NumaPagesMigrated, 90),
+            (Counter::MigrateFailedPages, 6),
+            (Counter::HintFaults, 700),
+            (Counter::HintRemote, 460),
+            (Counter::BalancingNs, 6_000_000),
+            (Counter::NumaMoves, 2),
+            (Counter::CpuMigrations, 40),
+        ]),
         ..thread
     });
     std::iter::once(leader).chain(work).collect()
@@ -205,7 +202,7 @@ fn report() -> Vec<Actor> {
             accesses: 3.0,
             switches: 60,
             preferred_node: Some(2),
-            per_second: Counts { nivcsw: 30, ..pages([0, 0, 900, 0], 0) },
+            per_second: pages([0, 0, 900, 0], 0).with([(Counter::Nivcsw, 30)]),
             ..thread
         }
         .runs(&[(2, 74.5)])
@@ -387,16 +384,15 @@ fn follow(actor: &mut Actor, second: u64) {
     actor.preferred_node = Some(to);
     actor.node_moves = moves(second);
     let faults = if pages > 0 { 26_000 } else { 1_500 };
-    actor.per_second = Counts {
-        migrated_pages: pages,
-        balanced_pages: pages,
-        numa_pages_migrated: pages,
-        hint_faults: faults,
-        hint_remote: faults * u64::from(PARTS - followed) / u64::from(PARTS),
-        balancing_ns: if pages > 0 { 41_000_000 } else { 4_000_000 },
-        numa_moves: actor.node_moves,
-        ..Counts::default()
-    };
+    actor.per_second = Counts::from([
+        (Counter::MigratedPages, pages),
+        (Counter::BalancedPages, pages),
+        (Counter::NumaPagesMigrated, pages),
+        (Counter::HintFaults, faults),
+        (Counter::HintRemote, faults * u64::from(PARTS - followed) / u64::from(PARTS)),
+        (Counter::BalancingNs, if pages > 0 { 41_000_000 } else { 4_000_000 }),
+        (Counter::NumaMoves, actor.node_moves),
+    ]);
 }
 
 /// True for one row of each process, but for backends, which share the memory of their server.

@@ -3,6 +3,7 @@
 use crate::metric::balancing::{BALANCING_PCT, NUMA_GROUP, NUMA_MOVES};
 use crate::metric::task::{PREFERRED_NODE, SCAN_PERIOD_MS};
 use crate::metric::{Metric, Value};
+use crate::model::counters::Counter;
 use crate::snapshot::{Snapshot, Task};
 
 /// The line; `None` where balancing has nothing to choose between.
@@ -32,8 +33,8 @@ pub fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
         "{prefers}{}{}{took}; sent there {}, swapped {}, stuck {}",
         scans.unwrap_or_default(),
         group.unwrap_or_default(),
-        total.numa_moves,
-        total.numa_swaps,
-        total.numa_stuck
+        total[Counter::NumaMoves],
+        total[Counter::NumaSwaps],
+        total[Counter::NumaStuck]
     ))
 }

@@ -13,6 +13,7 @@ use crate::metric::interference::{IRQ_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT};
 use crate::metric::mempolicy;
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::{Metric, task};
+use crate::model::counters::Counter;
 use crate::sample::Reading;
 use crate::snapshot::{Beside, Snapshot, Task};
 use crate::text::clean;
@@ -201,7 +202,7 @@ fn beside(detail: &Detail, task: &Task, snapshot: &Snapshot) -> (&'static str, S
         parts.push(format!("sibling{busy}{who}"));
     }
     if let Some(wait) = read(&task::RUNQ_WAIT_PCT) {
-        let idle = read(&RUNQ_WAIT_IDLE_ELSEWHERE_PCT).filter(|_| task.delta.run_delay_ns > 0);
+        let idle = read(&RUNQ_WAIT_IDLE_ELSEWHERE_PCT).filter(|_| task.delta[Counter::RunDelayNs] > 0);
         let idle = idle.map_or(String::new(), |idle| format!(", {idle}% beside idle nodes"));
         parts.push(format!("waits {wait}%{idle}"));
     }

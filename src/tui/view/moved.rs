@@ -3,6 +3,7 @@
 use crate::metric::format::{count, short};
 use crate::metric::moved::OTHER;
 use crate::metric::pages::PAGES_MIGRATED;
+use crate::model::counters::Counter;
 use crate::snapshot::{Snapshot, Task};
 
 /// The line; `None` where pages have nowhere to go.
@@ -16,19 +17,19 @@ pub fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
     let now = PAGES_MIGRATED.read(task, snapshot).ok();
     let now = now.map(|rate| format!(" ({}/s)", short(&rate, PAGES_MIGRATED.unit)));
     let total = &task.total;
-    let mut words = format!("{} pages{}", written(total.migrated_pages), now.unwrap_or_default());
+    let mut words = format!("{} pages{}", written(total[Counter::MigratedPages]), now.unwrap_or_default());
     // Recordings may be older than the reasons.
-    if snapshot.host_missing(OTHER.id).is_none() && total.migrated_pages > 0 {
-        let known = total.balanced_pages.saturating_add(total.asked_pages);
+    if snapshot.host_missing(OTHER.id).is_none() && total[Counter::MigratedPages] > 0 {
+        let known = total[Counter::BalancedPages].saturating_add(total[Counter::AskedPages]);
         words += &format!(
             ": balancing {}, asked {}, other {}",
-            written(total.balanced_pages),
-            written(total.asked_pages),
-            written(total.migrated_pages.saturating_sub(known)),
+            written(total[Counter::BalancedPages]),
+            written(total[Counter::AskedPages]),
+            written(total[Counter::MigratedPages].saturating_sub(known)),
         );
     }
-    if total.migrate_failed_pages > 0 {
-        words += &format!("; failed {}", written(total.migrate_failed_pages));
+    if total[Counter::MigrateFailedPages] > 0 {
+        words += &format!("; failed {}", written(total[Counter::MigrateFailedPages]));
     }
     Some(words)
 }
