@@ -54,7 +54,7 @@ pub type Reading<T> = Result<T, Missing>;
 
 /// A task's name as the kernel keeps it: up to 15 bytes that anybody may choose, so never print
 /// them as they are (see [`crate::text::clean`]).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Comm(pub [u8; 16]);
 
 impl Comm {
@@ -64,7 +64,7 @@ impl Comm {
         &self.0[..len]
     }
 
-    /// A name for tests and synthetic sources; longer text is cut as the kernel cuts it.
+    /// A name for tests; longer text is cut as the kernel cuts it.
     pub fn new(text: &str) -> Comm {
         let mut bytes = [0; 16];
         let len = text.len().min(15);
@@ -80,7 +80,7 @@ impl fmt::Debug for Comm {
 }
 
 /// One perf counter of a row: raw count, and for how much of the time it could count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     pub count: u64,
     /// Time the event was wanted and time it was on the PMU, in ns of this row's on-CPU time. Both
@@ -227,7 +227,7 @@ impl SubAssign<&Counts> for Counts {
 }
 
 /// A task's memory policy, as set_mempolicy(2) takes it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemPolicy {
     /// `MPOL_*` of the kernel's include/uapi/linux/mempolicy.h; 0: the default.
     pub mode: u16,
@@ -283,7 +283,7 @@ impl TaskRaw {
 }
 
 /// NUMA hinting faults, and those that found their page on another node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     pub faults: u64,
     pub remote: u64,
@@ -300,7 +300,7 @@ impl Hints {
 }
 
 /// One CPU, cumulative since start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuRaw {
     pub id: u32,
     pub node: u32,
@@ -317,7 +317,7 @@ pub struct CpuRaw {
 }
 
 /// One node: gauges from `meminfo`, cumulative pages from `numastat`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRaw {
     pub id: u32,
     pub mem_total_bytes: u64,
@@ -345,7 +345,7 @@ pub struct NodeRaw {
 }
 
 /// What went from one node to another, since start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub from: Nid,
     pub to: Nid,
@@ -354,7 +354,7 @@ pub struct Flow {
 }
 
 /// Counters of the whole machine, in pages since boot, and a switch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VmStat {
     pub swapped_in: u64,
     pub swapped_out: u64,
@@ -376,7 +376,7 @@ impl VmStat {
 }
 
 /// What numatop-ng itself used.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnRaw {
     /// User and system time of this process, ns since its start.
     pub cpu_ns: u64,
@@ -408,7 +408,7 @@ pub struct GroupRaw {
 }
 
 /// Where pages of a process were found, of those asked for at random.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PagesFound {
     /// Bytes of address space that pages were drawn from, holes included.
     pub space_bytes: u64,
@@ -421,7 +421,7 @@ pub struct PagesFound {
 }
 
 /// Where the memory of a process was when it was looked at last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementRaw {
     /// Start of the process, ns since boot: with its id this says whose it is.
     pub start_ns: u64,
@@ -431,7 +431,7 @@ pub struct PlacementRaw {
 }
 
 /// Names for numbers that a row carries. Shared between samples, replaced when something is added.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     pub users: BTreeMap<u32, String>,
     pub cgroups: BTreeMap<u64, String>,

@@ -1,5 +1,7 @@
 //! Which kernel number is meant: types that keep node, CPU and byte numbers apart.
 
+#![warn(missing_docs)]
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

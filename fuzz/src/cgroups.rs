@@ -130,7 +130,7 @@ fn patterns(patterns: &[String], (paths, groups): &(BTreeMap<u64, String>, BTree
         for path in paths.values().take(16) {
             let found = glob::matches(pattern, path);
             assert_eq!(found, slowly(pattern, path), "{pattern:?} {path:?}");
-            assert!(glob::matches("**", path) && glob::matches(path, path) || glob::is_pattern(path));
+            assert!(glob::matches("**", path) && glob::matches(path, path) || path.contains(['*', '?']));
         }
         let word = || pattern.clone();
         let (namespace, name) = pattern.split_once('/').unwrap_or(("", pattern));

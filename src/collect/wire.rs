@@ -4,7 +4,6 @@ use std::mem::size_of;
 
 use crate::model::counters::{NR_KEPT, NR_LIFETIME};
 use bytemuck::{Pod, Zeroable};
-use serde::{Deserialize, Serialize};
 
 /// Perf counters that are read at a context switch (`NT_SLOTS`).
 pub const SLOTS: usize = 8;
@@ -46,7 +45,6 @@ pub const MARKS: u32 = 4096;
 pub const LOSSES_MAX: usize = 8;
 
 /// Why a row was sent (`enum nt_row_flags`).
-pub const ROW_EXITED: u32 = 1 << 0;
 pub const ROW_LEFT: u32 = 1 << 1;
 pub const ROW_KTHREAD: u32 = 1 << 2;
 pub const ROW_NO_NUMA: u32 = 1 << 3;
@@ -230,7 +228,7 @@ const _: () = assert!(size_of::<Rec>() == 48 + 184 + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 216);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct NodeCounts {
     pub cycles: u64,

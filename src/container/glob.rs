@@ -30,11 +30,6 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     reached[text.len()]
 }
 
-/// True when `pattern` has characters with a meaning of their own.
-pub fn is_pattern(pattern: &str) -> bool {
-    pattern.contains(['*', '?'])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -208,11 +208,6 @@ pub enum BtfFacts {
 }
 
 impl BtfFacts {
-    /// Whether `feature` is known to be there.
-    pub fn has(&self, feature: Feature) -> bool {
-        matches!(self, BtfFacts::Has(features) if features.contains(&feature))
-    }
-
     /// Reads the BTF below `root`. Takes some ten milliseconds.
     pub fn read(root: &Path) -> BtfFacts {
         let path = root.join(BTF_FILE);
