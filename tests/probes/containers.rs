@@ -152,7 +152,8 @@ pub fn a_scope_of_a_cgroup_has_its_children() -> Result<()> {
     let scope = Scope { cgroups: [parent.id()?].into(), ..Scope::default() };
     let mut source = LiveSource::start(LiveOptions { scope, ..LiveOptions::default() })?;
     let from = source.next()?.context("no sample")?;
-    thread::sleep(Duration::from_secs(1));
+    until_it_ran(inside.pid(), Duration::from_millis(100))?;
+    until_it_ran(outside.pid(), Duration::from_millis(100))?;
     let to = source.next()?.context("no sample")?;
     let snapshot = derive(&source.host(), Some(&from), &to, Grain::Processes);
     let mut rows = pids(&snapshot);

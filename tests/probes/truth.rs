@@ -102,6 +102,13 @@ pub fn until_it_ran(pid: u32, time: Duration) -> Result<()> {
     until("the workload runs", || Ok(schedstat(pid)? >= enough))
 }
 
+/// Page faults without a disk so far: the tenth field of its stat, the eighth behind its name.
+fn min_flt(pid: u32) -> Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let (_, fields) = stat.rsplit_once(") ").context("stat has no name")?;
+    Ok(fields.split(' ').nth(7).context("stat is short")?.parse()?)
+}
+
 /// Watches the workloads for a second of the first one.
 fn cpu_time_is_schedstat(workloads: &[Workload]) -> Result<()> {
     let truths = || workloads.iter().map(|workload| schedstat(workload.pid())).collect();
@@ -124,10 +131,12 @@ pub fn rows_add_up_to_the_busy_time_of_the_machine() -> Result<()> {
     let since = (Instant::now(), idle_ns()?);
     let truth = || Ok(vec![busy_ns(since)?]);
     let (from, begin) = around(truth, || sample(&mut source))?;
-    thread::sleep(Duration::from_secs(3));
+    // Two ticks are little beside what two CPUs do in three seconds.
+    let enough = busy_ns(since)? + 6_000_000_000;
+    until("the CPUs are busy", || Ok(busy_ns(since)? >= enough))?;
     let (to, end) = around(truth, || sample(&mut source))?;
     let snapshot = between(&source, &from, &to);
-    // Others may end more processes in three seconds than can have a row.
+    // Others may end more processes meanwhile than can have a row.
     let lost = |sample: &Sample| sample.exit_lost_ns.iter().sum::<u64>();
     let rows = snapshot.tasks.iter().map(Task::run_ns).sum::<u64>() + lost(&to) - lost(&from);
     for busy in begin.to(&end) {
@@ -299,7 +308,9 @@ pub fn events_stay_with_the_task_they_happened_to() -> Result<()> {
     faulter.pause()?;
     let from = sample(&mut source)?;
     faulter.resume()?;
-    thread::sleep(Duration::from_secs(2));
+    let before = min_flt(faulter.pid())?;
+    until("it faults", || Ok(min_flt(faulter.pid())? >= before + 10_000))?;
+    until_it_ran(other.pid(), Duration::from_millis(500))?;
     faulter.pause()?;
     let to = sample(&mut source)?;
     let snapshot = between(&source, &from, &to);
@@ -411,10 +422,11 @@ pub fn a_scope_of_a_user_is_only_his() -> Result<()> {
     let his = Workload::start_program(&copy.program, "hog", |command| {
         command.uid(NOBODY);
     })?;
-    let _mine = Workload::start("hog")?;
+    let mine = Workload::start("hog")?;
     let mut source = watch(Scope { uids: [NOBODY].into(), ..Scope::default() }, "")?;
     let from = sample(&mut source)?;
-    thread::sleep(Duration::from_secs(1));
+    until_it_ran(his.pid(), Duration::from_millis(100))?;
+    until_it_ran(mine.pid(), Duration::from_millis(100))?;
     let to = sample(&mut source)?;
     let snapshot = between(&source, &from, &to);
     ensure!(snapshot.tasks.iter().all(|task| task.raw.uid == NOBODY), "a task of another user is listed");
@@ -456,7 +468,7 @@ pub fn another_set_of_events_keeps_what_was_counted() -> Result<()> {
             .map_err(|why| anyhow::anyhow!("{why}"))
     };
     let first = sample(&mut source)?;
-    thread::sleep(Duration::from_millis(500));
+    until_it_ran(hog.pid(), Duration::from_millis(500))?;
     let before = sample(&mut source)?;
     let clock_before = count(&source, &first, &before, hog.pid(), 0)?;
 
