@@ -30,7 +30,7 @@ pub struct Part {
     pub grain: Grain,
 }
 
-/// Writes what happened between two samples. False: nobody reads the output any more.
+/// Writes the interval between two samples. Returns false if the reader of the output has gone.
 ///
 /// # Errors
 /// The output cannot be written.

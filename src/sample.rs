@@ -124,7 +124,7 @@ impl Counts {
         lifetime
     }
 
-    /// The same with `each` count made into another.
+    /// The counts that `each` makes of these.
     pub fn map(&self, each: impl Fn(u64) -> u64) -> Counts {
         let mut mapped = self.clone();
         mapped.zip(self, |mine, theirs| *mine = each(theirs));

@@ -101,7 +101,7 @@ pub trait Source {
         Ok(None)
     }
 
-    /// What there is to say about one process, by its id and its start in ns since boot.
+    /// Details of one process, by its id and its start in ns since boot.
     ///
     /// # Errors
     /// The process has ended, or the source knows nothing of processes.

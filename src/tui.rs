@@ -88,7 +88,7 @@ pub struct TuiOptions {
     pub ascii: bool,
     /// Sets of events that can be chosen, and what each counts here; none for a recording.
     pub sets: Vec<(&'static str, Choice)>,
-    /// What is shown is a made-up machine.
+    /// The machine is made up: the header says so.
     pub demo: bool,
 }
 

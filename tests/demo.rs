@@ -1,4 +1,4 @@
-//! Is the demo machine what it says it is: all numbers agree, the same every time, and every view shows something?
+//! The demo machine: its numbers agree, are the same every time, and show the examples that the README names.
 
 mod common;
 
@@ -63,6 +63,17 @@ fn no_cpu_is_busier_than_time_passes() {
             assert!(cpu.busy_ns - before.busy_ns <= SECOND, "CPU {}", cpu.id);
         }
     }
+}
+
+#[test]
+fn one_compiler_works_after_the_other() {
+    let samples = samples(&mut demo_machine());
+    for sample in &samples[1..] {
+        let compilers = sample.tasks.iter().chain(&sample.exited).filter(|task| task.ppid == 9000);
+        assert_eq!(compilers.count(), 1);
+    }
+    let ended: Vec<u32> = samples.iter().flat_map(|sample| &sample.exited).map(|task| task.pid).collect();
+    assert!(ended.len() > 40 && ended.is_sorted_by(|a, b| a < b), "{ended:?}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ const ACCEPT: &str = "NUMATOP_ACCEPT_GOLDENS";
 /// short-lived processes, stacks, two rows with all others as one, and the demo machine with four nodes.
 const RECORDINGS: [&str; 5] = ["plain", "containers", "hot", "top", "demo"];
 
-/// What is written of each recording: the golden's suffix, and the flags of `replay -b`.
+/// Output made of each recording: the golden's suffix, and the flags of `replay -b`.
 const VIEWS: [(&str, &[&str]); 7] = [
     ("json", &["--format", "json"]),
     ("csv", &["--format", "csv"]),
@@ -44,8 +44,8 @@ const VIEWS: [(&str, &[&str]); 7] = [
 /// Commands that depend on neither the machine nor the clock, and their goldens.
 const COMMANDS: [(&str, &[&str]); 25] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
-    ("demo/processes.csv", &["--demo", "-b", "-n", "2", "--format", "csv"]),
-    ("demo/processes.txt", &["--demo", "-b", "-n", "2"]),
+    ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
+    ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
     ("demo/threads.json", &["--demo", "-b", "-n", "1", "-H", "--format", "json"]),
     ("demo/threads.csv", &["--demo", "-b", "-n", "2", "-H", "--format", "csv"]),
     ("demo/threads.txt", &["--demo", "-b", "-n", "2", "-H"]),
@@ -225,7 +225,7 @@ fn commands_print_what_they_printed() {
     check(COMMANDS.iter().filter_map(output).collect());
 }
 
-/// Where every event of the table works: what this machine can count is no matter here.
+/// Made-up machines on which every event of the table works: the one that runs the test does not matter.
 #[test]
 fn events_are_listed_as_they_were() {
     fn works(_: &Event) -> Reading<()> {

@@ -10,10 +10,10 @@ use crate::pmu::open::try_event;
 use crate::pmu::sets::Choice;
 use crate::sample::Missing;
 
-/// Refuses `--hot` where nobody would see what it samples. `kept`: stacks go into a recording.
+/// Refuses `--hot` with output that has no place for stacks. `kept`: stacks go into a recording.
 ///
 /// # Errors
-/// Says what shows hot spots.
+/// Names the formats that have one.
 pub fn check(args: &ViewArgs, kept: bool) -> Result<(), BadValue> {
     match args.hot && !kept && args.format != Some(BatchFormat::Json) {
         true => Err(bad(

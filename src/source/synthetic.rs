@@ -41,30 +41,37 @@ pub type Plan = Box<dyn FnMut(&mut Machine, u64) + Send>;
 
 /// A host with actors on it.
 pub struct Machine {
+    /// The facts of the machine, as samples come with them.
     pub host: Arc<HostFacts>,
+    /// The threads of the machine. One that is added has a row from the next sample on.
     pub actors: Vec<Actor>,
-    /// What changes by itself.
+    /// Changes that no actor makes.
     pub plan: Option<Plan>,
-    /// How much of their time on CPUs the actors use, 0 to 1.
+    /// Share of their CPU time that all actors use, 0 to 1: lets work come in waves.
     pub busy: f64,
+    /// Clock rate of every CPU.
     pub ghz: f64,
     /// Keep counters by node and by what SMT siblings do, too.
     pub by_node: bool,
+    /// Names of users and cgroups.
     pub names: Arc<Names>,
+    /// CPUs, nodes and the machine as in the last sample: cumulative since start.
     pub cpus: Vec<CpuRaw>,
     pub nodes: Vec<NodeRaw>,
     pub vm: VmStat,
-    /// Tasks and pages that went from one node to another since start; and how many do each second.
+    /// Tasks and pages that went from one node to another since start, by those two nodes.
     pub flows: BTreeMap<(u32, u32), u64>,
     pub page_flows: BTreeMap<(u32, u32), u64>,
+    /// The same in each second.
     pub flow_rates: BTreeMap<(u32, u32), u64>,
     pub page_flow_rates: BTreeMap<(u32, u32), u64>,
+    /// Losses by cause, cumulative.
     pub lost: BTreeMap<String, u64>,
     /// Of the next sample.
     pub notes: Vec<String>,
     /// Limits and memory of cgroups.
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
-    /// Where memory was found, by process id; that of actors that say where it is is added.
+    /// Placement of memory by process id; samples also have that of actors with `memory`.
     pub placement: BTreeMap<u64, Arc<PlacementRaw>>,
     /// Time since the first sample, at the end of the last step and at its beginning.
     elapsed_ns: u64,
@@ -173,7 +180,7 @@ impl Machine {
         }
     }
 
-    /// Has the actors work between two times. Returns the rows of those that end.
+    /// Lets the actors work from one time to another. Returns the rows of processes that end.
     fn work(&mut self, from_ns: u64, to_ns: u64, second: u64) -> Vec<Arc<TaskRaw>> {
         for actor in self.actors.iter_mut().filter(|actor| actor.serial == 0) {
             self.serials += 1;
@@ -208,7 +215,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// Where the memory of processes is, looked at for this sample.
+    /// Placement of the memory of all processes, read for this sample.
     fn placements(&self) -> BTreeMap<u64, Arc<PlacementRaw>> {
         let leaders = self.actors.iter().filter(|actor| actor.pid == actor.tid && !actor.memory.is_empty());
         let look = |actor: &Actor| {
@@ -225,7 +232,7 @@ impl Machine {
     }
 }
 
-/// Where actors run in a step, and how busy each CPU is.
+/// The CPUs that actors run on in a step, and the load of each CPU.
 struct Places {
     /// Places in the list of CPUs, by node: online and not kept by a thread that is bound.
     free: BTreeMap<u32, Vec<usize>>,
@@ -286,7 +293,7 @@ impl Places {
         Step { from_ns, to_ns, smt_busy: actor.smt_busy.unwrap_or_else(|| self.smt_busy(actor)), run_ns }
     }
 
-    /// How busy the SMT siblings are of the CPUs that an actor runs on, 0 to 1.
+    /// Load of the SMT siblings of the CPUs that an actor runs on, 0 to 1.
     fn smt_busy(&self, actor: &Actor) -> f64 {
         let (mut time, mut busy) = (0.0, 0.0);
         for (node, pct) in &actor.runs {

@@ -108,7 +108,7 @@ pub struct App {
     kept_marks: Marks,
     /// How far the recording of what is measured here is; `None` when nothing is recorded.
     pub recording: Option<Progress>,
-    /// This is a made-up machine.
+    /// The machine is made up: the header says so.
     pub demo: bool,
     /// Where in which recording we are; `None` when this is now.
     pub replay: Option<Replay>,

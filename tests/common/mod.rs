@@ -251,7 +251,7 @@ impl World {
     }
 }
 
-/// What an actor does beside what a test says: its memory follows it, and a quarter of the time its sibling is busy.
+/// An actor as all worlds have it: its memory follows it, and a quarter of the time its sibling is busy.
 fn as_here(actor: Actor) -> Actor {
     let moves = actor.node_moves;
     Actor {
@@ -268,7 +268,7 @@ fn as_here(actor: Actor) -> Actor {
     }
 }
 
-/// What happens on every world. Work comes in waves, so that histories have a shape.
+/// Changes that every world has. Work comes in waves, so that histories have a shape.
 fn background(machine: &mut Machine, second: u64) {
     machine.busy = 1.0 - 0.1 * ((second * 3) % 5) as f64;
     for actor in &mut machine.actors {

@@ -14,13 +14,17 @@ const SIBLING_COST: f64 = 0.4;
 /// A thread and what it does each second.
 #[derive(Clone, Debug)]
 pub struct Actor {
+    /// Process, thread and parent process; a thread with the id of its process is its leader.
     pub pid: u32,
     pub tid: u32,
     pub ppid: u32,
+    /// Owner.
     pub uid: u32,
+    /// Name of the thread.
     pub comm: Comm,
     /// Arguments, as `/proc/PID/cmdline` has them; empty for a kernel thread.
     pub cmdline: String,
+    /// Id of its cgroup.
     pub cgroup: u64,
     /// Node, and percent of one CPU.
     pub runs: Vec<(u32, f64)>,
@@ -34,22 +38,25 @@ pub struct Actor {
     pub smt_busy: Option<f64>,
     /// Memory accesses per thousand instructions.
     pub accesses: f64,
-    /// Moves to another node.
+    /// Moves to another node per second.
     pub node_moves: u64,
     /// Percent of the time in which it waits for a CPU.
     pub wait_pct: f64,
+    /// Context switches per second, all of them voluntary.
     pub switches: u64,
     /// Switches on each CPU that it runs on; `None`: its own, divided among them.
     pub cpu_switches: Option<u64>,
     /// Resident memory of its process, and how many parts of it are on each node; no parts: not known.
     pub rss: u64,
     pub memory: Vec<u32>,
+    /// Memory policy, and the state of NUMA balancing, as in its row.
     pub mempolicy: MemPolicy,
     pub preferred_node: Option<u32>,
     pub scan_period_ms: u32,
     pub numa_group: u32,
+    /// Nice value.
     pub nice: i32,
-    /// Beside what follows from the above.
+    /// Counts per second that do not follow from the fields above.
     pub per_second: Counts,
     /// Its row stays as it is.
     pub asleep: bool,
@@ -61,7 +68,7 @@ pub struct Actor {
     pub serial: u64,
 }
 
-/// What went into one step of an actor.
+/// The work of an actor in one step.
 pub(super) struct Step {
     /// Time since the machine began, before and after, ns.
     pub from_ns: u64,
@@ -187,7 +194,7 @@ impl Actor {
         *counts += &self.per_second.map(grown);
     }
 
-    /// What the counters of a CPU count while it runs there.
+    /// Counts of a CPU while it runs there.
     pub(super) fn counted(&self, node: u32, ns: u64, smt_busy: f64, ghz: f64) -> Counted {
         let (remote, cost) = match self.smt_busy {
             Some(_) => (0.0, 1.0),
@@ -208,7 +215,7 @@ impl Actor {
     }
 }
 
-/// What was counted in a stretch.
+/// Counts of a stretch of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     pub cycles: u64,
@@ -246,7 +253,7 @@ impl Counted {
     }
 }
 
-/// By how much something of `rate` per second grew between two times, without drift over many short steps.
+/// Growth of a count of `rate` per second between two times, without drift over many short steps.
 pub(super) fn grown(rate: u64, from_ns: u64, to_ns: u64) -> u64 {
     let at = |ns: u64| u128::from(rate) * u128::from(ns) / 1_000_000_000;
     (at(to_ns) - at(from_ns)) as u64

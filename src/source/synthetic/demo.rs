@@ -20,7 +20,7 @@ use crate::source::{Focus, Source, poll};
 /// Steps are whole multiples of this, so that the same keys make the same samples whatever the clock does.
 const GRAIN: Duration = Duration::from_millis(10);
 
-/// Said of address spaces.
+/// The reason why mappings are missing.
 pub const NO_MAPPINGS: &str = "the demo machine has no address spaces to look into";
 
 /// Samples of the demo machine.

@@ -105,7 +105,7 @@ const PROGRAMS: [(&str, Shapes); 9] = [
 /// Other programs.
 const OTHERS: Shapes = &[(100, &["main"])];
 
-/// What was sampled between two samples of the machine.
+/// Stacks sampled between two samples of the machine.
 pub(super) fn news(actors: &[Actor], before: Option<&Sample>, now: &Sample) -> News {
     let mut names: BTreeMap<Place, Function> = BTreeMap::new();
     let mut stacks = Vec::new();

@@ -316,14 +316,14 @@ fn compiler(second: u64, start_ns: u64) -> Actor {
         accesses: 5.0,
         switches: 25,
         start_ns: Some(start_ns),
-        ends: Some(second + COMPILES),
+        ends: Some(second.max(1) + COMPILES - 1),
         per_second: pages([9000, 0, 0, 0], 0),
         ..process(pid, "cc1plus", "cc1plus -O2 mesh.cc", CI, 310 << 20, [1024, 0, 0, 0])
     }
     .runs(&[(0, 96.0)])
 }
 
-/// What changes by itself until the end of `second`.
+/// Changes of the machine until the end of `second`.
 fn live(machine: &mut Machine, second: u64) {
     machine.busy = 1.0 - 0.01 * ((second * 7) % 5) as f64;
     for actor in &mut machine.actors {
@@ -335,7 +335,7 @@ fn live(machine: &mut Machine, second: u64) {
             follow(actor, second);
         }
     }
-    if machine.actors.iter().all(|actor| actor.ends.is_none_or(|end| end <= second)) {
+    if machine.actors.iter().all(|actor| actor.ends.is_none()) {
         machine.actors.push(compiler(second, BOOT_NS + machine.step_began_ns));
     }
     machine.flow_rates = SHOP_MOVES.map(|pair| (pair, 12)).into();
@@ -400,7 +400,7 @@ pub(super) fn owns_memory(actor: &Actor) -> bool {
     actor.pid == actor.tid && (actor.cgroup != POSTGRES || actor.pid == DATABASE)
 }
 
-/// Has the memory of nodes be that of the processes, the page cache and the kernel.
+/// Sets the memory of nodes to the sum of processes, page cache and kernel.
 fn fill_nodes(machine: &mut Machine) {
     for node in &mut machine.nodes {
         let on_node = |actor: &Actor| {
