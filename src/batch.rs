@@ -31,11 +31,21 @@ use crate::source::{Focus, Source};
 pub struct Pace {
     pub interval: Duration,
     pub iterations: Option<u64>,
+    pub counted: Counted,
     pub grain: Grain,
     /// Hot spots too: the source samples stacks.
     pub hot: bool,
     /// What our own programs cost too.
     pub overhead: bool,
+}
+
+/// Which intervals [`Pace::iterations`] counts. They differ where a reader is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those of the output, however many samples are in one.
+    Written,
+    /// Those that samples end: a recording has each of them.
+    Taken,
 }
 
 /// Functions are looked up for so long at most at the end of an interval, and for half of an interval if that is less
@@ -181,6 +191,9 @@ fn measure(
         });
         if shared.written.waiting.load(Ordering::SeqCst) >= WAITING {
             held = Some((current, behind + 1));
+            if pace.counted == Counted::Taken {
+                left = left.map(|left| left - 1);
+            }
             continue;
         }
         say_behind(&mut current, behind);

@@ -128,10 +128,10 @@ fn output(stop: BorrowedFd<'_>) -> Result<Stoppable<'_, File>> {
     Ok(Stoppable::new(out.into(), stop))
 }
 
-/// Standard error for notes, in the same way.
-fn messages(stop: BorrowedFd<'_>) -> Result<Notes<Stoppable<'_, File>>> {
+/// Standard error for notes, whose reader keeps nothing waiting.
+fn messages() -> Result<Notes<File>> {
     let err = say::descriptor().context("copying the descriptor of standard error")?;
-    Ok(Notes::new(Stoppable::new(err.into(), stop)))
+    Ok(Notes::new(err.into()))
 }
 
 /// Columns of the terminal on standard output; 80 when it is something else.

@@ -3,9 +3,10 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::text::{is_harmless, printable};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// Writes a message to standard error, as lines of their own. An error of that write has no reader and is dropped: a
 /// terminal may be gone.
@@ -35,25 +36,70 @@ pub fn descriptor() -> io::Result<OwnedFd> {
     io::stderr().as_fd().try_clone_to_owned()
 }
 
-/// A place for notes that are written one after the other. A write never fails: what writes them has more to do than to
-/// be read.
-pub struct Notes<W>(Cleaned<W>);
+/// A place for notes that are written one after the other. A write never fails and never waits: notes are dropped while
+/// their reader is behind, and counted.
+pub struct Notes<W> {
+    out: W,
+    /// Notes that are not written yet.
+    new: Cleaned<Vec<u8>>,
+    /// The rest of a line that was begun.
+    begun: Vec<u8>,
+    dropped: u64,
+}
 
-impl<W: Write> Notes<W> {
-    /// `out` is standard error, as a rule.
+impl<W: Write + AsFd> Notes<W> {
+    /// `out` is standard error, as a rule. It must not buffer.
     pub fn new(out: W) -> Notes<W> {
-        Notes(Cleaned::new(out, Form::Text))
+        Notes { out, new: Cleaned::new(Vec::new(), Form::Text), begun: Vec::new(), dropped: 0 }
+    }
+
+    /// Writes what there is room for of the line that was begun. True when all of it is written.
+    fn go_on(&mut self) -> bool {
+        while !self.begun.is_empty() && has_room(self.out.as_fd()) {
+            // A pipe that has room has it for so many bytes (pipe(7)).
+            let some = self.begun.len().min(libc::PIPE_BUF);
+            match self.out.write(&self.begun[..some]) {
+                Ok(written) => drop(self.begun.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A reader that is gone misses nothing.
+                Err(_) => self.begun.clear(),
+            }
+        }
+        self.begun.is_empty()
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        if !self.go_on() || !has_room(self.out.as_fd()) {
+            self.dropped += 1;
+            return;
+        }
+        if self.dropped > 0 {
+            let dropped = std::mem::take(&mut self.dropped);
+            let words =
+                format!("numatop-ng: standard error was not read: {dropped} notes are left out here\n");
+            self.begun.extend(words.into_bytes());
+        }
+        self.begun.extend(line);
+        self.go_on();
     }
 }
 
-impl<W: Write> Write for Notes<W> {
+/// Whether a write to `fd` goes ahead at once; also when it will fail at once.
+fn has_room(fd: BorrowedFd<'_>) -> bool {
+    let mut room = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    rustix::event::poll(&mut room, Some(&Timespec::default())) == Ok(1)
+}
+
+impl<W: Write + AsFd> Write for Notes<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = self.0.write_all(bytes);
+        let _ = self.new.write_all(bytes);
         Ok(bytes.len())
     }
 
+    /// Writes the lines there are.
     fn flush(&mut self) -> io::Result<()> {
-        let _ = self.0.flush();
+        let new = std::mem::take(&mut self.new.out);
+        new.split_inclusive(|byte| *byte == b'\n').for_each(|line| self.line(line));
         Ok(())
     }
 }
@@ -148,6 +194,8 @@ impl<W: Write> Write for Cleaned<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -171,6 +219,47 @@ mod tests {
     #[test]
     fn a_character_may_come_in_two_writes() {
         assert_eq!(cleaned(Form::Text, &[b"\xc3", b"\xa4\xe2\x80", b"\xaex\xff"]), "ä\\u{202e}x\\xff");
+    }
+
+    #[test]
+    fn notes_that_have_no_reader_are_counted_and_never_waited_for() {
+        let (mut reader, out) = io::pipe().unwrap();
+        let mut notes = Notes::new(out);
+        for at in 0..10_000 {
+            writeln!(notes, "note {at}\x1b").unwrap();
+            notes.flush().unwrap();
+        }
+        let mut all = vec![0; 1 << 20];
+        let first = reader.read(&mut all).unwrap();
+        writeln!(notes, "the last").unwrap();
+        notes.flush().unwrap();
+        drop(notes);
+        let rest = reader.read(&mut all[first..]).unwrap();
+        let text = String::from_utf8(all[..first + rest].to_vec()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let [written @ .., left_out, last] = &lines[..] else { panic!("{text}") };
+        for (at, line) in written.iter().enumerate() {
+            assert_eq!(*line, format!("note {at}\\x1b"), "in order, and each is whole");
+        }
+        let dropped = 10_000 - written.len();
+        assert!(dropped > 0 && left_out.ends_with(&format!("not read: {dropped} notes are left out here")));
+        assert_eq!(*last, "the last");
+    }
+
+    #[test]
+    fn a_note_that_is_longer_than_the_room_is_cut_by_nothing() {
+        let (mut reader, out) = io::pipe().unwrap();
+        let mut notes = Notes::new(out);
+        let long = "x".repeat(100_000);
+        let mut text = String::new();
+        for note in [&long[..], "two", "three"] {
+            writeln!(notes, "{note}").unwrap();
+            notes.flush().unwrap();
+            let mut some = vec![0; 1 << 20];
+            let read = reader.read(&mut some).unwrap();
+            text += str::from_utf8(&some[..read]).unwrap();
+        }
+        assert_eq!(text, format!("{long}\ntwo\nthree\n"));
     }
 
     proptest! {

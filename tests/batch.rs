@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use common::World;
-use numatop_ng::batch::{Pace, run};
+use numatop_ng::batch::{Counted, Pace, run};
 use numatop_ng::collect::placement::Process;
 use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::{Selection, all_columns};
@@ -71,12 +71,12 @@ impl Write for Slow<'_> {
 const BEHIND: u32 = 20;
 
 /// A world whose samples are counted.
-struct Counted<'a> {
+struct Counting<'a> {
     world: World,
     taken: &'a AtomicU32,
 }
 
-impl Source for Counted<'_> {
+impl Source for Counting<'_> {
     fn host(&self) -> Arc<HostFacts> {
         Arc::clone(&self.world.host)
     }
@@ -99,23 +99,28 @@ impl Source for Counted<'_> {
     }
 }
 
+/// All rows and columns.
+fn all_rows() -> Selection {
+    Selection {
+        filter: RowFilter::default(),
+        columns: all_columns(),
+        sort: by_id("cpu_pct").unwrap(),
+        reversed: false,
+        asked: Default::default(),
+    }
+}
+
 #[test]
 fn a_slow_reader_delays_no_sample_and_loses_nothing() {
     let (never, _keep): (PipeReader, _) = std::io::pipe().unwrap();
     let taken = AtomicU32::new(0);
-    let mut source = Counted { world: World::intel(), taken: &taken };
+    let mut source = Counting { world: World::intel(), taken: &taken };
     let mut out = Slow { taken: &taken, until: None, lines: Vec::new() };
-    let sort = by_id("cpu_pct").unwrap();
-    let selection = Selection {
-        filter: RowFilter::default(),
-        columns: all_columns(),
-        sort,
-        reversed: false,
-        asked: Default::default(),
-    };
+    let selection = all_rows();
     let pace = Pace {
         interval: Duration::from_millis(1),
         iterations: Some(8),
+        counted: Counted::Written,
         grain: Grain::Processes,
         hot: false,
         overhead: false,
@@ -147,6 +152,47 @@ fn a_slow_reader_delays_no_sample_and_loses_nothing() {
     assert!(longest > 10, "the longest of the intervals has {longest} samples");
 }
 
+/// A reader that goes on when so many samples were taken, or when the deadline of the test is over.
+struct Stuck<'a> {
+    taken: &'a AtomicU32,
+    until: u32,
+    deadline: Instant,
+}
+
+impl Write for Stuck<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        while self.taken.load(Ordering::SeqCst) < self.until && Instant::now() < self.deadline {
+            std::thread::yield_now();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reader() {
+    const ASKED: u32 = 30;
+    let (never, _keep): (PipeReader, _) = std::io::pipe().unwrap();
+    let taken = AtomicU32::new(0);
+    let mut source = Counting { world: World::intel(), taken: &taken };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut out = Stuck { taken: &taken, until: ASKED + 1, deadline };
+    let pace = Pace {
+        interval: Duration::from_millis(1),
+        iterations: Some(ASKED.into()),
+        counted: Counted::Taken,
+        grain: Grain::Processes,
+        hot: false,
+        overhead: false,
+    };
+    run(&mut source, &mut JsonLines::new(all_rows()), &mut out, pace, never.as_raw_fd()).unwrap();
+    // An interval lies between two samples.
+    assert_eq!(taken.load(Ordering::SeqCst), ASKED + 1);
+}
+
 /// What is asked of the source by output with such rows.
 fn asked(filter: RowFilter) -> Option<Vec<u32>> {
     let (never, _keep): (PipeReader, _) = std::io::pipe().unwrap();
@@ -162,6 +208,7 @@ fn asked(filter: RowFilter) -> Option<Vec<u32>> {
     let pace = Pace {
         interval: Duration::from_millis(1),
         iterations: Some(2),
+        counted: Counted::Written,
         grain: Grain::Processes,
         hot: false,
         overhead: false,

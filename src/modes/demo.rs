@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::watch::{pace, rotate_signal};
 use super::{ended, exporter, form, output, ran, stop_signals, tui_options, wants_batch};
-use crate::batch::{self, Pace};
+use crate::batch::{self, Counted, Pace};
 use crate::cli::{RecordLimits, ViewArgs};
 use crate::export::Export;
 use crate::options;
@@ -47,7 +47,9 @@ fn batch(args: &ViewArgs, recorder: impl FnOnce() -> Result<Option<Recorder>>) -
     let mut export = exporter(args)?;
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
-    let mut write = |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop);
+    let mut write = |source: &mut dyn Source| {
+        write(source, export.as_mut(), &mut out, pace(args, Counted::Written), stop)
+    };
     let mut source = match args.iterations {
         Some(_) => Demo::at_once(options::interval(args)),
         None => Demo::new(),

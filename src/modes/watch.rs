@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 
 use super::{ended, exporter, form, messages, output, ran, stop_signals, tui_options};
-use crate::batch::{self, Pace};
+use crate::batch::{self, Counted, Pace};
 use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::export::quiet::Quiet;
 use crate::host::users;
@@ -31,14 +31,15 @@ pub(super) fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimit
     let rotate = rotate_signal()?;
     let mut source = start(live)?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
+    let pace = pace(args, Counted::Written);
     match recorder {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate);
-            let done = batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop);
+            let done = batch::run(&mut source, export.as_mut(), &mut out, pace, stop);
             source.finish()?;
             done?;
         }
-        None => batch::run(&mut source, export.as_mut(), &mut out, pace(args), stop)?,
+        None => batch::run(&mut source, export.as_mut(), &mut out, pace, stop)?,
     }
     Ok(ran())
 }
@@ -67,17 +68,19 @@ pub(super) fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Res
     let recorder = Recorder::open(path, options::recording(limits, args))?;
     let rotate = rotate_signal()?;
     let mut source = Recorded::new(start(live)?, recorder, rotate);
-    let mut out = messages(stop)?;
-    let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace(args), stop);
+    let mut out = messages()?;
+    let pace = pace(args, Counted::Taken);
+    let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace, stop);
     source.finish()?;
     done.map(|()| ran())
 }
 
 /// How often, how long, and what beside the rows.
-pub(super) fn pace(args: &ViewArgs) -> Pace {
+pub(super) fn pace(args: &ViewArgs, counted: Counted) -> Pace {
     Pace {
         interval: options::interval(args),
         iterations: args.iterations,
+        counted,
         grain: options::grain(args),
         hot: args.hot,
         overhead: args.overhead,

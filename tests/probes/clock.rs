@@ -268,6 +268,30 @@ pub fn a_stopped_process_says_so_and_no_interval_is_short() -> Result<()> {
     Ok(())
 }
 
+pub fn a_recording_has_the_samples_that_were_asked_for_while_its_notes_are_not_read() -> Result<()> {
+    const INTERVALS: u64 = 20;
+    let place = Place::new("notes", None)?;
+    let path = place.path.join("file");
+    let (_reader, mut notes) = std::io::pipe()?;
+    // SAFETY: plain calls on a pipe that is open.
+    ensure!(unsafe { libc::fcntl(notes.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } == 0);
+    while std::io::Write::write(&mut notes, &[0; 4096]).is_ok() {}
+    // SAFETY: as above.
+    ensure!(unsafe { libc::fcntl(notes.as_raw_fd(), libc::F_SETFL, 0) } == 0);
+    let intervals = INTERVALS.to_string();
+    let words = ["record", "-d", "0.2", "-n", &intervals, text(&path)?];
+    let mut child = Ours(Command::new(BINARY).args(words).stdin(Stdio::null()).stderr(notes).spawn()?);
+    until("the recording has samples", || Ok(samples(&path) > 1))?;
+    // A stop is a note.
+    child.signal(libc::SIGSTOP)?;
+    std::thread::sleep(Duration::from_millis(600));
+    child.signal(libc::SIGCONT)?;
+    let status = child.ended()?;
+    ensure!(status.success(), "{status}");
+    ensure!(samples(&path) == INTERVALS + 1, "{} samples for {INTERVALS} intervals", samples(&path));
+    is_on_time(&path, Duration::from_millis(200))
+}
+
 /// numatop-ng that may write files of so many bytes.
 fn limited(words: &[&str], bytes: u64) -> Result<Ours> {
     let mut command = Command::new(BINARY);

@@ -191,6 +191,7 @@ fn main() {
         clock::a_closed_terminal_ends_the_live_view_without_a_panic,
         clock::a_reader_that_takes_nothing_holds_up_no_recording,
         clock::a_stopped_process_says_so_and_no_interval_is_short,
+        clock::a_recording_has_the_samples_that_were_asked_for_while_its_notes_are_not_read,
         clock::a_limit_on_files_pauses_a_recording_and_is_named,
         clock::a_limit_on_files_rotates_a_ring,
         clock::each_signal_ends_what_measures_with_its_code,
