@@ -111,6 +111,11 @@ enum Message {
     /// The recording was moved: the sample to show, and the one before it.
     Moved(Arc<HostFacts>, Option<Box<Sample>>, Box<Sample>),
     SourceEnded,
+    /// What became of the file that is followed, none if nothing; and whether more of it can come.
+    Outlook {
+        what: Option<String>,
+        more: bool,
+    },
     /// What is worth a look in the recording, and how much of it was looked through, 0 to 1.
     Marks(Box<Marks>, f64),
     /// The source could not start or go on.
@@ -271,6 +276,10 @@ fn show(
                 }
                 Message::SourceEnded => {
                     app.source_ended();
+                    None
+                }
+                Message::Outlook { what, more } => {
+                    app.outlook(what.as_deref(), more);
                     None
                 }
                 Message::Marks(marks, share) => {

@@ -13,7 +13,7 @@ use super::action::Seek;
 use super::collector::Command;
 use crate::hot::News;
 use crate::sample::Sample;
-use crate::source::recording::Recording;
+use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};
 
 /// Pauses of the recorder and missing files are not waited out.
@@ -43,6 +43,8 @@ struct Player {
     /// Stacks of the interval on the screen, and whether the screen shows them.
     hot: Option<Arc<News>>,
     shows_hot: bool,
+    /// What was said last of the file that is followed.
+    said: Option<String>,
     messages: SyncSender<Message>,
 }
 
@@ -60,8 +62,15 @@ pub fn play(
     mut wake: PipeReader,
 ) -> Result<()> {
     super::marker::spawn(Recording::open(recording.path())?, span, messages.clone())?;
-    let mut player =
-        Player { recording, span, shown_mono_ns: 0, hot: None, shows_hot: false, messages: messages.clone() };
+    let mut player = Player {
+        recording,
+        span,
+        shown_mono_ns: 0,
+        hot: None,
+        shows_hot: false,
+        said: None,
+        messages: messages.clone(),
+    };
     let mut motion = if follow { Motion::Following } else { Motion::Still };
     let mut due = Instant::now();
     player.recording.seek(at)?;
@@ -83,7 +92,8 @@ pub fn play(
                     (Motion::Following, Some(_)) => Duration::ZERO,
                     _ => FOLLOW_EVERY,
                 };
-            if passed.is_none() && motion != Motion::Following {
+            let more = passed.is_some() || (motion == Motion::Following && player.look_ahead());
+            if !more {
                 motion = Motion::Still;
             }
             continue;
@@ -115,6 +125,7 @@ pub fn play(
                     due = Instant::now();
                 }
                 Command::Seek(seek) => {
+                    player.said = None;
                     motion = if follow && seek == Seek::End { Motion::Following } else { Motion::Still };
                     due = Instant::now();
                     player.seek(seek)?;
@@ -192,6 +203,20 @@ impl Player {
         self.tell(message);
         self.tell_hot();
         Ok(Some(passed))
+    }
+
+    /// Says what became of the file that is followed, once. False when nothing more can come of it.
+    fn look_ahead(&mut self) -> bool {
+        let (what, more) = match self.recording.outlook() {
+            Outlook::More => (None, true),
+            Outlook::Perhaps(what) => (Some(what), true),
+            Outlook::Nothing(why) => (Some(why), false),
+        };
+        if what != self.said {
+            self.said.clone_from(&what);
+            self.tell(Message::Outlook { what, more });
+        }
+        more
     }
 
     /// Nobody listens any more when the screen is being closed; a command to quit comes then.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{App, Detail};
 use crate::marks::Marks;
 use crate::sample::{HostFacts, Sample};
+use crate::text;
 use crate::tui::action::{Effect, Seek};
 
 /// Speeds of playing, in times that of the recording.
@@ -31,6 +32,14 @@ impl App {
         let (marks, speed) = (Marks::default(), SPEEDS[0]);
         let (playing, following) = (false, follow);
         self.replay = Some(Replay { span, speed, playing, follow, following, marks, looked: 0.0 });
+    }
+
+    /// Takes what became of the file that is followed, if anything, and whether `more` of it can come.
+    pub fn outlook(&mut self, what: Option<&str>, more: bool) {
+        self.note = what.map(text::clean_str);
+        if let Some(replay) = &mut self.replay {
+            replay.following &= more;
+        }
     }
 
     /// Takes what is worth a look in the recording, found in so much of it, 0 to 1.
