@@ -69,7 +69,7 @@ pub const STATE: Metric<Task> = Metric {
     unit: Unit::Text,
     order: Ascending,
     help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t traced, \
-           I idle kernel thread, Z zombie, X ended.",
+           I idle kernel thread, P parked one, Z zombie, X ended. Tasks frozen by cgroup v1 are D, by v2 S.",
     value: |task, _| Ok(Value::Text(state(task).to_string())),
     traits: Traits::NONE,
 };
@@ -194,26 +194,37 @@ pub fn user(uid: u32, snapshot: &Snapshot) -> String {
 
 /// State letter as ps(1) and fs/proc/array.c give it.
 pub fn state(task: &Task) -> char {
-    const EXIT_DEAD: u32 = 0x10;
-    const EXIT_ZOMBIE: u32 = 0x20;
-    const TASK_IDLE: u32 = 0x402; // uninterruptible without load
-    let (state, exit) = (task.raw.state, task.raw.exit_state);
-    if task.ended() || exit & EXIT_DEAD != 0 {
-        return 'X';
+    match task.ended() {
+        true => 'X',
+        false => state_letter(task.raw.state, task.raw.exit_state),
     }
-    if exit & EXIT_ZOMBIE != 0 {
-        return 'Z';
-    }
+}
+
+/// `task_state_index` of include/linux/sched.h, as of Linux 6.18.
+fn state_letter(state: u32, exit: u32) -> char {
+    /// Waits for a lock that sleeps (PREEMPT_RT).
+    const TASK_RTLOCK_WAIT: u32 = 0x1000;
+    /// Frozen by the freezer of cgroup v1, or because the machine is being suspended. /proc calls such tasks R before
+    /// Linux 6.15, though they do not run and do not wait for a CPU. Those of a frozen cgroup v2 sleep.
+    const TASK_FROZEN: u32 = 0x8000;
+    /// Uninterruptible without load.
+    const TASK_IDLE: u32 = 0x402;
     if state & TASK_IDLE == TASK_IDLE {
         return 'I';
     }
-    match state & 0xff {
+    if state & (TASK_RTLOCK_WAIT | TASK_FROZEN) != 0 {
+        return 'D';
+    }
+    // Bits of `TASK_REPORT`; the highest one counts.
+    match u32::BITS - ((state | exit) & 0x7f).leading_zeros() {
         0 => 'R',
-        bits if bits & 1 != 0 => 'S',
-        bits if bits & 2 != 0 => 'D',
-        bits if bits & 4 != 0 => 'T',
-        bits if bits & 8 != 0 => 't',
-        _ => 'S',
+        1 => 'S',
+        2 => 'D',
+        3 => 'T',
+        4 => 't',
+        5 => 'X',
+        6 => 'Z',
+        _ => 'P',
     }
 }
 
@@ -228,5 +239,46 @@ pub fn policy(number: u32) -> String {
         6 => "deadline".into(),
         7 => "ext".into(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::state_letter;
+
+    #[test]
+    fn states_are_those_of_proc() {
+        let letters = [
+            // Running, waking, new.
+            (0, 0, 'R'),
+            (0x200, 0, 'R'),
+            (0x800, 0, 'R'),
+            (0x1, 0, 'S'),
+            // One that the freezer may freeze.
+            (0x2001, 0, 'S'),
+            (0x2, 0, 'D'),
+            // Killable.
+            (0x102, 0, 'D'),
+            (0x402, 0, 'I'),
+            (0x2402, 0, 'I'),
+            (0x104, 0, 'T'),
+            (0x8, 0, 't'),
+            (0x40, 0, 'P'),
+            (0x80, 0x20, 'Z'),
+            (0x80, 0x10, 'X'),
+        ];
+        for (state, exit, letter) in letters {
+            assert_eq!(state_letter(state, exit), letter, "{state:#x} {exit:#x}");
+        }
+    }
+
+    #[test]
+    fn a_frozen_task_does_not_run() {
+        assert_eq!(state_letter(0x8000, 0), 'D');
+    }
+
+    #[test]
+    fn a_task_that_waits_for_a_sleeping_lock_does_not_run() {
+        assert_eq!(state_letter(0x1000, 0), 'D');
     }
 }
