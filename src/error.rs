@@ -96,7 +96,7 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
         return refusal.clone();
     }
     let said = chain(error);
-    if let Some(refusal) = too_many_files(&said) {
+    if let Some(refusal) = limited(&said) {
         return refusal;
     }
     match preflight(check) {
@@ -114,29 +114,49 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
     }
 }
 
-/// The limit of open files was in the way (EMFILE). Each library has an error type of its own, but all of them write the
-/// errno in the words of the standard library.
-fn too_many_files(said: &str) -> Option<Refusal> {
-    if !said.contains(&io::Error::from_raw_os_error(libc::EMFILE).to_string()) {
+/// A limit of this process was in the way. Each library has an error type of its own, but all of them write the errno in
+/// the words of the standard library.
+fn limited(said: &str) -> Option<Refusal> {
+    let is = |errno| said.contains(&io::Error::from_raw_os_error(errno).to_string());
+    let (why, advice) = if is(libc::EMFILE) {
+        let limit = rlimit::open_files().map_or("too few".into(), |limit| format!("no more than {limit}"));
+        (format!("this process may have {limit} files open"), raise("ulimit -n 4096", "LimitNOFILE=4096"))
+    } else if let Some(limit) = rlimit::address_space()
+        && (is(libc::ENOMEM) || (is(libc::EAGAIN) && said.contains("thread")))
+    {
+        // A thread without room for its stack is EAGAIN.
+        let why = format!("this process may have no more than {limit} bytes of address space");
+        (why, raise("ulimit -v unlimited", "LimitAS=infinity"))
+    } else if is(libc::EAGAIN) && said.contains("thread") {
+        let limit = rlimit::threads().map_or(String::new(), |limit| format!(" ({limit} for this user)"));
+        let why = format!("no more processes and threads may be started here{limit}");
+        let mut advice = raise("ulimit -u unlimited", "LimitNPROC=infinity");
+        advice.push(Advice::say("or raise pids.max of its cgroup (TasksMax= of a unit)"));
+        (why, advice)
+    } else {
         return None;
-    }
-    let limit = rlimit::open_files().map_or("too few".into(), |limit| format!("no more than {limit}"));
+    };
     Some(Refusal {
         exit: Exit::CouldNotMeasure,
         what: "cannot start".into(),
-        why: Some(format!("this process may have {limit} files open")),
+        why: Some(why),
         said: Some(said.to_string()),
-        advice: vec![
-            Advice::command("raise the limit in the shell that starts it", "ulimit -n 4096"),
-            Advice::command("or in the unit of a service", "LimitNOFILE=4096"),
-        ],
+        advice,
     })
+}
+
+/// How a limit is raised in a shell and in a unit of systemd.
+fn raise(shell: &str, unit: &str) -> Vec<Advice> {
+    vec![
+        Advice::command("raise the limit in the shell that starts it", shell),
+        Advice::command("or in the unit of a service", unit),
+    ]
 }
 
 /// What is printed about a failure, after the name of the program; a refusal is wrapped.
 pub fn message(error: &Error) -> String {
     let refusal = error.downcast_ref::<Refusal>().cloned();
-    match refusal.or_else(|| too_many_files(&chain(error))) {
+    match refusal.or_else(|| limited(&chain(error))) {
         Some(refusal) => Refusal { what: format!("numatop-ng: {}", refusal.what), ..refusal }.to_string(),
         None => format!("numatop-ng: {}", chain(error)),
     }
@@ -183,5 +203,17 @@ mod tests {
         let text = message(&refusal.into());
         assert!(text.starts_with("numatop-ng: the scheduler") && text.contains("sudo numatop-ng"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn a_limit_of_threads_is_named_with_the_ways_to_raise_it() {
+        let no_thread = io::Error::from_raw_os_error(libc::EAGAIN);
+        let error = Error::from(no_thread).context("starting the thread that writes the output");
+        let text = message(&error);
+        for word in ["numatop-ng: cannot start", "ulimit -u", "LimitNPROC=", "TasksMax=", "os error 11"] {
+            assert!(text.contains(word), "'{word}' is not said: {text}");
+        }
+        let busy = Error::from(io::Error::from_raw_os_error(libc::EAGAIN)).context("reading a file");
+        assert!(!message(&busy).contains("ulimit"), "a limit that has nothing to do with it");
     }
 }

@@ -162,6 +162,7 @@ fn main() {
         containers::an_unknown_cgroup_is_wrong_usage,
         containers::cgroups_whose_names_are_no_text_stay_apart,
         starts::too_few_open_files_are_named_with_the_limit,
+        starts::too_little_address_space_is_named_with_the_limit,
         starts::an_empty_proc_is_named,
         truth::a_full_exit_ring_is_a_counted_loss,
         pages::pages_that_are_touched_are_counted_on_their_node,

@@ -13,14 +13,14 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A short run that may have so many files open.
-fn with_open_files(limit: u64) -> Result<Output> {
+/// A short run under a limit.
+fn limited(resource: libc::__rlimit_resource_t, limit: u64) -> Result<Output> {
     let mut command = Command::new(BINARY);
     command.args(["-b", "-n", "1", "-d", "0.1"]).stdin(Stdio::null()).stdout(Stdio::null());
     let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
     // SAFETY: setrlimit is async-signal-safe, and the struct is a copy of its own.
     unsafe {
-        command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_NOFILE, &limit) {
+        command.pre_exec(move || match libc::setrlimit(resource, &limit) {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         });
@@ -30,7 +30,7 @@ fn with_open_files(limit: u64) -> Result<Output> {
 
 pub fn too_few_open_files_are_named_with_the_limit() -> Result<()> {
     for limit in [6, 12, 16, 24] {
-        let output = with_open_files(limit)?;
+        let output = limited(libc::RLIMIT_NOFILE, limit)?;
         let said = said(&output);
         ensure!(output.status.code() == Some(1), "limit {limit}: {}: {said}", output.status);
         for word in ["Too many open files (os error 24)", &format!("no more than {limit}"), "ulimit -n 4096"]
@@ -40,9 +40,33 @@ pub fn too_few_open_files_are_named_with_the_limit() -> Result<()> {
         ensure!(!said.contains("report it"), "limit {limit}: {said}");
     }
     // The limit of a login shell is enough.
-    let output = with_open_files(1024)?;
+    let output = limited(libc::RLIMIT_NOFILE, 1024)?;
     ensure!(output.status.success(), "limit 1024: {}: {}", output.status, said(&output));
     Ok(())
+}
+
+pub fn too_little_address_space_is_named_with_the_limit() -> Result<()> {
+    let mut named = 0;
+    // From too little for BTF, and for the stack of a thread, to enough.
+    for mib in (40..400).step_by(10) {
+        let limit = mib << 20;
+        let output = limited(libc::RLIMIT_AS, limit)?;
+        let said = said(&output);
+        if output.status.success() {
+            ensure!(named > 0, "{mib} MiB are enough, and less was not tried");
+            return Ok(());
+        }
+        // Less than what it takes to say anything.
+        if said.contains("memory allocation of") {
+            continue;
+        }
+        named += 1;
+        for word in [&format!("no more than {limit} bytes of address space"), "ulimit -v unlimited"] {
+            ensure!(said.contains(word), "{mib} MiB: '{word}' is not said: {}: {said}", output.status);
+        }
+        ensure!(!said.contains("report it"), "{mib} MiB: {said}");
+    }
+    anyhow::bail!("400 MiB are not enough")
 }
 
 pub fn an_empty_proc_is_named() -> Result<()> {
