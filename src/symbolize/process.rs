@@ -74,7 +74,7 @@ impl Process {
     /// # Errors
     /// It cannot be opened, or is not regular.
     pub fn mapped(&self, mapping: &Mapping<'_>) -> io::Result<File> {
-        open::mapped(&held(&self.dir).join("map_files").join(mapping.range))
+        open::mapped(&held(&self.dir).join("map_files").join(mapping.map_file()))
             .or_else(|_| below(self.root()?.as_fd(), Path::new(mapping.path), LastLink::Followed))
     }
 
@@ -93,7 +93,6 @@ impl Process {
 /// One line of `/proc/PID/maps` that is code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mapping<'a> {
-    pub range: &'a str,
     pub start: u64,
     pub end: u64,
     /// Where it begins in its file.
@@ -113,7 +112,6 @@ impl<'a> Mapping<'a> {
         let (start, end) = range.split_once('-')?;
         let hex = |word| u64::from_str_radix(word, 16).ok();
         rights.contains('x').then_some(Mapping {
-            range,
             start: hex(start)?,
             end: hex(end)?,
             offset: hex(offset)?,
@@ -125,6 +123,11 @@ impl<'a> Mapping<'a> {
     /// Whether it is a file with a path.
     pub fn is_file(&self) -> bool {
         self.inode.1 != "0" && self.path.starts_with('/')
+    }
+
+    /// Its name in `/proc/PID/map_files`, where addresses have no leading zeros; in `maps` they have eight digits or more.
+    fn map_file(&self) -> String {
+        format!("{:x}-{:x}", self.start, self.end)
     }
 
     /// The last part of its path, also when the file was removed.
@@ -142,7 +145,7 @@ mod tests {
     fn only_code_is_a_mapping() {
         let line = b"7f00-7f10 r-xp 00001000 08:01 1234                       /usr/lib/a b.so (deleted)";
         let mapping = Mapping::parse(line).unwrap();
-        assert_eq!((mapping.range, mapping.inode), ("7f00-7f10", ("08:01", "1234")));
+        assert_eq!(mapping.inode, ("08:01", "1234"));
         assert_eq!((mapping.start, mapping.end, mapping.offset), (0x7f00, 0x7f10, 0x1000));
         assert_eq!((mapping.path, mapping.file_name()), ("/usr/lib/a b.so (deleted)", "a b.so"));
         assert!(mapping.is_file());
@@ -155,6 +158,14 @@ mod tests {
         {
             assert_eq!(Mapping::parse(line), None);
         }
+    }
+
+    #[test]
+    fn a_program_at_a_low_address_is_found_in_map_files() {
+        let line = b"00401000-00479000 r-xp 00001000 fe:00 9978258        /bin/not-pie";
+        assert_eq!(Mapping::parse(line).unwrap().map_file(), "401000-479000");
+        let line = b"7f0000401000-7f0000479000 r-xp 00001000 fe:00 1        /lib/a.so";
+        assert_eq!(Mapping::parse(line).unwrap().map_file(), "7f0000401000-7f0000479000");
     }
 
     #[test]
