@@ -204,16 +204,16 @@ pub fn state(task: &Task) -> char {
 fn state_letter(state: u32, exit: u32) -> char {
     /// Waits for a lock that sleeps (PREEMPT_RT).
     const TASK_RTLOCK_WAIT: u32 = 0x1000;
-    /// Frozen by the freezer of cgroup v1, or because the machine is being suspended. /proc calls such tasks R before
-    /// Linux 6.15, though they do not run and do not wait for a CPU. Those of a frozen cgroup v2 sleep.
+    /// Frozen by the freezer of cgroup v1, or because the machine is being suspended; those of a frozen cgroup v2 sleep.
+    /// Older kernels call it R in /proc, though it neither runs nor waits for a CPU.
     const TASK_FROZEN: u32 = 0x8000;
     /// Uninterruptible without load.
     const TASK_IDLE: u32 = 0x402;
-    if state & TASK_IDLE == TASK_IDLE {
-        return 'I';
-    }
     if state & (TASK_RTLOCK_WAIT | TASK_FROZEN) != 0 {
         return 'D';
+    }
+    if state & TASK_IDLE == TASK_IDLE {
+        return 'I';
     }
     // Bits of `TASK_REPORT`; the highest one counts.
     match u32::BITS - ((state | exit) & 0x7f).leading_zeros() {

@@ -58,6 +58,13 @@ pub fn process_run_ns(pid: i32) -> Result<u64, String> {
     Ok(sum)
 }
 
+/// The letter of the state of a process, from its stat.
+pub fn state(pid: i32) -> Result<char, String> {
+    let text = sysfs::read(format!("/proc/{pid}/stat"))?;
+    let letter = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    letter.ok_or_else(|| format!("/proc/{pid}/stat has no state"))
+}
+
 /// How often the scheduler moved the main thread of a process to another CPU, from its `sched`.
 pub fn cpu_moves(pid: i32) -> Result<u64, String> {
     parse_cpu_moves(&sysfs::read(format!("/proc/{pid}/sched"))?)

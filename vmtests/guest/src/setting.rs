@@ -4,13 +4,14 @@ use crate::sysfs;
 
 /// A file of one value. What was in it is written back when this is dropped.
 pub struct Setting {
-    path: &'static str,
+    path: String,
     before: String,
 }
 
 impl Setting {
-    pub fn begin(path: &'static str, value: &str) -> Result<Setting, String> {
-        let text = sysfs::read(path)?;
+    pub fn begin(path: impl Into<String>, value: &str) -> Result<Setting, String> {
+        let path = path.into();
+        let text = sysfs::read(&path)?;
         // Some show all choices, with the one that is taken in brackets.
         let chosen =
             text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
@@ -20,7 +21,11 @@ impl Setting {
     }
 
     pub fn set(&self, value: &str) -> Result<(), String> {
-        sysfs::write(self.path, value)
+        sysfs::write(&self.path, value)
+    }
+
+    pub fn get(&self) -> Result<String, String> {
+        sysfs::read(&self.path)
     }
 }
 

@@ -21,6 +21,7 @@ mod remote;
 mod scope;
 mod sent;
 mod siblings;
+mod stopped;
 mod storm;
 mod switches;
 mod topology;
@@ -69,6 +70,8 @@ const CASES: &[Case] = &[
     fresh::CASE,
     placement::CASE,
     placement::OTHERS,
+    placement::RESERVED,
+    stopped::CASE,
     remote::CASE,
     remote::BALANCED,
     hinting::CASE,

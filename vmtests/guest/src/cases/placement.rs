@@ -8,6 +8,7 @@ use vmtests_protocol::Plan;
 use super::{Case, Stop};
 use crate::procfs;
 use crate::report::Report;
+use crate::setting::Setting;
 use crate::sysfs;
 use crate::tool::Batch;
 use crate::work::Work;
@@ -21,8 +22,32 @@ pub const CASE: Case = Case {
 pub const OTHERS: Case = Case {
     name: "placement_kinds",
     about: "the same with huge pages, shared memory, more memory, and as many mappings as pages",
-    run: |report, plan| run(report, plan, &KINDS[6..]),
+    run: |report, plan| run(report, plan, &KINDS[6..12]),
 };
+
+pub const RESERVED: Case = Case {
+    name: "placement_reserved",
+    about: "the same with pages of hugetlbfs that are reserved on every node, and with locked memory",
+    run: |report, plan| {
+        let _pages = (0..plan.machine.nodes.len())
+            .map(|node| {
+                let path =
+                    format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
+                let reserved = Setting::begin(path, &RESERVED_PAGES.to_string())?;
+                report.equal(
+                    format_args!("huge pages of node {node}"),
+                    RESERVED_PAGES.to_string(),
+                    reserved.get()?,
+                );
+                Ok(reserved)
+            })
+            .collect::<Result<Vec<_>, Stop>>()?;
+        run(report, plan, &KINDS[12..])
+    },
+};
+
+/// Pages of 2 MiB that are reserved on each node: those of three processes whose pages are all there, and some.
+const RESERVED_PAGES: usize = 26;
 
 /// Percent on node 0, MiB, layout, processes of that kind. The rest is on the other nodes.
 type Kind = (u32, u64, &'static str, usize);
@@ -40,6 +65,10 @@ const KINDS: &[Kind] = &[
     (70, 200, "mixed", 1),
     (70, 40, "many", 3),
     (50, 40, "many", 3),
+    (100, 16, "hugetlb", 3),
+    (50, 16, "hugetlb", 3),
+    (0, 16, "hugetlb", 3),
+    (70, 24, "locked", 6),
 ];
 
 /// Intervals in which each process must be looked at once; one look may take longer than an interval in a slow guest.

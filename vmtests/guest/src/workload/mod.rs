@@ -10,6 +10,7 @@ mod fresh;
 pub mod numa_truth;
 mod spin;
 mod storm;
+mod waits;
 mod wander;
 
 use std::io::{self, BufRead, Read, Write};
@@ -29,9 +30,10 @@ pub const NAMES: &[(&str, &str)] = &[
     ("fresh", "CPU MIB: so much new memory on node 0 and on node 1; then that of node 0 moves to node 1"),
     (
         "numa_truth",
-        "CPUS|free:N SHARES MIB small|huge|shared|many|mixed|touched|touched_huge uniform|settled|skewed: memory at these shares by node, used \
-         from these CPUs",
+        "CPUS|free:N SHARES MIB small|huge|hugetlb|locked|shared|many|mixed|touched|touched_huge uniform|settled|skewed: memory at these \
+         shares by node, used from these CPUs",
     ),
+    ("waits", "MIB: a process with so much memory that waits for a child in an uninterruptible sleep"),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
 ];
 
@@ -53,6 +55,7 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         ("numa_truth", [cpus, shares, mib, layout, access]) => {
             number(mib).and_then(|mib| numa_truth::run(cpus, shares, mib, layout, access))
         }
+        ("waits", [mib]) => number(mib).and_then(waits::run),
         ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),
         _ => Err("see 'guest workloads' for names and arguments".to_owned()),
     };

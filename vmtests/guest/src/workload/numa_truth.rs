@@ -26,6 +26,10 @@ enum Layout {
     Small,
     /// Transparent huge pages, bound in runs.
     Huge,
+    /// Pages of hugetlbfs, bound in runs; enough of them are reserved on each node.
+    Hugetlb,
+    /// As `Small`, locked into memory.
+    Locked,
     /// Small pages of a mapping that could be shared, bound in runs.
     Shared,
     /// As many mappings as there are pages, with holes between them.
@@ -39,9 +43,20 @@ enum Layout {
 }
 
 impl Layout {
-    /// Transparent huge pages are asked for.
+    /// Large pages are asked for.
     fn huge(self) -> bool {
-        matches!(self, Layout::Huge | Layout::TouchedHuge)
+        matches!(self, Layout::Huge | Layout::Hugetlb | Layout::TouchedHuge)
+    }
+
+    /// Flags of its mapping.
+    fn flags(self) -> libc::c_int {
+        libc::MAP_ANONYMOUS
+            | match self {
+                Layout::Shared => libc::MAP_SHARED,
+                // Reserved pages are taken one by one, or those of one node could be promised to another.
+                Layout::Hugetlb => libc::MAP_PRIVATE | libc::MAP_HUGETLB | libc::MAP_NORESERVE,
+                _ => libc::MAP_PRIVATE,
+            }
     }
 
     /// The policy is the thread's while it touches, and not the mapping's.
@@ -65,6 +80,8 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
     let layout = match layout {
         "small" => Layout::Small,
         "huge" => Layout::Huge,
+        "hugetlb" => Layout::Hugetlb,
+        "locked" => Layout::Locked,
         "shared" => Layout::Shared,
         "many" => Layout::Many,
         "mixed" => Layout::Mixed,
@@ -195,12 +212,11 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
     };
     // Twice as much where every second page stays a hole, and room to align.
     let stride = if layout == Layout::Many { 2 * PAGE } else { PAGE };
-    let flags =
-        libc::MAP_ANONYMOUS | if layout == Layout::Shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
     let (none, all) = (libc::PROT_NONE, libc::PROT_READ | libc::PROT_WRITE);
     let protection = if layout == Layout::Many { none } else { all };
     // SAFETY: a new mapping, nobody else's.
-    let start = unsafe { libc::mmap(std::ptr::null_mut(), count * stride + HUGE, protection, flags, -1, 0) };
+    let start =
+        unsafe { libc::mmap(std::ptr::null_mut(), count * stride + HUGE, protection, layout.flags(), -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(format!("mapping memory: {}", std::io::Error::last_os_error()));
     }
@@ -237,6 +253,10 @@ fn place(shares: &[u32], bytes: u64, layout: Layout) -> Result<Memory, String> {
             unsafe { std::ptr::write_volatile(*page as *mut u8, 1) };
         }
         from = to;
+    }
+    if layout == Layout::Locked {
+        // SAFETY: within the mapping made above.
+        check(i64::from(unsafe { libc::mlock(first as *const _, count * PAGE) }), "locking memory")?;
     }
     // SAFETY: without a mask nothing is read.
     let dropped = unsafe { libc::syscall(libc::SYS_set_mempolicy, MPOL_DEFAULT, std::ptr::null::<u64>(), 0) };
