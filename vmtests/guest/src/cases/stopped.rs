@@ -125,11 +125,17 @@ impl Kept {
                 signal(pid, libc::SIGSTOP);
                 until(|| Ok(procfs::state(pid)? == 'T'))?;
             }
-            Way::Trace => {
-                for thread in threads(pid)? {
+            // One that is not stopped yet may start another.
+            Way::Trace => loop {
+                let mut new = threads(pid)?;
+                new.retain(|thread| !kept.threads.contains(thread));
+                if new.is_empty() {
+                    break;
+                }
+                for thread in new {
                     kept.trace(thread)?;
                 }
-            }
+            },
             Way::FreezeV2 => {
                 fs::create_dir_all(BOX_V2).map_err(|error| format!("creating {BOX_V2}: {error}"))?;
                 sysfs::write(format!("{BOX_V2}/cgroup.procs"), &pid.to_string())?;
