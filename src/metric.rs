@@ -30,6 +30,11 @@ use crate::sample::{HostFacts, Missing, Reading};
 use crate::snapshot::Snapshot;
 use crate::units::Nid;
 
+/// The sum, and 0 of nothing: `Iterator::sum` makes that -0.0, which is shown as "-0.0".
+pub(crate) fn sum(all: impl Iterator<Item = f64>) -> f64 {
+    all.fold(0.0, |sum, one| sum + one)
+}
+
 /// For a row that has no value, though others have.
 fn no(why: &str) -> Missing {
     Missing::NotCollected(why.into())

@@ -46,6 +46,15 @@ fn one(runs: &[(u32, f64)]) -> World {
 }
 
 #[test]
+fn what_did_not_run_has_no_interrupts_and_they_are_not_below_zero() {
+    let thread = |tid| Actor { tid, ..Actor::new(7, "resting") }.runs(&[]);
+    let mut world = World::new("intel-e5-2682v4", true, vec![thread(7), thread(8)]);
+    let samples = pair(&mut world, |_| ());
+    let got = estimate(read(&snapshot(&world, &samples), 7, "irq_pct"));
+    assert!(got == 0.0 && got.is_sign_positive(), "{got:?}");
+}
+
+#[test]
 fn a_task_that_stayed_has_the_interrupts_of_its_cpu() {
     // CPUs whose number is a multiple of eight spend 1 % of their time in interrupts, the others none.
     for (cpu, irq) in [(0, 1.0), (1, 0.0)] {

@@ -1,7 +1,7 @@
 //! How much does a task lose to interrupts on its CPU, and to waiting where others idle? Both are estimates from what is
 //! known of CPUs and tasks at the end of an interval, and cost the context switch nothing.
 
-use super::{Group, Metric, Order, Traits, Unit, Value, no};
+use super::{Group, Metric, Order, Traits, Unit, Value, no, sum};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::sample::{Missing, Reading};
@@ -73,10 +73,10 @@ fn irq_ns_on_nodes(run_ns: &[u64], snapshot: &Snapshot) -> Reading<f64> {
     let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
     let on_node = |(node, ns): (usize, &u64)| {
         let here = || snapshot.cpus.iter().filter(move |cpu| cpu.online && cpu.node as usize == node);
-        let irq: f64 = here().map(|cpu| share(cpu.irq_ns, interval)).sum();
+        let irq = sum(here().map(|cpu| share(cpu.irq_ns, interval)));
         *ns as f64 * irq / here().count().max(1) as f64
     };
-    Ok(run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(on_node).sum())
+    Ok(sum(run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(on_node)))
 }
 
 /// From 0 to 1.

@@ -41,11 +41,11 @@ pub const OTHER: Metric<Task> = Metric::memory_rate(
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> + '_ {
     let metrics = [pages::PAGES_MIGRATED, pages::PAGES_MIGRATE_FAILED, BALANCING, ASKED, OTHER];
     metrics.into_iter().map(|metric| {
-        let of_task = |task: &Task| Ok((metric.value)(task, snapshot)?.number().unwrap_or(0.0));
+        let add = |sum: f64, task: &Task| Ok(sum + (metric.value)(task, snapshot)?.number().unwrap_or(0.0));
         let sum = match snapshot.host_missing(metric.id) {
             Some(missing) => Err(missing.clone()),
             // Without tasks there is an interval all the same, or none yet.
-            None => snapshot.rate(0).and_then(|_| snapshot.tasks.iter().map(of_task).sum()),
+            None => snapshot.rate(0).and_then(|_| snapshot.tasks.iter().try_fold(0.0, add)),
         };
         (metric.id, sum)
     })

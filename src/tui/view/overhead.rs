@@ -59,7 +59,7 @@ fn lines(snapshot: &Snapshot, overhead: &Overhead) -> Vec<Line> {
     lines.extend(overhead.costs.iter().filter(|cost| cost.probe_ns.is_some()).map(of_program));
     let idle = overhead.costs.iter().filter(|cost| cost.probe_ns.is_none()).count();
     if !overhead.costs.is_empty() {
-        let sum: f64 = overhead.costs.iter().map(|cost| cost.cpu_pct).sum();
+        let sum = crate::metric::sum(overhead.costs.iter().map(|cost| cost.cpu_pct));
         let numbers = [String::new(), String::new(), small(sum)];
         let rest = if idle > 0 { format!("{idle} more did not run") } else { String::new() };
         lines.push(line("all of them", &numbers, &rest, Role::Plain));
