@@ -26,6 +26,7 @@ pub mod overhead;
 pub mod pace;
 pub mod pmu;
 pub mod record;
+pub mod remote;
 pub mod replay;
 pub mod sample;
 pub mod say;

@@ -18,7 +18,6 @@ mod objects;
 mod open;
 pub mod process;
 mod queue;
-mod remote;
 pub mod sections;
 mod split;
 pub mod table;
@@ -34,8 +33,8 @@ use std::time::{Duration, Instant};
 use self::ledger::{DEATH, Ledger};
 use self::names::Answers;
 use self::queue::{Queue, Turn};
-use self::remote::{Failure, Remote};
 use crate::hot::{Function, Place, ProcessId};
+use crate::remote::{Failure, Remote};
 
 /// Places that are remembered as asked for; then all may be asked for again.
 const ASKED_MAX: usize = 200_000;

@@ -10,10 +10,10 @@ use super::confine::confine;
 use super::demangle::demangle;
 use super::elf::Elf;
 use super::listing;
-use super::remote;
 use super::sections::{self, Symbols};
 use super::table::{Table, Tables};
 use super::wire::{Answer, Found, Identity, Question};
+use crate::remote;
 use crate::text;
 
 /// The name under which the tool starts itself as its symbolizer.

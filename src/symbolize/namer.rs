@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use super::names::{Answers, Names};
 use super::queue::Batch;
-use super::remote;
+use crate::remote;
 
 /// The name under which the tool starts itself to look for names.
 pub const NAME: &str = "numatop-ng-names";

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::helper::Helper;
 use super::objects::{Object, Objects};
 use super::process::{Mapping, Process};
-use super::remote::Failure;
 use super::wire::{Answer, Found, PLACES_MAX, Question};
 use crate::hot::{BuildId, Function, Place, ProcessId};
+use crate::remote::Failure;
 use crate::text;
 
 /// Bytes of a vDSO: real ones have two pages.

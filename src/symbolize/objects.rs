@@ -10,10 +10,10 @@ use rustix::process::{Resource, getrlimit};
 use super::helper::Helper;
 use super::open::{self, LastLink, below};
 use super::process::{Mapping, Process};
-use super::remote::Failure;
 use super::split;
 use super::wire::{Answer, Question};
 use crate::hot::BuildId;
+use crate::remote::Failure;
 use crate::text;
 
 /// Descriptors that files are held open with at most; then those of the user who has most are closed.

@@ -1,5 +1,7 @@
 //! A process that the tool starts from itself to ask it: it may end or hang at any time, and is left behind then.
 
+pub mod packet;
+
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -14,7 +16,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::wire;
 use crate::say;
 use crate::sys;
 
@@ -96,7 +97,7 @@ impl Remote {
     ) -> Result<A, Failure> {
         self.start().map_err(|_| Failure::NotStarted)?;
         let running = self.running.as_ref().ok_or(Failure::NotStarted)?;
-        let told = wire::send(&running.socket, question, file);
+        let told = packet::send(&running.socket, question, file);
         let failure = match told.and_then(|()| receive(&running.socket, self.answer_max)) {
             Ok(Some(answer)) => return Ok(answer),
             Ok(None) => Failure::Slow,
@@ -173,7 +174,7 @@ fn receive<T: DeserializeOwned>(socket: &OwnedFd, most: Duration) -> io::Result<
             Err(error) => return Err(error.into()),
         }
     }
-    match wire::receive::<T>(socket)? {
+    match packet::receive::<T>(socket)? {
         Some((answer, _)) => Ok(Some(answer)),
         None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
@@ -193,11 +194,11 @@ pub fn serve<Q: DeserializeOwned, A: Serialize>(
     }
     // The end of whoever asks is ours, however it comes.
     let bound = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    if bound.is_err() || prepare().is_err() || wire::send(socket.as_fd(), &READY, None).is_err() {
+    if bound.is_err() || prepare().is_err() || packet::send(socket.as_fd(), &READY, None).is_err() {
         return ExitCode::FAILURE;
     }
-    while let Ok(Some((question, file))) = wire::receive::<Q>(socket.as_fd()) {
-        if wire::send(socket.as_fd(), &answer(question, file), None).is_err() {
+    while let Ok(Some((question, file))) = packet::receive::<Q>(socket.as_fd()) {
+        if packet::send(socket.as_fd(), &answer(question, file), None).is_err() {
             break;
         }
     }

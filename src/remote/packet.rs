@@ -1,0 +1,66 @@
+//! Packets between the tool and a process that it started: a message, with an open file.
+//!
+//! One packet of a `SOCK_SEQPACKET` socket is one message, so that neither side can be left in the middle of one.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Bytes of a packet: less than what a socket takes by default (`net.core.wmem_default`, 212,992).
+pub const PACKET_MAX: usize = 160 * 1024;
+
+/// Sends a message, and an open file with it. Waits until there is room.
+///
+/// # Errors
+/// What sendmsg(2) returned.
+pub fn send(socket: impl AsFd, message: &impl Serialize, file: Option<&File>) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    let fds: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(&socket, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)
+    })?;
+    Ok(())
+}
+
+/// Waits for a message. `None` when the other side has closed its end.
+///
+/// # Errors
+/// What recvmsg(2) returned, or that the packet is no such message.
+pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, Option<File>)>> {
+    let mut bytes = vec![0; PACKET_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(
+            &socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(io::Error::new(ErrorKind::InvalidData, "a packet that is too long"));
+    }
+    let mut fds = control.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<OwnedFd>>(),
+        _ => Vec::new(),
+    });
+    let file = fds.next().map(File::from);
+    Ok(Some((serde_json::from_slice(&bytes[..received.bytes])?, file)))
+}
