@@ -13,6 +13,7 @@ pub mod libbpf_log;
 pub mod limits;
 pub mod machine;
 pub mod mappings;
+pub mod mm_reader;
 pub mod moved;
 pub mod nodes;
 pub mod numa;

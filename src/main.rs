@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use numatop_ng::cli::Cli;
-use numatop_ng::collect::libbpf_log;
+use numatop_ng::collect::{libbpf_log, mm_reader};
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::modes;
 use numatop_ng::options::BadValue;
@@ -20,6 +20,7 @@ fn main() -> ExitCode {
     match std::env::args_os().next() {
         Some(name) if name == symbolize::child::NAME => return symbolize::child::main(),
         Some(name) if name == symbolize::namer::NAME => return symbolize::namer::main(),
+        Some(name) if name == mm_reader::child::NAME => return mm_reader::child::main(),
         _ => {}
     }
     sys::share_heaps();

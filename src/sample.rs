@@ -408,7 +408,7 @@ pub struct GroupRaw {
 }
 
 /// Where pages of a process were found, of those asked for at random.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagesFound {
     /// Bytes of address space that pages were drawn from, holes included.
     pub space_bytes: u64,

@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod app;
+mod closeup;
 mod collector;
 mod columns;
 pub mod keymap;
@@ -21,7 +22,6 @@ pub mod view;
 pub mod widget;
 
 use std::io::PipeReader;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -41,8 +41,7 @@ use self::terminal::Tty;
 pub use self::theme::ColourChoice;
 use self::theme::Theme;
 use crate::collect::inspect::Details;
-use crate::collect::mappings::{self, Mappings};
-use crate::collect::own::page_size;
+use crate::collect::mappings::Mappings;
 use crate::collect::placement::Process;
 use crate::filter::RowFilter;
 use crate::hot::News;
@@ -231,7 +230,7 @@ fn run_with(
         let (inbox, to_screen) = (mail.clone(), sender.clone());
         let mut collector =
             Collector::spawn(mail, move |mail, commands, wake| collect(&to_screen, mail, commands, wake))?;
-        ended = show(&mut app, &mut tty, &mut collector, (&sender, &messages, &inbox), iterations);
+        ended = show(&mut app, &mut tty, &mut collector, (&messages, &inbox), iterations);
         collector.quit();
         // Before the collector is waited for: a player may be about to send.
         drop(messages);
@@ -250,7 +249,7 @@ fn show(
     app: &mut App,
     tty: &mut Tty,
     collector: &mut Collector,
-    (sender, messages, mail): (&SyncSender<Message>, &Receiver<Message>, &Mail),
+    (messages, mail): (&Receiver<Message>, &Mail),
     iterations: Option<u64>,
 ) -> Result<Ended> {
     // Two samples bracket the first short interval, which is there to have something to show.
@@ -335,10 +334,7 @@ fn show(
                     app.mapped(process, Err(demo::NO_MAPPINGS.into()));
                 }
                 Some(Effect::Map { process, rss_bytes, exact }) => {
-                    spawn("mappings", sender.clone(), move |sender| {
-                        // Nobody listens any more when the view is being closed.
-                        let _ = sender.send(Message::Mapped(process, map(process, rss_bytes, exact)));
-                    })?;
+                    collector.send(Command::Map { process, rss_bytes, exact });
                 }
                 Some(Effect::SetHot(on)) => collector.send(Command::SetHot(on)),
                 Some(Effect::SetStatistics(on)) => collector.send(Command::SetStatistics(on)),
@@ -369,16 +365,6 @@ fn spawn(
 ) -> Result<()> {
     let thread = thread::Builder::new().name(name.into()).spawn(move || work(sender));
     thread.map(drop).with_context(|| format!("starting the {name} thread"))
-}
-
-/// The mappings of a process. May take seconds, on a thread of its own.
-fn map(process: Process, rss_bytes: u64, exact: bool) -> Result<Mappings, String> {
-    let root = Path::new("/");
-    let found = match exact {
-        true => mappings::exact(root, process),
-        false => mappings::sampled(root, process, rss_bytes, page_size()),
-    };
-    found.map_err(|missing| missing.to_string())
 }
 
 fn forward_input(sender: SyncSender<Message>) {

@@ -188,7 +188,7 @@ fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reade
         hot: false,
         overhead: false,
     };
-    run(&mut source, &mut JsonLines::new(all_rows()), &mut out, pace, never.as_raw_fd()).unwrap();
+    run(&mut source, &mut JsonLines::new(all_rows()), &mut out, pace, never.as_fd()).unwrap();
     // An interval lies between two samples.
     assert_eq!(taken.load(Ordering::SeqCst), ASKED + 1);
 }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use numatop_ng::collect::about::{AboutReader, Asked};
+use numatop_ng::collect::about::{self, Asked};
 use numatop_ng::collect::inspect;
 use numatop_ng::collect::interrupts::InterruptReader;
 use numatop_ng::collect::limits::LimitReader;
@@ -175,9 +175,7 @@ fn process(root: &Path) -> usize {
     if let Ok(pct) = inspect::huge_pct(root, PID) {
         assert!(pct.is_finite() && pct >= 0.0, "{pct}");
     }
-    let mut about = AboutReader::new(root);
-    about.focus(None, Asked { texts: true, huge: true });
-    assert!(about.look([(PID, 0)].into_iter()).len() <= 1);
+    let _ = about::read(root, Asked { texts: true, huge: true }, (PID, 0));
     let _ = processes::process_of(root, PID);
     let found = mappings::exact(root, (PID, 0)).is_ok_and(|mappings| {
         for row in &mappings.rows {

@@ -1,12 +1,16 @@
 //! What /proc says of processes whose command line, affinity or huge pages somebody asked for: too costly for every
-//! process at every refresh, so it is read in turns, within a budget of time.
+//! process at every refresh, so it is read in turns, within a budget of time, by the reader of other address spaces.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use super::inspect::{self, Texts};
+use super::mm_reader::MmReader;
+use super::mm_reader::wire::{AboutTurn, Answer, JOBS_MAX, Job};
 use super::placement::Process;
 use crate::sample::{Missing, Reading};
 
@@ -17,7 +21,7 @@ const BUDGET: Duration = Duration::from_millis(20);
 const FOCUS_BUDGET: Duration = Duration::from_millis(10);
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// Command lines, and where processes may run and take memory from.
     pub texts: bool,
@@ -26,7 +30,7 @@ pub struct Asked {
 }
 
 /// What was read of one process: what columns show of it, since samples are kept for a while.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
     pub texts: Reading<Arc<Texts>>,
     /// Share of its resident memory in huge pages, in percent.
@@ -36,9 +40,12 @@ pub struct About {
 /// What was read, or why it could not be, by process.
 pub type Abouts = BTreeMap<Process, Reading<Arc<About>>>;
 
-/// Reads about processes in turns.
+/// A process and the user it runs as.
+type Alive = (Process, u32);
+
+/// Has processes read about in turns.
+#[derive(Default)]
 pub struct AboutReader {
-    root: PathBuf,
     asked: Asked,
     /// Who comes before others; `None`: nobody does.
     focus: Option<BTreeSet<Process>>,
@@ -52,19 +59,6 @@ pub struct AboutReader {
 }
 
 impl AboutReader {
-    /// A reader of /proc below `root` (`/`) that is asked for nothing.
-    pub fn new(root: &Path) -> AboutReader {
-        AboutReader {
-            root: root.to_path_buf(),
-            asked: Asked::default(),
-            focus: None,
-            known: Arc::default(),
-            turns: BTreeMap::new(),
-            turn: 0,
-            debts: [Duration::ZERO; 2],
-        }
-    }
-
     /// From now on `asked` is read: of `processes` first, of all alike if that is `None`, and of nobody if there are
     /// none, since nobody looks.
     pub fn focus(&mut self, processes: Option<Vec<Process>>, asked: Asked) {
@@ -75,48 +69,67 @@ impl AboutReader {
         (self.focus, self.asked) = (processes.map(BTreeSet::from_iter), asked);
     }
 
-    /// Reads what the budget allows, those first that were read longest ago; gives what is known of those `alive`.
-    pub fn look(&mut self, alive: impl Iterator<Item = Process>) -> Arc<Abouts> {
+    /// Forgets those that are not `alive`, and says what to read next: those first that were read longest ago. What
+    /// was read comes to [`AboutReader::take`].
+    pub fn turn(&mut self, alive: impl Iterator<Item = Alive>, reader: &MmReader) -> Option<AboutTurn> {
         if self.asked == Asked::default() {
-            return Arc::default();
+            return None;
         }
-        let alive: BTreeSet<Process> = alive.collect();
-        self.turns.retain(|process, _| alive.contains(process));
+        let alive: BTreeMap<Process, u32> = alive.collect();
+        self.turns.retain(|process, _| alive.contains_key(process));
         if self.known.len() > self.turns.len() {
-            Arc::make_mut(&mut self.known).retain(|process, _| alive.contains(process));
+            Arc::make_mut(&mut self.known).retain(|process, _| alive.contains_key(process));
         }
-        if self.focus.as_ref().is_none_or(|focus| !focus.is_empty()) {
-            self.read_in_turns(alive);
-        }
-        Arc::clone(&self.known)
+        let has_viewers = self.focus.as_ref().is_none_or(|focus| !focus.is_empty());
+        (has_viewers && reader.is_free()).then(|| self.next(alive, reader))
     }
 
-    fn read_in_turns(&mut self, alive: BTreeSet<Process>) {
-        let mut turns: Vec<Process> = alive.into_iter().collect();
-        turns.sort_by_key(|process| self.turns.get(process).copied().unwrap_or(0));
-        let is_first = |process: &Process| self.focus.as_ref().is_some_and(|focus| focus.contains(process));
-        let (first, others): (Vec<Process>, Vec<Process>) = turns.into_iter().partition(is_first);
+    fn next(&mut self, alive: BTreeMap<Process, u32>, reader: &MmReader) -> AboutTurn {
+        let mut turns: Vec<Alive> = alive.into_iter().collect();
+        turns.sort_by_key(|(process, _)| self.turns.get(process).copied().unwrap_or(0));
+        let is_first =
+            |(process, _): &Alive| self.focus.as_ref().is_some_and(|focus| focus.contains(process));
+        let (first, others): (Vec<Alive>, Vec<Alive>) = turns.into_iter().partition(is_first);
         let for_first = if others.is_empty() { BUDGET } else { FOCUS_BUDGET };
         self.turn += 1;
-        let used = self.spend(for_first, self.debts[0], first);
-        self.debts[0] = used.saturating_sub(for_first);
-        let for_others = BUDGET - used.min(for_first);
-        let used = self.spend(for_others, self.debts[1], others);
-        self.debts[1] = used.saturating_sub(for_others);
+        let lists = [first, others].map(|list| {
+            let job = |(process, uid)| Job { process, uid, rss_bytes: 0, careful: false };
+            let mut jobs: Vec<Job> = list.into_iter().map(job).collect();
+            reader.admit(&mut jobs);
+            jobs.truncate(JOBS_MAX);
+            jobs
+        });
+        AboutTurn { asked: self.asked, lists, for_first, for_all: BUDGET, debts: self.debts }
     }
 
-    /// Reads about `processes` until `budget` is used, of which `debt` was used before; gives what is used now.
-    fn spend(&mut self, budget: Duration, debt: Duration, processes: Vec<Process>) -> Duration {
-        let began = Instant::now();
-        for process in processes {
-            if debt + began.elapsed() >= budget {
-                break;
+    /// Takes what was read.
+    pub fn take(&mut self, answer: &mut Answer) {
+        for (process, about) in answer.abouts.drain(..) {
+            // What was asked for before is of no use now.
+            if about.as_ref().is_ok_and(|about| about.asked() != self.asked) {
+                continue;
             }
             self.turns.insert(process, self.turn);
-            let about = self.read(process);
             self.note(process, about);
         }
-        debt + began.elapsed()
+        if let Some((asked, debts)) = answer.end.as_ref().and_then(|end| end.about)
+            && asked == self.asked
+        {
+            self.debts = debts;
+        }
+    }
+
+    /// A process did not let itself be read: what can be known without that, and the reason for the rest.
+    pub fn take_locked(&mut self, root: &Path, process: Process, why: &Missing) {
+        if self.asked != Asked::default() {
+            self.turns.insert(process, self.turn);
+            self.note(process, read_without_memory(root, self.asked, process, why));
+        }
+    }
+
+    /// What is known now.
+    pub fn known(&self) -> Arc<Abouts> {
+        Arc::clone(&self.known)
     }
 
     /// Keeps what was read, or what was known before where that is the same.
@@ -134,22 +147,57 @@ impl AboutReader {
             Arc::make_mut(&mut self.known).insert(process, about);
         }
     }
+}
 
-    fn read(&self, (pid, start_ns): Process) -> Reading<About> {
-        let lost = |error: anyhow::Error| Missing::Lost(format!("{error:#}"));
-        let not_asked = || Missing::NotCollected("it was not asked for".into());
-        inspect::check_start(&self.root.join(format!("proc/{pid}")), pid, start_ns).map_err(lost)?;
-        Ok(About {
-            texts: match self.asked.texts {
-                true => Ok(Arc::new(inspect::texts(&self.root, pid))),
-                false => Err(not_asked()),
-            },
-            huge_pct: match self.asked.huge {
-                true => inspect::huge_pct(&self.root, pid).map_err(lost),
-                false => Err(not_asked()),
-            },
-        })
+impl About {
+    /// What it was read for.
+    fn asked(&self) -> Asked {
+        let is_asked = |missing: Option<&Missing>| missing.is_none_or(|missing| *missing != not_asked());
+        Asked { texts: is_asked(self.texts.as_ref().err()), huge: is_asked(self.huge_pct.as_ref().err()) }
     }
+}
+
+fn not_asked() -> Missing {
+    Missing::NotCollected("it was not asked for".into())
+}
+
+fn lost(error: anyhow::Error) -> Missing {
+    Missing::Lost(format!("{error:#}"))
+}
+
+/// Reads about one process, below `root` (`/`).
+///
+/// # Errors
+/// It has ended, or another one has its id now.
+pub fn read(root: &Path, asked: Asked, process: Process) -> Reading<About> {
+    let pid = process.0;
+    read_with(
+        root,
+        asked,
+        process,
+        || inspect::texts(root, pid),
+        || inspect::huge_pct(root, pid).map_err(lost),
+    )
+}
+
+/// As [`read`], but without what the lock of its address space guards, for this reason.
+fn read_without_memory(root: &Path, asked: Asked, process: Process, why: &Missing) -> Reading<About> {
+    let texts = || inspect::texts_without_memory(root, process.0, why.clone());
+    read_with(root, asked, process, texts, || Err(why.clone()))
+}
+
+fn read_with(
+    root: &Path,
+    asked: Asked,
+    (pid, start_ns): Process,
+    texts: impl FnOnce() -> Texts,
+    huge_pct: impl FnOnce() -> Reading<f64>,
+) -> Reading<About> {
+    inspect::check_start(&root.join(format!("proc/{pid}")), pid, start_ns).map_err(lost)?;
+    Ok(About {
+        texts: if asked.texts { Ok(Arc::new(texts())) } else { Err(not_asked()) },
+        huge_pct: if asked.huge { huge_pct() } else { Err(not_asked()) },
+    })
 }
 
 /// Bytes that `abouts` hold, but for what they share with those `before`.
@@ -183,6 +231,8 @@ fn own_text_bytes(about: &About, before: Option<&About>) -> usize {
 mod tests {
     use super::inspect::tests::{PID, process};
     use super::*;
+    use crate::collect::mm_reader::child::Reads;
+    use crate::collect::mm_reader::wire::Turn;
 
     fn ourselves() -> Process {
         let pid = std::process::id();
@@ -191,22 +241,40 @@ mod tests {
 
     const THREE: [Process; 3] = [(7, 1), (8, 1), (9, 1)];
 
-    /// Below its root are no processes: to each it is asked for it has a reason.
-    fn reader_of_nothing() -> AboutReader {
-        AboutReader::new(Path::new("/nonexistent"))
+    /// Below this root are no processes: for each there is a reason.
+    const NOTHING: &str = "/nonexistent";
+
+    /// Takes a turn here, and says what is known then.
+    fn look(
+        about: &mut AboutReader,
+        root: impl AsRef<Path>,
+        alive: impl IntoIterator<Item = Process>,
+    ) -> Arc<Abouts> {
+        let reader = MmReader::new("/nonexistent".into());
+        if let Some(turn) = about.turn(alive.into_iter().map(|process| (process, 0)), &reader) {
+            let turn = Turn { about: Some(turn), placement: None };
+            let mut answers = Vec::new();
+            let mut send = |answer: &Answer| {
+                answers.push(answer.clone());
+                Ok(())
+            };
+            Reads::new(root.as_ref(), 1).turn(&turn, &mut |_| {}, &mut send).unwrap();
+            answers.iter_mut().for_each(|answer| about.take(answer));
+        }
+        about.known()
     }
 
     #[test]
     fn nothing_is_read_that_nobody_asked_for() {
-        assert!(AboutReader::new(Path::new("/")).look([ourselves()].into_iter()).is_empty());
+        assert!(look(&mut AboutReader::default(), "/", [ourselves()]).is_empty());
     }
 
     #[test]
     fn what_is_asked_for_is_read() {
         let process = ourselves();
-        let mut reader = AboutReader::new(Path::new("/"));
+        let mut reader = AboutReader::default();
         reader.focus(None, Asked { texts: true, huge: true });
-        let abouts = reader.look([process].into_iter());
+        let abouts = look(&mut reader, "/", [process]);
         let about = abouts[&process].as_ref().expect("it is our own process");
         let texts = about.texts.as_ref().expect("it was asked for");
         assert!(texts.cmdline.as_ref().is_ok_and(|text| !text.is_empty()), "{about:?}");
@@ -216,31 +284,31 @@ mod tests {
 
     #[test]
     fn those_in_focus_come_first_and_the_others_after_them() {
-        let mut reader = reader_of_nothing();
+        let mut reader = AboutReader::default();
         reader.focus(Some(vec![THREE[2]]), Asked { texts: true, huge: false });
         // The share of the others is used up, then that of those in focus.
         reader.debts = [Duration::ZERO, BUDGET * 9];
-        assert!(reader.look(THREE.into_iter()).keys().eq([&THREE[2]]));
+        assert!(look(&mut reader, NOTHING, THREE).keys().eq([&THREE[2]]));
         reader.debts = [BUDGET * 9, Duration::ZERO];
-        assert!(reader.look(THREE.into_iter()).keys().eq(&THREE), "nobody waits for ever");
+        assert!(look(&mut reader, NOTHING, THREE).keys().eq(&THREE), "nobody waits for ever");
     }
 
     #[test]
     fn what_is_known_outlives_the_focus_but_not_the_process() {
-        let mut reader = reader_of_nothing();
+        let mut reader = AboutReader::default();
         let asked = Asked { texts: true, huge: false };
         reader.focus(None, asked);
-        reader.look(THREE.into_iter());
+        look(&mut reader, NOTHING, THREE);
         reader.focus(Some(vec![THREE[0]]), asked);
         reader.debts = [BUDGET * 9; 2];
-        assert!(reader.look(THREE[..2].iter().copied()).keys().eq(&THREE[..2]));
+        assert!(look(&mut reader, NOTHING, THREE[..2].iter().copied()).keys().eq(&THREE[..2]));
     }
 
     #[test]
     fn nothing_is_read_where_nobody_is_looked_at() {
-        let mut reader = reader_of_nothing();
+        let mut reader = AboutReader::default();
         reader.focus(Some(Vec::new()), Asked { texts: true, huge: true });
-        assert!(reader.look(THREE.into_iter()).is_empty());
+        assert!(look(&mut reader, NOTHING, THREE).is_empty());
     }
 
     #[test]
@@ -249,14 +317,14 @@ mod tests {
         let files =
             [("cmdline", "java\0-Xmx4g\0"), ("status", "Cpus_allowed_list:\t0\n"), ("smaps_rollup", rollup)];
         let root = process("shared", &files);
-        let mut reader = AboutReader::new(&root);
+        let mut reader = AboutReader::default();
         reader.focus(None, Asked { texts: true, huge: true });
-        let mut look = || reader.look([(PID, 0)].into_iter());
-        let (first, second) = (look(), look());
+        let mut again = || look(&mut reader, &root, [(PID, 0)]);
+        let (first, second) = (again(), again());
         assert!(Arc::ptr_eq(&first, &second) && own_bytes(&second, Some(&first)) == 0);
 
         std::fs::write(root.join("proc/7/smaps_rollup"), "Rss: 4096 kB\nAnonHugePages: 0 kB\n").unwrap();
-        let third = look();
+        let third = again();
         let texts = |abouts: &Abouts| abouts[&(PID, 0)].clone().unwrap().texts.clone().unwrap();
         assert_eq!(third[&(PID, 0)].as_ref().unwrap().huge_pct, Ok(0.0));
         assert!(Arc::ptr_eq(&texts(&first), &texts(&third)));
@@ -268,19 +336,33 @@ mod tests {
     fn another_process_with_the_same_id_has_a_reason() {
         let (pid, start_ns) = ourselves();
         let other = (pid, start_ns + 5_000_000_000);
-        let mut reader = AboutReader::new(Path::new("/"));
+        let mut reader = AboutReader::default();
         reader.focus(None, Asked { texts: true, huge: false });
-        let abouts = reader.look([other].into_iter());
+        let abouts = look(&mut reader, "/", [other]);
         assert!(matches!(&abouts[&other], Err(Missing::Lost(why)) if why.contains("has ended")));
     }
 
     #[test]
+    fn a_locked_process_has_what_needs_no_lock_and_a_reason_for_the_rest() {
+        let process = ourselves();
+        let mut reader = AboutReader::default();
+        reader.focus(None, Asked { texts: true, huge: true });
+        let why = Missing::Lost("its address space is locked".into());
+        reader.take_locked(Path::new("/"), process, &why);
+        let known = reader.known();
+        let about = known[&process].as_ref().unwrap();
+        let texts = about.texts.as_ref().unwrap();
+        assert_eq!((&texts.cmdline, &about.huge_pct), (&Err(why.clone()), &Err(why)));
+        assert!(texts.cpus_allowed.is_ok(), "{texts:?}");
+    }
+
+    #[test]
     fn a_long_reading_is_made_up_for() {
-        let mut reader = AboutReader::new(Path::new("/"));
+        let mut reader = AboutReader::default();
         reader.focus(None, Asked { texts: true, huge: false });
         reader.debts[1] = BUDGET * 2;
-        assert!(reader.look([ourselves()].into_iter()).is_empty());
-        assert!(reader.look([ourselves()].into_iter()).is_empty());
-        assert_eq!(reader.look([ourselves()].into_iter()).len(), 1);
+        assert!(look(&mut reader, "/", [ourselves()]).is_empty());
+        assert!(look(&mut reader, "/", [ourselves()]).is_empty());
+        assert_eq!(look(&mut reader, "/", [ourselves()]).len(), 1);
     }
 }

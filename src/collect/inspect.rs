@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
 
 use crate::sample::{Missing, Reading};
 use crate::text;
@@ -19,7 +20,7 @@ const LINES_MAX: u64 = 1 << 20;
 const TICK_NS: u64 = 10_000_000;
 
 /// What a process was started as and what it may use. Clean: it can be shown as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Texts {
     /// Arguments separated by spaces; empty for kernel threads, and where the process erased them.
     pub cmdline: Reading<String>,
@@ -29,7 +30,7 @@ pub struct Texts {
 }
 
 /// What there is to say about one process. Texts are clean.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Details {
     pub pid: u32,
     /// Start of the process since boot, ns, as it was asked for.
@@ -48,6 +49,23 @@ pub struct Details {
 /// # Errors
 /// The process has ended, or another one has its id now.
 pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
+    read_with(root, pid, start_ns, |dir| cmdline_of(dir))
+}
+
+/// As [`read`], but without what the lock of its address space guards: that is `missing`.
+///
+/// # Errors
+/// The process has ended, or another one has its id now.
+pub fn read_without_memory(root: &Path, pid: u32, start_ns: u64, missing: Missing) -> Result<Details> {
+    read_with(root, pid, start_ns, |_| Err(missing))
+}
+
+fn read_with(
+    root: &Path,
+    pid: u32,
+    start_ns: u64,
+    cmdline: impl FnOnce(&Path) -> Reading<String>,
+) -> Result<Details> {
     let dir = root.join(format!("proc/{pid}"));
     check_start(&dir, pid, start_ns)?;
     let status = known(&dir.join("status"), LINES_MAX);
@@ -58,7 +76,7 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
     Ok(Details {
         pid,
         start_ns,
-        texts: texts_with(&dir, &status),
+        texts: texts_with(&dir, &status, cmdline(&dir)),
         cgroups: bounded(&dir.join("cgroup"), LINES_MAX).map(|text| cgroups(&text)).unwrap_or_default(),
         rss: bytes("RssAnon").zip(bytes("RssFile")).zip(bytes("RssShmem")).map(|((a, f), s)| [a, f, s]),
         schedstat: bounded(&dir.join("schedstat"), READ_MAX).ok().and_then(|text| schedstat(&text)),
@@ -68,20 +86,26 @@ pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
 /// What process `pid` below `root` (`/`) was started as and what it may use.
 pub fn texts(root: &Path, pid: u32) -> Texts {
     let dir = root.join(format!("proc/{pid}"));
-    texts_with(&dir, &known(&dir.join("status"), LINES_MAX))
+    texts_with(&dir, &known(&dir.join("status"), LINES_MAX), cmdline_of(&dir))
 }
 
-fn texts_with(dir: &Path, status: &Reading<Vec<u8>>) -> Texts {
+/// As [`texts`], but without the command line, which the lock of its address space guards: that is `missing`.
+pub fn texts_without_memory(root: &Path, pid: u32, missing: Missing) -> Texts {
+    let dir = root.join(format!("proc/{pid}"));
+    texts_with(&dir, &known(&dir.join("status"), LINES_MAX), Err(missing))
+}
+
+fn cmdline_of(dir: &Path) -> Reading<String> {
+    known(&dir.join("cmdline"), READ_MAX).map(|bytes| cmdline(&bytes))
+}
+
+fn texts_with(dir: &Path, status: &Reading<Vec<u8>>, cmdline: Reading<String>) -> Texts {
     let list = |name: &str| {
         let text = status.as_ref().map_err(Clone::clone)?;
         let none = || Missing::Unsupported(format!("{}/status has no whole line {name}", dir.display()));
         field(text, name).map(text::clean).ok_or_else(none)
     };
-    Texts {
-        cmdline: known(&dir.join("cmdline"), READ_MAX).map(|bytes| cmdline(&bytes)),
-        cpus_allowed: list("Cpus_allowed_list"),
-        mems_allowed: list("Mems_allowed_list"),
-    }
+    Texts { cmdline, cpus_allowed: list("Cpus_allowed_list"), mems_allowed: list("Mems_allowed_list") }
 }
 
 /// Share of its resident memory that huge pages make up, in percent: of those that a page middle directory maps and

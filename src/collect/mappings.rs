@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::placement::Process;
 use super::placement::draw::{self, Random, Ranges};
 use super::placement::maps::{Lines, parse_line};
@@ -17,7 +19,7 @@ const ROWS_MAX: usize = 2000;
 const WALK_NS_PER_GIB: u64 = 32_000_000;
 
 /// One mapping. Texts are clean.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mapping {
     pub start: u64,
     pub bytes: u64,
@@ -37,7 +39,7 @@ impl Mapping {
 }
 
 /// The mappings of a process, those with most memory first.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mappings {
     /// Every page was counted; otherwise pages were picked at random, with this error in points for all of the
     /// memory together. Single mappings are less certain.
@@ -97,6 +99,7 @@ pub fn sampled(root: &Path, process: Process, rss: u64, page_size: u64) -> Resul
     }
     let mut hits: Vec<(u64, usize)> = Vec::new();
     let ask = |pages: &[u64]| {
+        finder.wait_for_lock(pages.first().copied().unwrap_or(0))?;
         let nodes = target.nodes(pages, page_size)?;
         let there = pages
             .iter()

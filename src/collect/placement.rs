@@ -1,4 +1,4 @@
-//! Where the memory of processes is: looks at some of them with each sample, within a budget of time.
+//! Where the memory of processes is: has some of them looked at with each sample, within a budget of time.
 
 pub mod draw;
 pub mod maps;
@@ -8,7 +8,7 @@ pub mod turn;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,10 @@ use self::draw::{Found, Random, Ranges};
 use self::maps::{Lines, parse_line};
 use self::present::Finder;
 use self::target::{Target, reason};
-use self::turn::{Candidate, Look};
-use crate::sample::{Missing, PlacementRaw, TaskRaw};
+use self::turn::Look;
+use super::mm_reader::MmReader;
+use super::mm_reader::wire::{Answer, JOBS_MAX, Job, PlacementTurn};
+use crate::sample::{Missing, PagesFound, PlacementRaw, Reading, TaskRaw};
 
 /// Process id and start of its leader in ns since boot.
 pub type Process = (u32, u64);
@@ -35,7 +37,7 @@ pub enum Budget {
 const SMALL: Duration = Duration::from_millis(20);
 const SHARE: f64 = 0.01;
 /// What is at least kept in reserve before a draw of a thousand pages begins.
-const DRAW: Duration = Duration::from_millis(1);
+pub const DRAW: Duration = Duration::from_millis(1);
 /// Mappings after which the clock is read.
 const STEP: usize = 64;
 /// Parts of an address space that are remembered: several times what vm.max_map_count usually allows.
@@ -105,7 +107,10 @@ impl Walk {
     /// # Errors
     /// Why there is no placement of it.
     pub fn draw(&self, random: &mut Random, page_size: u64) -> Result<Found, Missing> {
-        let ask = |pages: &[u64]| self.target.nodes(pages, page_size);
+        let ask = |pages: &[u64]| {
+            self.finder.wait_for_lock(pages.first().copied().unwrap_or(0))?;
+            self.target.nodes(pages, page_size)
+        };
         let found = draw::draw(&self.ranges, random, ask)
             .map_err(|error| reason("asking where its pages are", &error))?;
         self.target.check().map_err(|error| reason("asking where its pages are", &error))?;
@@ -135,37 +140,35 @@ impl Walk {
     }
 }
 
-/// What is known of every process, and whose turn it is.
+/// What is known of every process, and whose turn it is. The reader of other address spaces looks.
 pub struct Placements {
-    root: PathBuf,
-    page_size: u64,
     budget: Budget,
     /// Time that may be used now.
     credit: Duration,
     last: Option<Instant>,
-    scans: bool,
-    random: Random,
     known: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
     looks: HashMap<Process, Look>,
-    walking: Option<(Process, Look, Walk)>,
+    /// Those that were asked about, as they were then.
+    asked: HashMap<Process, Look>,
+    /// A process whose mappings are being read.
+    walking: Option<Process>,
     /// Processes that somebody looks at; the first one most closely.
     focus: Vec<Process>,
 }
 
+/// What looking at a process takes at least, as far as lists of them are concerned.
+const LOOK: Duration = Duration::from_micros(50);
+
 impl Placements {
-    /// For the machine below `root`. `seed` makes draws differ from run to run.
-    pub fn new(root: &Path, page_size: u64, budget: Budget, seed: u64) -> Placements {
+    pub fn new(budget: Budget) -> Placements {
         Placements {
-            root: root.into(),
-            page_size,
             budget,
-            // Something to begin with.
-            credit: SMALL / 2,
+            // Something to begin with: the first interval shows what was asked for when it began.
+            credit: SMALL,
             last: None,
-            scans: true,
-            random: Random(seed),
             known: Arc::default(),
             looks: HashMap::new(),
+            asked: HashMap::new(),
             walking: None,
             focus: Vec::new(),
         }
@@ -176,78 +179,77 @@ impl Placements {
         self.focus = processes;
     }
 
-    /// Looks at some processes, and returns what is known of all, by process id. `now_ns` is CLOCK_MONOTONIC.
-    pub fn sample(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64) -> Arc<BTreeMap<u64, Arc<PlacementRaw>>> {
+    /// Forgets those that have ended, and says at whom to look next. What was found comes to [`Placements::take`].
+    /// `now_ns` is CLOCK_MONOTONIC.
+    pub fn turn(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64, reader: &MmReader) -> Option<PlacementTurn> {
         if self.budget == Budget::Fixed(Duration::ZERO) {
-            return Arc::clone(&self.known);
+            return None;
         }
-        let began = Instant::now();
-        let since = self.last.replace(began).map_or(Duration::ZERO, |last| began - last);
+        let now = Instant::now();
+        let since = self.last.replace(now).map_or(Duration::ZERO, |last| now - last);
         self.credit = match self.budget {
             Budget::Small => (self.credit + since.mul_f64(SHARE)).min(SMALL),
             Budget::Fixed(budget) => budget,
         };
         let candidates = turn::candidates(tasks, now_ns, &self.looks, &self.focus);
-        self.forget(&candidates);
-        let deadline = began + self.credit;
-        let mut order = turn::order(candidates);
-        if let Some((process, ..)) = &self.walking {
-            // Goes on first: two large processes that take turns would never be done.
-            order.sort_by_key(|candidate| candidate.process != *process);
-        }
-        for candidate in order {
-            if Instant::now() + DRAW > deadline {
-                break;
-            }
-            self.look(&candidate, now_ns, deadline);
-        }
-        self.credit = self.credit.saturating_sub(began.elapsed());
-        Arc::clone(&self.known)
-    }
-
-    /// Drops what is known of processes that are gone.
-    fn forget(&mut self, alive: &HashMap<Process, Candidate>) {
-        self.looks.retain(|process, _| alive.contains_key(process));
+        self.looks.retain(|process, _| candidates.contains_key(process));
         if self.known.len() > self.looks.len() {
             let known = Arc::make_mut(&mut self.known);
-            known.retain(|pid, raw| alive.contains_key(&(*pid as u32, raw.start_ns)));
+            known.retain(|pid, raw| candidates.contains_key(&(*pid as u32, raw.start_ns)));
         }
-        if self.walking.as_ref().is_some_and(|(process, ..)| !alive.contains_key(process)) {
-            self.walking = None;
+        if !reader.is_free() || self.credit < DRAW {
+            return None;
+        }
+        let mut order = turn::order(candidates);
+        // Goes on first: two large processes that take turns would never be done.
+        order.sort_by_key(|candidate| Some(candidate.process) != self.walking);
+        let mut jobs: Vec<Job> = order
+            .iter()
+            .map(|candidate| {
+                let (process, uid, rss_bytes) = (candidate.process, candidate.uid, candidate.look.rss_bytes);
+                Job { process, uid, rss_bytes, careful: false }
+            })
+            .collect();
+        reader.admit(&mut jobs);
+        jobs.truncate(((self.credit.as_micros() / LOOK.as_micros()) as usize).clamp(1, JOBS_MAX));
+        let begun = self.walking.and_then(|process| Some((process, *self.asked.get(&process)?)));
+        self.asked = order.into_iter().map(|candidate| (candidate.process, candidate.look)).collect();
+        // What changes while its mappings are read is not known then.
+        self.asked.extend(begun);
+        Some(PlacementTurn { jobs, budget: self.credit })
+    }
+
+    /// Takes what was found.
+    pub fn take(&mut self, answer: &mut Answer) {
+        for placed in answer.placed.drain(..) {
+            self.note(placed.process, placed.read_ns, placed.found);
+        }
+        if let Some(end) = &answer.end {
+            self.credit = self.credit.saturating_sub(end.placement_used);
+            self.walking = end.walking;
         }
     }
 
-    /// Goes on with a process until its placement is known or the time is over.
-    fn look(&mut self, candidate: &Candidate, now_ns: u64, deadline: Instant) {
-        let walking = self.walking.take_if(|(process, ..)| *process == candidate.process);
-        let opened = match walking {
-            Some((_, look, walk)) => Ok((look, walk)),
-            None => {
-                let rss = candidate.look.rss_bytes;
-                Walk::open(&self.root, candidate.process, rss, self.page_size, self.scans)
-                    .map(|walk| (candidate.look, walk))
-            }
-        };
-        let (look, found) = match opened {
-            Err(missing) => (candidate.look, Err(missing)),
-            Ok((look, mut walk)) => {
-                let read = walk.step(Some(deadline));
-                self.scans = walk.scans();
-                match read {
-                    Ok(false) => {
-                        self.walking = Some((candidate.process, look, walk));
-                        return;
-                    }
-                    Ok(true) => (look, walk.draw(&mut self.random, self.page_size)),
-                    Err(missing) => (look, Err(missing)),
-                }
-            }
-        };
-        self.looks.insert(candidate.process, Look { at_ns: now_ns, ..look });
-        let (pid, start_ns) = candidate.process;
-        let found = found.map(|found| found.to_raw(self.page_size));
-        let raw = PlacementRaw { start_ns, read_ns: now_ns, found };
-        Arc::make_mut(&mut self.known).insert(pid.into(), Arc::new(raw));
+    /// A process did not let itself be looked at.
+    pub fn take_locked(&mut self, process: Process, now_ns: u64, why: &Missing) {
+        self.note(process, now_ns, Err(why.clone()));
+    }
+
+    /// The reader is another one: what it had begun is to be begun anew.
+    pub fn take_broken(&mut self) {
+        self.walking = None;
+    }
+
+    fn note(&mut self, process: Process, read_ns: u64, found: Reading<PagesFound>) {
+        let Some(look) = self.asked.get(&process) else { return };
+        self.looks.insert(process, Look { at_ns: read_ns, ..*look });
+        let raw = PlacementRaw { start_ns: process.1, read_ns, found };
+        Arc::make_mut(&mut self.known).insert(process.0.into(), Arc::new(raw));
+    }
+
+    /// What is known of all, by process id.
+    pub fn known(&self) -> Arc<BTreeMap<u64, Arc<PlacementRaw>>> {
+        Arc::clone(&self.known)
     }
 }
 

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 
 use crate::collect::hot::{HotProbe, Sampling};
 use crate::hot::News;
-use crate::symbolize::{Namer, namer};
+use crate::remote::OWN_PROGRAM;
+use crate::symbolize::Namer;
 use crate::units::CpuId;
 
 /// There while somebody looks at hot spots.
@@ -32,7 +33,7 @@ impl Hot {
         let probe = HotProbe::start(sampling, records, scoped, cgroup_subsys, cpus)?;
         Ok(Hot {
             probe,
-            namer: Namer::start(PathBuf::from(namer::OWN_PROGRAM))
+            namer: Namer::start(PathBuf::from(OWN_PROGRAM))
                 .context("starting the thread that names functions")?,
         })
     }

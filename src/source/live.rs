@@ -1,6 +1,7 @@
 //! Samples of the running machine.
 
 mod events;
+mod memory;
 mod missing;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::collect::balancing::BalancingProbes;
 use crate::collect::groups::GroupWatch;
 use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
+use crate::collect::mm_reader::MmReader;
 use crate::collect::pages::PageProbes;
 use crate::collect::placement::{Budget, Placements};
 use crate::collect::plan::Advice;
@@ -47,6 +49,7 @@ use crate::metric::needs;
 use crate::model::facility::Facility;
 use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
+use crate::remote::OWN_PROGRAM;
 use crate::sample::{CpuRaw, Hints, HostFacts, Names, Sample, Slot};
 use crate::units::CpuId;
 
@@ -93,6 +96,8 @@ pub struct LiveSource {
     table: TaskTable,
     groups: GroupWatch,
     group_limits: bool,
+    /// Reads what the locks of other address spaces guard.
+    mm_reader: MmReader,
     placements: Placements,
     about: AboutReader,
     pages: PageProbes,
@@ -213,13 +218,9 @@ impl LiveSource {
             table: TaskTable::default(),
             groups,
             group_limits: options.group_limits,
-            placements: Placements::new(
-                Path::new(ROOT),
-                own::page_size(),
-                options.placement_budget,
-                clock_ns(ClockId::Monotonic),
-            ),
-            about: AboutReader::new(Path::new(ROOT)),
+            mm_reader: MmReader::new(PathBuf::from(OWN_PROGRAM)),
+            placements: Placements::new(options.placement_budget),
+            about: AboutReader::default(),
             names,
             visible: VisibleNames::default(),
             forget: false,
@@ -388,16 +389,14 @@ impl LiveSource {
             true => self.groups.limits(&tasks, &self.names, mono_ns),
             false => BTreeMap::new(),
         };
-        // With one node there is nothing to find out.
-        let several = self.host.topology.nodes.len() > 1;
-        let placement = if several { self.placements.sample(&tasks, mono_ns) } else { Arc::default() };
-        let leaders = tasks.iter().filter(|task| !task.kthread && task.tid == task.pid);
-        let about = self.about.look(leaders.map(|task| task.process()));
+        let (placement, about) = self.look_at_memory(&tasks, mono_ns);
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
         let names = self.visible.of(self.groups.scope(), &self.names, occupied);
         self.watch_multiplexing(&cpus);
         self.note_missing();
         let mut own = own::read(self.page_size);
+        let (reader_ns, reader_bytes) = self.mm_reader.uses(self.page_size);
+        (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
         own.sample_ns = began.elapsed().as_nanos() as u64;
         Ok(Sample {
             wall_ns,

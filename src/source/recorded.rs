@@ -69,7 +69,7 @@ impl<S: Source> Source for Recorded<S> {
         Ok(Some(sample))
     }
 
-    fn inspect(&mut self, pid: u32, start_ns: u64) -> Result<Details> {
+    fn inspect(&mut self, pid: u32, start_ns: u64) -> Option<Result<Details>> {
         self.source.inspect(pid, start_ns)
     }
 

@@ -8,13 +8,10 @@ use std::process::ExitCode;
 
 use super::names::{Answers, Names};
 use super::queue::Batch;
-use crate::remote;
+use crate::remote::{self, OWN_PROGRAM};
 
 /// The name under which the tool starts itself to look for names.
 pub const NAME: &str = "numatop-ng-names";
-
-/// The program that runs, also when its file was replaced.
-pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Answers batches of places until no more come.
 pub fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! The thread that owns the source: takes samples on time, and does what the screen asks of /proc.
+//! The thread that owns the source: takes samples on time, and passes on what the screen asks of /proc.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
@@ -11,7 +11,9 @@ use anyhow::{Context, Result, anyhow};
 
 use super::Message;
 use super::action::Seek;
+use super::closeup::{Asked, Closeup};
 use super::mail::{Closed, Mail};
+use crate::collect::placement::Process;
 use crate::pace::{Cause, Pacing};
 use crate::source::live::since;
 use crate::source::witness::Watch;
@@ -32,6 +34,12 @@ pub enum Command {
     Seek(Seek),
     /// Read about this process: id, and start in ns since boot.
     Inspect(u32, u64),
+    /// Find out where its mappings are.
+    Map {
+        process: Process,
+        rss_bytes: u64,
+        exact: bool,
+    },
     /// Count this set of events.
     SetEvents(&'static str),
     /// These processes are looked at, the first most closely.
@@ -118,7 +126,7 @@ pub fn collect(
     let watch = Watch::new();
     let mut pacing = Pacing::new(Instant::now(), interval, watch.look());
     pacing.hurry(SOON, Instant::now(), "numbers are there soon after the start");
-    let at_work = AtWork { source, mail, pacing, watch, ended: false };
+    let at_work = AtWork { source, mail, pacing, watch, ended: false, closeup: None };
     match at_work.run(commands, wake) {
         Ok(()) | Err(Stop::Told) => Ok(()),
         Err(Stop::Failed(error)) => Err(error),
@@ -152,6 +160,7 @@ struct AtWork<'a> {
     watch: Watch,
     /// The source has no more samples.
     ended: bool,
+    closeup: Option<Closeup>,
 }
 
 impl AtWork<'_> {
@@ -214,6 +223,14 @@ impl AtWork<'_> {
         Ok(())
     }
 
+    fn closeup(&mut self) -> Result<&Closeup> {
+        let started = match self.closeup.take() {
+            Some(closeup) => closeup,
+            None => Closeup::start(self.mail.clone())?,
+        };
+        Ok(self.closeup.insert(started))
+    }
+
     /// Has the next sample taken soon, because it shows what a key did.
     fn hurry(&mut self, why: &'static str) {
         self.pacing.hurry(SOON, Instant::now(), why);
@@ -222,10 +239,15 @@ impl AtWork<'_> {
     fn obey(&mut self, command: Command) -> Result<(), Stop> {
         match command {
             Command::SetInterval(wanted) => self.pacing.set_interval(wanted, Instant::now()),
-            Command::Inspect(pid, start_ns) => {
-                let found = self.source.inspect(pid, start_ns);
-                let found = found.map_err(|error| format!("{error:#}"));
-                self.mail.send(Message::Inspected(pid, found))?;
+            Command::Inspect(pid, start_ns) => match self.source.inspect(pid, start_ns) {
+                Some(found) => {
+                    let found = found.map_err(|error| format!("{error:#}"));
+                    self.mail.send(Message::Inspected(pid, found))?;
+                }
+                None => self.closeup()?.ask(Asked::Inspect((pid, start_ns))),
+            },
+            Command::Map { process, rss_bytes, exact } => {
+                self.closeup()?.ask(Asked::Map { process, rss_bytes, exact });
             }
             Command::Focus(focus) => self.source.focus(focus),
             Command::SetScope(scope) => {

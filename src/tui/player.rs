@@ -108,6 +108,7 @@ pub fn play(
                 | Command::SetScope(_)
                 | Command::SetEvents(_)
                 | Command::Focus(_)
+                | Command::Map { .. }
                 | Command::SetStatistics(_) => {}
                 Command::SetHot(on) => {
                     player.shows_hot = on;

@@ -14,6 +14,8 @@ mod engine;
 mod hostile;
 mod hot;
 mod hugetlb;
+mod locked;
+mod locking;
 mod pages;
 mod placement;
 mod reclaim;
@@ -232,6 +234,21 @@ fn main() {
         attack::a_link_to_a_pipe_or_a_device_is_not_opened,
         attack::names_are_found_under_low_limits_and_beside_inherited_descriptors,
     ];
+    let no_lock = locking::obstacle();
+    if let Some(why) = &no_lock {
+        eprintln!("tests/probes: {why}: tests beside a locked address space are ignored");
+    }
+    let beside_lock = |name: &'static str, run: fn() -> anyhow::Result<()>| {
+        trial(name, run).with_ignored_flag(!root || no_lock.is_some())
+    };
+    tests.extend(tests![
+        beside_lock:
+        locked::no_interval_waits_for_a_locked_process,
+        locked::a_signal_ends_batch_mode_while_a_locked_process_is_read,
+        locked::memory_of_others_is_placed_beside_locked_processes,
+        locked::a_process_that_is_unlocked_has_values_again,
+        screen::a_locked_process_is_looked_at_closely_and_the_screen_goes_on,
+    ]);
     let no_sibling = smt::obstacle();
     if let Some(why) = no_sibling {
         eprintln!("tests/probes: {why}: the test of two busy siblings is ignored");

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 
 use crate::attack::Attacker;
+use crate::locking::Locked;
 use crate::until::PATIENCE;
 use crate::workload::{ForEverybody, Workload};
 
@@ -248,4 +249,28 @@ pub fn without_capabilities_the_screen_is_given_back_first() -> Result<()> {
     let text = screen.screen().contents();
     ensure!(!screen.screen().alternate_screen() && text.contains("CAP_BPF"), "{text}");
     Ok(())
+}
+
+pub fn a_locked_process_is_looked_at_closely_and_the_screen_goes_on() -> Result<()> {
+    let locked = Locked::start(1)?;
+    let mut terminal = Terminal::start(&["-d", "0.3", "-p", &locked.pids[0].to_string()], 24, 100)?;
+    terminal.until("its row", |text| text.contains("nobody") || text.contains("65534"))?;
+    terminal.press("\r")?;
+    terminal.until("why it has no command line", |text| text.contains("its address space is locked"))?;
+    terminal.press("m")?;
+    terminal.until("that its mappings are read", |text| text.contains("reading its mappings"))?;
+    let pid = locked.pids[0].to_string();
+    terminal.until("why it has none", |text| text.matches("its address space is locked").count() == 2)?;
+    let began = Instant::now();
+    terminal.press("m")?;
+    terminal.until("threads", |text| text.contains("TID") && text.contains(&pid))?;
+    ensure!(began.elapsed() < Duration::from_secs(2), "a key took {:?}", began.elapsed());
+    // Read again, and not waited for.
+    terminal.press("m")?;
+    terminal.until("that its mappings are read", |text| text.contains("reading its mappings"))?;
+    let began = Instant::now();
+    terminal.signal(libc::SIGTERM)?;
+    terminal.ended()?;
+    ensure!(began.elapsed() < Duration::from_secs(2), "its end took {:?}", began.elapsed());
+    terminal.is_sane()
 }

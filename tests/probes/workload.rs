@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::hostile;
+use crate::{hostile, locking};
 
 /// Set in the environment of a workload.
 pub const VARIABLE: &str = "NUMATOP_NG_TEST_WORKLOAD";
@@ -305,6 +305,7 @@ pub fn run(name: &str) {
                 touch_pages(4096);
             }
         }
+        locking::NAME => locking::run().unwrap(),
         other if hostile::run(other) => {}
         other => panic!("no workload '{other}'"),
     }

@@ -56,6 +56,15 @@ impl Finder {
         self.scans
     }
 
+    /// Waits for the lock of the address space as a process that can be killed: move_pages(2) waits for it in a way that
+    /// no signal ends, and an address space that is locked is to be met here.
+    ///
+    /// # Errors
+    /// What the kernel returned.
+    pub fn wait_for_lock(&self, page: u64) -> io::Result<()> {
+        self.pagemap.read_at(&mut [0; 8], page * 8).map(drop)
+    }
+
     /// Adds the parts of a mapping that may hold pages to `ranges`.
     ///
     /// # Errors

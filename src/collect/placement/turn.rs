@@ -31,6 +31,8 @@ pub struct Look {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     pub process: Process,
+    /// The user it runs as.
+    pub uid: u32,
     /// As it is now.
     pub look: Look,
     /// The last look, if there was one.
@@ -73,7 +75,7 @@ pub fn candidates(
         let candidate = found.entry(process).or_insert_with(|| {
             let rank = focus.iter().position(|other| *other == process).map_or(2, |at| at.min(1) as u8);
             let look = Look { at_ns: now_ns, ..Look::default() };
-            Candidate { process, look, before: looks.get(&process).copied(), rank }
+            Candidate { process, uid: task.uid, look, before: looks.get(&process).copied(), rank }
         });
         // All threads share the memory.
         candidate.look.rss_bytes = candidate.look.rss_bytes.max(task.rss_bytes);
@@ -114,7 +116,7 @@ mod tests {
     }
 
     fn candidate(pid: u32, rank: u8, before: Option<Look>, now: Look) -> Candidate {
-        Candidate { process: (pid, 1), look: now, before, rank }
+        Candidate { process: (pid, 1), uid: 0, look: now, before, rank }
     }
 
     fn pids(candidates: &[Candidate]) -> Vec<u32> {

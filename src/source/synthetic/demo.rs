@@ -100,6 +100,24 @@ impl Default for Demo {
     }
 }
 
+impl Demo {
+    fn details(&self, pid: u32, start_ns: u64) -> Result<Details> {
+        let of = |actor: &&Actor| actor.tid == pid && actor.leader_start_ns() == start_ns;
+        let actor =
+            self.machine.actors.iter().find(of).with_context(|| format!("process {pid} has ended"))?;
+        let path = self.machine.names.cgroups.get(&actor.cgroup).map(|path| format!("0::{path}"));
+        let main = self.last.iter().flat_map(|sample| &sample.tasks).find(|task| task.tid == pid);
+        Ok(Details {
+            pid,
+            start_ns,
+            texts: self.texts(actor),
+            cgroups: path.into_iter().collect(),
+            rss: (!actor.memory.is_empty()).then_some([actor.rss / 10 * 9, actor.rss / 10, 0]),
+            schedstat: main.map(|task| [task.exec_ns, task.counts[Counter::RunDelayNs]]),
+        })
+    }
+}
+
 impl Source for Demo {
     fn host(&self) -> Arc<HostFacts> {
         Arc::clone(&self.machine.host)
@@ -117,20 +135,8 @@ impl Source for Demo {
         Ok(Some(self.step(step)))
     }
 
-    fn inspect(&mut self, pid: u32, start_ns: u64) -> Result<Details> {
-        let of = |actor: &&Actor| actor.tid == pid && actor.leader_start_ns() == start_ns;
-        let actor =
-            self.machine.actors.iter().find(of).with_context(|| format!("process {pid} has ended"))?;
-        let path = self.machine.names.cgroups.get(&actor.cgroup).map(|path| format!("0::{path}"));
-        let main = self.last.iter().flat_map(|sample| &sample.tasks).find(|task| task.tid == pid);
-        Ok(Details {
-            pid,
-            start_ns,
-            texts: self.texts(actor),
-            cgroups: path.into_iter().collect(),
-            rss: (!actor.memory.is_empty()).then_some([actor.rss / 10 * 9, actor.rss / 10, 0]),
-            schedstat: main.map(|task| [task.exec_ns, task.counts[Counter::RunDelayNs]]),
-        })
+    fn inspect(&mut self, pid: u32, start_ns: u64) -> Option<Result<Details>> {
+        Some(self.details(pid, start_ns))
     }
 
     fn set_scope(&mut self, _cgroup: Option<u64>) -> Result<()> {

@@ -1,0 +1,209 @@
+//! Readings that wait for the lock of another process's address space.
+//!
+//! The files maps, numa_maps, smaps_rollup and cmdline of /proc/PID and move_pages(2) wait for as long as that lock is
+//! held for writing: seconds while a large process forks, for ever if its owner wants it. No signal ends the wait of
+//! move_pages, and a process with a thread in it cannot end. So a process of our own reads them (`child.rs`). It is asked
+//! once a sample and never waited for; it is left behind when it does not answer, and the process that it was busy with
+//! is remembered (`locked.rs`).
+
+pub mod child;
+pub mod closer;
+pub mod locked;
+pub mod wire;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::fs::MemfdFlags;
+
+use self::locked::{Failure, Locked};
+use self::wire::{Answer, Job, Question, Turn};
+use super::placement::Process;
+use crate::remote::{self, Remote};
+use crate::sample::Missing;
+
+/// A reading that waits for longer than this has no value. Beyond the budget of its turn.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// One that is at work may take so long: the kernel looks at 30 GiB of small pages in a second.
+const WORK_MAX: Duration = Duration::from_secs(30);
+/// The reader is at work when it used one in so many parts of a CPU since it was looked at last.
+const AT_WORK: u32 = 10;
+/// No job was begun.
+const NONE: u64 = u64::MAX;
+
+/// The reader, started when it is first asked. Dropped, it is ended.
+pub struct MmReader {
+    remote: Remote,
+    /// Shared with the reader, which writes there with which job it is busy.
+    mark: Option<File>,
+    turn: Option<Asked>,
+    locked: Locked,
+    trouble: Option<String>,
+    told: bool,
+}
+
+/// The turn that has not ended.
+struct Asked {
+    at: Instant,
+    budget: Duration,
+    jobs: Vec<(Process, u32)>,
+    /// When the reader was looked at last, and its CPU time then.
+    seen: (Instant, u64),
+}
+
+/// What has come since it was asked for.
+#[derive(Default)]
+pub struct Came {
+    pub answers: Vec<Answer>,
+    /// The turn ended early: what was asked for and is not in the answers has to be asked again.
+    pub broken: bool,
+    /// The process that broke it, and why it has no values.
+    pub locked: Option<(Process, Missing)>,
+}
+
+impl MmReader {
+    /// `program` is numatop-ng itself.
+    pub fn new(program: PathBuf) -> MmReader {
+        MmReader {
+            remote: Remote::new(program, child::NAME, WAIT_MAX),
+            mark: None,
+            turn: None,
+            locked: Locked::default(),
+            trouble: None,
+            told: false,
+        }
+    }
+
+    /// Whether it has answered all that it was asked.
+    pub fn is_free(&self) -> bool {
+        self.turn.is_none()
+    }
+
+    /// Asks. Only while it is free, and only about processes for which [`MmReader::admit`] has a place.
+    pub fn ask(&mut self, turn: Turn) {
+        let jobs: Vec<_> = turn.jobs().map(|job| (job.process, job.uid)).collect();
+        if jobs.is_empty() {
+            return;
+        }
+        let budget = turn.budget();
+        if self.mark.is_none() {
+            let made = rustix::fs::memfd_create("nng-pages", MemfdFlags::CLOEXEC);
+            self.mark = made.ok().map(File::from);
+        }
+        if let Some(mark) = &self.mark {
+            let _ = mark.write_all_at(&NONE.to_ne_bytes(), 0);
+        }
+        match self.remote.tell(&Question::Turn(turn), self.mark.as_ref()) {
+            Ok(()) => {
+                let at = Instant::now();
+                self.turn = Some(Asked { at, budget, jobs, seen: (at, self.remote.cpu_ns()) });
+            }
+            Err(failure) => self.complain(failure),
+        }
+    }
+
+    /// Takes what has come, and leaves behind a reader that hangs.
+    pub fn take(&mut self) -> Came {
+        let mut came = Came::default();
+        while self.turn.is_some() {
+            match self.remote.heard::<Answer>() {
+                Ok(Some(answer)) => {
+                    let placed = answer.placed.iter().map(|placed| &placed.process);
+                    for process in placed.chain(answer.abouts.iter().map(|(process, _)| process)) {
+                        self.locked.clear(process);
+                    }
+                    if answer.end.is_some() {
+                        self.turn = None;
+                    }
+                    came.answers.push(answer);
+                }
+                Ok(None) => {
+                    if let Some(failure) = self.overdue(Instant::now()) {
+                        self.give_up(failure, &mut came);
+                    }
+                    break;
+                }
+                Err(remote::Failure::NotStarted) => {
+                    (self.turn, came.broken) = (None, true);
+                    self.complain(remote::Failure::NotStarted);
+                }
+                Err(_) => self.give_up(Failure::Died, &mut came),
+            }
+        }
+        came
+    }
+
+    /// Whether it is late, and not because it has work to do.
+    fn overdue(&mut self, now: Instant) -> Option<Failure> {
+        let turn = self.turn.as_mut()?;
+        let late = now.saturating_duration_since(turn.at).saturating_sub(turn.budget);
+        let seen = std::mem::replace(&mut turn.seen, (now, self.remote.cpu_ns()));
+        let worked = Duration::from_nanos(turn.seen.1.saturating_sub(seen.1)) * AT_WORK >= now - seen.0;
+        match late {
+            late if late >= WORK_MAX => Some(Failure::Slow(WORK_MAX)),
+            late if late >= WAIT_MAX && !worked && !self.remote.is_runnable() => {
+                Some(Failure::Waited(WAIT_MAX))
+            }
+            _ => None,
+        }
+    }
+
+    fn give_up(&mut self, failure: Failure, came: &mut Came) {
+        let mut bytes = [0; 8];
+        let read = self.mark.as_ref().map(|mark| mark.read_exact_at(&mut bytes, 0));
+        let at = read.is_some_and(|read| read.is_ok()).then(|| u64::from_ne_bytes(bytes));
+        let culprit = self.turn.take().and_then(|turn| turn.jobs.get(usize::try_from(at?).ok()?).copied());
+        self.remote.leave(culprit.map(|(_, uid)| uid));
+        // What is left behind may write there yet.
+        self.mark = None;
+        came.broken = true;
+        came.locked =
+            culprit.map(|(process, uid)| (process, self.locked.note(process, uid, failure, Instant::now())));
+    }
+
+    /// Once is enough: it stays as it is.
+    fn complain(&mut self, failure: remote::Failure) {
+        if !self.told && failure == remote::Failure::NotStarted {
+            self.told = true;
+            self.trouble = Some(
+                "where memory is and what is read of single processes is not known now: no process that reads it could \
+                 be started"
+                    .into(),
+            );
+        }
+    }
+
+    /// Something that has to be said.
+    pub fn trouble(&mut self) -> Option<String> {
+        self.trouble.take()
+    }
+
+    /// Takes those out that may not be asked about now, and puts those last that may be locked.
+    pub fn admit(&self, jobs: &mut Vec<Job>) {
+        if self.locked.is_empty() && self.remote.left_behind(None) == 0 {
+            return;
+        }
+        let now = Instant::now();
+        jobs.retain(|job| self.locked.allows(&job.process, self.remote.left_behind(Some(job.uid)), now));
+        for job in jobs.iter_mut() {
+            job.careful = self.locked.suspects(job.uid);
+        }
+        jobs.sort_by_key(|job| job.careful);
+    }
+
+    /// Forgets processes that are not `alive`, which is looked up where there is something to forget.
+    pub fn retain_alive(&mut self, alive: impl FnOnce() -> HashSet<Process>) {
+        if !self.locked.is_empty() {
+            let alive = alive();
+            self.locked.retain(|process| alive.contains(process));
+        }
+    }
+
+    /// CPU time of readers so far, in ns, and memory that is the reader's alone, in bytes.
+    pub fn uses(&mut self, page_size: u64) -> (u64, u64) {
+        (self.remote.cpu_ns(), self.remote.private_pages() * page_size)
+    }
+}

@@ -1,0 +1,219 @@
+//! The process that reads what the lock of another address space guards, and may wait for it for ever.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::wire::{AboutTurn, Answer, End, Job, Placed, PlacementTurn, Question, Turn};
+use crate::collect::about::{self, About};
+use crate::collect::placement::draw::Random;
+use crate::collect::placement::{DRAW, Process, Walk};
+use crate::collect::{inspect, mappings, own};
+use crate::remote;
+use crate::sample::{PagesFound, Reading};
+use crate::source::mono_ns;
+
+/// The name under which the tool starts itself to read about other processes.
+pub const NAME: &str = "numatop-ng-pages";
+
+/// Bytes of answers that are kept back: one more fits the packet with them.
+const KEPT_MAX: usize = 48 << 10;
+
+/// Answers questions until no more come.
+pub fn main() -> ExitCode {
+    let _ = rustix::thread::set_name(c"nng-pages");
+    let root = Path::new("/");
+    let mut reads: Option<Reads> = None;
+    remote::serve_many(
+        NAME,
+        || Ok(()),
+        |question: Question, file, reply| match (question, file) {
+            (Question::Turn(turn), mark) => {
+                let mut mark = |at| {
+                    if let Some(mark) = &mark {
+                        let _ = mark.write_all_at(&u64::to_ne_bytes(at), 0);
+                    }
+                };
+                let reads = reads.get_or_insert_with(|| Reads::new(root, mono_ns()));
+                reads.turn(&turn, &mut mark, &mut |answer| reply.send(answer))
+            }
+            (Question::Inspect((pid, start_ns)), Some(file)) => {
+                let found = inspect::read(root, pid, start_ns).map_err(|error| format!("{error:#}"));
+                reply.send(&written(&file, &found)?)
+            }
+            (Question::Map { process, rss_bytes, exact }, Some(file)) => {
+                let found = match exact {
+                    true => mappings::exact(root, process),
+                    false => mappings::sampled(root, process, rss_bytes, own::page_size()),
+                };
+                reply.send(&written(&file, &found)?)
+            }
+            (_, None) => Err(io::ErrorKind::InvalidInput.into()),
+        },
+    )
+}
+
+fn written(file: &File, found: &impl Serialize) -> io::Result<u64> {
+    let bytes = serde_json::to_vec(found)?;
+    file.write_all_at(&bytes, 0)?;
+    Ok(bytes.len() as u64)
+}
+
+/// Readings below a root, and what is kept between two turns.
+pub struct Reads {
+    root: PathBuf,
+    page_size: u64,
+    random: Random,
+    /// Whether the kernel may have PAGEMAP_SCAN.
+    scans: bool,
+    walking: Option<(Process, Walk)>,
+}
+
+/// What is to be told, and how.
+struct Told<'a> {
+    answer: Answer,
+    bytes: usize,
+    /// Jobs that were begun.
+    begun: u64,
+    mark: &'a mut dyn FnMut(u64),
+    send: &'a mut dyn FnMut(&Answer) -> io::Result<()>,
+}
+
+impl Told<'_> {
+    fn begin(&mut self, job: &Job, at: usize) -> io::Result<()> {
+        if job.careful || self.bytes >= KEPT_MAX {
+            self.flush()?;
+        }
+        (self.mark)(self.begun + at as u64);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let answer = std::mem::take(&mut self.answer);
+        if std::mem::take(&mut self.bytes) > 0 || answer.end.is_some() {
+            (self.send)(&answer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Reads {
+    /// For the machine below `root` (`/`). `seed` makes draws differ from run to run.
+    pub fn new(root: &Path, seed: u64) -> Reads {
+        let page_size = own::page_size();
+        Reads { root: root.into(), page_size, random: Random(seed), scans: true, walking: None }
+    }
+
+    /// Takes a turn: says with `mark` which of its jobs begins, and sends what was found.
+    ///
+    /// # Errors
+    /// What `send` returned.
+    pub fn turn(
+        &mut self,
+        turn: &Turn,
+        mark: &mut dyn FnMut(u64),
+        send: &mut dyn FnMut(&Answer) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut told = Told { answer: Answer::default(), bytes: 0, begun: 0, mark, send };
+        let mut end = End::default();
+        if let Some(placement) = &turn.placement {
+            end.placement_used = self.place(placement, &mut told)?;
+            end.walking = self.walking.as_ref().map(|(process, _)| *process);
+            told.begun += placement.jobs.len() as u64;
+        }
+        if let Some(about) = &turn.about {
+            end.about = Some((about.asked, self.read_about(about, &mut told)?));
+        }
+        told.answer.end = Some(end);
+        told.flush()
+    }
+
+    fn place(&mut self, turn: &PlacementTurn, told: &mut Told<'_>) -> io::Result<Duration> {
+        let began = Instant::now();
+        let deadline = began + turn.budget;
+        // One that is not asked for any more has ended, or is large and was not worth it.
+        self.walking.take_if(|(process, _)| !turn.jobs.iter().any(|job| job.process == *process));
+        for (at, job) in turn.jobs.iter().enumerate() {
+            if Instant::now() + DRAW > deadline {
+                break;
+            }
+            told.begin(job, at)?;
+            if let Some(found) = self.look(job, deadline) {
+                told.bytes += 200 + found.as_ref().map_or(0, |found| found.by_node.len() * 8);
+                told.answer.placed.push(Placed { process: job.process, read_ns: mono_ns(), found });
+            }
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Goes on with a process until its placement is known, or the time is over (`None`).
+    fn look(&mut self, job: &Job, deadline: Instant) -> Option<Reading<PagesFound>> {
+        let mut walk = match self.walking.take_if(|(process, _)| *process == job.process) {
+            Some((_, walk)) => walk,
+            None => {
+                let opened = Walk::open(&self.root, job.process, job.rss_bytes, self.page_size, self.scans);
+                match opened {
+                    Ok(walk) => walk,
+                    Err(missing) => return Some(Err(missing)),
+                }
+            }
+        };
+        let read = walk.step(Some(deadline));
+        self.scans = walk.scans();
+        Some(match read {
+            Ok(false) => {
+                self.walking = Some((job.process, walk));
+                return None;
+            }
+            Ok(true) => walk.draw(&mut self.random, self.page_size).map(|found| found.to_raw(self.page_size)),
+            Err(missing) => Err(missing),
+        })
+    }
+
+    /// Gives the new debts.
+    fn read_about(&mut self, turn: &AboutTurn, told: &mut Told<'_>) -> io::Result<[Duration; 2]> {
+        let [first, others] = &turn.lists;
+        let used = self.spend(turn, first, turn.for_first, turn.debts[0], told)?;
+        let debt = used.saturating_sub(turn.for_first);
+        told.begun += first.len() as u64;
+        let for_others = turn.for_all.saturating_sub(used.min(turn.for_first));
+        let used = self.spend(turn, others, for_others, turn.debts[1], told)?;
+        Ok([debt, used.saturating_sub(for_others)])
+    }
+
+    /// Reads about `jobs` until `budget` is used, of which `debt` was used before; gives what is used now.
+    fn spend(
+        &mut self,
+        turn: &AboutTurn,
+        jobs: &[Job],
+        budget: Duration,
+        debt: Duration,
+        told: &mut Told<'_>,
+    ) -> io::Result<Duration> {
+        let began = Instant::now();
+        for (at, job) in jobs.iter().enumerate() {
+            if debt + began.elapsed() >= budget {
+                break;
+            }
+            told.begin(job, at)?;
+            let about = about::read(&self.root, turn.asked, job.process);
+            told.bytes += bytes(&about);
+            told.answer.abouts.push((job.process, about));
+        }
+        Ok(debt + began.elapsed())
+    }
+}
+
+/// How long an answer is at most: a character may be written as two.
+fn bytes(about: &Reading<About>) -> usize {
+    let reading = |text: &Reading<String>| text.as_ref().map_or(200, String::len) * 2 + 50;
+    let texts = about.as_ref().ok().and_then(|about| about.texts.as_ref().ok());
+    200 + texts.map_or(200, |texts| {
+        [&texts.cmdline, &texts.cpus_allowed, &texts.mems_allowed].into_iter().map(reading).sum::<usize>()
+    })
+}

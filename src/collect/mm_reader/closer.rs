@@ -1,0 +1,94 @@
+//! One process that a person looks at closely: asked about from a thread of its own, which may wait for an answer.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::MemfdFlags;
+use serde::de::DeserializeOwned;
+
+use super::child;
+use super::wire::Question;
+use crate::collect::inspect::{self, Details};
+use crate::collect::mappings::{Mappings, walk_ns};
+use crate::collect::placement::Process;
+use crate::remote::{Failure, Remote};
+use crate::sample::Missing;
+
+/// An answer that takes longer has none.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// A walk over all pages may take several times what it should.
+const WALKS: u32 = 4;
+
+/// What /proc says is asked with each sample: not of a process that had no answer, until after this.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// Asks a reader of its own, started with the first question. Dropped, the reader is ended.
+pub struct Closer {
+    remote: Remote,
+    /// The last process that had no answer, why, and since when.
+    locked: Option<(Process, String, Instant)>,
+}
+
+impl Closer {
+    /// `program` is numatop-ng itself.
+    pub fn new(program: PathBuf) -> Closer {
+        Closer { remote: Remote::new(program, child::NAME, ANSWER_MAX), locked: None }
+    }
+
+    /// What /proc says about a process; without its command line where that is locked.
+    ///
+    /// # Errors
+    /// The process has ended, or another one has its id now.
+    pub fn inspect(&mut self, process: Process) -> Result<Details, String> {
+        self.locked.take_if(|(other, _, since)| *other != process || since.elapsed() >= PAUSE);
+        let asked = match &self.locked {
+            Some((_, why, _)) => Err(why.clone()),
+            None => self.ask(&Question::Inspect(process), ANSWER_MAX),
+        };
+        asked.unwrap_or_else(|why| {
+            self.locked.get_or_insert_with(|| (process, why.clone(), Instant::now()));
+            let why = Missing::Lost(why);
+            inspect::read_without_memory(Path::new("/"), process.0, process.1, why)
+                .map_err(|error| format!("{error:#}"))
+        })
+    }
+
+    /// The mappings of a process with so much memory: from a sample, or `exact` from every page.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn map(&mut self, process: Process, rss_bytes: u64, exact: bool) -> Result<Mappings, String> {
+        let walk = if exact { Duration::from_nanos(walk_ns(rss_bytes)) * WALKS } else { Duration::ZERO };
+        let asked = Question::Map { process, rss_bytes, exact };
+        self.ask::<Result<Mappings, Missing>>(&asked, ANSWER_MAX + walk)?
+            .map_err(|missing| missing.to_string())
+    }
+
+    fn ask<A: DeserializeOwned>(&mut self, question: &Question, most: Duration) -> Result<A, String> {
+        let made = rustix::fs::memfd_create("nng-pages", MemfdFlags::CLOEXEC);
+        let file = made.map(File::from).map_err(|error| format!("making a file for the answer: {error}"))?;
+        let length: u64 =
+            self.remote.ask_within(question, Some(&file), most).map_err(|failure| match failure {
+                Failure::Slow => {
+                    format!(
+                        "its address space is locked, or has very much in it: no answer within {} s",
+                        most.as_secs()
+                    )
+                }
+                Failure::Died => "the process that reads its memory ended".into(),
+                Failure::NotStarted | Failure::GivenUp => {
+                    "no process that reads it could be started, or several wait for locked address spaces"
+                        .into()
+                }
+            })?;
+        let mut bytes = Vec::new();
+        // The reader wrote at the beginning, and moved nothing.
+        (&file)
+            .take(length)
+            .read_to_end(&mut bytes)
+            .map_err(|error| format!("reading the answer: {error}"))?;
+        serde_json::from_slice(&bytes).map_err(|error| format!("reading the answer: {error}"))
+    }
+}

@@ -1,0 +1,102 @@
+//! Questions to the reader of other address spaces, and its answers.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::collect::about::{About, Asked};
+use crate::collect::placement::Process;
+use crate::sample::{PagesFound, Reading};
+
+/// Processes in one list of a question: three lists fit one packet.
+pub const JOBS_MAX: usize = 768;
+
+/// A process to read about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    pub process: Process,
+    /// The user it runs as: for the one who asks.
+    #[serde(skip)]
+    pub uid: u32,
+    pub rss_bytes: u64,
+    /// Another process of its user was locked: all that is known is told before this is touched.
+    pub careful: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Question {
+    /// Readings of many processes, in this order. Answered by [`Answer`]s, the last of which has an end.
+    Turn(Turn),
+    /// All about one process. Answered by its length: the answer itself is written to the file that comes with this.
+    Inspect(Process),
+    /// Its mappings, with every page counted or from a sample; answered in the same way.
+    Map { process: Process, rss_bytes: u64, exact: bool },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    pub placement: Option<PlacementTurn>,
+    pub about: Option<AboutTurn>,
+}
+
+/// Where memory is, within a budget of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlacementTurn {
+    pub jobs: Vec<Job>,
+    pub budget: Duration,
+}
+
+/// See [`crate::collect::about`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AboutTurn {
+    pub asked: Asked,
+    /// Those in focus, and the others.
+    pub lists: [Vec<Job>; 2],
+    /// What the first list may use, and what both may use together.
+    pub for_first: Duration,
+    pub for_all: Duration,
+    /// What each used too much before.
+    pub debts: [Duration; 2],
+}
+
+impl Turn {
+    /// Every process, in the order in which they are read about.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        let placement = self.placement.iter().flat_map(|turn| &turn.jobs);
+        placement.chain(self.about.iter().flat_map(|turn| turn.lists.iter().flatten()))
+    }
+
+    /// Time it may take.
+    pub fn budget(&self) -> Duration {
+        let placement = self.placement.as_ref().map_or(Duration::ZERO, |turn| turn.budget);
+        placement + self.about.as_ref().map_or(Duration::ZERO, |turn| turn.for_all)
+    }
+}
+
+/// What was read since the answer before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    pub placed: Vec<Placed>,
+    pub abouts: Vec<(Process, Reading<About>)>,
+    pub end: Option<End>,
+}
+
+/// Where the memory of a process is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Placed {
+    pub process: Process,
+    /// CLOCK_MONOTONIC when it was looked at.
+    pub read_ns: u64,
+    pub found: Reading<PagesFound>,
+}
+
+/// Nothing more comes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// What [`PlacementTurn`] took.
+    pub placement_used: Duration,
+    /// A process whose mappings are not all read: the next turn goes on with it.
+    pub walking: Option<Process>,
+    /// What [`AboutTurn`] asked for, and its new debts.
+    pub about: Option<(Asked, [Duration; 2])>,
+}

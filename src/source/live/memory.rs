@@ -1,0 +1,41 @@
+//! Where memory is, and what /proc says of processes: asked with one sample, there with one of the next.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{LiveSource, ROOT};
+use crate::collect::about::Abouts;
+use crate::collect::mm_reader::wire::Turn;
+use crate::sample::{PlacementRaw, TaskRaw};
+
+/// By process id.
+type Placed = Arc<BTreeMap<u64, Arc<PlacementRaw>>>;
+
+impl LiveSource {
+    /// Takes what has come, asks for more, and says what is known now. `now_ns` is CLOCK_MONOTONIC. Waits for nothing.
+    pub(super) fn look_at_memory(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64) -> (Placed, Arc<Abouts>) {
+        let mut came = self.mm_reader.take();
+        for answer in &mut came.answers {
+            self.placements.take(answer);
+            self.about.take(answer);
+        }
+        if came.broken {
+            self.placements.take_broken();
+        }
+        if let Some((process, why)) = &came.locked {
+            self.placements.take_locked(*process, now_ns, why);
+            self.about.take_locked(Path::new(ROOT), *process, why);
+            self.notes.push(format!("process {}: {why}", process.0));
+        }
+        let leaders = || tasks.iter().filter(|task| !task.kthread && task.tid == task.pid);
+        self.mm_reader.retain_alive(|| leaders().map(|task| task.process()).collect());
+        // With one node there is nothing to find out.
+        let several = self.host.topology.nodes.len() > 1;
+        let placement = if several { self.placements.turn(tasks, now_ns, &self.mm_reader) } else { None };
+        let about = self.about.turn(leaders().map(|task| (task.process(), task.uid)), &self.mm_reader);
+        self.mm_reader.ask(Turn { placement, about });
+        self.notes.extend(self.mm_reader.trouble());
+        (self.placements.known(), self.about.known())
+    }
+}
