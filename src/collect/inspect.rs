@@ -49,7 +49,7 @@ pub struct Details {
 /// # Errors
 /// The process has ended, or another one has its id now.
 pub fn read(root: &Path, pid: u32, start_ns: u64) -> Result<Details> {
-    read_with(root, pid, start_ns, |dir| cmdline_of(dir))
+    read_with(root, pid, start_ns, cmdline_of)
 }
 
 /// As [`read`], but without what the lock of its address space guards: that is `missing`.
