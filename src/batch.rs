@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::collect::about::Asked;
-use crate::collect::placement::Process;
 use crate::export::Export;
-use crate::hot::News;
 use crate::hot::profile::Profile;
+use crate::model::process::Asked;
+use crate::model::process::Process;
+use crate::model::sample::{HostFacts, Sample};
+use crate::model::stacks::News;
 use crate::overhead::{Statistics, costs};
 use crate::pace::{Cause, Pacing};
-use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, derive, derive_tasks};
 use crate::source::live::since;
 use crate::source::merge::Merger;

@@ -11,14 +11,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::collect::check::HostCheck;
 use crate::collect::plan::{Advice, Caveat, Obstacle, Plan, Verdict, plan};
 use crate::error::{self, Exit, Refusal};
-use crate::host::check::HostCheck;
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
 use crate::model::facility::Facility;
+use crate::model::sample::Missing;
 use crate::options;
 use crate::pmu::catalog::Catalog;
-use crate::sample::Missing;
 
 pub use self::findings::{Finding, Mark};
 pub use self::render::{render_json, render_text};

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::Error;
 use serde::{Serialize, Serializer};
 
+use crate::collect::check::HostCheck;
 use crate::collect::plan::{Advice, Obstacle, plan};
-use crate::host::check::HostCheck;
 use crate::host::rlimit;
-use crate::sample::Missing;
+use crate::model::sample::Missing;
 use crate::text::{hanging, printable, words};
 
 /// Width that messages on stderr are wrapped at.

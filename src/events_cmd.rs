@@ -1,10 +1,10 @@
 //! How `numatop-ng list events` shows what this CPU counts: its table, each event, whether it works here.
 
+use crate::model::event::{Event, Role};
+use crate::model::sample::{Missing, Reading};
 use crate::pmu::budget::Budget;
 use crate::pmu::catalog::{Catalog, Core, Resolved};
-use crate::pmu::event::{Event, Role};
 use crate::pmu::sets::{Choice, SETS};
-use crate::sample::{Missing, Reading};
 use crate::text::{clean_str, hanging, plural, words};
 
 /// What is below an event hangs under its name.

@@ -9,11 +9,11 @@ pub mod text;
 
 use std::io::{self, Write};
 
-use crate::collect::about::Asked;
-use crate::collect::placement::Process;
 use crate::filter::{self, RowFilter};
 use crate::metric::Metric;
 use crate::metric::task::TASK_METRICS;
+use crate::model::process::Asked;
+use crate::model::process::Process;
 use crate::snapshot::{Container, Snapshot, Task};
 
 /// What goes into the output, in every format.
@@ -155,22 +155,5 @@ pub trait Export {
     /// What is measured in turns is measured for these first.
     fn shown(&self) -> Option<&[Process]> {
         None
-    }
-}
-
-/// Wall-clock time as RFC 3339 in UTC with milliseconds.
-pub fn rfc3339(wall_ns: i64) -> String {
-    let time = jiff::Timestamp::from_nanosecond(i128::from(wall_ns)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    format!("{time:.3}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_is_rfc3339_utc() {
-        assert_eq!(rfc3339(1_763_683_199_123_456_789), "2025-11-20T23:59:59.123Z");
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
     }
 }

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use regex_lite::Regex;
 
 use crate::metric::{Metric, Order, Value};
-use crate::sample::{Comm, Reading};
+use crate::model::sample::{Comm, Reading};
+use crate::model::units::Nid;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
-use crate::units::Nid;
 
 /// Rows to keep. The scope (pid, tid, uid, cgroup) is applied in the kernel and is not repeated here.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +138,7 @@ pub fn select(snapshot: &Snapshot, filter: &RowFilter, metric: &Metric<Task>, re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Missing;
+    use crate::model::sample::Missing;
 
     #[test]
     fn keys_sort_as_their_values_and_missing_ones_last() {

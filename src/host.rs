@@ -2,11 +2,10 @@
 
 pub mod btf;
 pub mod cgroups;
-pub mod check;
+pub mod clock;
 pub mod fact;
 pub mod kernel;
 pub mod page_flags;
-pub mod pmu;
 pub mod privileges;
 pub mod processes;
 pub mod rlimit;

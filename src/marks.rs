@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::metric::counters;
 use crate::metric::task;
-use crate::sample::{HostFacts, Sample};
+use crate::model::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, Snapshot, derive};
 
 /// Moments of a kind that are kept at most; those after them are not.

@@ -26,9 +26,9 @@ pub mod task;
 use serde_json::json;
 
 use crate::model::facility::Facility;
-use crate::sample::{HostFacts, Missing, Reading};
+use crate::model::sample::{HostFacts, Missing, Reading};
+use crate::model::units::Nid;
 use crate::snapshot::Snapshot;
-use crate::units::Nid;
 
 /// The sum, and 0 of nothing: `Iterator::sum` makes that -0.0, which is shown as "-0.0".
 pub(crate) fn sum(all: impl Iterator<Item = f64>) -> f64 {

@@ -1,4 +1,13 @@
 //! Data that all layers share. Nothing here reads the machine or a clock.
 
+pub mod cgroup_path;
 pub mod counters;
+pub mod event;
 pub mod facility;
+pub mod group;
+pub mod process;
+pub mod sample;
+pub mod stacks;
+pub mod topology;
+pub mod units;
+pub mod wire;

@@ -13,20 +13,21 @@ use std::time::Duration;
 
 use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
 use crate::collect::placement;
-use crate::collect::scope::Scope;
+use crate::container::runtime;
+use crate::container::scope::Scope;
 use crate::container::select::{Want, Wants};
-use crate::container::{path, runtime};
-use crate::export::rfc3339;
 use crate::host::cgroups::{self, Hierarchy};
-use crate::host::topology::{Topology, format_cpulist};
+use crate::model::cgroup_path;
+use crate::model::topology::{Topology, format_cpulist};
+use crate::text::rfc3339;
 
 use crate::host::{processes, users};
+use crate::model::units::Nid;
 use crate::record::fold::Keep;
 use crate::record::recorder::RecordOptions;
 use crate::record::time::{self, TimeError};
 use crate::snapshot::Grain;
 use crate::source::live::LiveOptions;
-use crate::units::Nid;
 
 pub use events::{budget, catalog, choose, event_sets};
 pub use hot::check as check_hot;
@@ -156,17 +157,17 @@ fn wants(args: &ViewArgs, root: &Path) -> Result<(Wants, Option<Hierarchy>), Bad
     let mut wants = Vec::new();
     let mut chosen: Option<Hierarchy> = None;
     for path in &args.cgroups {
-        let bytes = path::to_bytes(path);
+        let bytes = cgroup_path::to_bytes(path);
         let mut below = path.trim_end_matches('/').to_string();
         let full = below.starts_with("/sys/fs/cgroup");
         if let Some((hierarchy, rest)) = cgroups::containing(root, Path::new(OsStr::from_bytes(&bytes))) {
             if chosen.as_ref().is_some_and(|other| *other != hierarchy) {
                 return Err(bad("--cgroup", "all paths must lie in one hierarchy"));
             }
-            below = path::from_bytes(rest.as_os_str().as_bytes()).trim_end_matches('/').to_string();
+            below = cgroup_path::from_bytes(rest.as_os_str().as_bytes()).trim_end_matches('/').to_string();
             chosen = Some(hierarchy);
         } else if full {
-            let path = path::show(path);
+            let path = cgroup_path::show(path);
             return Err(bad("--cgroup", format!("{path} lies in no hierarchy with a controller")));
         }
         wants.push(Want::Cgroup(format!("/{}", below.trim_start_matches('/'))));

@@ -5,7 +5,7 @@ pub mod builtin;
 pub mod catalog;
 pub mod cpu_kind;
 pub mod device;
-pub mod event;
+pub mod facts;
 pub mod format;
 pub mod open;
 pub mod sets;

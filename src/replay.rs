@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::export::Export;
-use crate::hot::News;
 use crate::hot::profile::Profile;
-use crate::sample::{HostFacts, Sample};
+use crate::model::sample::{HostFacts, Sample};
+use crate::model::stacks::News;
 use crate::snapshot::{Grain, derive, derive_tasks};
 use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};

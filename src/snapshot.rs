@@ -11,14 +11,14 @@ mod tally;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::collect::about::About;
 use crate::hot::profile::Profile;
-use crate::overhead::Cost;
-use crate::pmu::event::Role;
-use crate::sample::{
+use crate::model::event::Role;
+use crate::model::process::About;
+use crate::model::sample::{
     Flow, Hints, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
 };
-use crate::units::Nid;
+use crate::model::units::Nid;
+use crate::overhead::Cost;
 
 pub use containers::Container;
 pub use cpus::CpuDelta;
@@ -70,7 +70,7 @@ pub struct Node {
     /// In the interval: on-CPU time of its CPUs, and its counter slots.
     pub busy_ns: u64,
     pub irq_ns: u64,
-    pub slots: [Slot; crate::collect::wire::SLOTS],
+    pub slots: [Slot; crate::model::wire::SLOTS],
     /// In the interval: pages, as in numastat(8).
     pub pages: NumaPages,
     /// In the interval: see [`NodeRaw`].
@@ -139,13 +139,13 @@ pub struct Snapshot {
     pub swapped: Option<Swapped>,
     /// In the interval: hinting faults of the whole machine.
     pub hints: Option<Hints>,
-    /// As of now; see [`crate::sample::VmStat`].
+    /// As of now; see [`crate::model::sample::VmStat`].
     pub zone_reclaim_mode: Option<u32>,
     pub online_cpus: u32,
     /// In the interval, ascending by id; empty in a first sample.
     pub cpus: Vec<CpuDelta>,
     /// In the interval, over all CPUs.
-    pub slots: [Slot; crate::collect::wire::SLOTS],
+    pub slots: [Slot; crate::model::wire::SLOTS],
     /// What is counted here and has not counted anything yet: its 0 is no measurement.
     pub silent: BTreeSet<Role>,
     pub own: Own,

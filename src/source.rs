@@ -16,15 +16,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::time::ClockId;
 
-use crate::collect::about::Asked;
-use crate::collect::inspect::Details;
-use crate::collect::placement::Process;
-use crate::hot::News;
+use crate::model::process::Asked;
+use crate::model::process::Details;
+use crate::model::process::Process;
+use crate::model::sample::{HostFacts, Sample};
+use crate::model::stacks::News;
 use crate::overhead::Statistics;
 use crate::record::recorder::Progress;
-use crate::sample::{HostFacts, Sample};
 
 /// What somebody looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,17 +126,6 @@ pub trait Source {
     fn wait(&mut self, due: Instant, stop: BorrowedFd<'_>) -> Result<bool> {
         poll(&[stop], due).map(|readable| readable == Some(0)).context("waiting for the next sample")
     }
-}
-
-/// The time that a clock shows.
-fn clock(clock: ClockId) -> Duration {
-    let time = rustix::time::clock_gettime(clock);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// CLOCK_MONOTONIC, as samples have it.
-pub fn mono_ns() -> u64 {
-    clock(ClockId::Monotonic).as_nanos() as u64
 }
 
 /// Waits until one of `fds` is readable (its index) or `due` is reached (`None`).

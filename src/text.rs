@@ -1,5 +1,7 @@
 //! How text becomes fit to be shown: cleaned when it comes from outside, wrapped when it is long.
 
+pub mod quantity;
+
 use unicode_width::UnicodeWidthChar;
 
 /// `bytes` with everything escaped that a terminal, a log or a spreadsheet could take for more than text:
@@ -96,6 +98,12 @@ pub fn plural(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Wall-clock time as RFC 3339 in UTC with milliseconds.
+pub fn rfc3339(wall_ns: i64) -> String {
+    let time = jiff::Timestamp::from_nanosecond(i128::from(wall_ns)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("{time:.3}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +150,11 @@ mod tests {
         fn different_inputs_look_different(a in proptest::collection::vec(any::<u8>(), 0..6), b in proptest::collection::vec(any::<u8>(), 0..6)) {
             prop_assert_eq!(a == b, clean(&a) == clean(&b));
         }
+    }
+
+    #[test]
+    fn time_is_rfc3339_utc() {
+        assert_eq!(rfc3339(1_763_683_199_123_456_789), "2025-11-20T23:59:59.123Z");
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
     }
 }

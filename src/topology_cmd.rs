@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::host::topology::{Device, Llc, Node, Topology, format_cpulist};
+use crate::model::topology::{Device, Llc, Node, Topology, format_cpulist};
+use crate::model::units::{CpuId, Nid};
 use crate::text::{hanging, words};
-use crate::units::{CpuId, Nid};
 
 /// The machine as text of at most `width` columns, in ASCII. Only a single word longer than that, such as a
 /// device name, makes a line longer.

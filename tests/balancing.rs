@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{Actor, World};
 use numatop_ng::metric::{Value, balancing, node, task};
 use numatop_ng::model::counters::Counter;
-use numatop_ng::sample::{Missing, Reading, Sample};
+use numatop_ng::model::sample::{Missing, Reading, Sample};
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
 
 /// An interval of one second on a machine of two nodes.

@@ -1,8 +1,9 @@
 //! Which container, pod, unit and user a cgroup path belongs to: one row for each way in which engines
 //! and systemd lay out their trees, with the place that the pattern is known from.
 
-use numatop_ng::container::patterns::Engine::*;
-use numatop_ng::container::patterns::{Engine, identify};
+use numatop_ng::container::patterns::identify;
+use numatop_ng::model::group::Engine;
+use numatop_ng::model::group::Engine::*;
 use proptest::prelude::*;
 
 /// An id as engines make them.

@@ -10,18 +10,18 @@ use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use common::{Actor, World, screen};
-use numatop_ng::collect::wire::NodeCounts;
 use numatop_ng::export::{Export, Selection, all_columns, csv::Csv, json::JsonLines};
 use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::by_id;
-use numatop_ng::pmu::catalog::TableInUse;
-use numatop_ng::pmu::event::{Event, Role, ShareOf};
-use numatop_ng::sample::{HostFacts, Missing, Sample, Slot, TaskRaw};
+use numatop_ng::model::event::TableInUse;
+use numatop_ng::model::event::{Event, Role, ShareOf};
+use numatop_ng::model::sample::{HostFacts, Missing, Sample, Slot, TaskRaw};
+use numatop_ng::model::units::CpuId;
+use numatop_ng::model::wire::NodeCounts;
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
 use numatop_ng::tui::action::Action;
 use numatop_ng::tui::app::{App, Settings};
 use numatop_ng::tui::theme::Theme;
-use numatop_ng::units::CpuId;
 
 /// A process that counts for one second on a machine with these events.
 struct Bench {

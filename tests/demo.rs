@@ -10,7 +10,7 @@ use common::{Machine, press};
 
 use numatop_ng::metric::Value;
 use numatop_ng::model::counters::Counter;
-use numatop_ng::sample::{Counts, Flow, Sample};
+use numatop_ng::model::sample::{Counts, Flow, Sample};
 use numatop_ng::snapshot::{Grain, derive};
 use numatop_ng::source::synthetic::demo_machine;
 use numatop_ng::tui::theme::Theme;

@@ -10,8 +10,8 @@ use numatop_ng::error::{Exit, explain, preflight};
 use numatop_ng::host::fact::Fact;
 use numatop_ng::host::privileges::{CapSet, Capability};
 use numatop_ng::metric::{node::NODE_METRICS, task::TASK_METRICS};
+use numatop_ng::model::event::Role;
 use numatop_ng::model::facility::Facility;
-use numatop_ng::pmu::event::Role;
 
 /// What the kernel answers to a user without capabilities.
 fn eperm() -> anyhow::Error {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use numatop_ng::container::names::{Book, Name};
-use numatop_ng::container::patterns::Engine::{self, *};
+use numatop_ng::model::group::Engine::{self, *};
 use proptest::prelude::*;
 
 const POD: &str = "1a2b3c4d-0000-1111-2222-333344445555";

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use numatop_ng::host::topology::Topology;
+use numatop_ng::model::topology::Topology;
 
 // `fuzz/` is a workspace of its own, which no other test builds.
 #[path = "../fuzz/src/lib.rs"]

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use numatop_ng::events_cmd;
+use numatop_ng::model::event::Event;
+use numatop_ng::model::sample::Reading;
 use numatop_ng::pmu::budget::Budget;
 use numatop_ng::pmu::catalog::Catalog;
-use numatop_ng::pmu::event::Event;
 use numatop_ng::pmu::sets::Chooser;
-use numatop_ng::sample::Reading;
 
 use machine::{Cpu, Machine};
 

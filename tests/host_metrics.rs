@@ -13,7 +13,7 @@ use numatop_ng::metric::host::HOST_METRICS;
 use numatop_ng::metric::needs;
 use numatop_ng::metric::task::by_id;
 use numatop_ng::model::facility::Facility;
-use numatop_ng::sample::{Missing, Sample};
+use numatop_ng::model::sample::{Missing, Sample};
 use numatop_ng::snapshot::{Grain, derive};
 use numatop_ng::tui::theme::Theme;
 use serde_json::Value;

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use numatop_ng::host::topology::{DeviceClass, NumaSupport, Topology, parse_cpulist};
+use numatop_ng::model::topology::{DeviceClass, NumaSupport, Topology, parse_cpulist};
+use numatop_ng::model::units::{CpuId, Nid};
 use numatop_ng::topology_cmd::{render_json, render_text};
-use numatop_ng::units::{CpuId, Nid};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(name)

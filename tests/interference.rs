@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::{Actor, World};
 use numatop_ng::metric::{Value, container, task};
 use numatop_ng::model::counters::Counter;
-use numatop_ng::sample::{Missing, Reading, Sample};
+use numatop_ng::model::sample::{Missing, Reading, Sample};
 use numatop_ng::snapshot::{Grain, Snapshot, beside, derive};
 
 /// Two samples, a second apart, after `change` was made to both.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::World;
 use numatop_ng::marks::{Finder, Kind, Mark};
-use numatop_ng::pmu::event::Role;
-use numatop_ng::sample::Sample;
+use numatop_ng::model::event::Role;
+use numatop_ng::model::sample::Sample;
 
 /// Seconds of a machine with counters; `change` makes one of them special.
 fn found(change: impl Fn(&World, usize, &mut Sample)) -> (Vec<Mark>, Vec<i64>) {

@@ -8,7 +8,7 @@ use numatop_ng::export::{Export, Selection, all_columns};
 use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::by_id;
 use numatop_ng::metric::{Value, node};
-use numatop_ng::sample::Missing;
+use numatop_ng::model::sample::Missing;
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
 
 /// A second in which two processes moved between nodes three and two times, their memory with them.

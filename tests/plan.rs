@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use imagined::{
     bare_metal, default_container, fixture, linux_5_10, user_with, without, without_btf, without_pmu,
 };
+use numatop_ng::collect::check::HostCheck;
 use numatop_ng::collect::plan::{Obstacle, Plan, plan};
 use numatop_ng::error::{Exit, preflight};
 use numatop_ng::host::btf::{BtfFacts, Feature};
-use numatop_ng::host::check::HostCheck;
 use numatop_ng::host::fact::Fact;
 use numatop_ng::host::kernel::Lockdown;
 use numatop_ng::host::privileges::{CapSet, Capability};
 use numatop_ng::metric::{needs, task};
+use numatop_ng::model::event::Role;
+use numatop_ng::model::event::TableInUse;
 use numatop_ng::model::facility::Facility::{self, *};
-use numatop_ng::pmu::catalog::TableInUse;
-use numatop_ng::pmu::event::Role;
-use numatop_ng::sample::Missing;
+use numatop_ng::model::sample::Missing;
 
 /// Whether the task metric called `id` can be measured.
 fn metric<'a>(plan: &'a Plan, id: &str) -> Result<(), &'a Obstacle> {

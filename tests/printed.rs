@@ -18,11 +18,11 @@ use std::time::Duration;
 use machine::Machine;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
-use numatop_ng::pmu::catalog::TableInUse;
+use numatop_ng::model::event::TableInUse;
+use numatop_ng::model::sample::{Comm, HostFacts, Missing, Names, Sample};
 use numatop_ng::record::fold::Keep;
 use numatop_ng::record::frame::{FrameHead, HEAD_LEN};
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
-use numatop_ng::sample::{Comm, HostFacts, Missing, Names, Sample};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");

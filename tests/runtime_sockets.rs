@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use numatop_ng::container::names::{Book, Name};
-use numatop_ng::container::patterns::Engine;
 use numatop_ng::container::runtime::{ANSWER_MAX, DEADLINE, containers, parse};
+use numatop_ng::model::group::Engine;
 use proptest::prelude::*;
 
 const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";

@@ -14,9 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use numatop_ng::model::sample::HostFacts;
 use numatop_ng::record::fold::Keep;
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
-use numatop_ng::sample::HostFacts;
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::recording::Recording;

@@ -6,14 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use numatop_ng::collect::scope::Scope;
 use numatop_ng::container::glob;
-use numatop_ng::container::group::{Group, describe};
+use numatop_ng::container::group::describe;
 use numatop_ng::container::names::{Book, Name};
-use numatop_ng::container::patterns::Engine::{self, *};
 use numatop_ng::container::patterns::identify;
 use numatop_ng::container::runtime;
+use numatop_ng::container::scope::Scope;
 use numatop_ng::container::select::{Tree as Cgroups, Want, Wants};
+use numatop_ng::model::group::Engine::{self, *};
+use numatop_ng::model::group::Group;
 use numatop_ng::text;
 
 use super::tree::{Content, Tree, entries};

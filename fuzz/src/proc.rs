@@ -4,24 +4,25 @@
 
 use std::path::Path;
 
-use numatop_ng::collect::about::{self, Asked};
+use numatop_ng::collect::about;
 use numatop_ng::collect::inspect;
 use numatop_ng::collect::interrupts::InterruptReader;
-use numatop_ng::collect::limits::LimitReader;
 use numatop_ng::collect::mappings;
 use numatop_ng::collect::nodes::NodeReader;
 use numatop_ng::collect::vmstat::VmStatReader;
 use numatop_ng::collect::zones::ZoneReader;
+use numatop_ng::container::limits::LimitReader;
 use numatop_ng::host::cgroups::{self, Hierarchy, Mode};
 use numatop_ng::host::privileges::Privileges;
-use numatop_ng::host::topology::{MAX_ID, Topology, format_cpulist, parse_cpulist, parse_cpumask};
 use numatop_ng::host::{kernel, processes, users};
+use numatop_ng::model::process::Asked;
+use numatop_ng::model::sample::GroupRaw;
+use numatop_ng::model::topology::{MAX_ID, Topology, format_cpulist, parse_cpulist, parse_cpumask};
+use numatop_ng::model::units::CpuId;
 use numatop_ng::pmu::cpu_kind::CpuKind;
-use numatop_ng::sample::GroupRaw;
 use numatop_ng::symbolize::process::Mapping;
 use numatop_ng::text;
 use numatop_ng::topology_cmd::{render_json, render_text};
-use numatop_ng::units::CpuId;
 
 use super::tree::{Content, Entry, Tree, entries};
 

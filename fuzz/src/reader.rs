@@ -3,11 +3,11 @@
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use numatop_ng::collect::about::Asked;
 use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::{Export, Selection};
 use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::TASK_METRICS;
+use numatop_ng::model::process::Asked;
 use numatop_ng::record::verify::verify;
 use numatop_ng::snapshot::{Grain, derive};
 use numatop_ng::source::Source;

@@ -4,13 +4,13 @@
 
 use std::path::Path;
 
+use numatop_ng::model::event::{Event, Role};
+use numatop_ng::model::sample::Missing;
 use numatop_ng::pmu::budget::Budget;
 use numatop_ng::pmu::catalog::Catalog;
-use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::pmu::open::SLOTS;
 use numatop_ng::pmu::sets::{Chooser, SETS};
 use numatop_ng::pmu::table::Table;
-use numatop_ng::sample::Missing;
 
 use super::tree::{Tree, entries};
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use crate::container::path;
+use crate::model::cgroup_path;
 use crate::text::printable;
 
 pub(super) fn delay(text: &str) -> Result<f64, String> {
@@ -57,7 +57,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 pub(super) fn cgroup(typed: OsString) -> Result<String, &'static str> {
     match typed.is_empty() {
         true => Err("a path is needed"),
-        false => Ok(path::from_bytes(typed.as_bytes())),
+        false => Ok(cgroup_path::from_bytes(typed.as_bytes())),
     }
 }
 

@@ -6,39 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::inspect::{self, Texts};
+use super::inspect;
 use super::mm_reader::MmReader;
 use super::mm_reader::wire::{AboutTurn, Answer, JOBS_MAX, Job};
-use super::placement::Process;
-use crate::sample::{Missing, Reading};
+use crate::model::process::Texts;
+use crate::model::process::{About, Abouts, Asked, Process};
+use crate::model::sample::{Missing, Reading};
 
 /// Time for each sample. One reading may take longer; the samples after it then make up for it.
 const BUDGET: Duration = Duration::from_millis(20);
 /// As much of it as those in focus may use while others wait. The others are read too: an order by what is read here
 /// is an order of all, and those in focus now are only those that were ahead so far.
 const FOCUS_BUDGET: Duration = Duration::from_millis(10);
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
-    /// Command lines, and where processes may run and take memory from.
-    pub texts: bool,
-    /// Shares of huge pages, for which the kernel looks at every page table.
-    pub huge: bool,
-}
-
-/// What was read of one process: what columns show of it, since samples are kept for a while.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct About {
-    pub texts: Reading<Arc<Texts>>,
-    /// Share of its resident memory in huge pages, in percent.
-    pub huge_pct: Reading<f64>,
-}
-
-/// What was read, or why it could not be, by process.
-pub type Abouts = BTreeMap<Process, Reading<Arc<About>>>;
 
 /// A process and the user it runs as.
 type Alive = (Process, u32);

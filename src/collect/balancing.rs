@@ -11,7 +11,7 @@ use super::numa::NumaProbe;
 use super::reasons::Reasons;
 use super::rung::Ladder;
 use crate::model::facility::Facility;
-use crate::sample::{Hints, Missing};
+use crate::model::sample::{Hints, Missing};
 
 /// All of them, as far as they work here. Dropping it detaches them.
 pub struct BalancingProbes {

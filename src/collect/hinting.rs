@@ -9,8 +9,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 
 use super::rung::Rung;
 use super::skel::hinting::{HintingSkel, HintingSkelBuilder};
-use super::wire::{CpuHints, Wire};
-use crate::sample::Hints;
+use crate::model::sample::Hints;
+use crate::model::wire::{CpuHints, Wire};
 
 /// What is left where no function can be hooked.
 pub const WITHOUT: &str = "numa_faults_locality of the task structure";

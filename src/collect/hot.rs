@@ -11,13 +11,15 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, RingBuffer, RingBufferBuilder};
 
 use super::skel::hot::{HotSkel, HotSkelBuilder};
-use super::wire::{FRAME_HAS_ADDRESS, FRAME_HAS_BUILD_ID, HOT_FRAMES, HOT_LOSSES, HotHead, UserFrame, Wire};
-use crate::hot::{BuildId, Frame, Stack};
-use crate::pmu::event::Event;
+use crate::model::event::Event;
+use crate::model::sample::Comm;
+use crate::model::stacks::{BuildId, Frame, Stack};
+use crate::model::units::CpuId;
+use crate::model::wire::{
+    FRAME_HAS_ADDRESS, FRAME_HAS_BUILD_ID, HOT_FRAMES, HOT_LOSSES, HotHead, UserFrame, Wire,
+};
 use crate::pmu::open::open_sampling;
-use crate::sample::Comm;
 use crate::sys;
-use crate::units::CpuId;
 
 /// Samples a second that all CPUs together may make: user space looks at each of them.
 const SAMPLES_PER_S: u32 = 20_000;

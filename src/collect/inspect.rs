@@ -1,13 +1,14 @@
 //! What /proc says about one process that a person asked for: too costly for every task at every refresh.
 
+use crate::model::process::Details;
+use crate::model::process::Texts;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
 
-use crate::sample::{Missing, Reading};
+use crate::model::sample::{Missing, Reading};
 use crate::text;
 
 /// Bytes read of a command line at most. They can have megabytes; nobody reads that on a screen. Files of one line are
@@ -18,31 +19,6 @@ const READ_MAX: u64 = 4096;
 const LINES_MAX: u64 = 1 << 20;
 /// `/proc/PID/stat` counts start times in clock ticks: USER_HZ, 100 on every architecture we run on.
 const TICK_NS: u64 = 10_000_000;
-
-/// What a process was started as and what it may use. Clean: it can be shown as it is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Texts {
-    /// Arguments separated by spaces; empty for kernel threads, and where the process erased them.
-    pub cmdline: Reading<String>,
-    /// CPUs and nodes that its main thread may use, as lists.
-    pub cpus_allowed: Reading<String>,
-    pub mems_allowed: Reading<String>,
-}
-
-/// What there is to say about one process. Texts are clean.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Details {
-    pub pid: u32,
-    /// Start of the process since boot, ns, as it was asked for.
-    pub start_ns: u64,
-    pub texts: Texts,
-    /// Path in each hierarchy, as in cgroups(7).
-    pub cgroups: Vec<String>,
-    /// Resident anonymous, file and shared memory in bytes, where the kernel tells them apart (4.5).
-    pub rss: Option<[u64; 3]>,
-    /// Of its main thread since its start, ns: time on a CPU and time waiting for one.
-    pub schedstat: Option<[u64; 2]>,
-}
 
 /// Reads about process `pid` that started at `start_ns` since boot, below `root` (`/`).
 ///

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::units::CpuId;
+use crate::model::units::CpuId;
 
 /// `USER_HZ`: the kernel shows times to user space in hundredths of a second on every architecture we run on.
 const TICK_NS: u64 = 10_000_000;

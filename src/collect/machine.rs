@@ -13,17 +13,17 @@ use super::reasons::Reasons;
 use super::reclaim::ReclaimProbe;
 use super::vmstat::VmStatReader;
 use super::zones::ZoneReader;
-use crate::host::topology::Topology;
 use crate::model::facility::Facility;
-use crate::sample::{Missing, NodeRaw, VmStat};
-use crate::units::CpuId;
+use crate::model::sample::{Missing, NodeRaw, VmStat};
+use crate::model::topology::Topology;
+use crate::model::units::CpuId;
 
 /// What one look at the machine brought.
 #[derive(Debug, Default)]
 pub struct Machine {
     pub nodes: Vec<NodeRaw>,
     pub vm: VmStat,
-    /// See [`crate::sample::CpuRaw::irq_ns`].
+    /// See [`crate::model::sample::CpuRaw::irq_ns`].
     pub irq_ns: BTreeMap<CpuId, u64>,
 }
 

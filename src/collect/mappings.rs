@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::placement::Process;
 use super::placement::draw::{self, Random, Ranges};
 use super::placement::maps::{Lines, parse_line};
 use super::placement::present::Finder;
 use super::placement::target::{Target, reason};
-use crate::sample::Missing;
+use crate::model::process::Process;
+use crate::model::sample::Missing;
 use crate::text;
 
 /// Rows kept: those with most memory.

@@ -21,9 +21,9 @@ use rustix::fs::MemfdFlags;
 
 use self::locked::{Failure, Locked};
 use self::wire::{Answer, Job, Question, Turn};
-use super::placement::Process;
+use crate::model::process::Process;
+use crate::model::sample::Missing;
 use crate::remote::{self, Remote};
-use crate::sample::Missing;
 
 /// A reading that waits for longer than this has no value. Beyond the budget of its turn.
 const WAIT_MAX: Duration = Duration::from_secs(1);

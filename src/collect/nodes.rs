@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::host::topology::Topology;
-use crate::sample::NodeRaw;
-use crate::units::Nid;
+use crate::model::sample::NodeRaw;
+use crate::model::topology::Topology;
+use crate::model::units::Nid;
 
 /// The open files of one node, read again with each sample.
 struct NodeFiles {

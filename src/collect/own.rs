@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::sample::OwnRaw;
+use crate::model::sample::OwnRaw;
 
 /// CPU time and memory of this process. `sample_ns` is left at zero.
 pub fn read(page_size: u64) -> OwnRaw {

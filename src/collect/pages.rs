@@ -16,10 +16,10 @@ use super::reasons::Reasons;
 use super::sched::SchedProbe;
 use super::skel::pages::{PagesSkel, PagesSkelBuilder};
 use crate::host::page_flags::PageFacts;
-use crate::host::topology::Topology;
 use crate::host::types::Types;
 use crate::model::facility::Facility;
-use crate::sample::{Flow, Missing};
+use crate::model::sample::{Flow, Missing};
+use crate::model::topology::Topology;
 
 /// All of them, as far as they work here. Dropping it detaches them.
 pub struct PageProbes {

@@ -5,10 +5,10 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
 
-use crate::host::topology::Topology;
-use crate::sample::Flow;
+use crate::model::sample::Flow;
+use crate::model::topology::Topology;
+use crate::model::units::Nid;
 use crate::sys::Mapping;
-use crate::units::Nid;
 
 /// An mmapable array map with a counter at `from * nodes + to`.
 pub struct Pairs {

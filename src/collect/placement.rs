@@ -19,7 +19,7 @@ use self::target::{Target, reason};
 use self::turn::Look;
 use super::mm_reader::MmReader;
 use super::mm_reader::wire::{Answer, JOBS_MAX, Job, PlacementTurn};
-use crate::sample::{Missing, PagesFound, PlacementRaw, Reading, TaskRaw};
+use crate::model::sample::{Missing, PagesFound, PlacementRaw, Reading, TaskRaw};
 
 /// Process id and start of its leader in ns since boot.
 pub type Process = (u32, u64);
@@ -118,7 +118,7 @@ impl Walk {
             0 => Err(Missing::NotCollected(format!(
                 "none of {} addresses drawn from {} of its memory has a page",
                 found.asked,
-                crate::metric::format::bytes((found.space * page_size) as f64)
+                crate::text::quantity::bytes((found.space * page_size) as f64)
             ))),
             _ => Ok(found),
         }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::collect::check::HostCheck;
 use crate::host::btf::Feature;
-use crate::host::check::HostCheck;
 use crate::model::facility::Facility;
-use crate::sample::Missing;
+use crate::model::sample::Missing;
 use crate::text::{hanging, words};
 
 /// A thing to do, in words, and the command to type where there is one.

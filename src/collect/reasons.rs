@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use crate::model::facility::Facility;
-use crate::sample::Missing;
+use crate::model::sample::Missing;
 
 /// The first reason for a facility stands: it is missing for good.
 #[derive(Debug, Default)]

@@ -10,10 +10,10 @@ use libbpf_rs::{Link, OpenObject};
 
 use super::skel::reclaim::{ReclaimSkel, ReclaimSkelBuilder};
 use super::vmstat::VmStat;
-use super::wire::Reclaim;
-use crate::sample::{Missing, NodeRaw};
+use crate::model::sample::{Missing, NodeRaw};
+use crate::model::units::Nid;
+use crate::model::wire::Reclaim;
 use crate::sys::Mapping;
-use crate::units::Nid;
 
 /// Pages that the machine must have reclaimed before the probe is expected to have seen some: the counters
 /// of /proc/vmstat are gathered from all CPUs with a delay.

@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::libbpf_sys::BTF_INT_SIGNED;
 
-use super::wire::{NodeCounts, Rec, SIBLINGS};
-use crate::pmu::event::{Event, Role};
+use crate::model::event::{Event, Role};
+use crate::model::wire::{NodeCounts, Rec, SIBLINGS};
 use crate::sys::{Btf, KeyAndValue};
 
 /// What a record holds besides its fixed head.

@@ -12,14 +12,14 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 use super::pairs::Pairs;
 use super::records::Layout;
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
-use super::wire::{CpuState, MARKS, Place, SLOTS, Scoped, Wire};
 use crate::host::kernel;
-use crate::host::topology::Topology;
+use crate::model::event::Event;
+use crate::model::topology::Topology;
+use crate::model::units::CpuId;
+use crate::model::wire::{CpuState, MARKS, Place, SLOTS, Scoped, Wire};
 use crate::overhead::ReadCost;
-use crate::pmu::event::Event;
 use crate::pmu::open::{Counters, Refused, TooMany};
 use crate::sys::{self, Mapping};
-use crate::units::CpuId;
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
 const TEST_RUN_ON_CPU: u32 = libbpf_rs::libbpf_sys::BPF_F_TEST_RUN_ON_CPU;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
 use crate::model::counters::Scalars;
-use crate::sample::{Comm, Counts, MemPolicy, Slot, TaskRaw};
-use crate::units::Nid;
+use crate::model::sample::{Comm, Counts, MemPolicy, Slot, TaskRaw};
+use crate::model::units::Nid;
+use crate::model::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
 
 /// Serials of rows we make ourselves, for the ended threads of a process. The kernel counts up from one.
 const ENDED_THREADS: u64 = 1 << 63;

@@ -10,9 +10,9 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
 
 use super::sched::SchedProbe;
-use super::scope::Scope;
 use super::skel::tasks::{TasksSkel, TasksSkelBuilder};
-use super::wire::{Row, Wire};
+use crate::container::scope::Scope;
+use crate::model::wire::{Row, Wire};
 use crate::sys;
 
 /// Bytes per read of the walk. The kernel hands out at most 32 KiB at a time.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::sample::Hints;
-pub use crate::sample::VmStat;
+use crate::model::sample::Hints;
+pub use crate::model::sample::VmStat;
 
 /// Reads the file again with each sample.
 pub struct VmStatReader {

@@ -1,6 +1,7 @@
 //! What one component of a cgroup path looks like: ids, escapes, uids of pods.
 
-use super::path;
+use crate::model::cgroup_path;
+use crate::model::group::is_hex;
 
 /// Characters kept of a name that somebody chose.
 pub const NAME_MAX: usize = 128;
@@ -9,23 +10,13 @@ pub const NAME_MAX: usize = 128;
 pub fn capped(text: &str) -> String {
     // Cleaning can make a character into ten: cut before (for speed) and after (for length).
     let short: String = text.chars().take(NAME_MAX).collect();
-    let clean = path::show(&short);
+    let clean = cgroup_path::show(&short);
     if clean.chars().count() <= NAME_MAX { clean } else { clean.chars().take(NAME_MAX).collect() }
 }
 
 /// What follows `prefix`, when something does.
 pub fn after_prefix<'a>(part: &'a str, prefix: &str) -> Option<&'a str> {
     part.strip_prefix(prefix).filter(|rest| !rest.is_empty())
-}
-
-/// Exactly `len` lower-case hexadecimal digits.
-pub fn is_hex(text: &str, len: usize) -> bool {
-    text.len() == len && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-}
-
-/// An id as docker, podman, containerd and CRI-O make them.
-pub fn is_id(text: &str) -> bool {
-    is_hex(text, 64)
 }
 
 /// Cloud Foundry's garden: `8hex` and four times `-4hex`.
@@ -63,7 +54,7 @@ pub fn unescape(text: &str) -> String {
             }
         }
     }
-    path::from_bytes(&bytes)
+    cgroup_path::from_bytes(&bytes)
 }
 
 /// A pod's uid with dashes: a UUID (with `_` for `-` under the systemd driver), or the 32 digits of a

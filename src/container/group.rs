@@ -3,72 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::component::capped;
 use super::names::Book;
-use super::patterns::{Engine, identify};
-
-/// Characters of an id that are enough to tell it from others, as engines shorten it.
-pub const SHORT_ID: usize = 12;
-
-/// Levels of cgroups that are followed upwards, here as in the kernel programs.
-pub const DEPTH_MAX: usize = 64;
-
-/// What a row of the containers view stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    Container,
-    /// It has an operating system of its own: LXC, nspawn, virtual machines.
-    Machine,
-    Pod,
-    /// A service, scope or session of systemd.
-    Unit,
-    /// Any other cgroup.
-    Group,
-}
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Container => "container",
-            Kind::Machine => "machine",
-            Kind::Pod => "pod",
-            Kind::Unit => "unit",
-            Kind::Group => "group",
-        }
-    }
-}
-
-/// What is known of one cgroup. All text is clean.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
-    pub kind: Kind,
-    pub engine: Option<Engine>,
-    /// The name people use; else the short id; else the last component of the path.
-    pub name: String,
-    /// Full id of the container.
-    pub id: Option<String>,
-    /// Name of the pod, or its uid.
-    pub pod: Option<String>,
-    pub pod_uid: Option<String>,
-    /// Kubernetes namespace.
-    pub namespace: Option<String>,
-    /// systemd unit that is not inside a container.
-    pub unit: Option<String>,
-    /// Cgroup id of the top of what this cgroup is a part of: itself, or one above it.
-    pub top: u64,
-    /// Cgroup id of the directory above; `None` at the root.
-    pub parent: Option<u64>,
-}
-
-impl Group {
-    /// True for a container that goes by its id because no file named it.
-    pub fn is_nameless(&self) -> bool {
-        self.kind == Kind::Container && self.id.as_ref().is_some_and(|id| short(id) == self.name)
-    }
-}
+use super::patterns::identify;
+use crate::model::group::{Group, Kind, short};
 
 /// Groups for the cgroups of `paths` that `known` does not have. `book` knows names.
 pub fn describe(
@@ -127,11 +65,6 @@ fn group(id: u64, path: &str, ids: &BTreeMap<&str, u64>, book: &mut Book) -> Gro
     };
     group.top = at(level).unwrap_or(id);
     group
-}
-
-/// Ids of 64 digits are cut; names are not.
-fn short(id: &str) -> String {
-    if super::component::is_id(id) { id[..SHORT_ID].to_string() } else { id.to_string() }
 }
 
 #[cfg(test)]

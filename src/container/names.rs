@@ -8,11 +8,12 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 
-use super::component::{capped, is_id};
+use super::component::capped;
 use super::files::{list, read_below};
-use super::patterns::Engine;
 use super::runtime::Runtime;
 use crate::host::users;
+use crate::model::group::Engine;
+use crate::model::group::is_id;
 
 /// Bytes of a file about one container, and of a file about all of them.
 const ONE_MAX: u64 = 1 << 20;

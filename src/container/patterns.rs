@@ -4,56 +4,10 @@
 //! docker in docker) the inner one is found. Every component may be anybody's choice: the names that
 //! come out of here are clean and short.
 
-use serde::{Deserialize, Serialize};
+use crate::model::group::Engine;
 
-use super::component::{
-    after_prefix, capped, is_garden, is_hex, is_id, pod_uid, session, strip_unit, unescape,
-};
-
-/// Who made a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Engine {
-    Docker,
-    Containerd,
-    Nerdctl,
-    CriO,
-    Podman,
-    Runc,
-    Ecs,
-    Lxc,
-    Nspawn,
-    /// A virtual machine of libvirt or Proxmox.
-    Qemu,
-    Garden,
-    /// An id as engines make them, in a place that says no more.
-    Unknown,
-}
-
-impl Engine {
-    /// As it is shown.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Docker => "docker",
-            Engine::Containerd => "containerd",
-            Engine::Nerdctl => "nerdctl",
-            Engine::CriO => "cri-o",
-            Engine::Podman => "podman",
-            Engine::Runc => "runc",
-            Engine::Ecs => "ecs",
-            Engine::Lxc => "lxc",
-            Engine::Nspawn => "nspawn",
-            Engine::Qemu => "qemu",
-            Engine::Garden => "garden",
-            Engine::Unknown => "container",
-        }
-    }
-
-    /// True for what has an operating system of its own and a name instead of an id: `--machine`.
-    pub fn is_machine(self) -> bool {
-        matches!(self, Engine::Lxc | Engine::Nspawn | Engine::Qemu)
-    }
-}
+use super::component::{after_prefix, capped, is_garden, pod_uid, session, strip_unit, unescape};
+use crate::model::group::{is_hex, is_id};
 
 /// Something in a path, and how many components of the path lead to it, itself included.
 #[derive(Clone, Debug, PartialEq, Eq)]

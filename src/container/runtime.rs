@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::component::is_id;
 use super::names::Name;
+use crate::model::group::is_id;
 
 /// The longest that an answer is waited for.
 pub const DEADLINE: Duration = Duration::from_secs(2);

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::group::{Group, Kind};
-use super::{glob, path};
-use crate::collect::scope::Scope;
+use super::glob;
+use crate::container::scope::Scope;
+use crate::model::cgroup_path;
+use crate::model::group::Group;
+use crate::model::group::Kind;
 use crate::text::clean_str;
 
 /// Names that a failure offers at most.
@@ -108,7 +110,7 @@ impl Want {
                 let exact = found(pattern);
                 // Or as it is shown: with escapes.
                 if exact.is_empty() {
-                    path::shown_as(pattern).map_or(exact, |path| found(&path))
+                    cgroup_path::shown_as(pattern).map_or(exact, |path| found(&path))
                 } else {
                     exact
                 }
@@ -151,7 +153,9 @@ impl Want {
     fn closest(&self, tree: &Tree<'_>) -> Vec<String> {
         let groups = tree.groups.iter().filter(|(id, _)| tree.paths.contains_key(id)).map(|(_, group)| group);
         let names: BTreeSet<String> = match self {
-            Want::Cgroup(_) | Want::Exactly(_) => tree.paths.values().map(|path| path::show(path)).collect(),
+            Want::Cgroup(_) | Want::Exactly(_) => {
+                tree.paths.values().map(|path| cgroup_path::show(path)).collect()
+            }
             Want::Container(_) => {
                 groups.filter(|group| is_container(group)).map(|group| group.name.clone()).collect()
             }
@@ -214,7 +218,9 @@ impl fmt::Display for Want {
             Want::Pod { namespace: Some(namespace), name } => {
                 write!(f, "pod {}/{}", clean_str(namespace), clean_str(name))
             }
-            Want::Cgroup(path) | Want::Exactly(path) => write!(f, "{} {}", self.noun(), path::show(path)),
+            Want::Cgroup(path) | Want::Exactly(path) => {
+                write!(f, "{} {}", self.noun(), cgroup_path::show(path))
+            }
             want => write!(f, "{} {}", want.noun(), clean_str(want.word())),
         }
     }

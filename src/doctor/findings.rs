@@ -3,17 +3,17 @@
 use serde::Serialize;
 
 use super::Section;
+use crate::collect::check::HostCheck;
 use crate::collect::plan::features;
 use crate::host::btf::{BtfFacts, Feature};
 use crate::host::cgroups::{Hierarchy, Mode};
-use crate::host::check::HostCheck;
 use crate::host::fact::Fact;
 use crate::host::kernel::{KernelFacts, Lockdown};
-use crate::host::pmu::PmuFacts;
 use crate::host::privileges::{Capability, Privileges};
-use crate::host::topology::Topology;
 use crate::model::facility::Facility;
-use crate::sample::Missing;
+use crate::model::sample::Missing;
+use crate::model::topology::Topology;
+use crate::pmu::facts::PmuFacts;
 
 /// How good a finding is, as a word: colours may add to it, not replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

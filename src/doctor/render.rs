@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Mark, MetricLine, Report};
+use crate::collect::check::HostCheck;
 use crate::collect::plan::Advice;
-use crate::host::check::HostCheck;
 use crate::host::fact::Fact;
-use crate::sample::Missing;
+use crate::model::sample::Missing;
 use crate::text::{clean_str, hanging, words};
 
 /// Every mark is as wide as this, so that the texts line up.

@@ -7,6 +7,7 @@ use anyhow::{Context, Error, Result};
 
 use crate::collect::balance::BalanceProbe;
 use crate::collect::balancing_time::TimeProbe;
+use crate::collect::check::HostCheck;
 use crate::collect::hinting::HintProbe;
 use crate::collect::moved::MoveProbe;
 use crate::collect::numa::NumaProbe;
@@ -17,16 +18,15 @@ use crate::collect::reclaim::ReclaimProbe;
 use crate::collect::records::Layout;
 use crate::collect::rung::Ladder;
 use crate::collect::sched::SchedProbe;
-use crate::collect::scope::Scope;
 use crate::collect::tasks::TaskProbe;
 use crate::collect::vmstat::VmStatReader;
-use crate::collect::wire::Scoped;
 use crate::collect::{hinting, inspect, libbpf_log, own, records};
-use crate::host::check::HostCheck;
+use crate::container::scope::Scope;
 use crate::host::kernel;
-use crate::host::topology::Topology;
 use crate::host::types::Types;
 use crate::model::facility::Facility;
+use crate::model::topology::Topology;
+use crate::model::wire::Scoped;
 use crate::pmu::open::Refused;
 use crate::text::plural;
 

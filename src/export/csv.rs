@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
-use super::{Export, Rows, rfc3339};
-use crate::collect::about::Asked;
-use crate::collect::placement::Process;
+use super::{Export, Rows};
 use crate::metric::Value;
+use crate::model::process::Asked;
+use crate::model::process::Process;
 use crate::snapshot::Snapshot;
 use crate::text::one_line;
+use crate::text::rfc3339;
 
 /// Writes a header line once, then rows. A value that could not be measured is an empty field.
 pub struct Csv<S> {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Value as Json, json};
 
 use crate::filter::RowFilter;
-use crate::hot::ProcessId;
 use crate::hot::profile::{Process, Profile, Spot, share};
+use crate::model::stacks::ProcessId;
 use crate::snapshot::Task;
 use crate::text::clean;
 

@@ -5,9 +5,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Export, Rows, Selection, rfc3339};
-use crate::collect::about::Asked;
-use crate::collect::placement::Process;
+use super::{Export, Rows, Selection};
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::host::HOST_METRICS;
@@ -17,11 +15,14 @@ use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Value};
 use crate::metric::{balancing, on_cpus};
 use crate::metric::{identity, task};
+use crate::model::event::Event;
+use crate::model::process::Asked;
+use crate::model::process::Process;
+use crate::model::sample::{Missing, Reading};
+use crate::model::units::Nid;
 use crate::overhead::Cost;
-use crate::pmu::event::Event;
-use crate::sample::{Missing, Reading};
 use crate::snapshot::{Grain, Snapshot, Task};
-use crate::units::Nid;
+use crate::text::rfc3339;
 
 /// Version of the object's shape. Keys may be added to a schema, never renamed or removed.
 pub const SCHEMA: u32 = 1;

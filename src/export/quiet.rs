@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{Export, rfc3339};
+use super::Export;
 use crate::snapshot::Snapshot;
 use crate::text::clean_str;
+use crate::text::rfc3339;
 
 /// Writes what the snapshots say in words, and no numbers.
 #[derive(Default)]

@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
-use super::{Export, Rows, rfc3339};
-use crate::collect::about::Asked;
-use crate::collect::placement::Process;
+use super::{Export, Rows};
 use crate::metric::{Metric, Unit, format};
+use crate::model::process::Asked;
+use crate::model::process::Process;
 use crate::snapshot::Snapshot;
+use crate::text::quantity::{bytes, percent};
+use crate::text::rfc3339;
 use crate::text::{one_line, plural};
 
 /// A column is made as wide as this for a long name; longer ones shift what is right of them.
@@ -42,12 +44,11 @@ impl<S: Rows> Export for Text<S> {
                 "node {}: {} CPUs {}% busy, {} of {} free",
                 node.raw.id,
                 node.cpus,
-                snapshot.share(node.busy_ns).map_or_else(
-                    |_| format::ABSENT.into(),
-                    |pct| format::percent(pct / f64::from(node.cpus.max(1)))
-                ),
-                format::bytes(node.raw.mem_free_bytes as f64),
-                format::bytes(node.raw.mem_total_bytes as f64),
+                snapshot
+                    .share(node.busy_ns)
+                    .map_or_else(|_| format::ABSENT.into(), |pct| percent(pct / f64::from(node.cpus.max(1)))),
+                bytes(node.raw.mem_free_bytes as f64),
+                bytes(node.raw.mem_total_bytes as f64),
             )?;
         }
         for (cause, count) in snapshot.lost.iter().filter(|(_, count)| **count > 0) {
@@ -106,7 +107,7 @@ fn heading(snapshot: &Snapshot) -> String {
         "" => String::new(),
         scope => format!(" · only {}", crate::text::clean_str(scope)),
     };
-    let own = snapshot.share(snapshot.own.cpu_ns).map_or_else(|_| format::ABSENT.into(), format::percent);
+    let own = snapshot.share(snapshot.own.cpu_ns).map_or_else(|_| format::ABSENT.into(), percent);
     format!(
         "{} {} {} · {}, {}{scope} · interval {interval} · numatop-ng itself {own}% CPU, {}",
         rfc3339(snapshot.wall_ns),
@@ -114,7 +115,7 @@ fn heading(snapshot: &Snapshot) -> String {
         one_line(&snapshot.host.kernel),
         plural(snapshot.online_cpus as usize, "CPU"),
         plural(snapshot.nodes.len(), "node"),
-        format::bytes(snapshot.own.raw.rss_bytes as f64),
+        bytes(snapshot.own.raw.rss_bytes as f64),
     )
 }
 

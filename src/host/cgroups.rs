@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::container::path;
+use crate::model::cgroup_path;
 
 /// Directories visited at most when the tree is read.
 const WALK_LIMIT: usize = 100_000;
@@ -124,7 +124,7 @@ impl Hierarchy {
         self.mount.as_ref().and_then(ino).is_some_and(|ino| ino != 1)
     }
 
-    /// Id → path (as [`crate::container::path`] writes it) for every cgroup that exists now. The id is the directory's inode number; the root is "/".
+    /// Id → path (as [`crate::model::cgroup_path`] writes it) for every cgroup that exists now. The id is the directory's inode number; the root is "/".
     pub fn paths(&self) -> BTreeMap<u64, String> {
         let mut paths = BTreeMap::new();
         let Some(mount) = &self.mount else { return paths };
@@ -138,7 +138,10 @@ impl Hierarchy {
             for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     let name = entry.file_name();
-                    stack.push((entry.path(), format!("{below}/{}", path::from_bytes(name.as_bytes()))));
+                    stack.push((
+                        entry.path(),
+                        format!("{below}/{}", cgroup_path::from_bytes(name.as_bytes())),
+                    ));
                 }
             }
         }

@@ -1,154 +1,21 @@
-//! What is where in this machine: nodes, CPUs, cores, last-level caches, distances and devices, as the
-//! kernel shows them.
+//! The topology of this machine, as the kernel shows it.
 //!
 //! Sources: the kernel's Documentation/ABI/stable/sysfs-devices-node,
 //! Documentation/ABI/stable/sysfs-devices-system-cpu, Documentation/ABI/testing/sysfs-devices-system-cpu
 //! (caches) and Documentation/admin-guide/cputopology.rst. It is one reading at one time: CPUs and nodes
 //! that come or go later are not seen until the next [`Topology::read`].
 
-mod cpulist;
 mod cpus;
 mod devices;
 mod nodes;
 mod sysfs;
-mod warnings;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
 
-pub use self::cpulist::{CpuListError, MAX_ID, format_cpulist, parse_cpulist, parse_cpumask};
 use self::sysfs::Root;
-use crate::units::{CpuId, Nid};
-
-/// The machine. Recordings embed it, so a field may be added but not change its meaning.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Topology {
-    /// Online nodes, ascending by id, including those with memory only (CXL, persistent memory) or CPUs
-    /// only. Never empty: without NUMA in the kernel there is one node 0 with all CPUs and all memory.
-    pub nodes: Vec<Node>,
-    /// Present CPUs, online or not, ascending by id.
-    pub cpus: Vec<Cpu>,
-    /// Last-level-cache domains of online CPUs; [`Cpu::llc`] is the index here.
-    pub llcs: Vec<Llc>,
-    /// Physical cores with at least one online CPU; [`Cpu::core`] of an online CPU is below this.
-    pub cores: u32,
-    /// Distinct `physical_package_id` of online CPUs; 0 when sysfs names none (some arm64 and virtual
-    /// machines).
-    pub sockets: u32,
-    /// Highest possible CPU id + 1 (`cpu/possible`): the length of a table over CPU ids.
-    pub possible_cpus: u32,
-    /// Highest possible node id + 1 (`node/possible`): the length of a table over node ids.
-    pub possible_nodes: u32,
-    /// Nodes in `node/possible` but not in `node/online`. The kernel makes no `nodeN` directory for them,
-    /// so nothing else is known: they may be hot-pluggable memory, or only room that the firmware reserved.
-    pub offline_nodes: Vec<Nid>,
-    /// Whether the kernel looks for nodes at all.
-    pub numa: NumaSupport,
-    /// Devices on no online node: the firmware did not say (`numa_node` is -1), or it named a node that is
-    /// not online.
-    pub unplaced_devices: Vec<Device>,
-}
-
-/// Whether the kernel can show more than one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NumaSupport {
-    /// Built in and not switched off: the nodes are what the firmware describes.
-    On,
-    /// `numa=off` on the kernel command line: one node whatever the firmware describes.
-    SwitchedOff,
-    /// No `/sys/devices/system/node`: a kernel without CONFIG_NUMA.
-    NotBuilt,
-}
-
-/// One online node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
-    pub id: Nid,
-    /// Its online CPUs, ascending; empty on a memory-only node and where all its CPUs are offline.
-    pub cpus: Vec<CpuId>,
-    /// Distance to each online node including itself, ascending by node: the row of the ACPI SLIT or its
-    /// device-tree twin. 10 means local, 20 "twice as far" by the firmware's word, 255 unreachable. Not a
-    /// measurement.
-    pub distances: Vec<(Nid, u32)>,
-    /// Bytes of memory the kernel manages on it (`MemTotal`); 0 on a node with CPUs only.
-    pub mem_total_bytes: u64,
-    /// Bytes nobody used at the time of reading (`MemFree`); page cache counts as used.
-    pub mem_free_bytes: u64,
-    /// Network cards, NVMe disks, storage controllers, GPUs and accelerators attached to it.
-    pub devices: Vec<Device>,
-}
-
-/// One present CPU (a hardware thread).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cpu {
-    pub id: CpuId,
-    pub online: bool,
-    /// Its node; of an online CPU always one of [`Topology::nodes`]. For an offline CPU the one it last
-    /// belonged to, by the `cpuN/nodeM` link that stays in sysfs. `None` only where sysfs does not say.
-    pub node: Option<Nid>,
-    /// `physical_package_id`: any number the firmware chose, not always 0, 1, …; `None` when offline or
-    /// unknown (-1).
-    pub socket: Option<i32>,
-    /// `core_id` as the firmware numbers cores: sparse (0, 1, 9, 10) and unique only within a socket or
-    /// die. To tell cores apart use [`Cpu::core`].
-    pub core_id: Option<i32>,
-    /// Dense index of the physical core, in the order of each core's lowest CPU. An offline CPU has no
-    /// topology files; it counts as a core of its own, with an index after those of the online CPUs.
-    pub core: u32,
-    /// Dense index of the last-level-cache domain, in the order of each domain's lowest CPU: the index into
-    /// [`Topology::llcs`]. An offline CPU counts as a domain of its own, after those of the online CPUs.
-    pub llc: u32,
-    /// Online CPUs of the same physical core including itself, ascending. Only itself without SMT or when
-    /// offline.
-    pub siblings: Vec<CpuId>,
-}
-
-/// Online CPUs that share a last-level cache: the highest cache level that holds data.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Llc {
-    /// Its online CPUs, ascending. They may be part of a node (AMD and Hygon core complexes) or span
-    /// several (FT-2500).
-    pub cpus: Vec<CpuId>,
-    /// Cache level, 1..; `None` when sysfs describes no cache and the domain is assumed to be socket ∩
-    /// node.
-    pub level: Option<u32>,
-    /// Size in bytes of this cache, where sysfs tells.
-    pub size_bytes: Option<u64>,
-}
-
-/// A device whose distance to the CPU matters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Device {
-    /// As the user knows it: `eth0`, `nvme0`; the PCI address where nothing better exists.
-    pub name: String,
-    pub class: DeviceClass,
-    /// `domain:bus:device.function` of the nearest PCI function; `None` for a device on another bus.
-    pub pci: Option<String>,
-    /// `numa_node` as the kernel shows it; `None` for -1 (the firmware did not say).
-    pub node: Option<Nid>,
-    /// Nodes of the CPUs that handle its interrupts, ascending; empty where it has none of its own (MSI) or
-    /// nobody says.
-    #[serde(default)]
-    pub irq_nodes: Vec<Nid>,
-}
-
-/// What kind of device, from /sys/class or the PCI class code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceClass {
-    Net,
-    Nvme,
-    /// SCSI, RAID and SAS controllers and virtio disks (PCI 0100xx, 0104xx, 0107xx, 0180xx).
-    Storage,
-    /// Display and 3D controllers (PCI 03xxxx).
-    Gpu,
-    /// Processing accelerators (PCI 12xxxx).
-    Accelerator,
-}
+use crate::model::topology::Topology;
 
 impl Topology {
     /// Reads `sys/` and `proc/` below `root`; `/` is the real machine.
@@ -175,65 +42,5 @@ impl Topology {
             numa: node_map.numa,
             unplaced_devices,
         })
-    }
-
-    pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
-        self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index])
-    }
-
-    pub fn node(&self, id: Nid) -> Option<&Node> {
-        self.nodes.binary_search_by_key(&id, |node| node.id).ok().map(|index| &self.nodes[index])
-    }
-
-    /// The SLIT distance; `None` unless both nodes are online. It need not be the same in both directions.
-    pub fn distance(&self, from: Nid, to: Nid) -> Option<u32> {
-        let row = &self.node(from)?.distances;
-        row.binary_search_by_key(&to, |(node, _)| *node).ok().map(|index| row[index].1)
-    }
-
-    /// Whether any core has more than one thread online.
-    pub fn smt(&self) -> bool {
-        self.online_cpus().any(|cpu| cpu.siblings.len() > 1)
-    }
-
-    pub fn online_cpus(&self) -> impl Iterator<Item = &Cpu> {
-        self.cpus.iter().filter(|cpu| cpu.online)
-    }
-
-    pub fn offline_cpus(&self) -> impl Iterator<Item = &Cpu> {
-        self.cpus.iter().filter(|cpu| !cpu.online)
-    }
-
-    /// What about this machine makes numbers misleading, one sentence each, with what to do about it.
-    pub fn warnings(&self) -> Vec<String> {
-        warnings::of(self)
-    }
-}
-
-impl Node {
-    /// Whether it has memory but no online CPU: CXL or persistent memory, or a node whose CPUs are all
-    /// offline.
-    pub fn memory_only(&self) -> bool {
-        self.cpus.is_empty() && self.mem_total_bytes > 0
-    }
-}
-
-impl Llc {
-    /// The nodes of its CPUs, ascending.
-    pub fn nodes(&self, topology: &Topology) -> BTreeSet<Nid> {
-        self.cpus.iter().filter_map(|id| topology.cpu(*id)?.node).collect()
-    }
-}
-
-impl DeviceClass {
-    /// The word users see, also the one in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            DeviceClass::Net => "net",
-            DeviceClass::Nvme => "nvme",
-            DeviceClass::Storage => "storage",
-            DeviceClass::Gpu => "gpu",
-            DeviceClass::Accelerator => "accelerator",
-        }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{Function, NAMES_MAX, News, Place, Stack};
+use super::NAMES_MAX;
+use crate::model::stacks::{Function, News, Place, Stack};
 
 /// The cause under which stacks are counted that were too many for one interval.
 const TOO_MANY: &str = "stacks_not_recorded";
@@ -58,8 +59,8 @@ fn counted(mut stacks: Vec<Stack>) -> Vec<Stack> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hot::Frame;
-    use crate::sample::Comm;
+    use crate::model::sample::Comm;
+    use crate::model::stacks::Frame;
 
     fn stack(tid: u32, frames: &[u64]) -> Stack {
         let frames = frames.iter().map(|address| Frame::Kernel(*address)).collect();

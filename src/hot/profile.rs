@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
-use super::{Function, NAMES_MAX, News, Place, ProcessId, Stack};
-use crate::sample::Comm;
+use super::NAMES_MAX;
+use crate::model::sample::Comm;
+use crate::model::stacks::{Function, News, Place, ProcessId, Stack};
 
 /// Different stacks that are kept whole. Of those that come after, only the innermost frame is: shares of functions
 /// stay right, callers are lost.
@@ -157,7 +158,7 @@ pub fn share(part: u64, whole: u64) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hot::Frame;
+    use crate::model::stacks::Frame;
 
     fn stack(pid: u32, frames: &[u64]) -> Stack {
         let frames = frames.iter().map(|address| Frame::Kernel(*address)).collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Function;
+use crate::model::stacks::Function;
 
 /// Which end of the stacks is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
-use crate::sample::{Hints, Missing, Reading};
+use crate::model::sample::{Hints, Missing, Reading};
 use crate::snapshot::{Node, Snapshot, Task};
 
 pub const NUMA_MOVES: Metric<Task> = Metric::memory_rate(

@@ -4,12 +4,12 @@ use super::{
     Group, Metric, Order, Several, Traits, Unit, Value, balancing, identity, interference, moved, no, pages,
     placement, smt, task,
 };
-use crate::container::path;
-use crate::host::topology::parse_cpulist;
+use crate::model::cgroup_path;
 use crate::model::facility::Facility;
-use crate::sample::{GroupRaw, Missing, Reading};
+use crate::model::sample::{GroupRaw, Missing, Reading};
+use crate::model::topology::parse_cpulist;
+use crate::model::units::{CpuId, Nid};
 use crate::snapshot::{Container, Snapshot};
-use crate::units::{CpuId, Nid};
 
 use Group::{Identity, Memory, Running};
 use Order::{Ascending, Descending};
@@ -183,7 +183,7 @@ pub const PARENT: Metric<Container> = own(
     |row, snapshot| {
         let parent = row.parent.and_then(|at| snapshot.containers.get(at)).map(|parent| parent.id);
         let path = parent.and_then(|id| snapshot.names.cgroups.get(&id));
-        path.map(|path| Value::Text(path::show(path))).ok_or_else(|| no("it is at the top"))
+        path.map(|path| Value::Text(cgroup_path::show(path))).ok_or_else(|| no("it is at the top"))
     },
 );
 
@@ -248,7 +248,7 @@ pub const NODES_ALLOWED: Metric<Container> = own(
         let topology = &snapshot.host.topology;
         let node = |cpu| topology.cpu(CpuId(cpu)).and_then(|cpu| cpu.node).map(|node| node.0);
         let nodes: std::collections::BTreeSet<u32> = cpus.into_iter().filter_map(node).collect();
-        Ok(Value::Text(crate::host::topology::format_cpulist(nodes)))
+        Ok(Value::Text(crate::model::topology::format_cpulist(nodes)))
     },
 )
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]));

@@ -4,11 +4,11 @@
 //! on every CPU, gives a reason and never a number that is too low.
 
 use super::no;
-use crate::collect::wire::NodeCounts;
-use crate::pmu::event::{Role, ShareOf};
-use crate::sample::{Counts, Missing, Reading, Slot};
+use crate::model::event::{Role, ShareOf};
+use crate::model::sample::{Counts, Missing, Reading, Slot};
+use crate::model::units::Nid;
+use crate::model::wire::NodeCounts;
 use crate::snapshot::Snapshot;
-use crate::units::Nid;
 
 /// A counter with multiplexing scaled out (perf_event_open(2): count × enabled / running).
 pub fn scaled(slot: &Slot) -> f64 {

@@ -1,6 +1,7 @@
 //! How a value is written in a column: short, aligned, with a unit where it is not plain.
 
 use super::{Unit, Value};
+use crate::text::quantity::{bytes, count, duration, percent};
 
 /// What stands where there is no value, unless the metric says otherwise.
 pub const ABSENT: &str = "-";
@@ -27,49 +28,8 @@ pub fn short(value: &Value, unit: Unit) -> String {
     }
 }
 
-/// `0.0` to `99.9`, then without decimals.
-pub fn percent(v: f64) -> String {
-    if v < 99.95 { format!("{v:.1}") } else { format!("{v:.0}") }
-}
-
-/// Up to five characters with a decimal prefix: `0`, `0.3`, `42`, `9.8k`, `12M`.
-pub fn count(v: f64) -> String {
-    if v == 0.0 {
-        return "0".into();
-    }
-    if v < 10.0 {
-        return format!("{v:.1}").trim_end_matches(".0").into();
-    }
-    prefixed(v, 1000.0, &["", "k", "M", "G", "T", "P", "E"])
-}
-
-/// Up to five characters with a binary prefix: `512`, `1.5K`, `23G`.
-pub fn bytes(v: f64) -> String {
-    prefixed(v, 1024.0, &["", "K", "M", "G", "T", "P", "E"])
-}
-
-fn prefixed(mut v: f64, step: f64, prefixes: &[&str]) -> String {
-    let mut at = 0;
-    while v >= 999.5 && at + 1 < prefixes.len() {
-        v /= step;
-        at += 1;
-    }
-    if v < 9.95 && at > 0 { format!("{v:.1}{}", prefixes[at]) } else { format!("{v:.0}{}", prefixes[at]) }
-}
-
-/// `0:01.25` up to an hour, then `1h02m`, then `3d04h`.
-pub fn duration(ns: u64) -> String {
-    let hundredths = ns / 10_000_000;
-    let seconds = hundredths / 100;
-    match seconds {
-        0..3600 => format!("{}:{:02}.{:02}", seconds / 60, seconds % 60, hundredths % 100),
-        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3600 % 24),
-    }
-}
-
 /// `node:share`; a quotient has two decimals, a percentage none, memory a prefix.
-pub fn node_word(node: crate::units::Nid, share: f64, unit: Unit) -> String {
+pub fn node_word(node: crate::model::units::Nid, share: f64, unit: Unit) -> String {
     match unit {
         Unit::Ratio => format!("{node}:{share:.2}"),
         Unit::Bytes => format!("{node}:{}", bytes(share)),
@@ -78,7 +38,7 @@ pub fn node_word(node: crate::units::Nid, share: f64, unit: Unit) -> String {
 }
 
 /// The largest shares first, as `node:percent`, as many as a row has room for.
-fn by_node(shares: &[(crate::units::Nid, f64)], unit: Unit) -> String {
+fn by_node(shares: &[(crate::model::units::Nid, f64)], unit: Unit) -> String {
     let mut sorted = shares.to_vec();
     sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let words: Vec<String> = sorted.iter().map(|(node, share)| node_word(*node, *share, unit)).collect();
@@ -88,7 +48,7 @@ fn by_node(shares: &[(crate::units::Nid, f64)], unit: Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Nid;
+    use crate::model::units::Nid;
 
     #[test]
     fn numbers_stay_short() {

@@ -1,11 +1,11 @@
 //! How far is a node from the others, and what is attached to it?
 
 use super::{Group, Metric, Order, Traits, Unit, Value};
-use crate::host::topology::{Device, Node as Facts};
-use crate::sample::{Missing, Reading};
+use crate::model::sample::{Missing, Reading};
+use crate::model::topology::{Device, Node as Facts};
+use crate::model::units::Nid;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
-use crate::units::Nid;
 
 pub const DISTANCE: Metric<Node> = Metric {
     id: "distance",

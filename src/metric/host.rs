@@ -2,7 +2,7 @@
 
 use super::Value;
 use crate::model::facility::Facility;
-use crate::sample::{Missing, Reading};
+use crate::model::sample::{Missing, Reading};
 use crate::snapshot::{Snapshot, Swapped};
 
 /// A metric of the host: a key in JSON.

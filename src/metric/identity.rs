@@ -1,10 +1,10 @@
 //! The metrics that say which task it is, whose, and how the scheduler treats it.
 
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no};
-use crate::container::group::Kind;
-use crate::container::path;
+use crate::model::cgroup_path;
 use crate::model::facility::Facility;
-use crate::sample::Missing;
+use crate::model::group::Kind;
+use crate::model::sample::Missing;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
 
@@ -131,7 +131,7 @@ pub const CGROUP: Metric<Task> = Metric {
     order: Ascending,
     help: "Control group path.",
     value: |task, snapshot| match snapshot.names.cgroups.get(&task.raw.cgroup_id) {
-        Some(path) => Ok(Value::Text(path::show(path))),
+        Some(path) => Ok(Value::Text(cgroup_path::show(path))),
         None => {
             Err(Missing::Lost(format!("cgroup {} was removed before its path was read", task.raw.cgroup_id)))
         }

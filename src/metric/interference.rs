@@ -4,9 +4,9 @@
 use super::{Group, Metric, Order, Traits, Unit, Value, no, sum};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
-use crate::sample::{Missing, Reading};
+use crate::model::sample::{Missing, Reading};
+use crate::model::units::Nid;
 use crate::snapshot::{Container, CpuDelta, Snapshot, Task};
-use crate::units::Nid;
 
 pub const IRQ_PCT: Metric<Task> = Metric {
     id: "irq_pct",

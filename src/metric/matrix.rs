@@ -3,9 +3,9 @@
 use super::Unit;
 use super::moved::PAGES_IN;
 use crate::model::facility::Facility;
-use crate::sample::{Flow, Missing, Reading};
+use crate::model::sample::{Flow, Missing, Reading};
+use crate::model::units::Nid;
 use crate::snapshot::Snapshot;
-use crate::units::Nid;
 
 /// A metric that a pair of nodes has.
 pub struct PairMetric {

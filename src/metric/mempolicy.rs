@@ -1,10 +1,10 @@
 //! The metric of where a task asks for its new memory.
 
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
-use crate::host::topology::format_cpulist;
 use crate::model::facility::Facility;
-use crate::record::fold::OTHERS_PID;
-use crate::sample::{MemPolicy, Missing};
+use crate::model::sample::OTHERS_PID;
+use crate::model::sample::{MemPolicy, Missing};
+use crate::model::topology::format_cpulist;
 use crate::snapshot::Task;
 
 pub const POLICY: Metric<Task> = Metric {
@@ -60,8 +60,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::model::sample::TaskRaw;
     use crate::record::columns::Row;
-    use crate::sample::TaskRaw;
 
     #[test]
     fn a_task_that_ends_has_given_its_policy_back() {

@@ -3,7 +3,7 @@
 use super::{Group, Metric, Order, Several, Traits, Unit, Value, pages};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
-use crate::sample::Reading;
+use crate::model::sample::Reading;
 use crate::snapshot::{Node, Snapshot, Task};
 
 pub const BALANCING: Metric<Task> = Metric::memory_rate(

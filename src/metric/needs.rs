@@ -8,7 +8,7 @@ use super::matrix::PAIR_METRICS;
 use super::node::NODE_METRICS;
 use super::task::TASK_METRICS;
 use crate::model::facility::Facility;
-use crate::sample::Missing;
+use crate::model::sample::Missing;
 
 /// A metric id, and what it needs beside [`Facility::ESSENTIAL`].
 type Need = (&'static str, &'static [Facility]);

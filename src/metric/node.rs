@@ -2,9 +2,9 @@
 
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
 use crate::metric::{balancing, counters, hardware, moved, on_cpus, placement};
+use crate::model::event::Role;
 use crate::model::facility::Facility;
-use crate::pmu::event::Role;
-use crate::sample::{Missing, NodeRaw, Reading};
+use crate::model::sample::{Missing, NodeRaw, Reading};
 use crate::snapshot::{Node, Snapshot};
 
 /// All metrics of a node, in the order in which help and JSON list them.

@@ -6,8 +6,8 @@
 use super::counters::{count, ipc, lma, mpki, per_kilo_instructions, rma, rma_lma, running_pct, stall_pct};
 use super::task;
 use super::{Group, Metric, Value};
-use crate::pmu::event::Role;
-use crate::sample::{Missing, Reading, Slot};
+use crate::model::event::Role;
+use crate::model::sample::{Missing, Reading, Slot};
 use crate::snapshot::{Node, Snapshot};
 
 /// From counters in the interval and the time in which the CPUs were busy, in nanoseconds.

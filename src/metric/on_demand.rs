@@ -2,8 +2,8 @@
 //! to, and how much of its memory is in huge pages.
 
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
-use crate::collect::about::{About, Asked};
-use crate::sample::Reading;
+use crate::model::process::{About, Asked};
+use crate::model::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
 
 /// What has to be read for these columns.

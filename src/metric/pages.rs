@@ -3,7 +3,7 @@
 use super::{Group, Metric, Order, Several, Traits, Unit, Value};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
-use crate::sample::{Counts, Missing, Reading};
+use crate::model::sample::{Counts, Missing, Reading};
 use crate::snapshot::{Task, memory_shares};
 
 pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
@@ -65,7 +65,7 @@ pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages]));
 
-fn by_node(delta: &Counts) -> Reading<Vec<(crate::units::Nid, f64)>> {
+fn by_node(delta: &Counts) -> Reading<Vec<(crate::model::units::Nid, f64)>> {
     let pages: Vec<f64> = delta.pages.iter().map(|pages| *pages as f64).collect();
     if pages.iter().all(|pages| *pages == 0.0) { Err(none()) } else { Ok(memory_shares(&pages)) }
 }

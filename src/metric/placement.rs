@@ -2,9 +2,9 @@
 
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, balancing, counters, no};
 use crate::model::facility::Facility;
-use crate::sample::{Hints, Reading};
+use crate::model::sample::{Hints, Reading};
+use crate::model::units::Nid;
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
-use crate::units::Nid;
 
 const fn metric<R>(
     id: &'static str,

@@ -5,9 +5,9 @@ use super::{
     balancing, counters, identity, interference, mempolicy, moved, on_demand, pages, placement, smt,
 };
 use crate::model::counters::Counter;
+use crate::model::event::Role;
 use crate::model::facility::Facility;
-use crate::pmu::event::Role;
-use crate::sample::Reading;
+use crate::model::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
 
 use Group::{Efficiency, Memory, Running};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::pmu::event::Role;
+use crate::model::event::Role;
 
 /// A probe, a counter or a file: a host has it or not, a recording has kept it or not, and metrics need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

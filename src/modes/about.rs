@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::{print, terminal_width};
 use crate::cli::{Listing, ReportFormat};
-use crate::host::topology::Topology;
+use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
 use crate::say::Form;
 use crate::{doctor, events_cmd, metrics_cmd, options, topology_cmd};

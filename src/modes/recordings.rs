@@ -11,7 +11,6 @@ use anyhow::{Context, Result};
 use super::{ended, exporter, form, output, print, ran, stop_signals, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ViewArgs};
 use crate::error::{self, Exit};
-use crate::export::rfc3339;
 use crate::options;
 use crate::record::time::TimeError;
 use crate::record::verify;
@@ -21,6 +20,7 @@ use crate::signals;
 use crate::source::Source;
 use crate::source::recording::{self, Recording};
 use crate::text::one_line;
+use crate::text::rfc3339;
 use crate::tui;
 
 pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<ExitCode> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{BadValue, bad};
 use crate::cli::ViewArgs;
-use crate::host::topology::Topology;
+use crate::model::topology::Topology;
 use crate::pmu::budget::{Budget, general_by_cpuid};
 use crate::pmu::catalog::Catalog;
 use crate::pmu::open::try_together;

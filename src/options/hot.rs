@@ -5,10 +5,10 @@ use std::path::Path;
 use super::{BadValue, bad, catalog, choose};
 use crate::cli::{BatchFormat, ViewArgs};
 use crate::collect::hot::Sampling;
-use crate::pmu::event::{Event, Role};
+use crate::model::event::{Event, Role};
+use crate::model::sample::Missing;
 use crate::pmu::open::try_event;
 use crate::pmu::sets::Choice;
-use crate::sample::Missing;
 
 /// Refuses `--hot` with output that has no place for stacks. `kept`: stacks go into a recording.
 ///

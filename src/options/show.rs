@@ -12,8 +12,8 @@ use crate::metric::container::{self, CONTAINER_METRICS};
 use crate::metric::identity::{PID, TID};
 use crate::metric::on_demand;
 use crate::metric::task::{self, TASK_METRICS, by_id};
+use crate::model::units::Nid;
 use crate::snapshot::Task;
-use crate::units::Nid;
 
 /// The metrics of `--columns`, or `None` when it was not given.
 ///

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::catalog::Catalog;
-use super::event::Role;
 use super::table::Place;
 use crate::host::fact;
+use crate::model::event::Role;
 
 /// What is assumed where no table says how many counters there are: as many as any server CPU has. That they are
 /// free is found out by opening the events together.

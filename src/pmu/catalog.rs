@@ -1,20 +1,20 @@
 //! What can this CPU count? Its tables, and each of their events as its kernel takes it.
 
+use crate::model::event::TableInUse;
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
 
 use super::builtin;
 use super::cpu_kind::CpuKind;
 use super::device::Device;
-use super::event::{Event, Role, ShareOf};
 use super::table::{Entry, Fallback, Table};
-use crate::sample::{Missing, Reading};
-use crate::units::CpuId;
+use crate::model::event::{Event, Role, ShareOf};
+use crate::model::sample::{Missing, Reading};
+use crate::model::units::CpuId;
 
 /// Bytes of an event table of the user: a hundred times what the longest built-in one has.
 const TABLE_MAX: u64 = 1 << 20;
@@ -33,24 +33,6 @@ pub struct Core {
     pub table: Table,
     pub in_use: TableInUse,
     pub entries: Vec<Resolved>,
-}
-
-/// Which table a measurement was made with: goes into recordings.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableInUse {
-    /// "intel/ice-lake-sp".
-    pub id: String,
-    pub name: String,
-    /// "built in", or the path of a user's file.
-    pub origin: String,
-    /// The CPU it was chosen for, or why nobody knows.
-    pub cpu: String,
-    /// The name of the PMU; empty when the kernel shows none.
-    pub pmu: String,
-    /// Machines on which its counts were compared with known work.
-    pub verified_on: Vec<String>,
-    /// LMA is what missed the last-level cache less RMA.
-    pub lma_is_llc_less_rma: bool,
 }
 
 /// A table that may be chosen.

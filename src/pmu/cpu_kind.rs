@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::host::fact;
-use crate::units::CpuId;
+use crate::model::units::CpuId;
 
 /// What event tables are chosen by.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::host::fact;
-use crate::host::topology::parse_cpulist;
-use crate::units::CpuId;
+use crate::model::topology::parse_cpulist;
+use crate::model::units::CpuId;
 
 use super::format::Format;
 

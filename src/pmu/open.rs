@@ -8,12 +8,12 @@ use std::os::fd::OwnedFd;
 use bytemuck::{Pod, Zeroable};
 use libbpf_rs::libbpf_sys;
 
-use super::event::{Event, Role};
-use crate::sample::Missing;
+use crate::model::event::{Event, Role};
+use crate::model::sample::Missing;
+use crate::model::units::CpuId;
 use crate::sys;
-use crate::units::CpuId;
 
-pub use crate::collect::wire::SLOTS;
+pub use crate::model::wire::SLOTS;
 
 /// Steps of the work in which an event is tried: enough that a working counter cannot stay at zero.
 const TRIAL_STEPS: u32 = 20_000;

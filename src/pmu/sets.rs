@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, bail};
 
 use super::budget::{Budget, Need};
-use super::catalog::{Catalog, Resolved, TableInUse};
-use super::event::{Event, Role};
+use super::catalog::{Catalog, Resolved};
 use super::open::SLOTS;
 use super::table::{Place, When};
-use crate::sample::{Missing, Reading};
+use crate::model::event::TableInUse;
+use crate::model::event::{Event, Role};
+use crate::model::sample::{Missing, Reading};
 use crate::text::clean_str;
 
 /// What `--events` takes besides names, and what each set is for.

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::cpu_kind::CpuKind;
-use super::event::{Event, Role};
 use super::format::Terms;
+use crate::model::event::{Event, Role};
 
 /// One microarchitecture.
 #[derive(Clone, Debug, Deserialize)]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::sample::{Sample, TaskRaw};
+use crate::model::sample::{Sample, TaskRaw};
 
 /// Samples that a frame looks back at least, so that it can be read where one less of those before it are damaged. Readers
 /// of all versions rely on it.

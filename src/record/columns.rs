@@ -9,9 +9,9 @@ mod tables;
 use super::format::{ColumnInfo, MAX_CELLS, MAX_PAYLOAD};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, undo_difference};
-use crate::collect::wire::SLOTS;
 use crate::model::facility::Facility;
-use crate::sample::{Comm, Counts, CpuRaw, MemPolicy, NodeRaw, Slot, TaskRaw};
+use crate::model::sample::{Comm, Counts, CpuRaw, MemPolicy, NodeRaw, Slot, TaskRaw};
+use crate::model::wire::SLOTS;
 
 pub use tables::{cpu, node, task};
 

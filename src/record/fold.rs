@@ -4,11 +4,12 @@
 //! interval: what it does while folded is added to the row of others, and is taken off its own counts when
 //! it is itemised again. Those counts are therefore "since it is itemised".
 
+use crate::model::sample::OTHERS_PID;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::columns::Row;
-use crate::sample::{Comm, Counts, HostFacts, Sample, TaskRaw};
+use crate::model::sample::{Comm, Counts, HostFacts, Sample, TaskRaw};
 use crate::snapshot::{Grain, Task, derive};
 
 /// What is itemised; all conditions must hold.
@@ -34,9 +35,6 @@ impl Keep {
         if words.is_empty() { String::new() } else { format!("only {}", words.join(" and ")) }
     }
 }
-
-/// The pid of no task that is listed: the idle tasks have it.
-pub const OTHERS_PID: u32 = 0;
 
 type Process = (u32, u64);
 

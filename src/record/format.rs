@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{columns, sections};
-use crate::sample::HostFacts;
-use crate::units::Nid;
+use crate::model::sample::HostFacts;
+use crate::model::units::Nid;
 
 /// Version of the format. A reader opens every version up to its own. Columns and sections may be added
 /// without a new version: readers skip those they do not know, and of those that are not there they say so.

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use super::format::{MAX_NAMES, MAX_TEXT};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use crate::container::group::Group;
-use crate::sample::GroupRaw;
+use crate::model::group::Group;
+use crate::model::sample::GroupRaw;
 use crate::text::is_clean;
 
 /// No entry has changed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::format::{
     MAX_CELLS, MAX_CPUS, MAX_FLOWS, MAX_FRAMES, MAX_NAMES, MAX_NODE_TIMES, MAX_NODES, MAX_ROWS, MAX_TEXT,
 };
-use crate::sample::{Counts, Sample, TaskRaw};
+use crate::model::sample::{Counts, Sample, TaskRaw};
 
 /// A sample is beyond what the format can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,7 @@ use super::format::{MAX_NAMES, MAX_TEXT};
 use super::groups;
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use crate::sample::{Names, Sample};
+use crate::model::sample::{Names, Sample};
 
 /// Ids that are gone, then ids that are new or called something else.
 pub(super) fn encode<K: Copy + Ord + Into<u64>>(

@@ -15,8 +15,8 @@ pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
 use super::{columns, groups, limits, names, placement, room, rows, stacks};
-use crate::sample::{CpuRaw, Flow, Hints, NodeRaw, OwnRaw, Sample, VmStat};
-use crate::units::Nid;
+use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, OwnRaw, Sample, VmStat};
+use crate::model::units::Nid;
 
 /// What a delta is told apart from.
 #[derive(Clone, Copy)]

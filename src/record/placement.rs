@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::format::{MAX_NODES, MAX_ROWS, MAX_TEXT};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use crate::sample::{Missing, PagesFound, PlacementRaw};
+use crate::model::sample::{Missing, PagesFound, PlacementRaw};
 use crate::text::is_clean;
 
 /// Entries by process id, as a sample has them.

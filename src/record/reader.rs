@@ -18,7 +18,7 @@ use super::frames::{Frames, is_damaged};
 use super::payload::{self, Base, Layouts, Room};
 pub use super::scan::{Found, Frame};
 use crate::model::facility::Facility;
-use crate::sample::{Sample, TaskRaw};
+use crate::model::sample::{Sample, TaskRaw};
 
 /// Frames from one keyframe to the next at most: a gap and the copy of a head may be in front of each sample.
 const BETWEEN: u64 = 3 * KEY_EVERY as u64;

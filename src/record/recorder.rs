@@ -12,7 +12,7 @@ use super::files::{Files, Limits};
 use super::fold::{Fold, Keep};
 use super::format::{End, Gap, Head};
 use super::writer::{WriteError, Writer};
-use crate::sample::{HostFacts, Sample, TaskRaw};
+use crate::model::sample::{HostFacts, Sample, TaskRaw};
 use crate::text;
 
 const HOUR_NS: i64 = 3_600_000_000_000;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::format::memory_limit;
 use super::payload::Delta;
 use super::varint::Malformed;
-use crate::hot::{Function, News, Place};
-use crate::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
+use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
+use crate::model::stacks::{Function, News, Place};
 
 /// Bytes that a byte of a payload becomes at most where nothing else is said: an empty text with its length in front
 /// becomes an entry of a list.
@@ -105,7 +105,7 @@ pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize) -> u
     // All that were in a sample since the keyframe may be in the one before.
     let shared = base.map_or(0, |base| SHARED * (base.tasks.len() + sample.tasks.len()));
     let copied = base.map_or(0, |base| {
-        let named = |names: &crate::sample::Names| {
+        let named = |names: &crate::model::sample::Names| {
             of_names(&names.users) + of_names(&names.cgroups) + names.groups.len() * ENTRY
         };
         let names = if Arc::ptr_eq(&base.names, &sample.names) { 0 } else { named(&base.names) };

@@ -8,7 +8,7 @@ use super::format::{KEY_EVERY, MAX_ROWS};
 use super::payload::Delta;
 use super::room::Room;
 use super::varint::{Bytes, Malformed, put};
-use crate::sample::{Sample, TaskRaw};
+use crate::model::sample::{Sample, TaskRaw};
 
 /// The keyframe of a sample, and a sample before it that is near enough.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use super::columns::{self, Layout};
 use super::format::Head;
 use crate::model::facility::Facility;
-use crate::sample::{CpuRaw, NodeRaw, TaskRaw};
+use crate::model::sample::{CpuRaw, NodeRaw, TaskRaw};
 
 /// Sections of a sample. A reader skips those it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

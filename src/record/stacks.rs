@@ -7,8 +7,8 @@ use std::hash::Hash;
 use super::format::{MAX_FRAMES, MAX_NAMES, MAX_ROWS, MAX_TEXT};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
-use crate::hot::{BuildId, Frame, Function, News, Place, Stack};
-use crate::sample::Comm;
+use crate::model::sample::Comm;
+use crate::model::stacks::{BuildId, Frame, Function, News, Place, Stack};
 use crate::text::is_clean;
 
 /// What is at an address.

@@ -9,8 +9,8 @@ use anyhow::Result;
 use super::format::{End, Gap, Kind};
 use super::frame::HEAD_LEN;
 use super::reader::{Found, Frame, Reader};
-use crate::export::rfc3339;
 use crate::text::clean_str;
+use crate::text::rfc3339;
 
 /// Stretches of a file that are described one by one.
 const DESCRIBED: usize = 20;

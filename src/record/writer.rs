@@ -11,7 +11,7 @@ use super::format::{
 };
 use super::frame::{Beside, Carried, FrameHead, HEAD_LEN, Sealer};
 use super::payload::{self, Delta, TooLarge};
-use crate::sample::Sample;
+use crate::model::sample::Sample;
 
 /// zstd's level: 3 and 9 are within 3 % of it and cost more.
 const LEVEL: i32 = 1;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::rows::{add_exited, join, newcomer};
 use super::{Grain, Remote, Task};
-use crate::container::group::{DEPTH_MAX, Group, Kind};
-use crate::host::topology::{Topology, parse_cpulist};
-use crate::sample::{Comm, Counts, GroupRaw, MemPolicy, Names, Sample, TaskRaw};
-use crate::units::CpuId;
+use crate::model::group::{DEPTH_MAX, Group, Kind};
+use crate::model::sample::{Comm, Counts, GroupRaw, MemPolicy, Names, Sample, TaskRaw};
+use crate::model::topology::{Topology, parse_cpulist};
+use crate::model::units::CpuId;
 
 /// A container, pod, machine, unit or any other cgroup with tasks in it or below it.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::collect::wire::SLOTS;
-use crate::sample::{CpuRaw, Hints, Sample, Slot};
+use crate::model::sample::{CpuRaw, Hints, Sample, Slot};
+use crate::model::wire::SLOTS;
 
 /// One CPU in the interval.
 #[derive(Clone, Copy, Debug, Default)]

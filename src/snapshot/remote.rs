@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use crate::sample::{PagesFound, Reading, Sample};
-use crate::units::Nid;
+use crate::model::sample::{PagesFound, Reading, Sample};
+use crate::model::units::Nid;
 
 /// Where the memory of a process is, by node id.
 #[derive(Clone, Debug, Default, PartialEq)]

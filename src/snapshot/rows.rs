@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Grain, Tally, Task};
-use crate::sample::{Counts, Sample, TaskRaw};
+use crate::model::sample::{Counts, Sample, TaskRaw};
 
 /// A task seen for the first time: what is its own, and what the kernel counted before we looked?
 pub(super) fn newcomer(task: &TaskRaw, previous: &Sample) -> Counts {
@@ -191,7 +191,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::sample::OwnRaw;
+    use crate::model::sample::OwnRaw;
 
     fn thread(serial: u64, tid: u32, ns: u64) -> Arc<TaskRaw> {
         Arc::new(TaskRaw {

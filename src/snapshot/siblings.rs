@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::rows::{join, newcomer};
-use crate::host::topology::Topology;
-use crate::sample::{Comm, Sample, TaskRaw};
-use crate::units::CpuId;
+use crate::model::sample::{Comm, Sample, TaskRaw};
+use crate::model::topology::Topology;
+use crate::model::units::CpuId;
 
 /// A process beside another.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::pmu::event::Role;
-use crate::sample::{HostFacts, Sample};
+use crate::model::event::Role;
+use crate::model::sample::{HostFacts, Sample};
 
 /// Roles that something counts on every machine that does anything.
 const NEVER_AT_REST: [Role; 6] =

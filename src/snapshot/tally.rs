@@ -3,7 +3,7 @@
 use std::ops::{AddAssign, Deref, SubAssign};
 use std::sync::{Arc, LazyLock};
 
-use crate::sample::{Counts, TaskRaw};
+use crate::model::sample::{Counts, TaskRaw};
 
 static NOTHING: LazyLock<Counts> = LazyLock::new(Counts::default);
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::collect::hot::{HotProbe, Sampling};
-use crate::hot::News;
+use crate::model::stacks::News;
+use crate::model::units::CpuId;
 use crate::remote::OWN_PROGRAM;
 use crate::symbolize::Namer;
-use crate::units::CpuId;
 
 /// There while somebody looks at hot spots.
 pub struct Hot {

@@ -17,10 +17,10 @@ use rustix::time::ClockId;
 use self::events::Fresh;
 use self::missing::with_balancing;
 use super::hot::Hot;
-use super::{Focus, Source, clock, poll};
+use super::{Focus, Source, poll};
 use crate::collect::about::AboutReader;
 use crate::collect::balancing::BalancingProbes;
-use crate::collect::groups::GroupWatch;
+use crate::collect::check::HostCheck;
 use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
 use crate::collect::mm_reader::MmReader;
@@ -29,29 +29,30 @@ use crate::collect::placement::{Budget, Placements};
 use crate::collect::plan::Advice;
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
-use crate::collect::scope::Scope;
 use crate::collect::table::{TaskTable, parse};
 use crate::collect::tasks::TaskProbe;
-use crate::collect::visible::VisibleNames;
-use crate::collect::wire::Loss;
 use crate::collect::{own, records, stats};
+use crate::container::groups::GroupWatch;
 use crate::container::names::Book;
-use crate::container::path;
+use crate::container::scope::Scope;
 use crate::container::select::{Unmatched, Wants};
+use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::Hierarchy;
-use crate::host::check::HostCheck;
+use crate::host::clock::clock;
 use crate::host::kernel;
-use crate::host::topology::{Topology, parse_cpulist};
 use crate::host::users;
-use crate::hot::News;
 use crate::metric::needs;
+use crate::model::cgroup_path;
 use crate::model::facility::Facility;
+use crate::model::sample::{CpuRaw, Hints, HostFacts, Names, Sample, Slot};
+use crate::model::stacks::News;
+use crate::model::topology::{Topology, parse_cpulist};
+use crate::model::units::CpuId;
+use crate::model::wire::Loss;
 use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
 use crate::remote::OWN_PROGRAM;
-use crate::sample::{CpuRaw, Hints, HostFacts, Names, Sample, Slot};
-use crate::units::CpuId;
 
 /// Where this machine's files are.
 const ROOT: &str = "/";
@@ -291,9 +292,9 @@ impl LiveSource {
     }
 
     fn cpus(&self, irq_ns: &BTreeMap<CpuId, u64>, hints: &[Hints]) -> Vec<CpuRaw> {
-        let read = |cpu: &crate::host::topology::Cpu| {
+        let read = |cpu: &crate::model::topology::Cpu| {
             let state = self.sched.cpu(cpu.id)?;
-            let mut slots = [Slot::default(); crate::collect::wire::SLOTS];
+            let mut slots = [Slot::default(); crate::model::wire::SLOTS];
             for (i, slot) in slots.iter_mut().enumerate() {
                 *slot = Slot {
                     count: state.slot_total[i],
@@ -461,7 +462,7 @@ impl Source for LiveSource {
             Some(id) => {
                 let path = self.names.cgroups.get(&id).context("the cgroup has been removed")?;
                 let group = self.names.groups.get(&id);
-                let name = group.map_or_else(|| path::show(path), |group| group.name.clone());
+                let name = group.map_or_else(|| cgroup_path::show(path), |group| group.name.clone());
                 self.groups.narrow(Some(path.clone()), &self.names);
                 name
             }
@@ -582,7 +583,7 @@ fn clock_ns(id: ClockId) -> u64 {
 
 /// Every counter is a descriptor per CPU: raise the soft limit to what may be needed.
 fn raise_open_files(cpus: u32) {
-    let needed = u64::from(cpus) * crate::collect::wire::SLOTS as u64 + 256;
+    let needed = u64::from(cpus) * crate::model::wire::SLOTS as u64 + 256;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|current| current < needed) {
         let current = Some(maximum.map_or(needed, |maximum| needed.min(maximum)));

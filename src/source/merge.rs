@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::hot::News;
-use crate::sample::Sample;
+use crate::model::sample::Sample;
+use crate::model::stacks::News;
 
 /// Ends of processes that are carried along: some 40 MB.
 const EXITS_KEPT: usize = 1 << 16;
@@ -82,8 +82,8 @@ pub(crate) mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::hot::Stack;
-    use crate::sample::{Comm, OwnRaw, TaskRaw};
+    use crate::model::sample::{Comm, OwnRaw, TaskRaw};
+    use crate::model::stacks::Stack;
 
     /// A sample with only this in it.
     pub(crate) fn sample(tasks: &[u32], exited: &[u32], notes: &[&str]) -> Sample {

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Focus, Source};
-use crate::collect::inspect::Details;
-use crate::hot::News;
 use crate::hot::book::Book;
+use crate::model::process::Details;
+use crate::model::sample::{HostFacts, Sample};
+use crate::model::stacks::News;
 use crate::overhead::Statistics;
 use crate::record::format::MAX_FRAMES;
 use crate::record::recorder::{Progress, Recorder};
-use crate::sample::{HostFacts, Sample};
 
 /// Functions are looked up for so long at most before an interval is recorded, and for half of an interval if that is
 /// less; names that take longer are in the next one.

@@ -9,14 +9,14 @@ use anyhow::{Context, Result, bail};
 
 use super::Source;
 use crate::error::chain;
-use crate::export::rfc3339;
 use crate::metric::needs;
+use crate::model::sample::{HostFacts, Missing, Sample, TaskRaw};
 use crate::record::dir::is_ring_name;
 use crate::record::format::{End, Gap, Kind};
 use crate::record::reader::{Found, Frame, HeadInForce, Reader};
-use crate::sample::{HostFacts, Missing, Sample, TaskRaw};
 use crate::text::clean_str;
 use crate::text::one_line;
+use crate::text::rfc3339;
 
 /// What can be expected at the end of a recording that is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]

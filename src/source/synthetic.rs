@@ -17,13 +17,13 @@ use std::sync::Arc;
 pub use self::actor::Actor;
 use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
-use crate::host::topology::{Cpu, Node};
 use crate::model::counters::Counter;
-use crate::sample::{
+use crate::model::sample::{
     CpuRaw, Flow, GroupRaw, Hints, HostFacts, Names, NodeRaw, OwnRaw, PagesFound, PlacementRaw, Sample,
     TaskRaw, VmStat,
 };
-use crate::units::{CpuId, Nid};
+use crate::model::topology::{Cpu, Node};
+use crate::model::units::{CpuId, Nid};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::time::ClockId;
 
-use super::clock;
+use crate::host::clock::clock;
 use crate::pace::Witness;
 use crate::signals;
 

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::hot::BuildId;
+use crate::model::stacks::BuildId;
 
 /// Program headers and bytes of notes that are looked at; real files have a dozen and some hundred.
 const HEADERS_MAX: usize = 64;

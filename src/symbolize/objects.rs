@@ -12,7 +12,7 @@ use super::open::{self, LastLink, below};
 use super::process::{Mapping, Process};
 use super::split;
 use super::wire::{Answer, Question};
-use crate::hot::BuildId;
+use crate::model::stacks::BuildId;
 use crate::remote::Failure;
 use crate::text;
 

@@ -9,7 +9,7 @@ use super::Question;
 use super::ledger::Ledger;
 use super::names::Answers;
 use super::process::Process;
-use crate::hot::{Function, Place, ProcessId};
+use crate::model::stacks::{Function, Place, ProcessId};
 
 /// Places that wait for one user's names; more have none.
 const WAITING_MAX: usize = 50_000;

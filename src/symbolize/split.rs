@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::hot::BuildId;
+use crate::model::stacks::BuildId;
 
 /// Where to look, below a root, for the symbols of the file at `path` there, whose debug link is `link`.
 pub fn places(id: BuildId, path: &str, link: Option<&str>) -> Vec<PathBuf> {

@@ -41,18 +41,18 @@ use super::keymap::{self, context};
 use super::ring::Ring;
 use super::theme::Theme;
 use super::widget::table::Sort;
-use crate::collect::inspect::Details;
 use crate::filter::RowFilter;
 use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::metric::task;
+use crate::model::process::Details;
+use crate::model::sample::{HostFacts, Sample};
+use crate::model::units::Nid;
 use crate::pace;
 use crate::pmu::sets::Choice;
 use crate::record::recorder::Progress;
-use crate::sample::{HostFacts, Sample};
 use crate::snapshot::{Grain, Snapshot, Task, derive, derive_tasks};
 use crate::text;
-use crate::units::Nid;
 
 /// What is chosen on the command line.
 pub struct Settings {

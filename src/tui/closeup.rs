@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::Message;
 use super::mail::Mail;
 use crate::collect::mm_reader::closer::Closer;
-use crate::collect::placement::Process;
+use crate::model::process::Process;
 use crate::remote::OWN_PROGRAM;
 
 /// What is asked about a process.

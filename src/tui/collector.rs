@@ -13,7 +13,7 @@ use super::Message;
 use super::action::Seek;
 use super::closeup::{Asked, Closeup};
 use super::mail::{Closed, Mail};
-use crate::collect::placement::Process;
+use crate::model::process::Process;
 use crate::pace::{Cause, Pacing};
 use crate::source::live::since;
 use crate::source::witness::Watch;

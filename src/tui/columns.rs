@@ -5,7 +5,7 @@ use crate::metric::container::{CONTAINER, CONTAINER_METRICS};
 use crate::metric::identity::{CGROUP, COMM, NAME_LEAST, PID, THREADS, TID, USER};
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::{Metric, task};
-use crate::sample::HostFacts;
+use crate::model::sample::HostFacts;
 use crate::snapshot::{Container, Node, Task};
 
 /// Cells at the left of a table for marks, and between two columns.

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use crate::host::topology::Topology;
+use crate::model::topology::Topology;
 
 /// How the header shows the nodes, by how many there are and how wide the screen is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

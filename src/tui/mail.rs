@@ -124,9 +124,9 @@ mod tests {
     use std::sync::mpsc::{Receiver, sync_channel};
 
     use super::*;
-    use crate::host::topology::Topology;
+    use crate::model::sample::HostFacts;
+    use crate::model::topology::Topology;
     use crate::record::recorder::Progress;
-    use crate::sample::HostFacts;
     use crate::source::merge::tests::{news, sample};
 
     fn host() -> Arc<HostFacts> {

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use super::Message;
 use super::action::Seek;
 use super::collector::Command;
-use crate::hot::News;
-use crate::sample::Sample;
+use crate::model::sample::Sample;
+use crate::model::stacks::News;
 use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};
 

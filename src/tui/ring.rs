@@ -5,7 +5,7 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use crate::collect::about;
-use crate::sample::{Sample, TaskRaw};
+use crate::model::sample::{Sample, TaskRaw};
 
 /// Samples kept at most: ten minutes at one a second.
 pub const MAX_SAMPLES: usize = 600;

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use super::theme::Glyphs;
 use super::widget::table::Sort;
-use crate::container::group::DEPTH_MAX;
 use crate::filter::{self, RowFilter};
 use crate::metric::identity::user;
+use crate::model::group::DEPTH_MAX;
+use crate::model::units::Nid;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
-use crate::units::Nid;
 
 /// Who a row is, for as long as the task lives and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use numatop_ng::hot::{BuildId, Frame, Function, News, Place, Stack};
+use numatop_ng::model::stacks::{BuildId, Frame, Function, News, Place, Stack};
 use numatop_ng::snapshot::Snapshot;
 
 const MYSQLD: BuildId = BuildId([0xab; 20]);

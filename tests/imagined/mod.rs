@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
+use numatop_ng::collect::check::HostCheck;
 use numatop_ng::host::btf::{BtfFacts, Feature};
 use numatop_ng::host::cgroups::{Hierarchy, Mode};
-use numatop_ng::host::check::HostCheck;
 use numatop_ng::host::fact::Fact;
 use numatop_ng::host::kernel::{KernelFacts, Lockdown};
-use numatop_ng::host::pmu::{PmuFacts, Trial};
 use numatop_ng::host::privileges::{CapSet, Privileges};
-use numatop_ng::host::topology::Topology;
-use numatop_ng::pmu::event::{Event, Role};
-use numatop_ng::sample::Missing;
+use numatop_ng::model::event::{Event, Role};
+use numatop_ng::model::sample::Missing;
+use numatop_ng::model::topology::Topology;
+use numatop_ng::pmu::facts::{PmuFacts, Trial};
 
 /// Root on a two-socket Xeon with everything: what the others differ from.
 pub fn bare_metal() -> HostCheck {

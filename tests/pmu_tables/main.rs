@@ -8,13 +8,13 @@ mod machine;
 use std::path::Path;
 
 use numatop_ng::events_cmd;
+use numatop_ng::model::event::{Event, Role};
+use numatop_ng::model::sample::Missing;
+use numatop_ng::model::units::CpuId;
 use numatop_ng::pmu::budget::Budget;
 use numatop_ng::pmu::builtin;
 use numatop_ng::pmu::catalog::Catalog;
-use numatop_ng::pmu::event::{Event, Role};
 use numatop_ng::pmu::sets::{Choice, Chooser, SETS};
-use numatop_ng::sample::Missing;
-use numatop_ng::units::CpuId;
 
 use known::KNOWN;
 use machine::Cpu::{Arm, X86};

@@ -7,14 +7,14 @@ use anyhow::Result;
 
 use numatop_ng::collect::records::{self, Layout};
 use numatop_ng::collect::sched::SchedProbe;
-use numatop_ng::collect::scope::Scope;
 use numatop_ng::collect::table::parse;
 use numatop_ng::collect::tasks::TaskProbe;
-use numatop_ng::collect::wire::Scoped;
-use numatop_ng::host::topology::Topology;
-use numatop_ng::pmu::event::{Event, Role};
-use numatop_ng::sample::Counts;
-use numatop_ng::units::CpuId;
+use numatop_ng::container::scope::Scope;
+use numatop_ng::model::event::{Event, Role};
+use numatop_ng::model::sample::Counts;
+use numatop_ng::model::topology::Topology;
+use numatop_ng::model::units::CpuId;
+use numatop_ng::model::wire::Scoped;
 
 use crate::until::until;
 

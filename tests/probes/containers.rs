@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use numatop_ng::collect::scope::Scope;
+use numatop_ng::container::scope::Scope;
 use numatop_ng::container::select::{Want, Wants};
 use numatop_ng::error::{Exit, Refusal};
 use numatop_ng::host::cgroups::{self, Hierarchy};
 use numatop_ng::model::counters::Counter;
-use numatop_ng::sample::Sample;
+use numatop_ng::model::sample::Sample;
 use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};

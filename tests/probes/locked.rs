@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use numatop_ng::collect::inspect;
 use numatop_ng::collect::mm_reader::wire::{Job, PlacementTurn, Turn};
 use numatop_ng::collect::mm_reader::{Came, MmReader};
-use numatop_ng::collect::placement::Process;
+use numatop_ng::model::process::Process;
 use serde_json::Value;
 
 use crate::command::Ours;

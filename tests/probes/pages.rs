@@ -7,7 +7,7 @@ use std::ptr;
 use anyhow::{Context, Result, ensure};
 
 use numatop_ng::model::counters::Counter;
-use numatop_ng::sample::{Counts, Sample};
+use numatop_ng::model::sample::{Counts, Sample};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 

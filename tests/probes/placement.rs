@@ -11,8 +11,9 @@ use anyhow::{Context, Result, bail, ensure};
 use numatop_ng::collect::inspect;
 use numatop_ng::collect::own::page_size;
 use numatop_ng::collect::placement::draw::{Found, Random};
-use numatop_ng::collect::placement::{Process, Walk, once};
-use numatop_ng::sample::Missing;
+use numatop_ng::collect::placement::{Walk, once};
+use numatop_ng::model::process::Process;
+use numatop_ng::model::sample::Missing;
 
 const MIB: usize = 1 << 20;
 const TICK_NS: u64 = 10_000_000;

@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use numatop_ng::model::sample::Sample;
 use numatop_ng::record::fold::Keep;
 use numatop_ng::record::format::End;
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use numatop_ng::record::verify::verify;
-use numatop_ng::sample::Sample;
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::recording::Recording;

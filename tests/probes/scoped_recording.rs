@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use numatop_ng::host::cgroups;
+use numatop_ng::model::sample::{Comm, Names, Sample};
 use numatop_ng::record::frame::{FrameHead, HEAD_LEN};
 use numatop_ng::record::recorder::Recorder;
-use numatop_ng::sample::{Comm, Names, Sample};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 use numatop_ng::source::recording::Recording;

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use numatop_ng::host::topology::Topology;
 use numatop_ng::model::counters::Counter;
-use numatop_ng::pmu::event::Role;
-use numatop_ng::units::CpuId;
+use numatop_ng::model::event::Role;
+use numatop_ng::model::topology::Topology;
+use numatop_ng::model::units::CpuId;
 
 use crate::by_hand::{ByHand, in_role};
 use crate::workload::{Workload, allowed_cpus};

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use numatop_ng::collect::scope::Scope;
-use numatop_ng::host::topology::Topology;
+use numatop_ng::container::scope::Scope;
 use numatop_ng::metric::counters;
 use numatop_ng::model::counters::Counter;
-use numatop_ng::pmu::event::{Event, Role};
+use numatop_ng::model::event::{Event, Role};
+use numatop_ng::model::sample::{Missing, Sample};
+use numatop_ng::model::topology::Topology;
 use numatop_ng::pmu::sets::Choice;
-use numatop_ng::sample::{Missing, Sample};
 use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};

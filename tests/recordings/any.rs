@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
-use numatop_ng::hot::{BuildId, Frame, Function, News, Place, Stack};
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
-use numatop_ng::sample::{
+use numatop_ng::model::sample::{
     Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, MemPolicy, Missing, Names, NodeCounts, NodeRaw, OwnRaw,
     PagesFound, PlacementRaw, Sample, Slot, TaskRaw, VmStat,
 };
-use numatop_ng::units::Nid;
+use numatop_ng::model::stacks::{BuildId, Frame, Function, News, Place, Stack};
+use numatop_ng::model::units::Nid;
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;

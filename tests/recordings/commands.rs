@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 
+use numatop_ng::model::sample::Sample;
 use numatop_ng::record::format::{End, Kind};
-use numatop_ng::sample::Sample;
 
 use crate::hostile::{Forged, Payload};
 use crate::machine::Machine;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use numatop_ng::model::sample::Sample;
 use numatop_ng::record::recorder::Recorder;
-use numatop_ng::sample::Sample;
 
 use crate::machine::{self, Machine};
 use crate::recorder::options;

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use numatop_ng::collect::placement::draw::Random;
+use numatop_ng::model::sample::Sample;
 use numatop_ng::record::format::{End, KEY_EVERY, Kind, LOSS, MIN_FRAME, SECTOR};
 use numatop_ng::record::reader::{Found, Reader};
 use numatop_ng::record::verify::verify;
-use numatop_ng::sample::Sample;
 
 use crate::machine::Machine;
 use crate::roundtrip::{all_frames, write, write_as};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use numatop_ng::collect::table::{Parsed, TaskTable};
 use numatop_ng::model::counters::Counter;
+use numatop_ng::model::sample::{Counts, Sample, Slot, TaskRaw};
 use numatop_ng::record::fold::{Fold, Keep};
-use numatop_ng::sample::{Counts, Sample, Slot, TaskRaw};
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
 use proptest::prelude::*;
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use numatop_ng::model::sample::Missing;
 use numatop_ng::record::verify::verify;
-use numatop_ng::sample::Missing;
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
 

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::Book;
-use numatop_ng::host::topology::Topology;
 use numatop_ng::model::counters::Counter;
-use numatop_ng::pmu::event::Event;
-use numatop_ng::sample::{Counts, HostFacts, Missing, Names, Sample};
+use numatop_ng::model::event::Event;
+use numatop_ng::model::sample::{Counts, HostFacts, Missing, Names, Sample};
+use numatop_ng::model::topology::Topology;
 use numatop_ng::source::synthetic::{self, Actor};
 
 /// 2026-01-02T03:04:05Z.

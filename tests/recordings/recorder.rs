@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use numatop_ng::model::sample::Sample;
 use numatop_ng::record::fold::Keep;
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
-use numatop_ng::sample::Sample;
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
 

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use numatop_ng::export::Export;
+use numatop_ng::model::sample::Sample;
 use numatop_ng::record::recorder::Recorder;
 use numatop_ng::record::verify::verify;
 use numatop_ng::replay::{self, Part};
-use numatop_ng::sample::Sample;
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;

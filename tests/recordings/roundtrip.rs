@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use numatop_ng::metric::node::NODE_METRICS;
 use numatop_ng::metric::task::TASK_METRICS;
+use numatop_ng::model::sample::Sample;
 use numatop_ng::record::changes::Changes;
 use numatop_ng::record::format::{End, Gap, Head, Kind};
 use numatop_ng::record::payload::{Base, Delta, Layouts, Room, decode, encode};
 use numatop_ng::record::reader::{Found, Frame, Reader};
 use numatop_ng::record::writer::{WriteError, Writer};
-use numatop_ng::sample::Sample;
 use numatop_ng::snapshot::{Grain, derive};
 use proptest::collection::vec;
 use proptest::prelude::*;

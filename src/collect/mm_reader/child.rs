@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::wire::{AboutTurn, Answer, End, Job, Placed, PlacementTurn, Question, Turn};
-use crate::collect::about::{self, About};
+use crate::collect::about;
 use crate::collect::placement::draw::Random;
-use crate::collect::placement::{DRAW, Process, Walk};
+use crate::collect::placement::{DRAW, Walk};
 use crate::collect::{inspect, mappings, own};
+use crate::host::clock::mono_ns;
+use crate::model::process::About;
+use crate::model::process::Process;
+use crate::model::sample::{PagesFound, Reading};
 use crate::remote;
-use crate::sample::{PagesFound, Reading};
-use crate::source::mono_ns;
 
 /// The name under which the tool starts itself to read about other processes.
 pub const NAME: &str = "numatop-ng-pages";

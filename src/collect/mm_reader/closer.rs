@@ -10,11 +10,12 @@ use serde::de::DeserializeOwned;
 
 use super::child;
 use super::wire::Question;
-use crate::collect::inspect::{self, Details};
+use crate::collect::inspect;
 use crate::collect::mappings::{Mappings, walk_ns};
-use crate::collect::placement::Process;
+use crate::model::process::Details;
+use crate::model::process::Process;
+use crate::model::sample::Missing;
 use crate::remote::{Failure, Remote};
-use crate::sample::Missing;
 
 /// An answer that takes longer has none.
 const ANSWER_MAX: Duration = Duration::from_secs(2);

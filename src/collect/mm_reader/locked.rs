@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::collect::placement::Process;
-use crate::sample::Missing;
+use crate::model::process::Process;
+use crate::model::sample::Missing;
 
 /// A process is asked again after this, then after twice as long each time.
 const PAUSE: Duration = Duration::from_secs(60);

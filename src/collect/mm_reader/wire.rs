@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::collect::about::{About, Asked};
-use crate::collect::placement::Process;
-use crate::sample::{PagesFound, Reading};
+use crate::model::process::Process;
+use crate::model::process::{About, Asked};
+use crate::model::sample::{PagesFound, Reading};
 
 /// Processes in one list of a question: three lists fit one packet.
 pub const JOBS_MAX: usize = 768;

@@ -16,7 +16,7 @@
 
 use std::io;
 
-use crate::sample::PagesFound;
+use crate::model::sample::PagesFound;
 
 /// Pages that are wanted, and addresses that are asked at most when many of them have none.
 pub const PAGES: usize = 1024;

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, openat};
 
 use crate::collect::inspect::is_process;
-use crate::sample::Missing;
+use crate::model::sample::Missing;
 use crate::sys;
 
 /// A process that cannot become another one: its directory in /proc is open, and the id of a process that has ended

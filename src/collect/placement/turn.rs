@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Process;
 use crate::model::counters::Counter;
-use crate::sample::TaskRaw;
+use crate::model::sample::TaskRaw;
 
 /// A value older than this is looked at again although nothing seems to have changed: the kernel moves pages
 /// without a fault of the process.

@@ -1,17 +1,17 @@
 //! The rules themselves: one function for each thing that may be in the way, with what to do about it.
 
 use super::{Advice, Caveat, Obstacle, Verdict, features};
+use crate::collect::check::HostCheck;
 use crate::host::btf::{BtfFacts, Feature};
 use crate::host::cgroups::Mode;
-use crate::host::check::HostCheck;
 use crate::host::fact::Fact;
 use crate::host::kernel::Lockdown;
 use crate::host::privileges::Capability;
-use crate::host::topology::{NumaSupport, Topology};
+use crate::model::event::Role;
 use crate::model::facility::Facility;
-use crate::pmu::event::Role;
+use crate::model::sample::Missing;
+use crate::model::topology::{NumaSupport, Topology};
 use crate::pmu::sets::SETS;
-use crate::sample::Missing;
 
 /// What the rules say about one facility on one host.
 pub fn verdict(check: &HostCheck, facility: Facility) -> Verdict {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail};
 
-use super::cpulist::{parse_cpulist, parse_cpumask};
 use super::nodes::NodeMap;
 use super::sysfs::{Root, numbered};
-use super::{Cpu, Llc};
-use crate::units::{CpuId, Nid};
+use crate::model::topology::{Cpu, Llc};
+use crate::model::topology::{parse_cpulist, parse_cpumask};
+use crate::model::units::{CpuId, Nid};
 
 const CPU_LIST: &str = "a list of CPUs like 0-7,32-39";
 

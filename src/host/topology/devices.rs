@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::sysfs::Root;
-use super::{Cpu, Device, DeviceClass, Node, parse_cpulist};
-use crate::units::{CpuId, Nid};
+use crate::model::topology::{Cpu, Device, DeviceClass, Node, parse_cpulist};
+use crate::model::units::{CpuId, Nid};
 
 /// Every device, ordered by class and name.
 pub fn read(root: &Root, cpus: &[Cpu]) -> Result<Vec<Device>> {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::cpulist::{parse_cpulist, parse_cpumask};
 use super::sysfs::Root;
-use super::{Cpu, Node, NumaSupport};
-use crate::units::Nid;
+use crate::model::topology::{Cpu, Node, NumaSupport};
+use crate::model::topology::{parse_cpulist, parse_cpumask};
+use crate::model::units::Nid;
 
 const NODE_LIST: &str = "a list of nodes like 0-1";
 const DIR: &str = "sys/devices/system/node";

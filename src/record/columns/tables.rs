@@ -3,12 +3,12 @@
 use std::sync::LazyLock;
 
 use super::{Column, Width};
-use crate::collect::wire::{SIBLINGS, SLOTS};
 use crate::model::counters::{COUNTERS, Counter, CounterInfo};
 use crate::model::facility::Facility;
+use crate::model::sample::{CpuRaw, Hints, NodeCounts, NodeRaw, TaskRaw};
+use crate::model::units::Nid;
+use crate::model::wire::{SIBLINGS, SLOTS};
 use crate::record::format::MAX_NODES;
-use crate::sample::{CpuRaw, Hints, NodeCounts, NodeRaw, TaskRaw};
-use crate::units::Nid;
 
 /// A field that is one number.
 pub(super) trait Cell: Copy {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 
 use super::LiveSource;
-use crate::pmu::event::Event;
+use crate::model::event::Event;
 use crate::pmu::open::Refused;
 
 /// Events that were opened between two samples: the interval that ends with the later one has only a part of what

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{LiveSource, ROOT};
-use crate::collect::about::Abouts;
 use crate::collect::mm_reader::wire::Turn;
-use crate::sample::{PlacementRaw, TaskRaw};
+use crate::model::process::Abouts;
+use crate::model::sample::{PlacementRaw, TaskRaw};
 
 /// By process id.
 type Placed = Arc<BTreeMap<u64, Arc<PlacementRaw>>>;

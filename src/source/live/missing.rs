@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{LiveSource, ROOT};
+use crate::collect::check::HostCheck;
 use crate::collect::plan::{Plan, plan};
-use crate::host::check::HostCheck;
 use crate::host::fact::Fact;
 use crate::host::kernel;
 use crate::metric::needs;
-use crate::sample::Missing;
+use crate::model::sample::Missing;
 
 /// The plan for a host whose NUMA balancing is on, or may be switched on while we watch.
 pub(super) fn with_balancing(check: &HostCheck) -> Plan {

@@ -1,10 +1,10 @@
 //! A made-up thread: what it does each second, and what its counters make of that.
 
-use crate::collect::wire::NodeCounts;
 use crate::model::counters::Counter;
-use crate::pmu::event::Role;
-use crate::sample::{Comm, Counts, HostFacts, MemPolicy, Slot, TaskRaw};
-use crate::units::Nid;
+use crate::model::event::Role;
+use crate::model::sample::{Comm, Counts, HostFacts, MemPolicy, Slot, TaskRaw};
+use crate::model::units::Nid;
+use crate::model::wire::NodeCounts;
 
 /// Part of its speed that a task loses where all of its memory is on other nodes, and where its SMT sibling is always
 /// busy.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::story::owns_memory;
 use super::{Actor, BOOT_NS, SECOND};
-use crate::container::group::{Group, describe};
+use crate::container::group::describe;
 use crate::container::names::Book;
-use crate::sample::{GroupRaw, Names};
+use crate::model::group::Group;
+use crate::model::sample::{GroupRaw, Names};
 
 pub(super) const INIT: u64 = 10;
 pub(super) const POSTGRES: u64 = 11;

@@ -8,13 +8,13 @@ use anyhow::{Context, Result, bail};
 
 use super::story::machine;
 use super::{Actor, Machine, stacks};
-use crate::collect::about::{About, Abouts, Asked};
-use crate::collect::inspect::{Details, Texts};
-use crate::host::topology::format_cpulist;
-use crate::hot::News;
 use crate::model::counters::Counter;
+use crate::model::process::{About, Abouts, Asked};
+use crate::model::process::{Details, Texts};
+use crate::model::sample::{HostFacts, Missing, Sample};
+use crate::model::stacks::News;
+use crate::model::topology::format_cpulist;
 use crate::overhead::Statistics;
-use crate::sample::{HostFacts, Missing, Sample};
 use crate::source::{Focus, Source, poll};
 
 /// Steps are whole multiples of this, so that the same keys make the same samples whatever the clock does.

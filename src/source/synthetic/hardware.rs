@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::host::topology::{Cpu, Device, DeviceClass, Llc, Node, NumaSupport, Topology};
-use crate::pmu::event::{Event, Role};
-use crate::sample::{HostFacts, Missing};
-use crate::units::{CpuId, Nid};
+use crate::model::event::{Event, Role};
+use crate::model::sample::{HostFacts, Missing};
+use crate::model::topology::{Cpu, Device, DeviceClass, Llc, Node, NumaSupport, Topology};
+use crate::model::units::{CpuId, Nid};
 
 pub(super) const NODES: u32 = 4;
 /// Cores of a node. Each has two hardware threads: CPU n and CPU n + 16.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Actor, SECOND};
-use crate::hot::{BuildId, Frame, Function, News, Place, Stack};
-use crate::sample::{Counts, Sample, TaskRaw};
+use crate::model::sample::{Counts, Sample, TaskRaw};
+use crate::model::stacks::{BuildId, Frame, Function, News, Place, Stack};
 
 /// Samples in each second of CPU time.
 const HZ: u32 = 97;

@@ -6,7 +6,7 @@ use super::containers::{
 use super::hardware::{self, MEMORY, NODES};
 use super::{Actor, BOOT_NS, Machine, SECOND};
 use crate::model::counters::Counter;
-use crate::sample::{Comm, Counts, MemPolicy};
+use crate::model::sample::{Comm, Counts, MemPolicy};
 
 /// MPOL_BIND and MPOL_INTERLEAVE of include/uapi/linux/mempolicy.h.
 const BIND: u16 = 2;
@@ -36,7 +36,7 @@ pub fn machine() -> Machine {
     let mut machine = Machine::new(hardware::host(), containers::names(), actors());
     machine.by_node = true;
     machine.ghz = 2.6;
-    machine.lost = crate::collect::wire::Loss::ALL.map(|loss| (loss.id().to_string(), 0)).into();
+    machine.lost = crate::model::wire::Loss::ALL.map(|loss| (loss.id().to_string(), 0)).into();
     machine.notes = vec!["a made-up machine (--demo): nothing on it was measured".into()];
     machine.plan = Some(Box::new(live));
     machine

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::cursor::Cursor;
-use crate::container::group::Kind;
 use crate::metric::container::CONTAINER;
 use crate::metric::container::by_id;
 use crate::metric::task;
 use crate::metric::{Metric, Value};
+use crate::model::group::Kind;
 use crate::snapshot::{Container, Snapshot};
 use crate::tui::action::Motion;
 use crate::tui::columns::{self, Columns};

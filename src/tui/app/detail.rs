@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::maps::Maps;
-use crate::collect::inspect::Details;
 use crate::filter::{self, RowFilter};
 use crate::metric::Value;
 use crate::metric::{Metric, task};
-use crate::sample::{HostFacts, Sample};
+use crate::model::process::Details;
+use crate::model::sample::{HostFacts, Sample};
 use crate::snapshot::{Beside, Grain, Snapshot, Task, beside, derive};
 use crate::tui::action::Motion;
 use crate::tui::ring::Ring;
@@ -133,7 +133,7 @@ fn derive_one(
 }
 
 fn only(sample: &Sample, process: (u32, u64)) -> Sample {
-    let pick = |tasks: &[Arc<crate::sample::TaskRaw>]| {
+    let pick = |tasks: &[Arc<crate::model::sample::TaskRaw>]| {
         tasks.iter().filter(|task| task.process() == process).cloned().collect()
     };
     Sample {

@@ -7,7 +7,7 @@ use super::App;
 use super::cursor::Cursor;
 use crate::hot::profile::{Process, Profile, Spot};
 use crate::hot::tree::{Direction, Tree};
-use crate::hot::{News, ProcessId};
+use crate::model::stacks::{News, ProcessId};
 use crate::snapshot::Snapshot;
 use crate::text;
 use crate::tui::action::{Action, Effect, Motion, Screen};

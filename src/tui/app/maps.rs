@@ -2,7 +2,7 @@
 
 use super::App;
 use crate::collect::mappings::{Mappings, walk_ns};
-use crate::metric::format::bytes;
+use crate::text::quantity::bytes;
 use crate::tui::action::{Effect, Motion};
 
 /// A walk that takes less is made without asking.

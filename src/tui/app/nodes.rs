@@ -4,11 +4,11 @@ use super::cursor::Cursor;
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Order, Value};
+use crate::model::units::Nid;
 use crate::snapshot::{Node, Snapshot};
 use crate::tui::action::Motion;
 use crate::tui::columns::{self, Columns};
 use crate::tui::widget::table::Sort;
-use crate::units::Nid;
 
 pub struct NodeList {
     pub sort: Sort<Node>,

@@ -1,8 +1,8 @@
 //! A list to choose from: columns, what to sort by, a user.
 
 use crate::metric::Metric;
+use crate::model::sample::Missing;
 use crate::pmu::sets::Choice;
-use crate::sample::Missing;
 use crate::snapshot::{Container, Node, Snapshot, Task};
 use crate::tui::action::Motion;
 

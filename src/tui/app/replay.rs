@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{App, Detail};
 use crate::marks::Marks;
-use crate::sample::{HostFacts, Sample};
+use crate::model::sample::{HostFacts, Sample};
 use crate::text;
 use crate::tui::action::{Effect, Seek};
 

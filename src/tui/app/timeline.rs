@@ -3,9 +3,9 @@
 use super::App;
 use super::prompt::{Prompt, Purpose};
 use crate::marks::{Finder, Kind, Mark, Marks};
-use crate::metric::format::count;
 use crate::record::time;
 use crate::text::clean_str;
+use crate::text::quantity::count;
 use crate::tui::action::{Effect, Seek};
 
 /// From when to when, where in it the screen is, and what is worth a look; wall clock, ns since 1970.

@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::metric::Value;
-use crate::metric::format::{bytes, duration, percent, short};
+use crate::metric::format::short;
 use crate::metric::identity::{CGROUP, COMM};
 use crate::metric::identity::{policy, state, user};
 use crate::metric::interference::{IRQ_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT};
@@ -14,9 +14,11 @@ use crate::metric::mempolicy;
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::{Metric, task};
 use crate::model::counters::Counter;
-use crate::sample::Reading;
+use crate::model::sample::Reading;
+use crate::model::units::Nid;
 use crate::snapshot::{Beside, Snapshot, Task};
 use crate::text::clean;
+use crate::text::quantity::{bytes, duration, percent};
 use crate::tui::app::detail::{Detail, Point};
 use crate::tui::columns;
 use crate::tui::theme::{Role, Theme};
@@ -24,7 +26,6 @@ use crate::tui::view::{balancing, maps, moved};
 use crate::tui::widget::bar::{bar, sparkline};
 use crate::tui::widget::pen::Pen;
 use crate::tui::widget::table::{Look, Table};
-use crate::units::Nid;
 
 /// Lines about identity and limits, and lines of history.
 const FACTS: u16 = 6;

@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 
 use crate::metric::counters::{ipc, running_pct};
-use crate::metric::format::{bytes, count, duration, percent};
 use crate::metric::task;
-use crate::sample::Reading;
+use crate::model::sample::Reading;
 use crate::snapshot::{Node, Snapshot, Swapped};
 use crate::text::clean_str;
+use crate::text::quantity::{bytes, count, duration, percent};
 use crate::tui::app::{App, Replay, seconds};
 use crate::tui::layout::{LABEL, NodeStyle, Parts, node_style};
 use crate::tui::theme::{Role, Theme};
@@ -227,7 +227,7 @@ fn node_strip(snapshot: &Snapshot, row: u16, theme: &Theme, pen: &mut Pen<'_>) {
 fn cpu_share(node: &Node, snapshot: &Snapshot) -> Reading<f64> {
     let share = snapshot.share(node.busy_ns)? / 100.0;
     if node.cpus == 0 {
-        return Err(crate::sample::Missing::NotCollected("the node has no CPUs".into()));
+        return Err(crate::model::sample::Missing::NotCollected("the node has no CPUs".into()));
     }
     Ok((share / f64::from(node.cpus)).min(1.0))
 }

@@ -4,10 +4,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use crate::hot::Function;
 use crate::hot::profile::share;
 use crate::hot::tree::Direction;
-use crate::metric::format::percent;
+use crate::model::stacks::Function;
+use crate::text::quantity::percent;
 use crate::tui::app::hot::{HotView, Shape};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::collect::mappings::{Mapping, Mappings, walk_ns};
-use crate::metric::format::bytes;
 use crate::text::plural;
+use crate::text::quantity::bytes;
 use crate::tui::app::maps::Maps;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;

@@ -4,13 +4,14 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::metric::Unit;
-use crate::metric::format::{ABSENT, count, percent};
+use crate::metric::format::ABSENT;
 use crate::metric::matrix::PairMetric;
+use crate::model::units::Nid;
 use crate::snapshot::Snapshot;
+use crate::text::quantity::{count, percent};
 use crate::tui::app::nodes::NodeList;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;
-use crate::units::Nid;
 
 /// Cells for the node of a row, and for the name of the metric above them.
 const LABEL: u16 = 8;

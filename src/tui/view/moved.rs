@@ -1,10 +1,11 @@
 //! How many pages were moved for a process, and what for, in one line.
 
-use crate::metric::format::{count, short};
+use crate::metric::format::short;
 use crate::metric::moved::OTHER;
 use crate::metric::pages::PAGES_MIGRATED;
 use crate::model::counters::Counter;
 use crate::snapshot::{Snapshot, Task};
+use crate::text::quantity::count;
 
 /// The line; `None` where pages have nowhere to go.
 pub fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {

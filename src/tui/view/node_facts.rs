@@ -5,16 +5,17 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::host::topology::{self, Device, Topology, format_cpulist};
-use crate::metric::format::{bytes, short};
+use crate::metric::format::short;
 use crate::metric::host::{self, HostMetric};
 use crate::metric::node;
 use crate::metric::{Metric, Unit, Value};
+use crate::model::topology::{self, Device, Topology, format_cpulist};
+use crate::model::units::Nid;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
+use crate::text::quantity::bytes;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;
-use crate::units::Nid;
 
 /// What it is called in a line, and which metric that is.
 type Named = (&'static str, &'static Metric<Node>);

@@ -3,10 +3,10 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::metric::format::{bytes, count, percent};
 use crate::overhead::{Cost, Statistics};
 use crate::pmu::sets::SETS;
 use crate::snapshot::Snapshot;
+use crate::text::quantity::{bytes, count, percent};
 use crate::tui::app::overhead::Overhead;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;

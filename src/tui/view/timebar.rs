@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 use crate::marks::{Kind, Marks};
-use crate::metric::format::count;
+use crate::text::quantity::count;
 use crate::tui::app::Timeline;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;

@@ -8,10 +8,10 @@ use unicode_width::UnicodeWidthStr;
 use super::pen::Pen;
 use crate::metric::format::{node_word, short};
 use crate::metric::{Metric, Order, Stands, Unit, Value};
+use crate::model::units::Nid;
 use crate::snapshot::Snapshot;
 use crate::tui::columns::{Columns, Placed};
 use crate::tui::theme::{Role, Theme};
-use crate::units::Nid;
 
 /// What a table is sorted by.
 pub struct Sort<R: 'static> {

@@ -1,12 +1,12 @@
 //! What a counter is: its name, its perf_event_attr, what it is good for; and the events that every
 //! kernel names itself.
 //!
-//! Events of one CPU model come from tables: see [`super::catalog`].
+//! Events of one CPU model come from tables: see [`crate::pmu::catalog`].
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::units::CpuId;
+use super::units::CpuId;
 
 /// What a counter is good for besides being shown under its own name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,6 +113,24 @@ pub struct Event {
     pub counts: String,
 }
 
+/// Which table a measurement was made with: goes into recordings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableInUse {
+    /// "intel/ice-lake-sp".
+    pub id: String,
+    pub name: String,
+    /// "built in", or the path of a user's file.
+    pub origin: String,
+    /// The CPU it was chosen for, or why nobody knows.
+    pub cpu: String,
+    /// The name of the PMU; empty when the kernel shows none.
+    pub pmu: String,
+    /// Machines on which its counts were compared with known work.
+    pub verified_on: Vec<String>,
+    /// LMA is what missed the last-level cache less RMA.
+    pub lma_is_llc_less_rma: bool,
+}
+
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const HW_CACHE: u32 = 3;
@@ -195,7 +213,7 @@ impl Event {
     /// The events of `list`, names separated by commas; `basic` stands for cycles and instructions.
     ///
     /// # Errors
-    /// Unknown names, a name given twice, more than [`super::open::SLOTS`] events.
+    /// Unknown names, a name given twice, more than [`super::wire::SLOTS`] events.
     pub fn parse_list(list: &str) -> Result<Vec<Event>> {
         let mut events: Vec<Event> = Vec::new();
         for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -208,8 +226,8 @@ impl Event {
                 events.push(event);
             }
         }
-        if events.len() > super::open::SLOTS {
-            bail!("{} events, but only {} can be read at a context switch", events.len(), super::open::SLOTS);
+        if events.len() > super::wire::SLOTS {
+            bail!("{} events, but only {} can be read at a context switch", events.len(), super::wire::SLOTS);
         }
         Ok(events)
     }

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::cgroups::{self, Hierarchy};
-use super::fact::Fact;
-use super::kernel::KernelFacts;
-use super::pmu::PmuFacts;
-use super::privileges::Privileges;
-use super::topology::Topology;
+use crate::host::cgroups::{self, Hierarchy};
+use crate::host::fact::Fact;
+use crate::host::kernel::KernelFacts;
+use crate::host::privileges::Privileges;
+use crate::model::topology::Topology;
+use crate::pmu::facts::PmuFacts;
 use crate::pmu::sets::Choice;
 
 /// The facts that the rules in [`crate::collect::plan`] are applied to.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::limits::LimitReader;
-use super::own;
 use super::scope::Scope;
-use crate::container::group::{Group, describe};
+use crate::container::group::describe;
 use crate::container::names::Book;
 use crate::container::select::{Tree, Unmatched, Want, Wants};
 use crate::host::cgroups::Hierarchy;
-use crate::sample::{GroupRaw, Names, TaskRaw};
+use crate::model::group::Group;
+use crate::model::sample::{GroupRaw, Names, TaskRaw};
 
 /// After a reading that took a time t the next one comes after this many times t, so that thousands of
 /// cgroups that come and go cost a small share of one CPU.
@@ -59,7 +59,7 @@ impl GroupWatch {
     /// Reads nothing yet. Files of the kernel are looked for below `root`, names in `book`.
     pub fn new(root: &Path, hierarchy: Hierarchy, book: Book, wants: Wants, base: Scope) -> GroupWatch {
         GroupWatch {
-            limits: LimitReader::new(root, &hierarchy, own::page_size()),
+            limits: LimitReader::new(root, &hierarchy, rustix::param::page_size() as u64),
             occupied: Vec::new(),
             tops: BTreeSet::new(),
             known: BTreeMap::new(),

@@ -8,9 +8,9 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::container::path;
 use crate::host::cgroups::{Hierarchy, mounts};
-use crate::sample::{GroupRaw, Missing, Reading};
+use crate::model::cgroup_path;
+use crate::model::sample::{GroupRaw, Missing, Reading};
 
 /// Bytes of a file read at most; memory.numa_stat of a machine with a thousand nodes fits.
 const READ_MAX: u64 = 1 << 20;
@@ -117,7 +117,7 @@ impl LimitReader {
                 Missing::Unsupported(format!("the {controller} controller of cgroup v1 is not mounted"))
             })?,
         };
-        let path = path::to_bytes(path.trim_start_matches('/'));
+        let path = cgroup_path::to_bytes(path.trim_start_matches('/'));
         let at = mount.join(OsStr::from_bytes(&path)).join(file);
         let read = || -> io::Result<String> {
             let mut text = String::new();

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::collect::about::Abouts;
-pub use crate::collect::wire::NodeCounts;
-use crate::collect::wire::{SIBLINGS, SLOTS};
-use crate::container::group::Group;
-use crate::host::topology::Topology;
-use crate::hot::News;
 use crate::model::counters::{Counter, Scalars};
-use crate::pmu::catalog::TableInUse;
-use crate::pmu::event::{Event, Role};
-use crate::units::{CpuId, Nid};
+use crate::model::event::TableInUse;
+use crate::model::event::{Event, Role};
+use crate::model::group::Group;
+use crate::model::process::Abouts;
+use crate::model::stacks::News;
+use crate::model::topology::Topology;
+use crate::model::units::{CpuId, Nid};
+pub use crate::model::wire::NodeCounts;
+use crate::model::wire::{SIBLINGS, SLOTS};
 
 /// Why there is no value. There is no default: zero means measured zero.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ impl fmt::Display for Missing {
 
 /// A value or the reason why there is none.
 pub type Reading<T> = Result<T, Missing>;
+
+/// The pid of no task that is listed: the idle tasks have it.
+pub const OTHERS_PID: u32 = 0;
 
 /// A task's name as the kernel keeps it: up to 15 bytes that anybody may choose, so never print
 /// them as they are (see [`crate::text::clean`]).
@@ -461,7 +464,7 @@ pub struct Sample {
     pub flows: Vec<Flow>,
     /// Pages that NUMA balancing moved for tasks in scope, in the same order.
     pub page_flows: Vec<Flow>,
-    /// Cumulative, by cause (see [`crate::collect::wire::Loss::id`]).
+    /// Cumulative, by cause (see [`crate::model::wire::Loss::id`]).
     pub lost: BTreeMap<String, u64>,
     /// CPU time of exited tasks that got no row, by node, ns.
     pub exit_lost_ns: Vec<u64>,

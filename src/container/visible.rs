@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::scope::Scope;
-use super::wire::Scoped;
-use crate::container::group::DEPTH_MAX;
-use crate::sample::Names;
+use crate::model::group::DEPTH_MAX;
+use crate::model::sample::Names;
+use crate::model::wire::Scoped;
 
 /// The part of all names that samples have, made anew only when something it follows from has changed.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::wire::{ScopeKey, ScopeKind, Scoped};
+use crate::model::wire::{ScopeKey, ScopeKind, Scoped};
 
 /// Ids that the kernel programs compare. Kinds are and-ed; ids of one kind or-ed; an empty kind wants all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::fact::{self, Fact};
-use crate::pmu::catalog::TableInUse;
-use crate::pmu::event::{Event, Role};
+use crate::host::fact::{self, Fact};
+use crate::model::event::TableInUse;
+use crate::model::event::{Event, Role};
+use crate::model::sample::{Missing, Reading};
 use crate::pmu::open::try_event;
 use crate::pmu::sets::Choice;
-use crate::sample::{Missing, Reading};
 
 /// The PMUs the kernel knows, and how the wanted events did when they were tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

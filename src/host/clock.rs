@@ -1,0 +1,16 @@
+//! Clocks of the kernel, as samples have them.
+
+use std::time::Duration;
+
+use rustix::time::ClockId;
+
+/// The time that a clock shows.
+pub fn clock(clock: ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// CLOCK_MONOTONIC, as samples have it.
+pub fn mono_ns() -> u64 {
+    clock(ClockId::Monotonic).as_nanos() as u64
+}

@@ -1,0 +1,124 @@
+//! Containers, pods, units and other cgroups, as rows name them.
+
+use serde::{Deserialize, Serialize};
+
+/// Who made a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    Docker,
+    Containerd,
+    Nerdctl,
+    CriO,
+    Podman,
+    Runc,
+    Ecs,
+    Lxc,
+    Nspawn,
+    /// A virtual machine of libvirt or Proxmox.
+    Qemu,
+    Garden,
+    /// An id as engines make them, in a place that says no more.
+    Unknown,
+}
+
+impl Engine {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Docker => "docker",
+            Engine::Containerd => "containerd",
+            Engine::Nerdctl => "nerdctl",
+            Engine::CriO => "cri-o",
+            Engine::Podman => "podman",
+            Engine::Runc => "runc",
+            Engine::Ecs => "ecs",
+            Engine::Lxc => "lxc",
+            Engine::Nspawn => "nspawn",
+            Engine::Qemu => "qemu",
+            Engine::Garden => "garden",
+            Engine::Unknown => "container",
+        }
+    }
+
+    /// True for what has an operating system of its own and a name instead of an id: `--machine`.
+    pub fn is_machine(self) -> bool {
+        matches!(self, Engine::Lxc | Engine::Nspawn | Engine::Qemu)
+    }
+}
+
+/// Characters of an id that are enough to tell it from others, as engines shorten it.
+pub const SHORT_ID: usize = 12;
+
+/// Levels of cgroups that are followed upwards, here as in the kernel programs.
+pub const DEPTH_MAX: usize = 64;
+
+/// What a row of the containers view stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Container,
+    /// It has an operating system of its own: LXC, nspawn, virtual machines.
+    Machine,
+    Pod,
+    /// A service, scope or session of systemd.
+    Unit,
+    /// Any other cgroup.
+    Group,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Container => "container",
+            Kind::Machine => "machine",
+            Kind::Pod => "pod",
+            Kind::Unit => "unit",
+            Kind::Group => "group",
+        }
+    }
+}
+
+/// What is known of one cgroup. All text is clean.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    pub kind: Kind,
+    pub engine: Option<Engine>,
+    /// The name people use; else the short id; else the last component of the path.
+    pub name: String,
+    /// Full id of the container.
+    pub id: Option<String>,
+    /// Name of the pod, or its uid.
+    pub pod: Option<String>,
+    pub pod_uid: Option<String>,
+    /// Kubernetes namespace.
+    pub namespace: Option<String>,
+    /// systemd unit that is not inside a container.
+    pub unit: Option<String>,
+    /// Cgroup id of the top of what this cgroup is a part of: itself, or one above it.
+    pub top: u64,
+    /// Cgroup id of the directory above; `None` at the root.
+    pub parent: Option<u64>,
+}
+
+impl Group {
+    /// True for a container that goes by its id because no file named it.
+    pub fn is_nameless(&self) -> bool {
+        self.kind == Kind::Container && self.id.as_ref().is_some_and(|id| short(id) == self.name)
+    }
+}
+
+/// The first characters of an id of 64 digits; a name as it is.
+pub fn short(id: &str) -> String {
+    if is_id(id) { id[..SHORT_ID].to_string() } else { id.to_string() }
+}
+
+/// Exactly `len` lower-case hexadecimal digits.
+pub fn is_hex(text: &str, len: usize) -> bool {
+    text.len() == len && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// An id as docker, podman, containerd and CRI-O make them.
+pub fn is_id(text: &str) -> bool {
+    is_hex(text, 64)
+}

@@ -1,0 +1,56 @@
+//! A process, and what /proc says of it where a column or the detail view asks for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::sample::Reading;
+
+/// A process: its id, and the start of its leader in ns since boot.
+pub type Process = (u32, u64);
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Command lines, and where processes may run and take memory from.
+    pub texts: bool,
+    /// Shares of huge pages, for which the kernel looks at every page table.
+    pub huge: bool,
+}
+
+/// What was read of one process: what columns show of it, since samples are kept for a while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    pub texts: Reading<Arc<Texts>>,
+    /// Share of its resident memory in huge pages, in percent.
+    pub huge_pct: Reading<f64>,
+}
+
+/// What was read, or why it could not be, by process.
+pub type Abouts = BTreeMap<Process, Reading<Arc<About>>>;
+
+/// What a process was started as and what it may use. Clean: it can be shown as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Texts {
+    /// Arguments separated by spaces; empty for kernel threads, and where the process erased them.
+    pub cmdline: Reading<String>,
+    /// CPUs and nodes that its main thread may use, as lists.
+    pub cpus_allowed: Reading<String>,
+    pub mems_allowed: Reading<String>,
+}
+
+/// What there is to say about one process. Texts are clean.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Details {
+    pub pid: u32,
+    /// Start of the process since boot, ns, as it was asked for.
+    pub start_ns: u64,
+    pub texts: Texts,
+    /// Path in each hierarchy, as in cgroups(7).
+    pub cgroups: Vec<String>,
+    /// Resident anonymous, file and shared memory in bytes, where the kernel tells them apart (4.5).
+    pub rss: Option<[u64; 3]>,
+    /// Of its main thread since its start, ns: time on a CPU and time waiting for one.
+    pub schedstat: Option<[u64; 2]>,
+}

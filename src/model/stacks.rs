@@ -1,0 +1,128 @@
+//! Stacks that were sampled, and the names of their frames.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::sample::Comm;
+
+/// What a linker writes into a file to tell it from all others: the GNU build id, shorter ones filled with zeros.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct BuildId(pub [u8; 20]);
+
+impl fmt::Display for BuildId {
+    /// As file(1) and the folders of debug files write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One frame of a stack, as the kernel saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Frame {
+    /// An address of the kernel.
+    Kernel(u64),
+    /// An offset into the file with this build id.
+    File(BuildId, u64),
+    /// An address of the process, in memory that is no file or one without a build id.
+    Address(u64),
+}
+
+/// A process: its id, and the start of its leader in ns since boot.
+pub type ProcessId = (u32, u64);
+
+/// What one task was doing when it was sampled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stack {
+    pub process: ProcessId,
+    pub tid: u32,
+    pub cgroup_id: u64,
+    /// Of the process, not of the thread.
+    pub comm: Comm,
+    /// How often it was seen so.
+    pub samples: u64,
+    /// Innermost first, the kernel before the user's.
+    pub frames: Vec<Frame>,
+}
+
+/// Something that has a name: a frame, and for an address whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Place {
+    Kernel(u64),
+    File(BuildId, u64),
+    Address(ProcessId, u64),
+}
+
+/// What a place is called. Texts are clean: they can be shown as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Function {
+    /// `None`: nothing says what is there.
+    pub name: Option<String>,
+    /// The file, "kernel", or a word in brackets for what is neither.
+    pub module: String,
+    pub kernel: bool,
+}
+
+impl fmt::Display for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => f.write_str(name),
+            None => write!(f, "? in {}", self.module),
+        }
+    }
+}
+
+/// What was sampled since somebody asked before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// The event, and how often a second each CPU is sampled.
+    pub event: String,
+    pub hz: u32,
+    pub stacks: Vec<Stack>,
+    /// Places that have a name now.
+    pub names: Vec<(Place, Function)>,
+    /// Samples that are missing or not whole since the start, by cause.
+    pub lost: BTreeMap<String, u64>,
+}
+
+impl Stack {
+    /// The frames as something to be named. A caller is where it will go on: its call is the byte before.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        let process = self.process;
+        let mut inside_kernel = None;
+        self.frames.iter().map(move |frame| {
+            let is_kernel = matches!(frame, Frame::Kernel(_));
+            // The first of each kind was interrupted there; the others called.
+            let back = u64::from(inside_kernel == Some(is_kernel));
+            inside_kernel = Some(is_kernel);
+            match frame {
+                Frame::Kernel(address) => Place::Kernel(address.saturating_sub(back)),
+                Frame::File(id, offset) => Place::File(*id, offset.saturating_sub(back)),
+                Frame::Address(address) => Place::Address(process, address.saturating_sub(back)),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_are_looked_up_where_they_call() {
+        let id = BuildId([1; 20]);
+        let frames = vec![Frame::Kernel(10), Frame::Kernel(20), Frame::File(id, 30), Frame::Address(40)];
+        let stack = Stack { process: (1, 2), tid: 1, cgroup_id: 0, comm: Comm::new("x"), samples: 1, frames };
+        let places: Vec<Place> = stack.places().collect();
+        let expected =
+            [Place::Kernel(10), Place::Kernel(19), Place::File(id, 30), Place::Address((1, 2), 39)];
+        assert_eq!(places, expected);
+    }
+}
