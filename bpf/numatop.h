@@ -127,21 +127,21 @@ struct nt_cpu {
  * counts it, a row in src/model/counters.rs, and a metric.
  */
 enum nt_counter {
-	NT_LLC_MOVES, /* ran under another last-level cache than before */
-	NT_NODE_MOVES, /* ran on another node than before */
-	NT_SMT_BUSY_NS, /* on a CPU while another thread of the core was busy */
-	NT_USER_ALLOCS, /* allocations of pages for user space, of whatever size */
-	NT_CROSS_ALLOCS, /* of these, on another node than the one it ran on */
+	NT_LLC_MOVES,      /* ran under another last-level cache than before */
+	NT_NODE_MOVES,     /* ran on another node than before */
+	NT_SMT_BUSY_NS,    /* on a CPU while another thread of the core was busy */
+	NT_USER_ALLOCS,    /* allocations of pages for user space, of whatever size */
+	NT_CROSS_ALLOCS,   /* of these, on another node than the one it ran on */
 	NT_MIGRATED_PAGES, /* moved to another place while it ran, whatever for */
 	NT_MIGRATE_FAILED_PAGES,
 	NT_BALANCED_PAGES, /* of those moved, by NUMA balancing */
-	NT_ASKED_PAGES, /* of those moved, because of move_pages(2) and the like */
-	NT_NUMA_MOVES, /* tries of NUMA balancing to bring it to its preferred node */
-	NT_NUMA_SWAPS, /* the same, by swapping it with another task */
-	NT_NUMA_STUCK, /* what came to nothing */
-	NT_HINT_FAULTS, /* NUMA hinting faults; pages of them where only the task structure says so */
-	NT_HINT_REMOTE, /* of these, with the page on another node */
-	NT_BALANCING_NS, /* time on its CPU in such stretches */
+	NT_ASKED_PAGES,    /* of those moved, because of move_pages(2) and the like */
+	NT_NUMA_MOVES,     /* tries of NUMA balancing to bring it to its preferred node */
+	NT_NUMA_SWAPS,     /* the same, by swapping it with another task */
+	NT_NUMA_STUCK,     /* what came to nothing */
+	NT_HINT_FAULTS,    /* NUMA hinting faults; pages of them where only the task structure says so */
+	NT_HINT_REMOTE,    /* of these, with the page on another node */
+	NT_BALANCING_NS,   /* time on its CPU in such stretches */
 	NT_NR_COUNTERS,
 };
 
@@ -178,8 +178,8 @@ struct nt_rec {
 	__u64 serial;          /* unique for the life of the probe, survives exec */
 
 	__u64 counters[NT_NR_COUNTERS]; /* by enum nt_counter */
-	__u64 scope_end_ns;   /* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
-	__u64 scope_gap_ns;   /* time it then spent outside before it came back, not yet left out */
+	__u64 scope_end_ns; /* sum_exec_runtime when it left the scope: nothing after it is charged; 0: inside */
+	__u64 scope_gap_ns; /* time it then spent outside before it came back, not yet left out */
 	/* The window of numa_faults_locality[] that has been added to these, and how much of it. */
 	__u64 hint_seen_local;
 	__u64 hint_seen_remote;
@@ -230,7 +230,7 @@ struct nt_task {
 	__u64 leader_start_ns; /* of the thread group's leader: (pid, leader_start_ns) is a process */
 	__u64 cgroup_id;
 	char comm[16];
-	__u64 exec_ns;      /* se.sum_exec_runtime: since the task was born */
+	__u64 exec_ns;                  /* se.sum_exec_runtime: since the task was born */
 	__u64 lifetime[NT_NR_LIFETIME]; /* by enum nt_lifetime */
 	__u64 rss_pages;
 	__u64 numa_faults_local; /* of the current scan window, see numa_faults_locality[] */
