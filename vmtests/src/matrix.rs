@@ -9,7 +9,7 @@ use crate::plan::Job;
 use crate::record::{GuestId, Line, What};
 use crate::story::Tally;
 
-/// Between these it stands in the README.
+/// Between these it stands in docs/kernels.md.
 const BEGIN: &str = "<!-- printed by vmtests/run --matrix -->\n";
 const END: &str = "<!-- end of the matrix -->\n";
 
@@ -35,7 +35,7 @@ type Column = (Vec<u32>, String, String);
 /// A row: where it stands, and its name.
 type Row = (usize, String);
 
-/// Renders the matrix as it stands in the README; each kernel and architecture is a column, and what [`features`] calls a
+/// Renders the matrix as it stands in docs/kernels.md; each kernel and architecture is a column, and what [`features`] calls a
 /// row is one. `planned` is all that could be run: what of it a file of results has not is no yes.
 pub fn render(lines: &[Line], planned: &[Job]) -> String {
     let planned = cases_of(planned);
@@ -314,9 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_has_these_columns_rows_and_this_legend() {
-        let readme = include_str!("../../README.md");
-        let (_, matrix) = readme.split_once(BEGIN).expect("the matrix begins");
+    fn the_document_has_these_columns_rows_and_this_legend() {
+        let document = include_str!("../../docs/kernels.md");
+        let (_, matrix) = document.split_once(BEGIN).expect("the matrix begins");
         let (matrix, _) = matrix.split_once(END).expect("the matrix ends");
         let kernels = crate::kernels::parse(include_str!("../KERNELS")).unwrap();
         let columns: BTreeSet<Column> = kernels
