@@ -5,10 +5,10 @@
  * hit a NUMA hinting fault, or that asked for it (move_pages(2), mbind(2)), or a
  * thread of the kernel that compacts or demotes memory.
  */
+#include "nodes.bpf.h"
 #include "pairs.bpf.h"
 
 /* Set by user space before load. */
-const volatile __u32 nr_nodes = 1;
 const volatile __u32 reason_at = 7; /* where in the arguments the reason is */
 
 SEC("tp_btf/mm_migrate_pages")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What is each task doing? At each overflow of a perf event (cycles, misses, or a clock where
+ * Samples of stacks: at each overflow of a perf event (cycles, misses, or a clock where
  * there is no PMU) the stacks of the task that runs go into a ring, one sample after the other.
  *
  * Not into a stack map: there two stacks with the same hash are one of them, and entries that
@@ -8,18 +8,11 @@
  * offsets, so that a sample means something when its process is gone.
  */
 #include "cgroup.bpf.h"
-#include "numatop.h"
+#include "records.bpf.h"
 
 /* Set by user space at any time: not every task is wanted. */
 __u32 scoped = 0;
 __u64 hot_lost[NT_HOT_LOSSES];
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct nt_rec);
-} task_recs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -42,12 +35,12 @@ struct {
 	__type(value, struct sample);
 } scratch SEC(".maps");
 
-static inline void lose(enum nt_hot_loss cause)
+static inline void count_hot_loss(enum nt_hot_loss cause)
 {
 	__sync_fetch_and_add(&hot_lost[cause], 1);
 }
 
-static inline bool wanted(struct task_struct *task)
+static inline bool is_sampled(struct task_struct *task)
 {
 	struct nt_rec *rec;
 
@@ -57,8 +50,8 @@ static inline bool wanted(struct task_struct *task)
 	return rec && rec->in_scope;
 }
 
-/* A length that the verifier believes. */
-static inline __u64 length(long got, __u64 most)
+/* The length that bpf_get_stack() returned, in bounds that the verifier believes. */
+static inline __u64 bytes_got(long got, __u64 most)
 {
 	if (got <= 0)
 		return 0;
@@ -74,18 +67,18 @@ int on_sample(void *ctx)
 	__u32 zero = 0;
 	long err;
 
-	if (!task->pid || !wanted(task))
+	if (!task->pid || !is_sampled(task))
 		return 0;
 	sample = bpf_map_lookup_elem(&scratch, &zero);
 	if (!sample)
 		return 0;
-	kernel = length(bpf_get_stack(ctx, sample->frames, KERNEL_BYTES, 0), KERNEL_BYTES);
+	kernel = bytes_got(bpf_get_stack(ctx, sample->frames, KERNEL_BYTES, 0), KERNEL_BYTES);
 	if (!(task->flags & PF_KTHREAD))
-		user = length(
+		user = bytes_got(
 			bpf_get_stack(ctx, sample->frames + kernel, USER_BYTES, BPF_F_USER_STACK | BPF_F_USER_BUILD_ID),
 			USER_BYTES);
 	if (!kernel && !user)
-		lose(NT_HOT_NO_STACK);
+		count_hot_loss(NT_HOT_NO_STACK);
 	leader = task->group_leader;
 	sample->head.pid = task->tgid;
 	sample->head.tid = task->pid;
@@ -102,10 +95,10 @@ int on_sample(void *ctx)
 					 BPF_RB_NO_WAKEUP);
 	/* One error for both: what tells them apart is whether there was room. */
 	if (err)
-		lose(bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) + sizeof(*sample) >
-				     bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE) ?
-			     NT_HOT_RING_FULL :
-			     NT_HOT_RING_BUSY);
+		count_hot_loss(bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) + sizeof(*sample) >
+					       bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE) ?
+				       NT_HOT_RING_FULL :
+				       NT_HOT_RING_BUSY);
 	return 0;
 }
 

@@ -9,17 +9,7 @@
 
 #include "core_compat.bpf.h"
 #include "numatop.h"
-
-/*
- * One record per task. User space makes this map itself, with a value of
- * sizeof(struct nt_rec) + nr_nodes * 8 bytes, and has it reused.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct nt_rec);
-} task_recs SEC(".maps");
+#include "records.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -5,9 +5,9 @@
  * one comparison.
  */
 #include "maps.bpf.h"
+#include "nodes.bpf.h"
 
 /* Set by user space before load. */
-const volatile __u32 nr_nodes = 1;
 const volatile __u32 pages_at = 1;      /* where in run_ns[] the pages by node begin */
 const volatile __u32 node_shift = 63;   /* of the node in page->flags */
 const volatile __u32 gfp_this_node = 0; /* __GFP_THISNODE */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Rows: what user space is told about a task, while it lives and when it has ended. */
+/* Rows: the message to user space about a task, while it lives and when it has ended. */
 #ifndef ROWS_BPF_H
 #define ROWS_BPF_H
 
-#include "maps.bpf.h"
 #include "cgroup.bpf.h"
+#include "maps.bpf.h"
+#include "nodes.bpf.h"
 
 #define NT_NODES_MAX 1024 /* what the kernel can be built for: NODES_SHIFT is at most 10 */
 
-/* Set by user space before load, from the machine and from what it made the map with. */
-const volatile __u32 nr_nodes = 1;
+/* Set by user space before load, from what it made the map with. */
 const volatile __u32 rec_size = sizeof(struct nt_rec); /* with all that follows it */
 
 const volatile bool by_sibling = false; /* counts by what the SMT siblings did are in the record */
@@ -30,7 +30,7 @@ struct {
 	__uint(max_entries, 4096);
 } exits SEC(".maps");
 
-/* What the task structure says of hinting faults before we looked is not ours. */
+/* Hinting faults that the task structure counted before we looked are not ours. */
 static inline void nt_begin_hints(struct nt_rec *rec, struct task_struct *task)
 {
 	if (!hints_from_task || !bpf_core_field_exists(task->numa_faults_locality))
@@ -44,7 +44,7 @@ static inline void nt_begin_hints(struct nt_rec *rec, struct task_struct *task)
  * Adds what is new. The kernel sets these back each time that it has looked at all memory of
  * the process, unless a page could not be moved meanwhile, which the third counts, or all that
  * it found was remote and used by one task (update_task_scan_period() of kernel/sched/fair.c).
- * What came between our last look and that is not seen; where we cannot tell, it is rather too
+ * Faults between our last look and that are not seen; where we cannot tell, it is rather too
  * few than too many.
  */
 static inline void nt_add_hints(struct nt_rec *rec, struct task_struct *task)
@@ -140,7 +140,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	nt_mempolicy(task, &row->mempolicy, &row->mempolicy_nodes);
 }
 
-/* Does user space wait for a last word on it? */
+/* Whether user space waits for a last word on it. */
 static inline bool nt_is_known(const struct nt_rec *rec)
 {
 	return rec->final == NT_FINAL_LEFT || (rec->in_scope && !rec->final);
