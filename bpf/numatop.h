@@ -9,7 +9,7 @@
 #ifndef NUMATOP_H
 #define NUMATOP_H
 
-/* Perf counters that are read at a context switch; what a slot holds is user space's business. */
+/* Perf counters that are read at a context switch; user space chooses the event of a slot. */
 #define NT_SLOTS 8
 
 /* Threads per element of the marks table. */
@@ -23,26 +23,27 @@ struct nt_marks {
 	__u8 of[NT_MARKS];
 };
 
-/* Why something could not be counted. Indexes nt_cpu.lost; the names users see are in wire.rs. */
+/* Causes of a count that is missing. Indexes nt_cpu.lost; the names users see are in wire.rs. */
 enum nt_loss {
 	NT_LOST_STORAGE,   /* no memory for the record of a new task */
 	NT_LOST_EXIT,      /* exit ring full: totals went to exit_lost_ns instead of a row */
 	NT_LOST_COUNTER,   /* a counter that should be readable was not */
 	NT_LOST_BACKWARDS, /* a counter went backwards: interval skipped */
 	NT_LOST_SMT,       /* busy-thread word of a core contended: one transition lost */
-	NT_LOST_SWITCH,    /* a task came in unseen: its counters up to here are nobody's */
+	NT_LOST_SWITCH,    /* a task came in unseen: counts up to here are dropped */
 	NT_LOST_PAGE,      /* a page of a node, or on a CPU, that we do not know: not counted */
 	NT_LOSSES,
-	NT_LOSSES_MAX = 8,
 };
 
-/* What a task's row says about it besides the numbers. */
+#define NT_LOSSES_MAX 8 /* room in nt_cpu.lost */
+
+/* Properties of a task's row besides the numbers. */
 enum nt_row_flags {
 	NT_ROW_EXITED = 1 << 0, /* final totals: it will not run again */
 	NT_ROW_LEFT = 1 << 1,   /* left the scope: no further rows until it returns; with EXITED: it had left */
 	NT_ROW_KTHREAD = 1 << 2,
-	NT_ROW_BY_SIBLING = 1 << 4, /* the nt_rec ends with counts by what the SMT siblings did */
 	NT_ROW_NO_NUMA = 1 << 3,    /* kernel without CONFIG_NUMA_BALANCING: numa_* fields mean nothing */
+	NT_ROW_BY_SIBLING = 1 << 4, /* the nt_rec ends with counts by what the SMT siblings did */
 };
 
 /* Cycles and instructions of stretches in which the SMT siblings were idle, and in which one was busy. */
@@ -50,11 +51,33 @@ enum nt_siblings {
 	NT_SIBLING_IDLE,
 	NT_SIBLING_BUSY,
 	NT_SIBLINGS,
-	NT_SIBLING_MIXED = NT_SIBLINGS, /* neither: nobody read the counters when it changed */
+	NT_SIBLING_MIXED = NT_SIBLINGS, /* neither: the counters were not read when it changed */
 };
 
-/* nt_rec.in_scope of a task that was moved out of the scope, or out and back. */
-#define NT_CROSSED 2
+/* nt_rec.in_scope: 0 while the record is filled, and once user space has been told that the task left. */
+enum nt_in_scope {
+	NT_REC_INSIDE = 1 << 0,
+	NT_REC_CROSSED = 1 << 1, /* moved out of the scope, or out and back: scope_* say more */
+};
+
+/*
+ * nt_cpu.state: how far the stretch that runs now is known.
+ *
+ *   UNSEEN -> any other   at the first switch or flush, by this CPU
+ *   any -> COUNTED        the counters were read when the stretch began
+ *   any -> OUTSIDE        a scope is set, the counters were not read, and the task that came in had no record
+ *   any -> UNCOUNTED      the same with the idle task, or no counters are in use
+ *   OUTSIDE -> UNCOUNTED  a task on this CPU got a record meanwhile, by any CPU: ask_again()
+ *
+ * Only the last one is by another CPU, with a compare-and-swap. It may lose against the store of a switch;
+ * then the task is asked about at the next flush.
+ */
+enum nt_cpu_state {
+	NT_CPU_UNSEEN,
+	NT_CPU_UNCOUNTED, /* its record is looked up at its end; its counts are dropped */
+	NT_CPU_OUTSIDE,   /* its record is not looked up at its switch */
+	NT_CPU_COUNTED,   /* its record is looked up, its counts are charged */
+};
 
 /* nt_rec.final: why there are no further rows with this record. */
 enum nt_final {
@@ -63,7 +86,7 @@ enum nt_final {
 	NT_FINAL_LEFT,  /* it left the scope, and its row said so: what it does when it is back is another record's */
 };
 
-/* Which task properties the scope is made of; kinds are and-ed, ids of one kind or-ed. */
+/* Task properties that a scope is made of; kinds are and-ed, ids of one kind or-ed. */
 enum nt_scope_kind {
 	NT_SCOPE_PID,
 	NT_SCOPE_TID,
@@ -76,7 +99,7 @@ enum nt_scope_kind {
 enum nt_scoped {
 	NT_SCOPED_NOT, /* every task is wanted */
 	NT_SCOPED,
-	/* Only cgroups decide: a task cannot come into the scope by itself, and whoever moves it marks it. */
+	/* Only cgroups decide: a task cannot come into the scope by itself, and the program at its move marks it. */
 	NT_SCOPED_BY_CGROUP,
 };
 
@@ -86,7 +109,7 @@ struct nt_scope_key {
 	__u64 id;
 };
 
-/* Where a CPU is. Written by user space, before attach and on hotplug. */
+/* The place of a CPU. Written by user space, before attach and on hotplug. */
 struct nt_place {
 	__u32 node;
 	__u32 llc;    /* dense index of the last-level cache */
@@ -96,13 +119,13 @@ struct nt_place {
 	__u32 pad;
 };
 
-/* One per CPU, written by that CPU only (in_outside excepted), mapped read-only into user space. */
+/* One per CPU, written by that CPU only (state excepted), mapped read-only into user space. */
 struct nt_cpu {
 	__u64 busy_ns; /* on-CPU time of everything but the idle task */
 	__u64 switches;
 	__u64 in_exec_ns;  /* sum_exec_runtime of the running task when it was switched in */
 	__u64 in_smt_ns;   /* the core's both-busy clock at that moment */
-	__u32 in_valid;    /* in_* describe the running task */
+	__u32 state;       /* enum nt_cpu_state; in_* describe the running task unless it is UNSEEN */
 	__u32 in_busy;     /* this CPU is counted as busy in its core's word */
 	__u32 slots_valid; /* bit i: slot_last[i] is a reading of the event now open */
 	__u32 in_pid;
@@ -113,18 +136,15 @@ struct nt_cpu {
 	__u64 slot_total[NT_SLOTS];      /* counted while a task (not idle) was running */
 	__u64 slot_enabled_ns[NT_SLOTS]; /* whole life of the event on this CPU, read at each flush */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u32 opened;     /* nt_place.opened that slot_last[] belongs to */
-	__u32 in_counted; /* slot_last was read when the running task came in, or later */
-	__u64 in_ns;      /* when the stretch began that is now counted; only where counts are kept by sibling */
-	/* The running task was not in the scope when it came in; whoever takes it in sets this back. */
-	__u32 in_outside;
+	__u32 opened; /* nt_place.opened that slot_last[] belongs to */
 	__u32 pad;
-	__u64 reserved;
+	__u64 in_ns; /* when the stretch began that is now counted; only where counts are kept by sibling */
+	__u64 reserved[2];
 };
 
 /*
- * What is counted for a task: an index of nt_rec.counters. A new counter is a row here, the line that
- * counts it, a row in src/model/counters.rs, and a metric.
+ * Counters of a task: an index of nt_rec.counters. A new one is a row here, the line that counts it, a row
+ * in src/model/counters.rs, and a metric.
  */
 enum nt_counter {
 	NT_LLC_MOVES,      /* ran under another last-level cache than before */
@@ -145,7 +165,7 @@ enum nt_counter {
 	NT_NR_COUNTERS,
 };
 
-/* What the kernel counts for a task since its birth: an index of nt_task.lifetime. */
+/* Counts of the kernel since the birth of a task: an index of nt_task.lifetime. */
 enum nt_lifetime {
 	NT_RUN_DELAY_NS, /* sched_info.run_delay */
 	NT_NVCSW,
@@ -159,7 +179,7 @@ enum nt_lifetime {
 };
 
 /*
- * What we keep for a task: the fixed head, followed by run_ns[nr_nodes] and, where
+ * The record of a task: the fixed head, followed by run_ns[nr_nodes] and, where
  * user space asked for it, struct nt_node_counts[nr_nodes], struct
  * nt_node_counts[NT_SIBLINGS] by what the SMT siblings did, __u64 pages[nr_nodes].
  */
@@ -170,7 +190,7 @@ struct nt_rec {
 	 */
 	__u64 exec_seen_ns;    /* sum_exec_runtime up to which time has been charged */
 	__u32 last_cpu;        /* ~0 until it ran */
-	__u32 in_scope;        /* 1, or NT_CROSSED when scope_* say something */
+	__u32 in_scope;        /* enum nt_in_scope */
 	__u64 sent;            /* signature of the row last sent to user space */
 	__u32 final;           /* enum nt_final */
 	__u32 ppid;            /* as last seen alive: real_parent may dangle once the task is freed */
@@ -198,13 +218,13 @@ struct nt_rec {
 	__u64 run_ns[]; /* on-CPU time by node */
 };
 
-/* One CPU: NUMA hinting faults of whatever ran there, in scope or not. */
+/* NUMA hinting faults on one CPU, of tasks in and out of the scope. */
 struct nt_cpu_hints {
 	__u64 faults;
 	__u64 remote; /* of these, with the page on another node */
 };
 
-/* One node: what reclaim did there since start. */
+/* Reclaim on one node since start. */
 struct nt_reclaim {
 	__u64 kswapd_pages;  /* freed by kswapd */
 	__u64 direct_pages;  /* freed by anyone else */
@@ -218,7 +238,7 @@ struct nt_node_counts {
 	__u64 instructions;
 };
 
-/* What the kernel's task structure knows for free. On the wire it is followed by the nt_rec. */
+/* Values read from the kernel's task structure. On the wire it is followed by the nt_rec. */
 struct nt_task {
 	__u32 size;  /* of this row, nt_rec and run_ns included */
 	__u32 flags; /* enum nt_row_flags */
@@ -253,7 +273,7 @@ struct nt_task {
 /* Frames of a stack at most; what lies further out is cut off. */
 #define NT_HOT_FRAMES 64
 
-/* Why a sample of a stack is not there, or not whole. Indexes hot_lost; names are in wire.rs. */
+/* Causes of a missing or incomplete sample of a stack. Indexes hot_lost; names are in wire.rs. */
 enum nt_hot_loss {
 	NT_HOT_RING_FULL, /* user space did not empty the ring in time */
 	NT_HOT_RING_BUSY, /* the ring was locked by what the sample interrupted */
@@ -262,7 +282,7 @@ enum nt_hot_loss {
 };
 
 /*
- * What a task was doing when it was sampled: followed by kernel_bytes of addresses and by
+ * A sample of what a task was doing: followed by kernel_bytes of addresses and by
  * user_bytes of struct bpf_stack_build_id, innermost first.
  */
 struct nt_hot {

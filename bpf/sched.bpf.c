@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Who is charged for a stretch of CPU time: at each context switch the task
+ * CPU time and counts by task: at each context switch the task
  * that leaves the CPU gets its on-CPU time by node, its moves between caches
  * and nodes, the time its SMT siblings were busy, and the perf counters.
  *
@@ -23,6 +23,9 @@ const volatile __u32 instructions_slot = ~0U;
 __u32 scoped = 0;      /* enum nt_scoped */
 __u32 nr_slots = 0;    /* counters in use */
 __u32 read_scaled = 0; /* counters are multiplexed: read enabled and running times too */
+
+/* The counters in use. NT_SLOTS is the bound that the verifier sees. */
+#define nt_for_each_slot(i) for ((i) = 0; (i) < NT_SLOTS && (i) < nr_slots; (i)++)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
@@ -91,10 +94,7 @@ static inline __u64 smt_clock(struct nt_cpu *cpu, __u32 core, bool busy, __u64 n
 	return both_busy_ns(old, now);
 }
 
-/*
- * Where the counts of a task on a node are kept. Between two switches a task is on one
- * CPU, and so on one node: nothing has to be guessed.
- */
+/* The counts of a task on a node. Between two switches a task is on one CPU, and so on one node: the split is exact. */
 static inline struct nt_node_counts *node_counts(struct nt_rec *rec, __u32 node)
 {
 	if (!by_node || node >= nr_nodes)
@@ -102,7 +102,7 @@ static inline struct nt_node_counts *node_counts(struct nt_rec *rec, __u32 node)
 	return (struct nt_node_counts *)&rec->run_ns[nr_nodes] + node;
 }
 
-/* Where the counts of a stretch are kept in which the siblings did one thing; behind those by node. */
+/* The counts of stretches in which the siblings did one thing; behind those by node. */
 static inline struct nt_node_counts *sibling_counts(struct nt_rec *rec, enum nt_siblings siblings)
 {
 	struct nt_node_counts *first = (struct nt_node_counts *)&rec->run_ns[nr_nodes];
@@ -115,10 +115,9 @@ static inline struct nt_node_counts *sibling_counts(struct nt_rec *rec, enum nt_
 }
 
 /*
- * What the siblings did for (nearly) all of a stretch. They start and stop in the
- * middle of it, and then nobody reads our counters: what they did for a part of it
- * only cannot be told from the rest. A twentieth is let pass, or the tick of an idle
- * sibling would spoil every long stretch. Both times are of one clock: the task's own CPU time
+ * The state of the siblings for (nearly) all of a stretch. No counter is read when they start or
+ * stop in the middle of it: counts of that part cannot be told from the rest. A twentieth is let
+ * pass, or the tick of an idle sibling would spoil every long stretch. Both times are of one clock: the task's own CPU time
  * stands still between two ticks and in interrupts, and short stretches would seem to be idle ones.
  */
 static inline enum nt_siblings siblings_in(__u64 wall_ns, __u64 both_ns)
@@ -150,72 +149,65 @@ static inline void charge_parts(struct nt_rec *rec, __u32 slot, __u64 delta, __u
 	}
 }
 
-/* Bring the counters of this CPU up to date; what has been counted goes to rec (if any). */
-static inline void charge_counters(struct nt_cpu *cpu, __u32 cpu_id, const struct nt_place *place, struct nt_rec *rec,
-				   bool busy, enum nt_siblings siblings)
-{
-	struct bpf_perf_event_value v;
-	__u32 node = place->node;
-	__u64 delta;
-	__s64 err;
-	__u32 i;
-
-	if (cpu->opened != place->opened) {
-		cpu->opened = place->opened;
-		cpu->slots_valid = 0;
-	}
-	for (i = 0; i < NT_SLOTS; i++) {
-		if (i >= nr_slots)
-			break;
-		if (!(place->slots & (1 << i)))
-			continue;
-		if (read_scaled) {
-			err = bpf_perf_event_read_value(&events, i * nr_cpus + cpu_id, &v, sizeof(v));
-		} else {
-			v.counter = bpf_perf_event_read(&events, i * nr_cpus + cpu_id);
-			v.enabled = 0;
-			v.running = 0;
-			/* The old helper returns errors in band. */
-			err = v.counter >= (__u64)-4095 ? -1 : 0;
-		}
-		if (err) {
-			cpu->slots_valid &= ~(1 << i);
-			nt_count_loss(cpu, NT_LOST_COUNTER);
-			continue;
-		}
-		if (cpu->slots_valid & (1 << i)) {
-			if (v.counter < cpu->slot_last[i]) {
-				nt_count_loss(cpu, NT_LOST_BACKWARDS);
-			} else if (busy) {
-				delta = v.counter - cpu->slot_last[i];
-				cpu->slot_total[i] += delta;
-				if (rec) {
-					rec->slot[i] += delta;
-					charge_parts(rec, i, delta, node, siblings);
-					if (read_scaled && cpu->slot_last_enabled[i]) {
-						rec->slot_enabled_ns[i] += v.enabled - cpu->slot_last_enabled[i];
-						rec->slot_running_ns[i] += v.running - cpu->slot_last_running[i];
-					}
-				}
-			}
-		}
-		cpu->slot_last[i] = v.counter;
-		cpu->slot_last_enabled[i] = v.enabled;
-		cpu->slot_last_running[i] = v.running;
-		cpu->slots_valid |= 1 << i;
-	}
-}
+/* A part of a CPU's time: `task` has been running since the last switch or flush. */
+struct stretch {
+	struct task_struct *task;
+	struct task_struct *next; /* runs from now on; NULL at a flush: the same task goes on */
+	struct nt_cpu *cpu;
+	struct nt_place *place;
+	struct nt_rec *rec; /* to be charged; NULL: none */
+	__u32 scope;        /* of rec: enum nt_in_scope */
+	__u32 cpu_id;
+	bool busy; /* the task is not the idle task */
+	bool next_busy;
+	bool seen_in; /* cpu->state and cpu->in_* describe the task */
+	enum nt_siblings siblings;
+};
 
 /*
- * Charge on-CPU time up to now to the node of this CPU, and note where the task is.
- * Returns the time charged.
+ * The record of the task, if it is in the scope. A task that was outside when it came in has none, or
+ * ask_again() has changed the state since: one look-up for each switch is enough where both tasks are
+ * outside. A flush looks in any case.
  */
-static inline __u64 charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id, const struct nt_place *place)
+static __always_inline void find_record(struct stretch *s)
 {
-	__u64 end = 0, gap = 0, delta;
-	__u32 node = place->node;
+	struct nt_rec *rec;
 
-	if (rec->in_scope == NT_CROSSED) {
+	if (!s->busy || (s->next && s->seen_in && s->cpu->state == NT_CPU_OUTSIDE))
+		return;
+	rec = bpf_task_storage_get(&task_recs, s->task, NULL, 0);
+	if (!rec)
+		return;
+	s->scope = rec->in_scope;
+	if (s->scope)
+		s->rec = rec;
+}
+
+/* Count a move between caches or nodes since the task was charged last. */
+static __always_inline void note_move(const struct stretch *s)
+{
+	__u32 from = s->rec->last_cpu;
+	struct nt_place *last;
+
+	if (from == s->cpu_id)
+		return;
+	last = bpf_map_lookup_elem(&places, &from);
+	if (last && last->llc != s->place->llc)
+		s->rec->counters[NT_LLC_MOVES]++;
+	if (last && last->node != s->place->node) {
+		s->rec->counters[NT_NODE_MOVES]++;
+		nt_add_moves(nr_nodes, last->node, s->place->node, 1);
+	}
+	s->rec->last_cpu = s->cpu_id;
+}
+
+/* Charge on-CPU time up to now to the node of this CPU, and return it. */
+static __always_inline __u64 charge_record(const struct stretch *s, __u64 exec_ns)
+{
+	struct nt_rec *rec = s->rec;
+	__u64 end = 0, gap = 0, delta;
+
+	if (s->scope & NT_REC_CROSSED) {
 		end = rec->scope_end_ns;
 		gap = rec->scope_gap_ns;
 	}
@@ -230,136 +222,188 @@ static inline __u64 charge_time(struct nt_rec *rec, __u64 exec_ns, __u32 cpu_id,
 		if (gap)
 			__sync_fetch_and_add(&rec->scope_gap_ns, -gap);
 	}
-	if (node < nr_nodes)
-		rec->run_ns[node] += delta;
-	if (rec->last_cpu != cpu_id) {
-		__u32 from = rec->last_cpu;
-		struct nt_place *last = bpf_map_lookup_elem(&places, &from);
-
-		if (last) {
-			if (last->llc != place->llc)
-				rec->counters[NT_LLC_MOVES]++;
-			if (last->node != place->node) {
-				rec->counters[NT_NODE_MOVES]++;
-				nt_add_moves(nr_nodes, last->node, place->node, 1);
-			}
-		}
-		rec->last_cpu = cpu_id;
-	}
+	if (s->place->node < nr_nodes)
+		rec->run_ns[s->place->node] += delta;
 	return delta;
 }
 
-/*
- * `task` has been running on this CPU until now. With `next`, another task runs
- * from now on; without, the same one goes on (flush).
- */
-static inline int account(struct task_struct *task, struct task_struct *next)
+/* Charge the time of the stretch to the task and to the CPU. */
+static __always_inline void charge_time(struct stretch *s)
+{
+	__u64 exec_ns = s->task->se.sum_exec_runtime, charged = 0;
+
+	if (!s->busy)
+		return;
+	if (s->rec || scoped != NT_SCOPED_BY_CGROUP)
+		nt_mark(s->task->pid);
+	if (s->rec) {
+		charged = charge_record(s, exec_ns);
+		note_move(s);
+	}
+	/* With a scope a task may be charged a part of what it ran: the CPU was busy for all of it. */
+	if (s->rec && !scoped)
+		s->cpu->busy_ns += charged;
+	else if (s->seen_in && exec_ns > s->cpu->in_exec_ns)
+		s->cpu->busy_ns += exec_ns - s->cpu->in_exec_ns;
+	/* What it did after it left the scope cannot be told from what it did before: neither counts. */
+	if (s->rec && s->scope & NT_REC_CROSSED && s->rec->scope_end_ns)
+		s->rec = NULL;
+}
+
+/* Charge the time during which the SMT siblings were busy, and say what they did in the stretch. */
+static __always_inline void charge_smt(struct stretch *s)
+{
+	__u64 clock, now = 0, shared = 0;
+	struct nt_cpu *cpu = s->cpu;
+
+	/* Busy on a core, idle on another: until user space said where this CPU is, it is on none. */
+	if (!has_smt || !s->place->opened)
+		return;
+	if (by_sibling)
+		now = bpf_ktime_get_ns();
+	clock = smt_clock(cpu, s->place->core, s->next_busy, now);
+	/* CPUs may disagree by nanoseconds on the time: never subtract those. */
+	if (clock > cpu->in_smt_ns)
+		shared = clock - cpu->in_smt_ns;
+	if (s->rec && s->seen_in)
+		s->rec->counters[NT_SMT_BUSY_NS] += shared;
+	if (by_sibling && cpu->in_ns)
+		s->siblings = siblings_in(now - cpu->in_ns, shared);
+	cpu->in_smt_ns = clock;
+	cpu->in_ns = now;
+}
+
+/* Read one counter of this CPU. The times of a count that is not scaled are 0. */
+static __always_inline bool read_slot(__u32 index, struct bpf_perf_event_value *v)
+{
+	if (read_scaled)
+		return !bpf_perf_event_read_value(&events, index, v, sizeof(*v));
+	v->counter = bpf_perf_event_read(&events, index);
+	v->enabled = 0;
+	v->running = 0;
+	/* The old helper returns errors in band. */
+	return v->counter < (__u64)-4095;
+}
+
+/* Charge what one counter has counted in the stretch. */
+static __always_inline void charge_slot(const struct stretch *s, __u32 slot, const struct bpf_perf_event_value *v)
+{
+	struct nt_cpu *cpu = s->cpu;
+	struct nt_rec *rec = s->rec;
+	__u64 delta;
+
+	if (v->counter < cpu->slot_last[slot]) {
+		nt_count_loss(cpu, NT_LOST_BACKWARDS);
+		return;
+	}
+	if (!s->busy)
+		return;
+	delta = v->counter - cpu->slot_last[slot];
+	cpu->slot_total[slot] += delta;
+	if (!rec)
+		return;
+	rec->slot[slot] += delta;
+	charge_parts(rec, slot, delta, s->place->node, s->siblings);
+	if (read_scaled && cpu->slot_last_enabled[slot]) {
+		rec->slot_enabled_ns[slot] += v->enabled - cpu->slot_last_enabled[slot];
+		rec->slot_running_ns[slot] += v->running - cpu->slot_last_running[slot];
+	}
+}
+
+/* Bring the counters of this CPU up to date, and charge what they have counted. */
+static __always_inline void read_counters(const struct stretch *s)
+{
+	struct nt_cpu *cpu = s->cpu;
+	struct bpf_perf_event_value v;
+	__u32 i;
+
+	if (cpu->opened != s->place->opened) {
+		cpu->opened = s->place->opened;
+		cpu->slots_valid = 0;
+	}
+	nt_for_each_slot (i) {
+		if (!(s->place->slots & (1 << i)))
+			continue;
+		if (!read_slot(i * nr_cpus + s->cpu_id, &v)) {
+			cpu->slots_valid &= ~(1 << i);
+			nt_count_loss(cpu, NT_LOST_COUNTER);
+			continue;
+		}
+		if (cpu->slots_valid & (1 << i))
+			charge_slot(s, i, &v);
+		cpu->slot_last[i] = v.counter;
+		cpu->slot_last_enabled[i] = v.enabled;
+		cpu->slot_last_running[i] = v.running;
+		cpu->slots_valid |= 1 << i;
+	}
+}
+
+/* Whether the counts of what runs from now on are asked for. */
+static __always_inline bool is_next_counted(const struct stretch *s)
+{
+	struct nt_rec *rec;
+
+	if (!s->next || !s->next_busy)
+		return s->next_busy;
+	rec = bpf_task_storage_get(&task_recs, s->next, NULL, 0);
+	return rec && rec->in_scope;
+}
+
+/* Charge the counters, and return the state in which the next stretch begins. */
+static __always_inline enum nt_cpu_state charge_counters(struct stretch *s)
+{
+	enum nt_cpu_state state = s->cpu->state;
+
+	if (!nr_slots)
+		return NT_CPU_UNCOUNTED;
+	/* Charging this task with the counts of one that came in unseen would be worse than dropping them. */
+	if (s->rec && !s->seen_in) {
+		if (state != NT_CPU_UNSEEN)
+			nt_count_loss(s->cpu, NT_LOST_SWITCH);
+		s->rec = NULL;
+		s->busy = false;
+	}
+	/* The counters run on in any case: a boundary between two stretches that are not asked for is skipped. */
+	if (scoped && !s->rec && !is_next_counted(s))
+		return s->next_busy ? NT_CPU_OUTSIDE : NT_CPU_UNCOUNTED;
+	/* The task came into the scope while it ran: a part of the counts is older. */
+	if (state != NT_CPU_COUNTED)
+		s->rec = NULL;
+	read_counters(s);
+	return NT_CPU_COUNTED;
+}
+
+/* Note what the next stretch is compared with. */
+static __always_inline void remember_next(const struct stretch *s, enum nt_cpu_state state)
+{
+	const struct task_struct *task = s->next ? s->next : s->task;
+	struct nt_cpu *cpu = s->cpu;
+
+	if (s->next)
+		cpu->switches++;
+	cpu->in_exec_ns = task->se.sum_exec_runtime;
+	cpu->in_pid = task->pid;
+	cpu->state = state;
+}
+
+/* Charge what has been running on this CPU; `next` runs from now on (see struct stretch). */
+static inline void account(struct task_struct *task, struct task_struct *next)
 {
 	__u32 cpu_id = bpf_get_smp_processor_id();
-	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
-	struct nt_place *place = NULL;
-	bool busy = task->pid != 0, next_busy, wanted_next, seen_in, known;
-	__u64 exec_ns = task->se.sum_exec_runtime, charged = 0, clock, now = 0, shared = 0;
-	enum nt_siblings siblings = NT_SIBLING_MIXED;
-	struct nt_rec *rec = NULL;
+	struct stretch s = { .task = task, .next = next, .cpu_id = cpu_id, .siblings = NT_SIBLING_MIXED };
 
-	if (!cpu)
-		return 0;
-	/*
-	 * Did we see this task come in? Not the first one of a CPU, and not after a switch
-	 * that the kernel did not trace (a guest was seen that hides those of some tasks).
-	 */
-	seen_in = cpu->in_valid && cpu->in_pid == (__u32)task->pid;
-	if (busy) {
-		/* One look-up a switch is enough where both tasks are outside. A flush asks in any case. */
-		if (!(next && seen_in && cpu->in_outside))
-			rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
-		if (rec && !rec->in_scope)
-			rec = NULL;
-		if (rec || scoped != NT_SCOPED_BY_CGROUP)
-			nt_mark(task->pid);
-		if (rec) {
-			place = bpf_map_lookup_elem(&places, &cpu_id);
-			if (!place)
-				return 0;
-			charged = charge_time(rec, exec_ns, cpu_id, place);
-		}
-		/* With a scope a task may be charged a part of what it ran: the CPU was busy for all of it. */
-		if (rec && !scoped)
-			cpu->busy_ns += charged;
-		else if (seen_in && exec_ns > cpu->in_exec_ns)
-			cpu->busy_ns += exec_ns - cpu->in_exec_ns;
-		/* What it did after it left the scope cannot be told from what it did before: neither counts. */
-		if (rec && rec->in_scope == NT_CROSSED && rec->scope_end_ns)
-			rec = NULL;
-	}
-	if (next) {
-		cpu->switches++;
-		next_busy = next->pid != 0;
-		cpu->in_exec_ns = next->se.sum_exec_runtime;
-		cpu->in_pid = next->pid;
-		cpu->in_outside = 0;
-	} else {
-		if (rec)
-			cpu->in_outside = 0;
-		next_busy = busy;
-		cpu->in_exec_ns = exec_ns;
-		cpu->in_pid = task->pid;
-	}
-	if (has_smt) {
-		if (!place)
-			place = bpf_map_lookup_elem(&places, &cpu_id);
-		if (!place)
-			return 0;
-		/* Busy on a core, idle on another: until user space said which, this CPU is on none. */
-		if (place->opened) {
-			if (by_sibling)
-				now = bpf_ktime_get_ns();
-			clock = smt_clock(cpu, place->core, next_busy, now);
-			/* CPUs may disagree by nanoseconds on the time: never subtract those. */
-			if (clock > cpu->in_smt_ns)
-				shared = clock - cpu->in_smt_ns;
-			if (rec && seen_in)
-				rec->counters[NT_SMT_BUSY_NS] += shared;
-			if (by_sibling && cpu->in_ns)
-				siblings = siblings_in(now - cpu->in_ns, shared);
-			cpu->in_smt_ns = clock;
-			cpu->in_ns = now;
-		}
-	}
-	known = cpu->in_valid;
-	cpu->in_valid = 1;
-	if (!nr_slots)
-		return 0;
-	/* What was counted since another task came in is not this one's: better nobody's than a wrong one's. */
-	if (rec && !seen_in) {
-		if (known)
-			nt_count_loss(cpu, NT_LOST_SWITCH);
-		rec = NULL;
-		busy = false;
-	}
-	/* The counters run on in any case, so a boundary between two tasks that nobody asked for can be skipped. */
-	wanted_next = next_busy;
-	if (scoped && !rec && next && next_busy) {
-		struct nt_rec *next_rec = bpf_task_storage_get(&task_recs, next, NULL, 0);
-
-		wanted_next = next_rec && next_rec->in_scope;
-		cpu->in_outside = !wanted_next;
-	}
-	if (rec || wanted_next || !scoped) {
-		/* A task that came into the scope while it ran: what was counted since is not all its own. */
-		if (!cpu->in_counted)
-			rec = NULL;
-		if (!place)
-			place = bpf_map_lookup_elem(&places, &cpu_id);
-		if (!place)
-			return 0;
-		charge_counters(cpu, cpu_id, place, rec, busy, siblings);
-		cpu->in_counted = 1;
-	} else {
-		cpu->in_counted = 0;
-	}
-	return 0;
+	s.cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
+	s.place = bpf_map_lookup_elem(&places, &cpu_id);
+	if (!s.cpu || !s.place)
+		return;
+	s.busy = task->pid != 0;
+	s.next_busy = next ? next->pid != 0 : s.busy;
+	/* Not the first task of a CPU, and not after a switch that was not traced: a guest hid those of some tasks. */
+	s.seen_in = s.cpu->state != NT_CPU_UNSEEN && s.cpu->in_pid == (__u32)task->pid;
+	find_record(&s);
+	charge_time(&s);
+	charge_smt(&s);
+	remember_next(&s, charge_counters(&s));
 }
 
 SEC("tp_btf/sched_switch")
@@ -395,9 +439,7 @@ int on_flush(void *ctx)
 	account(bpf_get_current_task_btf(), NULL);
 	if (!cpu)
 		return 0;
-	for (i = 0; i < NT_SLOTS; i++) {
-		if (i >= nr_slots)
-			break;
+	nt_for_each_slot (i) {
 		if (bpf_perf_event_read_value(&events, i * nr_cpus + cpu_id, &v, sizeof(v)))
 			continue;
 		cpu->slot_enabled_ns[i] = v.enabled;
@@ -408,7 +450,7 @@ int on_flush(void *ctx)
 
 #define MEASURED_READS 64
 
-/* What MEASURED_READS reads of all open counters took, ns: of the count, and with the times that scaling needs. */
+/* Duration of MEASURED_READS reads of all open counters, ns: of the count, and with the times that scaling needs. */
 __u64 count_reads_ns = 0;
 __u64 scaled_reads_ns = 0;
 
@@ -418,27 +460,21 @@ int on_measure(void *ctx)
 {
 	__u32 cpu_id = bpf_get_smp_processor_id();
 	struct bpf_perf_event_value v;
-	__u64 begin, between;
+	__u64 start, between;
 	__u32 i, n;
 
-	begin = bpf_ktime_get_ns();
+	start = bpf_ktime_get_ns();
 	for (n = 0; n < MEASURED_READS; n++) {
-		for (i = 0; i < NT_SLOTS; i++) {
-			if (i >= nr_slots)
-				break;
+		nt_for_each_slot (i)
 			bpf_perf_event_read(&events, i * nr_cpus + cpu_id);
-		}
 	}
 	between = bpf_ktime_get_ns();
 	for (n = 0; n < MEASURED_READS; n++) {
-		for (i = 0; i < NT_SLOTS; i++) {
-			if (i >= nr_slots)
-				break;
+		nt_for_each_slot (i)
 			bpf_perf_event_read_value(&events, i * nr_cpus + cpu_id, &v, sizeof(v));
-		}
 	}
 	scaled_reads_ns = bpf_ktime_get_ns() - between;
-	count_reads_ns = between - begin;
+	count_reads_ns = between - start;
 	return 0;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Which tasks there are: their records are made when they are born, when they
- * are moved into a cgroup that is watched, or at the first walk (for those older
- * than we are); rows of those that changed are emitted by a walk over all
- * threads. Their ends are seen in sched.bpf.c, at the last switch.
+ * The life of a record: it is made when its task is born, when the task is moved
+ * into a cgroup that is watched, or at the first walk (for tasks older than we
+ * are); rows of tasks that changed are emitted by a walk over all threads. The
+ * end of a task is seen in sched.bpf.c, at its last switch.
  */
 #include "rows.bpf.h"
 #include "target.bpf.h"
@@ -28,7 +28,7 @@ static inline void ask_again(struct task_struct *task)
 	struct nt_cpu *cpu = bpf_map_lookup_elem(&cpus, &id);
 
 	if (cpu)
-		cpu->in_outside = 0;
+		__sync_val_compare_and_swap(&cpu->state, NT_CPU_OUTSIDE, NT_CPU_UNCOUNTED);
 }
 
 /*
@@ -56,7 +56,7 @@ static inline bool make_it_later(struct task_struct *task, __u64 exec_seen_ns)
 {
 	struct nt_late key = { .start_ns = task->start_boottime, .tid = task->pid };
 
-	/* Counted first: whoever looks meanwhile must not think that there is none. */
+	/* Counted first: take_late() on another CPU must not think that there is none. */
 	__sync_fetch_and_add(&nr_late, 1);
 	if (bpf_map_update_elem(&late, &key, &exec_seen_ns, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&nr_late, -1);
@@ -67,7 +67,7 @@ static inline bool make_it_later(struct task_struct *task, __u64 exec_seen_ns)
 	return true;
 }
 
-/* Forgets that a task is late. What it had run when its record was wanted first. */
+/* Forget that a task is late. `exec_seen_ns` is set to the time it had run when its record was wanted first. */
 static inline bool take_late(struct task_struct *task, __u64 *exec_seen_ns)
 {
 	struct nt_late key = { .start_ns = task->start_boottime, .tid = task->pid };
@@ -125,7 +125,7 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 	take_late(task, &exec_seen_ns);
 	rec->exec_seen_ns = exec_seen_ns;
 	nt_begin_hints(rec, task);
-	rec->in_scope = 1;
+	rec->in_scope = NT_REC_INSIDE;
 	ask_again(task);
 	return rec;
 }
@@ -184,7 +184,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	mark = nt_mark_of(task->pid);
 	if (nothing_new(task, mark))
 		return 0;
-	/* Before we look: what it does meanwhile is for the next walk. */
+	/* Before we look: changes that come meanwhile are for the next walk. */
 	if (mark)
 		*mark = 0;
 	wanted = nt_wanted(task);
@@ -226,7 +226,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	rec->sent = sig;
 	if (!wanted) {
 		rec->in_scope = 0;
-		/* After that for every CPU: whoever sees it may put another record in its place. */
+		/* After that for every CPU: one that sees it may put another record in its place. */
 		__sync_lock_test_and_set(&rec->final, NT_FINAL_LEFT);
 	}
 	return 0;
@@ -245,7 +245,7 @@ int BPF_PROG(on_task_newtask, struct task_struct *task, unsigned long clone_flag
  * Decided at the move itself, so that each side is charged its own part of the
  * interval. The task may be running elsewhere: its CPU charges it, up to here.
  */
-static inline void moved(struct task_struct *task, bool wanted)
+static inline void note_cgroup_move(struct task_struct *task, bool wanted)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 	bool inside = rec && rec->in_scope;
@@ -261,7 +261,7 @@ static inline void moved(struct task_struct *task, bool wanted)
 		/* A task that never ran has nothing to be charged: any end will do. */
 		if (inside && !rec->scope_end_ns) {
 			rec->scope_end_ns = task->se.sum_exec_runtime | !task->se.sum_exec_runtime;
-			rec->in_scope = NT_CROSSED;
+			rec->in_scope = NT_REC_INSIDE | NT_REC_CROSSED;
 		}
 		/* In and out again, and no walk has seen it. */
 		if (!inside && was_late)
@@ -286,12 +286,12 @@ int BPF_PROG(on_cgroup_attach_task, struct cgroup *to, const char *path, struct 
 	if (!threadgroup || !bpf_ksym_exists(bpf_iter_task_new)) {
 		if (threadgroup)
 			look_at_all = 1;
-		moved(task, wanted && nt_wanted_by_id(task));
+		note_cgroup_move(task, wanted && nt_wanted_by_id(task));
 		return 0;
 	}
 	bpf_iter_task_new(&it, task, NT_ITER_PROC_THREADS);
 	while ((thread = bpf_iter_task_next(&it)))
-		moved(thread, wanted && nt_wanted_by_id(thread));
+		note_cgroup_move(thread, wanted && nt_wanted_by_id(thread));
 	bpf_iter_task_destroy(&it);
 	return 0;
 }

@@ -138,7 +138,7 @@ pub struct CpuState {
     pub switches: u64,
     pub in_exec_ns: u64,
     pub in_smt_ns: u64,
-    pub in_valid: u32,
+    pub state: u32,
     pub in_busy: u32,
     pub slots_valid: u32,
     pub in_pid: u32,
@@ -150,11 +150,9 @@ pub struct CpuState {
     pub slot_enabled_ns: [u64; SLOTS],
     pub slot_running_ns: [u64; SLOTS],
     pub opened: u32,
-    pub in_counted: u32,
-    pub in_ns: u64,
-    pub in_outside: u32,
     pub pad: u32,
-    pub reserved: u64,
+    pub in_ns: u64,
+    pub reserved: [u64; 2],
 }
 
 /// `struct nt_rec` without what follows it: `run_ns[]`, and `struct nt_node_counts[]` where asked for.
