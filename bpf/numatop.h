@@ -58,6 +58,7 @@ enum nt_siblings {
 enum nt_in_scope {
 	NT_REC_INSIDE = 1 << 0,
 	NT_REC_CROSSED = 1 << 1, /* moved out of the scope, or out and back: scope_* say more */
+	NT_REC_FRESH = 1 << 2,   /* published, and not yet seen by the CPU that runs the task: nt_take_scope() */
 };
 
 /*

@@ -141,9 +141,9 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 }
 
 /* Whether user space waits for a last word on it. */
-static inline bool nt_is_known(const struct nt_rec *rec)
+static inline bool nt_is_known(struct nt_rec *rec)
 {
-	return rec->final == NT_FINAL_LEFT || (rec->in_scope && !rec->final);
+	return rec->final == NT_FINAL_LEFT || (nt_scope_of(rec) && !rec->final);
 }
 
 static inline void nt_lose_end(struct nt_rec *rec)

@@ -178,7 +178,7 @@ static __always_inline void find_record(struct stretch *s)
 	rec = bpf_task_storage_get(&task_recs, s->task, NULL, 0);
 	if (!rec)
 		return;
-	s->scope = rec->in_scope;
+	s->scope = nt_take_scope(rec);
 	if (s->scope)
 		s->rec = rec;
 }

@@ -125,19 +125,22 @@ static inline struct nt_rec *make_rec(struct task_struct *task, __u64 exec_seen_
 	take_late(task, &exec_seen_ns);
 	rec->exec_seen_ns = exec_seen_ns;
 	nt_begin_hints(rec, task);
-	rec->in_scope = NT_REC_INSIDE;
+	nt_publish_scope(rec, NT_REC_INSIDE);
 	ask_again(task);
 	return rec;
 }
 
-/* It was moved out and came back before user space heard of either. */
+/*
+ * It was moved out and came back before user space heard of either. The gap is there before the end goes, by an
+ * exchange. A CPU that sees them in the other order charges the gap, and takes it off the next stretch.
+ */
 static inline void come_back(struct nt_rec *rec, struct task_struct *task)
 {
 	__u64 exec_ns = task->se.sum_exec_runtime;
 
 	if (exec_ns > rec->scope_end_ns)
 		__sync_fetch_and_add(&rec->scope_gap_ns, exec_ns - rec->scope_end_ns);
-	rec->scope_end_ns = 0;
+	__sync_lock_test_and_set(&rec->scope_end_ns, 0);
 }
 
 #define MIX(h, v) (((h) ^ (__u64)(v)) * 0x9e3779b97f4a7c15ULL)
@@ -198,7 +201,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	}
 	if (rec->final == NT_FINAL_ENDED)
 		return 0;
-	if (!rec->in_scope) {
+	if (!nt_scope_of(rec)) {
 		/* It is being made on another CPU: for the next walk. */
 		if (wanted)
 			nt_mark(task->pid);
@@ -261,7 +264,7 @@ static inline void note_cgroup_move(struct task_struct *task, bool wanted)
 		/* A task that never ran has nothing to be charged: any end will do. */
 		if (inside && !rec->scope_end_ns) {
 			rec->scope_end_ns = task->se.sum_exec_runtime | !task->se.sum_exec_runtime;
-			rec->in_scope = NT_REC_INSIDE | NT_REC_CROSSED;
+			nt_publish_scope(rec, NT_REC_INSIDE | NT_REC_CROSSED);
 		}
 		/* In and out again, and no walk has seen it. */
 		if (!inside && was_late)
