@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Whose pages were moved to another place, or could not be, and what for? Runs
+ * Pages that were moved to another place or could not be, by task and cause. Runs
  * once per batch of pages, in the task on whose behalf they are moved: one that
  * hit a NUMA hinting fault, or that asked for it (move_pages(2), mbind(2)), or a
  * thread of the kernel that compacts or demotes memory.

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * How much of a task's time on its CPU does NUMA balancing take? Runs at the
+ * The part of a task's time on its CPU that NUMA balancing takes. Runs at the
  * begin and the end of each scan of its memory, and of each hinting fault from
  * where the kernel asks whether the page is on a good node until it has
- * accounted for the fault: the move of the page is in between. What the
- * exception itself and the walk to the page take is not in it.
- *
- * The same programs twice: user space loads those of the first rung that the
- * kernel takes.
+ * accounted for the fault: the move of the page is in between. The exception
+ * itself and the walk to the page are not included.
  */
 #include "maps.bpf.h"
 
-static inline void begin(void)
+static inline void begin_stretch(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
@@ -23,7 +20,7 @@ static inline void begin(void)
 	rec->balancing_from_switches = task->nvcsw + task->nivcsw;
 }
 
-static inline void end(void)
+static inline void end_stretch(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
@@ -45,61 +42,24 @@ static inline void end(void)
 	rec->balancing_from_ns = 0;
 }
 
-SEC("fentry/task_numa_work")
-int BPF_PROG(on_scan_begin)
+NT_TWINS(on_scan_begin, "fentry/task_numa_work", "kprobe/task_numa_work")
 {
-	begin();
-	return 0;
+	begin_stretch();
 }
 
-SEC("fexit/task_numa_work")
-int BPF_PROG(on_scan_end)
+NT_TWINS(on_scan_end, "fexit/task_numa_work", "kretprobe/task_numa_work")
 {
-	end();
-	return 0;
+	end_stretch();
 }
 
-SEC("fentry/mpol_misplaced")
-int BPF_PROG(on_hint_begin)
+NT_TWINS(on_hint_begin, "fentry/mpol_misplaced", "kprobe/mpol_misplaced")
 {
-	begin();
-	return 0;
+	begin_stretch();
 }
 
-SEC("fexit/task_numa_fault")
-int BPF_PROG(on_hint_end)
+NT_TWINS(on_hint_end, "fexit/task_numa_fault", "kretprobe/task_numa_fault")
 {
-	end();
-	return 0;
-}
-
-/* Where functions have no trampolines: arm64 before 6.4. */
-SEC("kprobe/task_numa_work")
-int on_scan_begin_kprobe(void *regs)
-{
-	begin();
-	return 0;
-}
-
-SEC("kretprobe/task_numa_work")
-int on_scan_end_kprobe(void *regs)
-{
-	end();
-	return 0;
-}
-
-SEC("kprobe/mpol_misplaced")
-int on_hint_begin_kprobe(void *regs)
-{
-	begin();
-	return 0;
-}
-
-SEC("kretprobe/task_numa_fault")
-int on_hint_end_kprobe(void *regs)
-{
-	end();
-	return 0;
+	end_stretch();
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

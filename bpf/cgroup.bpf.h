@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which cgroup is a task in? In cgroup v2, or in the hierarchy of one v1 controller. */
+/* The cgroup of a task: in cgroup v2, or in the hierarchy of one v1 controller. */
 #ifndef CGROUP_BPF_H
 #define CGROUP_BPF_H
 

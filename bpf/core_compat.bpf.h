@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The kernel structures we look into: only the fields in use, relocated by
- * CO-RE at load time. Every difference between kernels is in this file, with
- * the kernel that brought it. tests/probes.rs checks all of it against the
- * running kernel's BTF.
+ * CO-RE at load time. Every difference between kernels is in this file, as a
+ * block with the commit or the release that brought it, the change, and when
+ * the block can be dropped. tests/probes/btf.rs checks the structures against
+ * the running kernel's BTF. The oldest kernel that is supported is 6.1.
  */
 #ifndef CORE_COMPAT_BPF_H
 #define CORE_COMPAT_BPF_H
@@ -38,7 +39,10 @@ struct page {
 	unsigned long flags;
 } NT_RELOCATED;
 
-/* Since 6.18 the flags are in a struct of their own. */
+/*
+ * Release 6.18: page->flags becomes a struct of its own, memdesc_flags_t. The plain word can be dropped
+ * when the oldest supported kernel is 6.18.
+ */
 struct page___v618 {
 	struct {
 		unsigned long f;
@@ -56,8 +60,9 @@ static inline unsigned long nt_page_flags(struct page *page)
 }
 
 /*
- * Why pages are moved: the last argument of mm_migrate_pages, which 6.7 gave one more in front of it. Reading an
- * argument that is not there is refused, but the verifier does not look at what cannot happen.
+ * Release 6.7: the tracepoint mm_migrate_pages gets one more argument in front of the last, the reason of the
+ * move. `at` 6 can be dropped when the oldest supported kernel is 6.7. The verifier refuses an argument that is
+ * not there, but does not look at branches that cannot be taken: `at` is constant.
  */
 static inline int nt_migrate_reason(__u64 *args, __u32 at)
 {
@@ -78,23 +83,6 @@ static inline unsigned long nt_probed_page_flags(void *page)
 	if (bpf_core_field_exists(((struct page___v618 *)page)->flags.f))
 		return BPF_CORE_READ((struct page___v618 *)page, flags.f);
 	return BPF_CORE_READ((struct page *)page, flags);
-}
-
-/*
- * Where migrate_misplaced_folio brings its folio, and migrate_misplaced_page (until 6.6) its page: the last argument.
- * The one before it, the mapping, went between 6.12 and 6.16.
- */
-static inline int nt_misplaced_to(__u64 *args, __u32 at)
-{
-	int node;
-
-	if (at == 1) {
-		node = args[1];
-		/* As in nt_migrate_reason. */
-		barrier_var(node);
-		return node;
-	}
-	return args[2];
 }
 
 struct kernfs_node {
@@ -144,7 +132,10 @@ struct mm_struct {
 	struct percpu_counter rss_stat[4];
 } NT_RELOCATED;
 
-/* Until 6.1 rss_stat was one struct of atomic counters (commit f1a7941243c1, 6.2). May go with 6.1. */
+/*
+ * Commit f1a7941243c1 (6.2): rss_stat, one struct of atomic counters, becomes an array of per-CPU counters. The
+ * struct can be dropped when the oldest supported kernel is 6.2.
+ */
 struct nt_atomic_long {
 	__s64 counter;
 };
@@ -237,8 +228,8 @@ static inline void nt_mempolicy(struct task_struct *task, __u32 *mode, __u64 *no
 }
 
 /*
- * Threads of a process, in a program that is not a walk itself (6.7). The first
- * must exist in the running kernel before any is called.
+ * Release 6.7: kfuncs that iterate over the threads of a process in any program. The question whether they
+ * exist (bpf_ksym_exists), and the next walk in their place, can be dropped when the oldest supported kernel is 6.7.
  */
 struct bpf_iter_task {
 	__u64 opaque[3];
@@ -273,7 +264,7 @@ struct user_pt_regs___arm64 {
 	__u64 regs[31];
 } NT_RELOCATED;
 
-/* Of the first four arguments the one at this place, counted from 0; a constant, because the context is no array. */
+/* The argument at this place of the first four, counted from 0; a constant, because the context is no array. */
 #if defined(__TARGET_ARCH_arm64)
 #define nt_argument(ctx, at) (((struct user_pt_regs___arm64 *)(ctx))->regs[at])
 #elif defined(__TARGET_ARCH_x86)
@@ -283,16 +274,54 @@ struct user_pt_regs___arm64 {
 #define nt_argument_3 cx
 #define nt_argument(ctx, at) (((struct pt_regs___x86 *)(ctx))->nt_argument_##at)
 #else
-#error "where are the arguments of a function on this architecture?"
+#error "add the registers that hold the arguments of a function on this architecture"
 #endif
+
+/*
+ * One body, two programs: `name` at a function's trampoline, and `name`_kprobe for kernels that do not let the
+ * function have one (as on arm64 before 6.4). User space loads the first that the kernel takes. In the body
+ * nt_twin_argument() is an argument of the function, and `registers` says by which program it runs.
+ */
+#define NT_TWINS(name, trampoline, probe)                                    \
+	static __always_inline void name##_body(__u64 *ctx, bool registers); \
+	SEC(trampoline) int name(__u64 *ctx)                                 \
+	{                                                                    \
+		name##_body(ctx, false);                                     \
+		return 0;                                                    \
+	}                                                                    \
+	SEC(probe) int name##_kprobe(__u64 *ctx)                             \
+	{                                                                    \
+		name##_body(ctx, true);                                      \
+		return 0;                                                    \
+	}                                                                    \
+	static __always_inline void name##_body(__u64 *ctx, bool registers)
+
+#define nt_twin_argument(at) (registers ? nt_argument(ctx, at) : ctx[at])
+
+/*
+ * Commit 73eab3ca481e (6.7): migrate_misplaced_page becomes migrate_misplaced_folio. Between 6.12 and 6.16 the
+ * argument before the last, the mapping, is removed; the last is the node that the page is brought to. `at` 2 can
+ * be dropped when the oldest supported kernel is 6.16.
+ */
+#define nt_misplaced_to(at)                                               \
+	({                                                                \
+		int node_;                                                \
+		if ((at) == 1) {                                          \
+			node_ = nt_twin_argument(1);                      \
+			barrier_var(node_); /* as in nt_migrate_reason */ \
+		} else {                                                  \
+			node_ = nt_twin_argument(2);                      \
+		}                                                         \
+		node_;                                                    \
+	})
 
 #define NT_RSS_FILE 0 /* enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES } */
 #define NT_RSS_ANON 1
 #define NT_RSS_SHMEM 3
 
 /*
- * Resident pages, as statm counted them until 6.15: from 6.2 the counters are
- * per CPU and the shared part lags by at most 32 pages per CPU and counter.
+ * Resident pages, as statm counted them until 6.15. Since 6.2 the counters are per CPU: the part
+ * read here lags by at most 32 pages per CPU and counter.
  */
 static inline __u64 nt_rss_pages(struct task_struct *task)
 {

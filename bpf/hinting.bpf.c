@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Whose accesses did NUMA balancing see, and were the pages on the node of the
- * CPU? Runs once for each hinting fault that found its page. The same program
- * twice: user space loads the first of the two that the kernel takes.
+ * NUMA hinting faults by task and by CPU, and how many found the page on another
+ * node than the CPU. Runs once for each hinting fault that found its page.
  */
 #include "maps.bpf.h"
 
@@ -17,7 +16,7 @@ struct {
  * A fault counts as local when the page was there before it was moved: as the
  * kernel itself has it in numa_hint_faults_local.
  */
-static inline int hint_fault(int flags)
+static inline void count_hint_fault(int flags)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, bpf_get_current_task_btf(), NULL, 0);
 	bool remote = !(flags & TNF_FAULT_LOCAL);
@@ -32,24 +31,16 @@ static inline int hint_fault(int flags)
 			__sync_fetch_and_add(&here->remote, 1);
 	}
 	if (!rec || !rec->in_scope)
-		return 0;
+		return;
 	rec->counters[NT_HINT_FAULTS]++;
 	if (remote)
 		rec->counters[NT_HINT_REMOTE]++;
-	return 0;
 }
 
-SEC("fentry/task_numa_fault")
-int BPF_PROG(on_hint_fault, int last_cpupid, int mem_node, int pages, int flags)
+/* task_numa_fault(last_cpupid, mem_node, pages, flags) */
+NT_TWINS(on_hint_fault, "fentry/task_numa_fault", "kprobe/task_numa_fault")
 {
-	return hint_fault(flags);
-}
-
-/* Where functions have no trampolines: arm64 before 6.4. */
-SEC("kprobe/task_numa_fault")
-int on_hint_fault_kprobe(void *regs)
-{
-	return hint_fault(nt_argument(regs, 3));
+	count_hint_fault(nt_twin_argument(3));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

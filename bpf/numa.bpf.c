@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Which tasks did NUMA balancing send to another node? Runs when the kernel
+ * Tasks that NUMA balancing sends to another node. Runs when the kernel
  * tries to bring a task to the node it prefers: at most once a second for each.
  */
 #include "maps.bpf.h"
 
 /* The other half of a swap runs on another CPU meanwhile: its record has two writers. */
-static inline void count(struct task_struct *task, bool moved, bool swapped, bool stuck)
+static inline void count_numa_move(struct task_struct *task, bool moved, bool swapped, bool stuck)
 {
 	struct nt_rec *rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
 
@@ -24,23 +24,23 @@ static inline void count(struct task_struct *task, bool moved, bool swapped, boo
 SEC("tp_btf/sched_move_numa")
 int BPF_PROG(on_move_numa, struct task_struct *task)
 {
-	count(task, true, false, false);
+	count_numa_move(task, true, false, false);
 	return 0;
 }
 
 SEC("tp_btf/sched_swap_numa")
 int BPF_PROG(on_swap_numa, struct task_struct *task, int cpu, struct task_struct *other)
 {
-	count(task, false, true, false);
+	count_numa_move(task, false, true, false);
 	if (other)
-		count(other, false, true, false);
+		count_numa_move(other, false, true, false);
 	return 0;
 }
 
 SEC("tp_btf/sched_stick_numa")
 int BPF_PROG(on_stick_numa, struct task_struct *task)
 {
-	count(task, false, false, true);
+	count_numa_move(task, false, false, true);
 	return 0;
 }
 

@@ -96,7 +96,7 @@ enum nt_scope_kind {
 	NT_SCOPE_OUTSIDE, /* the same, but not wanted */
 };
 
-/* How the context switch has to take the scope. */
+/* The scope in the terms of the context switch. */
 enum nt_scoped {
 	NT_SCOPED_NOT, /* every task is wanted */
 	NT_SCOPED,
@@ -228,7 +228,7 @@ struct nt_cpu_hints {
 /* Reclaim on one node since start. */
 struct nt_reclaim {
 	__u64 kswapd_pages;  /* freed by kswapd */
-	__u64 direct_pages;  /* freed by anyone else */
+	__u64 direct_pages;  /* freed by any other task */
 	__u64 node_reclaims; /* times an allocation cleaned up its own node first */
 	__u64 reserved;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * On which node did a task get its pages, and was it the node it ran on? Runs at
- * each allocation of pages in the kernel: what is not for user space leaves after
- * one comparison.
+ * The nodes on which a task gets its pages, and how often it is not the node it
+ * runs on. Runs at each allocation of pages in the kernel: one that is not for
+ * user space leaves after one comparison.
  */
 #include "maps.bpf.h"
 #include "nodes.bpf.h"
@@ -24,7 +24,7 @@ int BPF_PROG(on_page_alloc, struct page *page, unsigned int order, unsigned int 
 		return 0;
 	/*
 	 * One page that must be of this node is the new place of one that balancing or move_pages(2) moves; new huge
-	 * pages ask so at first too. What mbind(2) moves is asked for like any other page and cannot be told.
+	 * pages ask so at first too. Pages that mbind(2) moves are asked for like any other and cannot be told.
 	 */
 	if (!order && gfp & gfp_this_node)
 		return 0;

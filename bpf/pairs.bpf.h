@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What moves from node to node, be it tasks or pages: a table of an object's own, read by src/collect/pairs.rs. */
+/* Moves from node to node, of tasks or of pages: a table of an object's own, read by src/collect/pairs.rs. */
 #ifndef PAIRS_BPF_H
 #define PAIRS_BPF_H
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * How many pages did reclaim free on each node, and who did it? Runs once per
+ * Pages that reclaim freed on each node, by kswapd and by other tasks. Runs once per
  * batch of pages (32 or more), never on a path that an idle machine takes.
  *
- * kswapd works ahead of need; everyone else reclaims because an allocation of
- * his own has to wait. That split is the one of pgsteal_kswapd and
+ * kswapd works ahead of need; any other task reclaims because an allocation of
+ * its own has to wait. That split is the one of pgsteal_kswapd and
  * pgsteal_direct in /proc/vmstat, which have no node.
  */
 #include "core_compat.bpf.h"
 #include "numatop.h"
-
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* User space sets the size: one entry per possible node. */
 struct {
@@ -53,3 +51,5 @@ int BPF_PROG(on_node_reclaim, int nid)
 		__sync_fetch_and_add(&node->node_reclaims, 1);
 	return 0;
 }
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -245,7 +245,7 @@ static __always_inline void charge_time(struct stretch *s)
 		s->cpu->busy_ns += charged;
 	else if (s->seen_in && exec_ns > s->cpu->in_exec_ns)
 		s->cpu->busy_ns += exec_ns - s->cpu->in_exec_ns;
-	/* What it did after it left the scope cannot be told from what it did before: neither counts. */
+	/* Counts after it left the scope cannot be told from those before: neither are charged. */
 	if (s->rec && s->scope & NT_REC_CROSSED && s->rec->scope_end_ns)
 		s->rec = NULL;
 }

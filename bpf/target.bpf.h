@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Is this task wanted? The scope as user space set it. */
+/* The scope as user space set it: whether a task is wanted. */
 #ifndef TARGET_BPF_H
 #define TARGET_BPF_H
 
@@ -26,7 +26,7 @@ static inline bool nt_has_id(__u32 kind, __u64 id)
 	return bpf_map_lookup_elem(&scope_ids, &key) != NULL;
 }
 
-/* Is its cgroup, or one above it, in the set of this kind? */
+/* Whether its cgroup, or one above it, is in the set of this kind. */
 static inline bool nt_in_cgroup(struct task_struct *task, __u32 kind)
 {
 	struct cgroup_subsys_state *css = nt_css(task);
