@@ -7,6 +7,7 @@
  */
 #include "nodes.bpf.h"
 #include "pairs.bpf.h"
+#include "records.bpf.h"
 
 /* Set by user space before load. */
 const volatile __u32 reason_at = 7; /* where in the arguments the reason is */

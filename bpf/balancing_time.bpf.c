@@ -6,7 +6,7 @@
  * accounted for the fault: the move of the page is in between. The exception
  * itself and the walk to the page are not included.
  */
-#include "maps.bpf.h"
+#include "records.bpf.h"
 
 static inline void begin_stretch(void)
 {

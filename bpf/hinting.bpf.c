@@ -3,7 +3,7 @@
  * NUMA hinting faults by task and by CPU, and how many found the page on another
  * node than the CPU. Runs once for each hinting fault that found its page.
  */
-#include "maps.bpf.h"
+#include "records.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

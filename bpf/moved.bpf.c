@@ -4,7 +4,7 @@
  * for each page or large folio, before the kernel tries; balance.bpf.c counts the
  * pages that were moved.
  */
-#include "maps.bpf.h"
+#include "records.bpf.h"
 
 /* Set by user space before load. */
 const volatile __u32 node_shift = 63; /* of the node in page->flags */

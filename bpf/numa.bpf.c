@@ -3,7 +3,7 @@
  * Tasks that NUMA balancing sends to another node. Runs when the kernel
  * tries to bring a task to the node it prefers: at most once a second for each.
  */
-#include "maps.bpf.h"
+#include "records.bpf.h"
 
 /* The other half of a swap runs on another CPU meanwhile: its record has two writers. */
 static inline void count_numa_move(struct task_struct *task, bool moved, bool swapped, bool stuck)

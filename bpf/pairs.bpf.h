@@ -3,7 +3,7 @@
 #ifndef PAIRS_BPF_H
 #define PAIRS_BPF_H
 
-#include "maps.bpf.h"
+#include "core_compat.bpf.h"
 
 /* Counters at [from * nodes + to]. User space makes it as large as that takes. */
 struct {

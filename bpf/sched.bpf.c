@@ -8,6 +8,7 @@
  * just brought se.sum_exec_runtime up to date), nothing is allocated, and
  * helpers are called only for the task's record and for open counters.
  */
+#include "maps.bpf.h"
 #include "pairs.bpf.h"
 #include "rows.bpf.h"
 
