@@ -14,6 +14,7 @@ mod engine;
 mod hostile;
 mod hot;
 mod hugetlb;
+mod leftovers;
 mod locked;
 mod locking;
 mod pages;
@@ -166,6 +167,8 @@ fn main() {
         starts::too_few_open_files_are_named_with_the_limit,
         starts::too_little_address_space_is_named_with_the_limit,
         starts::an_empty_proc_is_named,
+        leftovers::nothing_stays_loaded_after_any_end,
+        leftovers::a_start_that_fails_leaves_nothing_loaded,
         truth::a_full_exit_ring_is_a_counted_loss,
         pages::pages_that_are_touched_are_counted_on_their_node,
         pages::moved_pages_are_those_of_vmstat,

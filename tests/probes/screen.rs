@@ -16,7 +16,7 @@ use crate::until::PATIENCE;
 use crate::workload::{ForEverybody, Workload};
 
 /// numatop-ng in a pseudo-terminal, with a model of the screen behind it.
-struct Terminal {
+pub struct Terminal {
     master: Box<dyn MasterPty + Send>,
     child: Box<dyn Child + Send + Sync>,
     keys: Box<dyn Write + Send>,
@@ -31,7 +31,7 @@ pub fn model(rows: u16, cols: u16) -> Result<vt100::Parser> {
 }
 
 impl Terminal {
-    fn start(words: &[&str], rows: u16, cols: u16) -> Result<Terminal> {
+    pub fn start(words: &[&str], rows: u16, cols: u16) -> Result<Terminal> {
         let pty = native_pty_system().openpty(PtySize { rows, cols, pixel_width: 0, pixel_height: 0 })?;
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_numatop-ng"));
         command.args(words);
@@ -68,7 +68,7 @@ impl Terminal {
     }
 
     /// Waits until the screen fulfils `wanted`.
-    fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    pub fn until(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         while !wanted(&self.text()) {
             ensure!(Instant::now() < end, "no {what} on the screen:\n{}", self.text());
@@ -77,20 +77,24 @@ impl Terminal {
         Ok(())
     }
 
-    fn press(&mut self, keys: &str) -> Result<()> {
+    pub fn press(&mut self, keys: &str) -> Result<()> {
         self.keys.write_all(keys.as_bytes())?;
         self.keys.flush().context("pressing a key")
     }
 
-    fn signal(&self, signal: libc::c_int) -> Result<()> {
-        let pid = self.child.process_id().context("the child has ended")?;
+    pub fn pid(&self) -> Result<u32> {
+        self.child.process_id().context("the child has ended")
+    }
+
+    pub fn signal(&self, signal: libc::c_int) -> Result<()> {
+        let pid = self.pid()?;
         // SAFETY: the child is ours and not reaped yet.
         unsafe { libc::kill(pid as libc::pid_t, signal) };
         Ok(())
     }
 
     /// Waits for its end, and takes in all that it wrote until then.
-    fn ended(&mut self) -> Result<ExitStatus> {
+    pub fn ended(&mut self) -> Result<ExitStatus> {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
             if !self.take_in(Duration::from_millis(20)) {
