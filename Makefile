@@ -14,6 +14,7 @@ help:
 	@echo 'make test-all   this machine, and the full matrix of virtual ones'
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make bench      the measurements of docs/performance.md'
+	@echo 'make inspect    the BPF programs and maps as the kernel has them: sizes, work of the verifier, memory'
 	@echo 'make fuzz       hostile inputs for everything that parses, FUZZ_SECONDS (600) for each of six targets'
 	@echo 'make format     Rust and C as the check of make test-host wants them'
 	@echo 'make torture    what takes minutes: 10,000 damaged recordings, all sectors, 200 killed recorders'
@@ -67,6 +68,10 @@ bench: build
 	scripts/install-deps bench
 	benches/run
 
+inspect: build
+	scripts/install-deps inspect
+	$(SUDO) scripts/inspect
+
 fuzz:
 	scripts/install-deps build
 	fuzz/run $(FUZZ_SECONDS)
@@ -74,4 +79,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all format static bench fuzz torture
+.PHONY: help build run test test-host test-all format static bench inspect fuzz torture
