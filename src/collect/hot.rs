@@ -2,14 +2,14 @@
 //! somebody looks at hot spots: dropped, it is gone from the kernel.
 
 use std::collections::BTreeMap;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::{Link, Program, RingBuffer, RingBufferBuilder};
 
+use super::object;
 use super::skel::hot::{HotSkel, HotSkelBuilder};
 use crate::model::event::Event;
 use crate::model::sample::Comm;
@@ -79,9 +79,7 @@ impl HotProbe {
         cgroup_subsys: Option<u32>,
         cpus: &[CpuId],
     ) -> Result<HotProbe> {
-        // The skeleton borrows its object for as long as it lives: a few bytes for each time the view is opened.
-        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = HotSkelBuilder::default().open(object).context("opening hot.bpf.o")?;
+        let mut open = object::open("hot", HotSkelBuilder::default())?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("hot.bpf.o has no .rodata")?;
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
@@ -144,9 +142,9 @@ impl HotProbe {
         &self.sampling
     }
 
-    /// The program that is attached, by name.
-    pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
-        ("on_sample", self.skel.progs.on_sample.as_fd())
+    /// The programs that are attached.
+    pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
+        object::programs(self.skel.object())
     }
 
     /// Moves what is in the ring to our own memory.

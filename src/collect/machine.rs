@@ -1,8 +1,7 @@
-//! The readings that belong to no task: memory of the nodes, reclaim, swap, interrupts. What cannot be read
+//! The files of the machine as a whole: memory of the nodes, swap, interrupts. What cannot be read
 //! is missing with its reason; the rest goes on.
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use anyhow::{Error, Result};
@@ -10,7 +9,6 @@ use anyhow::{Error, Result};
 use super::interrupts::InterruptReader;
 use super::nodes::NodeReader;
 use super::reasons::Reasons;
-use super::reclaim::ReclaimProbe;
 use super::vmstat::VmStatReader;
 use super::zones::ZoneReader;
 use crate::model::facility::Facility;
@@ -33,31 +31,24 @@ pub struct MachineReader {
     zones: ZoneReader,
     vmstat: VmStatReader,
     interrupts: InterruptReader,
-    reclaim: Option<ReclaimProbe>,
     page_size: u64,
     reasons: Reasons,
 }
 
 impl MachineReader {
-    /// Opens the files below `root` and starts the reclaim probe. A probe that does not start is a reason in
-    /// [`MachineReader::missing`].
+    /// Opens the files below `root`.
     ///
     /// # Errors
     /// A file that every kernel has cannot be opened.
-    pub fn start(root: &Path, topology: &Topology, page_size: u64) -> Result<MachineReader> {
-        let mut reader = MachineReader {
+    pub fn open(root: &Path, topology: &Topology, page_size: u64) -> Result<MachineReader> {
+        Ok(MachineReader {
             nodes: NodeReader::open(root, topology)?,
             zones: ZoneReader::new(root),
             vmstat: VmStatReader::open(root)?,
             interrupts: InterruptReader::open(root)?,
-            reclaim: None,
             page_size,
             reasons: Reasons::default(),
-        };
-        let now = reader.vmstat.read()?;
-        let reclaim = ReclaimProbe::start(topology.possible_nodes, &now);
-        reader.reclaim = reader.reasons.started(reclaim, Facility::Reclaim);
-        Ok(reader)
+        })
     }
 
     /// Reads everything.
@@ -81,17 +72,7 @@ impl MachineReader {
             Ok(times) => machine.irq_ns = times,
             Err(error) => self.reasons.add(Facility::Irq, &lost("/proc/stat", error)),
         }
-        if let Some(probe) = &self.reclaim
-            && let Err(missing) = probe.read(&mut machine.nodes, &machine.vm)
-        {
-            self.reasons.add(Facility::Reclaim, &missing);
-        }
         Ok(machine)
-    }
-
-    /// The programs that are attached, by name.
-    pub fn programs(&self) -> impl Iterator<Item = (&'static str, BorrowedFd<'_>)> {
-        self.reclaim.iter().flat_map(ReclaimProbe::programs)
     }
 
     /// Facilities that could not be read, and why; once missing, missing for good.

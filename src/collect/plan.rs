@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::probes;
 use crate::collect::check::HostCheck;
 use crate::host::btf::Feature;
 use crate::model::facility::Facility;
@@ -73,14 +74,14 @@ pub fn features(facility: Facility) -> &'static [Feature] {
             ThreadInfoCpu,
             SchedInfo,
         ],
-        Facility::Reclaim => &[ShrinkInactive, NodeReclaim, CurrentTask],
-        Facility::NewPages => &[PageAlloc, TaskStorage, CurrentTask, TracingStorage],
-        Facility::MovedPages | Facility::PageFlows => {
-            &[MigratePages, TaskStorage, CurrentTask, TracingStorage]
-        }
-        Facility::SentTasks => &[MoveNuma, TaskStorage, CurrentTask, TracingStorage],
-        _ => &[],
+        _ => probes::of(facility).map_or(&[], |probe| probe.features),
     }
+}
+
+/// Facilities that rules know from facts about a host. The others are there, or say why not when they are tried.
+pub fn judged() -> impl Iterator<Item = Facility> {
+    let probes = probes::PROBES.into_iter().filter(|probe| !probe.features.is_empty());
+    Facility::JUDGED.into_iter().chain(probes.map(|probe| probe.facility))
 }
 
 /// Something that works, but not as one might think.
@@ -124,7 +125,7 @@ impl Plan {
 /// Applies the rules to the facts of one host.
 pub fn plan(check: &HostCheck) -> Plan {
     Plan {
-        verdicts: Facility::JUDGED.map(|facility| (facility, rules::verdict(check, facility))).into(),
+        verdicts: judged().map(|facility| (facility, rules::verdict(check, facility))).collect(),
         caveats: rules::caveats(check),
     }
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
-
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 
@@ -12,11 +10,6 @@ use crate::model::sample::Missing;
 pub struct Reasons(BTreeMap<Facility, Missing>);
 
 impl Reasons {
-    /// The probe that brings `facility`; if it did not start, the error is why that is missing.
-    pub fn started<P>(&mut self, probe: Result<P>, facility: Facility) -> Option<P> {
-        probe.map_err(|error| self.add(facility, &Missing::Unsupported(format!("{error:#}")))).ok()
-    }
-
     /// Notes why `facility` is missing.
     pub fn add(&mut self, facility: Facility, why: &Missing) {
         self.0.entry(facility).or_insert_with(|| why.clone());
@@ -30,17 +23,14 @@ impl Reasons {
 
 #[cfg(test)]
 mod tests {
-    use anyhow::anyhow;
-
     use super::*;
 
     #[test]
     fn the_first_reason_stands() {
         let mut reasons = Reasons::default();
-        assert_eq!(reasons.started(Ok(1), Facility::Irq), Some(1));
-        assert_eq!(reasons.started::<u32>(Err(anyhow!("no").context("loading")), Facility::Reclaim), None);
-        reasons.add(Facility::Reclaim, &Missing::Lost("later".to_owned()));
         let why = Missing::Unsupported("loading: no".to_owned());
+        reasons.add(Facility::Reclaim, &why);
+        reasons.add(Facility::Reclaim, &Missing::Lost("later".to_owned()));
         assert_eq!(reasons.by_facility().iter().collect::<Vec<_>>(), [(&Facility::Reclaim, &why)]);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
+use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput};
 
+use super::object;
 use super::pairs::Pairs;
 use super::records::Layout;
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
@@ -63,9 +63,7 @@ impl SchedProbe {
         cgroup_subsys: Option<u32>,
     ) -> Result<SchedProbe> {
         let cpus = topology.possible_cpus;
-        // One per run of the program: the skeleton borrows its object for as long as it lives.
-        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = SchedSkelBuilder::default().open(object).context("opening sched.bpf.o")?;
+        let mut open = object::open("sched", SchedSkelBuilder::default())?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("sched.bpf.o has no .rodata")?;
         rodata.nr_cpus = cpus;
         rodata.nr_nodes = topology.possible_nodes;
@@ -192,10 +190,9 @@ impl SchedProbe {
         Ok(Some(ReadCost { count_ns: each(count), scaled_ns: each(scaled) }))
     }
 
-    /// The programs that run by themselves or with each sample, by name.
-    pub fn programs(&self) -> [(&'static str, BorrowedFd<'_>); 2] {
-        let progs = &self.skel.progs;
-        [("on_sched_switch", progs.on_sched_switch.as_fd()), ("on_flush", progs.on_flush.as_fd())]
+    /// The programs that run by themselves or with each sample.
+    pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
+        object::programs(self.skel.object()).filter(|program| program.name() != "on_measure")
     }
 
     /// Reads enabled and running times with each counter from now on (or no longer).

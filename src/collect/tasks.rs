@@ -1,14 +1,14 @@
 //! The task probe: loads `tasks.bpf.c`, walks all tasks for rows that changed, empties the exit ring.
 
 use std::io::Read;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Program, RingBuffer, RingBufferBuilder};
 
+use super::object;
 use super::sched::SchedProbe;
 use super::skel::tasks::{TasksSkel, TasksSkelBuilder};
 use crate::container::scope::Scope;
@@ -25,7 +25,7 @@ const SCOPE_IDS: u32 = 65_536;
 pub struct TaskProbe {
     _newtask: Link,
     _free: Link,
-    cgroup_links: Vec<Link>,
+    _cgroup: Vec<Link>,
     walk: Link,
     ring: RingBuffer<'static>,
     pending: Arc<Mutex<Vec<u8>>>,
@@ -48,9 +48,7 @@ impl TaskProbe {
         cgroup_subsys: Option<u32>,
         cgroups: bool,
     ) -> Result<TaskProbe> {
-        // One per run of the program: the skeleton borrows its object for as long as it lives.
-        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = TasksSkelBuilder::default().open(object).context("opening tasks.bpf.o")?;
+        let mut open = object::open("tasks", TasksSkelBuilder::default())?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
         rodata.rec_size = sched.layout().size();
         rodata.by_sibling = sched.layout().by_sibling();
@@ -104,7 +102,7 @@ impl TaskProbe {
         Ok(TaskProbe {
             _newtask: newtask,
             _free: free,
-            cgroup_links: links,
+            _cgroup: links,
             walk,
             ring,
             pending,
@@ -165,24 +163,9 @@ impl TaskProbe {
         self.ring.consume().context("reading the exit ring")
     }
 
-    /// The programs that are attached, by name.
-    pub fn programs(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
-        let progs = &self.skel.progs;
-        let mut programs = vec![
-            ("on_task_walk", progs.on_task_walk.as_fd()),
-            ("on_task_newtask", progs.on_task_newtask.as_fd()),
-            ("on_sched_process_free", progs.on_sched_process_free.as_fd()),
-        ];
-        // Kernels without cgroups have not loaded these.
-        if !self.cgroup_links.is_empty() {
-            programs.extend([
-                ("on_cgroup_attach_task", progs.on_cgroup_attach_task.as_fd()),
-                ("on_cgroup_mkdir", progs.on_cgroup_mkdir.as_fd()),
-                ("on_cgroup_rmdir", progs.on_cgroup_rmdir.as_fd()),
-                ("on_cgroup_rename", progs.on_cgroup_rename.as_fd()),
-            ]);
-        }
-        programs
+    /// The programs that are attached.
+    pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
+        object::programs(self.skel.object())
     }
 
     /// Becomes readable when the ring is half full.

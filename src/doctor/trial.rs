@@ -2,28 +2,20 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::slice::from_ref;
 
 use anyhow::{Context, Error, Result};
 
-use crate::collect::balance::BalanceProbe;
-use crate::collect::balancing_time::TimeProbe;
 use crate::collect::check::HostCheck;
-use crate::collect::hinting::HintProbe;
-use crate::collect::moved::MoveProbe;
-use crate::collect::numa::NumaProbe;
-use crate::collect::pages::PageProbe;
 use crate::collect::placement::Walk;
 use crate::collect::placement::draw::Random;
-use crate::collect::reclaim::ReclaimProbe;
+use crate::collect::probes::{PROBES, Probe, Shared};
 use crate::collect::records::Layout;
-use crate::collect::rung::Ladder;
 use crate::collect::sched::SchedProbe;
 use crate::collect::tasks::TaskProbe;
-use crate::collect::vmstat::VmStatReader;
-use crate::collect::{hinting, inspect, libbpf_log, own, records};
+use crate::collect::{inspect, libbpf_log, own, records};
 use crate::container::scope::Scope;
 use crate::host::kernel;
-use crate::host::types::Types;
 use crate::model::facility::Facility;
 use crate::model::topology::Topology;
 use crate::model::wire::Scoped;
@@ -85,44 +77,15 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     let both = &[Facility::TaskWalk, Facility::Exits];
     let tasks = note(trials, "task probe", both, task_probe(check, topology, &store, &sched))?;
     note(trials, "task walk", both, task_walk(tasks))?;
-    // Nothing builds on these.
-    note(trials, "reclaim by node", &[Facility::Reclaim], reclaim(topology));
+    // The rest builds on none of these.
+    let shared = Shared::new(Path::new("/"), &store, layout(check, topology)).with(&sched);
     // With one node there are no others.
-    let several = layout(check, topology).pages;
-    if several {
-        note(trials, "new pages by node", &[Facility::NewPages], new_pages(&sched, &store));
+    let useful = |probe: &&Probe| !probe.several_nodes || shared.layout.pages;
+    for probe in PROBES.into_iter().filter(useful) {
+        let seen = probe.try_out(&shared).map(|seen| ((), seen));
+        note(trials, probe.name, from_ref(&probe.facility), seen);
     }
-    note(trials, "moved pages", &[Facility::MovedPages], moved_pages(topology, &store));
-    if several {
-        note(trials, "pages moved from node to node", &[Facility::PageFlows], page_flows(&store));
-    }
-    note(trials, "memory by node", &[Facility::Placement], placement());
-    note(trials, "tasks that balancing moves", &[Facility::SentTasks], sent_tasks(&store));
-    let ladder = Ladder::climb(|rung| HintProbe::start(&store, rung));
-    note(trials, "NUMA hinting faults", &[], Ok(((), ladder.words(hinting::WITHOUT))));
-    let ladder = Ladder::climb(|rung| TimeProbe::start(&store, rung));
-    note(trials, "time of NUMA balancing", &[], Ok(((), ladder.words("nothing"))))
-}
-
-fn reclaim(topology: &Topology) -> Result<((), String)> {
-    let now = VmStatReader::open(Path::new("/"))?.read()?;
-    ReclaimProbe::start(topology.possible_nodes, &now)?;
-    Ok(((), "loaded, attached to reclaim".into()))
-}
-
-fn new_pages(sched: &SchedProbe, store: &OwnedFd) -> Result<((), String)> {
-    PageProbe::start(sched, store, &Types::read(Path::new("/"))?)?;
-    Ok(((), "loaded, attached to the allocation of pages".into()))
-}
-
-fn moved_pages(topology: &Topology, store: &OwnedFd) -> Result<((), String)> {
-    BalanceProbe::start(store, topology.possible_nodes, &Types::read(Path::new("/"))?)?;
-    Ok(((), "loaded, attached to the migration of pages".into()))
-}
-
-fn page_flows(store: &OwnedFd) -> Result<((), String)> {
-    let probe = MoveProbe::start(store, &Types::read(Path::new("/"))?)?;
-    Ok(((), probe.words()))
+    note(trials, "memory by node", &[Facility::Placement], placement())
 }
 
 /// Looks at our own memory: what the kernel refuses for that, it refuses for everybody's.
@@ -148,11 +111,6 @@ fn placement() -> Result<((), String)> {
             plural(nodes, "node")
         ),
     ))
-}
-
-fn sent_tasks(store: &OwnedFd) -> Result<((), String)> {
-    NumaProbe::start(store)?;
-    Ok(((), "loaded, attached to moves, swaps and what came to nothing".into()))
 }
 
 fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {

@@ -73,8 +73,8 @@ impl Facility {
     /// A live view has all of these or does not start.
     pub const ESSENTIAL: [Facility; 3] = [Facility::CpuTime, Facility::TaskWalk, Facility::Exits];
 
-    /// Those that rules know from facts about a host. The others are there, or say why not when they are tried.
-    pub const JUDGED: [Facility; 25] = [
+    /// Those that rules know from facts about a host, beside the probes that list what they stand on.
+    pub const JUDGED: [Facility; 20] = [
         Facility::CpuTime,
         Facility::TaskWalk,
         Facility::Exits,
@@ -93,12 +93,7 @@ impl Facility {
         Facility::NumaFields,
         Facility::NodeMemory,
         Facility::NodePages,
-        Facility::Reclaim,
         Facility::Watermarks,
-        Facility::NewPages,
-        Facility::MovedPages,
         Facility::Placement,
-        Facility::SentTasks,
-        Facility::PageFlows,
     ];
 }

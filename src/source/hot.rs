@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use libbpf_rs::Program;
 
 use crate::collect::hot::{HotProbe, Sampling};
 use crate::model::stacks::News;
@@ -65,9 +66,9 @@ impl Hot {
         self.probe.gather()
     }
 
-    /// The sampler's program, by name.
-    pub fn program(&self) -> (&'static str, BorrowedFd<'_>) {
-        self.probe.program()
+    /// The sampler's programs.
+    pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
+        self.probe.programs()
     }
 
     /// Becomes readable when that ring is half full.

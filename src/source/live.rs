@@ -5,12 +5,13 @@ mod memory;
 mod missing;
 
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
+use libbpf_rs::Program;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::ClockId;
 
@@ -19,14 +20,13 @@ use self::missing::with_balancing;
 use super::hot::Hot;
 use super::{Focus, Source, poll};
 use crate::collect::about::AboutReader;
-use crate::collect::balancing::BalancingProbes;
 use crate::collect::check::HostCheck;
 use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
 use crate::collect::mm_reader::MmReader;
-use crate::collect::pages::PageProbes;
 use crate::collect::placement::{Budget, Placements};
 use crate::collect::plan::Advice;
+use crate::collect::probes::{Probes, Readings, Shared};
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::table::{TaskTable, parse};
@@ -45,7 +45,7 @@ use crate::host::users;
 use crate::metric::needs;
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
-use crate::model::sample::{CpuRaw, Hints, HostFacts, Names, Sample, Slot};
+use crate::model::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
 use crate::model::stacks::News;
 use crate::model::topology::{Topology, parse_cpulist};
 use crate::model::units::CpuId;
@@ -101,15 +101,14 @@ pub struct LiveSource {
     mm_reader: MmReader,
     placements: Placements,
     about: AboutReader,
-    pages: PageProbes,
-    balancing: BalancingProbes,
+    probes: Probes,
     /// Of the whole machine.
     names: Arc<Names>,
     visible: VisibleNames,
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
     online: Vec<CpuId>,
-    /// Facilities of the machine's files that had failed when reasons were last given.
+    /// Facilities of files and probes that had failed when reasons were last given.
     lacking: usize,
     /// Reads of counters that had failed on each CPU when we looked last.
     failed_reads: BTreeMap<CpuId, u64>,
@@ -168,12 +167,17 @@ impl LiveSource {
         let mut layout = Layout::new(nodes, topology.smt(), &events);
         layout.pages |= options.count_pages;
         let store = records::create(layout)?;
-        // First, because the others must know what these leave to them.
         let planned = with_balancing(&check);
         let measurable = |needs: &[Facility]| planned.obstacle(needs).is_none();
-        let wanted = |facility| needs::of_those_with(facility).any(measurable);
-        let balancing = BalancingProbes::start(&store, wanted);
-        layout.hints_from_task = balancing.hints_from_task();
+        let wanted = |facility| {
+            let asked = facility == Facility::NewPages && options.count_pages;
+            asked || needs::of_those_with(facility).any(measurable)
+        };
+        let shared = Shared::new(Path::new(ROOT), &store, layout);
+        let mut probes = Probes::default();
+        // First, because the programs below take its place where it does not start.
+        probes.start(&shared, |facility| facility == Facility::HintFaults && wanted(facility));
+        layout.hints_from_task = wanted(Facility::HintFaults) && !probes.runs(Facility::HintFaults);
         let subsys = match &hierarchy.controller {
             Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
             None => None,
@@ -195,8 +199,8 @@ impl LiveSource {
         let tasks =
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
         let page_size = own::page_size();
-        let machine = MachineReader::start(Path::new(ROOT), &topology, page_size)?;
-        let pages = PageProbes::start(&sched, &store, Path::new(ROOT), wanted);
+        let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
+        probes.start(&shared.with(&sched), wanted);
         let host = HostFacts {
             hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
             kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
@@ -214,8 +218,7 @@ impl LiveSource {
             sched,
             tasks,
             machine,
-            pages,
-            balancing,
+            probes,
             table: TaskTable::default(),
             groups,
             group_limits: options.group_limits,
@@ -291,7 +294,7 @@ impl LiveSource {
         silent
     }
 
-    fn cpus(&self, irq_ns: &BTreeMap<CpuId, u64>, hints: &[Hints]) -> Vec<CpuRaw> {
+    fn cpus(&self, irq_ns: &BTreeMap<CpuId, u64>) -> Vec<CpuRaw> {
         let read = |cpu: &crate::model::topology::Cpu| {
             let state = self.sched.cpu(cpu.id)?;
             let mut slots = [Slot::default(); crate::model::wire::SLOTS];
@@ -309,7 +312,7 @@ impl LiveSource {
                 busy_ns: state.busy_ns,
                 switches: state.switches,
                 irq_ns: irq_ns.get(&cpu.id).copied().unwrap_or(0),
-                hints: hints.get(cpu.id.0 as usize).copied(),
+                hints: None,
                 slots,
             })
         };
@@ -371,8 +374,8 @@ impl LiveSource {
         let wall_ns = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
-        let machine = self.machine.read()?;
-        let cpus = self.cpus(&machine.irq_ns, &self.balancing.hints_by_cpu()?);
+        let mut machine = self.machine.read()?;
+        let mut cpus = self.cpus(&machine.irq_ns);
 
         self.follow_cgroups(false)?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
@@ -381,7 +384,18 @@ impl LiveSource {
         self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
         // At once: what moves between this and the walk is in the matrix and not yet in a row.
         let flows = self.sched.moves().flows(&self.host.topology);
-        let page_flows = self.pages.flows(&self.host.topology);
+        let mut readings = Readings {
+            topology: &self.host.topology,
+            vm: &machine.vm,
+            nodes: &mut machine.nodes,
+            hints: Vec::new(),
+            page_flows: Vec::new(),
+        };
+        self.probes.read(&mut readings);
+        let Readings { hints, page_flows, .. } = readings;
+        for cpu in &mut cpus {
+            cpu.hints = hints.get(cpu.id as usize).copied();
+        }
         let unknown = ends.iter().chain(&walk).any(|row| !self.groups.knows(row.task.cgroup_id));
         self.table.apply(ends, walk, std::mem::take(&mut self.forget));
         self.follow_cgroups(unknown)?;
@@ -506,17 +520,14 @@ impl Source for LiveSource {
         if self.statistics.is_none() {
             return Ok(None);
         }
-        let sampler = self.hot.as_ref().map(Hot::program);
-        let programs = self.sched.programs().into_iter().chain(self.tasks.programs()).chain(sampler);
-        let programs = programs
-            .chain(self.pages.programs())
-            .chain(self.balancing.programs())
-            .chain(self.machine.programs());
+        let sampler = self.hot.iter().flat_map(Hot::programs);
+        let programs = self.sched.programs().chain(self.tasks.programs()).chain(sampler);
+        let runs = |program: Program<'_>| {
+            Ok((program.name().to_string_lossy().into_owned(), stats::runs(program.as_fd())?))
+        };
         Ok(Some(Statistics {
             mono_ns: clock_ns(ClockId::Monotonic),
-            programs: programs
-                .map(|(name, fd)| Ok((name.to_string(), stats::runs(fd)?)))
-                .collect::<Result<_>>()?,
+            programs: programs.chain(self.probes.programs()).map(runs).collect::<Result<_>>()?,
             counters: self.sched.events().len(),
             read: self.read_cost,
             scaled: self.multiplexed,

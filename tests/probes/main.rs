@@ -133,8 +133,8 @@ fn main() {
     let mut tests = tests![
         trial:
         balancing::the_probe_of_tasks_that_are_sent_loads,
-        balancing::hinting_faults_stand_on_a_rung_and_say_why_not_on_a_better_one,
-        balancing::time_of_balancing_stands_on_a_rung_or_says_why_on_none,
+        balancing::hinting_faults_are_attached_and_say_why_not_in_a_better_way,
+        balancing::time_of_balancing_is_attached_or_each_way_says_why_not,
         balancing::pages_that_balancing_moves_are_hooked_or_each_way_says_why_not,
         btf::every_relocated_field_is_in_this_kernel,
         truth::cpu_time_of_hogs_and_sleepers_is_schedstat,

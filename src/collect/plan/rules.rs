@@ -16,22 +16,19 @@ use crate::pmu::sets::SETS;
 /// What the rules say about one facility on one host.
 pub fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
     match facility {
-        Facility::CpuTime | Facility::TaskWalk | Facility::Exits => probe(check, facility),
         Facility::SmtTime => smt_time(&check.topology),
         Facility::Counters => any_counter(check),
         Facility::Counter(role) => counter(check, role),
         Facility::NumaFields => numa_fields(check),
         Facility::NodeMemory => topology(&check.topology).map(|_| ()),
         Facility::NodePages => node_pages(&check.topology),
-        Facility::Reclaim | Facility::MovedPages | Facility::SentTasks | Facility::PageFlows => {
-            probe(check, facility)
-        }
         Facility::NewPages => new_pages(check),
         Facility::Watermarks => topology(&check.topology).map(|_| ()),
         // move_pages(2) has no feature to ask for: who may ask it about whom is said for each process.
         Facility::Placement => topology(&check.topology).map(|_| ()),
-        // Whether these are there is seen when they are tried.
-        _ => Ok(()),
+        // Whether the others are there is seen when they are tried.
+        _ if features(facility).is_empty() => Ok(()),
+        _ => probe(check, facility),
     }
 }
 

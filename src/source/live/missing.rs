@@ -25,7 +25,7 @@ impl LiveSource {
     /// Has the host say what cannot be measured now.
     pub(super) fn say_missing(&mut self) {
         let missing = self.missing();
-        self.lacking = self.machine.missing().len();
+        self.lacking = self.failed();
         Arc::make_mut(&mut self.host).missing = missing;
     }
 
@@ -47,9 +47,13 @@ impl LiveSource {
 
     /// Called after each sample: some files turn out not to be readable, and some probes not to count, while we watch.
     pub(super) fn note_missing(&mut self) {
-        if self.machine.missing().len() != self.lacking {
+        if self.failed() != self.lacking {
             self.say_missing();
         }
+    }
+
+    fn failed(&self) -> usize {
+        self.machine.missing().len() + self.probes.missing().len()
     }
 
     /// The rules' reason stays where there is one: they know what to do about it.
@@ -57,7 +61,7 @@ impl LiveSource {
         let plan = plan(&self.check);
         let mut missing = needs::missing(|needs| Some(plan.obstacle(needs)?.missing.clone()));
         missing.extend(self.check.pmu.refused());
-        for of_probes in [self.machine.missing(), self.pages.missing(), self.balancing.missing()] {
+        for of_probes in [self.machine.missing(), self.probes.missing()] {
             for (facility, why) in of_probes {
                 needs::add_missing(&mut missing, *facility, why);
             }

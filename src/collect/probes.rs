@@ -1,0 +1,266 @@
+//! The probes that a machine may lack: one value for each, in one list. What every other needs, the programs at context
+//! switches and of the task walk, and what is there only while hot spots are looked at, are started by name
+//! ([`super::sched`], [`super::tasks`], [`super::hot`]).
+
+mod balance;
+mod balancing_time;
+mod hinting;
+mod moved;
+mod numa;
+mod pages;
+mod reclaim;
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{Link, Object, Program};
+
+use super::object;
+use super::reasons::Reasons;
+use super::records::Layout;
+use super::sched::{SchedProbe, SharedMaps};
+use crate::host::btf::Feature;
+use crate::host::types::Types;
+use crate::model::facility::Facility;
+use crate::model::sample::{Flow, Hints, Missing, NodeRaw, VmStat};
+use crate::model::topology::Topology;
+
+/// All of them, in the order in which doctor tries them.
+pub static PROBES: [&Probe; 7] = [
+    &reclaim::PROBE,
+    &pages::PROBE,
+    &balance::PROBE,
+    &moved::PROBE,
+    &numa::PROBE,
+    &hinting::PROBE,
+    &balancing_time::PROBE,
+];
+
+/// One BPF object, and what it is there for.
+pub struct Probe {
+    /// Its name in doctor.
+    pub name: &'static str,
+    /// Measured with it.
+    pub facility: Facility,
+    /// The parts of the kernel that it stands on. Without any listed, whether it works is seen when it is tried.
+    pub features: &'static [Feature],
+    /// What there is where the kernel refuses it.
+    pub otherwise: Otherwise,
+    /// On a machine with one node it has nothing to count.
+    pub several_nodes: bool,
+    /// It has nothing to say without this one.
+    pub builds_on: Option<Facility>,
+    /// Loads and attaches it.
+    pub start: fn(&Shared<'_>) -> Result<Box<dyn Running>>,
+}
+
+/// What there is where the kernel refuses a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    /// Its facility is missing, and doctor calls the probe failed.
+    Failure,
+    /// Its facility is missing. Hosts that let no function be hooked are common: doctor calls that no failure.
+    Nothing,
+    /// The same numbers, from something else.
+    From(&'static str),
+}
+
+impl Probe {
+    /// A probe that needs nothing else.
+    const fn new(
+        name: &'static str,
+        facility: Facility,
+        start: fn(&Shared<'_>) -> Result<Box<dyn Running>>,
+    ) -> Probe {
+        Probe {
+            name,
+            facility,
+            features: &[],
+            otherwise: Otherwise::Failure,
+            several_nodes: false,
+            builds_on: None,
+            start,
+        }
+    }
+
+    /// Starts it, takes it down again, and says what was seen.
+    ///
+    /// # Errors
+    /// It did not start, and that is a failure.
+    pub fn try_out(&self, shared: &Shared<'_>) -> Result<String> {
+        match ((self.start)(shared), self.otherwise) {
+            (Ok(running), _) => Ok(running.words()),
+            (Err(error), Otherwise::Failure) => Err(error),
+            (Err(error), Otherwise::Nothing) => Ok(format!("by nothing; {error:#}")),
+            (Err(error), Otherwise::From(other)) => Ok(format!("by {other}; {error:#}")),
+        }
+    }
+}
+
+/// The probe that brings `facility`.
+pub fn of(facility: Facility) -> Option<&'static Probe> {
+    PROBES.into_iter().find(|probe| probe.facility == facility)
+}
+
+/// What probes start from.
+pub struct Shared<'a> {
+    pub root: &'a Path,
+    /// The task storage map.
+    pub records: &'a OwnedFd,
+    pub layout: Layout,
+    sched: Option<&'a SchedProbe>,
+    types: OnceCell<Types>,
+}
+
+impl<'a> Shared<'a> {
+    pub fn new(root: &'a Path, records: &'a OwnedFd, layout: Layout) -> Shared<'a> {
+        Shared { root, records, layout, sched: None, types: OnceCell::new() }
+    }
+
+    /// The same, once the programs at context switches are loaded.
+    pub fn with(self, sched: &'a SchedProbe) -> Shared<'a> {
+        Shared { sched: Some(sched), layout: sched.layout(), ..self }
+    }
+
+    /// The kernel's type information, read when it is first needed.
+    fn types(&self) -> Result<&Types> {
+        if let Some(types) = self.types.get() {
+            return Ok(types);
+        }
+        let types = Types::read(self.root)?;
+        Ok(self.types.get_or_init(|| types))
+    }
+
+    /// The maps of the programs at context switches.
+    fn maps(&self) -> Result<SharedMaps<'a>> {
+        Ok(self.sched.context("the programs at context switches are not loaded")?.shared_maps())
+    }
+}
+
+/// A probe that is loaded and attached. Dropping it detaches it.
+pub trait Running {
+    /// The object that its programs are in.
+    fn object(&self) -> &Object;
+
+    /// How it is attached, or to what.
+    fn words(&self) -> String;
+
+    /// Adds what it has counted that is not in the records of tasks.
+    ///
+    /// # Errors
+    /// It cannot be read, or does not see all that it should count.
+    fn read(&self, _: &mut Readings<'_>) -> Result<(), Missing> {
+        Ok(())
+    }
+}
+
+/// What probes count that belongs to no task.
+pub struct Readings<'a> {
+    pub topology: &'a Topology,
+    pub vm: &'a VmStat,
+    pub nodes: &'a mut [NodeRaw],
+    /// Hinting faults on each possible CPU, by id.
+    pub hints: Vec<Hints>,
+    /// Pages that NUMA balancing moved from node to node since start.
+    pub page_flows: Vec<Flow>,
+}
+
+/// The programs of a skeleton, all attached.
+struct Attached<S> {
+    // The links go before the object they belong to.
+    _links: Vec<Link>,
+    skel: S,
+    words: String,
+}
+
+impl<S: Skel<'static>> Attached<S> {
+    fn all(skel: S, words: impl Into<String>) -> Result<Attached<S>> {
+        Ok(Attached { _links: object::attach(skel.object())?, skel, words: words.into() })
+    }
+}
+
+impl<S: Skel<'static>> Running for Attached<S> {
+    fn object(&self) -> &Object {
+        self.skel.object()
+    }
+
+    fn words(&self) -> String {
+        self.words.clone()
+    }
+}
+
+/// The probes that run, and why others do not.
+#[derive(Default)]
+pub struct Probes {
+    running: BTreeMap<Facility, Box<dyn Running>>,
+    tried: BTreeSet<Facility>,
+    reasons: Reasons,
+}
+
+impl Probes {
+    /// Starts those probes that `wanted` says yes to and that were not tried before. One that does not start is a reason in
+    /// [`Probes::missing`], unless the same is told from something else.
+    pub fn start(&mut self, shared: &Shared<'_>, wanted: impl Fn(Facility) -> bool) {
+        for probe in PROBES {
+            let facility = probe.facility;
+            let useful = (!probe.several_nodes || shared.layout.pages)
+                && probe.builds_on.is_none_or(|other| self.runs(other))
+                && wanted(facility);
+            if !useful || !self.tried.insert(facility) {
+                continue;
+            }
+            match (probe.start)(shared) {
+                Ok(running) => drop(self.running.insert(facility, running)),
+                Err(_) if matches!(probe.otherwise, Otherwise::From(_)) => {}
+                Err(error) => self.reasons.add(facility, &Missing::Unsupported(format!("{error:#}"))),
+            }
+        }
+    }
+
+    /// Whether the probe of `facility` has started.
+    pub fn runs(&self, facility: Facility) -> bool {
+        self.running.contains_key(&facility)
+    }
+
+    /// Reads what they have counted that belongs to no task.
+    pub fn read(&mut self, readings: &mut Readings<'_>) {
+        for (facility, running) in &self.running {
+            if let Err(missing) = running.read(readings) {
+                self.reasons.add(*facility, &missing);
+            }
+        }
+    }
+
+    /// The programs that are attached.
+    pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
+        self.running.values().flat_map(|running| object::programs(running.object()))
+    }
+
+    /// Facilities that did not start or stopped to work, and why.
+    pub fn missing(&self) -> &BTreeMap<Facility, Missing> {
+        self.reasons.by_facility()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_facility_has_one_probe() {
+        let facilities: BTreeSet<Facility> = PROBES.iter().map(|probe| probe.facility).collect();
+        assert_eq!(facilities.len(), PROBES.len());
+    }
+
+    #[test]
+    fn a_probe_comes_behind_what_it_builds_on() {
+        for (at, probe) in PROBES.iter().enumerate() {
+            let before = |other: Facility| PROBES[..at].iter().any(|probe| probe.facility == other);
+            assert!(probe.builds_on.is_none_or(before), "{}", probe.name);
+        }
+    }
+}

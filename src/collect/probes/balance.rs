@@ -1,0 +1,57 @@
+//! Pages that are moved, by task and reason, and by pair of nodes where [`super::moved`] says where (`balance.bpf.c`).
+
+use std::os::fd::AsFd;
+
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::Object;
+use libbpf_rs::skel::OpenSkel;
+
+use super::{Attached, Probe, Readings, Running, Shared};
+use crate::collect::object;
+use crate::collect::pairs::Pairs;
+use crate::collect::skel::balance::{BalanceSkel, BalanceSkelBuilder};
+use crate::host::btf::Feature;
+use crate::model::facility::Facility;
+use crate::model::sample::Missing;
+
+pub static PROBE: Probe = Probe {
+    features: &[Feature::MigratePages, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
+    ..Probe::new("moved pages", Facility::MovedPages, start)
+};
+
+struct BalanceProbe {
+    // The mapping goes before the object it belongs to.
+    pairs: Pairs,
+    programs: Attached<BalanceSkel<'static>>,
+}
+
+fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
+    let arguments = shared.types()?.of_tracepoint("mm_migrate_pages")?;
+    // The reason is the last.
+    ensure!([7, 8].contains(&arguments), "mm_migrate_pages has {arguments} arguments, 7 or 8 are known");
+    let nodes = shared.layout.nodes;
+    let mut open = object::open("balance", BalanceSkelBuilder::default())?;
+    open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
+    let rodata = open.maps.rodata_data.as_deref_mut().context("balance.bpf.o has no .rodata")?;
+    (rodata.nr_nodes, rodata.reason_at) = (nodes, arguments as u32 - 1);
+    open.maps.moves.set_max_entries(Pairs::entries(nodes))?;
+    let skel = open.load().context("loading balance.bpf.o")?;
+    let pairs = Pairs::new(skel.maps.moves.as_fd(), nodes)?;
+    let programs = Attached::all(skel, "loaded, attached to the migration of pages")?;
+    Ok(Box::new(BalanceProbe { pairs, programs }))
+}
+
+impl Running for BalanceProbe {
+    fn object(&self) -> &Object {
+        self.programs.object()
+    }
+
+    fn words(&self) -> String {
+        self.programs.words()
+    }
+
+    fn read(&self, readings: &mut Readings<'_>) -> Result<(), Missing> {
+        readings.page_flows = self.pairs.flows(readings.topology);
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! What NUMA balancing does with tasks: moved, swapped with another, left where they are (`numa.bpf.c`).
+
+use std::os::fd::AsFd;
+
+use anyhow::{Context, Result};
+use libbpf_rs::skel::OpenSkel;
+
+use super::{Attached, Probe, Running, Shared};
+use crate::collect::object;
+use crate::collect::skel::numa::NumaSkelBuilder;
+use crate::host::btf::Feature;
+use crate::model::facility::Facility;
+
+pub static PROBE: Probe = Probe {
+    features: &[Feature::MoveNuma, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
+    ..Probe::new("tasks that balancing moves", Facility::SentTasks, start)
+};
+
+fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
+    let mut open = object::open("numa", NumaSkelBuilder::default())?;
+    open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
+    let skel = open.load().context("loading numa.bpf.o")?;
+    Ok(Box::new(Attached::all(skel, "loaded, attached to moves, swaps and what came to nothing")?))
+}
