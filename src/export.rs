@@ -11,6 +11,7 @@ use std::io::{self, Write};
 
 use crate::filter::{self, RowFilter};
 use crate::metric::Metric;
+use crate::metric::needs::Demand;
 use crate::metric::task::TASK_METRICS;
 use crate::model::process::Asked;
 use crate::model::process::Process;
@@ -49,6 +50,8 @@ pub trait Rows {
     fn ended(row: &Self::Row) -> (bool, bool);
     /// What its columns need that is read on demand only.
     fn asked(&self) -> Asked;
+    /// The facilities that its columns and its order need.
+    fn demand(&self) -> Demand;
     /// The processes of `rows` that are looked at before others; `None` when no row is left out.
     fn shown(&self, rows: &[&Self::Row]) -> Option<Vec<Process>>;
 }
@@ -71,6 +74,10 @@ impl Rows for Selection {
 
     fn asked(&self) -> Asked {
         self.asked
+    }
+
+    fn demand(&self) -> Demand {
+        Demand::of(self.columns.iter().chain([&self.sort]))
     }
 
     fn shown(&self, rows: &[&Task]) -> Option<Vec<Process>> {
@@ -117,6 +124,10 @@ impl Rows for ContainerSelection {
         Asked::default()
     }
 
+    fn demand(&self) -> Demand {
+        Demand::of(self.columns.iter().chain([&self.sort]))
+    }
+
     fn shown(&self, _: &[&Container]) -> Option<Vec<Process>> {
         None
     }
@@ -145,6 +156,11 @@ pub trait Export {
     /// # Errors
     /// What the output returned.
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()>;
+
+    /// The facilities that what it writes needs: probes for others are not started.
+    fn demand(&self) -> Demand {
+        Demand::Everything
+    }
 
     /// What it writes of processes that is read on demand only.
     fn asked(&self) -> Asked {

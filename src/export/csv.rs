@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::{Export, Rows};
 use crate::metric::Value;
+use crate::metric::needs::Demand;
 use crate::model::process::Asked;
 use crate::model::process::Process;
 use crate::snapshot::Snapshot;
@@ -46,6 +47,10 @@ impl<S: Rows> Export for Csv<S> {
             write!(out, ",{}\r\n", S::ended(task).0)?;
         }
         out.flush()
+    }
+
+    fn demand(&self) -> Demand {
+        self.selection.demand()
     }
 
     fn asked(&self) -> Asked {

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::{Export, Rows};
+use super::Export;
+use super::Rows;
+use crate::metric::needs::Demand;
 use crate::metric::{Metric, Unit, format};
 use crate::model::process::Asked;
 use crate::model::process::Process;
@@ -89,6 +91,10 @@ impl<S: Rows> Export for Text<S> {
         }
         self.shown = self.selection.shown(&rows);
         out.flush()
+    }
+
+    fn demand(&self) -> Demand {
+        self.selection.demand()
     }
 
     fn asked(&self) -> Asked {

@@ -1,7 +1,8 @@
 //! Metrics by what they are made of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::Metric;
 use super::container::CONTAINER_METRICS;
 use super::host::HOST_METRICS;
 use super::matrix::PAIR_METRICS;
@@ -9,6 +10,30 @@ use super::node::NODE_METRICS;
 use super::task::TASK_METRICS;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
+
+/// The facilities that what is shown or kept needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Demand {
+    /// Every metric: recordings, JSON, and the live view, which shows any of them at a key.
+    #[default]
+    Everything,
+    Only(BTreeSet<Facility>),
+}
+
+impl Demand {
+    /// What these columns, and others that rows are sorted by, need.
+    pub fn of<'a, R: 'static>(columns: impl IntoIterator<Item = &'a &'static Metric<R>>) -> Demand {
+        let needs = columns.into_iter().flat_map(|metric| metric.traits.needs);
+        Demand::Only(needs.copied().collect())
+    }
+
+    pub fn includes(&self, facility: Facility) -> bool {
+        match self {
+            Demand::Everything => true,
+            Demand::Only(facilities) => facilities.contains(&facility),
+        }
+    }
+}
 
 /// A metric id, and what it needs beside [`Facility::ESSENTIAL`].
 type Need = (&'static str, &'static [Facility]);
@@ -42,4 +67,20 @@ pub fn add_missing(missing: &mut BTreeMap<String, Missing>, facility: Facility, 
 /// Why metrics of tasks and nodes are missing: `why` says it for what one of them needs.
 pub fn missing(why: impl Fn(&[Facility]) -> Option<Missing>) -> BTreeMap<String, Missing> {
     of_tasks_and_nodes().filter_map(|(id, needs)| Some((id.to_string(), why(needs)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::pages::{CROSS_NODE_FAULTS, PAGES_MIGRATED};
+    use crate::metric::task::CPU_PCT;
+
+    #[test]
+    fn a_demand_is_what_its_columns_need() {
+        let demand = Demand::of([&&CPU_PCT, &&PAGES_MIGRATED]);
+        assert!(demand.includes(Facility::MovedPages));
+        assert!(!demand.includes(Facility::NewPages));
+        assert!(Demand::of([&&CROSS_NODE_FAULTS]).includes(Facility::NewPages));
+        assert!(Demand::default().includes(Facility::NewPages));
+    }
 }

@@ -26,6 +26,9 @@ pub(super) fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimit
     let mut live = options::live(args, &users::read(Path::new("/")), record.is_some())?;
     // A list of tasks has nothing of a cgroup but its name.
     live.group_limits = record.is_some() || args.by_container || args.format == Some(BatchFormat::Json);
+    if record.is_none() {
+        live.demand = export.demand();
+    }
     let stop = stop_signals()?;
     let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
     let rotate = rotate_signal()?;

@@ -43,6 +43,7 @@ use crate::host::clock::clock;
 use crate::host::kernel;
 use crate::host::users;
 use crate::metric::needs;
+use crate::metric::needs::Demand;
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
 use crate::model::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
@@ -85,6 +86,8 @@ pub struct LiveOptions {
     pub placement_budget: Budget,
     /// Read the files of limits and memory of cgroups.
     pub group_limits: bool,
+    /// Start the probes of these facilities and no others.
+    pub demand: Demand,
 }
 
 /// The probes and readers that make samples.
@@ -102,6 +105,7 @@ pub struct LiveSource {
     placements: Placements,
     about: AboutReader,
     probes: Probes,
+    demand: Demand,
     /// Of the whole machine.
     names: Arc<Names>,
     visible: VisibleNames,
@@ -170,8 +174,9 @@ impl LiveSource {
         let planned = with_balancing(&check);
         let measurable = |needs: &[Facility]| planned.obstacle(needs).is_none();
         let wanted = |facility| {
-            let asked = facility == Facility::NewPages && options.count_pages;
-            asked || needs::of_those_with(facility).any(measurable)
+            let counted = facility == Facility::NewPages && options.count_pages;
+            let measurable = counted || needs::of_those_with(facility).any(measurable);
+            measurable && options.demand.includes(facility)
         };
         let shared = Shared::new(Path::new(ROOT), &store, layout);
         let mut probes = Probes::default();
@@ -219,6 +224,7 @@ impl LiveSource {
             tasks,
             machine,
             probes,
+            demand: options.demand,
             table: TaskTable::default(),
             groups,
             group_limits: options.group_limits,

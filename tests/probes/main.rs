@@ -172,6 +172,7 @@ fn main() {
         truth::a_full_exit_ring_is_a_counted_loss,
         pages::pages_that_are_touched_are_counted_on_their_node,
         pages::moved_pages_are_those_of_vmstat,
+        pages::probes_that_no_column_asks_for_are_not_loaded,
         command::json_has_every_metric_or_its_reason,
         command::json_counts_named_events,
         command::overhead_is_measured_when_asked_for,

@@ -6,8 +6,13 @@ use std::ptr;
 
 use anyhow::{Context, Result, ensure};
 
+use numatop_ng::metric::needs::Demand;
+use numatop_ng::metric::pages::PAGES_MIGRATED;
+use numatop_ng::metric::task::CPU_PCT;
 use numatop_ng::model::counters::Counter;
-use numatop_ng::model::sample::{Counts, Sample};
+use numatop_ng::model::sample::Counts;
+use numatop_ng::model::sample::Missing;
+use numatop_ng::model::sample::Sample;
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
@@ -92,6 +97,30 @@ pub fn pages_that_are_touched_are_counted_on_their_node() -> Result<()> {
     ensure!(counted <= PAGES as u64 * 101 / 100, "{PAGES} pages were touched and {counted} counted");
     let nodes = source.host().topology.nodes.len();
     ensure!(nodes > 1 || crossed == 0, "{crossed} pages came from another node than the only one");
+    Ok(())
+}
+
+/// Names of the programs that are loaded for this demand, and why pages on another node are not counted.
+fn loaded_for(demand: Demand) -> Result<(Vec<String>, Option<Missing>)> {
+    let mut source = LiveSource::start(LiveOptions { count_pages: true, demand, ..LiveOptions::default() })?;
+    source.set_statistics(true)?;
+    let statistics = source.statistics()?.context("statistics are on")?;
+    let missing = source.host().missing.get(PAGES_MIGRATED.id).cloned();
+    Ok((statistics.programs.into_keys().collect(), missing))
+}
+
+pub fn probes_that_no_column_asks_for_are_not_loaded() -> Result<()> {
+    let (all, missing) = loaded_for(Demand::Everything)?;
+    let (few, why) = loaded_for(Demand::of([&&CPU_PCT]))?;
+
+    for name in ["on_page_alloc", "on_migrate_pages", "on_shrink"] {
+        ensure!(all.iter().any(|loaded| loaded == name), "{name} is not loaded: {all:?}");
+        ensure!(!few.iter().any(|loaded| loaded == name), "{name} is loaded: {few:?}");
+    }
+    ensure!(few.iter().any(|loaded| loaded == "on_sched_switch"), "{few:?}");
+    ensure!(missing.is_none(), "moved pages are missing where all is asked for: {missing:?}");
+    let why = why.context("moved pages are not missing")?.to_string();
+    ensure!(why == "not collected: no column asks for it", "{why}");
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{LiveSource, ROOT};
 use crate::collect::check::HostCheck;
 use crate::collect::plan::{Plan, plan};
+use crate::collect::probes::PROBES;
 use crate::host::fact::Fact;
 use crate::host::kernel;
 use crate::metric::needs;
@@ -65,6 +66,10 @@ impl LiveSource {
             for (facility, why) in of_probes {
                 needs::add_missing(&mut missing, *facility, why);
             }
+        }
+        let not_asked = Missing::NotCollected("not collected: no column asks for it".into());
+        for probe in PROBES.iter().filter(|probe| !self.demand.includes(probe.facility)) {
+            needs::add_missing(&mut missing, probe.facility, &not_asked);
         }
         for (slot, event) in self.sched.events().iter().enumerate() {
             if !self.sched.wants(slot) {
