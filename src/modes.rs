@@ -9,10 +9,11 @@ use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::cli::{BatchFormat, Cli, ColourArg, Command, ViewArgs};
+use crate::cli::{BatchFormat, Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs};
 use crate::export::{Export, csv::Csv, json::JsonLines, stoppable::Stoppable, text::Text};
 use crate::options;
 use crate::say::{self, Form, Notes};
@@ -35,40 +36,38 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Some(Command::Doctor { format }) => about::doctor(*format),
         Some(Command::Topology { format }) => about::topology(*format),
-        Some(Command::List { what, pmu_dir }) => about::list(*what, pmu_dir.as_deref()),
-        Some(Command::Record { path, limits, view }) => watch::record(path, limits, view),
-        Some(Command::Replay { path, at, follow, view }) => {
-            recordings::replay(path, at.as_deref(), *follow, view)
-        }
+        Some(Command::List { what, tables }) => about::list(*what, tables),
+        Some(Command::Record(args)) => watch::record(args),
+        Some(Command::Replay(args)) => recordings::replay(args),
         Some(Command::Export(args)) => recordings::export(args),
         Some(Command::Verify { paths }) => recordings::verify(paths),
-        None if cli.demo => demo::run(&cli.view, cli.record.as_deref(), &cli.limits),
-        None if wants_batch(&cli.view) => watch::batch(&cli.view, cli.record.as_deref(), &cli.limits),
-        None => watch::live(&cli.view, cli.record.as_deref(), &cli.limits),
+        None if cli.live.demo => demo::run(&cli.live),
+        None if wants_batch(&cli.live.output) => watch::batch(&cli.live),
+        None => watch::live(&cli.live),
     }
 }
 
-fn wants_batch(args: &ViewArgs) -> bool {
+fn wants_batch(args: &OutputArgs) -> bool {
     args.batch || args.format.is_some() || !io::stdout().is_terminal()
 }
 
-/// The screen, as it was asked for.
-fn tui_options(args: &ViewArgs) -> Result<TuiOptions> {
+/// The screen, as it was asked for, with an interval of a second and rows of `grain`.
+fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: Grain) -> Result<TuiOptions> {
     Ok(TuiOptions {
-        interval: options::interval(args),
-        iterations: args.iterations,
-        columns: options::columns(args)?,
-        sort: options::sort(args)?,
-        threads: options::grain(args) == Grain::Threads,
-        screen: if args.by_container { Screen::Containers } else { Screen::Tasks },
-        filter: options::filter(args)?,
-        mouse: !args.no_mouse,
-        colour: match args.color {
+        interval: Duration::from_secs(1),
+        iterations: None,
+        columns: options::columns(display)?,
+        sort: options::sort(display)?,
+        threads: grain == Grain::Threads,
+        screen: if display.by_container { Screen::Containers } else { Screen::Tasks },
+        filter: options::filter(display)?,
+        mouse: !screen.no_mouse,
+        colour: match screen.color {
             ColourArg::Auto => ColourChoice::Auto,
             ColourArg::Always => ColourChoice::Always,
             ColourArg::Never => ColourChoice::Never,
         },
-        ascii: args.ascii,
+        ascii: screen.ascii,
         sets: Vec::new(),
         demo: false,
     })
@@ -90,26 +89,22 @@ fn ran() -> ExitCode {
     }
 }
 
-/// The writer of `--format`, with its choice of rows and columns.
-fn exporter(args: &ViewArgs) -> Result<Box<dyn Export + Send>> {
-    let format = args.format.unwrap_or(BatchFormat::Text);
-    Ok(match format {
-        // JSON has tasks and containers both.
-        BatchFormat::Json => Box::new(JsonLines::new(options::selection(args, true)?)),
-        BatchFormat::Text if args.by_container => {
-            Box::new(Text::new(options::container_selection(args, false)?))
-        }
-        BatchFormat::Text => Box::new(Text::new(options::selection(args, false)?)),
-        BatchFormat::Csv if args.by_container => {
-            Box::new(Csv::new(options::container_selection(args, true)?))
-        }
-        BatchFormat::Csv => Box::new(Csv::new(options::selection(args, true)?)),
+/// The writer of `format`, with the chosen rows and columns.
+fn exporter(format: BatchFormat, display: &DisplayArgs) -> Result<Box<dyn Export + Send>> {
+    let tasks = || options::selection(display, format.machine_readable());
+    let containers = || options::container_selection(display, format.machine_readable());
+    Ok(match (format, display.by_container) {
+        (BatchFormat::Json, _) => Box::new(JsonLines::new(tasks()?)),
+        (BatchFormat::Text, true) => Box::new(Text::new(containers()?)),
+        (BatchFormat::Text, false) => Box::new(Text::new(tasks()?)),
+        (BatchFormat::Csv, true) => Box::new(Csv::new(containers()?)),
+        (BatchFormat::Csv, false) => Box::new(Csv::new(tasks()?)),
     })
 }
 
 /// How what [`exporter`] writes is kept harmless to a terminal.
-fn form(args: &ViewArgs) -> Form {
-    match args.format.unwrap_or(BatchFormat::Text) {
+fn form(format: BatchFormat) -> Form {
+    match format {
         BatchFormat::Text => Form::Text,
         BatchFormat::Csv => Form::Csv,
         BatchFormat::Json => Form::Json,

@@ -11,7 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
+use crate::cli::{
+    BatchFormat, ContainerArgs, CountArgs, DisplayArgs, Part, RecordLimits, ScopeArgs, WatchArgs,
+};
 use crate::collect::placement;
 use crate::container::runtime;
 use crate::container::scope::Scope;
@@ -30,7 +32,6 @@ use crate::snapshot::Grain;
 use crate::source::live::LiveOptions;
 
 pub use events::{budget, catalog, choose, event_sets};
-pub use hot::check as check_hot;
 pub use show::{columns, container_selection, filter, selection, sort};
 
 /// A value that cannot be used; names the flag, the value and what would do.
@@ -45,51 +46,46 @@ fn bad(flag: &'static str, why: impl Into<String>) -> BadValue {
     BadValue { flag, why: why.into() }
 }
 
-/// What the live source is to watch. `names` are the users of this machine. `recorded`: all of it goes into a
-/// recording, from the first interval on.
+/// Options of the live source. `names` are the users of this machine.
 ///
 /// # Errors
-/// An unknown task, node, user or event, or a socket that is none.
-pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>, recorded: bool) -> Result<LiveOptions, BadValue> {
+/// An unknown task, user or event, or a socket that is none.
+pub fn live(args: &WatchArgs, names: &BTreeMap<u32, String>) -> Result<LiveOptions, BadValue> {
+    let WatchArgs { scope: tasks, measure, hot } = args;
+    let containers = &tasks.containers;
     let mut scope = Scope {
-        pids: args.pids.iter().copied().collect(),
-        tids: args.tids.iter().copied().collect(),
+        pids: tasks.pids.iter().copied().collect(),
+        tids: tasks.tids.iter().copied().collect(),
         ..Scope::default()
     };
-    check_tasks(args, Path::new("/"))?;
-    if let (Some(_), Ok(topology)) = (args.node, Topology::read(Path::new("/"))) {
-        check_node(args, &topology)?;
-    }
-    for user in &args.users {
+    check_tasks(tasks, Path::new("/"))?;
+    for user in &tasks.users {
         let uid = users::resolve(user, names).ok_or_else(|| {
             bad("--user", format!("no user '{}' in /etc/passwd", crate::text::clean_str(user)))
         })?;
         scope.uids.insert(uid);
     }
-    if let Some(path) = args.runtime_sockets.iter().find(|path| runtime::is_no_socket(path)) {
+    if let Some(path) = containers.runtime_sockets.iter().find(|path| runtime::is_no_socket(path)) {
         let path = crate::text::clean_str(&path.to_string_lossy());
         return Err(bad(
             "--runtime-socket",
             format!("{path} is no socket: docker listens on /run/docker.sock"),
         ));
     }
-    let events = events::of(args)?;
-    let (wants, hierarchy) = wants(args, Path::new("/"))?;
-    let sampling = hot::sampling(args, recorded)?;
-    if args.overhead && args.format != Some(BatchFormat::Json) {
-        return Err(bad("--overhead", "is for --format json; on the screen, o shows what numatop-ng costs"));
-    }
-    let placement_budget = match args.placement_budget {
+    let events = events::of(&measure.counters)?;
+    let (wants, hierarchy) = wants(containers, Path::new("/"))?;
+    let sampling = hot::sampling(&hot.stacks, &measure.counters.tables)?;
+    let placement_budget = match measure.placement_budget {
         Some(ms) => placement::Budget::Fixed(Duration::from_millis(ms)),
         None => placement::Budget::Small,
     };
-    let scope_text = scope_text(args, &wants);
+    let scope_text = scope_text(tasks, &wants);
     Ok(LiveOptions {
         scope,
         scope_text,
         wants,
         hierarchy,
-        runtime_sockets: args.runtime_sockets.clone(),
+        runtime_sockets: containers.runtime_sockets.clone(),
         events,
         sets: Vec::new(),
         sampling,
@@ -99,8 +95,25 @@ pub fn live(args: &ViewArgs, names: &BTreeMap<u32, String>, recorded: bool) -> R
     })
 }
 
+/// Refuses what batch output in `format` has no place for. `kept`: stacks go into a recording.
+///
+/// # Errors
+/// Says which format has a place.
+pub fn check_places(format: BatchFormat, hot: bool, overhead: bool, kept: bool) -> Result<(), BadValue> {
+    if hot && !kept && !format.carries(Part::HotSpots) {
+        return Err(bad(
+            "--hot",
+            "is for the command record and for --format json; on the screen, h shows hot spots",
+        ));
+    }
+    if overhead && !format.carries(Part::Overhead) {
+        return Err(bad("--overhead", "is for --format json; on the screen, o shows what numatop-ng costs"));
+    }
+    Ok(())
+}
+
 /// Refuses ids that no task below `root` has: they would show an empty screen for ever.
-fn check_tasks(args: &ViewArgs, root: &Path) -> Result<(), BadValue> {
+fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
     // What cannot be found out decides nothing.
     for pid in &args.pids {
         match processes::process_of(root, *pid) {
@@ -124,7 +137,7 @@ fn check_tasks(args: &ViewArgs, root: &Path) -> Result<(), BadValue> {
 ///
 /// # Errors
 /// Says which it has.
-pub fn check_node(args: &ViewArgs, topology: &Topology) -> Result<(), BadValue> {
+pub fn check_node(args: &DisplayArgs, topology: &Topology) -> Result<(), BadValue> {
     let Some(node) = args.node else { return Ok(()) };
     let online: Vec<Nid> = topology.nodes.iter().map(|node| node.id).collect();
     if online.contains(&Nid(node)) || topology.offline_nodes.contains(&Nid(node)) {
@@ -138,7 +151,7 @@ pub fn check_node(args: &ViewArgs, topology: &Topology) -> Result<(), BadValue> 
 ///
 /// # Errors
 /// Says where intervals are counted.
-pub fn check_by_hand(args: &ViewArgs) -> Result<(), BadValue> {
+pub fn check_by_hand(args: &CountArgs) -> Result<(), BadValue> {
     match args.iterations {
         Some(_) => Err(bad(
             "--iterations",
@@ -153,10 +166,10 @@ pub fn check_by_hand(args: &ViewArgs) -> Result<(), BadValue> {
 ///
 /// # Errors
 /// A path in a hierarchy that cannot be watched, or paths in several hierarchies.
-fn wants(args: &ViewArgs, root: &Path) -> Result<(Wants, Option<Hierarchy>), BadValue> {
+fn wants(args: &ContainerArgs, root: &Path) -> Result<(Wants, Option<Hierarchy>), BadValue> {
     let mut wants = Vec::new();
     let mut chosen: Option<Hierarchy> = None;
-    for path in &args.cgroups {
+    for path in &args.named.cgroups {
         let bytes = cgroup_path::to_bytes(path);
         let mut below = path.trim_end_matches('/').to_string();
         let full = below.starts_with("/sys/fs/cgroup");
@@ -172,18 +185,18 @@ fn wants(args: &ViewArgs, root: &Path) -> Result<(Wants, Option<Hierarchy>), Bad
         }
         wants.push(Want::Cgroup(format!("/{}", below.trim_start_matches('/'))));
     }
-    wants.extend(args.containers.iter().map(|name| Want::Container(name.clone())));
-    wants.extend(args.pods.iter().map(|name| match name.split_once('/') {
+    wants.extend(args.named.containers.iter().map(|name| Want::Container(name.clone())));
+    wants.extend(args.named.pods.iter().map(|name| match name.split_once('/') {
         Some((namespace, name)) => Want::Pod { namespace: Some(namespace.into()), name: name.into() },
         None => Want::Pod { namespace: None, name: name.clone() },
     }));
-    wants.extend(args.namespaces.iter().map(|name| Want::Namespace(name.clone())));
-    wants.extend(args.units.iter().map(|name| Want::Unit(name.clone())));
-    wants.extend(args.machines.iter().map(|name| Want::Machine(name.clone())));
+    wants.extend(args.named.namespaces.iter().map(|name| Want::Namespace(name.clone())));
+    wants.extend(args.named.units.iter().map(|name| Want::Unit(name.clone())));
+    wants.extend(args.named.machines.iter().map(|name| Want::Machine(name.clone())));
     Ok((Wants { wants, host: args.host, wait: args.wait }, chosen))
 }
 
-fn scope_text(args: &ViewArgs, wants: &Wants) -> String {
+fn scope_text(args: &ScopeArgs, wants: &Wants) -> String {
     let list = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let mut words = Vec::new();
     if !args.pids.is_empty() {
@@ -202,9 +215,9 @@ fn scope_text(args: &ViewArgs, wants: &Wants) -> String {
 }
 
 /// How to record.
-pub fn recording(limits: &RecordLimits, args: &ViewArgs) -> RecordOptions {
+pub fn recording(limits: &RecordLimits, interval: Duration) -> RecordOptions {
     RecordOptions {
-        interval: interval(args),
+        interval,
         max_bytes: limits.record_max_size,
         max_age: limits.record_max_age,
         keep: Keep { top: limits.record_top.map(|top| top as usize), min_cpu_pct: limits.record_min_cpu },
@@ -242,24 +255,24 @@ pub fn stretch(
     }
 }
 
-/// The interval of `--delay`.
-pub fn interval(args: &ViewArgs) -> Duration {
-    Duration::from_secs_f64(args.delay)
-}
-
-/// What a row stands for: naming threads implies rows of threads.
-pub fn grain(args: &ViewArgs) -> Grain {
-    if args.threads || !args.tids.is_empty() { Grain::Threads } else { Grain::Processes }
+/// What a row stands for. `scope`: that of the live source, in which naming threads implies rows of threads.
+pub fn grain(threads: bool, scope: Option<&ScopeArgs>) -> Grain {
+    let named = scope.is_some_and(|scope| !scope.tids.is_empty());
+    if threads || named { Grain::Threads } else { Grain::Processes }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
+    use crate::cli::{Cli, LiveArgs};
     use clap::Parser;
 
-    pub(super) fn args(words: &[&str]) -> ViewArgs {
-        Cli::try_parse_from(std::iter::once(&"numatop-ng").chain(words)).unwrap().view
+    pub(super) fn args(words: &[&str]) -> LiveArgs {
+        Cli::try_parse_from(std::iter::once(&"numatop-ng").chain(words)).unwrap().live
+    }
+
+    fn watched(words: &[&str]) -> Result<LiveOptions, BadValue> {
+        live(&args(words).watch, &BTreeMap::new())
     }
 
     #[test]
@@ -273,7 +286,7 @@ mod tests {
     #[test]
     fn names_of_containers_and_pods_are_taken_apart() {
         let args = args(&["--container", "web", "--pod", "shop/cart", "--cgroup", "system.slice/", "--wait"]);
-        let (wants, hierarchy) = wants(&args, Path::new("/nonexistent")).unwrap();
+        let (wants, hierarchy) = wants(&args.watch.scope.containers, Path::new("/nonexistent")).unwrap();
         assert!(wants.wait && hierarchy.is_none());
         assert_eq!(wants.describe(), "cgroup /system.slice, container web, pod shop/cart");
         assert_eq!(wants.wants[2], Want::Pod { namespace: Some("shop".into()), name: "cart".into() });
@@ -281,18 +294,22 @@ mod tests {
 
     #[test]
     fn a_replay_by_hand_counts_no_intervals() {
-        assert!(check_by_hand(&args(&[])).is_ok());
-        assert!(check_by_hand(&args(&["-n", "3"])).unwrap_err().to_string().contains("--batch"));
+        assert!(check_by_hand(&args(&[]).output.count).is_ok());
+        assert!(check_by_hand(&args(&["-n", "3"]).output.count).unwrap_err().to_string().contains("--batch"));
     }
 
     #[test]
-    fn what_only_json_has_is_refused_elsewhere() {
-        for words in [&["--hot"][..], &["--overhead", "-b"], &["--hot", "--format", "csv"]] {
-            let error = live(&args(words), &BTreeMap::new(), false).unwrap_err().to_string();
+    fn parts_that_only_json_has_are_refused_elsewhere() {
+        use BatchFormat::{Csv, Json, Text};
+        for (format, hot, overhead) in
+            [(Text, true, false), (Text, false, true), (Csv, true, false), (Csv, false, true)]
+        {
+            let error = check_places(format, hot, overhead, false).unwrap_err().to_string();
             assert!(error.contains("for --format json"), "{error}");
         }
-        assert!(live(&args(&["--hot", "--overhead", "--format", "json"]), &BTreeMap::new(), false).is_ok());
-        assert!(live(&args(&["--hot"]), &BTreeMap::new(), true).is_ok(), "a recording keeps stacks");
+        assert!(check_places(Json, true, true, false).is_ok());
+        assert!(check_places(Csv, true, false, true).is_ok(), "a recording keeps stacks");
+        assert!(check_places(Csv, true, true, true).is_err(), "no recording keeps the cost of programs");
     }
 
     #[test]
@@ -301,13 +318,15 @@ mod tests {
         for (words, why) in [
             (["-p", "4194305"], "there is no process 4194305"),
             (["-t", "4194305"], "there is no thread 4194305"),
-            (["--node", "4194305"], "the machine has no node 4194305: its nodes are 0"),
         ] {
-            let error = live(&args(&words), &BTreeMap::new(), false).unwrap_err().to_string();
+            let error = watched(&words).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
+        let topology = Topology::read(Path::new("/")).unwrap();
+        let error = check_node(&args(&["--node", "4194305"]).display, &topology).unwrap_err().to_string();
+        assert!(error.contains("the machine has no node 4194305: its nodes are 0"), "{error}");
         let own = std::process::id();
-        assert!(live(&args(&["-p", &own.to_string()]), &BTreeMap::new(), false).is_ok());
+        assert!(watched(&["-p", &own.to_string()]).is_ok());
     }
 
     #[test]
@@ -319,9 +338,9 @@ mod tests {
             let _ = wait.recv();
         });
         let tid = receive.recv().unwrap().to_string();
-        let error = live(&args(&["-p", &tid]), &BTreeMap::new(), false).unwrap_err().to_string();
+        let error = watched(&["-p", &tid]).unwrap_err().to_string();
         assert!(error.contains(&format!("{tid} is a thread of process {}", std::process::id())), "{error}");
-        assert!(live(&args(&["-t", &tid]), &BTreeMap::new(), false).is_ok());
+        assert!(watched(&["-t", &tid]).is_ok());
         drop(end);
         thread.join().unwrap();
     }
@@ -329,9 +348,9 @@ mod tests {
     #[test]
     fn users_resolve_by_name_and_number() {
         let names = [(33, "web".to_string())].into();
-        let scope = live(&args(&["-u", "web,0"]), &names, false).unwrap().scope;
+        let scope = live(&args(&["-u", "web,0"]).watch, &names).unwrap().scope;
         assert_eq!(scope.uids, [0, 33].into());
-        let error = live(&args(&["-u", "nobody-here"]), &names, false).unwrap_err().to_string();
+        let error = live(&args(&["-u", "nobody-here"]).watch, &names).unwrap_err().to_string();
         assert!(error.contains("nobody-here"), "{error}");
     }
 }

@@ -77,7 +77,7 @@ const COMMANDS: [(&str, &[&str]); 25] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 39] = [
+const WRONG_USAGE: [&[&str]; 45] = [
     &["--frobnicate"],
     &["frobnicate"],
     &["-b", "-d", "0.05"],
@@ -117,6 +117,12 @@ const WRONG_USAGE: [&[&str]; 39] = [
     &["--demo", "-b", "--node", "4"],
     &["--demo", "-b", "--hot"],
     &["--demo", "doctor"],
+    &["record", "x", "-H"],
+    &["record", "x", "--wait"],
+    &["replay", "x", "-b", "--by-container", "-H"],
+    &["export", "plain.nrec", "--hot"],
+    &["--follow"],
+    &["-b", "--overhead"],
 ];
 
 fn manifest() -> &'static Path {
@@ -209,8 +215,8 @@ fn export_writes_as_replay_does() {
     for recording in RECORDINGS {
         let file = format!("{recording}.nrec");
         for format in ["json", "csv", "text"] {
-            for threads in [&[][..], &["-H"]] {
-                let flags = [&["--format", format], threads].concat();
+            for rows in [&[][..], &["-H"], &["--by-container"]] {
+                let flags = [&["--format", format], rows].concat();
                 let exported = stdout(&[&["export", &file], &flags[..]].concat());
                 let replayed = stdout(&[&["replay", &file, "-b"], &flags[..]].concat());
                 assert!(exported == replayed, "{file} {flags:?}");

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::{print, terminal_width};
-use crate::cli::{Listing, ReportFormat};
+use crate::cli::{EventTableArgs, Listing, ReportFormat};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
 use crate::say::Form;
@@ -31,14 +31,14 @@ pub(super) fn topology(format: ReportFormat) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn list(what: Listing, pmu_dir: Option<&Path>) -> Result<ExitCode> {
+pub(super) fn list(what: Listing, tables: &EventTableArgs) -> Result<ExitCode> {
     let text = match what {
         // For grep a metric is one line.
         Listing::Metrics if !io::stdout().is_terminal() => metrics_cmd::render_text(usize::MAX),
         Listing::Metrics => metrics_cmd::render_text(terminal_width()),
         Listing::Events => {
             let root = Path::new("/");
-            let catalog = options::catalog(root, pmu_dir)?;
+            let catalog = options::catalog(root, tables.pmu_dir.as_deref())?;
             let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
             let budget = options::budget(root, &catalog);
             events_cmd::render_text(&catalog, budget, &try_event, &choose, terminal_width())

@@ -2,19 +2,17 @@
 
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::watch::{pace, rotate_signal};
-use super::{ended, exporter, form, output, ran, stop_signals, tui_options, wants_batch};
-use crate::batch::{self, Counted, Pace};
-use crate::cli::{RecordLimits, ViewArgs};
+use super::watch::{pace, recorder, rotate_signal, screen};
+use super::{ended, exporter, form, output, ran, stop_signals, wants_batch};
+use crate::batch::{self, Pace};
+use crate::cli::LiveArgs;
 use crate::export::Export;
 use crate::options;
-use crate::record::recorder::Recorder;
 use crate::replay::write_interval;
 use crate::say::Cleaned;
 use crate::source::recorded::Recorded;
@@ -22,16 +20,16 @@ use crate::source::synthetic::demo::Demo;
 use crate::source::{Focus, Source, poll};
 use crate::tui::{self, TuiOptions};
 
-pub(super) fn run(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
-    options::check_node(args, &Demo::new().host().topology)?;
-    options::check_hot(args, record.is_some())?;
-    let recorder = || record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose();
-    if wants_batch(args) { batch(args, recorder) } else { live(args, recorder) }
+pub(super) fn run(args: &LiveArgs) -> Result<ExitCode> {
+    options::check_node(&args.display, &Demo::new().host().topology)?;
+    let format = args.output.batch_format();
+    options::check_places(format, args.watch.hot.hot, args.overhead, args.record.is_some())?;
+    if wants_batch(&args.output) { batch(args) } else { live(args) }
 }
 
-fn live(args: &ViewArgs, recorder: impl FnOnce() -> Result<Option<Recorder>>) -> Result<ExitCode> {
-    let options = TuiOptions { demo: true, ..tui_options(args)? };
-    let recorder = recorder()?;
+fn live(args: &LiveArgs) -> Result<ExitCode> {
+    let options = TuiOptions { demo: true, ..screen(args)? };
+    let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
     let recorded = recorder.is_some();
     let start = move || {
@@ -43,18 +41,17 @@ fn live(args: &ViewArgs, recorder: impl FnOnce() -> Result<Option<Recorder>>) ->
     ended(tui::run(options, recorded, start)?)
 }
 
-fn batch(args: &ViewArgs, recorder: impl FnOnce() -> Result<Option<Recorder>>) -> Result<ExitCode> {
-    let mut export = exporter(args)?;
+fn batch(args: &LiveArgs) -> Result<ExitCode> {
+    let format = args.output.batch_format();
+    let mut export = exporter(format, &args.display)?;
     let stop = stop_signals()?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
-    let mut write = |source: &mut dyn Source| {
-        write(source, export.as_mut(), &mut out, pace(args, Counted::Written), stop)
-    };
-    let mut source = match args.iterations {
-        Some(_) => Demo::at_once(options::interval(args)),
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
+    let mut write = |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop);
+    let mut source = match args.output.count.iterations {
+        Some(_) => Demo::at_once(args.watch.measure.interval()),
         None => Demo::new(),
     };
-    match recorder()? {
+    match recorder(args)? {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate_signal()?);
             let done = write(&mut source);

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::{ended, exporter, form, output, print, ran, stop_signals, tui_options, wants_batch};
-use crate::cli::{ExportArgs, ViewArgs};
+use crate::cli::{ExportArgs, ReplayArgs};
 use crate::error::{self, Exit};
 use crate::options;
 use crate::record::time::TimeError;
@@ -23,40 +23,47 @@ use crate::text::one_line;
 use crate::text::rfc3339;
 use crate::tui;
 
-pub(super) fn replay(path: &Path, at: Option<&str>, follow: bool, args: &ViewArgs) -> Result<ExitCode> {
+pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
+    let ReplayArgs { path, at, follow, output: out, display, screen } = args;
+    let (follow, format) = (*follow, out.batch_format());
     let mut recording = Recording::open(path)?;
-    options::check_node(args, &recording.host().topology)?;
+    options::check_node(display, &recording.host().topology)?;
     let span = recording.span().unwrap_or_default();
-    let at = options::moment("--at", at, span).map_err(|error| blame(path, error))?;
-    if !wants_batch(args) {
-        options::check_by_hand(args)?;
+    let at = options::moment("--at", at.as_deref(), span).map_err(|error| blame(path, error))?;
+    let grain = options::grain(display.threads, None);
+    if !wants_batch(out) {
+        options::check_by_hand(&out.count)?;
         let begin = if follow { span.1 } else { span.0 };
-        return ended(tui::replay(tui_options(args)?, recording, span, at.unwrap_or(begin), follow)?);
+        return ended(tui::replay(
+            tui_options(display, screen, grain)?,
+            recording,
+            span,
+            at.unwrap_or(begin),
+            follow,
+        )?);
     }
-    let mut export = exporter(args)?;
-    let part = Part {
-        from_wall_ns: at,
-        to_wall_ns: None,
-        iterations: args.iterations,
-        follow,
-        grain: options::grain(args),
-    };
+    let mut export = exporter(format, display)?;
+    let part = Part { from_wall_ns: at, to_wall_ns: None, iterations: out.count.iterations, follow, grain };
     let stop = stop_signals()?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || follow || signals::ended_by().is_some() { ran() } else { nothing_there(path, span) })
 }
 
 pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
-    let view = args.view();
-    let mut export = exporter(&view)?;
+    let mut export = exporter(args.format, &args.display)?;
     let mut recording = Recording::open(&args.path)?;
-    options::check_node(&view, &recording.host().topology)?;
+    options::check_node(&args.display, &recording.host().topology)?;
     let span = recording.span().unwrap_or_default();
     let stretch = options::stretch(args.from.as_deref(), args.to.as_deref(), span);
     let (from_wall_ns, to_wall_ns) = stretch.map_err(|error| blame(&args.path, error))?;
-    let part =
-        Part { from_wall_ns, to_wall_ns, iterations: None, follow: false, grain: options::grain(&view) };
+    let part = Part {
+        from_wall_ns,
+        to_wall_ns,
+        iterations: None,
+        follow: false,
+        grain: options::grain(args.display.threads, None),
+    };
     let stop = stop_signals()?;
     let sink: Box<dyn Write> = match &args.output {
         Some(path) => Box::new(File::create_new(path).with_context(|| {
@@ -64,7 +71,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
         })?),
         None => Box::new(output(stop)?),
     };
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), form(&view));
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), form(args.format));
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
 }

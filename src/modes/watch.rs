@@ -10,9 +10,10 @@ use anyhow::{Context, Result};
 
 use super::{ended, exporter, form, messages, output, ran, stop_signals, tui_options};
 use crate::batch::{self, Counted, Pace};
-use crate::cli::{BatchFormat, RecordLimits, ViewArgs};
+use crate::cli::{LiveArgs, Part, RecordArgs};
 use crate::export::quiet::Quiet;
 use crate::host::users;
+use crate::model::topology::Topology;
 use crate::record::recorder::Recorder;
 use crate::say::Cleaned;
 use crate::source::Source;
@@ -21,20 +22,23 @@ use crate::source::recorded::Recorded;
 use crate::tui::{self, TuiOptions};
 use crate::{doctor, error, options};
 
-pub(super) fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
-    let mut export = exporter(args)?;
-    let mut live = options::live(args, &users::read(Path::new("/")), record.is_some())?;
+pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
+    let format = args.output.batch_format();
+    let mut export = exporter(format, &args.display)?;
+    let kept = args.record.is_some();
+    options::check_places(format, args.watch.hot.hot, args.overhead, kept)?;
+    let mut live = live_options(args)?;
     // A list of tasks has nothing of a cgroup but its name.
-    live.group_limits = record.is_some() || args.by_container || args.format == Some(BatchFormat::Json);
-    if record.is_none() {
+    live.group_limits = kept || args.display.by_container || format.carries(Part::Containers);
+    if !kept {
         live.demand = export.demand();
     }
     let stop = stop_signals()?;
-    let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
+    let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
     let mut source = start(live)?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(args));
-    let pace = pace(args, Counted::Written);
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
+    let pace = pace(args);
     match recorder {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate);
@@ -47,13 +51,15 @@ pub(super) fn batch(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimit
     Ok(ran())
 }
 
-pub(super) fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits) -> Result<ExitCode> {
-    let mut live = options::live(args, &users::read(Path::new("/")), false)?;
-    live.sets = options::event_sets(args)?;
-    let recorder = record.map(|path| Recorder::open(path, options::recording(limits, args))).transpose()?;
+pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
+    // On the screen, stacks are sampled while hot spots are looked at, whether or not there is a recording.
+    options::check_places(args.output.batch_format(), args.watch.hot.hot, args.overhead, false)?;
+    let mut live = live_options(args)?;
+    live.sets = options::event_sets(&args.watch.measure.counters.tables)?;
+    let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
     let recorded = recorder.is_some();
-    let options = TuiOptions { sets: live.sets.clone(), ..tui_options(args)? };
+    let options = TuiOptions { sets: live.sets.clone(), ..screen(args)? };
     let start = move || {
         let source = start(live)?;
         Ok(match recorder {
@@ -65,27 +71,61 @@ pub(super) fn live(args: &ViewArgs, record: Option<&Path>, limits: &RecordLimits
 }
 
 /// Records without showing anything; what there is to say goes to standard error, once.
-pub(super) fn record(path: &Path, limits: &RecordLimits, args: &ViewArgs) -> Result<ExitCode> {
-    let live = options::live(args, &users::read(Path::new("/")), true)?;
+pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
+    let live = options::live(&args.watch, &users::read(Path::new("/")))?;
+    let interval = args.watch.measure.interval();
     let stop = stop_signals()?;
-    let recorder = Recorder::open(path, options::recording(limits, args))?;
+    let recorder = Recorder::open(&args.path, options::recording(&args.limits, interval))?;
     let rotate = rotate_signal()?;
     let mut source = Recorded::new(start(live)?, recorder, rotate);
     let mut out = messages()?;
-    let pace = pace(args, Counted::Taken);
+    let pace = Pace {
+        interval,
+        iterations: args.count.iterations,
+        counted: Counted::Taken,
+        grain: options::grain(false, Some(&args.watch.scope)),
+        hot: args.watch.hot.hot,
+        overhead: false,
+    };
     let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace, stop);
     source.finish()?;
     done.map(|()| ran())
 }
 
-/// How often, how long, and what beside the rows.
-pub(super) fn pace(args: &ViewArgs, counted: Counted) -> Pace {
+/// Options of the live source, as they were asked for.
+fn live_options(args: &LiveArgs) -> Result<LiveOptions> {
+    let live = options::live(&args.watch, &users::read(Path::new("/")))?;
+    // The live source says why there is no topology.
+    if let Ok(topology) = Topology::read(Path::new("/")) {
+        options::check_node(&args.display, &topology)?;
+    }
+    Ok(live)
+}
+
+/// The recording beside the view or batch output.
+pub(super) fn recorder(args: &LiveArgs) -> Result<Option<Recorder>> {
+    let options = options::recording(&args.limits, args.watch.measure.interval());
+    args.record.as_deref().map(|path| Recorder::open(path, options)).transpose()
+}
+
+/// The screen, as it was asked for.
+pub(super) fn screen(args: &LiveArgs) -> Result<TuiOptions> {
+    let grain = options::grain(args.display.threads, Some(&args.watch.scope));
+    Ok(TuiOptions {
+        interval: args.watch.measure.interval(),
+        iterations: args.output.count.iterations,
+        ..tui_options(&args.display, &args.screen, grain)?
+    })
+}
+
+/// Length and number of intervals, and what is measured beside the rows.
+pub(super) fn pace(args: &LiveArgs) -> Pace {
     Pace {
-        interval: options::interval(args),
-        iterations: args.iterations,
-        counted,
-        grain: options::grain(args),
-        hot: args.hot,
+        interval: args.watch.measure.interval(),
+        iterations: args.output.count.iterations,
+        counted: Counted::Written,
+        grain: options::grain(args.display.threads, Some(&args.watch.scope)),
+        hot: args.watch.hot.hot,
         overhead: args.overhead,
     }
 }

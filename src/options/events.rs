@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{BadValue, bad};
-use crate::cli::ViewArgs;
+use crate::cli::{CounterArgs, EventTableArgs};
 use crate::model::topology::Topology;
 use crate::pmu::budget::{Budget, general_by_cpuid};
 use crate::pmu::catalog::Catalog;
@@ -14,7 +14,7 @@ use crate::pmu::sets::{Choice, Chooser, SETS};
 ///
 /// # Errors
 /// An event table of the user is not sound.
-pub fn event_sets(args: &ViewArgs) -> Result<Vec<(&'static str, Choice)>, BadValue> {
+pub fn event_sets(args: &EventTableArgs) -> Result<Vec<(&'static str, Choice)>, BadValue> {
     let root = Path::new("/");
     let catalog = catalog(root, args.pmu_dir.as_deref())?;
     let choose = |set: &'static str| choose(root, &catalog, set).map(|choice| (set, choice));
@@ -26,9 +26,9 @@ pub fn event_sets(args: &ViewArgs) -> Result<Vec<(&'static str, Choice)>, BadVal
 ///
 /// # Errors
 /// An unknown event, or an event table of the user that is not sound.
-pub(super) fn of(args: &ViewArgs) -> Result<Choice, BadValue> {
+pub(super) fn of(args: &CounterArgs) -> Result<Choice, BadValue> {
     let root = Path::new("/");
-    let catalog = catalog(root, args.pmu_dir.as_deref())?;
+    let catalog = catalog(root, args.tables.pmu_dir.as_deref())?;
     choose(root, &catalog, &args.events).map_err(|error| bad("--events", error.to_string()))
 }
 

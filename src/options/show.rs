@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 
 use super::{BadValue, bad};
-use crate::cli::ViewArgs;
+use crate::cli::DisplayArgs;
 use crate::export::{ContainerSelection, Selection, all_columns};
 use crate::filter::RowFilter;
 use crate::metric::Metric;
@@ -19,7 +19,7 @@ use crate::snapshot::Task;
 ///
 /// # Errors
 /// An unknown id, or one given twice.
-pub fn columns(args: &ViewArgs) -> Result<Option<Vec<&'static Metric<Task>>>, BadValue> {
+pub fn columns(args: &DisplayArgs) -> Result<Option<Vec<&'static Metric<Task>>>, BadValue> {
     let mut metrics: Vec<&'static Metric<Task>> = Vec::new();
     for id in &args.columns {
         let metric = metric("--columns", id.trim())?;
@@ -35,7 +35,7 @@ pub fn columns(args: &ViewArgs) -> Result<Option<Vec<&'static Metric<Task>>>, Ba
 ///
 /// # Errors
 /// An unknown id.
-pub fn sort(args: &ViewArgs) -> Result<Option<(&'static Metric<Task>, bool)>, BadValue> {
+pub fn sort(args: &DisplayArgs) -> Result<Option<(&'static Metric<Task>, bool)>, BadValue> {
     let Some(text) = &args.sort else { return Ok(None) };
     let (id, reversed) = text.strip_prefix('-').map_or((text.as_str(), false), |id| (id, true));
     Ok(Some((metric("--sort", id)?, reversed)))
@@ -72,7 +72,10 @@ fn alike(known: &str, typed: &str) -> bool {
 ///
 /// # Errors
 /// An unknown metric.
-pub fn container_selection(args: &ViewArgs, machine_readable: bool) -> Result<ContainerSelection, BadValue> {
+pub fn container_selection(
+    args: &DisplayArgs,
+    machine_readable: bool,
+) -> Result<ContainerSelection, BadValue> {
     let find = |flag, id: &str| {
         container::by_id(id)
             .ok_or_else(|| bad(flag, format!("containers have no metric '{}'", crate::text::clean_str(id))))
@@ -100,7 +103,7 @@ pub fn container_selection(args: &ViewArgs, machine_readable: bool) -> Result<Co
 ///
 /// # Errors
 /// `--comm` is not a regular expression.
-pub fn filter(args: &ViewArgs) -> Result<RowFilter, BadValue> {
+pub fn filter(args: &DisplayArgs) -> Result<RowFilter, BadValue> {
     let comm = match &args.comm {
         Some(text) => Some(Regex::new(text).map_err(|error| bad("--comm", error.to_string()))?),
         None => None,
@@ -112,7 +115,7 @@ pub fn filter(args: &ViewArgs) -> Result<RowFilter, BadValue> {
 ///
 /// # Errors
 /// See [`columns`], [`sort`], [`filter`].
-pub fn selection(args: &ViewArgs, machine_readable: bool) -> Result<Selection, BadValue> {
+pub fn selection(args: &DisplayArgs, machine_readable: bool) -> Result<Selection, BadValue> {
     let default = || {
         if machine_readable {
             return all_columns();
@@ -143,19 +146,19 @@ mod tests {
 
     #[test]
     fn a_misspelt_metric_names_its_neighbours() {
-        let error = selection(&args(&["--sort", "cpu_percent"]), true).err().unwrap().to_string();
+        let error = selection(&args(&["--sort", "cpu_percent"]).display, true).err().unwrap().to_string();
         assert!(error.contains("'cpu_percent'") && error.contains("cpu_pct"), "{error}");
     }
 
     #[test]
     fn a_leading_minus_reverses() {
-        let (metric, reversed) = sort(&args(&["--sort", "-rss_bytes"])).unwrap().unwrap();
+        let (metric, reversed) = sort(&args(&["--sort", "-rss_bytes"]).display).unwrap().unwrap();
         assert_eq!((metric.id, reversed), ("rss_bytes", true));
     }
 
     #[test]
     fn machine_readable_rows_say_whose_they_are() {
-        let selection = selection(&args(&["--threads", "--columns", "ipc"]), true).unwrap();
+        let selection = selection(&args(&["--threads", "--columns", "ipc"]).display, true).unwrap();
         let ids: Vec<&str> = selection.columns.iter().map(|metric| metric.id).collect();
         assert_eq!(ids, ["pid", "tid", "ipc"]);
     }

@@ -72,13 +72,13 @@ impl Held {
 }
 
 pub fn nothing_stays_loaded_after_any_end() -> Result<()> {
-    let ends: [(&str, &dyn Fn(&mut Terminal) -> Result<()>); 4] = [
-        ("q", &|terminal| terminal.press("q")),
-        ("SIGINT", &|terminal| terminal.signal(libc::SIGINT)),
-        ("SIGTERM", &|terminal| terminal.signal(libc::SIGTERM)),
-        ("SIGKILL", &|terminal| terminal.signal(libc::SIGKILL)),
+    let ends = [
+        ("q", None),
+        ("SIGINT", Some(libc::SIGINT)),
+        ("SIGTERM", Some(libc::SIGTERM)),
+        ("SIGKILL", Some(libc::SIGKILL)),
     ];
-    for (name, end) in ends {
+    for (name, signal) in ends {
         let mut terminal = Terminal::start(&["-d", "0.3"], 24, 80)?;
         terminal.until("table of tasks", |text| text.contains("COMMAND") && text.contains("CPU%"))?;
         let held = Held::of(terminal.pid()?)?;
@@ -87,7 +87,10 @@ pub fn nothing_stays_loaded_after_any_end() -> Result<()> {
         ensure!(there.programs.contains(held.programs.first().context("a program")?), "{name}: {there:?}");
         ensure!(there.maps.len() == held.maps.len(), "{name}: {there:?} of {held:?}");
         ensure!(there.links.len() == held.links.len(), "{name}: {there:?} of {held:?}");
-        end(&mut terminal)?;
+        match signal {
+            None => terminal.press("q")?,
+            Some(signal) => terminal.signal(signal)?,
+        }
         terminal.ended()?;
         held.is_gone(name)?;
     }

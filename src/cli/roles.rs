@@ -1,0 +1,273 @@
+//! Flags by role: a struct for each, flattened into the subcommands that have a use for it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+
+use super::format::BatchFormat;
+use super::parse;
+
+/// Where output goes, and how much of it.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// Write to standard output instead of the screen (implied when it is not a terminal).
+    #[arg(short = 'b', long)]
+    pub batch: bool,
+
+    /// Format of batch output, text if not given; implies --batch.
+    #[arg(long, value_enum)]
+    pub format: Option<BatchFormat>,
+
+    #[command(flatten)]
+    pub count: CountArgs,
+}
+
+impl OutputArgs {
+    /// The format of batch output.
+    pub fn batch_format(&self) -> BatchFormat {
+        self.format.unwrap_or(BatchFormat::Text)
+    }
+}
+
+/// Number of intervals.
+#[derive(Args, Debug)]
+pub struct CountArgs {
+    /// Stop after this many intervals.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterations: Option<u64>,
+}
+
+/// Rows and columns to show, and their order.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Rows and columns")]
+pub struct DisplayArgs {
+    /// One row per thread instead of per process.
+    #[arg(short = 'H', long)]
+    pub threads: bool,
+
+    /// One row per container, pod, unit or other cgroup, each with all below it; on the screen that view first, in
+    /// batch mode for text and CSV (JSON has both).
+    #[arg(long, conflicts_with_all = ["threads", "comm", "node"])]
+    pub by_container: bool,
+
+    /// Metrics to show, in order (see: numatop-ng list metrics).
+    #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',')]
+    pub columns: Vec<String>,
+
+    /// Metric to sort by; with a leading '-' in reverse.
+    #[arg(short = 's', long, value_name = "ID", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+
+    /// Show the first N rows only.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub top: Option<u64>,
+
+    /// Show only tasks whose name matches this regular expression.
+    #[arg(long, value_name = "REGEX")]
+    pub comm: Option<String>,
+
+    /// Show only tasks that ran on this node in the interval, or rest there.
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<u32>,
+}
+
+/// Look of the screen.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Screen")]
+pub struct ScreenArgs {
+    /// Use colour.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]
+    pub color: ColourArg,
+
+    /// Draw with ASCII characters only.
+    #[arg(long)]
+    pub ascii: bool,
+
+    /// Leave the mouse to the terminal.
+    #[arg(long)]
+    pub no_mouse: bool,
+}
+
+/// Tasks to watch, and measurements to make of them.
+#[derive(Args, Debug)]
+pub struct WatchArgs {
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+
+    #[command(flatten)]
+    pub hot: HotArgs,
+}
+
+/// Tasks to watch.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Scope (applied in the kernel)")]
+pub struct ScopeArgs {
+    /// Watch only these processes.
+    #[arg(short = 'p', long = "pid", value_name = "PID,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub pids: Vec<u32>,
+
+    /// Watch only these threads.
+    #[arg(short = 't', long = "tid", value_name = "TID,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub tids: Vec<u32>,
+
+    /// Watch only tasks of these users, by name or number.
+    #[arg(short = 'u', long = "user", value_name = "USER,...", value_delimiter = ',')]
+    pub users: Vec<String>,
+
+    #[command(flatten)]
+    pub containers: ContainerArgs,
+}
+
+/// Scopes that are and-ed with the others; several of them are or-ed.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Scope by container (applied in the kernel; several are or-ed)")]
+pub struct ContainerArgs {
+    #[command(flatten)]
+    pub named: NamedGroups,
+
+    /// Watch only what is in no container, pod or machine.
+    #[arg(long, conflicts_with_all = ["containers", "pods", "namespaces", "cgroups", "units", "machines"])]
+    pub host: bool,
+
+    /// Start without what was named above, and wait until it exists.
+    #[arg(long, requires = "NamedGroups")]
+    pub wait: bool,
+
+    /// Ask docker or podman on this socket for names that no file has; may be given several times.
+    #[arg(long = "runtime-socket", value_name = "PATH")]
+    pub runtime_sockets: Vec<PathBuf>,
+}
+
+/// Groups of tasks by name.
+#[derive(Args, Debug)]
+pub struct NamedGroups {
+    /// Watch only this container, by name or the start of its id; may be given several times.
+    #[arg(long = "container", value_name = "NAME|ID", value_parser = NonEmptyStringValueParser::new())]
+    pub containers: Vec<String>,
+
+    /// Watch only this pod, by name or uid.
+    #[arg(long = "pod", value_name = "[NAMESPACE/]NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub pods: Vec<String>,
+
+    /// Watch only the pods of this Kubernetes namespace.
+    #[arg(long = "k8s-namespace", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub namespaces: Vec<String>,
+
+    /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy
+    /// or below /sys/fs/cgroup, which says in which hierarchy. Bytes that are no text as such, or as they are shown (\xff).
+    #[arg(long = "cgroup", value_name = "PATH|GLOB", value_parser = OsStringValueParser::new().try_map(parse::cgroup))]
+    pub cgroups: Vec<String>,
+
+    /// Watch only this systemd unit.
+    #[arg(long = "unit", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub units: Vec<String>,
+
+    /// Watch only this machine: LXC, nspawn, libvirt.
+    #[arg(long = "machine", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub machines: Vec<String>,
+}
+
+pub(super) const MEASUREMENT: &str = "Measurement";
+
+/// Measurements, and when they are made.
+#[derive(Args, Debug)]
+#[command(next_help_heading = MEASUREMENT)]
+pub struct MeasureArgs {
+    /// Length of an interval, 0.1 to 60 seconds.
+    #[arg(short = 'd', long = "delay", value_name = "SECONDS", default_value = "1", value_parser = parse::delay)]
+    pub delay: f64,
+
+    #[command(flatten)]
+    pub counters: CounterArgs,
+
+    /// Time that finding out where memory is may take in each interval, in ms; 0: do not find out. Without it 20 ms
+    /// or 1 % of a CPU, whichever is less. Machines with one node need none.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
+    pub placement_budget: Option<u64>,
+}
+
+impl MeasureArgs {
+    pub fn interval(&self) -> Duration {
+        Duration::from_secs_f64(self.delay)
+    }
+}
+
+/// Hardware and software counters.
+#[derive(Args, Debug)]
+pub struct CounterArgs {
+    /// Counters to read at context switches: sets (auto, basic, numa, stalls, tlb, cache) and names, up to eight; '' reads none.
+    #[arg(long, value_name = "LIST", default_value = "auto")]
+    pub events: String,
+
+    #[command(flatten)]
+    pub tables: EventTableArgs,
+}
+
+/// Event tables of the user.
+#[derive(Args, Debug)]
+pub struct EventTableArgs {
+    /// Folder with event tables (*.toml) of your own; they go before those built in.
+    #[arg(long, value_name = "DIR")]
+    pub pmu_dir: Option<PathBuf>,
+}
+
+/// Hot spots.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Hot spots")]
+pub struct HotArgs {
+    /// Sample stacks too, for hot spots in JSON output and in recordings (on the screen, h does).
+    #[arg(long)]
+    pub hot: bool,
+
+    #[command(flatten)]
+    pub stacks: StackArgs,
+}
+
+/// Sampling of stacks.
+#[derive(Args, Debug)]
+pub struct StackArgs {
+    /// Event at whose overflows stacks are sampled: auto (cycles, or cpu-clock without a PMU), rma, llc, or a name.
+    #[arg(long, value_name = "EVENT", default_value = "auto")]
+    pub hot_event: String,
+
+    /// Times a second that each CPU is sampled, 1 to 999; less on machines with hundreds of CPUs.
+    #[arg(long, value_name = "HZ", default_value_t = crate::collect::hot::SAMPLES_HZ, value_parser = clap::value_parser!(u32).range(1..1000))]
+    pub hot_rate: u32,
+}
+
+pub(super) const RECORDING: &str = "Recording";
+
+/// Room that a recording may take, and rows that it leaves out.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = RECORDING)]
+pub struct RecordLimits {
+    /// Size of all files in a recording directory together; the oldest are removed.
+    #[arg(long, requires = "record", value_name = "SIZE", default_value = "2GiB", value_parser = parse::size)]
+    pub record_max_size: u64,
+
+    /// Remove files of a recording directory that are older, as in 12h or 7d.
+    #[arg(long, requires = "record", value_name = "TIME", value_parser = parse::age)]
+    pub record_max_age: Option<Duration>,
+
+    /// Record only the N busiest processes of each interval; the others become one row.
+    #[arg(long, requires = "record", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub record_top: Option<u64>,
+
+    /// Record only processes that use this much of a CPU; the others become one row.
+    #[arg(long, requires = "record", value_name = "PERCENT", value_parser = parse::percent)]
+    pub record_min_cpu: Option<f64>,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColourArg {
+    Auto,
+    Always,
+    Never,
+}
