@@ -1,5 +1,6 @@
 //! The command line: subcommands, and the roles of flags that each has a use for.
 
+mod documents;
 mod format;
 mod parse;
 mod roles;
@@ -13,6 +14,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::text::printable;
 
+pub use documents::Document;
 pub use format::{BatchFormat, Part};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
@@ -115,6 +117,11 @@ pub enum Command {
         /// Recordings, or directories of them.
         #[arg(value_name = "FILE|DIR", required = true)]
         paths: Vec<PathBuf>,
+    },
+    /// Print the man page, or completions of a shell, for installation.
+    Generate {
+        #[arg(value_enum)]
+        what: Document,
     },
 }
 

@@ -28,7 +28,11 @@ use crate::tui::{ColourChoice, Ended, TuiOptions};
 /// What stood in the way: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.
 pub fn run(cli: &Cli) -> Result<ExitCode> {
     if let Some(
-        Command::Doctor { .. } | Command::Topology { .. } | Command::List { .. } | Command::Verify { .. },
+        Command::Doctor { .. }
+        | Command::Topology { .. }
+        | Command::List { .. }
+        | Command::Verify { .. }
+        | Command::Generate { .. },
     ) = &cli.command
     {
         signals::release();
@@ -41,6 +45,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Some(Command::Replay(args)) => recordings::replay(args),
         Some(Command::Export(args)) => recordings::export(args),
         Some(Command::Verify { paths }) => recordings::verify(paths),
+        Some(Command::Generate { what }) => about::generate(*what),
         None if cli.live.demo => demo::run(&cli.live),
         None if wants_batch(&cli.live.output) => watch::batch(&cli.live),
         None => watch::live(&cli.live),

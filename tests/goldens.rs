@@ -42,7 +42,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 25] = [
+const COMMANDS: [(&str, &[&str]); 26] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -70,6 +70,7 @@ const COMMANDS: [(&str, &[&str]); 25] = [
     ("help/replay.txt", &["replay", "--help"]),
     ("help/export.txt", &["export", "--help"]),
     ("help/verify.txt", &["verify", "--help"]),
+    ("help/generate.txt", &["generate", "--help"]),
     ("help/record.txt", &["record", "-h"]),
     ("help/replay.txt", &["replay", "-h"]),
     ("list_metrics.txt", &["list", "metrics"]),

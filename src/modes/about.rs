@@ -4,10 +4,10 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::{print, terminal_width};
-use crate::cli::{EventTableArgs, Listing, ReportFormat};
+use crate::cli::{Document, EventTableArgs, Listing, ReportFormat};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
 use crate::say::Form;
@@ -28,6 +28,12 @@ pub(super) fn topology(format: ReportFormat) -> Result<ExitCode> {
         ReportFormat::Text => print(&topology_cmd::render_text(&topology, terminal_width()), Form::Text)?,
         ReportFormat::Json => print(&format!("{:#}\n", topology_cmd::render_json(&topology)), Form::Json)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn generate(what: Document) -> Result<ExitCode> {
+    let text = what.render().context("making the document")?;
+    print(&String::from_utf8(text).context("the document is no text")?, Form::Text)?;
     Ok(ExitCode::SUCCESS)
 }
 

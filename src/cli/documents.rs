@@ -1,0 +1,132 @@
+//! Man page and shell completions, made from the definition of the command line.
+
+use std::io::{self, Write};
+
+use clap::{Command, CommandFactory, ValueEnum};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use super::Cli;
+use crate::error::Exit;
+
+/// A document that `generate` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Document {
+    /// Man page of all commands, numatop-ng.1
+    Man,
+    /// Completions for bash
+    Bash,
+    /// Completions for zsh, _numatop-ng
+    Zsh,
+    /// Completions for fish, numatop-ng.fish
+    Fish,
+}
+
+const EXITS: [(Exit, &str); 5] = [
+    (Exit::Ok, "Done."),
+    (Exit::CouldNotMeasure, "Could not measure what was asked, or a recording is not intact."),
+    (Exit::Usage, "Wrong usage."),
+    (Exit::Privilege, "A privilege is missing."),
+    (Exit::Kernel, "The kernel is not supported."),
+];
+
+const DESCRIPTION: &str = "Without a command, numatop-ng shows a live view of this machine, or writes batch output if standard output is not \
+     a terminal. That needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; replay, export, verify \
+     and --demo need none. 'numatop-ng doctor' says what works on this machine; '?' in the live view explains keys \
+     and columns.";
+
+impl Document {
+    /// The text of the document.
+    ///
+    /// # Errors
+    /// Those of writing to memory: none are known.
+    pub fn render(self) -> io::Result<Vec<u8>> {
+        let mut command = Cli::command();
+        let shell = match self {
+            Document::Man => return man(command),
+            Document::Bash => Shell::Bash,
+            Document::Zsh => Shell::Zsh,
+            Document::Fish => Shell::Fish,
+        };
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut command, "numatop-ng", &mut text);
+        Ok(if shell == Shell::Bash { without_mixed_names(&text) } else { text })
+    }
+}
+
+/// clap_complete (4.6.11) stores the dash of our name as `__` and compares it with `__subcmd__`, so that no subcommand
+/// would be completed.
+fn without_mixed_names(script: &[u8]) -> Vec<u8> {
+    String::from_utf8_lossy(script).replace("numatop__subcmd__ng", "numatop__ng").into_bytes()
+}
+
+/// One page: the options of the live view, then each subcommand with its own.
+fn man(command: Command) -> io::Result<Vec<u8>> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let subcommands: Vec<Command> = command.get_subcommands().cloned().collect();
+    let synopsis = std::iter::once("numatop-ng [OPTIONS]".to_string())
+        .chain(subcommands.iter().map(usage))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let page = Man::new(command.override_usage(synopsis));
+    let mut out = Vec::new();
+    // clap_mangen leaves out an empty date, and what follows it moves up.
+    writeln!(out, ".TH numatop-ng 1 \"\" \"numatop-ng {}\" \"User Commands\"", env!("CARGO_PKG_VERSION"))?;
+    page.render_name_section(&mut out)?;
+    page.render_synopsis_section(&mut out)?;
+    description().to_writer(&mut out)?;
+    page.render_options_section(&mut out)?;
+    for subcommand in subcommands {
+        section(subcommand, &mut out)?;
+    }
+    exit_status().to_writer(&mut out)?;
+    Ok(out)
+}
+
+fn description() -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["DESCRIPTION"]);
+    roff.text([roman(DESCRIPTION)]);
+    roff
+}
+
+fn usage(subcommand: &Command) -> String {
+    let usage = subcommand.clone().render_usage().to_string();
+    usage.trim_start_matches("Usage: ").to_string()
+}
+
+/// The section of a subcommand, with a subsection for each role of its flags.
+fn section(subcommand: Command, out: &mut Vec<u8>) -> io::Result<()> {
+    // Described once, for the live view.
+    let subcommand = subcommand.mut_arg("help", |help| help.hide(true));
+    let mut head = Roff::new();
+    head.control("SH", [format!("numatop-ng {}", subcommand.get_name()).to_uppercase().as_str()]);
+    for text in [subcommand.get_about(), subcommand.get_after_help()].into_iter().flatten() {
+        head.text([roman(format!("{}.", text.to_string().trim_end_matches('.')))]);
+    }
+    head.to_writer(out)?;
+    let mut options = Vec::new();
+    Man::new(subcommand).render_options_section(&mut options)?;
+    for line in options.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_prefix(b".SH ") {
+            Some(title) => out.extend([b".SS ", title].concat()),
+            None => out.extend(line),
+        }
+    }
+    Ok(())
+}
+
+fn exit_status() -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXIT STATUS"]);
+    for (exit, meaning) in EXITS {
+        roff.control("TP", []);
+        roff.text([bold((exit as u8).to_string())]);
+        roff.text([roman(meaning)]);
+    }
+    roff.control("PP", []);
+    roff.text([roman("128 plus the number of a signal that ended the screen.")]);
+    roff
+}
