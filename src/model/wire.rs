@@ -222,7 +222,7 @@ const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
-const _: () = assert!(size_of::<Rec>() == 48 + 184 + 3 * 64);
+const _: () = assert!(size_of::<Rec>() == 48 + 64 + 8 * NR_KEPT + 3 * 64);
 const _: () = assert!(size_of::<TaskRow>() == 216);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
