@@ -70,6 +70,7 @@ static TABLE: &[Row] = &[
     row("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid_}.slice/crio-conmon-{id}.scope", None, POD, Some("crio-conmon-{id}.scope"), "cadvisor: the monitor is no container"),
     row("/system.slice/nerdctl-{id}.scope", Some((Nerdctl, CONTAINER)), None, None, "nerdctl, systemd driver"),
     row("/default/web", Some((Containerd, "web")), None, None, "ctr run: /<namespace>/<id>"),
+    row("/machine.slice/machine-.scope", None, None, Some("machine-.scope"), "found by fuzzing: a machine without a name is a unit"),
     row("/machine.slice/libpod-{id}.scope", Some((Podman, CONTAINER)), None, None, "tracee, tetragon: podman as root"),
     row("/machine.slice/libpod-{id}.scope/container", Some((Podman, CONTAINER)), None, None, "netdata: podman with a leaf for the container"),
     row("/machine.slice/libpod-conmon-{id}.scope", None, None, Some("libpod-conmon-{id}.scope"), "netdata: podman's monitor is no container"),

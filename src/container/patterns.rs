@@ -121,7 +121,8 @@ fn machine(part: &str, parent: &str) -> Option<Container> {
         let id = part.strip_suffix(".scope").filter(|id| !id.is_empty())?;
         return Some(Container { engine: Engine::Qemu, id: capped(id) });
     }
-    let name = unescape(after_prefix(part, "machine-")?.strip_suffix(".scope")?);
+    let name = after_prefix(part, "machine-")?.strip_suffix(".scope").filter(|name| !name.is_empty())?;
+    let name = unescape(name);
     let numbered = |prefix: &str| {
         let (number, name) = after_prefix(&name, prefix)?.split_once('-')?;
         (number.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty()).then(|| capped(name))
