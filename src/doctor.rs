@@ -1,4 +1,4 @@
-//! What works on this host, what does not, why, and what to do: `numatop-ng doctor`.
+//! `numatop-ng doctor`: everything that works on this host or does not, the reasons, and advice.
 //!
 //! The rules say what should work ([`crate::collect::plan`]); then the probes are tried, and what happened
 //! counts more than what was expected.

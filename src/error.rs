@@ -1,4 +1,4 @@
-//! What does a failure mean for the user: which exit code, why, and what to do about it?
+//! Failures as users see them: an exit code, a reason, advice.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! How `numatop-ng list events` shows what this CPU counts: its table, each event, whether it works here.
+//! The output of `numatop-ng list events`: the tables of this CPU, each event, whether it works here.
 
 use crate::model::event::{Event, Role};
 use crate::model::sample::{Missing, Reading};

@@ -1,4 +1,4 @@
-//! Which rows are shown, and in which order: the part of a selection that user space decides.
+//! Selection of rows that user space applies, and their order.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! What this machine is: facts read from an injectable root, no decisions.
+//! Facts about this machine, read below an injectable root. No decisions.
 
 pub mod btf;
 pub mod cgroups;

@@ -1,4 +1,4 @@
-//! Which moments of a stretch of samples are worth going to: pure, one sample after the other.
+//! Moments of a stretch of samples that are worth a look. Pure: one sample after the other.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How `numatop-ng list metrics` shows what can be asked for: of which rows each metric is, and what it means.
+//! The output of `numatop-ng list metrics`: every metric, its rows, its meaning.
 
 use crate::metric::Metric;
 use crate::metric::container::CONTAINER_METRICS;

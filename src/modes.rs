@@ -1,4 +1,4 @@
-//! Which mode runs, and how it ends: what was typed becomes a source and a place to show it.
+//! Modes of the program, and how each ends: the command line becomes a source and a place to show it.
 
 mod about;
 mod demo;

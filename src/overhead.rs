@@ -1,4 +1,4 @@
-//! What do our BPF programs cost? From the kernel's statistics of two moments to nanoseconds and shares. Pure.
+//! Cost of our BPF programs: from the kernel's statistics of two moments to nanoseconds and shares. Pure.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Where samples come from. Everything downstream is the same for all sources.
+//! Sources of samples: this machine, recordings, a made-up machine. Everything downstream is the same for all of them.
 
 pub mod hot;
 pub mod live;

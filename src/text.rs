@@ -1,4 +1,4 @@
-//! How text becomes fit to be shown: cleaned when it comes from outside, wrapped when it is long.
+//! Text that is fit to be shown: cleaned when it comes from outside, wrapped when it is long.
 
 pub mod quantity;
 

@@ -1,4 +1,4 @@
-//! How `numatop-ng topology` shows a machine: as text for people, as JSON for programs.
+//! The output of `numatop-ng topology`: text for people, JSON for programs.
 
 use std::collections::BTreeMap;
 

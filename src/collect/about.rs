@@ -1,5 +1,5 @@
-//! What /proc says of processes whose command line, affinity or huge pages somebody asked for: too costly for every
-//! process at every refresh, so it is read in turns, within a budget of time, by the reader of other address spaces.
+//! /proc fields of processes whose command line, affinity or huge pages a column asks for. They are too costly for
+//! every process at every refresh: the reader of other address spaces reads them in turns, within a budget of time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

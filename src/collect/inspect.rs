@@ -1,4 +1,4 @@
-//! What /proc says about one process that a person asked for: too costly for every task at every refresh.
+//! /proc fields of one process, for the detail view: too costly for every task at every refresh.
 
 use crate::model::process::Details;
 use crate::model::process::Texts;

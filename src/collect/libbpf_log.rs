@@ -1,4 +1,4 @@
-//! What libbpf had to say, kept for who wants to know instead of printed over the screen.
+//! Messages of libbpf, kept instead of printed over the screen.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

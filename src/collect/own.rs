@@ -1,4 +1,4 @@
-//! What numatop-ng itself uses: its clock of CPU time and /proc/self/statm.
+//! Resources that numatop-ng itself uses: its clock of CPU time and /proc/self/statm.
 
 use std::fs;
 

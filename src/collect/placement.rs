@@ -1,4 +1,4 @@
-//! Where the memory of processes is: has some of them looked at with each sample, within a budget of time.
+//! Placement of the memory of processes: some of them are looked at with each sample, within a budget of time.
 
 pub mod draw;
 pub mod maps;

@@ -1,5 +1,5 @@
-//! What can be measured on a host with these facts, and what its owner can do about the rest. Pure:
-//! nothing here looks at the machine.
+//! Facilities that a host with these facts has, and advice for its owner about the others. Pure: nothing here looks at
+//! the machine.
 
 mod rules;
 

@@ -1,5 +1,5 @@
-//! How often and how long do BPF programs run? The kernel's own statistics, which cost some 70 ns per run of every
-//! program on the machine: on only while somebody looks.
+//! Runs and run time of BPF programs: the kernel's own statistics, which cost some 70 ns per run of every program on
+//! the machine. On only while the view is open.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 

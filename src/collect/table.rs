@@ -1,4 +1,4 @@
-//! Which tasks there are now: applies rows of the walk and final rows to a table. Pure.
+//! The table of tasks: rows of the walk and final rows are applied to it. Pure.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! What the kernel counts of the whole machine's memory, /proc/vmstat, and whether nodes reclaim before they
-//! let an allocation go elsewhere.
+//! Memory counters of the whole machine (/proc/vmstat), and whether nodes reclaim before an allocation goes elsewhere.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};

@@ -1,4 +1,4 @@
-//! How much free memory a node needs before the kernel begins to reclaim: the watermarks of /proc/zoneinfo.
+//! Watermarks of nodes (/proc/zoneinfo): free memory below which the kernel begins to reclaim.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

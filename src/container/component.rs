@@ -1,4 +1,4 @@
-//! What one component of a cgroup path looks like: ids, escapes, uids of pods.
+//! Components of a cgroup path: ids, escapes, uids of pods.
 
 use crate::model::cgroup_path;
 use crate::model::group::is_hex;

@@ -1,4 +1,4 @@
-//! What is a cgroup called, and which row does it belong to?
+//! The name of a cgroup, and the row that it belongs to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

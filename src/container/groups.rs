@@ -1,5 +1,4 @@
-//! Which cgroups there are, what they are called, and which of them are in scope: followed while they come
-//! and go.
+//! Cgroups, their names, and whether they are in scope: followed while they come and go.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;

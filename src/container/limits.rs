@@ -1,5 +1,4 @@
-//! What a cgroup may use and how much memory it has, by node: the files of its controllers, in cgroup v2 or
-//! in the hierarchies of v1.
+//! Limits of a cgroup, and its memory by node: the files of its controllers, in cgroup v2 or in the hierarchies of v1.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

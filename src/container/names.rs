@@ -1,5 +1,5 @@
-//! What people call a container or a pod: from the files that engines leave behind, and from an engine itself
-//! only when the user has named its socket. Everything here is written by strangers: sizes are limited and text is cleaned.
+//! Names of containers and pods: from the files that engines leave behind, and from an engine itself only when the user
+//! has named its socket. All of it is written by strangers: sizes are limited and text is cleaned.
 
 use std::collections::HashMap;
 use std::fs;

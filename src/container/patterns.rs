@@ -1,4 +1,4 @@
-//! What does a cgroup path say about who made it? Engines, pods, machines, units, sessions.
+//! Engines, pods, machines, units and sessions that a cgroup path tells of.
 //!
 //! Components are looked at from the leaf upwards, so that in a container inside a container (kind,
 //! docker in docker) the inner one is found. Every component may be anybody's choice: the names that

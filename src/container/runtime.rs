@@ -1,6 +1,5 @@
-//! What does a container runtime that listens on a socket call its containers? Only those are asked whose
-//! socket the user has named, once in a while, and none for long: a runtime that hangs or lies must not
-//! hold us up.
+//! Names of containers from a container runtime that listens on a socket. Only sockets that the user has named are
+//! asked, once in a while, and none for long: a runtime that hangs or lies must not hold us up.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,4 +1,4 @@
-//! Which tasks are wanted: what the kernel programs check, and what is checked in user space.
+//! Tasks that are wanted: what the kernel programs check, and what is checked in user space.
 
 use std::collections::BTreeSet;
 

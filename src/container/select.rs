@@ -1,4 +1,4 @@
-//! Which cgroups does a name on the command line mean?
+//! Cgroups that a name on the command line stands for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Which cgroups does a sample name? With a scope only those that belong to it: a recording is handed on, and
-//! the names of other tenants are none of its readers' business.
+//! Cgroups that a sample names. With a scope these are its own only: a recording is handed on, and the names of other
+//! tenants are none of its readers' business.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

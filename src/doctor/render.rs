@@ -1,4 +1,4 @@
-//! How a report looks: text for people, with marks that are words; JSON for programs.
+//! The report of doctor as text for people, with marks that are words, and as JSON for programs.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What there is to say while nothing is shown: notes, each once until it changes.
+//! Notes while nothing else is shown: each once until it changes.
 
 use std::io::{self, Write};
 

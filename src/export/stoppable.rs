@@ -1,5 +1,5 @@
-//! How does a signal end a run whose output nobody reads? A write to a full pipe has no end, and what is asked to stop
-//! meanwhile would never hear of it.
+//! Output that a signal can end while its reader has stalled: a write to a full pipe has no end, and would keep the
+//! signal waiting.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};

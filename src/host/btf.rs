@@ -1,5 +1,5 @@
-//! Which of the things our probes stand on does this kernel have? Its own type information (BTF)
-//! is asked, never its version: distributions carry features back.
+//! Features of this kernel that our probes stand on. Its own type information (BTF) is asked, never its version:
+//! distributions carry features back.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Which cgroup hierarchy tells tasks apart here, and what the ids in it are called.
+//! The cgroup hierarchy that tells tasks apart here, and the paths of its ids.
 
 use std::collections::BTreeMap;
 use std::fs;

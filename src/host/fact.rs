@@ -1,4 +1,4 @@
-//! What is a fact worth when it could not be learned? It carries the reason instead.
+//! Facts that may be unknown: then they carry the reason.
 
 use std::fs;
 use std::path::Path;

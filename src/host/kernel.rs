@@ -1,4 +1,4 @@
-//! What this kernel is and has: facts only, no decisions.
+//! Facts about this kernel. No decisions.
 
 use std::fs;
 use std::path::Path;

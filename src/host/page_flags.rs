@@ -1,4 +1,4 @@
-//! How many bits of `page->flags` hold the node of a page, and which bit of `gfp_t` asks for one node only?
+//! Bits of `page->flags` that hold the node of a page, and the bit of `gfp_t` that asks for one node only.
 //!
 //! The kernel writes NODES_SHIFT nowhere, but two arrays are as long as it makes them: a zonelist has a reference
 //! for each zone of each node and one at its end (`MAX_ZONES_PER_ZONELIST` in include/linux/mmzone.h), a node has so

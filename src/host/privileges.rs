@@ -1,4 +1,4 @@
-//! What may this process do? Capabilities, user, namespaces: from /proc/self.
+//! Privileges of this process: capabilities, user, namespaces, from /proc/self.
 //!
 //! /proc/self/status says what capget(2) says, and a test can write one.
 

@@ -1,4 +1,4 @@
-//! Which process a task id belongs to, as `/proc` says.
+//! The process that a task id belongs to, as `/proc` says.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! Who a user id is: /etc/passwd as a file. No NSS, which a static binary cannot use.
+//! Names of users: /etc/passwd as a file. No NSS, which a static binary cannot use.
 
 use std::collections::BTreeMap;
 use std::fs;

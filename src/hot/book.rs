@@ -1,4 +1,4 @@
-//! What a recording keeps of stacks: each interval on its own, with all names that are known of its places.
+//! Stacks as a recording keeps them: each interval on its own, with all names that are known of its places.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

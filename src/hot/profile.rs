@@ -1,4 +1,4 @@
-//! How often was each function seen, on top of a stack or anywhere in it, and how sure is that?
+//! Functions and how often each was seen, on top of a stack or anywhere in it, with the error.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};

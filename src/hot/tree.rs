@@ -1,4 +1,4 @@
-//! Who calls whom: the stacks of a profile as a tree, from the outermost function down or from the hot one up.
+//! The stacks of a profile as a tree of calls, from the outermost function down or from the hot one up.
 
 use std::collections::HashMap;
 use std::sync::Arc;

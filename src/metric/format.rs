@@ -1,4 +1,4 @@
-//! How a value is written in a column: short, aligned, with a unit where it is not plain.
+//! Values as a column shows them: short, aligned, with a unit where it is not plain.
 
 use super::{Unit, Value};
 use crate::text::quantity::{bytes, count, duration, percent};

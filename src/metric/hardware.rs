@@ -1,4 +1,4 @@
-//! How far is a node from the others, and what is attached to it?
+//! Distances of a node to the others, and the devices attached to it.
 
 use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::model::sample::{Missing, Reading};

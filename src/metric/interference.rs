@@ -1,5 +1,5 @@
-//! How much does a task lose to interrupts on its CPU, and to waiting where others idle? Both are estimates from what is
-//! known of CPUs and tasks at the end of an interval, and cost the context switch nothing.
+//! Time that a task loses to interrupts on its CPU, and to waiting while others idle. Both are estimates from CPUs and
+//! tasks at the end of an interval, and cost the context switch nothing.
 
 use super::{Group, Metric, Order, Traits, Unit, Value, no, sum};
 use crate::model::counters::Counter;

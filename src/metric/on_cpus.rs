@@ -1,4 +1,4 @@
-//! How efficient was all that ran on some CPUs: those of a node, or of the host?
+//! Efficiency of everything that ran on some CPUs: those of a node, or of the host.
 //!
 //! The ids and meanings of tasks, with the counters of CPUs. Those stand still while a CPU is idle, so what is idle
 //! dilutes nothing.

@@ -1,4 +1,4 @@
-//! How much of its speed does a task lose to the other hardware thread of its core?
+//! Speed that a task loses to the other hardware thread of its core.
 
 use super::counters::ipc_by_sibling;
 use super::{Group, Metric, Order, Traits, Unit, Value};

@@ -1,5 +1,4 @@
-//! What a counter is: its name, its perf_event_attr, what it is good for; and the events that every
-//! kernel names itself.
+//! Perf events: name, perf_event_attr, role; and the events that every kernel names itself.
 //!
 //! Events of one CPU model come from tables: see [`crate::pmu::catalog`].
 

@@ -1,4 +1,4 @@
-//! What was measured at one moment: raw and cumulative, nothing derived. This is what recordings keep.
+//! Everything measured at one moment: raw and cumulative, nothing derived. Recordings keep this.
 
 use std::collections::BTreeMap;
 use std::fmt;

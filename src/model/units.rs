@@ -1,4 +1,4 @@
-//! Which kernel number is meant: types that keep node, CPU and byte numbers apart.
+//! Types that keep the numbers of nodes and CPUs apart.
 
 #![warn(missing_docs)]
 

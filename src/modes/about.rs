@@ -1,4 +1,4 @@
-//! What is told without watching anything: what works here, what the machine is, what can be asked for.
+//! Modes that watch nothing: doctor, topology, lists, documents.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;

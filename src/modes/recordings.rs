@@ -1,4 +1,4 @@
-//! What is done with recordings: shown, written in another format, checked.
+//! Modes for recordings: shown, written in another format, checked.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What `--events` means on this machine.
+//! The events that `--events` stands for on this machine.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Which rows and metrics are shown, and in which order.
+//! Rows and metrics that are shown, and their order, from the flags.
 
 use regex_lite::Regex;
 

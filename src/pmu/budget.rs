@@ -1,4 +1,4 @@
-//! How many counters are free, and do these events fit on them at the same time?
+//! Free counters of the PMU, and whether events fit on them at the same time.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What can this CPU count? Its tables, and each of their events as its kernel takes it.
+//! Event tables of this CPU, with each event as its kernel takes it.
 
 use crate::model::event::TableInUse;
 use std::fs::{self, OpenOptions};

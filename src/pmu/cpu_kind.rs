@@ -1,4 +1,4 @@
-//! Which CPU is this, in the numbers that its vendor gives to models?
+//! The model of this CPU, in the numbers of its vendor.
 
 use std::fmt;
 use std::path::Path;

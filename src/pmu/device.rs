@@ -1,4 +1,4 @@
-//! Which PMUs of CPU cores does the kernel show below /sys/bus/event_source/devices?
+//! PMUs of CPU cores below /sys/bus/event_source/devices.
 
 use std::collections::BTreeSet;
 use std::fs;

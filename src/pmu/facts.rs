@@ -1,4 +1,4 @@
-//! Which performance counters does this machine offer, and do they count?
+//! Performance counters that this machine offers, and whether they count.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What is in an event table, and is it sound?
+//! Event tables: their contents, checked.
 //!
 //! A table is a TOML file for one microarchitecture: the CPUs it is for, how many counters they have, and an entry
 //! for each event. docs/counters.md describes the keys for people who write their own.

@@ -1,4 +1,4 @@
-//! How rows become columns of small numbers. What the columns are is in `tables.rs`.
+//! Rows as columns of small numbers, and back. The columns are in `tables.rs`.
 //!
 //! Each number is written as its difference from the same field of a base: the row of the keyframe, or
 //! without one the row before it. A column in which nothing differs takes one byte, and so some columns are

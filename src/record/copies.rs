@@ -1,5 +1,5 @@
-//! How frames are spread over the sectors of a disk: how far back each looks, and where copies of those are due that others
-//! depend on. The loss of any one sector is to cost few samples, those that cannot be read without it included. Pure.
+//! Frames over the sectors of a disk: how far back each looks, and where copies of frames are due that others depend
+//! on. The loss of any one sector costs few samples, those that cannot be read without it included. Pure.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Where recordings are on the disk: which files are ours, how they are made, and which of them may go.
+//! Recordings on the disk: files that are ours, how they are made, and the ones that may go.
 
 use std::fs::{File, OpenOptions};
 use std::io;

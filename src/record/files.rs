@@ -1,4 +1,4 @@
-//! Where the next file of a recording is made, and which old ones go.
+//! Files of a ring of recordings: the place of the next one, and old ones that go.
 
 use std::fs::File;
 use std::io;

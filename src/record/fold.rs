@@ -1,4 +1,4 @@
-//! Which processes a recording itemises, and the one row that everything else is added to.
+//! Processes that a recording itemises, and the one row that all others are added to.
 //!
 //! The sum over all rows stays what it was. A process is itemised or folded as a whole, interval by
 //! interval: what it does while folded is added to the row of others, and is taken off its own counts when

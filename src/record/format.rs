@@ -1,4 +1,4 @@
-//! What every recording has in common: version, kinds of frames, limits, and the head that explains the rest.
+//! Common parts of every recording: version, kinds of frames, limits, and the head that explains the rest.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What cgroups are and what they may use, as bytes and back: one JSON text for each that changed.
+//! Cgroups and their limits as bytes and back: one JSON text for each that changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where the memory of processes was found, as bytes and back: the entries that differ from a keyframe.
+//! Placement of memory as bytes and back: the entries that differ from a keyframe.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

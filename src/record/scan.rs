@@ -1,5 +1,5 @@
-//! Where the frames of a file are. Nothing in the file is trusted, and it may grow meanwhile: where no whole frame is,
-//! the next one is looked for byte by byte.
+//! Places of the frames of a file. Nothing in the file is trusted, and it may grow meanwhile: after a damaged frame the
+//! next one is looked for byte by byte.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

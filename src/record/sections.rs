@@ -1,4 +1,4 @@
-//! Which parts a sample has in a recording, and which metrics have no value where one is not there.
+//! Sections of a sample in a recording, and facilities that are missing without them.
 
 use super::columns::{self, Layout};
 use super::format::Head;

@@ -1,4 +1,4 @@
-//! What did each CPU do in the interval?
+//! CPUs in the interval: busy time, interrupts, counters.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! How much of what ran used memory of another node, if every page is used as often as any other. Pure.
+//! Share of memory use that is of another node, if every page is used as often as any other. Pure.
 //!
 //! What runs on node n with a share m of its memory there finds 1 − m of it elsewhere. That is linear in the time it
 //! ran, so threads add up to their process, processes to their container, and everything to the node it ran on: rows

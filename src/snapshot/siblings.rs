@@ -1,5 +1,5 @@
-//! Who ran on the other hardware threads of the cores that a process ran on? An estimate, from where each thread ran
-//! last and for how long: nobody watches two CPUs at once.
+//! Tasks on the other hardware threads of the cores that a process ran on. An estimate, from the CPU that each thread
+//! ran on last and for how long: two CPUs are never watched at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which counters are open and have not counted anything yet?
+//! Counters that are open and have not counted anything yet.
 //!
 //! A hypervisor may let an event be opened that its virtual PMU never counts. Whether cycles, instructions and issue
 //! slots count is tried before they are used (`pmu/open.rs`); for the others no short loop is sure to make them count on

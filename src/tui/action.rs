@@ -1,4 +1,4 @@
-//! What input asks for, and what an update asks the loop to do.
+//! Actions that input asks for, and effects that an update asks the loop for.
 
 use std::time::Duration;
 

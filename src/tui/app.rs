@@ -1,5 +1,4 @@
-//! What is on the screen and why: the state behind every view, and what each action does to it.
-//! Needs no terminal.
+//! The state behind every view, and the result of each action. Needs no terminal.
 
 pub mod containers;
 mod cursor;

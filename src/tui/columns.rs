@@ -1,4 +1,4 @@
-//! Which columns a table has at a given width, and where they stand.
+//! Columns of a table at a given width, and their places.
 
 use crate::metric::columns::{CONTAINER_PRIORITY, NODE_PRIORITY, TASK_ORDER, TASK_PRIORITY};
 use crate::metric::container::{CONTAINER, CONTAINER_METRICS};

@@ -1,4 +1,4 @@
-//! Which key does what. Help and footer are printed from this table.
+//! The table of keys. Help and footer are printed from it.
 
 use crate::metric::task;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

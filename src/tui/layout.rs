@@ -1,4 +1,4 @@
-//! Where the parts of the screen are: the same answer for drawing and for the mouse.
+//! Places of the parts of the screen: the same answer for drawing and for the mouse.
 
 use ratatui::layout::Rect;
 

@@ -1,4 +1,4 @@
-//! What was measured lately: a bounded ring of samples from which any recent interval can be shown again.
+//! A bounded ring of recent samples, from which any recent interval can be shown again.
 
 use std::collections::VecDeque;
 use std::mem::size_of;

@@ -1,4 +1,4 @@
-//! Which tasks a table shows, and in which order: filters, sorting and the tree.
+//! Rows of the table of tasks, and their order: filters, sorting and the tree.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! What each part of the screen looks like: parts are named by role, and only this file knows colours and glyphs.
+//! The look of each part of the screen: parts are named by role, and only this file knows colours and glyphs.
 
 use ratatui::style::{Color, Modifier, Style};
 

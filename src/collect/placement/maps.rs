@@ -1,4 +1,4 @@
-//! What a line of /proc/PID/maps says, and how lines are read from a file without end in sight.
+//! Lines of /proc/PID/maps, read from a file without end in sight.
 
 use std::io::{self, Read};
 

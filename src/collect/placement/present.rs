@@ -1,4 +1,4 @@
-//! Which parts of an address space may hold present pages, found without looking at all of it.
+//! Parts of an address space that may hold present pages, found without looking at all of it.
 //!
 //! Since Linux 6.7 the ioctl PAGEMAP_SCAN skips what has no page tables and stops after some pages: a terabyte that was
 //! reserved and never touched costs a few calls. Before, only /proc/PID/pagemap tells, eight bytes for each page, there

@@ -1,4 +1,4 @@
-//! Whose memory is looked at next. Pure.
+//! The order in which processes are looked at. Pure.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

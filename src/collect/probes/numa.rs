@@ -1,4 +1,4 @@
-//! What NUMA balancing does with tasks: moved, swapped with another, left where they are (`numa.bpf.c`).
+//! Tasks that NUMA balancing moves, swaps with another, or leaves where they are (`numa.bpf.c`).
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! Which CPUs there are, and which of them share a core, a socket and a last-level cache.
+//! CPUs, with the core, socket and last-level cache that each is a part of.
 
 use std::collections::{BTreeMap, BTreeSet};
 

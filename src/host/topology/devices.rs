@@ -1,4 +1,4 @@
-//! Which network cards, disks, GPUs and accelerators the machine has, and on which node each is.
+//! Network cards, disks, GPUs and accelerators, and the node of each.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Which nodes are online, which CPUs and how much memory each has, and how far apart they are.
+//! Nodes that are online, with their CPUs, memory and distances.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! How one small file under an injectable root is read, and what the error says when it is not what we
-//! expect.
+//! Small files below an injectable root, and errors that say what was expected.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,4 @@
-//! How the kernel writes a set of CPUs or nodes: as a list ("0-7,32-39") or as a hexadecimal mask
-//! ("0000ff00,000000ff").
+//! Sets of CPUs or nodes as the kernel writes them: a list ("0-7,32-39") or a hexadecimal mask ("0000ff00,000000ff").
 //!
 //! Both forms are those of `%*pbl` and `%*pb` in the kernel's Documentation/core-api/printk-formats.rst.
 //! They appear in sysfs, in `/proc/PID/status` and in cpuset files, so everything that reads or prints such

@@ -1,4 +1,4 @@
-//! What about a machine makes its NUMA numbers misleading, and what its owner can do.
+//! Properties of a machine that make its NUMA numbers misleading, with advice for its owner.
 
 use super::{NumaSupport, Topology, format_cpulist};
 

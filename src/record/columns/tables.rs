@@ -1,4 +1,4 @@
-//! Which fields rows have in a recording: one entry per field.
+//! Fields of rows in a recording: one entry per field.
 
 use std::sync::LazyLock;
 

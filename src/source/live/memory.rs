@@ -1,4 +1,4 @@
-//! Where memory is, and what /proc says of processes: asked with one sample, there with one of the next.
+//! Placement of memory, and /proc fields of processes: asked with one sample, there with one of the next.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What cannot be measured now, and why: it changes with counters, CPUs and switches of the kernel.
+//! Reasons why metrics are missing now: they change with counters, CPUs and switches of the kernel.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Which row of a list is selected and which part of the list is in view.
+//! The selected row of a list, and the part of the list in view.
 
 use crate::tui::action::Motion;
 

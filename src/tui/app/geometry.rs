@@ -1,4 +1,4 @@
-//! What is where on the screen: how many rows a list has, and what a click hits.
+//! Sizes and places on the screen: rows of a list, the target of a click.
 
 use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;

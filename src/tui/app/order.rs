@@ -1,4 +1,4 @@
-//! What rows are sorted by, and which of them a search finds.
+//! Sorting of rows, and searches among them.
 
 use super::App;
 use crate::metric::{Metric, container, node, task};

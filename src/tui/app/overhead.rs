@@ -1,4 +1,4 @@
-//! What numatop-ng itself costs: statistics of two moments, while somebody looks.
+//! Cost of numatop-ng itself: statistics of two moments, while the view is open.
 
 use super::App;
 use crate::overhead::{Cost, Statistics, costs};

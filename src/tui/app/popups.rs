@@ -1,4 +1,4 @@
-//! What actions do in prompts and pickers.
+//! Actions in prompts and pickers.
 
 use std::collections::BTreeMap;
 

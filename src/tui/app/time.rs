@@ -1,4 +1,4 @@
-//! Which interval is shown, and how long intervals are.
+//! The interval that is shown, and the length of intervals.
 
 use std::time::Duration;
 

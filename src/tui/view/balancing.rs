@@ -1,4 +1,4 @@
-//! What NUMA balancing thinks of a process and did with it, in one line.
+//! NUMA balancing of a process, in one line.
 
 use crate::metric::balancing::{BALANCING_PCT, NUMA_GROUP, NUMA_MOVES};
 use crate::metric::task::{PREFERRED_NODE, SCAN_PERIOD_MS};

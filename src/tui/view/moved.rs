@@ -1,4 +1,4 @@
-//! How many pages were moved for a process, and what for, in one line.
+//! Pages that were moved for a process, and the reasons, in one line.
 
 use crate::metric::format::short;
 use crate::metric::moved::OTHER;

@@ -1,4 +1,4 @@
-//! What does the selected node do, and what is it made of? The lines below the table of nodes.
+//! The selected node, in the lines below the table of nodes: its activity and its parts.
 //!
 //! The first of them are what has no room in the table of a narrow screen.
 

@@ -1,4 +1,4 @@
-//! What numatop-ng itself costs: each BPF program, reading counters, and what sets of them would cost.
+//! Cost of numatop-ng itself: each BPF program, reading counters, and the cost of other sets of them.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
