@@ -2,7 +2,7 @@
 /*
  * Every structure that crosses between the kernel programs and user space.
  *
- * The Rust twin is src/collect/wire.rs; both sides assert the same sizes, and
+ * The Rust twin is src/model/wire.rs; both sides assert the same sizes, and
  * all padding is explicit, so that a change on one side cannot go unnoticed.
  * All values count up and are never reset: only user space subtracts.
  */
