@@ -95,12 +95,17 @@ impl Runtime {
             Ok(Err(error)) => error.to_string(),
             Err(RecvTimeoutError::Timeout) => {
                 self.pending = Some(answer);
-                format!("no answer within {} s", DEADLINE.as_secs())
+                late()
             }
             Err(RecvTimeoutError::Disconnected) => "the question could not be put".to_string(),
         };
         Err(format!("{} gives no names of containers: {why}", self.socket.display()))
     }
+}
+
+/// The reason where there is no whole answer in time, whichever side of the question sees that first.
+fn late() -> String {
+    format!("no answer within {} s", DEADLINE.as_secs())
 }
 
 /// Names by full id, as the runtime at `socket` says.
@@ -119,7 +124,7 @@ pub fn containers(socket: &Path) -> io::Result<Names> {
         // A byte now and then does not buy more time.
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(ErrorKind::TimedOut, "the answer takes too long"));
+            return Err(io::Error::new(ErrorKind::TimedOut, late()));
         }
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut piece) {
