@@ -26,7 +26,7 @@ use crate::source::merge::Merger;
 use crate::source::witness::Watch;
 use crate::source::{Focus, Source};
 
-/// What ends and paces a run.
+/// The end and the pace of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub interval: Duration,
@@ -35,16 +35,16 @@ pub struct Pace {
     pub grain: Grain,
     /// Hot spots too: the source samples stacks.
     pub hot: bool,
-    /// What our own programs cost too.
+    /// The cost of our own programs, too.
     pub overhead: bool,
 }
 
 /// Which intervals [`Pace::iterations`] counts. They differ where a reader is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// Those of the output, however many samples are in one.
+    /// Intervals of the output, however many samples are in one.
     Written,
-    /// Those that samples end: a recording has each of them.
+    /// Intervals that samples end: a recording has each of them.
     Taken,
 }
 

@@ -40,7 +40,7 @@ fn no(why: &str) -> Missing {
     Missing::NotCollected(why.into())
 }
 
-/// What a number means, and so how it is written.
+/// The meaning of a number, and so how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// An identifier: never summed, never abbreviated.
@@ -58,7 +58,7 @@ pub enum Unit {
     Gigahertz,
 }
 
-/// Which end of the list is interesting.
+/// The interesting end of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Ascending,
@@ -120,7 +120,7 @@ impl Value {
         }
     }
 
-    /// What to compare when sorting; `None` for text.
+    /// The number to compare when sorting; `None` for text.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::U64(v) => Some(*v as f64),
@@ -162,7 +162,7 @@ pub struct Metric<R: 'static> {
 /// Properties that only some metrics have.
 #[derive(Clone, Copy, Debug)]
 pub struct Traits {
-    /// What it is made of, beside [`Facility::ESSENTIAL`].
+    /// Facilities that it needs, beside [`Facility::ESSENTIAL`].
     pub needs: &'static [Facility],
     /// It says nothing on a machine that has only one of these.
     pub several: Option<Several>,
@@ -170,7 +170,7 @@ pub struct Traits {
     pub least_width: u16,
     /// It is only as new as the last look at a process's memory.
     pub ages: bool,
-    /// What stands where there is no value.
+    /// The text that stands where there is no value.
     pub absent: &'static str,
     pub stands: Stands,
 }

@@ -28,7 +28,7 @@ pub use tally::Tally;
 
 use rows::{processes, threads};
 
-/// What one row stands for.
+/// The unit of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grain {
     /// A process: the sum of its threads, ended ones included.
@@ -53,7 +53,7 @@ pub struct Task {
     /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
     /// whose turn has not come.
     pub memory: Option<(u64, Reading<Memory>)>,
-    /// What was read of its process on demand.
+    /// Fields of its process that were read on demand.
     pub about: Option<Reading<Arc<About>>>,
     /// Cumulative. Fields that the kernel keeps since birth are since birth here.
     pub total: Tally,
@@ -104,7 +104,7 @@ pub struct Swapped {
     pub pages_out: u64,
 }
 
-/// What numatop-ng itself costs.
+/// The cost of numatop-ng itself.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
     pub raw: OwnRaw,

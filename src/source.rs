@@ -25,7 +25,7 @@ use crate::model::stacks::News;
 use crate::overhead::Statistics;
 use crate::record::recorder::Progress;
 
-/// What somebody looks at.
+/// The rows and fields that are shown now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Focus {
     /// The one looked at most closely first; `None`: nobody in particular.
@@ -38,7 +38,7 @@ pub struct Focus {
 
 /// A stream of samples of one host.
 pub trait Source {
-    /// What does not change while the source is open.
+    /// Facts about the host.
     fn host(&self) -> Arc<HostFacts>;
 
     /// The next sample, or `None` at the end of a finite source.

@@ -69,7 +69,7 @@ const PATIENCE_OF_RECORDINGS: Duration = Duration::from_secs(60);
 /// A second signal that comes so long after the first ends the program at once.
 const SECOND_SIGNAL: Duration = Duration::from_secs(1);
 
-/// What is chosen on the command line.
+/// Choices of the command line.
 pub struct TuiOptions {
     pub interval: Duration,
     /// Closes the view after this many intervals.

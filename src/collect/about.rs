@@ -26,7 +26,7 @@ type Alive = (Process, u32);
 #[derive(Default)]
 pub struct AboutReader {
     asked: Asked,
-    /// Who comes before others; `None`: nobody does.
+    /// Processes that come before others; `None`: all alike.
     focus: Option<BTreeSet<Process>>,
     /// Shared with samples, as far as nothing has changed since them.
     known: Arc<Abouts>,
@@ -106,7 +106,7 @@ impl AboutReader {
         }
     }
 
-    /// What is known now.
+    /// The values that are known now.
     pub fn known(&self) -> Arc<Abouts> {
         Arc::clone(&self.known)
     }
@@ -129,7 +129,7 @@ impl AboutReader {
 }
 
 impl About {
-    /// What it was read for.
+    /// The fields it was read for.
     fn asked(&self) -> Asked {
         let is_asked = |missing: Option<&Missing>| missing.is_none_or(|missing| *missing != not_asked());
         Asked { texts: is_asked(self.texts.as_ref().err()), huge: is_asked(self.huge_pct.as_ref().err()) }

@@ -34,7 +34,7 @@ const RING_PER_CPU: u32 = 256 * 1024;
 const RING_MIN: u32 = 1024 * 1024;
 const RING_MAX: u32 = 32 * 1024 * 1024;
 
-/// What is sampled, and how often.
+/// The event that is sampled, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sampling {
     pub event: Event,

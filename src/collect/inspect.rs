@@ -127,7 +127,7 @@ fn bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a file says, or why it cannot be known.
+/// The contents of a file, or why they cannot be known.
 fn known(path: &Path, max: u64) -> Reading<Vec<u8>> {
     bounded(path, max).map_err(|error| {
         let why = format!("reading {}: {error}", path.display());
@@ -155,7 +155,7 @@ fn start_ticks(stat: &[u8]) -> Option<u64> {
 /// Whether `stat`, a process's file in /proc, is of the one that started at `start_ns` since boot.
 ///
 /// # Errors
-/// What reading it returned.
+/// The errno of read(2).
 pub fn is_process(stat: &mut File, start_ns: u64) -> std::io::Result<bool> {
     let mut bytes = Vec::with_capacity(512);
     stat.take(READ_MAX).read_to_end(&mut bytes)?;

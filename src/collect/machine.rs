@@ -16,7 +16,7 @@ use crate::model::sample::{Missing, NodeRaw, VmStat};
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
 
-/// What one look at the machine brought.
+/// One reading of the machine.
 #[derive(Debug, Default)]
 pub struct Machine {
     pub nodes: Vec<NodeRaw>,

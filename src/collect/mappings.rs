@@ -155,7 +155,7 @@ pub fn exact(root: &Path, process: Process) -> Result<Mappings, Missing> {
     Ok(sorted(rows, None))
 }
 
-/// What a line of numa_maps says, see numa(7).
+/// A line of numa_maps, see numa(7).
 struct NumaLine {
     start: u64,
     policy: String,

@@ -54,7 +54,7 @@ struct Asked {
     seen: (Instant, u64),
 }
 
-/// What has come since it was asked for.
+/// Answers that have come since the question.
 #[derive(Default)]
 pub struct Came {
     pub answers: Vec<Answer>,

@@ -24,7 +24,7 @@ use crate::model::sample::{Missing, PagesFound, PlacementRaw, Reading, TaskRaw};
 /// Process id and start of its leader in ns since boot.
 pub type Process = (u32, u64);
 
-/// What looking at memory may cost.
+/// The budget for looking at memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Budget {
     /// 20 ms in an interval or 1 % of a CPU, whichever is less. What one interval does not use is the next one's.
@@ -148,7 +148,7 @@ pub struct Placements {
     last: Option<Instant>,
     known: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
     looks: HashMap<Process, Look>,
-    /// Those that were asked about, as they were then.
+    /// Processes that were asked about, as they were then.
     asked: HashMap<Process, Look>,
     /// A process whose mappings are being read.
     walking: Option<Process>,
@@ -247,7 +247,7 @@ impl Placements {
         Arc::make_mut(&mut self.known).insert(process.0.into(), Arc::new(raw));
     }
 
-    /// What is known of all, by process id.
+    /// The last answers, by process id.
     pub fn known(&self) -> Arc<BTreeMap<u64, Arc<PlacementRaw>>> {
         Arc::clone(&self.known)
     }

@@ -92,7 +92,7 @@ pub struct Caveat {
     pub advice: Vec<Advice>,
 }
 
-/// What can be measured here.
+/// Verdicts on the facilities of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     verdicts: BTreeMap<Facility, Verdict>,

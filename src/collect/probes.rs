@@ -48,7 +48,7 @@ pub struct Probe {
     pub facility: Facility,
     /// The parts of the kernel that it stands on. Without any listed, whether it works is seen when it is tried.
     pub features: &'static [Feature],
-    /// What there is where the kernel refuses it.
+    /// The substitute where the kernel refuses it.
     pub otherwise: Otherwise,
     /// On a machine with one node it has nothing to count.
     pub several_nodes: bool,
@@ -58,7 +58,7 @@ pub struct Probe {
     pub start: fn(&Shared<'_>) -> Result<Box<dyn Running>>,
 }
 
-/// What there is where the kernel refuses a probe.
+/// The substitute where the kernel refuses a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
     /// Its facility is missing, and doctor calls the probe failed.
@@ -106,7 +106,7 @@ pub fn of(facility: Facility) -> Option<&'static Probe> {
     PROBES.into_iter().find(|probe| probe.facility == facility)
 }
 
-/// What probes start from.
+/// The common ground of probes.
 pub struct Shared<'a> {
     pub root: &'a Path,
     /// The task storage map.
@@ -158,7 +158,7 @@ pub trait Running {
     }
 }
 
-/// What probes count that belongs to no task.
+/// Counts of probes that belong to no task.
 pub struct Readings<'a> {
     pub topology: &'a Topology,
     pub vm: &'a VmStat,

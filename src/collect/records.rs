@@ -14,7 +14,7 @@ use crate::model::event::{Event, Role};
 use crate::model::wire::{NodeCounts, Rec, SIBLINGS};
 use crate::sys::{Btf, KeyAndValue};
 
-/// What a record holds besides its fixed head.
+/// The parts of a record besides its fixed head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Possible nodes, 1..=1024.

@@ -227,12 +227,12 @@ impl SchedProbe {
         self.counters.wants(slot)
     }
 
-    /// What the slots hold.
+    /// The events in the slots.
     pub fn events(&self) -> &[Event] {
         self.counters.events()
     }
 
-    /// What a task's record holds.
+    /// The parts of a task's record.
     pub(super) fn layout(&self) -> Layout {
         self.layout
     }

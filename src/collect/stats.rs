@@ -23,7 +23,7 @@ impl Recording {
     }
 }
 
-/// What was counted of a program while statistics were on.
+/// Statistics of a program.
 ///
 /// # Errors
 /// The kernel refused to tell.

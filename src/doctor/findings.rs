@@ -43,7 +43,7 @@ fn no(text: impl Into<String>) -> Finding {
     Finding { mark: Mark::No, text: text.into() }
 }
 
-/// What the host is, section by section.
+/// Facts about the host, section by section.
 pub fn sections(check: &HostCheck) -> Vec<Section> {
     vec![
         Section { title: "kernel", findings: kernel(&check.kernel) },

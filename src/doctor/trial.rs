@@ -24,13 +24,13 @@ use crate::text::plural;
 
 /// One step of starting a live view.
 pub struct Trial {
-    /// What was tried.
+    /// The name of the step.
     pub name: &'static str,
-    /// What hangs on it.
+    /// The facilities that need it.
     pub parts: &'static [Facility],
-    /// What was seen to work, or why it did not.
+    /// The result, or why it did not work.
     pub outcome: Result<String>,
-    /// What libbpf said meanwhile, line by line.
+    /// Messages of libbpf meanwhile, line by line.
     pub log: Vec<String>,
 }
 

@@ -8,12 +8,12 @@ use crate::snapshot::{Snapshot, Swapped};
 /// A metric of the host: a key in JSON.
 pub struct HostMetric {
     pub id: &'static str,
-    /// What help calls it.
+    /// Its name in help.
     pub title: &'static str,
-    /// What it is, with its unit.
+    /// Its meaning, with its unit.
     pub help: &'static str,
     value: fn(&Snapshot) -> Reading<Value>,
-    /// What it is made of, beside what every live view has.
+    /// Facilities that it needs beside those of every live view.
     pub needs: &'static [Facility],
 }
 

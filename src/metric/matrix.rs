@@ -16,11 +16,11 @@ pub struct PairMetric {
     /// At most six characters: it stands in the corner of the matrix.
     pub title: &'static str,
     pub unit: Unit,
-    /// What row and column mean, and from where.
+    /// The meaning of row and column, and the source.
     pub help: &'static str,
     /// Of the node of the row to that of the column.
     pub value: fn(&Snapshot, Nid, Nid) -> Reading<f64>,
-    /// What it is made of, beside what every live view has.
+    /// Facilities that it needs beside those of every live view.
     pub needs: &'static [Facility],
 }
 

@@ -37,7 +37,7 @@ pub const OTHER: Metric<Task> = Metric::memory_rate(
     },
 ).with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
 
-/// What the rows of all tasks come to: for the host.
+/// Sums over the rows of all tasks: for the host.
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> + '_ {
     let metrics = [pages::PAGES_MIGRATED, pages::PAGES_MIGRATE_FAILED, BALANCING, ASKED, OTHER];
     metrics.into_iter().map(|metric| {

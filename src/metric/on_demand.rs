@@ -6,7 +6,7 @@ use crate::model::process::{About, Asked};
 use crate::model::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
 
-/// What has to be read for these columns.
+/// Fields that these columns need.
 pub fn asked<'a>(columns: impl IntoIterator<Item = &'a &'static Metric<Task>>) -> Asked {
     let mut asked = Asked::default();
     for metric in columns {

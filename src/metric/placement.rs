@@ -101,7 +101,7 @@ enum Basis {
     Counted,
     /// Where it ran and where its memory is.
     Placement,
-    /// What its hinting faults found.
+    /// The share of its hinting faults.
     Hinting,
 }
 

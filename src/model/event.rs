@@ -76,7 +76,7 @@ impl Role {
     }
 }
 
-/// What a stall event is a share of.
+/// The whole that a stall event is a share of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShareOf {
@@ -89,7 +89,7 @@ pub enum ShareOf {
     Slots,
 }
 
-/// What one counter slot counts.
+/// The event in one counter slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     pub name: String,

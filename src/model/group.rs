@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Who made a container.
+/// The maker of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
@@ -53,7 +53,7 @@ pub const SHORT_ID: usize = 12;
 /// Levels of cgroups that are followed upwards, here as in the kernel programs.
 pub const DEPTH_MAX: usize = 64;
 
-/// What a row of the containers view stands for.
+/// The kind of a row of the containers view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-/// What is known of one cgroup. All text is clean.
+/// One cgroup. All text is clean.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub kind: Kind,

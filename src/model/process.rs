@@ -10,7 +10,7 @@ use super::sample::Reading;
 /// A process: its id, and the start of its leader in ns since boot.
 pub type Process = (u32, u64);
 
-/// What is asked for.
+/// The fields that are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// Command lines, and where processes may run and take memory from.
@@ -27,7 +27,7 @@ pub struct About {
     pub huge_pct: Reading<f64>,
 }
 
-/// What was read, or why it could not be, by process.
+/// The fields of each process, or why they could not be read.
 pub type Abouts = BTreeMap<Process, Reading<Arc<About>>>;
 
 /// What a process was started as and what it may use. Clean: it can be shown as it is.

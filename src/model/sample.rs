@@ -279,7 +279,7 @@ pub struct TaskRaw {
 }
 
 impl TaskRaw {
-    /// What the row belongs to.
+    /// The process of the row.
     pub fn process(&self) -> (u32, u64) {
         (self.pid, self.leader_start_ns)
     }
@@ -293,7 +293,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// What came since `before`.
+    /// The difference since `before`.
     pub fn since(self, before: Hints) -> Hints {
         Hints {
             faults: self.faults.saturating_sub(before.faults),
@@ -347,7 +347,7 @@ pub struct NodeRaw {
     pub node_reclaims: u64,
 }
 
-/// What went from one node to another, since start.
+/// Tasks or pages that went from one node to another, since start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     pub from: Nid,
@@ -378,7 +378,7 @@ impl VmStat {
     }
 }
 
-/// What numatop-ng itself used.
+/// Resources that numatop-ng itself used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnRaw {
     /// User and system time of this process, ns since its start.
@@ -438,7 +438,7 @@ pub struct PlacementRaw {
 pub struct Names {
     pub users: BTreeMap<u32, String>,
     pub cgroups: BTreeMap<u64, String>,
-    /// What those cgroups are.
+    /// Kinds and names of those cgroups.
     pub groups: BTreeMap<u64, Arc<Group>>,
 }
 
@@ -482,7 +482,7 @@ pub struct Sample {
     pub notes: Vec<String>,
 }
 
-/// What does not change while we watch.
+/// Facts about the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
     pub hostname: String,
@@ -493,7 +493,7 @@ pub struct HostFacts {
     pub cpu_model: String,
     pub boot_id: String,
     pub topology: Topology,
-    /// What the counter slots hold, in order.
+    /// The events in the counter slots, in order.
     pub events: Vec<Event>,
     /// Where the meaning of the events is from: one table for each kind of core.
     #[serde(default)]

@@ -38,7 +38,7 @@ pub enum Frame {
 /// A process: its id, and the start of its leader in ns since boot.
 pub type ProcessId = (u32, u64);
 
-/// What one task was doing when it was sampled.
+/// The stack of one task at one sample.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stack {
     pub process: ProcessId,
@@ -79,7 +79,7 @@ impl fmt::Display for Function {
     }
 }
 
-/// What was sampled since somebody asked before.
+/// Stacks that were sampled since the last question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// The event, and how often a second each CPU is sampled.

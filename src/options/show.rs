@@ -68,7 +68,7 @@ fn alike(known: &str, typed: &str) -> bool {
     })
 }
 
-/// What batch output with rows of containers contains.
+/// The contents of batch output with rows of containers.
 ///
 /// # Errors
 /// An unknown metric.

@@ -27,7 +27,7 @@ pub struct Budget {
     pub tsx_workaround: bool,
 }
 
-/// What an event needs.
+/// The needs of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     pub role: Role,

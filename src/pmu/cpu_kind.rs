@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::host::fact;
 use crate::model::units::CpuId;
 
-/// What event tables are chosen by.
+/// The properties by which event tables are chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CpuKind {
     /// CPUID leaves 0 and 1.
@@ -19,7 +19,7 @@ impl CpuKind {
     /// The kind of `cpu` on the machine below `root`.
     ///
     /// # Errors
-    /// What could not be read or is not there.
+    /// Parts that could not be read or are not there.
     pub fn read(root: &Path, cpu: CpuId) -> Result<CpuKind, String> {
         let midr = format!("sys/devices/system/cpu/cpu{cpu}/regs/identification/midr_el1");
         if let Ok(text) = fact::text(root, &midr) {

@@ -20,7 +20,7 @@ const TRIAL_STEPS: u32 = 20_000;
 /// Numbers that it looks at: 1 MiB, more than a cache of the first level holds. A power of two.
 const TRIAL_TABLE: u32 = 1 << 18;
 
-/// What perf_event_open(2) is asked to count on.
+/// The place that perf_event_open(2) is asked to count on.
 #[derive(Clone, Copy)]
 enum Target {
     ThisThread,

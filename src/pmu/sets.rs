@@ -38,7 +38,7 @@ pub const SETS: [(&str, &[Role], &str); 6] = [
     ("cache", &[Role::Cycles, Role::Instructions, Role::Llc, Role::Branch], "last-level cache and branches"),
 ];
 
-/// What is to be counted, and why something is not.
+/// Events to count, and reasons for those that are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// At most [`SLOTS`], in the order of slots.

@@ -17,7 +17,7 @@ use crate::model::event::{Event, Role};
 #[serde(deny_unknown_fields)]
 pub struct Table {
     pub name: String,
-    /// What it is sold as.
+    /// The name it is sold under.
     pub products: Vec<String>,
     /// Machines on which the counts were compared with known work.
     pub verified_on: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Table {
     pub events: Vec<Entry>,
 }
 
-/// Which CPUs without a table a table serves.
+/// CPUs without a table that this table serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fallback {
@@ -88,7 +88,7 @@ pub struct Counters {
     pub source: String,
 }
 
-/// Which counters an event can be on.
+/// Counters that an event can be on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Place {
     /// One that only this event uses.
@@ -133,7 +133,7 @@ pub struct Entry {
     /// those that the event of role `slots` counts.
     #[serde(default)]
     pub of_slots: bool,
-    /// What exactly it counts.
+    /// The exact meaning of its count.
     pub counts: String,
     /// Where the numbers are from.
     pub source: String,
@@ -155,7 +155,7 @@ impl Entry {
 
 impl Table {
     /// # Errors
-    /// What is wrong, with the line or the name of the entry.
+    /// The mistake, with the line or the name of the entry.
     pub fn parse(text: &str) -> Result<Table> {
         let table: Table = toml::from_str(text)?;
         table.check()?;

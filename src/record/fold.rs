@@ -12,7 +12,7 @@ use super::columns::Row;
 use crate::model::sample::{Comm, Counts, HostFacts, Sample, TaskRaw};
 use crate::snapshot::{Grain, Task, derive};
 
-/// What is itemised; all conditions must hold.
+/// The processes that are itemised; all conditions must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Keep {
     /// The busiest so many processes of an interval.

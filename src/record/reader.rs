@@ -35,7 +35,7 @@ impl HeadInForce {
         Ok(HeadInForce { head, layouts })
     }
 
-    /// What the version that made the recording did not keep.
+    /// Facilities that the version that made the recording did not keep.
     pub fn without(&self) -> impl Iterator<Item = Facility> {
         self.layouts.without()
     }
@@ -94,15 +94,15 @@ impl Reader {
     /// Bytes in the file now.
     ///
     /// # Errors
-    /// What fstat(2) returned.
+    /// The errno of fstat(2).
     pub fn bytes(&self) -> io::Result<u64> {
         self.frames.scan.bytes()
     }
 
-    /// What fstat(2) says of the file.
+    /// The answer of fstat(2) for the file.
     ///
     /// # Errors
-    /// What it returned.
+    /// Its error.
     pub fn metadata(&self) -> io::Result<Metadata> {
         self.frames.scan.metadata()
     }
@@ -112,7 +112,7 @@ impl Reader {
         self.frames.scan.is_being_written()
     }
 
-    /// What is at `at`.
+    /// The frame at `at`.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -322,7 +322,7 @@ impl Reader {
         Ok(frames)
     }
 
-    /// What is in `self.frames.raw`, the payload of a frame.
+    /// The payload of a frame in `self.frames.raw`.
     fn decode(
         &mut self,
         frame: &FrameHead,

@@ -336,7 +336,7 @@ fn advice(error: &WriteError) -> String {
 }
 
 impl Drop for Recorder {
-    /// What nobody finished ends here, as well as it can.
+    /// An unfinished file ends here, as well as it can.
     fn drop(&mut self) {
         if let Some(current) = self.current.take().filter(|current| !current.writer.is_empty()) {
             let _ = current.writer.end(End::Stopped);

@@ -81,13 +81,13 @@ impl Scan {
     /// Bytes in the file now.
     ///
     /// # Errors
-    /// What fstat(2) returned.
+    /// The errno of fstat(2).
     pub fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
     /// # Errors
-    /// What fstat(2) returned.
+    /// The errno of fstat(2).
     pub fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
@@ -97,7 +97,7 @@ impl Scan {
         super::dir::is_locked(&self.file)
     }
 
-    /// What is at `at`.
+    /// The frame at `at`.
     ///
     /// # Errors
     /// The file cannot be read.

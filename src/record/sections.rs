@@ -104,7 +104,7 @@ impl Layouts {
         })
     }
 
-    /// What the version that made the recording did not keep.
+    /// Facilities that the version that made the recording did not keep.
     pub fn without(&self) -> impl Iterator<Item = Facility> {
         let columns = self.task.without().iter().chain(self.cpu.without()).chain(self.node.without());
         columns.chain(&self.without).copied()

@@ -11,7 +11,7 @@ use crate::model::sample::Comm;
 use crate::model::stacks::{BuildId, Frame, Function, News, Place, Stack};
 use crate::text::is_clean;
 
-/// What is at an address.
+/// The mapping at an address.
 const KERNEL: u64 = 0;
 const FILE: u64 = 1;
 const ADDRESS: u64 = 2;
@@ -110,7 +110,7 @@ fn put_frame(out: &mut Vec<u8>, frame: Frame, files: &mut Numbers<BuildId>, last
     *last = address;
 }
 
-/// What [`encode`] wrote.
+/// The bytes that [`encode`] wrote.
 ///
 /// # Errors
 /// The bytes are something else, hold text that no terminal should see, or more frames than the limit.

@@ -15,7 +15,7 @@ use crate::text::rfc3339;
 /// Stretches of a file that are described one by one.
 const DESCRIBED: usize = 20;
 
-/// What is known about one file.
+/// The findings about one file.
 #[derive(Debug)]
 pub struct Report {
     pub path: PathBuf,
@@ -71,7 +71,7 @@ pub struct Flaw {
     pub what: What,
 }
 
-/// What is wrong with it.
+/// Its mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     Damaged,

@@ -28,7 +28,7 @@ pub struct Container {
     pub sum: Task,
     /// Of what ran in it.
     pub remote: Remote,
-    /// What it may use, and its memory.
+    /// Its limits and its memory.
     pub raw: Option<Arc<GroupRaw>>,
     /// CPUs that share a core with a CPU of another container; `None` unless both have CPUs of their own.
     pub smt_shared_cpus: Option<u32>,

@@ -13,7 +13,7 @@ pub enum Tally {
     /// All zero.
     #[default]
     Nothing,
-    /// What the task itself counted.
+    /// The counts of the task itself.
     Of(Arc<TaskRaw>),
     Own(Box<Counts>),
 }

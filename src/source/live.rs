@@ -61,7 +61,7 @@ const ROOT: &str = "/";
 /// What comes before the time of a sample is read takes less than this, unless the machine is overloaded.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// What to watch, and with what.
+/// Tasks to watch, and means to watch them.
 #[derive(Clone, Debug, Default)]
 pub struct LiveOptions {
     pub scope: Scope,
@@ -71,7 +71,7 @@ pub struct LiveOptions {
     pub hierarchy: Option<Hierarchy>,
     /// Sockets of runtimes that may be asked for names of containers.
     pub runtime_sockets: Vec<PathBuf>,
-    /// What the user calls the scope; empty for everything.
+    /// The user's name of the scope; empty for everything.
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
@@ -82,7 +82,7 @@ pub struct LiveOptions {
     pub sampling: Sampling,
     /// Count pages by node also where there is only one.
     pub count_pages: bool,
-    /// What finding out where memory is may cost.
+    /// The budget for finding out where memory is.
     pub placement_budget: Budget,
     /// Read the files of limits and memory of cgroups.
     pub group_limits: bool,
@@ -119,7 +119,7 @@ pub struct LiveSource {
     notes: Vec<String>,
     page_size: u64,
     multiplexed: bool,
-    /// What the command line asked for, in words.
+    /// The scope of the command line, in words.
     scope_text: String,
     /// The task storage map.
     records: OwnedFd,
@@ -129,7 +129,7 @@ pub struct LiveSource {
     hot: Option<Hot>,
     sets: Vec<(&'static str, Choice)>,
     fresh: Fresh,
-    /// What reading one counter costs.
+    /// The cost of reading one counter.
     read_cost: Option<ReadCost>,
     statistics: Option<stats::Recording>,
 }

@@ -24,7 +24,7 @@ pub enum Action {
     HotShape,
     /// Forget the samples so far.
     HotRestart,
-    /// What numatop-ng itself costs.
+    /// The cost of numatop-ng itself.
     Overhead,
     /// Go into the selected row.
     Open,
@@ -127,7 +127,7 @@ pub enum Screen {
     Containers,
 }
 
-/// What the loop does after an update.
+/// Something for the loop to do after an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Quit,

@@ -53,7 +53,7 @@ use crate::record::recorder::Progress;
 use crate::snapshot::{Grain, Snapshot, Task, derive, derive_tasks};
 use crate::text;
 
-/// What is chosen on the command line.
+/// Choices of the command line.
 pub struct Settings {
     pub interval: Duration,
     /// `None` lets the width of the screen decide.
@@ -94,7 +94,7 @@ pub struct App {
     pub message: Option<String>,
     /// The last event worth a word, until Esc.
     pub note: Option<String>,
-    /// What makes this machine's numbers misleading.
+    /// Properties that make this machine's numbers misleading.
     pub warnings: Vec<String>,
     /// Sets of events that can be chosen, and what each counts here.
     sets: Vec<(&'static str, Choice)>,
@@ -230,7 +230,7 @@ impl App {
         }
     }
 
-    /// What keys mean now.
+    /// The meaning of keys now.
     pub fn contexts(&self) -> u16 {
         let paused = if self.paused_at.is_some() { context::PAUSED } else { 0 };
         let paused = paused | if self.replay.is_some() { context::REPLAY } else { 0 };

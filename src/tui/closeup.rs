@@ -12,7 +12,7 @@ use crate::collect::mm_reader::closer::Closer;
 use crate::model::process::Process;
 use crate::remote::OWN_PROGRAM;
 
-/// What is asked about a process.
+/// A question about a process.
 pub enum Asked {
     Inspect(Process),
     Map { process: Process, rss_bytes: u64, exact: bool },

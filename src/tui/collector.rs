@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_millis(250);
 /// Names of functions are waited for so long with each sample; later ones come with the next.
 const NAMES_PATIENCE: Duration = Duration::from_millis(20);
 
-/// What the screen asks for.
+/// Requests of the screen.
 pub enum Command {
     SetInterval(Duration),
     /// Watch the cgroup of this id only, or what the command line asked for.

@@ -24,7 +24,7 @@ pub mod context {
     pub const TIMELINE: u16 = PAUSED | REPLAY;
     /// The hot spots of something.
     pub const HOT: u16 = 1024;
-    /// What numatop-ng itself costs.
+    /// The cost of numatop-ng itself.
     pub const OVERHEAD: u16 = 2048;
     /// The screens with a table of their own.
     pub const TABLES: u16 = TASKS | NODES | CONTAINERS;
@@ -260,7 +260,7 @@ pub static KEYS: &[Binding] = &[
     bind(ALL, &[key(KeyCode::F(10)), ctrl('c')], Action::Quit, "", "Quit from anywhere"),
 ];
 
-/// What a key means where these bits of [`context`] hold.
+/// The meaning of a key where these bits of [`context`] hold.
 pub fn action(event: KeyEvent, contexts: u16) -> Option<Action> {
     let control = event.modifiers.contains(KeyModifiers::CONTROL);
     if event.modifiers.contains(KeyModifiers::ALT) {

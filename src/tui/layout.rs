@@ -43,7 +43,7 @@ pub fn node_style(nodes: usize, width: u16, height: u16) -> NodeStyle {
     }
 }
 
-/// What of the screen there is besides the body.
+/// Parts of the screen besides the body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
     /// Without the nodes.

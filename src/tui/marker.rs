@@ -11,7 +11,7 @@ use crate::marks::Finder;
 use crate::source::Source;
 use crate::source::recording::Recording;
 
-/// What was found so far is told this often.
+/// Marks found so far are reported this often.
 const TELL_EVERY: Duration = Duration::from_millis(300);
 
 /// Starts the thread. It ends with the recording, or when nobody listens any more.

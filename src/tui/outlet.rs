@@ -24,7 +24,7 @@ type Tell = Box<dyn Fn() + Send>;
 struct State {
     waiting: Vec<u8>,
     writing: bool,
-    /// What is being written is to be left where it is.
+    /// The current write is to be left where it is.
     discarded: bool,
     failed: Option<(io::ErrorKind, String)>,
     /// A frame was left out: to be told when there is room.

@@ -43,7 +43,7 @@ struct Player {
     /// Stacks of the interval on the screen, and whether the screen shows them.
     hot: Option<Arc<News>>,
     shows_hot: bool,
-    /// What was said last of the file that is followed.
+    /// The last word on the file that is followed.
     said: Option<String>,
     messages: SyncSender<Message>,
 }

@@ -11,7 +11,7 @@ use crate::model::units::Nid;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
 
-/// Who a row is, for as long as the task lives and after.
+/// The identity of a row, for as long as the task lives and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowKey {
     /// Process id and start of its leader.
@@ -38,7 +38,7 @@ pub struct Row {
     pub folded: usize,
 }
 
-/// What the user chose.
+/// The user's choices.
 #[derive(Clone)]
 pub struct Choice {
     pub sort: Sort<Task>,

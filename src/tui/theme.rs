@@ -11,7 +11,7 @@ pub enum ColourChoice {
     Never,
 }
 
-/// What a piece of text is, for the reader.
+/// The role of a piece of text for the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     Plain,
@@ -36,7 +36,7 @@ pub enum Role {
     Alert,
     /// A key to press.
     Key,
-    /// What a search found.
+    /// A match of the search.
     Match,
 }
 

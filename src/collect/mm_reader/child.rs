@@ -76,7 +76,7 @@ pub struct Reads {
     walking: Option<(Process, Walk)>,
 }
 
-/// What is to be told, and how.
+/// The message, and its form.
 struct Told<'a> {
     answer: Answer,
     bytes: usize,
@@ -114,7 +114,7 @@ impl Reads {
     /// Takes a turn: says with `mark` which of its jobs begins, and sends what was found.
     ///
     /// # Errors
-    /// What `send` returned.
+    /// The error of `send`.
     pub fn turn(
         &mut self,
         turn: &Turn,

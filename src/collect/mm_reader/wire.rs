@@ -50,12 +50,12 @@ pub struct PlacementTurn {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AboutTurn {
     pub asked: Asked,
-    /// Those in focus, and the others.
+    /// Processes in focus, and the others.
     pub lists: [Vec<Job>; 2],
     /// What the first list may use, and what both may use together.
     pub for_first: Duration,
     pub for_all: Duration,
-    /// What each used too much before.
+    /// The debt of each.
     pub debts: [Duration; 2],
 }
 
@@ -73,7 +73,7 @@ impl Turn {
     }
 }
 
-/// What was read since the answer before.
+/// Readings since the answer before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     pub placed: Vec<Placed>,
@@ -93,10 +93,10 @@ pub struct Placed {
 /// Nothing more comes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// What [`PlacementTurn`] took.
+    /// The cost of [`PlacementTurn`].
     pub placement_used: Duration,
     /// A process whose mappings are not all read: the next turn goes on with it.
     pub walking: Option<Process>,
-    /// What [`AboutTurn`] asked for, and its new debts.
+    /// The answers to [`AboutTurn`], and its new debts.
     pub about: Option<(Asked, [Duration; 2])>,
 }

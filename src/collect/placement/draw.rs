@@ -93,7 +93,7 @@ impl Ranges {
     }
 }
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Pages that addresses were drawn from: resident ones, and holes.
@@ -112,7 +112,7 @@ struct Pair(Option<u32>, Option<u32>, f64);
 /// negative number for each.
 ///
 /// # Errors
-/// What `ask` returned.
+/// The error of `ask`.
 pub fn draw(
     ranges: &Ranges,
     random: &mut Random,

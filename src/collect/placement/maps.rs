@@ -74,7 +74,7 @@ impl<R: Read> Lines<R> {
     /// The next line without its newline, or `None` at the end of the file.
     ///
     /// # Errors
-    /// What reading the file returned.
+    /// The errno of reading the file.
     pub fn next_line(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
         loop {

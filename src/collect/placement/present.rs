@@ -60,7 +60,7 @@ impl Finder {
     /// no signal ends, and an address space that is locked is to be met here.
     ///
     /// # Errors
-    /// What the kernel returned.
+    /// The errno of the kernel.
     pub fn wait_for_lock(&self, page: u64) -> io::Result<()> {
         self.pagemap.read_at(&mut [0; 8], page * 8).map(drop)
     }

@@ -33,7 +33,7 @@ impl Target {
     /// Opens a file of its directory.
     ///
     /// # Errors
-    /// What openat(2) returned; ESRCH when it has ended.
+    /// The errno of openat(2); ESRCH when it has ended.
     pub fn file(&self, name: &std::ffi::CStr) -> io::Result<File> {
         Ok(openat(&self.dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
     }
@@ -49,7 +49,7 @@ impl Target {
     /// The nodes of pages (numbers of `page_size` bytes), or a negative errno for each that is not there. Moves nothing.
     ///
     /// # Errors
-    /// What move_pages(2) returned.
+    /// The errno of move_pages(2).
     pub fn nodes(&self, pages: &[u64], page_size: u64) -> io::Result<Vec<i32>> {
         let addresses: Vec<u64> = pages.iter().map(|page| page * page_size).collect();
         sys::nodes_of_pages(self.pid, &addresses)

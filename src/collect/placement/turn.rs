@@ -93,7 +93,7 @@ pub fn candidates(
     found
 }
 
-/// Those worth a look, the most urgent first.
+/// Processes worth a look, the most urgent first.
 pub fn order(candidates: HashMap<Process, Candidate>) -> Vec<Candidate> {
     let urgency = |candidate: &Candidate| (candidate.staleness() * candidate.weight() * 1e3) as u64;
     let mut list: Vec<(u8, Reverse<u64>, Candidate)> = candidates

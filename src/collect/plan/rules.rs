@@ -13,7 +13,7 @@ use crate::model::sample::Missing;
 use crate::model::topology::{NumaSupport, Topology};
 use crate::pmu::sets::SETS;
 
-/// What the rules say about one facility on one host.
+/// The verdict of the rules on one facility of one host.
 pub fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
     match facility {
         Facility::SmtTime => smt_time(&check.topology),

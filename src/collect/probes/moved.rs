@@ -25,7 +25,7 @@ pub static PROBE: Probe = Probe {
 /// before.
 const FUNCTIONS: [&str; 2] = ["migrate_misplaced_folio", "migrate_misplaced_page"];
 
-/// What differs between kernels.
+/// Differences between kernels.
 struct Place {
     function: &'static str,
     /// The argument that says which node the page is to be on, from 0.

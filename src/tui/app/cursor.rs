@@ -29,7 +29,7 @@ impl<K: Copy + PartialEq> Cursor<K> {
         self.offset
     }
 
-    /// What was selected by hand.
+    /// The selection by hand.
     pub fn selected(&self) -> Option<K> {
         self.selected
     }

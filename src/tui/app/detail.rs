@@ -16,7 +16,7 @@ use crate::tui::ring::Ring;
 /// Intervals that the history shows at most.
 const HISTORY: usize = 240;
 
-/// What the process did in one interval.
+/// One interval of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
     pub cpu_pct: Option<f64>,
@@ -38,7 +38,7 @@ pub struct Detail {
     history: VecDeque<(u64, Point)>,
     /// Who ran on the SMT siblings of its CPUs; empty without siblings.
     pub beside: Vec<Beside>,
-    /// What /proc said last, or why it says nothing.
+    /// The last details from /proc, or why there are none.
     pub details: Option<Result<Details, String>>,
     /// Its mappings, while they are shown.
     pub maps: Option<Maps>,
@@ -98,7 +98,7 @@ impl Detail {
             .map_or_else(Vec::new, |previous| beside(&host.topology, previous, current, self.process));
     }
 
-    /// What the process did up to sample `shown`, newest last.
+    /// Intervals of the process up to sample `shown`, newest last.
     pub fn history(&self, shown: u64) -> Vec<Point> {
         self.history.iter().filter(|(number, _)| *number <= shown).map(|(_, point)| *point).collect()
     }

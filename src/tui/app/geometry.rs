@@ -23,7 +23,7 @@ impl App {
         layout::parts(self.area, topology, wanted)
     }
 
-    /// What the line below the header says.
+    /// The line below the header.
     pub fn notice(&self) -> Option<&str> {
         self.note.as_deref().or(self.warnings.first().map(String::as_str))
     }

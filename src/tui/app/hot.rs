@@ -16,7 +16,7 @@ use crate::tui::rows;
 /// A path of the tree is unfolded by itself when it has at least this share of the samples, in per cent.
 const UNFOLD_PCT: u64 = 5;
 
-/// Whose hot spots.
+/// The tasks whose hot spots are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Process(ProcessId),
@@ -45,7 +45,7 @@ pub struct Row {
 
 pub struct HotView {
     pub target: Target,
-    /// What the target is called.
+    /// The name of the target.
     pub title: String,
     pub shape: Shape,
     pub profile: Profile,

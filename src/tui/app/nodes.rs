@@ -78,7 +78,7 @@ impl NodeList {
         self.pairs = (next < PAIR_METRICS.len()).then_some(next);
     }
 
-    /// What the matrix shows; `None` while the table is shown.
+    /// The metric of the matrix; `None` while the table is shown.
     pub fn matrix(&self) -> Option<&'static PairMetric> {
         self.pairs.and_then(|at| PAIR_METRICS.get(at))
     }

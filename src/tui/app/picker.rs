@@ -6,7 +6,7 @@ use crate::pmu::sets::Choice;
 use crate::snapshot::{Container, Node, Snapshot, Task};
 use crate::tui::action::Motion;
 
-/// What a choice is about, and what it can be.
+/// The subject of a choice, and its values.
 pub enum Options {
     TaskColumns(ColumnList<Task>),
     NodeColumns(ColumnList<Node>),
@@ -23,7 +23,7 @@ pub enum Options {
 pub struct ColumnList<R: 'static>(Vec<(&'static Metric<R>, bool)>);
 
 impl<R> ColumnList<R> {
-    /// Those that are shown, then the others of `all`.
+    /// Metrics that are shown, then the others of `all`.
     pub fn new(shown: &[&'static Metric<R>], all: &'static [Metric<R>]) -> ColumnList<R> {
         let others = all.iter().filter(|metric| !shown.iter().any(|other| other.id == metric.id));
         let shown = shown.iter().map(|metric| (*metric, true));

@@ -12,7 +12,7 @@ pub const LONGEST: f64 = 60.0;
 /// The steps of `+` and `-`, in milliseconds.
 const STEPS: &[u64] = &[100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 30_000, 60_000];
 
-/// What the line is for.
+/// The purpose of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Search,
@@ -27,7 +27,7 @@ pub enum Purpose {
 pub struct Prompt {
     pub purpose: Purpose,
     pub text: String,
-    /// What Esc brings back.
+    /// The text that Esc brings back.
     pub before: String,
 }
 
@@ -37,7 +37,7 @@ impl Prompt {
         Prompt { purpose, text: text.to_string(), before: text.to_string() }
     }
 
-    /// What is asked.
+    /// The question.
     pub fn question(&self) -> &'static str {
         match self.purpose {
             Purpose::Search => "Search: ",

@@ -18,7 +18,7 @@ pub struct TaskList {
     pub columns: Option<Vec<&'static Metric<Task>>>,
     pub threads: bool,
     pub follow: bool,
-    /// What is searched for; empty when nothing is.
+    /// The text that is searched for; empty for none.
     pub search: String,
     pub cursor: Cursor<RowKey>,
     rows: Vec<Row>,

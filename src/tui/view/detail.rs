@@ -130,7 +130,7 @@ fn identity(snapshot: &Snapshot, task: &Task, theme: &Theme, pen: &mut Pen<'_>) 
     }
 }
 
-/// What /proc said, as label, text and role.
+/// Details from /proc as label, text and role.
 fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, String, Role); 4] {
     let cgroup = match CGROUP.read(task, snapshot) {
         Ok(Value::Text(path)) => Some(path),
@@ -211,7 +211,7 @@ fn beside(detail: &Detail, task: &Task, snapshot: &Snapshot) -> (&'static str, S
     ("beside", parts.join("; "), Role::Plain)
 }
 
-/// What a task has of a node.
+/// A task's share of a node.
 #[derive(Clone, Copy, Default)]
 struct OnNode {
     /// Share of its on-CPU time, in per cent.
@@ -235,7 +235,7 @@ impl OnNode {
         }
     }
 
-    /// What is known of its memory there, in a few words.
+    /// Its memory there, in a few words.
     fn memory_words(&self) -> String {
         let share = self.memory_pct.map_or(String::new(), |share| format!(" {}%", percent(share)));
         self.memory.map_or(String::new(), |on| format!("mem {}{share}", bytes(on)))

@@ -92,7 +92,7 @@ pub fn render(view: &HotView, theme: &Theme, area: Rect, buf: &mut Buffer) {
     }
 }
 
-/// Whose it is, and in which file.
+/// Its process, and its file.
 fn origin(pen: &mut Pen<'_>, function: &Function, style: &dyn Fn(Role) -> Style) {
     let (kind, role) = if function.kernel { ("kernel", Role::Remote) } else { ("user", Role::Plain) };
     pen.write_right(kind, KIND - 1, style(role)).gap(1);

@@ -17,7 +17,7 @@ use crate::text::quantity::bytes;
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widget::pen::Pen;
 
-/// What it is called in a line, and which metric that is.
+/// A label in a line, and its metric.
 type Named = (&'static str, &'static Metric<Node>);
 
 const MEMORY: [Named; 5] = [

@@ -75,7 +75,7 @@ fn role(kind: Kind) -> Role {
     }
 }
 
-/// What there is on the bar, with the letter for it.
+/// Kinds of marks on the bar, with their letters.
 fn legend(timeline: Timeline<'_>, wide: bool) -> Vec<(Option<Kind>, String)> {
     let marks = timeline.marks;
     let present = KINDS.into_iter().filter(|kind| marks.count(*kind) > 0);

@@ -13,7 +13,7 @@ use crate::snapshot::Snapshot;
 use crate::tui::columns::{Columns, Placed};
 use crate::tui::theme::{Role, Theme};
 
-/// What a table is sorted by.
+/// The order of a table.
 pub struct Sort<R: 'static> {
     pub metric: &'static Metric<R>,
     /// Against the natural order of the metric.
@@ -48,7 +48,7 @@ pub struct Look {
     pub prefix: String,
 }
 
-/// What all rows of a table share.
+/// Properties that all rows of a table share.
 pub struct Table<'a, R: 'static> {
     pub columns: &'a Columns<R>,
     pub sort: Option<Sort<R>>,
