@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::export::Export;
 use crate::hot::profile::Profile;
 use crate::model::process::Asked;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::News;
 use crate::overhead::{Statistics, costs};
@@ -76,7 +76,7 @@ struct Written {
     /// Jobs that were handed over and are not done.
     waiting: AtomicUsize,
     /// The processes of the rows written last, until they are taken; inside as [`Export::shown`] says it.
-    shown: Mutex<Option<Option<Vec<Process>>>>,
+    shown: Mutex<Option<Option<Vec<ProcessId>>>>,
 }
 
 /// Takes samples at each interval and writes what happened in between. The first output comes after

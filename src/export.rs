@@ -14,7 +14,7 @@ use crate::metric::Metric;
 use crate::metric::needs::Demand;
 use crate::metric::task::TASK_METRICS;
 use crate::model::process::Asked;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::snapshot::{Container, Snapshot, Task};
 
 /// What goes into the output, in every format.
@@ -53,7 +53,7 @@ pub trait Rows {
     /// The facilities that its columns and its order need.
     fn demand(&self) -> Demand;
     /// The processes of `rows` that are looked at before others; `None` when no row is left out.
-    fn shown(&self, rows: &[&Self::Row]) -> Option<Vec<Process>>;
+    fn shown(&self, rows: &[&Self::Row]) -> Option<Vec<ProcessId>>;
 }
 
 impl Rows for Selection {
@@ -80,7 +80,7 @@ impl Rows for Selection {
         Demand::of(self.columns.iter().chain([&self.sort]))
     }
 
-    fn shown(&self, rows: &[&Task]) -> Option<Vec<Process>> {
+    fn shown(&self, rows: &[&Task]) -> Option<Vec<ProcessId>> {
         let RowFilter { comm, node, top } = &self.filter;
         let some = comm.is_some() || node.is_some() || top.is_some();
         some.then(|| rows.iter().take(SHOWN_MAX).map(|row| row.raw.process()).collect())
@@ -128,7 +128,7 @@ impl Rows for ContainerSelection {
         Demand::of(self.columns.iter().chain([&self.sort]))
     }
 
-    fn shown(&self, _: &[&Container]) -> Option<Vec<Process>> {
+    fn shown(&self, _: &[&Container]) -> Option<Vec<ProcessId>> {
         None
     }
 }
@@ -169,7 +169,7 @@ pub trait Export {
 
     /// The processes of the rows written last, which is nobody where no row matched; `None` when no row was left out.
     /// What is measured in turns is measured for these first.
-    fn shown(&self) -> Option<&[Process]> {
+    fn shown(&self) -> Option<&[ProcessId]> {
         None
     }
 }

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::model::process::Asked;
 use crate::model::process::Details;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::News;
 use crate::overhead::Statistics;
@@ -29,7 +29,7 @@ use crate::record::recorder::Progress;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Focus {
     /// The one looked at most closely first; `None`: nobody in particular.
-    pub processes: Option<Vec<Process>>,
+    pub processes: Option<Vec<ProcessId>>,
     /// Groups of cgroups, by the id of their top.
     pub groups: Vec<u64>,
     /// What is read of processes beside, of these first. Nothing is read where there is nobody to look at.

@@ -33,7 +33,8 @@ use std::time::{Duration, Instant};
 use self::ledger::{DEATH, Ledger};
 use self::names::Answers;
 use self::queue::{Queue, Turn};
-use crate::model::stacks::{Function, Place, ProcessId};
+use crate::model::process::ProcessId;
+use crate::model::stacks::{Function, Place};
 use crate::remote::{Failure, Remote};
 
 /// Places that are remembered as asked for; then all may be asked for again.

@@ -45,7 +45,7 @@ use crate::filter::RowFilter;
 use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::model::process::Details;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::News;
 use crate::overhead::Statistics;
@@ -120,7 +120,7 @@ enum Message {
     /// The source could not start or go on.
     Failed(anyhow::Error),
     Inspected(u32, Result<Details, String>),
-    Mapped(Process, Result<Mappings, String>),
+    Mapped(ProcessId, Result<Mappings, String>),
     /// The scope could not be changed, for this reason.
     NotScoped(String),
     /// Another set of events cannot be counted, for this reason.

@@ -15,7 +15,7 @@ use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::{Selection, all_columns};
 use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::by_id;
-use numatop_ng::model::process::Process;
+use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::sample::{HostFacts, Sample, TaskRaw};
 use numatop_ng::snapshot::Grain;
 use numatop_ng::source::{Focus, Source};
@@ -24,7 +24,7 @@ use serde_json::Value;
 /// A world that remembers what it was asked to look at.
 struct Asked {
     world: World,
-    processes: Option<Vec<Process>>,
+    processes: Option<Vec<ProcessId>>,
 }
 
 impl Source for Asked {

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use numatop_ng::collect::inspect;
-use numatop_ng::model::stacks::{Place, ProcessId};
+use numatop_ng::model::process::ProcessId;
+use numatop_ng::model::stacks::Place;
 use numatop_ng::symbolize::Namer;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");

@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use numatop_ng::collect::inspect;
-use numatop_ng::model::stacks::{BuildId, Function, Place, ProcessId};
+use numatop_ng::model::process::ProcessId;
+use numatop_ng::model::stacks::{BuildId, Function, Place};
 use numatop_ng::symbolize::{Namer, child, namer};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, anyhow};
 use numatop_ng::collect::inspect::start_ns;
 use numatop_ng::collect::own::page_size;
 use numatop_ng::collect::placement::draw::Random;
-use numatop_ng::collect::placement::{Process as Identity, once};
+use numatop_ng::collect::placement::once;
+use numatop_ng::model::process::ProcessId as Identity;
 
 use crate::Plan;
 use crate::numbers::{Spread, median};

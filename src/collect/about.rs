@@ -10,7 +10,7 @@ use super::inspect;
 use super::mm_reader::MmReader;
 use super::mm_reader::wire::{AboutTurn, Answer, JOBS_MAX, Job};
 use crate::model::process::Texts;
-use crate::model::process::{About, Abouts, Asked, Process};
+use crate::model::process::{About, Abouts, Asked, ProcessId};
 use crate::model::sample::{Missing, Reading};
 
 /// Time for each sample. One reading may take longer; the samples after it then make up for it.
@@ -20,18 +20,18 @@ const BUDGET: Duration = Duration::from_millis(20);
 const FOCUS_BUDGET: Duration = Duration::from_millis(10);
 
 /// A process and the user it runs as.
-type Alive = (Process, u32);
+type Alive = (ProcessId, u32);
 
 /// Has processes read about in turns.
 #[derive(Default)]
 pub struct AboutReader {
     asked: Asked,
     /// Processes that come before others; `None`: all alike.
-    focus: Option<BTreeSet<Process>>,
+    focus: Option<BTreeSet<ProcessId>>,
     /// Shared with samples, as far as nothing has changed since them.
     known: Arc<Abouts>,
     /// In which turn each was read.
-    turns: BTreeMap<Process, u64>,
+    turns: BTreeMap<ProcessId, u64>,
     turn: u64,
     /// Time that those in focus and the others used beyond their shares of the budget, not yet made up for.
     debts: [Duration; 2],
@@ -40,7 +40,7 @@ pub struct AboutReader {
 impl AboutReader {
     /// From now on `asked` is read: of `processes` first, of all alike if that is `None`, and of nobody if there are
     /// none, since nobody looks.
-    pub fn focus(&mut self, processes: Option<Vec<Process>>, asked: Asked) {
+    pub fn focus(&mut self, processes: Option<Vec<ProcessId>>, asked: Asked) {
         if asked != self.asked {
             self.known = Arc::default();
             self.turns.clear();
@@ -54,7 +54,7 @@ impl AboutReader {
         if self.asked == Asked::default() {
             return None;
         }
-        let alive: BTreeMap<Process, u32> = alive.collect();
+        let alive: BTreeMap<ProcessId, u32> = alive.collect();
         self.turns.retain(|process, _| alive.contains_key(process));
         if self.known.len() > self.turns.len() {
             Arc::make_mut(&mut self.known).retain(|process, _| alive.contains_key(process));
@@ -63,7 +63,7 @@ impl AboutReader {
         (has_viewers && reader.is_free()).then(|| self.next(alive, reader))
     }
 
-    fn next(&mut self, alive: BTreeMap<Process, u32>, reader: &MmReader) -> AboutTurn {
+    fn next(&mut self, alive: BTreeMap<ProcessId, u32>, reader: &MmReader) -> AboutTurn {
         let mut turns: Vec<Alive> = alive.into_iter().collect();
         turns.sort_by_key(|(process, _)| self.turns.get(process).copied().unwrap_or(0));
         let is_first =
@@ -99,7 +99,7 @@ impl AboutReader {
     }
 
     /// A process did not let itself be read: what can be known without that, and the reason for the rest.
-    pub fn take_locked(&mut self, root: &Path, process: Process, why: &Missing) {
+    pub fn take_locked(&mut self, root: &Path, process: ProcessId, why: &Missing) {
         if self.asked != Asked::default() {
             self.turns.insert(process, self.turn);
             self.note(process, read_without_memory(root, self.asked, process, why));
@@ -112,7 +112,7 @@ impl AboutReader {
     }
 
     /// Keeps what was read, or what was known before where that is the same.
-    fn note(&mut self, process: Process, about: Reading<About>) {
+    fn note(&mut self, process: ProcessId, about: Reading<About>) {
         let before = self.known.get(&process);
         let about = about.map(|mut about| {
             if let Some(Ok(before)) = before
@@ -148,7 +148,7 @@ fn lost(error: anyhow::Error) -> Missing {
 ///
 /// # Errors
 /// It has ended, or another one has its id now.
-pub fn read(root: &Path, asked: Asked, process: Process) -> Reading<About> {
+pub fn read(root: &Path, asked: Asked, process: ProcessId) -> Reading<About> {
     let pid = process.0;
     read_with(
         root,
@@ -160,7 +160,7 @@ pub fn read(root: &Path, asked: Asked, process: Process) -> Reading<About> {
 }
 
 /// As [`read`], but without what the lock of its address space guards, for this reason.
-fn read_without_memory(root: &Path, asked: Asked, process: Process, why: &Missing) -> Reading<About> {
+fn read_without_memory(root: &Path, asked: Asked, process: ProcessId, why: &Missing) -> Reading<About> {
     let texts = || inspect::texts_without_memory(root, process.0, why.clone());
     read_with(root, asked, process, texts, || Err(why.clone()))
 }
@@ -168,7 +168,7 @@ fn read_without_memory(root: &Path, asked: Asked, process: Process, why: &Missin
 fn read_with(
     root: &Path,
     asked: Asked,
-    (pid, start_ns): Process,
+    (pid, start_ns): ProcessId,
     texts: impl FnOnce() -> Texts,
     huge_pct: impl FnOnce() -> Reading<f64>,
 ) -> Reading<About> {
@@ -184,9 +184,9 @@ pub fn own_bytes(abouts: &Arc<Abouts>, before: Option<&Arc<Abouts>>) -> usize {
     if before.is_some_and(|before| Arc::ptr_eq(before, abouts)) {
         return 0;
     }
-    let own = |(process, about): (&Process, &Reading<Arc<About>>)| {
+    let own = |(process, about): (&ProcessId, &Reading<Arc<About>>)| {
         let before = before.and_then(|before| before.get(process)?.as_ref().ok());
-        size_of::<(Process, Reading<Arc<About>>)>()
+        size_of::<(ProcessId, Reading<Arc<About>>)>()
             + match about {
                 Err(why) => why.to_string().len(),
                 Ok(about) if before.is_some_and(|before| Arc::ptr_eq(before, about)) => 0,
@@ -213,12 +213,12 @@ mod tests {
     use crate::collect::mm_reader::child::Reads;
     use crate::collect::mm_reader::wire::Turn;
 
-    fn ourselves() -> Process {
+    fn ourselves() -> ProcessId {
         let pid = std::process::id();
         (pid, inspect::start_ns(pid).expect("we run"))
     }
 
-    const THREE: [Process; 3] = [(7, 1), (8, 1), (9, 1)];
+    const THREE: [ProcessId; 3] = [(7, 1), (8, 1), (9, 1)];
 
     /// Below this root are no processes: for each there is a reason.
     const NOTHING: &str = "/nonexistent";
@@ -227,7 +227,7 @@ mod tests {
     fn look(
         about: &mut AboutReader,
         root: impl AsRef<Path>,
-        alive: impl IntoIterator<Item = Process>,
+        alive: impl IntoIterator<Item = ProcessId>,
     ) -> Arc<Abouts> {
         let reader = MmReader::new("/nonexistent".into());
         if let Some(turn) = about.turn(alive.into_iter().map(|process| (process, 0)), &reader) {

@@ -9,7 +9,7 @@ use super::placement::draw::{self, Random, Ranges};
 use super::placement::maps::{Lines, parse_line};
 use super::placement::present::Finder;
 use super::placement::target::{Target, reason};
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::text;
 
@@ -83,7 +83,7 @@ fn sorted(mut rows: Vec<Mapping>, error_points: Option<f64>) -> Mappings {
 ///
 /// # Errors
 /// Why there is no answer.
-pub fn sampled(root: &Path, process: Process, rss: u64, page_size: u64) -> Result<Mappings, Missing> {
+pub fn sampled(root: &Path, process: ProcessId, rss: u64, page_size: u64) -> Result<Mappings, Missing> {
     let target =
         Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
     let mut rows = list(&target)?;
@@ -137,7 +137,7 @@ fn add(row: &mut Mapping, node: usize, bytes: f64) {
 ///
 /// # Errors
 /// Why there is no answer.
-pub fn exact(root: &Path, process: Process) -> Result<Mappings, Missing> {
+pub fn exact(root: &Path, process: ProcessId) -> Result<Mappings, Missing> {
     let target =
         Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
     let mut rows = list(&target)?;

@@ -21,7 +21,7 @@ use rustix::fs::MemfdFlags;
 
 use self::locked::{Failure, Locked};
 use self::wire::{Answer, Job, Question, Turn};
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::remote::{self, Remote};
 
@@ -49,7 +49,7 @@ pub struct MmReader {
 struct Asked {
     at: Instant,
     budget: Duration,
-    jobs: Vec<(Process, u32)>,
+    jobs: Vec<(ProcessId, u32)>,
     /// When the reader was looked at last, and its CPU time then.
     seen: (Instant, u64),
 }
@@ -61,7 +61,7 @@ pub struct Came {
     /// The turn ended early: what was asked for and is not in the answers has to be asked again.
     pub broken: bool,
     /// The process that broke it, and why it has no values.
-    pub locked: Option<(Process, Missing)>,
+    pub locked: Option<(ProcessId, Missing)>,
 }
 
 impl MmReader {
@@ -195,7 +195,7 @@ impl MmReader {
     }
 
     /// Forgets processes that are not `alive`, which is looked up where there is something to forget.
-    pub fn retain_alive(&mut self, alive: impl FnOnce() -> HashSet<Process>) {
+    pub fn retain_alive(&mut self, alive: impl FnOnce() -> HashSet<ProcessId>) {
         if !self.locked.is_empty() {
             let alive = alive();
             self.locked.retain(|process| alive.contains(process));

@@ -19,10 +19,8 @@ use self::target::{Target, reason};
 use self::turn::Look;
 use super::mm_reader::MmReader;
 use super::mm_reader::wire::{Answer, JOBS_MAX, Job, PlacementTurn};
+use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, PagesFound, PlacementRaw, Reading, TaskRaw};
-
-/// Process id and start of its leader in ns since boot.
-pub type Process = (u32, u64);
 
 /// The budget for looking at memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +57,7 @@ impl Walk {
     /// Why there will be no placement of it.
     pub fn open(
         root: &Path,
-        process: Process,
+        process: ProcessId,
         rss_bytes: u64,
         page_size: u64,
         scans: bool,
@@ -147,13 +145,13 @@ pub struct Placements {
     credit: Duration,
     last: Option<Instant>,
     known: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
-    looks: HashMap<Process, Look>,
+    looks: HashMap<ProcessId, Look>,
     /// Processes that were asked about, as they were then.
-    asked: HashMap<Process, Look>,
+    asked: HashMap<ProcessId, Look>,
     /// A process whose mappings are being read.
-    walking: Option<Process>,
+    walking: Option<ProcessId>,
     /// Processes that somebody looks at; the first one most closely.
-    focus: Vec<Process>,
+    focus: Vec<ProcessId>,
 }
 
 /// What looking at a process takes at least, as far as lists of them are concerned.
@@ -175,7 +173,7 @@ impl Placements {
     }
 
     /// Who is looked at before others: first the selected process, then those on the screen.
-    pub fn focus(&mut self, processes: Vec<Process>) {
+    pub fn focus(&mut self, processes: Vec<ProcessId>) {
         self.focus = processes;
     }
 
@@ -231,7 +229,7 @@ impl Placements {
     }
 
     /// A process did not let itself be looked at.
-    pub fn take_locked(&mut self, process: Process, now_ns: u64, why: &Missing) {
+    pub fn take_locked(&mut self, process: ProcessId, now_ns: u64, why: &Missing) {
         self.note(process, now_ns, Err(why.clone()));
     }
 
@@ -240,7 +238,7 @@ impl Placements {
         self.walking = None;
     }
 
-    fn note(&mut self, process: Process, read_ns: u64, found: Reading<PagesFound>) {
+    fn note(&mut self, process: ProcessId, read_ns: u64, found: Reading<PagesFound>) {
         let Some(look) = self.asked.get(&process) else { return };
         self.looks.insert(process, Look { at_ns: read_ns, ..*look });
         let raw = PlacementRaw { start_ns: process.1, read_ns, found };
@@ -259,7 +257,7 @@ impl Placements {
 /// Why there is none.
 pub fn once(
     root: &Path,
-    process: Process,
+    process: ProcessId,
     rss_bytes: u64,
     page_size: u64,
     random: &mut Random,

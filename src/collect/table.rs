@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::model::counters::Scalars;
+use crate::model::process::ProcessId;
 use crate::model::sample::{Comm, Counts, MemPolicy, Slot, TaskRaw};
 use crate::model::units::Nid;
 use crate::model::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
@@ -17,9 +18,6 @@ const REMEMBER: u32 = 3;
 /// Processes outside the scope whose totals are kept, for the case that they come back.
 const OUTSIDE_MAX: usize = 4096;
 
-/// A process: its id and the start of its leader.
-type Process = (u32, u64);
-
 /// A thread: its id and its start.
 type Thread = (u32, u64);
 
@@ -30,18 +28,18 @@ pub struct TaskTable {
     live: Vec<Arc<TaskRaw>>,
     /// What threads did that ended, or left the scope, of a process that lives on. It stays while all of the process is
     /// outside the scope: should it come back, its totals go on from there.
-    ended: BTreeMap<Process, Arc<TaskRaw>>,
+    ended: BTreeMap<ProcessId, Arc<TaskRaw>>,
     /// Threads that left the scope and live on outside.
-    outside: HashMap<Process, HashSet<Thread>>,
+    outside: HashMap<ProcessId, HashSet<Thread>>,
     /// By serial, of threads that left the scope and came back: what the kernel had counted when they did. All up to
     /// when they left is in `ended`, and what they did outside is nobody's.
     back_at: HashMap<u64, Counts>,
     /// Final totals of processes that ended, with the samples since.
-    gone: HashMap<Process, (Arc<TaskRaw>, u32)>,
+    gone: HashMap<ProcessId, (Arc<TaskRaw>, u32)>,
     /// Processes to report with the next sample.
-    exited: Vec<Process>,
+    exited: Vec<ProcessId>,
     /// How many rows of `live` each process has.
-    members: HashMap<Process, u32>,
+    members: HashMap<ProcessId, u32>,
     next_ended: u64,
 }
 
@@ -237,7 +235,7 @@ impl TaskTable {
         }
     }
 
-    fn report(&mut self, process: Process) {
+    fn report(&mut self, process: ProcessId) {
         if !self.exited.contains(&process) {
             self.exited.push(process);
         }

@@ -6,7 +6,7 @@ use super::{Export, Rows};
 use crate::metric::Value;
 use crate::metric::needs::Demand;
 use crate::model::process::Asked;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::snapshot::Snapshot;
 use crate::text::one_line;
 use crate::text::rfc3339;
@@ -15,7 +15,7 @@ use crate::text::rfc3339;
 pub struct Csv<S> {
     selection: S,
     header_written: bool,
-    shown: Option<Vec<Process>>,
+    shown: Option<Vec<ProcessId>>,
 }
 
 impl<S: Rows> Csv<S> {
@@ -57,7 +57,7 @@ impl<S: Rows> Export for Csv<S> {
         self.selection.asked()
     }
 
-    fn shown(&self) -> Option<&[Process]> {
+    fn shown(&self) -> Option<&[ProcessId]> {
         self.shown.as_deref()
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::filter::RowFilter;
 use crate::hot::profile::{Process, Profile, Spot, share};
-use crate::model::stacks::ProcessId;
+use crate::model::process::ProcessId;
 use crate::snapshot::Task;
 use crate::text::clean;
 

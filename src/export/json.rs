@@ -17,7 +17,7 @@ use crate::metric::{balancing, on_cpus};
 use crate::metric::{identity, task};
 use crate::model::event::Event;
 use crate::model::process::Asked;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, Reading};
 use crate::model::units::Nid;
 use crate::overhead::Cost;
@@ -30,7 +30,7 @@ pub const SCHEMA: u32 = 1;
 /// Writes one object per interval, on a line of its own.
 pub struct JsonLines {
     selection: Selection,
-    shown: Option<Vec<Process>>,
+    shown: Option<Vec<ProcessId>>,
 }
 
 impl JsonLines {
@@ -121,7 +121,7 @@ impl Export for JsonLines {
         self.selection.asked()
     }
 
-    fn shown(&self) -> Option<&[Process]> {
+    fn shown(&self) -> Option<&[ProcessId]> {
         self.shown.as_deref()
     }
 }

@@ -7,7 +7,7 @@ use super::Rows;
 use crate::metric::needs::Demand;
 use crate::metric::{Metric, Unit, format};
 use crate::model::process::Asked;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::snapshot::Snapshot;
 use crate::text::quantity::{bytes, percent};
 use crate::text::rfc3339;
@@ -20,7 +20,7 @@ const WIDEST: usize = 64;
 pub struct Text<S> {
     selection: S,
     written: bool,
-    shown: Option<Vec<Process>>,
+    shown: Option<Vec<ProcessId>>,
 }
 
 impl<S: Rows> Text<S> {
@@ -101,7 +101,7 @@ impl<S: Rows> Export for Text<S> {
         self.selection.asked()
     }
 
-    fn shown(&self) -> Option<&[Process]> {
+    fn shown(&self) -> Option<&[ProcessId]> {
         self.shown.as_deref()
     }
 }

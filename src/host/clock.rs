@@ -14,3 +14,8 @@ pub fn clock(clock: ClockId) -> Duration {
 pub fn mono_ns() -> u64 {
     clock(ClockId::Monotonic).as_nanos() as u64
 }
+
+/// CLOCK_BOOTTIME, as samples have it.
+pub fn boot_ns() -> u64 {
+    clock(ClockId::Boottime).as_nanos() as u64
+}

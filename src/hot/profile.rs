@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use super::NAMES_MAX;
+use crate::model::process::ProcessId;
 use crate::model::sample::Comm;
-use crate::model::stacks::{Function, News, Place, ProcessId, Stack};
+use crate::model::stacks::{Function, News, Place, Stack};
 
 /// Different stacks that are kept whole. Of those that come after, only the innermost frame is: shares of functions
 /// stay right, callers are lost.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::sample::Reading;
 
 /// A process: its id, and the start of its leader in ns since boot.
-pub type Process = (u32, u64);
+pub type ProcessId = (u32, u64);
 
 /// The fields that are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct About {
 }
 
 /// The fields of each process, or why they could not be read.
-pub type Abouts = BTreeMap<Process, Reading<Arc<About>>>;
+pub type Abouts = BTreeMap<ProcessId, Reading<Arc<About>>>;
 
 /// What a process was started as and what it may use. Clean: it can be shown as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

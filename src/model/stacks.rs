@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::process::ProcessId;
 use super::sample::Comm;
 
 /// What a linker writes into a file to tell it from all others: the GNU build id, shorter ones filled with zeros.
@@ -34,9 +35,6 @@ pub enum Frame {
     /// An address of the process, in memory that is no file or one without a build id.
     Address(u64),
 }
-
-/// A process: its id, and the start of its leader in ns since boot.
-pub type ProcessId = (u32, u64);
 
 /// The stack of one task at one sample.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,6 +4,7 @@
 //! interval: what it does while folded is added to the row of others, and is taken off its own counts when
 //! it is itemised again. Those counts are therefore "since it is itemised".
 
+use crate::model::process::ProcessId;
 use crate::model::sample::OTHERS_PID;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -36,8 +37,6 @@ impl Keep {
     }
 }
 
-type Process = (u32, u64);
-
 /// What of an itemised process's counts is not its own here, but was added to the others.
 #[derive(Clone, Default)]
 struct Offset {
@@ -60,7 +59,7 @@ pub struct Fold {
     /// The sample that was recorded last, as it was taken.
     previous: Option<Sample>,
     /// The processes that were itemised in it.
-    kept: HashMap<Process, Offset>,
+    kept: HashMap<ProcessId, Offset>,
     others: TaskRaw,
 }
 
@@ -168,7 +167,7 @@ impl Fold {
 }
 
 /// All that a process had counted by the sample before: it belongs to the others.
-fn everything_before(previous: &Sample, process: Process) -> Offset {
+fn everything_before(previous: &Sample, process: ProcessId) -> Offset {
     let mut offset = Offset::default();
     for task in previous.tasks.iter().chain(&previous.exited).filter(|task| task.process() == process) {
         // Rows of ended threads, and of processes that ended, are sums.

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::Program;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::time::ClockId;
 
 use self::events::Fresh;
 use self::missing::with_balancing;
@@ -39,7 +38,7 @@ use crate::container::select::{Unmatched, Wants};
 use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
 use crate::host::cgroups::Hierarchy;
-use crate::host::clock::clock;
+use crate::host::clock;
 use crate::host::kernel;
 use crate::host::users;
 use crate::metric::needs;
@@ -375,8 +374,8 @@ impl LiveSource {
                 "an interval ends later than it was due: bringing the CPUs up to date took long; {seconds:.2} s"
             ));
         }
-        let mono_ns = clock_ns(ClockId::Monotonic);
-        let boot_ns = clock_ns(ClockId::Boottime);
+        let mono_ns = clock::mono_ns();
+        let boot_ns = clock::boot_ns();
         let wall_ns = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
@@ -532,7 +531,7 @@ impl Source for LiveSource {
             Ok((program.name().to_string_lossy().into_owned(), stats::runs(program.as_fd())?))
         };
         Ok(Some(Statistics {
-            mono_ns: clock_ns(ClockId::Monotonic),
+            mono_ns: clock::mono_ns(),
             programs: programs.chain(self.probes.programs()).map(runs).collect::<Result<_>>()?,
             counters: self.sched.events().len(),
             read: self.read_cost,
@@ -591,11 +590,7 @@ fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
 
 /// Time since `mono_ns`, a sample's time.
 pub fn since(mono_ns: u64) -> Duration {
-    Duration::from_nanos(clock_ns(ClockId::Monotonic).saturating_sub(mono_ns))
-}
-
-fn clock_ns(id: ClockId) -> u64 {
-    clock(id).as_nanos() as u64
+    Duration::from_nanos(clock::mono_ns().saturating_sub(mono_ns))
 }
 
 /// Every counter is a descriptor per CPU: raise the soft limit to what may be needed.

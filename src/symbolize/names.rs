@@ -13,7 +13,8 @@ use super::helper::Helper;
 use super::objects::{Object, Objects};
 use super::process::{Mapping, Process};
 use super::wire::{Answer, Found, PLACES_MAX, Question};
-use crate::model::stacks::{BuildId, Function, Place, ProcessId};
+use crate::model::process::ProcessId;
+use crate::model::stacks::{BuildId, Function, Place};
 use crate::remote::Failure;
 use crate::text;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::open::{self, LastLink, below, held};
 use crate::collect::inspect;
-use crate::model::stacks::ProcessId;
+use crate::model::process::ProcessId;
 
 /// Bytes read of `/proc/PID/maps`: some 160,000 mappings. And of `/proc/PID/status`.
 const MAPS_MAX: u64 = 16 << 20;

@@ -9,7 +9,8 @@ use super::Question;
 use super::ledger::Ledger;
 use super::names::Answers;
 use super::process::Process;
-use crate::model::stacks::{Function, Place, ProcessId};
+use crate::model::process::ProcessId;
+use crate::model::stacks::{Function, Place};
 
 /// Places that wait for one user's names; more have none.
 const WAITING_MAX: usize = 50_000;

@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 use super::Message;
 use super::mail::Mail;
 use crate::collect::mm_reader::closer::Closer;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::remote::OWN_PROGRAM;
 
 /// A question about a process.
 pub enum Asked {
-    Inspect(Process),
-    Map { process: Process, rss_bytes: u64, exact: bool },
+    Inspect(ProcessId),
+    Map { process: ProcessId, rss_bytes: u64, exact: bool },
 }
 
 /// Asks the thread. Dropped, it ends it when it has its answer.

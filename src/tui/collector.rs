@@ -13,7 +13,7 @@ use super::Message;
 use super::action::Seek;
 use super::closeup::{Asked, Closeup};
 use super::mail::{Closed, Mail};
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::pace::{Cause, Pacing};
 use crate::source::live::since;
 use crate::source::witness::Watch;
@@ -36,7 +36,7 @@ pub enum Command {
     Inspect(u32, u64),
     /// Find out where its mappings are.
     Map {
-        process: Process,
+        process: ProcessId,
         rss_bytes: u64,
         exact: bool,
     },

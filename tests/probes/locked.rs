@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use numatop_ng::collect::inspect;
 use numatop_ng::collect::mm_reader::wire::{Job, PlacementTurn, Turn};
 use numatop_ng::collect::mm_reader::{Came, MmReader};
-use numatop_ng::model::process::Process;
+use numatop_ng::model::process::ProcessId;
 use serde_json::Value;
 
 use crate::command::Ours;
@@ -100,16 +100,16 @@ pub fn a_signal_ends_batch_mode_while_a_locked_process_is_read() -> Result<()> {
     })
 }
 
-fn process(pid: u32) -> Result<Process> {
+fn process(pid: u32) -> Result<ProcessId> {
     Ok((pid, inspect::start_ns(pid).with_context(|| format!("process {pid} has ended"))?))
 }
 
 /// As the source of samples does once for each: never waits.
-fn turn(reader: &mut MmReader, processes: &[(Process, u32)]) -> Result<Came> {
+fn turn(reader: &mut MmReader, processes: &[(ProcessId, u32)]) -> Result<Came> {
     let began = Instant::now();
     let came = reader.take();
     if reader.is_free() {
-        let job = |(process, uid): &(Process, u32)| Job {
+        let job = |(process, uid): &(ProcessId, u32)| Job {
             process: *process,
             uid: *uid,
             rss_bytes: 1 << 20,

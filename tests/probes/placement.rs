@@ -12,7 +12,7 @@ use numatop_ng::collect::inspect;
 use numatop_ng::collect::own::page_size;
 use numatop_ng::collect::placement::draw::{Found, Random};
 use numatop_ng::collect::placement::{Walk, once};
-use numatop_ng::model::process::Process;
+use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::sample::Missing;
 
 const MIB: usize = 1 << 20;
@@ -58,14 +58,14 @@ impl Drop for Memory {
 }
 
 /// Id and start of a process, as the kernel's account has it in ticks.
-fn process(pid: u32) -> Result<Process> {
+fn process(pid: u32) -> Result<ProcessId> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let rest = stat.rsplit(')').next().context("no name in stat")?;
     let ticks: u64 = rest.split_whitespace().nth(19).context("no start in stat")?.parse()?;
     Ok((pid, ticks * TICK_NS))
 }
 
-fn me() -> Result<Process> {
+fn me() -> Result<ProcessId> {
     process(std::process::id())
 }
 
@@ -74,7 +74,7 @@ fn rss(pid: u32) -> Result<u64> {
     Ok(statm.split(' ').nth(1).context("no rss in statm")?.parse::<u64>()? * page_size())
 }
 
-fn sample(process: Process, seed: u64) -> Result<Found, Missing> {
+fn sample(process: ProcessId, seed: u64) -> Result<Found, Missing> {
     let rss = rss(process.0).unwrap_or(0);
     once(Path::new("/"), process, rss, page_size(), &mut Random(seed))
 }
@@ -97,7 +97,7 @@ fn truth(pid: u32) -> Result<BTreeMap<usize, f64>> {
 }
 
 /// What is resident by the sample is what numa_maps counts, within `share` of it; so are the shares.
-fn agrees(process: Process, share: f64) -> Result<Found> {
+fn agrees(process: ProcessId, share: f64) -> Result<Found> {
     let found = sample(process, 11).map_err(|missing| anyhow::anyhow!("no placement: {missing}"))?;
     let truth = truth(process.0)?;
     let all: f64 = truth.values().sum();

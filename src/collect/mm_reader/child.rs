@@ -16,7 +16,7 @@ use crate::collect::placement::{DRAW, Walk};
 use crate::collect::{inspect, mappings, own};
 use crate::host::clock::mono_ns;
 use crate::model::process::About;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::sample::{PagesFound, Reading};
 use crate::remote;
 
@@ -73,7 +73,7 @@ pub struct Reads {
     random: Random,
     /// Whether the kernel may have PAGEMAP_SCAN.
     scans: bool,
-    walking: Option<(Process, Walk)>,
+    walking: Option<(ProcessId, Walk)>,
 }
 
 /// The message, and its form.

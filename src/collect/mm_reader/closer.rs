@@ -13,7 +13,7 @@ use super::wire::Question;
 use crate::collect::inspect;
 use crate::collect::mappings::{Mappings, walk_ns};
 use crate::model::process::Details;
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::remote::{Failure, Remote};
 
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 pub struct Closer {
     remote: Remote,
     /// The last process that had no answer, why, and since when.
-    locked: Option<(Process, String, Instant)>,
+    locked: Option<(ProcessId, String, Instant)>,
 }
 
 impl Closer {
@@ -42,7 +42,7 @@ impl Closer {
     ///
     /// # Errors
     /// The process has ended, or another one has its id now.
-    pub fn inspect(&mut self, process: Process) -> Result<Details, String> {
+    pub fn inspect(&mut self, process: ProcessId) -> Result<Details, String> {
         self.locked.take_if(|(other, _, since)| *other != process || since.elapsed() >= PAUSE);
         let asked = match &self.locked {
             Some((_, why, _)) => Err(why.clone()),
@@ -60,7 +60,7 @@ impl Closer {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub fn map(&mut self, process: Process, rss_bytes: u64, exact: bool) -> Result<Mappings, String> {
+    pub fn map(&mut self, process: ProcessId, rss_bytes: u64, exact: bool) -> Result<Mappings, String> {
         let walk = if exact { Duration::from_nanos(walk_ns(rss_bytes)) * WALKS } else { Duration::ZERO };
         let asked = Question::Map { process, rss_bytes, exact };
         self.ask::<Result<Mappings, Missing>>(&asked, ANSWER_MAX + walk)?

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 
 /// A process is asked again after this, then after twice as long each time.
@@ -32,12 +32,12 @@ struct Entry {
 /// What is remembered of processes that made a reader hang.
 #[derive(Default)]
 pub struct Locked {
-    processes: HashMap<Process, Entry>,
+    processes: HashMap<ProcessId, Entry>,
 }
 
 impl Locked {
     /// Remembers a process of a user, and says why it has no value.
-    pub fn note(&mut self, process: Process, uid: u32, failure: Failure, now: Instant) -> Missing {
+    pub fn note(&mut self, process: ProcessId, uid: u32, failure: Failure, now: Instant) -> Missing {
         let entry = self.processes.entry(process).or_insert(Entry { uid, failures: 0, not_before: now });
         let pause = PAUSE.saturating_mul(1 << entry.failures.min(16)).min(PAUSE_MAX);
         (entry.failures, entry.not_before) = (entry.failures + 1, now + pause);
@@ -45,17 +45,17 @@ impl Locked {
     }
 
     /// It answered.
-    pub fn clear(&mut self, process: &Process) {
+    pub fn clear(&mut self, process: &ProcessId) {
         self.processes.remove(process);
     }
 
     /// Drops processes that have ended.
-    pub fn retain(&mut self, mut is_alive: impl FnMut(&Process) -> bool) {
+    pub fn retain(&mut self, mut is_alive: impl FnMut(&ProcessId) -> bool) {
         self.processes.retain(|process, _| is_alive(process));
     }
 
     /// Whether a process may be read about, of a user whose processes hold so many readers.
-    pub fn allows(&self, process: &Process, held: usize, now: Instant) -> bool {
+    pub fn allows(&self, process: &ProcessId, held: usize, now: Instant) -> bool {
         held < HELD_MAX && self.processes.get(process).is_none_or(|entry| now >= entry.not_before)
     }
 
@@ -84,7 +84,7 @@ fn reason(failure: Failure, pause: Duration) -> String {
 mod tests {
     use super::*;
 
-    const PROCESS: Process = (7, 1);
+    const PROCESS: ProcessId = (7, 1);
     const WAITED: Failure = Failure::Waited(Duration::from_secs(1));
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::process::Process;
+use crate::model::process::ProcessId;
 use crate::model::process::{About, Asked};
 use crate::model::sample::{PagesFound, Reading};
 
@@ -14,7 +14,7 @@ pub const JOBS_MAX: usize = 768;
 /// A process to read about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    pub process: Process,
+    pub process: ProcessId,
     /// The user it runs as: for the one who asks.
     #[serde(skip)]
     pub uid: u32,
@@ -28,9 +28,9 @@ pub enum Question {
     /// Readings of many processes, in this order. Answered by [`Answer`]s, the last of which has an end.
     Turn(Turn),
     /// All about one process. Answered by its length: the answer itself is written to the file that comes with this.
-    Inspect(Process),
+    Inspect(ProcessId),
     /// Its mappings, with every page counted or from a sample; answered in the same way.
-    Map { process: Process, rss_bytes: u64, exact: bool },
+    Map { process: ProcessId, rss_bytes: u64, exact: bool },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,14 +77,14 @@ impl Turn {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     pub placed: Vec<Placed>,
-    pub abouts: Vec<(Process, Reading<About>)>,
+    pub abouts: Vec<(ProcessId, Reading<About>)>,
     pub end: Option<End>,
 }
 
 /// Where the memory of a process is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Placed {
-    pub process: Process,
+    pub process: ProcessId,
     /// CLOCK_MONOTONIC when it was looked at.
     pub read_ns: u64,
     pub found: Reading<PagesFound>,
@@ -96,7 +96,7 @@ pub struct End {
     /// The cost of [`PlacementTurn`].
     pub placement_used: Duration,
     /// A process whose mappings are not all read: the next turn goes on with it.
-    pub walking: Option<Process>,
+    pub walking: Option<ProcessId>,
     /// The answers to [`AboutTurn`], and its new debts.
     pub about: Option<(Asked, [Duration; 2])>,
 }

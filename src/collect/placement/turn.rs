@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Process;
 use crate::model::counters::Counter;
+use crate::model::process::ProcessId;
 use crate::model::sample::TaskRaw;
 
 /// A value older than this is looked at again although nothing seems to have changed: the kernel moves pages
@@ -30,7 +30,7 @@ pub struct Look {
 /// A process that may be looked at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    pub process: Process,
+    pub process: ProcessId,
     /// The user it runs as.
     pub uid: u32,
     /// As it is now.
@@ -66,10 +66,10 @@ impl Candidate {
 pub fn candidates(
     tasks: &[Arc<TaskRaw>],
     now_ns: u64,
-    looks: &HashMap<Process, Look>,
-    focus: &[Process],
-) -> HashMap<Process, Candidate> {
-    let mut found: HashMap<Process, Candidate> = HashMap::new();
+    looks: &HashMap<ProcessId, Look>,
+    focus: &[ProcessId],
+) -> HashMap<ProcessId, Candidate> {
+    let mut found: HashMap<ProcessId, Candidate> = HashMap::new();
     for task in tasks.iter().filter(|task| !task.kthread && task.tid != 0) {
         let process = task.process();
         let candidate = found.entry(process).or_insert_with(|| {
@@ -94,7 +94,7 @@ pub fn candidates(
 }
 
 /// Processes worth a look, the most urgent first.
-pub fn order(candidates: HashMap<Process, Candidate>) -> Vec<Candidate> {
+pub fn order(candidates: HashMap<ProcessId, Candidate>) -> Vec<Candidate> {
     let urgency = |candidate: &Candidate| (candidate.staleness() * candidate.weight() * 1e3) as u64;
     let mut list: Vec<(u8, Reverse<u64>, Candidate)> = candidates
         .into_values()
