@@ -23,27 +23,27 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct nt_place);
-} places SEC(".maps");
+	__type(value, struct nt_cpu_topo);
+} cpu_topo SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct nt_marks);
-} marks SEC(".maps");
+	__type(value, struct nt_dirty_tasks);
+} dirty_tasks SEC(".maps");
 
 /* NULL for thread ids above the pid_max of our start. */
 static inline __u8 *nt_mark_of(__u32 tid)
 {
 	__u32 at = tid / NT_MARKS;
-	struct nt_marks *some = bpf_map_lookup_elem(&marks, &at);
+	struct nt_dirty_tasks *some = bpf_map_lookup_elem(&dirty_tasks, &at);
 
 	return some ? &some->of[tid % NT_MARKS] : NULL;
 }
 
 /* Written only if need be: neighbours on other CPUs have the same cache line. */
-static inline void nt_mark(__u32 tid)
+static inline void nt_mark_dirty(__u32 tid)
 {
 	__u8 *mark = nt_mark_of(tid);
 

@@ -12,14 +12,14 @@
 /* Perf counters that are read at a context switch; user space chooses the event of a slot. */
 #define NT_SLOTS 8
 
-/* Threads per element of the marks table. */
+/* Threads per element of the table of dirty tasks. */
 #define NT_MARKS 4096
 
 /*
  * By thread id: it ran (or was born) since the walk looked at it last. A byte each,
  * so that no CPU has to be kept from writing.
  */
-struct nt_marks {
+struct nt_dirty_tasks {
 	__u8 of[NT_MARKS];
 };
 
@@ -110,8 +110,8 @@ struct nt_scope_key {
 	__u64 id;
 };
 
-/* The place of a CPU. Written by user space, before attach and on hotplug. */
-struct nt_place {
+/* Where a CPU is in the machine. Written by user space, before attach and on hotplug. */
+struct nt_cpu_topo {
 	__u32 node;
 	__u32 llc;    /* dense index of the last-level cache */
 	__u32 core;   /* dense index of the physical core */
@@ -137,7 +137,7 @@ struct nt_cpu {
 	__u64 slot_total[NT_SLOTS];      /* counted while a task (not idle) was running */
 	__u64 slot_enabled_ns[NT_SLOTS]; /* whole life of the event on this CPU, read at each flush */
 	__u64 slot_running_ns[NT_SLOTS];
-	__u32 opened; /* nt_place.opened that slot_last[] belongs to */
+	__u32 opened; /* nt_cpu_topo.opened that slot_last[] belongs to */
 	__u32 pad;
 	__u64 in_ns; /* when the stretch began that is now counted; only where counts are kept by sibling */
 	__u64 reserved[2];
@@ -298,7 +298,7 @@ struct nt_hot {
 
 #ifndef __cplusplus
 _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
-_Static_assert(sizeof(struct nt_place) == 24, "nt_place");
+_Static_assert(sizeof(struct nt_cpu_topo) == 24, "nt_cpu_topo");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
 _Static_assert(sizeof(struct nt_rec) == 48 + 184 + 3 * 64, "nt_rec");

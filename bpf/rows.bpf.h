@@ -74,7 +74,7 @@ static inline void nt_add_hints(struct nt_rec *rec, struct task_struct *task)
 	 */
 	if (changed && !fell && !rec->hint_changed && task->__state == TASK_RUNNING) {
 		rec->hint_changed = 1;
-		nt_mark(task->pid);
+		nt_mark_dirty(task->pid);
 		return;
 	}
 	if (changed || fell)

@@ -9,7 +9,7 @@
  * helpers are called only for the task's record and for open counters.
  */
 #include "maps.bpf.h"
-#include "pairs.bpf.h"
+#include "node_matrix.bpf.h"
 #include "rows.bpf.h"
 
 /* Set by user space before load. */
@@ -155,7 +155,7 @@ struct stretch {
 	struct task_struct *task;
 	struct task_struct *next; /* runs from now on; NULL at a flush: the same task goes on */
 	struct nt_cpu *cpu;
-	struct nt_place *place;
+	struct nt_cpu_topo *topo;
 	struct nt_rec *rec; /* to be charged; NULL: none */
 	__u32 scope;        /* of rec: enum nt_in_scope */
 	__u32 cpu_id;
@@ -188,16 +188,16 @@ static __always_inline void find_record(struct stretch *s)
 static __always_inline void note_move(const struct stretch *s)
 {
 	__u32 from = s->rec->last_cpu;
-	struct nt_place *last;
+	struct nt_cpu_topo *last;
 
 	if (from == s->cpu_id)
 		return;
-	last = bpf_map_lookup_elem(&places, &from);
-	if (last && last->llc != s->place->llc)
+	last = bpf_map_lookup_elem(&cpu_topo, &from);
+	if (last && last->llc != s->topo->llc)
 		s->rec->counters[NT_LLC_MOVES]++;
-	if (last && last->node != s->place->node) {
+	if (last && last->node != s->topo->node) {
 		s->rec->counters[NT_NODE_MOVES]++;
-		nt_add_moves(nr_nodes, last->node, s->place->node, 1);
+		nt_add_moves(nr_nodes, last->node, s->topo->node, 1);
 	}
 	s->rec->last_cpu = s->cpu_id;
 }
@@ -223,8 +223,8 @@ static __always_inline __u64 charge_record(const struct stretch *s, __u64 exec_n
 		if (gap)
 			__sync_fetch_and_add(&rec->scope_gap_ns, -gap);
 	}
-	if (s->place->node < nr_nodes)
-		rec->run_ns[s->place->node] += delta;
+	if (s->topo->node < nr_nodes)
+		rec->run_ns[s->topo->node] += delta;
 	return delta;
 }
 
@@ -236,7 +236,7 @@ static __always_inline void charge_time(struct stretch *s)
 	if (!s->busy)
 		return;
 	if (s->rec || scoped != NT_SCOPED_BY_CGROUP)
-		nt_mark(s->task->pid);
+		nt_mark_dirty(s->task->pid);
 	if (s->rec) {
 		charged = charge_record(s, exec_ns);
 		note_move(s);
@@ -258,11 +258,11 @@ static __always_inline void charge_smt(struct stretch *s)
 	struct nt_cpu *cpu = s->cpu;
 
 	/* Busy on a core, idle on another: until user space said where this CPU is, it is on none. */
-	if (!has_smt || !s->place->opened)
+	if (!has_smt || !s->topo->opened)
 		return;
 	if (by_sibling)
 		now = bpf_ktime_get_ns();
-	clock = smt_clock(cpu, s->place->core, s->next_busy, now);
+	clock = smt_clock(cpu, s->topo->core, s->next_busy, now);
 	/* CPUs may disagree by nanoseconds on the time: never subtract those. */
 	if (clock > cpu->in_smt_ns)
 		shared = clock - cpu->in_smt_ns;
@@ -304,7 +304,7 @@ static __always_inline void charge_slot(const struct stretch *s, __u32 slot, con
 	if (!rec)
 		return;
 	rec->slot[slot] += delta;
-	charge_parts(rec, slot, delta, s->place->node, s->siblings);
+	charge_parts(rec, slot, delta, s->topo->node, s->siblings);
 	if (read_scaled && cpu->slot_last_enabled[slot]) {
 		rec->slot_enabled_ns[slot] += v->enabled - cpu->slot_last_enabled[slot];
 		rec->slot_running_ns[slot] += v->running - cpu->slot_last_running[slot];
@@ -318,12 +318,12 @@ static __always_inline void read_counters(const struct stretch *s)
 	struct bpf_perf_event_value v;
 	__u32 i;
 
-	if (cpu->opened != s->place->opened) {
-		cpu->opened = s->place->opened;
+	if (cpu->opened != s->topo->opened) {
+		cpu->opened = s->topo->opened;
 		cpu->slots_valid = 0;
 	}
 	nt_for_each_slot (i) {
-		if (!(s->place->slots & (1 << i)))
+		if (!(s->topo->slots & (1 << i)))
 			continue;
 		if (!read_slot(i * nr_cpus + s->cpu_id, &v)) {
 			cpu->slots_valid &= ~(1 << i);
@@ -394,8 +394,8 @@ static inline void account(struct task_struct *task, struct task_struct *next)
 	struct stretch s = { .task = task, .next = next, .cpu_id = cpu_id, .siblings = NT_SIBLING_MIXED };
 
 	s.cpu = bpf_map_lookup_elem(&cpus, &cpu_id);
-	s.place = bpf_map_lookup_elem(&places, &cpu_id);
-	if (!s.cpu || !s.place)
+	s.topo = bpf_map_lookup_elem(&cpu_topo, &cpu_id);
+	if (!s.cpu || !s.topo)
 		return;
 	s.busy = task->pid != 0;
 	s.next_busy = next ? next->pid != 0 : s.busy;

@@ -63,7 +63,7 @@ static inline bool make_it_later(struct task_struct *task, __u64 exec_seen_ns)
 		if (!bpf_map_lookup_elem(&late, &key))
 			return false;
 	}
-	nt_mark(task->pid);
+	nt_mark_dirty(task->pid);
 	return true;
 }
 
@@ -204,7 +204,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	if (!nt_scope_of(rec)) {
 		/* It is being made on another CPU: for the next walk. */
 		if (wanted)
-			nt_mark(task->pid);
+			nt_mark_dirty(task->pid);
 		return 0;
 	}
 	if (wanted && rec->scope_end_ns)
@@ -223,7 +223,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	 * us again for the same task: then nothing may be noted as sent.
 	 */
 	if (bpf_seq_write(seq, &row, sizeof(row)) || bpf_seq_write(seq, rec, rec_size)) {
-		nt_mark(task->pid);
+		nt_mark_dirty(task->pid);
 		return 0;
 	}
 	rec->sent = sig;
@@ -238,7 +238,7 @@ int on_task_walk(struct bpf_iter__task *ctx)
 SEC("tp_btf/task_newtask")
 int BPF_PROG(on_task_newtask, struct task_struct *task, unsigned long clone_flags)
 {
-	nt_mark(task->pid);
+	nt_mark_dirty(task->pid);
 	if (nt_wanted(task))
 		make_rec(task, task->se.sum_exec_runtime);
 	return 0;
@@ -256,7 +256,7 @@ static inline void note_cgroup_move(struct task_struct *task, bool wanted)
 
 	if (rec && rec->final == NT_FINAL_ENDED)
 		return;
-	nt_mark(task->pid);
+	nt_mark_dirty(task->pid);
 	if (!wanted) {
 		/* Also if another CPU made a record meanwhile: coming back, it would be charged from then. */
 		bool was_late = take_late(task, &seen_ns);

@@ -1,30 +1,30 @@
 //! From the kernel to a [`crate::model::sample::Sample`]: BPF objects and the files of /proc and /sys.
 
-pub mod about;
 pub mod attach;
+pub mod bpf_stats;
 pub mod check;
 pub mod hot;
-pub mod inspect;
 pub mod interrupts;
 pub mod libbpf_log;
 pub mod machine;
 pub mod mappings;
 pub mod mm_reader;
+pub mod node_matrix;
 pub mod nodes;
 mod object;
-pub mod own;
-pub mod pairs;
 pub mod placement;
 pub mod plan;
 pub mod probes;
+pub mod proc_details;
+pub mod proc_fields;
 pub mod reasons;
 pub mod records;
 pub mod sched;
-pub mod stats;
+pub mod self_usage;
 pub mod table;
 pub mod tasks;
 pub mod vmstat;
-pub mod zones;
+pub mod watermarks;
 
 /// Skeletons of the BPF objects: build.rs makes a module for each `bpf/*.bpf.c`.
 mod skel {

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::collect::check::HostCheck;
-use crate::collect::plan::{Advice, Caveat, Obstacle, Plan, Verdict, plan};
+use crate::collect::plan::{Advice, Caveat, Hindrance, Plan, Verdict, plan};
 use crate::error::{self, Exit, Refusal};
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
 use crate::model::facility::Facility;
@@ -154,7 +154,7 @@ fn observe(plan: &mut Plan, trials: &[Trial]) {
 
 fn failure(error: &anyhow::Error) -> Verdict {
     let missing = Missing::Unsupported(error::chain(error));
-    Err(Obstacle { missing, advice: Vec::new() })
+    Err(Hindrance { missing, advice: Vec::new() })
 }
 
 fn probe(trial: Trial) -> Probe {
@@ -165,7 +165,7 @@ fn probe(trial: Trial) -> Probe {
     }
 }
 
-fn line(id: &'static str, obstacle: Option<&Obstacle>) -> MetricLine {
+fn line(id: &'static str, obstacle: Option<&Hindrance>) -> MetricLine {
     MetricLine {
         id,
         available: obstacle.is_none(),

@@ -8,7 +8,7 @@ use anyhow::Error;
 use serde::{Serialize, Serializer};
 
 use crate::collect::check::HostCheck;
-use crate::collect::plan::{Advice, Obstacle, plan};
+use crate::collect::plan::{Advice, Hindrance, plan};
 use crate::host::rlimit;
 use crate::model::sample::Missing;
 use crate::text::{hanging, printable, words};
@@ -168,7 +168,7 @@ pub fn chain(error: &Error) -> String {
     printable(&format!("{error:#}"))
 }
 
-fn refusal(obstacle: &Obstacle) -> Refusal {
+fn refusal(obstacle: &Hindrance) -> Refusal {
     Refusal {
         exit: exit_for(&obstacle.missing),
         what: "the scheduler of this machine cannot be watched".into(),

@@ -2,14 +2,14 @@
 
 pub mod csv;
 mod hot;
+pub mod interruptible;
 pub mod json;
-pub mod quiet;
-pub mod stoppable;
+pub mod notices;
 pub mod text;
 
 use std::io::{self, Write};
 
-use crate::filter::{self, RowFilter};
+use crate::analysis::filter::{self, RowFilter};
 use crate::metric::Metric;
 use crate::metric::needs::Demand;
 use crate::metric::task::TASK_METRICS;

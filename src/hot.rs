@@ -2,7 +2,7 @@
 //!
 //! Pure: stacks come from `collect/hot.rs`, names from `symbolize.rs`.
 
-pub mod book;
+pub mod frame_names;
 pub mod profile;
 pub mod tree;
 

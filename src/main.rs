@@ -6,9 +6,10 @@ use std::thread;
 use numatop_ng::cli::Cli;
 use numatop_ng::collect::{libbpf_log, mm_reader};
 use numatop_ng::error::{self, Exit, Refusal};
-use numatop_ng::modes;
 use numatop_ng::options::BadValue;
-use numatop_ng::{say, signals, symbolize, sys};
+use numatop_ng::program::{say, signals};
+use numatop_ng::run;
+use numatop_ng::{symbolize, sys};
 
 /// What the deepest calls need, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
 const STACK_BYTES: usize = 4 << 20;
@@ -50,7 +51,7 @@ fn run() -> ExitCode {
         }
     };
     libbpf_log::keep();
-    match modes::run(&cli) {
+    match run::run(&cli) {
         Ok(code) => code,
         Err(error) => {
             let exit = match (error.downcast_ref::<BadValue>(), error.downcast_ref::<Refusal>()) {

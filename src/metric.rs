@@ -13,11 +13,11 @@ pub mod identity;
 pub mod interference;
 pub mod matrix;
 pub mod mempolicy;
-pub mod moved;
 pub mod needs;
 pub mod node;
 pub mod on_cpus;
 pub mod on_demand;
+pub mod page_migrations;
 pub mod pages;
 pub mod placement;
 pub mod smt;
@@ -27,7 +27,7 @@ use serde_json::json;
 
 use crate::model::facility::Facility;
 use crate::model::sample::{HostFacts, Missing, Reading};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
 
 /// The sum, and 0 of nothing: `Iterator::sum` makes that -0.0, which is shown as "-0.0".
@@ -100,7 +100,7 @@ pub enum Value {
         measured: bool,
     },
     /// Shares or amounts by node; nodes with none are left out.
-    ByNode(Vec<(Nid, f64)>),
+    ByNode(Vec<(NodeId, f64)>),
 }
 
 impl Value {

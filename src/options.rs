@@ -24,11 +24,11 @@ use crate::model::topology::{Topology, format_cpulist};
 use crate::text::rfc3339;
 
 use crate::host::{processes, users};
-use crate::model::units::Nid;
-use crate::record::fold::Keep;
+use crate::model::units::NodeId;
+use crate::record::aggregate::Keep;
 use crate::record::recorder::RecordOptions;
 use crate::record::time::{self, TimeError};
-use crate::snapshot::Grain;
+use crate::snapshot::RowKind;
 use crate::source::live::LiveOptions;
 
 pub use events::{budget, catalog, choose, event_sets};
@@ -139,8 +139,8 @@ fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
 /// Says which it has.
 pub fn check_node(args: &DisplayArgs, topology: &Topology) -> Result<(), BadValue> {
     let Some(node) = args.node else { return Ok(()) };
-    let online: Vec<Nid> = topology.nodes.iter().map(|node| node.id).collect();
-    if online.contains(&Nid(node)) || topology.offline_nodes.contains(&Nid(node)) {
+    let online: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
+    if online.contains(&NodeId(node)) || topology.offline_nodes.contains(&NodeId(node)) {
         return Ok(());
     }
     let has = format_cpulist(online.iter().map(|id| id.0));
@@ -256,9 +256,9 @@ pub fn stretch(
 }
 
 /// What a row stands for. `scope`: that of the live source, in which naming threads implies rows of threads.
-pub fn grain(threads: bool, scope: Option<&ScopeArgs>) -> Grain {
+pub fn grain(threads: bool, scope: Option<&ScopeArgs>) -> RowKind {
     let named = scope.is_some_and(|scope| !scope.tids.is_empty());
-    if threads || named { Grain::Threads } else { Grain::Processes }
+    if threads || named { RowKind::Threads } else { RowKind::Processes }
 }
 
 #[cfg(test)]

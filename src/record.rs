@@ -5,12 +5,12 @@
 //! hold the rows that changed in the last few samples (`changes`), not in the last one only: a damaged frame is bridged
 //! by those after it, and costs the sample it held and nothing else.
 
+pub mod aggregate;
 pub mod changes;
 pub mod columns;
 mod copies;
 pub mod dir;
 mod files;
-pub mod fold;
 pub mod format;
 pub mod frame;
 mod frames;

@@ -2,10 +2,10 @@
 
 mod containers;
 mod cpus;
+mod dead_counters;
 mod remote;
 mod rows;
-mod siblings;
-mod silent;
+mod smt_neighbours;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,24 +13,24 @@ use std::sync::Arc;
 
 use crate::hot::profile::Profile;
 use crate::model::event::Role;
-use crate::model::process::About;
+use crate::model::process::ProcFields;
 use crate::model::sample::{
-    Flow, Hints, HostFacts, Missing, Names, NodeRaw, OwnRaw, Reading, Sample, Slot, TaskRaw,
+    Flow, Hints, HostFacts, Missing, Names, NodeRaw, Reading, Sample, SelfUsage, Slot, TaskRaw,
 };
-use crate::model::units::Nid;
-use crate::overhead::Cost;
+use crate::model::units::NodeId;
+use crate::program::overhead::Cost;
 
 pub use containers::Container;
 pub use cpus::CpuDelta;
 pub use remote::{Accesses, Memory, Remote, shares as memory_shares};
-pub use siblings::{Beside, beside};
+pub use smt_neighbours::{SmtNeighbour, beside};
 pub use tally::Tally;
 
 use rows::{processes, threads};
 
 /// The unit of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grain {
+pub enum RowKind {
     /// A process: the sum of its threads, ended ones included.
     Processes,
     /// A thread; what ended threads left is a row with `tid` 0.
@@ -54,7 +54,7 @@ pub struct Task {
     /// whose turn has not come.
     pub memory: Option<(u64, Reading<Memory>)>,
     /// Fields of its process that were read on demand.
-    pub about: Option<Reading<Arc<About>>>,
+    pub about: Option<Reading<Arc<ProcFields>>>,
     /// Cumulative. Fields that the kernel keeps since birth are since birth here.
     pub total: Tally,
     /// In the interval; all zero in a first sample.
@@ -107,7 +107,7 @@ pub struct Swapped {
 /// The cost of numatop-ng itself.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
-    pub raw: OwnRaw,
+    pub raw: SelfUsage,
     /// CPU time in the interval, ns.
     pub cpu_ns: u64,
 }
@@ -121,7 +121,7 @@ pub struct Snapshot {
     pub mono_ns: u64,
     /// Length of the interval; `None` when there is no sample before.
     pub interval_ns: Option<u64>,
-    pub grain: Grain,
+    pub grain: RowKind,
     pub tasks: Vec<Task>,
     /// The same tasks as sums; a row includes the rows below it.
     pub containers: Vec<Container>,
@@ -235,15 +235,15 @@ impl Task {
     ///
     /// # Errors
     /// It did not run in the interval.
-    pub fn run_pct_by_node(&self) -> Reading<Vec<(Nid, f64)>> {
+    pub fn run_pct_by_node(&self) -> Reading<Vec<(NodeId, f64)>> {
         shares(&self.delta.run_ns).ok_or_else(|| Missing::NotCollected("did not run in this interval".into()))
     }
 
     /// The node with the largest share of its on-CPU time: in the interval, or ever if it rested.
-    pub fn home_node(&self) -> Option<Nid> {
+    pub fn home_node(&self) -> Option<NodeId> {
         let ran = if self.run_ns() > 0 { &self.delta.run_ns } else { &self.total.run_ns };
         let (node, ns) = ran.iter().enumerate().max_by_key(|(node, ns)| (**ns, std::cmp::Reverse(*node)))?;
-        (*ns > 0).then_some(Nid(node as u32))
+        (*ns > 0).then_some(NodeId(node as u32))
     }
 }
 
@@ -256,17 +256,22 @@ fn sum(numbers: &[u64]) -> u64 {
     numbers.iter().fold(0, |sum, number| sum.saturating_add(*number))
 }
 
-fn shares(run_ns: &[u64]) -> Option<Vec<(Nid, f64)>> {
+fn shares(run_ns: &[u64]) -> Option<Vec<(NodeId, f64)>> {
     let sum = sum(run_ns);
     if sum == 0 {
         return None;
     }
-    let share = |(node, ns): (usize, &u64)| (Nid(node as u32), *ns as f64 * 100.0 / sum as f64);
+    let share = |(node, ns): (usize, &u64)| (NodeId(node as u32), *ns as f64 * 100.0 / sum as f64);
     Some(run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(share).collect())
 }
 
 /// What happened between `previous` and `current`. Without `previous`, totals only.
-pub fn derive(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample, grain: Grain) -> Snapshot {
+pub fn derive(
+    host: &Arc<HostFacts>,
+    previous: Option<&Sample>,
+    current: &Sample,
+    grain: RowKind,
+) -> Snapshot {
     let mut snapshot = derive_tasks(host, previous, current, grain);
     snapshot.containers = containers::containers(&host.topology, previous, current, &snapshot.tasks);
     snapshot
@@ -277,13 +282,13 @@ pub fn derive_tasks(
     host: &Arc<HostFacts>,
     previous: Option<&Sample>,
     current: &Sample,
-    grain: Grain,
+    grain: RowKind,
 ) -> Snapshot {
     let cpus = cpus::deltas(previous, current);
     let mut tasks = match grain {
-        Grain::Processes => processes(previous, current),
-        Grain::Threads => threads(previous, current, None),
-        Grain::ThreadsOf(pid) => threads(previous, current, Some(pid)),
+        RowKind::Processes => processes(previous, current),
+        RowKind::Threads => threads(previous, current, None),
+        RowKind::ThreadsOf(pid) => threads(previous, current, Some(pid)),
     };
     if !current.placement.is_empty() {
         for task in &mut tasks {
@@ -317,7 +322,7 @@ pub fn derive_tasks(
         online_cpus: current.cpus.iter().filter(|cpu| cpu.online).count() as u32,
         cpus: Vec::new(),
         slots: Default::default(),
-        silent: silent::roles(host, current),
+        silent: dead_counters::roles(host, current),
         own: Own { raw: current.own.clone(), cpu_ns: current.own.cpu_ns.saturating_sub(own_before) },
         lost: current.lost.clone(),
         exit_lost_ns: sum(&current.exit_lost_ns),
@@ -360,7 +365,8 @@ fn flows(previous: Option<&Sample>, current: &Sample, of: fn(&Sample) -> &[Flow]
 /// Pages that went from node to node; each node has its share of them.
 fn page_flows(previous: Option<&Sample>, current: &Sample, nodes: &mut [Node]) -> Vec<Flow> {
     let flows = flows(previous, current, |sample| &sample.page_flows);
-    let at: HashMap<Nid, usize> = nodes.iter().enumerate().map(|(at, node)| (Nid(node.raw.id), at)).collect();
+    let at: HashMap<NodeId, usize> =
+        nodes.iter().enumerate().map(|(at, node)| (NodeId(node.raw.id), at)).collect();
     for flow in &flows {
         if let Some(from) = at.get(&flow.from) {
             add(&mut nodes[*from].pages_out, flow.count);

@@ -21,8 +21,8 @@ use crate::model::process::Asked;
 use crate::model::process::Details;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
-use crate::model::stacks::News;
-use crate::overhead::Statistics;
+use crate::model::stacks::StackBatch;
+use crate::program::overhead::Statistics;
 use crate::record::recorder::Progress;
 
 /// The rows and fields that are shown now.
@@ -79,7 +79,7 @@ pub trait Source {
     ///
     /// # Errors
     /// The source cannot go on.
-    fn hot_news(&mut self, _patience: Duration) -> Result<Option<News>> {
+    fn hot_news(&mut self, _patience: Duration) -> Result<Option<StackBatch>> {
         Ok(None)
     }
 

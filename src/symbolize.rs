@@ -35,7 +35,7 @@ use self::names::Answers;
 use self::queue::{Queue, Turn};
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};
-use crate::remote::{Failure, Remote};
+use crate::program::helper::{Failure, Remote};
 
 /// Places that are remembered as asked for; then all may be asked for again.
 const ASKED_MAX: usize = 200_000;

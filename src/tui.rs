@@ -8,10 +8,10 @@ pub mod app;
 mod closeup;
 mod collector;
 mod columns;
+mod highlight_scan;
 pub mod keymap;
 mod layout;
 mod mail;
-mod marker;
 mod outlet;
 mod player;
 pub mod ring;
@@ -40,18 +40,18 @@ use self::mail::Mail;
 use self::terminal::Tty;
 pub use self::theme::ColourChoice;
 use self::theme::Theme;
+use crate::analysis::filter::RowFilter;
+use crate::analysis::highlights::Highlights;
 use crate::collect::mappings::Mappings;
-use crate::filter::RowFilter;
-use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::model::process::Details;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
-use crate::model::stacks::News;
-use crate::overhead::Statistics;
+use crate::model::stacks::StackBatch;
 use crate::pmu::sets::Choice;
+use crate::program::overhead::Statistics;
+use crate::program::signals;
 use crate::record::recorder::Progress;
-use crate::signals;
 use crate::snapshot::Task;
 use crate::source::recording::Recording;
 use crate::source::synthetic::demo;
@@ -116,7 +116,7 @@ enum Message {
         more: bool,
     },
     /// What is worth a look in the recording, and how much of it was looked through, 0 to 1.
-    Marks(Box<Marks>, f64),
+    Marks(Box<Highlights>, f64),
     /// The source could not start or go on.
     Failed(anyhow::Error),
     Inspected(u32, Result<Details, String>),
@@ -126,7 +126,7 @@ enum Message {
     /// Another set of events cannot be counted, for this reason.
     NotCounted(String),
     /// What was sampled of stacks, or why they cannot be.
-    Hot(Result<News, String>),
+    Hot(Result<StackBatch, String>),
     /// Statistics of our own programs, or why there are none.
     Statistics(Result<Statistics, String>),
     Input(Event),

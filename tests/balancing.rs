@@ -9,7 +9,7 @@ use common::{Actor, World};
 use numatop_ng::metric::{Value, balancing, node, task};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Missing, Reading, Sample};
-use numatop_ng::snapshot::{Grain, Snapshot, derive};
+use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 
 /// An interval of one second on a machine of two nodes.
 fn interval(change: impl FnOnce(&mut Sample)) -> Snapshot {
@@ -17,7 +17,7 @@ fn interval(change: impl FnOnce(&mut Sample)) -> Snapshot {
     let before = world.tick();
     let mut after = world.tick();
     change(&mut after);
-    derive(&world.host, Some(&before), &after, Grain::Processes)
+    derive(&world.host, Some(&before), &after, RowKind::Processes)
 }
 
 fn of_node(snapshot: &Snapshot, at: usize, id: &str) -> Reading<Value> {
@@ -62,7 +62,7 @@ fn time_of_balancing_is_a_share_of_time_on_cpus() {
         let (before, mut after) = (world.tick(), world.tick());
         let ran_ns = after.tasks[0].counts.cpu_ns() - before.tasks[0].counts.cpu_ns();
         Arc::make_mut(&mut after.tasks[0]).counts[Counter::BalancingNs] = ran_ns * balancing_ms / 500;
-        let snapshot = derive(&world.host, Some(&before), &after, Grain::Processes);
+        let snapshot = derive(&world.host, Some(&before), &after, RowKind::Processes);
 
         let found = task::by_id("balancing_pct").unwrap().read(&snapshot.tasks[0], &snapshot);
 

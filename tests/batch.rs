@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use common::World;
-use numatop_ng::batch::{Counted, Pace, run};
+use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::{Selection, all_columns};
-use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::by_id;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::sample::{HostFacts, Sample, TaskRaw};
-use numatop_ng::snapshot::Grain;
+use numatop_ng::run::batch::{Counted, Pace, run};
+use numatop_ng::snapshot::RowKind;
 use numatop_ng::source::{Focus, Source};
 use serde_json::Value;
 
@@ -121,7 +121,7 @@ fn a_slow_reader_delays_no_sample_and_loses_nothing() {
         interval: Duration::from_millis(1),
         iterations: Some(8),
         counted: Counted::Written,
-        grain: Grain::Processes,
+        grain: RowKind::Processes,
         hot: false,
         overhead: false,
     };
@@ -184,7 +184,7 @@ fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reade
         interval: Duration::from_millis(1),
         iterations: Some(ASKED.into()),
         counted: Counted::Taken,
-        grain: Grain::Processes,
+        grain: RowKind::Processes,
         hot: false,
         overhead: false,
     };
@@ -209,7 +209,7 @@ fn asked(filter: RowFilter) -> Option<Vec<u32>> {
         interval: Duration::from_millis(1),
         iterations: Some(2),
         counted: Counted::Written,
-        grain: Grain::Processes,
+        grain: RowKind::Processes,
         hot: false,
         overhead: false,
     };

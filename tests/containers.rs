@@ -9,13 +9,13 @@ use numatop_ng::export::text::Text;
 use numatop_ng::export::{ContainerSelection, Export};
 use numatop_ng::metric::container::by_id;
 use numatop_ng::metric::{Value, task};
-use numatop_ng::snapshot::{Container, Grain, Snapshot, Task, derive};
+use numatop_ng::snapshot::{Container, RowKind, Snapshot, Task, derive};
 
 /// The interval that ends with the fifth sample, in which a task of the machine ends.
 fn snapshot() -> Snapshot {
     let mut world = World::containers();
     let samples: Vec<_> = (0..5).map(|_| world.tick()).collect();
-    derive(&world.host, Some(&samples[3]), &samples[4], Grain::Processes)
+    derive(&world.host, Some(&samples[3]), &samples[4], RowKind::Processes)
 }
 
 fn row(snapshot: &Snapshot, id: u64) -> &Container {
@@ -96,7 +96,7 @@ fn a_task_of_an_unknown_cgroup_has_a_row_too() {
     let mut world = World::containers();
     world.actors[1].cgroup = 999;
     let samples: Vec<_> = (0..2).map(|_| world.tick()).collect();
-    let snapshot = derive(&world.host, Some(&samples[0]), &samples[1], Grain::Processes);
+    let snapshot = derive(&world.host, Some(&samples[0]), &samples[1], RowKind::Processes);
     let unknown = row(&snapshot, 999);
     assert!(unknown.group.is_none() && unknown.sum.run_ns() > 0);
 }
@@ -109,7 +109,7 @@ fn ids_that_came_again_make_no_circle() {
     for (id, parent) in [(10, 13), (13, 12), (12, 10)] {
         Arc::make_mut(names.groups.get_mut(&id).unwrap()).parent = Some(parent);
     }
-    let snapshot = derive(&world.host, None, &sample, Grain::Processes);
+    let snapshot = derive(&world.host, None, &sample, RowKind::Processes);
     assert!(snapshot.containers.len() >= 5);
 }
 

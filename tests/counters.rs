@@ -10,15 +10,15 @@ use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use common::{Actor, World, screen};
+use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::export::{Export, Selection, all_columns, csv::Csv, json::JsonLines};
-use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::by_id;
 use numatop_ng::model::event::TableInUse;
 use numatop_ng::model::event::{Event, Role, ShareOf};
 use numatop_ng::model::sample::{HostFacts, Missing, Sample, Slot, TaskRaw};
 use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::NodeCounts;
-use numatop_ng::snapshot::{Grain, Snapshot, derive};
+use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 use numatop_ng::tui::action::Action;
 use numatop_ng::tui::app::{App, Settings};
 use numatop_ng::tui::theme::Theme;
@@ -83,7 +83,7 @@ impl Bench {
 
     fn snapshot(&self) -> Snapshot {
         let [before, after] = self.samples();
-        derive(&Arc::new(self.host.clone()), Some(&before), &after, Grain::Processes)
+        derive(&Arc::new(self.host.clone()), Some(&before), &after, RowKind::Processes)
     }
 
     fn export(&self, export: &mut dyn FnMut(Selection) -> Box<dyn Export>) -> String {

@@ -11,7 +11,7 @@ use common::{Machine, press};
 use numatop_ng::metric::Value;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, Flow, Sample};
-use numatop_ng::snapshot::{Grain, derive};
+use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::synthetic::demo_machine;
 use numatop_ng::tui::theme::Theme;
 
@@ -108,7 +108,7 @@ fn accesses_are_as_remote_as_memory_is() {
     let mut before = machine.tick();
     for _ in 0..70 {
         let now = machine.tick();
-        let snapshot = derive(&machine.host, Some(&before), &now, Grain::Processes);
+        let snapshot = derive(&machine.host, Some(&before), &now, RowKind::Processes);
         for task in snapshot.tasks.iter().filter(|task| task.run_ns() > 0 && !task.exited) {
             let Some((_, Ok(memory))) = &task.memory else { continue };
             // Threads on slower nodes make fewer accesses in the same time.
@@ -144,7 +144,7 @@ fn it_is_the_same_every_time_and_in_steps_of_any_length() {
 fn it_shows_what_it_is_there_to_show() {
     let mut machine = demo_machine();
     let (before, mut now) = (machine.tick(), machine.tick());
-    let snapshot = derive(&machine.host, Some(&before), &now, Grain::Processes);
+    let snapshot = derive(&machine.host, Some(&before), &now, RowKind::Processes);
     let read = |comm: &str, id: &str| {
         let task =
             snapshot.tasks.iter().find(|task| task.raw.comm.bytes() == comm.as_bytes() && task.run_ns() > 0);

@@ -1,10 +1,10 @@
 //! What doctor and the refusals say: on imagined hosts word for word, on this machine as far as it is known.
 
-mod imagined;
+mod fake_hosts;
 
 use std::io;
 
-use imagined::{bare_metal, default_container, linux_5_10, user_with, without_btf, without_pmu};
+use fake_hosts::{bare_metal, default_container, linux_5_10, user_with, without_btf, without_pmu};
 use numatop_ng::doctor::{Report, Trial, render_json, render_text};
 use numatop_ng::error::{Exit, explain, preflight};
 use numatop_ng::host::fact::Fact;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use numatop_ng::container::names::{Book, Name};
+use numatop_ng::container::names::{ContainerNames, Name};
 use numatop_ng::model::group::Engine::{self, *};
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn id(letter: &str, number: u32) -> String {
 }
 
 fn name(engine: &str, kind: Engine, id: &str) -> Option<Name> {
-    Book::new(&root(engine)).container(kind, id, Some(1000))
+    ContainerNames::new(&root(engine)).container(kind, id, Some(1000))
 }
 
 fn plain(name: &str) -> Option<Name> {
@@ -64,9 +64,9 @@ fn what_no_file_names_has_no_name() {
 
 #[test]
 fn a_pod_is_named_by_the_directory_of_its_logs() {
-    let pod = Book::new(&root("kubelet")).pod(POD).unwrap();
+    let pod = ContainerNames::new(&root("kubelet")).pod(POD).unwrap();
     assert_eq!((pod.name.as_str(), pod.namespace.as_deref()), ("api-0", Some("prod")));
-    assert_eq!(Book::new(&root("docker")).pod(POD), None);
+    assert_eq!(ContainerNames::new(&root("docker")).pod(POD), None);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn empty_words_are_no_names() {
     std::fs::create_dir_all(&docker).unwrap();
     let found = |name: &str| {
         std::fs::write(docker.join("config.v2.json"), format!("{{\"Name\":\"{name}\"}}")).unwrap();
-        let mut book = Book::new(&root);
+        let mut book = ContainerNames::new(&root);
         (book.container(Docker, &id, None), book.container(Containerd, &id, None), book.pod(POD))
     };
     let (without, of_log, pod) = found("/k8s__pod_ns_uid_0");
@@ -116,7 +116,7 @@ proptest! {
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                 std::fs::write(path, content).unwrap();
             }
-            let mut book = Book::new(&root);
+            let mut book = ContainerNames::new(&root);
             for engine in [Docker, Podman, CriO, Containerd, Unknown] {
                 if let Some(name) = book.container(engine, &id, None) {
                     prop_assert!(name.name.chars().count() <= 128);

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use numatop_ng::events_cmd;
+use numatop_ng::list::events;
 use numatop_ng::model::event::Event;
 use numatop_ng::model::sample::Reading;
 use numatop_ng::pmu::budget::Budget;
@@ -250,7 +250,7 @@ fn events_are_listed_as_they_were() {
             let opens = &mut |_: &[Event]| Ok(());
             Chooser { catalog: &catalog, budget, subnuma: false, opens }.choose(set).unwrap()
         };
-        let text = events_cmd::render_text(&catalog, budget, &works, &choose, 100);
+        let text = events::render_text(&catalog, budget, &works, &choose, 100);
         check(compare(name, text.as_bytes()).into_iter().collect());
     }
 }

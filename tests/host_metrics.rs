@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use common::screen::{draw, text};
 use common::{World, app, press};
+use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::{Export, Selection};
-use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::host::HOST_METRICS;
 use numatop_ng::metric::needs;
 use numatop_ng::metric::task::by_id;
 use numatop_ng::model::facility::Facility;
 use numatop_ng::model::sample::{Missing, Sample};
-use numatop_ng::snapshot::{Grain, derive};
+use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::tui::theme::Theme;
 use serde_json::Value;
 
 /// The JSON of the interval that ends with `current`.
 fn json(world: &World, previous: Option<&Sample>, current: &Sample) -> Value {
-    let snapshot = derive(&world.host, previous, current, Grain::Processes);
+    let snapshot = derive(&world.host, previous, current, RowKind::Processes);
     let cpu_pct = by_id("cpu_pct").unwrap();
     let mut export = JsonLines::new(Selection {
         filter: RowFilter::default(),

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use numatop_ng::list::topology::{render_json, render_text};
 use numatop_ng::model::topology::{DeviceClass, NumaSupport, Topology, parse_cpulist};
-use numatop_ng::model::units::{CpuId, Nid};
-use numatop_ng::topology_cmd::{render_json, render_text};
+use numatop_ng::model::units::{CpuId, NodeId};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(name)
@@ -20,14 +20,14 @@ fn cpus(list: &str) -> Vec<CpuId> {
     parse_cpulist(list).unwrap().into_iter().map(CpuId).collect()
 }
 
-fn nids<const N: usize>(ids: [u32; N]) -> Vec<Nid> {
-    ids.into_iter().map(Nid).collect()
+fn nids<const N: usize>(ids: [u32; N]) -> Vec<NodeId> {
+    ids.into_iter().map(NodeId).collect()
 }
 
 /// Checks the nodes' ids and CPU lists, and that each of those CPUs names that node.
 fn assert_nodes(topology: &Topology, expected: &[(u32, &str)]) {
     let found: Vec<_> = topology.nodes.iter().map(|node| (node.id, node.cpus.clone())).collect();
-    let expected: Vec<_> = expected.iter().map(|&(id, list)| (Nid(id), cpus(list))).collect();
+    let expected: Vec<_> = expected.iter().map(|&(id, list)| (NodeId(id), cpus(list))).collect();
     assert_eq!(found, expected);
     for (id, members) in expected {
         for cpu in members {
@@ -97,7 +97,7 @@ fn intel_e5_2682v4_devices() {
     );
     assert_eq!(topology.nodes[0].devices[1].pci.as_deref(), Some("0000:02:00.1"));
     // Two queues of eth0 are handled on the other node, eth1 has no interrupts of its own.
-    assert_eq!(topology.nodes[0].devices[0].irq_nodes, [Nid(0), Nid(1)]);
+    assert_eq!(topology.nodes[0].devices[0].irq_nodes, [NodeId(0), NodeId(1)]);
     assert_eq!(topology.nodes[0].devices[1].irq_nodes, []);
     // numa_node is -1: under no node rather than under node 0.
     let unplaced: Vec<_> = topology.unplaced_devices.iter().map(|device| device.name.as_str()).collect();
@@ -173,9 +173,9 @@ fn ft_2500() {
     assert_eq!((topology.sockets, topology.cores, topology.cpus.len()), (2, 128, 128));
     let ids: Vec<_> = topology.nodes.iter().map(|node| node.id.0).collect();
     assert_eq!(ids, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
-    assert_eq!(topology.node(Nid(0)).unwrap().cpus, cpus("0-7"));
-    assert_eq!(topology.node(Nid(10)).unwrap().cpus, cpus("80-87"));
-    assert_eq!(topology.node(Nid(15)).unwrap().cpus, cpus("120-127"));
+    assert_eq!(topology.node(NodeId(0)).unwrap().cpus, cpus("0-7"));
+    assert_eq!(topology.node(NodeId(10)).unwrap().cpus, cpus("80-87"));
+    assert_eq!(topology.node(NodeId(15)).unwrap().cpus, cpus("120-127"));
     #[rustfmt::skip]
     assert_distances(&topology, &[
         &[ 10,  20,  40,  30,  20,  30,  50,  40, 100, 100, 100, 100, 100, 100, 100, 100],
@@ -199,7 +199,7 @@ fn ft_2500() {
     assert_llcs(&topology, 3, 65536, &["0-63", "64-127"]);
     assert_eq!(topology.llcs[1].nodes(&topology), nids([8, 9, 10, 11, 12, 13, 14, 15]).into_iter().collect());
     // On the platform bus: a node, but no PCI address.
-    let card = &topology.node(Nid(8)).unwrap().devices[0];
+    let card = &topology.node(NodeId(8)).unwrap().devices[0];
     assert_eq!((card.name.as_str(), card.pci.as_deref()), ("enp8", None));
     assert_eq!(topology.warnings(), [""; 0]);
 }
@@ -213,7 +213,7 @@ fn cxl() {
     assert_eq!(topology.nodes[2].mem_total_bytes, 256 << 30);
     assert_distances(&topology, &[&[10, 21, 14], &[21, 10, 24], &[14, 24, 10]]);
     assert_eq!((topology.possible_nodes, &topology.offline_nodes), (4, &nids([3])));
-    assert_eq!(topology.distance(Nid(0), Nid(3)), None);
+    assert_eq!(topology.distance(NodeId(0), NodeId(3)), None);
     assert_eq!(topology.warnings(), [""; 0]);
 }
 
@@ -228,10 +228,10 @@ fn offline() {
 
     // Nothing but the node is known of an offline CPU; it shares no core and no cache with any other.
     let three = topology.cpu(CpuId(3)).unwrap();
-    assert_eq!((three.online, three.node, three.socket), (false, Some(Nid(1)), None));
+    assert_eq!((three.online, three.node, three.socket), (false, Some(NodeId(1)), None));
     assert_eq!((three.core, three.llc, &three.siblings), (4, 2, &cpus("3")));
     let five = topology.cpu(CpuId(5)).unwrap();
-    assert_eq!((five.node, five.core, five.llc), (Some(Nid(0)), 5, 3));
+    assert_eq!((five.node, five.core, five.llc), (Some(NodeId(0)), 5, 3));
     // Its sibling is alone now; other cores still have two threads.
     assert_eq!(topology.cpu(CpuId(1)).unwrap().siblings, cpus("1"));
     assert!(topology.smt());
@@ -257,8 +257,11 @@ fn old_maps() {
 fn sparse_nodes() {
     let topology = host("sparse-nodes");
     assert_nodes(&topology, &[(0, "0-3"), (8, "8-11"), (252, "")]);
-    assert_eq!(topology.distance(Nid(8), Nid(252)), Some(80));
-    assert_eq!(topology.node(Nid(252)).unwrap().distances, [(Nid(0), 80), (Nid(8), 80), (Nid(252), 10)]);
+    assert_eq!(topology.distance(NodeId(8), NodeId(252)), Some(80));
+    assert_eq!(
+        topology.node(NodeId(252)).unwrap().distances,
+        [(NodeId(0), 80), (NodeId(8), 80), (NodeId(252), 10)]
+    );
     assert_eq!((topology.possible_cpus, topology.possible_nodes), (16, 256));
     assert_eq!(topology.offline_nodes, nids([253, 254, 255]));
     assert_eq!(topology.sockets, 2);

@@ -8,7 +8,7 @@ use common::{Actor, World};
 use numatop_ng::metric::{Value, container, task};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Missing, Reading, Sample};
-use numatop_ng::snapshot::{Grain, Snapshot, beside, derive};
+use numatop_ng::snapshot::{RowKind, Snapshot, beside, derive};
 
 /// Two samples, a second apart, after `change` was made to both.
 fn pair(world: &mut World, change: impl Fn(&mut Sample)) -> (Sample, Sample) {
@@ -19,7 +19,7 @@ fn pair(world: &mut World, change: impl Fn(&mut Sample)) -> (Sample, Sample) {
 }
 
 fn snapshot(world: &World, (first, second): &(Sample, Sample)) -> Snapshot {
-    derive(&world.host, Some(first), second, Grain::Processes)
+    derive(&world.host, Some(first), second, RowKind::Processes)
 }
 
 fn read(snapshot: &Snapshot, pid: u32, id: &str) -> Reading<Value> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use common::screen::{draw, text};
 use common::{Actor, World, app, press, type_text};
-use numatop_ng::model::process::About;
+use numatop_ng::model::process::ProcFields;
 use numatop_ng::model::process::Texts;
 use numatop_ng::model::sample::{Missing, Sample};
-use numatop_ng::model::units::Nid;
+use numatop_ng::model::units::NodeId;
 use numatop_ng::snapshot::Task;
 use numatop_ng::tui::action::{Action, Effect, Screen, Seek};
 use numatop_ng::tui::app::App;
@@ -376,7 +376,7 @@ fn enter_on_a_node_shows_its_tasks() {
     for key in ["2", "j", "Enter"] {
         press(&mut app, key);
     }
-    assert_eq!((app.screen, app.tasks.choice.node), (Screen::Tasks, Some(Nid(1))));
+    assert_eq!((app.screen, app.tasks.choice.node), (Screen::Tasks, Some(NodeId(1))));
     assert_eq!(pids(&app), [4242, 9002, 5002]);
 }
 
@@ -560,7 +560,7 @@ fn texts_have_their_part_in_what_the_ring_may_hold() {
     let mut world = World::vm();
     for _ in 0..40 {
         let with = |texts, sample| {
-            let about = About { texts: Ok(texts), huge_pct: Err(Missing::FirstInterval) };
+            let about = ProcFields { texts: Ok(texts), huge_pct: Err(Missing::FirstInterval) };
             Sample { about: Arc::new([((4242, 1), Ok(Arc::new(about)))].into()), ..sample }
         };
         let sample = world.tick();

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use numatop_ng::collect::inspect;
+use numatop_ng::collect::proc_details;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::stacks::Place;
 use numatop_ng::symbolize::Namer;
@@ -32,7 +32,7 @@ fn namer() -> Option<rustix::process::Pid> {
 #[test]
 fn names_go_on_after_one_that_hangs() {
     let me = std::process::id();
-    let process: ProcessId = (me, inspect::start_ns(me).unwrap());
+    let process: ProcessId = (me, proc_details::start_ns(me).unwrap());
     let address = first as fn(u64) -> u64 as usize as u64;
     let mut names = Namer::start(PathBuf::from(BINARY)).unwrap();
     let mut ask = |place: Place, seen_in: ProcessId| {
@@ -45,7 +45,7 @@ fn names_go_on_after_one_that_hangs() {
     // As one is that waits for a filesystem: it does not answer, and nothing but its end helps.
     rustix::process::kill_process(namer().unwrap(), rustix::process::Signal::STOP).unwrap();
     let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get() as u32;
-    let other: ProcessId = (parent, inspect::start_ns(parent).unwrap());
+    let other: ProcessId = (parent, proc_details::start_ns(parent).unwrap());
     let began = Instant::now();
     let hung = ask(Place::Address(other, 4096), other);
     assert!(hung.module.contains("takes too long"), "{hung:?}");

@@ -1,14 +1,14 @@
 //! What the rules make of imagined hosts: one row of the table for each.
 
-mod imagined;
+mod fake_hosts;
 
 use numatop_ng::collect::check::HostCheck;
 use std::collections::{BTreeMap, BTreeSet};
 
-use imagined::{
+use fake_hosts::{
     bare_metal, default_container, fixture, linux_5_10, user_with, without, without_btf, without_pmu,
 };
-use numatop_ng::collect::plan::{Obstacle, Plan, judged, plan};
+use numatop_ng::collect::plan::{Hindrance, Plan, judged, plan};
 use numatop_ng::error::{Exit, preflight};
 use numatop_ng::host::btf::{BtfFacts, Feature};
 use numatop_ng::host::fact::Fact;
@@ -21,7 +21,7 @@ use numatop_ng::model::facility::Facility::{self, *};
 use numatop_ng::model::sample::Missing;
 
 /// Whether the task metric called `id` can be measured.
-fn metric<'a>(plan: &'a Plan, id: &str) -> Result<(), &'a Obstacle> {
+fn metric<'a>(plan: &'a Plan, id: &str) -> Result<(), &'a Hindrance> {
     let metric = task::by_id(id).expect("a metric of tasks");
     plan.obstacle(metric.traits.needs).map_or(Ok(()), Err)
 }

@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use machine::Machine;
 use numatop_ng::container::group::describe;
-use numatop_ng::container::names::Book;
+use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::event::TableInUse;
 use numatop_ng::model::sample::{Comm, HostFacts, Missing, Names, Sample};
-use numatop_ng::record::fold::Keep;
+use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::frame::{FrameHead, HEAD_LEN};
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
@@ -89,7 +89,7 @@ fn sample(machine: &mut Machine) -> Sample {
             .into();
     sample.names = Arc::new(Names {
         users: [(0, HOSTILE.to_string()), (33, HOSTILE.to_string())].into(),
-        groups: describe(&cgroups, &BTreeMap::new(), &mut Book::new(Path::new("/nonexistent"))),
+        groups: describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent"))),
         cgroups,
     });
     for task in &mut sample.tasks {
@@ -383,7 +383,7 @@ fn a_message_that_cannot_be_written_is_dropped() {
     }
 }
 
-/// There is one place for output: `src/say.rs` cleans what passes it. The screen has a terminal of its own.
+/// There is one place for output: `src/program/say.rs` cleans what passes it. The screen has a terminal of its own.
 #[test]
 fn nothing_else_writes_to_the_standard_streams() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -397,7 +397,7 @@ fn nothing_else_writes_to_the_standard_streams() {
                 continue;
             }
             let below = path.strip_prefix(&src).unwrap();
-            if path.extension().is_none_or(|ending| ending != "rs") || below == Path::new("say.rs") {
+            if path.extension().is_none_or(|ending| ending != "rs") || below == Path::new("program/say.rs") {
                 continue;
             }
             looked_at += 1;

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use numatop_ng::container::names::{Book, Name};
+use numatop_ng::container::names::{ContainerNames, Name};
 use numatop_ng::container::runtime::{ANSWER_MAX, DEADLINE, containers, parse};
 use numatop_ng::model::group::Engine;
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ fn answering(name: &str, answer: Vec<u8>) -> Socket {
 #[test]
 fn a_container_that_no_file_names_is_asked_for() {
     let socket = answering("web", list(&format!(r#"[{{"Id":"{ID}","Names":["/web"],"Image":"x"}}]"#)));
-    let mut book = Book::new("/nonexistent".as_ref()).asking(std::slice::from_ref(&socket.0));
+    let mut book = ContainerNames::new("/nonexistent".as_ref()).asking(std::slice::from_ref(&socket.0));
     let name = book.container(Engine::Docker, ID, None);
     assert_eq!(name, Some(Name { name: "web".into(), ..Name::default() }));
     assert!(book.take_troubles().is_empty());
@@ -64,7 +64,7 @@ fn a_container_that_no_file_names_is_asked_for() {
 
 #[test]
 fn nobody_is_asked_unless_told() {
-    let mut book = Book::new("/nonexistent".as_ref());
+    let mut book = ContainerNames::new("/nonexistent".as_ref());
     assert_eq!(book.container(Engine::Docker, ID, None), None);
 }
 
@@ -75,7 +75,7 @@ fn one_answer_is_enough_for_a_while() {
         asked.send(()).unwrap();
         stream.write_all(&list("[]")).unwrap();
     });
-    let mut book = Book::new("/nonexistent".as_ref()).asking(std::slice::from_ref(&socket.0));
+    let mut book = ContainerNames::new("/nonexistent".as_ref()).asking(std::slice::from_ref(&socket.0));
     for _ in 0..3 {
         assert_eq!(book.container(Engine::Podman, ID, None), None);
     }
@@ -99,7 +99,7 @@ fn names_are_cut_and_cleaned() {
 #[test]
 fn a_runtime_that_hangs_is_left_alone() {
     let socket = runtime("hang", |_| thread::sleep(FOREVER));
-    let mut book = Book::new("/nonexistent".as_ref()).asking(std::slice::from_ref(&socket.0));
+    let mut book = ContainerNames::new("/nonexistent".as_ref()).asking(std::slice::from_ref(&socket.0));
     for _ in 0..5 {
         assert_eq!(book.container(Engine::Docker, ID, None), None);
     }

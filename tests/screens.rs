@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use common::screen::{draw, dump, text};
 use common::{Actor, World, app, press, type_text};
+use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
-use numatop_ng::marks::Finder;
 use numatop_ng::model::process::{Details, Texts};
 use numatop_ng::model::sample::{Comm, PagesFound, PlacementRaw};
-use numatop_ng::overhead::{ReadCost, Runs, Statistics};
+use numatop_ng::program::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
 use numatop_ng::tui::action::Effect;
 use numatop_ng::tui::app::App;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use numatop_ng::collect::inspect;
+use numatop_ng::collect::proc_details;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::stacks::{BuildId, Function, Place};
 use numatop_ng::symbolize::{Namer, child, namer};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn me() -> ProcessId {
     let pid = std::process::id();
-    (pid, inspect::start_ns(pid).unwrap())
+    (pid, proc_details::start_ns(pid).unwrap())
 }
 
 fn namer() -> Namer {

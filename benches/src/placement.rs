@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use numatop_ng::collect::inspect::start_ns;
-use numatop_ng::collect::own::page_size;
 use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::collect::placement::once;
+use numatop_ng::collect::proc_details::start_ns;
+use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::model::process::ProcessId as Identity;
 
 use crate::Plan;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use numatop_ng::model::sample::HostFacts;
-use numatop_ng::record::fold::Keep;
+use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};

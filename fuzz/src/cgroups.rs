@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use numatop_ng::container::glob;
 use numatop_ng::container::group::describe;
-use numatop_ng::container::names::{Book, Name};
+use numatop_ng::container::names::{ContainerNames, Name};
 use numatop_ng::container::patterns::identify;
 use numatop_ng::container::runtime;
 use numatop_ng::container::scope::Scope;
@@ -76,7 +76,7 @@ fn names(tree: &Tree, entries: &[super::tree::Entry<'_>], paths: &[String]) -> u
     let all = files.chain(paths.iter().cloned()).collect::<Vec<String>>().join("/");
     let words: BTreeSet<&str> =
         all.split(|c: char| !c.is_ascii_hexdigit()).filter(|word| is_id(word)).collect();
-    let mut book = Book::new(&tree.root);
+    let mut book = ContainerNames::new(&tree.root);
     let mut found = 0;
     for id in words.into_iter().take(8) {
         for engine in ENGINES {
@@ -108,7 +108,7 @@ fn rows(tree: &Tree, paths: &[String]) -> (BTreeMap<u64, String>, BTreeMap<u64, 
             }
         }
     }
-    let groups = describe(&by_id, &BTreeMap::new(), &mut Book::new(&tree.root));
+    let groups = describe(&by_id, &BTreeMap::new(), &mut ContainerNames::new(&tree.root));
     assert!(groups.keys().eq(by_id.keys()));
     for (id, group) in &groups {
         let texts = [&group.id, &group.pod, &group.pod_uid, &group.namespace, &group.unit];

@@ -6,7 +6,7 @@
 //! of the file as they are.
 
 use numatop_ng::record::format::Kind;
-use numatop_ng::record::frame::{Beside, FrameHead, HEAD_LEN, Sealer};
+use numatop_ng::record::frame::{Extras, FrameHead, HEAD_LEN, Sealer};
 
 /// The frame is there twice.
 pub const TWICE: u8 = 0x80;
@@ -62,7 +62,7 @@ pub fn file(mut input: &[u8]) -> Vec<u8> {
             base: if what & ASTRAY == 0 { base } else { 0 },
             payload_crc: 0,
         };
-        sealer.seal(&mut file, head, payload, Beside::default()).expect("zstd has memory");
+        sealer.seal(&mut file, head, payload, Extras::default()).expect("zstd has memory");
         if what & TWICE != 0 {
             let frame = file[at as usize..].to_vec();
             let head = FrameHead::from_bytes(&frame).expect("it was sealed just now");

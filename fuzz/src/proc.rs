@@ -4,17 +4,18 @@
 
 use std::path::Path;
 
-use numatop_ng::collect::about;
-use numatop_ng::collect::inspect;
 use numatop_ng::collect::interrupts::InterruptReader;
 use numatop_ng::collect::mappings;
 use numatop_ng::collect::nodes::NodeReader;
+use numatop_ng::collect::proc_details;
+use numatop_ng::collect::proc_fields;
 use numatop_ng::collect::vmstat::VmStatReader;
-use numatop_ng::collect::zones::ZoneReader;
+use numatop_ng::collect::watermarks::ZoneReader;
 use numatop_ng::container::limits::LimitReader;
 use numatop_ng::host::cgroups::{self, Hierarchy, Mode};
 use numatop_ng::host::privileges::Privileges;
 use numatop_ng::host::{kernel, processes, users};
+use numatop_ng::list::topology::{render_json, render_text};
 use numatop_ng::model::process::Asked;
 use numatop_ng::model::sample::GroupRaw;
 use numatop_ng::model::topology::{MAX_ID, Topology, format_cpulist, parse_cpulist, parse_cpumask};
@@ -22,7 +23,6 @@ use numatop_ng::model::units::CpuId;
 use numatop_ng::pmu::cpu_kind::CpuKind;
 use numatop_ng::symbolize::process::Mapping;
 use numatop_ng::text;
-use numatop_ng::topology_cmd::{render_json, render_text};
 
 use super::tree::{Content, Entry, Tree, entries};
 
@@ -166,17 +166,17 @@ fn process(root: &Path) -> usize {
     if !dir.is_dir() {
         return 0;
     }
-    if inspect::read(root, PID, 0).is_err() {
+    if proc_details::read(root, PID, 0).is_err() {
         let _ = std::fs::write(dir.join("stat"), STAT);
     }
-    let texts = inspect::texts(root, PID);
+    let texts = proc_details::texts(root, PID);
     for text in [&texts.cmdline, &texts.cpus_allowed, &texts.mems_allowed].into_iter().flatten() {
         assert!(text::is_clean(text), "{text:?}");
     }
-    if let Ok(pct) = inspect::huge_pct(root, PID) {
+    if let Ok(pct) = proc_details::huge_pct(root, PID) {
         assert!(pct.is_finite() && pct >= 0.0, "{pct}");
     }
-    let _ = about::read(root, Asked { texts: true, huge: true }, (PID, 0));
+    let _ = proc_fields::read(root, Asked { texts: true, huge: true }, (PID, 0));
     let _ = processes::process_of(root, PID);
     let found = mappings::exact(root, (PID, 0)).is_ok_and(|mappings| {
         for row in &mappings.rows {
@@ -188,7 +188,7 @@ fn process(root: &Path) -> usize {
         assert!(mappings.rows.len() <= mappings.count);
         true
     });
-    let Ok(details) = inspect::read(root, PID, 0) else { return usize::from(found) };
+    let Ok(details) = proc_details::read(root, PID, 0) else { return usize::from(found) };
     assert!(details.cgroups.iter().all(|path| text::is_clean(path)), "{:?}", details.cgroups);
     assert_eq!(details.texts, texts);
     1 + usize::from(found)

@@ -3,13 +3,13 @@
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
+use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::{Export, Selection};
-use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::TASK_METRICS;
 use numatop_ng::model::process::Asked;
 use numatop_ng::record::verify::verify;
-use numatop_ng::snapshot::{Grain, derive};
+use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
 
@@ -37,7 +37,7 @@ pub fn read(bytes: &[u8]) -> usize {
     let (mut samples, mut previous) = (0, None);
     while let Ok(Some(sample)) = recording.next() {
         let before = previous.as_ref().filter(|_| recording.continues());
-        for grain in [Grain::Processes, Grain::Threads] {
+        for grain in [RowKind::Processes, RowKind::Threads] {
             let snapshot = derive(&recording.host(), before, &sample, grain);
             let _ = JsonLines::new(all()).write(&mut std::io::sink(), &snapshot);
         }

@@ -10,7 +10,7 @@ use super::interrupts::InterruptReader;
 use super::nodes::NodeReader;
 use super::reasons::Reasons;
 use super::vmstat::VmStatReader;
-use super::zones::ZoneReader;
+use super::watermarks::ZoneReader;
 use crate::model::facility::Facility;
 use crate::model::sample::{Missing, NodeRaw, VmStat};
 use crate::model::topology::Topology;

@@ -23,7 +23,7 @@ use self::locked::{Failure, Locked};
 use self::wire::{Answer, Job, Question, Turn};
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
-use crate::remote::{self, Remote};
+use crate::program::helper::{self, Remote};
 
 /// A reading that waits for longer than this has no value. Beyond the budget of its turn.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -126,9 +126,9 @@ impl MmReader {
                     }
                     break;
                 }
-                Err(remote::Failure::NotStarted) => {
+                Err(helper::Failure::NotStarted) => {
                     (self.turn, came.broken) = (None, true);
-                    self.complain(remote::Failure::NotStarted);
+                    self.complain(helper::Failure::NotStarted);
                 }
                 Err(_) => self.give_up(Failure::Died, &mut came),
             }
@@ -165,8 +165,8 @@ impl MmReader {
     }
 
     /// Once is enough: it stays as it is.
-    fn complain(&mut self, failure: remote::Failure) {
-        if !self.told && failure == remote::Failure::NotStarted {
+    fn complain(&mut self, failure: helper::Failure) {
+        if !self.told && failure == helper::Failure::NotStarted {
             self.told = true;
             self.trouble = Some(
                 "where memory is and what is read of single processes is not known now: no process that reads it could \

@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 
 use crate::model::sample::NodeRaw;
 use crate::model::topology::Topology;
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 
 /// The open files of one node, read again with each sample.
 struct NodeFiles {
-    id: Nid,
+    id: NodeId,
     meminfo: File,
     numastat: Option<File>,
 }

@@ -3,8 +3,8 @@
 pub mod draw;
 pub mod maps;
 pub mod present;
+pub mod schedule;
 pub mod target;
-pub mod turn;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use self::draw::{Found, Random, Ranges};
 use self::maps::{Lines, parse_line};
 use self::present::Finder;
+use self::schedule::Look;
 use self::target::{Target, reason};
-use self::turn::Look;
 use super::mm_reader::MmReader;
 use super::mm_reader::wire::{Answer, JOBS_MAX, Job, PlacementTurn};
 use crate::model::process::ProcessId;
@@ -189,7 +189,7 @@ impl Placements {
             Budget::Small => (self.credit + since.mul_f64(SHARE)).min(SMALL),
             Budget::Fixed(budget) => budget,
         };
-        let candidates = turn::candidates(tasks, now_ns, &self.looks, &self.focus);
+        let candidates = schedule::candidates(tasks, now_ns, &self.looks, &self.focus);
         self.looks.retain(|process, _| candidates.contains_key(process));
         if self.known.len() > self.looks.len() {
             let known = Arc::make_mut(&mut self.known);
@@ -198,7 +198,7 @@ impl Placements {
         if !reader.is_free() || self.credit < DRAW {
             return None;
         }
-        let mut order = turn::order(candidates);
+        let mut order = schedule::order(candidates);
         // Goes on first: two large processes that take turns would never be done.
         order.sort_by_key(|candidate| Some(candidate.process) != self.walking);
         let mut jobs: Vec<Job> = order

@@ -43,18 +43,18 @@ impl Advice {
 
 /// Why something cannot be measured, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Obstacle {
+pub struct Hindrance {
     pub missing: Missing,
     pub advice: Vec<Advice>,
 }
 
-impl Obstacle {
-    fn new(missing: Missing, advice: impl Into<Vec<Advice>>) -> Obstacle {
-        Obstacle { missing, advice: advice.into() }
+impl Hindrance {
+    fn new(missing: Missing, advice: impl Into<Vec<Advice>>) -> Hindrance {
+        Hindrance { missing, advice: advice.into() }
     }
 }
 
-pub type Verdict = Result<(), Obstacle>;
+pub type Verdict = Result<(), Hindrance>;
 
 /// The parts of the kernel that a facility stands on.
 pub fn features(facility: Facility) -> &'static [Feature] {
@@ -111,13 +111,13 @@ impl Plan {
     }
 
     /// The first reason why a live view cannot start.
-    pub fn obstacle_to_start(&self) -> Option<&Obstacle> {
+    pub fn obstacle_to_start(&self) -> Option<&Hindrance> {
         self.obstacle(&[])
     }
 
     /// The first reason why a live view cannot show something that needs these. It comes before the reason of the
     /// whole view, because it would stay when that is gone.
-    pub fn obstacle(&self, needs: &[Facility]) -> Option<&Obstacle> {
+    pub fn obstacle(&self, needs: &[Facility]) -> Option<&Hindrance> {
         needs.iter().chain(&Facility::ESSENTIAL).find_map(|facility| self.verdict(*facility).as_ref().err())
     }
 }

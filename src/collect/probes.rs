@@ -2,13 +2,13 @@
 //! switches and of the task walk, and what is there only while hot spots are looked at, are started by name
 //! ([`super::sched`], [`super::tasks`], [`super::hot`]).
 
-mod balance;
-mod balancing_time;
-mod hinting;
-mod moved;
-mod numa;
-mod pages;
+mod hint_faults;
+mod misplaced_pages;
+mod numab_time;
+mod page_allocs;
+mod page_migrations;
 mod reclaim;
+mod task_moves;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,12 +32,12 @@ use crate::model::topology::Topology;
 /// All of them, in the order in which doctor tries them.
 pub static PROBES: [&Probe; 7] = [
     &reclaim::PROBE,
-    &pages::PROBE,
-    &balance::PROBE,
-    &moved::PROBE,
-    &numa::PROBE,
-    &hinting::PROBE,
-    &balancing_time::PROBE,
+    &page_allocs::PROBE,
+    &page_migrations::PROBE,
+    &misplaced_pages::PROBE,
+    &task_moves::PROBE,
+    &hint_faults::PROBE,
+    &numab_time::PROBE,
 ];
 
 /// One BPF object, and what it is there for.

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel};
 use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput};
 
+use super::node_matrix::NodeMatrix;
 use super::object;
-use super::pairs::Pairs;
 use super::records::Layout;
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use crate::host::kernel;
@@ -17,8 +17,8 @@ use crate::model::event::Event;
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
 use crate::model::wire::{CpuState, MARKS, Place, SLOTS, Scoped, Wire};
-use crate::overhead::ReadCost;
 use crate::pmu::open::{Counters, Refused, TooMany};
+use crate::program::overhead::ReadCost;
 use crate::sys::{self, Mapping};
 
 /// `BPF_F_TEST_RUN_ON_CPU` of bpf(2): run the program on the given CPU.
@@ -38,7 +38,7 @@ pub struct SchedProbe {
     // Order matters: links and mappings go before the object they belong to.
     _switch: Link,
     states: Mapping,
-    moves: Pairs,
+    moves: NodeMatrix,
     counters: Counters,
     places: BTreeMap<CpuId, Place>,
     /// How often counters were opened on a CPU.
@@ -77,18 +77,18 @@ impl SchedProbe {
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.cpus.set_max_entries(cpus)?;
-        open.maps.places.set_max_entries(cpus)?;
+        open.maps.cpu_topo.set_max_entries(cpus)?;
         open.maps.cores.set_max_entries(cpus)?;
         open.maps.exits.set_max_entries(ring_bytes(cpus))?;
         open.maps.exit_lost_ns.set_max_entries(topology.possible_nodes)?;
-        open.maps.moves.set_max_entries(Pairs::entries(topology.possible_nodes))?;
+        open.maps.moves.set_max_entries(NodeMatrix::entries(topology.possible_nodes))?;
         open.maps.events.set_max_entries(cpus * SLOTS as u32)?;
-        open.maps.marks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
+        open.maps.dirty_tasks.set_max_entries(kernel::pid_max().div_ceil(MARKS))?;
         let mut skel = open.load().context("loading sched.bpf.o")?;
 
         let states = Mapping::new(skel.maps.cpus.as_fd(), size_of::<CpuState>() * cpus as usize)
             .context("mapping the per-CPU state")?;
-        let moves = Pairs::new(skel.maps.moves.as_fd(), topology.possible_nodes)?;
+        let moves = NodeMatrix::new(skel.maps.moves.as_fd(), topology.possible_nodes)?;
         let slots = events.len() as u32;
         let bss = skel.maps.bss_data.as_deref_mut().context("sched.bpf.o has no .bss")?;
         (bss.nr_slots, bss.scoped) = (slots, scoped as u32);
@@ -151,7 +151,7 @@ impl SchedProbe {
     fn set_place(&mut self, cpu: CpuId, place: Place) -> Result<()> {
         self.skel
             .maps
-            .places
+            .cpu_topo
             .update(&cpu.0.to_ne_bytes(), place.as_bytes(), MapFlags::ANY)
             .with_context(|| format!("writing the place of CPU {cpu}"))?;
         self.places.insert(cpu, place);
@@ -243,7 +243,7 @@ impl SchedProbe {
     }
 
     /// How often tasks in scope went from a node to another since start.
-    pub fn moves(&self) -> &Pairs {
+    pub fn moves(&self) -> &NodeMatrix {
         &self.moves
     }
 
@@ -252,8 +252,8 @@ impl SchedProbe {
         let maps = &self.skel.maps;
         SharedMaps {
             cpus: maps.cpus.as_fd(),
-            places: maps.places.as_fd(),
-            marks: maps.marks.as_fd(),
+            cpu_topo: maps.cpu_topo.as_fd(),
+            dirty_tasks: maps.dirty_tasks.as_fd(),
             exits: maps.exits.as_fd(),
             exit_lost_ns: maps.exit_lost_ns.as_fd(),
         }
@@ -263,8 +263,8 @@ impl SchedProbe {
 /// Maps of this object that the task probe uses too.
 pub(super) struct SharedMaps<'a> {
     pub cpus: BorrowedFd<'a>,
-    pub places: BorrowedFd<'a>,
-    pub marks: BorrowedFd<'a>,
+    pub cpu_topo: BorrowedFd<'a>,
+    pub dirty_tasks: BorrowedFd<'a>,
     pub exits: BorrowedFd<'a>,
     pub exit_lost_ns: BorrowedFd<'a>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::model::counters::Scalars;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Comm, Counts, MemPolicy, Slot, TaskRaw};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::model::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
 
 /// Serials of rows we make ourselves, for the ended threads of a process. The kernel counts up from one.
@@ -301,7 +301,7 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         kthread: task.flags & ROW_KTHREAD != 0,
         rss_bytes: task.rss_pages * page_size,
         exec_ns: task.exec_ns,
-        preferred_node: (numa && task.preferred_nid >= 0).then_some(Nid(task.preferred_nid as u32)),
+        preferred_node: (numa && task.preferred_nid >= 0).then_some(NodeId(task.preferred_nid as u32)),
         scan_period_ms: task.scan_period_ms,
         numa_group: task.numa_group,
         mempolicy: MemPolicy {

@@ -58,8 +58,11 @@ impl TaskProbe {
         let shared = sched.shared_maps();
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.cpus.reuse_fd(shared.cpus).context("sharing the per-CPU state")?;
-        open.maps.places.reuse_fd(shared.places).context("sharing the places of CPUs")?;
-        open.maps.marks.reuse_fd(shared.marks).context("sharing the marks of threads that ran")?;
+        open.maps.cpu_topo.reuse_fd(shared.cpu_topo).context("sharing the places of CPUs")?;
+        open.maps
+            .dirty_tasks
+            .reuse_fd(shared.dirty_tasks)
+            .context("sharing the table of threads that ran")?;
         open.maps.exits.reuse_fd(shared.exits).context("sharing the exit ring")?;
         open.maps.exit_lost_ns.reuse_fd(shared.exit_lost_ns).context("sharing the times of lost exits")?;
         open.maps.scope_ids.set_max_entries(SCOPE_IDS)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::component::capped;
-use super::names::Book;
+use super::names::ContainerNames;
 use super::patterns::identify;
 use crate::model::group::{Group, Kind, short};
 
@@ -12,14 +12,14 @@ use crate::model::group::{Group, Kind, short};
 pub fn describe(
     paths: &BTreeMap<u64, String>,
     known: &BTreeMap<u64, Arc<Group>>,
-    book: &mut Book,
+    book: &mut ContainerNames,
 ) -> BTreeMap<u64, Arc<Group>> {
     let ids: BTreeMap<&str, u64> = paths.iter().map(|(id, path)| (path.as_str(), *id)).collect();
     let new = paths.iter().filter(|(id, _)| !known.contains_key(id));
     new.map(|(id, path)| (*id, Arc::new(group(*id, path, &ids, book)))).collect()
 }
 
-fn group(id: u64, path: &str, ids: &BTreeMap<&str, u64>, book: &mut Book) -> Group {
+fn group(id: u64, path: &str, ids: &BTreeMap<&str, u64>, book: &mut ContainerNames) -> Group {
     let found = identify(path);
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let at = |level: usize| ids.get(format!("/{}", parts[..level].join("/")).as_str()).copied();
@@ -75,7 +75,7 @@ mod tests {
 
     fn groups(paths: &[(u64, String)]) -> BTreeMap<u64, Arc<Group>> {
         let paths = paths.iter().cloned().collect();
-        describe(&paths, &BTreeMap::new(), &mut Book::new("/nonexistent".as_ref()))
+        describe(&paths, &BTreeMap::new(), &mut ContainerNames::new("/nonexistent".as_ref()))
     }
 
     #[test]

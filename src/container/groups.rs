@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::limits::LimitReader;
 use super::scope::Scope;
 use crate::container::group::describe;
-use crate::container::names::Book;
+use crate::container::names::ContainerNames;
 use crate::container::select::{Tree, Unmatched, Want, Wants};
 use crate::host::cgroups::Hierarchy;
 use crate::model::group::Group;
@@ -25,9 +25,9 @@ const IN_VIEW: usize = 8;
 const KEEP_REMOVED: Duration = Duration::from_secs(60);
 
 /// The tree of one hierarchy.
-pub struct GroupWatch {
+pub struct CgroupTracker {
     hierarchy: Hierarchy,
-    book: Book,
+    book: ContainerNames,
     pub wants: Wants,
     /// From the command line.
     asked: Wants,
@@ -54,10 +54,16 @@ pub struct GroupWatch {
     in_view: BTreeSet<u64>,
 }
 
-impl GroupWatch {
+impl CgroupTracker {
     /// Reads nothing yet. Files of the kernel are looked for below `root`, names in `book`.
-    pub fn new(root: &Path, hierarchy: Hierarchy, book: Book, wants: Wants, base: Scope) -> GroupWatch {
-        GroupWatch {
+    pub fn new(
+        root: &Path,
+        hierarchy: Hierarchy,
+        book: ContainerNames,
+        wants: Wants,
+        base: Scope,
+    ) -> CgroupTracker {
+        CgroupTracker {
             limits: LimitReader::new(root, &hierarchy, rustix::param::page_size() as u64),
             occupied: Vec::new(),
             tops: BTreeSet::new(),

@@ -40,7 +40,7 @@ impl Name {
 }
 
 /// Names of containers below one root. Lists of all containers are kept until their file changes.
-pub struct Book {
+pub struct ContainerNames {
     root: PathBuf,
     lists: HashMap<PathBuf, Kept<HashMap<String, Name>>>,
     homes: Option<Vec<(u32, PathBuf)>>,
@@ -68,10 +68,10 @@ fn in_pod(name: &str, pod: &str, namespace: &str) -> Option<Name> {
     Some(Name { name: name?, pod: Some(pod?), namespace: Some(namespace?) })
 }
 
-impl Book {
+impl ContainerNames {
     /// Names from the files below `root` ("/" for this machine).
-    pub fn new(root: &Path) -> Book {
-        Book {
+    pub fn new(root: &Path) -> ContainerNames {
+        ContainerNames {
             root: root.to_owned(),
             lists: HashMap::new(),
             homes: None,
@@ -81,7 +81,7 @@ impl Book {
     }
 
     /// The runtimes listening on these sockets are asked for what no file names.
-    pub fn asking(mut self, sockets: &[PathBuf]) -> Book {
+    pub fn asking(mut self, sockets: &[PathBuf]) -> ContainerNames {
         self.runtimes = sockets.iter().cloned().map(Runtime::new).collect();
         self
     }

@@ -251,7 +251,7 @@ fn distance(known: &str, typed: &str) -> usize {
 mod tests {
     use super::*;
     use crate::container::group::describe;
-    use crate::container::names::Book;
+    use crate::container::names::ContainerNames;
 
     const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
     const UID: &str = "1a2b3c4d-0000-1111-2222-333344445555";
@@ -270,7 +270,7 @@ mod tests {
             (8, "/lxc.payload.web".to_string()),
         ]
         .into();
-        let groups = describe(&paths, &BTreeMap::new(), &mut Book::new("/nonexistent".as_ref()));
+        let groups = describe(&paths, &BTreeMap::new(), &mut ContainerNames::new("/nonexistent".as_ref()));
         World(paths, groups)
     }
 

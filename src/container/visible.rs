@@ -92,11 +92,12 @@ fn upwards(all: &Names, id: u64) -> impl Iterator<Item = u64> {
 mod tests {
     use super::*;
     use crate::container::group::describe;
-    use crate::container::names::Book;
+    use crate::container::names::ContainerNames;
 
     fn names(paths: &[(u64, &str)]) -> Arc<Names> {
         let cgroups = paths.iter().map(|(id, path)| (*id, path.to_string())).collect();
-        let groups = describe(&cgroups, &Default::default(), &mut Book::new("/nonexistent".as_ref()));
+        let groups =
+            describe(&cgroups, &Default::default(), &mut ContainerNames::new("/nonexistent".as_ref()));
         Arc::new(Names { users: [(0, "root".to_string())].into(), cgroups, groups })
     }
 

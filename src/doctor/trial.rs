@@ -13,7 +13,7 @@ use crate::collect::probes::{PROBES, Probe, Shared};
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::tasks::TaskProbe;
-use crate::collect::{inspect, libbpf_log, own, records};
+use crate::collect::{libbpf_log, proc_details, records, self_usage};
 use crate::container::scope::Scope;
 use crate::host::kernel;
 use crate::model::facility::Facility;
@@ -91,9 +91,9 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
 /// Looks at our own memory: what the kernel refuses for that, it refuses for everybody's.
 fn placement() -> Result<((), String)> {
     let (root, pid) = (Path::new("/"), std::process::id());
-    let start_ns = inspect::start_ns(pid).context("reading our own start time")?;
-    let (page_size, seed) = (own::page_size(), start_ns);
-    let rss_bytes = own::read(page_size).rss_bytes;
+    let start_ns = proc_details::start_ns(pid).context("reading our own start time")?;
+    let (page_size, seed) = (self_usage::page_size(), start_ns);
+    let rss_bytes = self_usage::read(page_size).rss_bytes;
     let mut walk = Walk::open(root, (pid, start_ns), rss_bytes, page_size, true).map_err(Error::msg)?;
     walk.step(None).map_err(Error::msg)?;
     let found = walk.draw(&mut Random(seed), page_size).map_err(Error::msg)?;

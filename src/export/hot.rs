@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
-use crate::filter::RowFilter;
+use crate::analysis::filter::RowFilter;
 use crate::hot::profile::{Process, Profile, Spot, share};
 use crate::model::process::ProcessId;
 use crate::snapshot::Task;

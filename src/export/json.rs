@@ -10,8 +10,8 @@ use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::PAIR_METRICS;
-use crate::metric::moved;
 use crate::metric::node::NODE_METRICS;
+use crate::metric::page_migrations;
 use crate::metric::{Metric, Value};
 use crate::metric::{balancing, on_cpus};
 use crate::metric::{identity, task};
@@ -19,9 +19,9 @@ use crate::model::event::Event;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, Reading};
-use crate::model::units::Nid;
-use crate::overhead::Cost;
-use crate::snapshot::{Grain, Snapshot, Task};
+use crate::model::units::NodeId;
+use crate::program::overhead::Cost;
+use crate::snapshot::{RowKind, Snapshot, Task};
 use crate::text::rfc3339;
 
 /// Version of the object's shape. Keys may be added to a schema, never renamed or removed.
@@ -180,14 +180,14 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
         "nodes": host.topology.nodes.len(),
         "pmu": if pmu.is_empty() { Json::Null } else { json!(pmu) },
         "event_tables": host.tables.iter().map(|table| table.id.as_str()).collect::<Vec<_>>(),
-        "rows": match snapshot.grain { Grain::Processes => "processes", _ => "threads" },
+        "rows": match snapshot.grain { RowKind::Processes => "processes", _ => "threads" },
         "scope": host.scope,
     });
     for metric in &HOST_METRICS {
         object[metric.id] = reasons.value(metric.id, metric.read(snapshot));
     }
     let metrics = on_cpus::of_host(snapshot).chain(balancing::of_host(snapshot));
-    for (id, reading) in metrics.chain(moved::of_host(snapshot)) {
+    for (id, reading) in metrics.chain(page_migrations::of_host(snapshot)) {
         object[id] = reasons.value(id, reading.map(Value::F64));
     }
     object
@@ -195,7 +195,7 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
 
 /// Metric → node of the row → node of the column → value. What has none on the diagonal is not missing there.
 fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
-    let nodes = || snapshot.nodes.iter().map(|node| Nid(node.raw.id));
+    let nodes = || snapshot.nodes.iter().map(|node| NodeId(node.raw.id));
     let mut matrices = Map::new();
     for metric in PAIR_METRICS {
         let mut rows = Map::new();

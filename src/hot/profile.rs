@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use super::NAMES_MAX;
 use crate::model::process::ProcessId;
 use crate::model::sample::Comm;
-use crate::model::stacks::{Function, News, Place, Stack};
+use crate::model::stacks::{Function, Place, Stack, StackBatch};
 
 /// Different stacks that are kept whole. Of those that come after, only the innermost frame is: shares of functions
 /// stay right, callers are lost.
@@ -54,7 +54,7 @@ static NOWHERE: LazyLock<Arc<Function>> =
 
 impl Profile {
     /// Adds what came.
-    pub fn add(&mut self, news: News) {
+    pub fn add(&mut self, news: StackBatch) {
         (self.event, self.hz, self.lost) = (news.event, news.hz, news.lost);
         if self.names.len() + news.names.len() > NAMES_MAX {
             self.names.clear();
@@ -175,7 +175,7 @@ mod tests {
     fn a_function_that_calls_itself_is_in_a_sample_once() {
         let mut profile = Profile::default();
         let names = vec![name(1, "f"), name(2, "f"), name(9, "main")];
-        profile.add(News { stacks: vec![stack(7, &[1, 3, 10])], names, ..News::default() });
+        profile.add(StackBatch { stacks: vec![stack(7, &[1, 3, 10])], names, ..StackBatch::default() });
         let spots = profile.spots(&|_, _| true);
         let of = |name: &str| spots.iter().find(|spot| spot.function.to_string() == name).unwrap();
         assert_eq!((of("f").own, of("f").total), (1, 1));
@@ -185,9 +185,9 @@ mod tests {
     #[test]
     fn names_may_come_later() {
         let mut profile = Profile::default();
-        profile.add(News { stacks: vec![stack(7, &[1])], ..News::default() });
+        profile.add(StackBatch { stacks: vec![stack(7, &[1])], ..StackBatch::default() });
         assert_eq!(profile.spots(&|_, _| true)[0].function.name, None);
-        profile.add(News { names: vec![name(1, "f")], ..News::default() });
+        profile.add(StackBatch { names: vec![name(1, "f")], ..StackBatch::default() });
         assert_eq!(profile.spots(&|_, _| true)[0].function.to_string(), "f");
     }
 
@@ -195,7 +195,7 @@ mod tests {
     fn too_many_different_stacks_keep_their_tops() {
         let mut profile = Profile::default();
         let many = (0..STACKS_MAX as u64 + 500).map(|caller| stack(7, &[1, caller + 10])).collect();
-        profile.add(News { stacks: many, names: vec![name(1, "f")], ..News::default() });
+        profile.add(StackBatch { stacks: many, names: vec![name(1, "f")], ..StackBatch::default() });
         let spots = profile.spots(&|_, _| true);
         assert_eq!((spots[0].own, profile.samples), (STACKS_MAX as u64 + 500, STACKS_MAX as u64 + 500));
         assert!(profile.stacks <= STACKS_MAX + 1);
@@ -205,7 +205,7 @@ mod tests {
     fn processes_are_told_apart_and_a_restart_forgets_them() {
         let mut profile = Profile::default();
         let stacks = vec![stack(7, &[1]), stack(8, &[1]), stack(8, &[])];
-        profile.add(News { stacks, names: vec![name(1, "f")], ..News::default() });
+        profile.add(StackBatch { stacks, names: vec![name(1, "f")], ..StackBatch::default() });
         assert_eq!(profile.spots(&|id, _| id.0 == 7).len(), 1);
         let of_8 = profile.spots(&|id, _| id.0 == 8);
         assert!(of_8.iter().any(|spot| spot.function.module == "[no stack]" && spot.own == 1), "{of_8:?}");

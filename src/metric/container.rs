@@ -1,14 +1,14 @@
 //! The metrics of a container: what is its own, and those of tasks summed over it.
 
 use super::{
-    Group, Metric, Order, Several, Traits, Unit, Value, balancing, identity, interference, moved, no, pages,
-    placement, smt, task,
+    Group, Metric, Order, Several, Traits, Unit, Value, balancing, identity, interference, no,
+    page_migrations, pages, placement, smt, task,
 };
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
 use crate::model::sample::{GroupRaw, Missing, Reading};
 use crate::model::topology::parse_cpulist;
-use crate::model::units::{CpuId, Nid};
+use crate::model::units::{CpuId, NodeId};
 use crate::snapshot::{Container, Snapshot};
 
 use Group::{Identity, Memory, Running};
@@ -117,9 +117,9 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     summed!(pages::CROSS_NODE_FAULT_PCT),
     summed!(pages::PAGES_MIGRATED),
     summed!(pages::PAGES_MIGRATE_FAILED),
-    summed!(moved::BALANCING),
-    summed!(moved::ASKED),
-    summed!(moved::OTHER),
+    summed!(page_migrations::BALANCING),
+    summed!(page_migrations::ASKED),
+    summed!(page_migrations::OTHER),
 ];
 
 // Trees of cgroups are deep: their names are indented.
@@ -286,7 +286,7 @@ pub const MEM_BYTES_BY_NODE: Metric<Container> = own(
     |row, _| {
         let nodes = raw(row)?.mem_bytes_by_node.clone()?;
         let used = nodes.into_iter().filter(|(_, bytes)| *bytes > 0);
-        Ok(Value::ByNode(used.map(|(node, bytes)| (Nid(node), bytes as f64)).collect()))
+        Ok(Value::ByNode(used.map(|(node, bytes)| (NodeId(node), bytes as f64)).collect()))
     },
 )
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]).several(Several::Nodes));

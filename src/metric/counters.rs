@@ -6,7 +6,7 @@
 use super::no;
 use crate::model::event::{Role, ShareOf};
 use crate::model::sample::{Counts, Missing, Reading, Slot};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::model::wire::NodeCounts;
 use crate::snapshot::Snapshot;
 
@@ -151,7 +151,7 @@ pub fn ipc_by_sibling(counts: &Counts, snapshot: &Snapshot, siblings: usize) -> 
 ///
 /// # Errors
 /// As [`ipc`]; or counts are not kept by node: the machine has one, or the recording has none.
-pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<Vec<(Nid, f64)>> {
+pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<Vec<(NodeId, f64)>> {
     let overall = ipc(&counts.slots, snapshot)?;
     let sum = |of: fn(&NodeCounts) -> u64| counts.by_node.iter().map(|node| of(node) as f64).sum::<f64>();
     let (cycles, instructions) = (sum(|node| node.cycles), sum(|node| node.instructions));
@@ -161,7 +161,7 @@ pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<Vec<(Nid, f6
     let scale = overall / (instructions / cycles);
     let ran = |(node, counts): (usize, &NodeCounts)| {
         let ipc = counts.instructions as f64 / counts.cycles as f64;
-        (counts.cycles > 0).then_some((Nid(node as u32), ipc * scale))
+        (counts.cycles > 0).then_some((NodeId(node as u32), ipc * scale))
     };
     Ok(counts.by_node.iter().enumerate().filter_map(ran).collect())
 }

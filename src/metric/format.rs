@@ -29,7 +29,7 @@ pub fn short(value: &Value, unit: Unit) -> String {
 }
 
 /// `node:share`; a quotient has two decimals, a percentage none, memory a prefix.
-pub fn node_word(node: crate::model::units::Nid, share: f64, unit: Unit) -> String {
+pub fn node_word(node: crate::model::units::NodeId, share: f64, unit: Unit) -> String {
     match unit {
         Unit::Ratio => format!("{node}:{share:.2}"),
         Unit::Bytes => format!("{node}:{}", bytes(share)),
@@ -38,7 +38,7 @@ pub fn node_word(node: crate::model::units::Nid, share: f64, unit: Unit) -> Stri
 }
 
 /// The largest shares first, as `node:percent`, as many as a row has room for.
-fn by_node(shares: &[(crate::model::units::Nid, f64)], unit: Unit) -> String {
+fn by_node(shares: &[(crate::model::units::NodeId, f64)], unit: Unit) -> String {
     let mut sorted = shares.to_vec();
     sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let words: Vec<String> = sorted.iter().map(|(node, share)| node_word(*node, *share, unit)).collect();
@@ -48,7 +48,7 @@ fn by_node(shares: &[(crate::model::units::Nid, f64)], unit: Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::units::Nid;
+    use crate::model::units::NodeId;
 
     #[test]
     fn numbers_stay_short() {
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_largest_share_comes_first() {
-        let shares = vec![(Nid(0), 20.0), (Nid(3), 80.0)];
+        let shares = vec![(NodeId(0), 20.0), (NodeId(3), 80.0)];
         assert_eq!(short(&Value::ByNode(shares), Unit::Percent), "3:80 0:20");
     }
 }

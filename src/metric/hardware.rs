@@ -3,7 +3,7 @@
 use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::model::sample::{Missing, Reading};
 use crate::model::topology::{Device, Node as Facts};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
 
@@ -17,7 +17,7 @@ pub const DISTANCE: Metric<Node> = Metric {
     help: "Distance to each node by the firmware's word (ACPI SLIT): 10 is the node itself, 20 twice as far. Not a \
            measurement.",
     value: |node, snapshot| {
-        let to = |(node, distance): &(Nid, u32)| (*node, f64::from(*distance));
+        let to = |(node, distance): &(NodeId, u32)| (*node, f64::from(*distance));
         Ok(Value::ByNode(facts(node, snapshot)?.distances.iter().map(to).collect()))
     },
     traits: Traits::NONE,
@@ -40,7 +40,7 @@ pub const DEVICES: Metric<Node> = Metric {
 };
 
 fn facts<'a>(node: &Node, snapshot: &'a Snapshot) -> Reading<&'a Facts> {
-    let facts = snapshot.host.topology.node(Nid(node.raw.id));
+    let facts = snapshot.host.topology.node(NodeId(node.raw.id));
     facts.ok_or_else(|| Missing::NotCollected("the node is not online any more".into()))
 }
 

@@ -5,7 +5,7 @@ use super::{Group, Metric, Order, Traits, Unit, Value, no, sum};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::model::sample::{Missing, Reading};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::{Container, CpuDelta, Snapshot, Task};
 
 pub const IRQ_PCT: Metric<Task> = Metric {
@@ -95,6 +95,6 @@ fn idle_elsewhere(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
     }
     let home = task.home_node().or(snapshot.host.node_of(task.raw.cpu));
     let idle = |cpu: &CpuDelta| 1.0 - share(cpu.busy_ns, interval);
-    let others = snapshot.cpus.iter().filter(|cpu| cpu.online && Some(Nid(cpu.node)) != home);
+    let others = snapshot.cpus.iter().filter(|cpu| cpu.online && Some(NodeId(cpu.node)) != home);
     others.map(idle).max_by(f64::total_cmp).ok_or_else(|| no("no other node has a CPU that is online"))
 }

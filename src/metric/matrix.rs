@@ -1,10 +1,10 @@
 //! The metrics of a pair of nodes: from one to another.
 
 use super::Unit;
-use super::moved::PAGES_IN;
+use super::page_migrations::PAGES_IN;
 use crate::model::facility::Facility;
 use crate::model::sample::{Flow, Missing, Reading};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
 
 /// A metric that a pair of nodes has.
@@ -19,7 +19,7 @@ pub struct PairMetric {
     /// The meaning of row and column, and the source.
     pub help: &'static str,
     /// Of the node of the row to that of the column.
-    pub value: fn(&Snapshot, Nid, Nid) -> Reading<f64>,
+    pub value: fn(&Snapshot, NodeId, NodeId) -> Reading<f64>,
     /// Facilities that it needs beside those of every live view.
     pub needs: &'static [Facility],
 }
@@ -29,7 +29,7 @@ impl PairMetric {
     ///
     /// # Errors
     /// Why there is none: the host's reason first when the host cannot measure it at all.
-    pub fn read(&self, snapshot: &Snapshot, from: Nid, to: Nid) -> Reading<f64> {
+    pub fn read(&self, snapshot: &Snapshot, from: NodeId, to: NodeId) -> Reading<f64> {
         match snapshot.host_missing(self.missing_as) {
             Some(missing) => Err(missing.clone()),
             None => (self.value)(snapshot, from, to),
@@ -38,7 +38,7 @@ impl PairMetric {
 
     /// The largest value between two different nodes: what heat is measured by.
     pub fn largest(&self, snapshot: &Snapshot) -> f64 {
-        let nodes = || snapshot.nodes.iter().map(|node| Nid(node.raw.id));
+        let nodes = || snapshot.nodes.iter().map(|node| NodeId(node.raw.id));
         let pairs = nodes().flat_map(|from| nodes().map(move |to| (from, to)));
         let values =
             pairs.filter(|(from, to)| from != to).filter_map(|(a, b)| self.read(snapshot, a, b).ok());
@@ -111,7 +111,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
 ];
 
 /// What went from one node to the other, of flows in their order.
-fn count(flows: &[Flow], from: Nid, to: Nid) -> u64 {
+fn count(flows: &[Flow], from: NodeId, to: NodeId) -> u64 {
     let at = flows.binary_search_by_key(&(from, to), |flow| (flow.from, flow.to));
     at.map_or(0, |at| flows[at].count)
 }

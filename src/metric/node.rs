@@ -1,7 +1,7 @@
 //! The metrics of a node.
 
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
-use crate::metric::{balancing, counters, hardware, moved, on_cpus, placement};
+use crate::metric::{balancing, counters, hardware, on_cpus, page_migrations, placement};
 use crate::model::event::Role;
 use crate::model::facility::Facility;
 use crate::model::sample::{Missing, NodeRaw, Reading};
@@ -51,8 +51,8 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     NODE_RECLAIM_PER_S,
     balancing::NODE_HINT_FAULTS,
     balancing::NODE_HINT_REMOTE_PCT,
-    moved::PAGES_IN,
-    moved::PAGES_OUT,
+    page_migrations::PAGES_IN,
+    page_migrations::PAGES_OUT,
     hardware::DISTANCE,
     hardware::DEVICES,
 ];

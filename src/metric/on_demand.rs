@@ -2,7 +2,7 @@
 //! to, and how much of its memory is in huge pages.
 
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
-use crate::model::process::{About, Asked};
+use crate::model::process::{Asked, ProcFields};
 use crate::model::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
 
@@ -16,7 +16,7 @@ pub fn asked<'a>(columns: impl IntoIterator<Item = &'a &'static Metric<Task>>) -
     asked
 }
 
-fn about(task: &Task) -> Reading<&About> {
+fn about(task: &Task) -> Reading<&ProcFields> {
     match &task.about {
         Some(Ok(about)) => Ok(about),
         Some(Err(why)) => Err(why.clone()),
@@ -27,7 +27,7 @@ fn about(task: &Task) -> Reading<&About> {
 }
 
 /// Each thread has its own: what was read is of the main thread.
-fn about_main_thread(task: &Task) -> Reading<&About> {
+fn about_main_thread(task: &Task) -> Reading<&ProcFields> {
     match task.tid {
         Some(tid) if tid != task.raw.pid => Err(no("it is read of main threads only")),
         _ => about(task),

@@ -65,7 +65,7 @@ pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages]));
 
-fn by_node(delta: &Counts) -> Reading<Vec<(crate::model::units::Nid, f64)>> {
+fn by_node(delta: &Counts) -> Reading<Vec<(crate::model::units::NodeId, f64)>> {
     let pages: Vec<f64> = delta.pages.iter().map(|pages| *pages as f64).collect();
     if pages.iter().all(|pages| *pages == 0.0) { Err(none()) } else { Ok(memory_shares(&pages)) }
 }

@@ -3,7 +3,7 @@
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, balancing, counters, no};
 use crate::model::facility::Facility;
 use crate::model::sample::{Hints, Reading};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
 
 const fn metric<R>(
@@ -18,7 +18,7 @@ const fn metric<R>(
 }
 
 /// The only node of the machine: where it is the only one, all is known beforehand.
-fn only_node(snapshot: &Snapshot) -> Option<Nid> {
+fn only_node(snapshot: &Snapshot) -> Option<NodeId> {
     match snapshot.host.topology.nodes.as_slice() {
         [node] => Some(node.id),
         _ => None,
@@ -61,7 +61,7 @@ pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
         _ => {
             let by_node = memory(task)?.bytes_by_node.iter().enumerate();
             let used = by_node.filter(|(_, bytes)| **bytes > 0.0);
-            Ok(Value::ByNode(used.map(|(node, bytes)| (Nid(node as u32), bytes.round())).collect()))
+            Ok(Value::ByNode(used.map(|(node, bytes)| (NodeId(node as u32), bytes.round())).collect()))
         }
     },
 ).with(Traits::NONE.needs(&[Facility::Placement]).ages());

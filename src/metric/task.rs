@@ -2,7 +2,7 @@
 
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
-    balancing, counters, identity, interference, mempolicy, moved, on_demand, pages, placement, smt,
+    balancing, counters, identity, interference, mempolicy, on_demand, page_migrations, pages, placement, smt,
 };
 use crate::model::counters::Counter;
 use crate::model::event::Role;
@@ -84,9 +84,9 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     pages::CROSS_NODE_FAULT_PCT,
     pages::PAGES_MIGRATED,
     pages::PAGES_MIGRATE_FAILED,
-    moved::BALANCING,
-    moved::ASKED,
-    moved::OTHER,
+    page_migrations::BALANCING,
+    page_migrations::ASKED,
+    page_migrations::OTHER,
     PREFERRED_NODE,
     SCAN_PERIOD_MS,
     balancing::NUMA_GROUP,

@@ -21,14 +21,14 @@ pub struct Asked {
 
 /// What was read of one process: what columns show of it, since samples are kept for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct About {
+pub struct ProcFields {
     pub texts: Reading<Arc<Texts>>,
     /// Share of its resident memory in huge pages, in percent.
     pub huge_pct: Reading<f64>,
 }
 
 /// The fields of each process, or why they could not be read.
-pub type Abouts = BTreeMap<ProcessId, Reading<Arc<About>>>;
+pub type ProcFieldsOf = BTreeMap<ProcessId, Reading<Arc<ProcFields>>>;
 
 /// What a process was started as and what it may use. Clean: it can be shown as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,10 +11,10 @@ use crate::model::counters::{Counter, Scalars};
 use crate::model::event::TableInUse;
 use crate::model::event::{Event, Role};
 use crate::model::group::Group;
-use crate::model::process::Abouts;
-use crate::model::stacks::News;
+use crate::model::process::ProcFieldsOf;
+use crate::model::stacks::StackBatch;
 use crate::model::topology::Topology;
-use crate::model::units::{CpuId, Nid};
+use crate::model::units::{CpuId, NodeId};
 pub use crate::model::wire::NodeCounts;
 use crate::model::wire::{SIBLINGS, SLOTS};
 
@@ -269,7 +269,7 @@ pub struct TaskRaw {
     /// `se.sum_exec_runtime`: on-CPU ns since birth, what /proc/PID/schedstat shows.
     pub exec_ns: u64,
     /// The kernel's choice; `None` without CONFIG_NUMA_BALANCING or while it has made none.
-    pub preferred_node: Option<Nid>,
+    pub preferred_node: Option<NodeId>,
     pub scan_period_ms: u32,
     /// What NUMA balancing places it together with; 0: nothing.
     pub numa_group: u32,
@@ -350,8 +350,8 @@ pub struct NodeRaw {
 /// Tasks or pages that went from one node to another, since start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    pub from: Nid,
-    pub to: Nid,
+    pub from: NodeId,
+    pub to: NodeId,
     /// Tasks or pages.
     pub count: u64,
 }
@@ -380,7 +380,7 @@ impl VmStat {
 
 /// Resources that numatop-ng itself used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnRaw {
+pub struct SelfUsage {
     /// User and system time of this process, ns since its start.
     pub cpu_ns: u64,
     pub rss_bytes: u64,
@@ -468,16 +468,16 @@ pub struct Sample {
     pub lost: BTreeMap<String, u64>,
     /// CPU time of exited tasks that got no row, by node, ns.
     pub exit_lost_ns: Vec<u64>,
-    pub own: OwnRaw,
+    pub own: SelfUsage,
     pub names: Arc<Names>,
     /// By cgroup id, for the tops of containers and other groups that have tasks.
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
     /// By process id, for processes whose memory was looked at. Empty where there is one node.
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
     /// What was asked for of processes beside their counts; recordings do not keep it.
-    pub about: Arc<Abouts>,
+    pub about: Arc<ProcFieldsOf>,
     /// Stacks that were sampled since the sample before; `None` while nobody asks for them.
-    pub hot: Option<Arc<News>>,
+    pub hot: Option<Arc<StackBatch>>,
     /// Hotplug and other events worth a word, since the sample before.
     pub notes: Vec<String>,
 }
@@ -515,7 +515,7 @@ impl HostFacts {
     }
 
     /// The node of a CPU, as far as the topology knows it.
-    pub fn node_of(&self, cpu: u32) -> Option<Nid> {
+    pub fn node_of(&self, cpu: u32) -> Option<NodeId> {
         self.topology.cpu(CpuId(cpu)).and_then(|cpu| cpu.node)
     }
 }

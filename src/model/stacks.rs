@@ -79,7 +79,7 @@ impl fmt::Display for Function {
 
 /// Stacks that were sampled since the last question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
+pub struct StackBatch {
     /// The event, and how often a second each CPU is sampled.
     pub event: String,
     pub hz: u32,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 pub use self::cpulist::{CpuListError, MAX_ID, format_cpulist, parse_cpulist, parse_cpumask};
-use super::units::{CpuId, Nid};
+use super::units::{CpuId, NodeId};
 
 /// The machine. Recordings embed it, so a field may be added but not change its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Topology {
     pub possible_nodes: u32,
     /// Nodes in `node/possible` but not in `node/online`. The kernel makes no `nodeN` directory for them,
     /// so nothing else is known: they may be hot-pluggable memory, or only room that the firmware reserved.
-    pub offline_nodes: Vec<Nid>,
+    pub offline_nodes: Vec<NodeId>,
     /// Whether the kernel looks for nodes at all.
     pub numa: NumaSupport,
     /// Devices on no online node: the firmware did not say (`numa_node` is -1), or it named a node that is
@@ -54,13 +54,13 @@ pub enum NumaSupport {
 /// One online node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    pub id: Nid,
+    pub id: NodeId,
     /// Its online CPUs, ascending; empty on a memory-only node and where all its CPUs are offline.
     pub cpus: Vec<CpuId>,
     /// Distance to each online node including itself, ascending by node: the row of the ACPI SLIT or its
     /// device-tree twin. 10 means local, 20 "twice as far" by the firmware's word, 255 unreachable. Not a
     /// measurement.
-    pub distances: Vec<(Nid, u32)>,
+    pub distances: Vec<(NodeId, u32)>,
     /// Bytes of memory the kernel manages on it (`MemTotal`); 0 on a node with CPUs only.
     pub mem_total_bytes: u64,
     /// Bytes nobody used at the time of reading (`MemFree`); page cache counts as used.
@@ -76,7 +76,7 @@ pub struct Cpu {
     pub online: bool,
     /// Its node; of an online CPU always one of [`Topology::nodes`]. For an offline CPU the one it last
     /// belonged to, by the `cpuN/nodeM` link that stays in sysfs. `None` only where sysfs does not say.
-    pub node: Option<Nid>,
+    pub node: Option<NodeId>,
     /// `physical_package_id`: any number the firmware chose, not always 0, 1, …; `None` when offline or
     /// unknown (-1).
     pub socket: Option<i32>,
@@ -116,11 +116,11 @@ pub struct Device {
     /// `domain:bus:device.function` of the nearest PCI function; `None` for a device on another bus.
     pub pci: Option<String>,
     /// `numa_node` as the kernel shows it; `None` for -1 (the firmware did not say).
-    pub node: Option<Nid>,
+    pub node: Option<NodeId>,
     /// Nodes of the CPUs that handle its interrupts, ascending; empty where it has none of its own (MSI) or
     /// nobody says.
     #[serde(default)]
-    pub irq_nodes: Vec<Nid>,
+    pub irq_nodes: Vec<NodeId>,
 }
 
 /// What kind of device, from /sys/class or the PCI class code.
@@ -142,12 +142,12 @@ impl Topology {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index])
     }
 
-    pub fn node(&self, id: Nid) -> Option<&Node> {
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.binary_search_by_key(&id, |node| node.id).ok().map(|index| &self.nodes[index])
     }
 
     /// The SLIT distance; `None` unless both nodes are online. It need not be the same in both directions.
-    pub fn distance(&self, from: Nid, to: Nid) -> Option<u32> {
+    pub fn distance(&self, from: NodeId, to: NodeId) -> Option<u32> {
         let row = &self.node(from)?.distances;
         row.binary_search_by_key(&to, |(node, _)| *node).ok().map(|index| row[index].1)
     }
@@ -181,7 +181,7 @@ impl Node {
 
 impl Llc {
     /// The nodes of its CPUs, ascending.
-    pub fn nodes(&self, topology: &Topology) -> BTreeSet<Nid> {
+    pub fn nodes(&self, topology: &Topology) -> BTreeSet<NodeId> {
         self.cpus.iter().filter_map(|id| topology.cpu(*id)?.node).collect()
     }
 }

@@ -3,16 +3,16 @@
 use regex_lite::Regex;
 
 use super::{BadValue, bad};
+use crate::analysis::filter::RowFilter;
 use crate::cli::DisplayArgs;
 use crate::export::{ContainerSelection, Selection, all_columns};
-use crate::filter::RowFilter;
 use crate::metric::Metric;
 use crate::metric::columns::{CONTAINER_TEXT, TASK_TEXT};
 use crate::metric::container::{self, CONTAINER_METRICS};
 use crate::metric::identity::{PID, TID};
 use crate::metric::on_demand;
 use crate::metric::task::{self, TASK_METRICS, by_id};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::Task;
 
 /// The metrics of `--columns`, or `None` when it was not given.
@@ -108,7 +108,7 @@ pub fn filter(args: &DisplayArgs) -> Result<RowFilter, BadValue> {
         Some(text) => Some(Regex::new(text).map_err(|error| bad("--comm", error.to_string()))?),
         None => None,
     };
-    Ok(RowFilter { comm, node: args.node.map(Nid), top: args.top.map(|top| top as usize) })
+    Ok(RowFilter { comm, node: args.node.map(NodeId), top: args.top.map(|top| top as usize) })
 }
 
 /// What batch output contains. `machine_readable` output has all metrics unless columns are named.

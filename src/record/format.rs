@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{columns, sections};
 use crate::model::sample::HostFacts;
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 
 /// Version of the format. A reader opens every version up to its own. Columns and sections may be added
 /// without a new version: readers skip those they do not know, and of those that are not there they say so.
@@ -202,7 +202,7 @@ impl Head {
             && topology.cpus.windows(2).all(|pair| pair[0].id < pair[1].id);
         let last_node =
             topology.nodes.last().map(|node| node.id).max(topology.offline_nodes.iter().max().copied());
-        let known = |node: Option<Nid>| node.is_none_or(|node| node.index() < nodes);
+        let known = |node: Option<NodeId>| node.is_none_or(|node| node.index() < nodes);
         let in_range = known(last_node)
             && topology.cpus.last().is_none_or(|cpu| cpu.id.index() < cpus)
             && topology.cpus.iter().all(|cpu| known(cpu.node));

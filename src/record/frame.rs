@@ -173,7 +173,7 @@ impl Sealer {
         out: &mut Vec<u8>,
         mut head: FrameHead,
         payload: &[u8],
-        beside: Beside<'_>,
+        beside: Extras<'_>,
     ) -> io::Result<()> {
         self.stored.clear();
         for copy in beside.copies {
@@ -205,7 +205,7 @@ impl Sealer {
 
 /// What a frame has beside its payload.
 #[derive(Clone, Copy, Default)]
-pub struct Beside<'a> {
+pub struct Extras<'a> {
     /// Frames that others depend on.
     pub copies: &'a [Carried<'a>],
     /// Bytes that the whole frame takes at least.
@@ -269,7 +269,7 @@ mod tests {
     fn a_frame_comes_back() {
         let payload = b"numbers numbers numbers numbers numbers numbers".repeat(9);
         let mut frame = Vec::new();
-        Sealer::new(1).unwrap().seal(&mut frame, head(), &payload, Beside::default()).unwrap();
+        Sealer::new(1).unwrap().seal(&mut frame, head(), &payload, Extras::default()).unwrap();
         let read = FrameHead::from_bytes(&frame).unwrap();
         assert_eq!((read.seq, read.wall_ns, read.len()), (7, -9, frame.len() as u64));
         assert!(read.compressed && frame.len() < payload.len());
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_is_noticed() {
         let mut frame = Vec::new();
-        Sealer::new(1).unwrap().seal(&mut frame, head(), b"a small payload", Beside::default()).unwrap();
+        Sealer::new(1).unwrap().seal(&mut frame, head(), b"a small payload", Extras::default()).unwrap();
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_payload_that_grows_beyond_its_word_is_refused() {
         let mut frame = Vec::new();
-        Sealer::new(1).unwrap().seal(&mut frame, head(), &vec![0; 1 << 20], Beside::default()).unwrap();
+        Sealer::new(1).unwrap().seal(&mut frame, head(), &vec![0; 1 << 20], Extras::default()).unwrap();
         let mut read = FrameHead::from_bytes(&frame).unwrap();
         read.raw = 10;
         assert!(read.open(&frame[HEAD_LEN..], &mut Vec::new()).is_err());
@@ -310,11 +310,11 @@ mod tests {
     fn copies_and_room_stand_around_a_payload() {
         let mut other = Vec::new();
         let own = FrameHead { seq: 3, ..head() };
-        Sealer::new(1).unwrap().seal(&mut other, own, b"another payload", Beside::default()).unwrap();
+        Sealer::new(1).unwrap().seal(&mut other, own, b"another payload", Extras::default()).unwrap();
         for (payload, least) in [(b"x".repeat(500), 0), (b"small".to_vec(), 400), (vec![], 69), (vec![], 73)]
         {
             let mut frame = Vec::new();
-            let beside = Beside { copies: &[Carried { at: 77, frame: &other }], least };
+            let beside = Extras { copies: &[Carried { at: 77, frame: &other }], least };
             Sealer::new(1).unwrap().seal(&mut frame, head(), &payload, beside).unwrap();
             let read = FrameHead::from_bytes(&frame).unwrap();
             assert!(read.carries && frame.len() >= least, "{} bytes", frame.len());
@@ -334,7 +334,7 @@ mod tests {
             let mut frame = Vec::new();
             Sealer::new(1)
                 .unwrap()
-                .seal(&mut frame, head(), b"small", Beside { copies: &[], least })
+                .seal(&mut frame, head(), b"small", Extras { copies: &[], least })
                 .unwrap();
             assert!(
                 frame.len() >= least && frame.len() <= least.max(HEAD_LEN + 30),
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(buffer.capacity(), 0);
         // A writer makes it long enough.
         let mut frame = Vec::new();
-        Sealer::new(1).unwrap().seal(&mut frame, head(), &zeros, Beside::default()).unwrap();
+        Sealer::new(1).unwrap().seal(&mut frame, head(), &zeros, Extras::default()).unwrap();
         FrameHead::from_bytes(&frame).unwrap().open(&frame[HEAD_LEN..], &mut buffer).unwrap();
     }
 }

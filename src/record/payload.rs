@@ -15,8 +15,8 @@ pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
 use super::{columns, groups, limits, names, placement, room, rows, stacks};
-use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, OwnRaw, Sample, VmStat};
-use crate::model::units::Nid;
+use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, VmStat};
+use crate::model::units::NodeId;
 
 /// What a delta is told apart from.
 #[derive(Clone, Copy)]
@@ -157,7 +157,7 @@ fn encode_flows(out: &mut Vec<u8>, flows: &[Flow]) {
 }
 
 fn decode_flows(input: Bytes<'_>) -> Result<Vec<Flow>, Malformed> {
-    let node = |number: u64| u32::try_from(number).map(Nid).map_err(|_| Malformed("a node cannot be"));
+    let node = |number: u64| u32::try_from(number).map(NodeId).map_err(|_| Malformed("a node cannot be"));
     decode_list(input, MAX_FLOWS, |input| {
         Ok(Flow { from: node(input.number()?)?, to: node(input.number()?)?, count: input.number()? })
     })
@@ -246,7 +246,7 @@ pub fn decode(
     input.finish()?;
 
     let mut own = get(Section::Own)?;
-    let used = OwnRaw { cpu_ns: own.number()?, rss_bytes: own.number()?, sample_ns: own.number()? };
+    let used = SelfUsage { cpu_ns: own.number()?, rss_bytes: own.number()?, sample_ns: own.number()? };
     own.finish()?;
 
     let sample = Sample {

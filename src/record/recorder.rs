@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{Resource, getrlimit};
 
+use super::aggregate::{Fold, Keep};
 use super::files::{Files, Limits};
-use super::fold::{Fold, Keep};
 use super::format::{End, Gap, Head};
 use super::writer::{WriteError, Writer};
 use crate::model::sample::{HostFacts, Sample, TaskRaw};

@@ -8,7 +8,7 @@ use super::format::memory_limit;
 use super::payload::Delta;
 use super::varint::Malformed;
 use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
-use crate::model::stacks::{Function, News, Place};
+use crate::model::stacks::{Function, Place, StackBatch};
 
 /// Bytes that a byte of a payload becomes at most where nothing else is said: an empty text with its length in front
 /// becomes an entry of a list.
@@ -121,6 +121,6 @@ pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize) -> u
         + sample.hot.as_deref().map_or(0, of_news)
 }
 
-fn of_news(news: &News) -> usize {
+fn of_news(news: &StackBatch) -> usize {
     news.names.iter().map(|(_, function)| of_named(function)).sum()
 }

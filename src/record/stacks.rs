@@ -8,7 +8,7 @@ use super::format::{MAX_FRAMES, MAX_NAMES, MAX_ROWS, MAX_TEXT};
 use super::room::Room;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::model::sample::Comm;
-use crate::model::stacks::{BuildId, Frame, Function, News, Place, Stack};
+use crate::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 use crate::text::is_clean;
 
 /// The mapping at an address.
@@ -21,7 +21,7 @@ const HAS_NAME: u64 = 1;
 const IN_KERNEL: u64 = 2;
 
 /// Writes nothing where nothing was sampled.
-pub fn encode(out: &mut Vec<u8>, news: Option<&News>) {
+pub fn encode(out: &mut Vec<u8>, news: Option<&StackBatch>) {
     let Some(news) = news else { return };
     put_text(out, &news.event);
     put(out, news.hz.into());
@@ -114,7 +114,7 @@ fn put_frame(out: &mut Vec<u8>, frame: Frame, files: &mut Numbers<BuildId>, last
 ///
 /// # Errors
 /// The bytes are something else, hold text that no terminal should see, or more frames than the limit.
-pub fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<News>, Malformed> {
+pub fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<StackBatch>, Malformed> {
     if input.0.is_empty() {
         return Ok(None);
     }
@@ -159,7 +159,7 @@ pub fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<News>, Mal
         stacks.push(Stack { process, tid, cgroup_id, comm, samples, frames });
     }
     input.finish()?;
-    Ok(Some(News { event, hz, stacks, names, lost }))
+    Ok(Some(StackBatch { event, hz, stacks, names, lost }))
 }
 
 /// A list with its length in front. Each entry takes a byte at least, so that it cannot be longer than its bytes.
@@ -204,7 +204,7 @@ fn clean(input: &mut Bytes<'_>) -> Result<String, Malformed> {
 mod tests {
     use super::*;
 
-    fn news() -> News {
+    fn news() -> StackBatch {
         let id = BuildId([7; 20]);
         let stack = |pid: u32, frames| Stack {
             process: (pid, 5),
@@ -216,7 +216,7 @@ mod tests {
         };
         let named =
             |name: &str| Function { name: Some(name.into()), module: "/bin/busy".into(), kernel: false };
-        News {
+        StackBatch {
             event: "cpu-clock".into(),
             hz: 97,
             stacks: vec![

@@ -9,7 +9,7 @@ use super::copies::{Due, Spread};
 use super::format::{
     ANCHOR_EVERY, End, FORMAT, Gap, HEAD_EVERY, Head, KEY_EVERY, Kind, MAX_PAYLOAD, MIN_FRAME,
 };
-use super::frame::{Beside, Carried, FrameHead, HEAD_LEN, Sealer};
+use super::frame::{Carried, Extras, FrameHead, HEAD_LEN, Sealer};
 use super::payload::{self, Delta, TooLarge};
 use crate::model::sample::Sample;
 
@@ -115,7 +115,7 @@ impl Writer {
         self.json(head);
         let json = self.payload.clone();
         let at = self.end;
-        self.seal(Kind::Head, at, Beside::default())?;
+        self.seal(Kind::Head, at, Extras::default())?;
         self.seal_again(at);
         self.write()?;
         let copy = Some(self.spread.due(at, self.end));
@@ -132,7 +132,7 @@ impl Writer {
     pub fn sample(&mut self, sample: &Sample, gap: Option<&Gap>) -> Result<(), WriteError> {
         if let Some(gap) = gap {
             self.json(gap);
-            self.seal(Kind::Gap, self.head.at, Beside::default())?;
+            self.seal(Kind::Gap, self.head.at, Extras::default())?;
         }
         (self.mono_ns, self.wall_ns) = (sample.mono_ns, sample.wall_ns);
         let copied = self.head.copy.is_some_and(|copy| copy.is_ready(self.next_at()));
@@ -159,7 +159,7 @@ impl Writer {
         let (first, id) = (self.key.is_none(), payload::id_of(&self.payload));
         let at = self.next_at();
         let least = self.head.copy.map_or(0, |copy| copy.least(at)).max(HEAD_LEN + stored).max(MIN_FRAME);
-        self.seal(Kind::Key, self.head.at, Beside { copies: &[], least })?;
+        self.seal(Kind::Key, self.head.at, Extras { copies: &[], least })?;
         let frame = self.frames[(at - self.end) as usize..].to_vec();
         // Nothing else has what is in it yet. Later the keyframe before it is near.
         if first {
@@ -217,13 +217,13 @@ impl Writer {
         let stored = encoded.map_err(|error| self.refuse(error.into()))?;
         let least = least.max(HEAD_LEN + stored);
         let (frames, sealed) = (self.frames.len(), self.sealed);
-        self.seal(Kind::Delta, key.at, Beside { copies, least })?;
+        self.seal(Kind::Delta, key.at, Extras { copies, least })?;
         if tick + 1 == KEY_EVERY
             && let Some(least) = self.spread.least_before_key(at, self.next_at())
         {
             self.frames.truncate(frames);
             self.sealed = sealed;
-            self.seal(Kind::Delta, key.at, Beside { copies, least })?;
+            self.seal(Kind::Delta, key.at, Extras { copies, least })?;
         }
         self.write()?;
         Ok(carries)
@@ -241,7 +241,7 @@ impl Writer {
         let key = self.key.take();
         let waiting = key.as_ref().filter(|key| key.copy.is_some() && key.frame.len() <= MAX_PAYLOAD / 4);
         let copy = waiting.map(|key| Carried { at: key.at, frame: &key.frame });
-        self.seal(Kind::End, self.head.at, Beside { copies: copy.as_slice(), least: 0 })?;
+        self.seal(Kind::End, self.head.at, Extras { copies: copy.as_slice(), least: 0 })?;
         self.write()?;
         self.file.sync_data().map_err(WriteError::NotWritten)
     }
@@ -258,7 +258,7 @@ impl Writer {
     }
 
     /// Makes a frame of `self.payload`, to be written with the others in `self.frames`.
-    fn seal(&mut self, kind: Kind, base: u64, beside: Beside<'_>) -> Result<(), WriteError> {
+    fn seal(&mut self, kind: Kind, base: u64, beside: Extras<'_>) -> Result<(), WriteError> {
         let head = FrameHead {
             kind,
             compressed: false,
@@ -293,7 +293,7 @@ impl Writer {
     /// copies take it for a head of its own.
     fn seal_head_again(&mut self) -> Result<(), WriteError> {
         self.payload.clone_from(&self.head.json);
-        self.seal(Kind::Head, self.head.at, Beside::default())
+        self.seal(Kind::Head, self.head.at, Extras::default())
     }
 
     /// Forgets the frames that are sealed and not written.

@@ -5,7 +5,7 @@ use std::mem::take;
 use std::sync::Arc;
 
 use super::rows::{add_exited, join, newcomer};
-use super::{Grain, Remote, Task};
+use super::{Remote, RowKind, Task};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::sample::{Comm, Counts, GroupRaw, MemPolicy, Names, Sample, TaskRaw};
 use crate::model::topology::{Topology, parse_cpulist};
@@ -67,7 +67,7 @@ pub fn containers(
     }
     let gone = previous.map(|previous| add_deltas(&mut list, previous, current)).unwrap_or_default();
     let mut exited = Vec::new();
-    add_exited(&mut exited, Grain::Processes, previous, current.exited.iter(), gone);
+    add_exited(&mut exited, RowKind::Processes, previous, current.exited.iter(), gone);
     for task in exited {
         let at = list.row_of(task.raw.cgroup_id);
         list.rows[at].own_tasks = true;

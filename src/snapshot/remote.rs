@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use crate::model::sample::{PagesFound, Reading, Sample};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 
 /// Where the memory of a process is, by node id.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -138,7 +138,7 @@ impl Accesses {
 
     /// Share of all accesses that go from the CPUs of one node to the memory of another, in percent; `None`
     /// when nothing with known memory ran.
-    pub fn pct(&self, from: Nid, to: Nid) -> Option<f64> {
+    pub fn pct(&self, from: NodeId, to: NodeId) -> Option<f64> {
         let ns = self.ns.get(&(from.0, to.0)).copied().unwrap_or(0.0);
         (self.run_ns > 0.0).then(|| ns * 100.0 / self.run_ns)
     }
@@ -151,9 +151,9 @@ pub fn memory_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<(u64, R
 }
 
 /// Shares of a whole by node in percent; nodes with none are left out.
-pub fn shares(bytes_by_node: &[f64]) -> Vec<(Nid, f64)> {
+pub fn shares(bytes_by_node: &[f64]) -> Vec<(NodeId, f64)> {
     let sum: f64 = bytes_by_node.iter().sum();
-    let share = |(node, bytes): (usize, &f64)| (Nid(node as u32), bytes * 100.0 / sum);
+    let share = |(node, bytes): (usize, &f64)| (NodeId(node as u32), bytes * 100.0 / sum);
     bytes_by_node.iter().enumerate().filter(|(_, bytes)| **bytes > 0.0).map(share).collect()
 }
 
@@ -194,7 +194,7 @@ mod tests {
         let mut accesses = Accesses::default();
         accesses.add(&[300, 0], &memory(&[1.0, 2.0]));
         accesses.add(&[0, 100], &memory(&[0.0, 9.0]));
-        let pct = |from, to| accesses.pct(Nid(from), Nid(to));
+        let pct = |from, to| accesses.pct(NodeId(from), NodeId(to));
         assert_eq!((pct(0, 0), pct(0, 1)), (Some(25.0), Some(50.0)));
         assert_eq!((pct(1, 0), pct(1, 1)), (Some(0.0), Some(25.0)));
     }

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Grain, Tally, Task};
+use super::{RowKind, Tally, Task};
 use crate::model::sample::{Counts, Sample, TaskRaw};
 
 /// A task seen for the first time: what is its own, and what the kernel counted before we looked?
@@ -74,7 +74,7 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
     }
     let exited = current.exited.iter().filter(|task| wanted(task));
     rows = show_left(rows);
-    add_exited(&mut rows, Grain::Threads, previous, exited, gone);
+    add_exited(&mut rows, RowKind::Threads, previous, exited, gone);
     rows
 }
 
@@ -103,7 +103,7 @@ fn show_left(mut rows: Vec<Task>) -> Vec<Task> {
 /// done before, by process.
 pub(super) fn add_exited<'a>(
     rows: &mut Vec<Task>,
-    grain: Grain,
+    grain: RowKind,
     previous: Option<&Sample>,
     exited: impl Iterator<Item = &'a Arc<TaskRaw>>,
     mut gone: HashMap<(u32, u64), Counts>,
@@ -127,7 +127,7 @@ pub(super) fn add_exited<'a>(
             (Some(_), None) => Tally::Of(Arc::clone(task)),
         };
         rows.push(Task {
-            tid: (grain != Grain::Processes).then_some(task.tid),
+            tid: (grain != RowKind::Processes).then_some(task.tid),
             exited: true,
             total: Tally::Of(Arc::clone(task)),
             delta,
@@ -182,7 +182,7 @@ pub(super) fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task
         }
     }
     rows = show_left(rows);
-    add_exited(&mut rows, Grain::Processes, previous, current.exited.iter(), gone);
+    add_exited(&mut rows, RowKind::Processes, previous, current.exited.iter(), gone);
     rows
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::model::sample::OwnRaw;
+    use crate::model::sample::SelfUsage;
 
     fn thread(serial: u64, tid: u32, ns: u64) -> Arc<TaskRaw> {
         Arc::new(TaskRaw {
@@ -221,7 +221,7 @@ mod tests {
             page_flows: vec![],
             lost: BTreeMap::new(),
             exit_lost_ns: vec![],
-            own: OwnRaw::default(),
+            own: SelfUsage::default(),
             groups: BTreeMap::new(),
             placement: Default::default(),
             about: Default::default(),

@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use libbpf_rs::Program;
 
 use crate::collect::hot::{HotProbe, Sampling};
-use crate::model::stacks::News;
+use crate::model::stacks::StackBatch;
 use crate::model::units::CpuId;
-use crate::remote::OWN_PROGRAM;
+use crate::program::helper::OWN_PROGRAM;
 use crate::symbolize::Namer;
 
 /// There while somebody looks at hot spots.
@@ -44,12 +44,12 @@ impl Hot {
     ///
     /// # Errors
     /// The ring could not be read.
-    pub fn news(&mut self, patience: Duration) -> Result<News> {
+    pub fn news(&mut self, patience: Duration) -> Result<StackBatch> {
         let stacks = self.probe.take()?;
         let places = stacks.iter().flat_map(|stack| stack.places().map(|place| (place, stack.process)));
         self.namer.ask(places);
         let sampling = self.probe.sampling();
-        Ok(News {
+        Ok(StackBatch {
             event: sampling.event.name.clone(),
             hz: sampling.hz,
             names: self.namer.answers(patience),

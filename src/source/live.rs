@@ -18,7 +18,6 @@ use self::events::Fresh;
 use self::missing::with_balancing;
 use super::hot::Hot;
 use super::{Focus, Source, poll};
-use crate::collect::about::AboutReader;
 use crate::collect::check::HostCheck;
 use crate::collect::hot::Sampling;
 use crate::collect::machine::MachineReader;
@@ -26,13 +25,14 @@ use crate::collect::mm_reader::MmReader;
 use crate::collect::placement::{Budget, Placements};
 use crate::collect::plan::Advice;
 use crate::collect::probes::{Probes, Readings, Shared};
+use crate::collect::proc_fields::AboutReader;
 use crate::collect::records::Layout;
 use crate::collect::sched::SchedProbe;
 use crate::collect::table::{TaskTable, parse};
 use crate::collect::tasks::TaskProbe;
-use crate::collect::{own, records, stats};
-use crate::container::groups::GroupWatch;
-use crate::container::names::Book;
+use crate::collect::{bpf_stats, records, self_usage};
+use crate::container::groups::CgroupTracker;
+use crate::container::names::ContainerNames;
 use crate::container::scope::Scope;
 use crate::container::select::{Unmatched, Wants};
 use crate::container::visible::VisibleNames;
@@ -46,13 +46,13 @@ use crate::metric::needs::Demand;
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
 use crate::model::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
-use crate::model::stacks::News;
+use crate::model::stacks::StackBatch;
 use crate::model::topology::{Topology, parse_cpulist};
 use crate::model::units::CpuId;
 use crate::model::wire::Loss;
-use crate::overhead::{ReadCost, Statistics};
 use crate::pmu::sets::Choice;
-use crate::remote::OWN_PROGRAM;
+use crate::program::helper::OWN_PROGRAM;
+use crate::program::overhead::{ReadCost, Statistics};
 
 /// Where this machine's files are.
 const ROOT: &str = "/";
@@ -97,7 +97,7 @@ pub struct LiveSource {
     tasks: TaskProbe,
     machine: MachineReader,
     table: TaskTable,
-    groups: GroupWatch,
+    groups: CgroupTracker,
     group_limits: bool,
     /// Reads what the locks of other address spaces guard.
     mm_reader: MmReader,
@@ -130,7 +130,7 @@ pub struct LiveSource {
     fresh: Fresh,
     /// The cost of reading one counter.
     read_cost: Option<ReadCost>,
-    statistics: Option<stats::Recording>,
+    statistics: Option<bpf_stats::Recording>,
 }
 
 impl LiveSource {
@@ -151,9 +151,9 @@ impl LiveSource {
         let events = check.pmu.working();
 
         let mut names = Arc::new(Names { users: users::read(Path::new(ROOT)), ..Names::default() });
-        let book = Book::new(Path::new(ROOT)).asking(&options.runtime_sockets);
+        let book = ContainerNames::new(Path::new(ROOT)).asking(&options.runtime_sockets);
         let mut groups =
-            GroupWatch::new(Path::new(ROOT), hierarchy.clone(), book, options.wants, options.scope);
+            CgroupTracker::new(Path::new(ROOT), hierarchy.clone(), book, options.wants, options.scope);
         let unmatched = groups.read(0, &mut names);
         let mut notes = groups.take_troubles();
         if !unmatched.is_empty() {
@@ -202,7 +202,7 @@ impl LiveSource {
         let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
         let tasks =
             TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
-        let page_size = own::page_size();
+        let page_size = self_usage::page_size();
         let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
         probes.start(&shared.with(&sched), wanted);
         let host = HostFacts {
@@ -414,7 +414,7 @@ impl LiveSource {
         let names = self.visible.of(self.groups.scope(), &self.names, occupied);
         self.watch_multiplexing(&cpus);
         self.note_missing();
-        let mut own = own::read(self.page_size);
+        let mut own = self_usage::read(self.page_size);
         let (reader_ns, reader_bytes) = self.mm_reader.uses(self.page_size);
         (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
         own.sample_ns = began.elapsed().as_nanos() as u64;
@@ -516,7 +516,7 @@ impl Source for LiveSource {
     fn set_statistics(&mut self, on: bool) -> Result<()> {
         self.statistics = None;
         if on {
-            self.statistics = Some(stats::Recording::start()?);
+            self.statistics = Some(bpf_stats::Recording::start()?);
         }
         Ok(())
     }
@@ -528,7 +528,7 @@ impl Source for LiveSource {
         let sampler = self.hot.iter().flat_map(Hot::programs);
         let programs = self.sched.programs().chain(self.tasks.programs()).chain(sampler);
         let runs = |program: Program<'_>| {
-            Ok((program.name().to_string_lossy().into_owned(), stats::runs(program.as_fd())?))
+            Ok((program.name().to_string_lossy().into_owned(), bpf_stats::runs(program.as_fd())?))
         };
         Ok(Some(Statistics {
             mono_ns: clock::mono_ns(),
@@ -539,7 +539,7 @@ impl Source for LiveSource {
         }))
     }
 
-    fn hot_news(&mut self, patience: Duration) -> Result<Option<News>> {
+    fn hot_news(&mut self, patience: Duration) -> Result<Option<StackBatch>> {
         self.hot.as_mut().map(|hot| hot.news(patience)).transpose()
     }
 

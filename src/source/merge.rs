@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::model::sample::Sample;
-use crate::model::stacks::News;
+use crate::model::stacks::StackBatch;
 
 /// Ends of processes that are carried along: some 40 MB.
 const EXITS_KEPT: usize = 1 << 16;
@@ -52,7 +52,7 @@ impl Merger {
     }
 
     /// Puts `later` behind `earlier`.
-    pub fn merge_news(&mut self, earlier: &mut News, later: News) {
+    pub fn merge_news(&mut self, earlier: &mut StackBatch, later: StackBatch) {
         let room = STACKS_KEPT.saturating_sub(earlier.stacks.len());
         self.stacks_not_kept += later.stacks.iter().skip(room).map(|stack| stack.samples).sum::<u64>();
         earlier.stacks.extend(later.stacks.into_iter().take(room));
@@ -70,7 +70,7 @@ impl Merger {
     }
 
     /// As [`Merger::count_losses`], for stacks.
-    pub fn count_lost_stacks(&self, news: &mut News) {
+    pub fn count_lost_stacks(&self, news: &mut StackBatch) {
         if self.stacks_not_kept > 0 {
             news.lost.insert(STACKS_NOT_SHOWN.into(), self.stacks_not_kept);
         }
@@ -82,7 +82,7 @@ pub(crate) mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::sample::{Comm, OwnRaw, TaskRaw};
+    use crate::model::sample::{Comm, SelfUsage, TaskRaw};
     use crate::model::stacks::Stack;
 
     /// A sample with only this in it.
@@ -101,7 +101,7 @@ pub(crate) mod tests {
             page_flows: vec![],
             lost: Default::default(),
             exit_lost_ns: vec![],
-            own: OwnRaw::default(),
+            own: SelfUsage::default(),
             names: Arc::default(),
             groups: Default::default(),
             placement: Arc::default(),
@@ -112,10 +112,10 @@ pub(crate) mod tests {
     }
 
     /// Stacks that were seen so often, one of each process.
-    pub(crate) fn news(pids: std::ops::Range<u32>, samples: u64) -> News {
+    pub(crate) fn news(pids: std::ops::Range<u32>, samples: u64) -> StackBatch {
         let comm = Comm::new("x");
         let stack = |pid| Stack { process: (pid, 1), tid: pid, cgroup_id: 0, comm, samples, frames: vec![] };
-        News { stacks: pids.map(stack).collect(), ..News::default() }
+        StackBatch { stacks: pids.map(stack).collect(), ..StackBatch::default() }
     }
 
     fn pids(rows: &[Arc<TaskRaw>]) -> Vec<u32> {

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Focus, Source};
-use crate::hot::book::Book;
+use crate::hot::frame_names::FrameNames;
 use crate::model::process::Details;
 use crate::model::sample::{HostFacts, Sample};
-use crate::model::stacks::News;
-use crate::overhead::Statistics;
+use crate::model::stacks::StackBatch;
+use crate::program::overhead::Statistics;
 use crate::record::format::MAX_FRAMES;
 use crate::record::recorder::{Progress, Recorder};
 
@@ -27,16 +27,16 @@ pub struct Recorded<S> {
     recorder: Recorder,
     /// Set from outside (SIGUSR1) when the next sample is to go into a new file.
     rotate: Arc<AtomicBool>,
-    book: Book,
+    book: FrameNames,
     /// What was sampled of stacks until the last sample, as the source said it.
-    news: Option<News>,
+    news: Option<StackBatch>,
     /// When the last sample was asked for.
     last: Instant,
 }
 
 impl<S: Source> Recorded<S> {
     pub fn new(source: S, recorder: Recorder, rotate: Arc<AtomicBool>) -> Recorded<S> {
-        Recorded { source, recorder, rotate, book: Book::default(), news: None, last: Instant::now() }
+        Recorded { source, recorder, rotate, book: FrameNames::default(), news: None, last: Instant::now() }
     }
 
     /// Ends the recording.
@@ -97,7 +97,7 @@ impl<S: Source> Source for Recorded<S> {
         self.source.set_hot(on)
     }
 
-    fn hot_news(&mut self, _: Duration) -> Result<Option<News>> {
+    fn hot_news(&mut self, _: Duration) -> Result<Option<StackBatch>> {
         Ok(self.news.take())
     }
 

@@ -19,11 +19,11 @@ use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
 use crate::model::counters::Counter;
 use crate::model::sample::{
-    CpuRaw, Flow, GroupRaw, Hints, HostFacts, Names, NodeRaw, OwnRaw, PagesFound, PlacementRaw, Sample,
+    CpuRaw, Flow, GroupRaw, Hints, HostFacts, Names, NodeRaw, PagesFound, PlacementRaw, Sample, SelfUsage,
     TaskRaw, VmStat,
 };
 use crate::model::topology::{Cpu, Node};
-use crate::model::units::{CpuId, Nid};
+use crate::model::units::{CpuId, NodeId};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
@@ -170,7 +170,7 @@ impl Machine {
             page_flows: flows(&self.page_flows),
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
-            own: OwnRaw { cpu_ns: to_ns / 1000 * 3, rss_bytes: 12 << 20, sample_ns: MS },
+            own: SelfUsage { cpu_ns: to_ns / 1000 * 3, rss_bytes: 12 << 20, sample_ns: MS },
             names: Arc::clone(&self.names),
             groups: self.groups.clone(),
             placement: Arc::new(self.placements()),
@@ -369,7 +369,10 @@ fn count_hints(cpus: &mut [CpuRaw], vm: &mut VmStat, actor: &Actor, step: &Step,
 
 /// As samples have them: ascending, without pairs that nothing went between.
 fn flows(counts: &BTreeMap<(u32, u32), u64>) -> Vec<Flow> {
-    let flow =
-        |((from, to), count): (&(u32, u32), &u64)| Flow { from: Nid(*from), to: Nid(*to), count: *count };
+    let flow = |((from, to), count): (&(u32, u32), &u64)| Flow {
+        from: NodeId(*from),
+        to: NodeId(*to),
+        count: *count,
+    };
     counts.iter().filter(|(_, count)| **count > 0).map(flow).collect()
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::time::ClockId;
 
 use crate::host::clock::clock;
-use crate::pace::Witness;
-use crate::signals;
+use crate::program::pace::Witness;
+use crate::program::signals;
 
 /// The handler of SIGCONT may run on another thread, a moment after this one goes on.
 const A_MOMENT: Duration = Duration::from_millis(2);

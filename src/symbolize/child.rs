@@ -13,7 +13,7 @@ use super::listing;
 use super::sections::{self, Symbols};
 use super::table::{Table, Tables};
 use super::wire::{Answer, Found, Identity, Question};
-use crate::remote;
+use crate::program::helper;
 use crate::text;
 
 /// The name under which the tool starts itself as its symbolizer.
@@ -26,7 +26,7 @@ const KERNEL_AGE: Duration = Duration::from_secs(10);
 pub fn main() -> ExitCode {
     let mut symbolizer = Symbolizer::default();
     let _ = rustix::thread::set_name(c"nng-symbols");
-    remote::serve(NAME, confine, |question: Question, file| match file {
+    helper::serve(NAME, confine, |question: Question, file| match file {
         Some(file) => symbolizer.answer(&question, &file),
         None => Answer::Found(Vec::new()),
     })

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::child;
 use super::wire::{Answer, Question};
-use crate::remote::{Failure, Remote};
+use crate::program::helper::{Failure, Remote};
 
 /// An answer that takes longer has none: a file of half a gigabyte takes a tenth of it, unless it comes from a slow disk.
 const ANSWER_MAX: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use super::names::{Answers, Names};
 use super::queue::Batch;
-use crate::remote::{self, OWN_PROGRAM};
+use crate::program::helper::{self, OWN_PROGRAM};
 
 /// The name under which the tool starts itself to look for names.
 pub const NAME: &str = "numatop-ng-names";
@@ -18,7 +18,7 @@ pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-names");
     // Not before the first question: what was inherited is closed until then.
     let mut names: Option<Names> = None;
-    remote::serve(
+    helper::serve(
         NAME,
         || Ok(()),
         |batch: Batch, _| answer(names.get_or_insert_with(|| Names::new(PathBuf::from(OWN_PROGRAM))), &batch),

@@ -15,7 +15,7 @@ use super::process::{Mapping, Process};
 use super::wire::{Answer, Found, PLACES_MAX, Question};
 use crate::model::process::ProcessId;
 use crate::model::stacks::{BuildId, Function, Place};
-use crate::remote::Failure;
+use crate::program::helper::Failure;
 use crate::text;
 
 /// Bytes of a vDSO: real ones have two pages.

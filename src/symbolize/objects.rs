@@ -13,7 +13,7 @@ use super::process::{Mapping, Process};
 use super::split;
 use super::wire::{Answer, Question};
 use crate::model::stacks::BuildId;
-use crate::remote::Failure;
+use crate::program::helper::Failure;
 use crate::text;
 
 /// Descriptors that files are held open with at most; then those of the user who has most are closed.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use super::open::{self, LastLink, below, held};
-use crate::collect::inspect;
+use crate::collect::proc_details;
 use crate::model::process::ProcessId;
 
 /// Bytes read of `/proc/PID/maps`: some 160,000 mappings. And of `/proc/PID/status`.
@@ -34,7 +34,7 @@ impl Process {
 
     /// Whether it has not ended.
     pub fn is_there(&self) -> bool {
-        inspect::check_start(&held(&self.dir), self.id.0, self.id.1).is_ok()
+        proc_details::check_start(&held(&self.dir), self.id.0, self.id.1).is_ok()
     }
 
     /// The user it runs as.
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn this_process_is_there_and_one_that_began_at_another_time_is_not() {
         let pid = std::process::id();
-        let start = inspect::start_ns(pid).unwrap();
+        let start = proc_details::start_ns(pid).unwrap();
         let me = Process::open((pid, start)).unwrap();
         assert_eq!(me.owner(), Some(rustix::process::geteuid().as_raw()));
         let maps = me.maps().unwrap();

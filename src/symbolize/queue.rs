@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_place_too_many_is_answered_at_once() {
         let mut queue = Queue::default();
-        let me = (std::process::id(), crate::collect::inspect::start_ns(std::process::id()).unwrap());
+        let me = (std::process::id(), crate::collect::proc_details::start_ns(std::process::id()).unwrap());
         let many = |count: usize| (0..count as u64).map(|at| (Place::Address(me, at), me)).collect();
         assert_eq!(queue.add(many(WAITING_MAX + 7)).names.len(), 7);
         assert!(queue.next(&Ledger::default(), Instant::now()).is_some());

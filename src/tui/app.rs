@@ -40,17 +40,17 @@ use super::keymap::{self, context};
 use super::ring::Ring;
 use super::theme::Theme;
 use super::widget::table::Sort;
-use crate::filter::RowFilter;
-use crate::marks::Marks;
+use crate::analysis::filter::RowFilter;
+use crate::analysis::highlights::Highlights;
 use crate::metric::Metric;
 use crate::metric::task;
 use crate::model::process::Details;
 use crate::model::sample::{HostFacts, Sample};
-use crate::model::units::Nid;
-use crate::pace;
+use crate::model::units::NodeId;
 use crate::pmu::sets::Choice;
+use crate::program::pace;
 use crate::record::recorder::Progress;
-use crate::snapshot::{Grain, Snapshot, Task, derive, derive_tasks};
+use crate::snapshot::{RowKind, Snapshot, Task, derive, derive_tasks};
 use crate::text;
 
 /// Choices of the command line.
@@ -104,7 +104,7 @@ pub struct App {
     /// Number of the sample that ends the interval shown; `None` follows the newest.
     paused_at: Option<u64>,
     /// What is worth a look among what was kept when it was paused.
-    kept_marks: Marks,
+    kept_marks: Highlights,
     /// How far the recording of what is measured here is; `None` when nothing is recorded.
     pub recording: Option<Progress>,
     /// The machine is made up: the header says so.
@@ -146,7 +146,7 @@ impl App {
             snapshot: None,
             ring: Ring::default(),
             paused_at: None,
-            kept_marks: Marks::default(),
+            kept_marks: Highlights::default(),
             demo: false,
             recording: None,
             replay: None,
@@ -347,7 +347,7 @@ impl App {
     fn derive(&mut self) {
         let (Some(host), Some(shown)) = (&self.host, self.shown()) else { return };
         let Some((previous, current)) = self.ring.pair(shown) else { return };
-        let grain = if self.tasks.threads { Grain::Threads } else { Grain::Processes };
+        let grain = if self.tasks.threads { RowKind::Threads } else { RowKind::Processes };
         let derive = if self.screen == Screen::Containers { derive } else { derive_tasks };
         self.snapshot = Some(derive(host, previous, current, grain));
         if let Some(detail) = &mut self.detail {
@@ -387,7 +387,7 @@ impl App {
         match self.screen {
             Screen::Tasks => {}
             Screen::Nodes => {
-                self.tasks.choice.node = self.nodes.selected(snapshot).map(|node| Nid(node.raw.id));
+                self.tasks.choice.node = self.nodes.selected(snapshot).map(|node| NodeId(node.raw.id));
                 self.screen = Screen::Tasks;
                 self.arrange();
                 return None;

@@ -10,7 +10,7 @@ use super::Message;
 use super::mail::Mail;
 use crate::collect::mm_reader::closer::Closer;
 use crate::model::process::ProcessId;
-use crate::remote::OWN_PROGRAM;
+use crate::program::helper::OWN_PROGRAM;
 
 /// A question about a process.
 pub enum Asked {

@@ -14,7 +14,7 @@ use super::action::Seek;
 use super::closeup::{Asked, Closeup};
 use super::mail::{Closed, Mail};
 use crate::model::process::ProcessId;
-use crate::pace::{Cause, Pacing};
+use crate::program::pace::{Cause, Pacing};
 use crate::source::live::since;
 use crate::source::witness::Watch;
 use crate::source::{Focus, Source};

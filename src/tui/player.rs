@@ -12,7 +12,7 @@ use super::Message;
 use super::action::Seek;
 use super::collector::Command;
 use crate::model::sample::Sample;
-use crate::model::stacks::News;
+use crate::model::stacks::StackBatch;
 use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};
 
@@ -41,7 +41,7 @@ struct Player {
     /// Time of the sample on the screen, CLOCK_MONOTONIC of the recorded machine.
     shown_mono_ns: u64,
     /// Stacks of the interval on the screen, and whether the screen shows them.
-    hot: Option<Arc<News>>,
+    hot: Option<Arc<StackBatch>>,
     shows_hot: bool,
     /// The last word on the file that is followed.
     said: Option<String>,
@@ -61,7 +61,7 @@ pub fn play(
     commands: &Receiver<Command>,
     mut wake: PipeReader,
 ) -> Result<()> {
-    super::marker::spawn(Recording::open(recording.path())?, span, messages.clone())?;
+    super::highlight_scan::spawn(Recording::open(recording.path())?, span, messages.clone())?;
     let mut player = Player {
         recording,
         span,
@@ -181,7 +181,7 @@ impl Player {
     /// Stacks of the interval that was just shown.
     fn tell_hot(&self) {
         if let Some(hot) = self.hot.as_ref().filter(|_| self.shows_hot) {
-            self.tell(Message::Hot(Ok(News::clone(hot))));
+            self.tell(Message::Hot(Ok(StackBatch::clone(hot))));
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use crate::collect::about;
+use crate::collect::proc_fields;
 use crate::model::sample::{Sample, TaskRaw};
 
 /// Samples kept at most: ten minutes at one a second.
@@ -77,5 +77,5 @@ fn estimate(sample: &Sample, before: Option<&Sample>) -> usize {
         + size_of::<Sample>()
         + std::mem::size_of_val(&sample.cpus[..])
         + std::mem::size_of_val(&sample.nodes[..])
-        + about::own_bytes(&sample.about, before.map(|before| &before.about))
+        + proc_fields::own_bytes(&sample.about, before.map(|before| &before.about))
 }

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use super::theme::Glyphs;
 use super::widget::table::Sort;
-use crate::filter::{self, RowFilter};
+use crate::analysis::filter::{self, RowFilter};
 use crate::metric::identity::user;
 use crate::model::group::DEPTH_MAX;
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task};
 use crate::text;
 
@@ -49,7 +49,7 @@ pub struct Choice {
     /// Typed: see [`matches()`].
     pub text: String,
     pub uid: Option<u32>,
-    pub node: Option<Nid>,
+    pub node: Option<NodeId>,
     /// Cgroup id of a container: tasks in it and below it.
     pub container: Option<u64>,
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use numatop_ng::model::stacks::{BuildId, Frame, Function, News, Place, Stack};
+use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 use numatop_ng::snapshot::Snapshot;
 
 const MYSQLD: BuildId = BuildId([0xab; 20]);
 
 /// A hundred samples of every process: sixty in row_search, thirty waiting for a page in the kernel, ten where
 /// nothing is known.
-pub fn news(snapshot: &Snapshot) -> News {
+pub fn news(snapshot: &Snapshot) -> StackBatch {
     let outer = [Frame::File(MYSQLD, 301), Frame::File(MYSQLD, 401)];
     let of = |inner: &[Frame]| [inner, &outer].concat();
     let shapes = [
@@ -45,5 +45,5 @@ pub fn news(snapshot: &Snapshot) -> News {
         (Place::Kernel(2), function("handle_mm_fault", "kernel")),
     ];
     let lost = BTreeMap::from([("stacks_ring_full".into(), 3), ("stacks_unreadable".into(), 0)]);
-    News { event: "cycles".into(), hz: 97, stacks, names, lost }
+    StackBatch { event: "cycles".into(), hz: 97, stacks, names, lost }
 }

@@ -12,9 +12,9 @@ use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 
+use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::container::group::describe;
-use numatop_ng::container::names::Book;
-use numatop_ng::filter::RowFilter;
+use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw};
@@ -64,7 +64,7 @@ const CGROUPS: [(u64, &str); 8] = [
 fn names() -> Names {
     let cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
     Names {
-        groups: describe(&cgroups, &BTreeMap::new(), &mut Book::new(Path::new("/nonexistent"))),
+        groups: describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent"))),
         cgroups,
         users: [(0, "root"), (33, "www-data"), (105, "mysql")].map(|(id, name)| (id, name.into())).into(),
     }

@@ -7,7 +7,7 @@ mod machine;
 
 use std::path::Path;
 
-use numatop_ng::events_cmd;
+use numatop_ng::list::events;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::Missing;
 use numatop_ng::model::units::CpuId;
@@ -460,7 +460,7 @@ fn the_list_says_what_is_counted_and_whether_it_works() {
         false => Ok(()),
     };
 
-    let text = events_cmd::render_text(&catalog, budget, &works, &|set| choose(&catalog, budget, set), 100);
+    let text = events::render_text(&catalog, budget, &works, &|set| choose(&catalog, budget, set), 100);
 
     for line in [
         "CPU    AuthenticAMD family 0x19 model 0x1 stepping 1",

@@ -18,7 +18,7 @@ use numatop_ng::error::{Exit, Refusal};
 use numatop_ng::host::cgroups::{self, Hierarchy};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::Sample;
-use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
+use numatop_ng::snapshot::{RowKind, Snapshot, Task, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
@@ -113,7 +113,7 @@ impl Watch {
 
     fn step(&mut self) -> Result<Snapshot> {
         let next = self.source.next()?.context("a live source does not end")?;
-        let snapshot = derive(&self.source.host(), Some(&self.last), &next, Grain::Processes);
+        let snapshot = derive(&self.source.host(), Some(&self.last), &next, RowKind::Processes);
         self.total_ns += snapshot.tasks.iter().map(Task::run_ns).sum::<u64>();
         self.last = next;
         Ok(snapshot)
@@ -155,7 +155,7 @@ pub fn a_scope_of_a_cgroup_has_its_children() -> Result<()> {
     until_it_ran(inside.pid(), Duration::from_millis(100))?;
     until_it_ran(outside.pid(), Duration::from_millis(100))?;
     let to = source.next()?.context("no sample")?;
-    let snapshot = derive(&source.host(), Some(&from), &to, Grain::Processes);
+    let snapshot = derive(&source.host(), Some(&from), &to, RowKind::Processes);
     let mut rows = pids(&snapshot);
     rows.sort_unstable();
     let mut wanted = vec![inside.pid(), nested.pid()];

@@ -6,9 +6,9 @@ use std::process;
 
 use anyhow::{Context, Result, ensure};
 
-use numatop_ng::collect::inspect::start_ns;
 use numatop_ng::collect::mappings::{self, Mapping};
-use numatop_ng::collect::own::page_size;
+use numatop_ng::collect::proc_details::start_ns;
+use numatop_ng::collect::self_usage::page_size;
 
 const POOL: &str = "/proc/sys/vm/nr_hugepages";
 const PAGES: usize = 4;

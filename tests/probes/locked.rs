@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use numatop_ng::collect::inspect;
 use numatop_ng::collect::mm_reader::wire::{Job, PlacementTurn, Turn};
 use numatop_ng::collect::mm_reader::{Came, MmReader};
+use numatop_ng::collect::proc_details;
 use numatop_ng::model::process::ProcessId;
 use serde_json::Value;
 
@@ -101,7 +101,7 @@ pub fn a_signal_ends_batch_mode_while_a_locked_process_is_read() -> Result<()> {
 }
 
 fn process(pid: u32) -> Result<ProcessId> {
-    Ok((pid, inspect::start_ns(pid).with_context(|| format!("process {pid} has ended"))?))
+    Ok((pid, proc_details::start_ns(pid).with_context(|| format!("process {pid} has ended"))?))
 }
 
 /// As the source of samples does once for each: never waits.

@@ -8,10 +8,10 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use numatop_ng::collect::inspect;
-use numatop_ng::collect::own::page_size;
 use numatop_ng::collect::placement::draw::{Found, Random};
 use numatop_ng::collect::placement::{Walk, once};
+use numatop_ng::collect::proc_details;
+use numatop_ng::collect::self_usage::page_size;
 use numatop_ng::model::process::ProcessId;
 use numatop_ng::model::sample::Missing;
 
@@ -149,7 +149,8 @@ pub fn huge_pages_weigh_what_they_hold() -> Result<()> {
     small.touch(0, 64 * MIB, 1);
     agrees(me()?, 0.06)?;
     // The ends of the mapping are no whole huge pages, and the kernel may not have found enough that were free.
-    let (share, of_all) = (inspect::huge_pct(Path::new("/"), std::process::id())?, rss(std::process::id())?);
+    let (share, of_all) =
+        (proc_details::huge_pct(Path::new("/"), std::process::id())?, rss(std::process::id())?);
     let most = (128 * MIB) as f64 * 100.0 / of_all as f64;
     ensure!((most * 0.5..most * 1.01).contains(&share), "{share} % huge, at most {most}");
     Ok(())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use numatop_ng::model::sample::Sample;
-use numatop_ng::record::fold::Keep;
+use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::format::End;
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use numatop_ng::record::verify::verify;

@@ -9,7 +9,7 @@ use numatop_ng::model::event::Role;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 
-use crate::by_hand::{ByHand, in_role};
+use crate::raw_probes::{ByHand, in_role};
 use crate::workload::{Workload, allowed_cpus};
 
 /// Time on CPU beside which the stretch that began before anybody looked is short.

@@ -16,12 +16,12 @@ use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{Missing, Sample};
 use numatop_ng::model::topology::Topology;
 use numatop_ng::pmu::sets::Choice;
-use numatop_ng::snapshot::{Grain, Snapshot, Task, derive};
+use numatop_ng::snapshot::{RowKind, Snapshot, Task, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
 use crate::bounds::{Bounds, around};
-use crate::by_hand::{ByHand, in_role};
+use crate::raw_probes::{ByHand, in_role};
 use crate::until::{A_MOMENT, PATIENCE, until};
 use crate::workload::{ForEverybody, Workload};
 
@@ -42,7 +42,7 @@ fn sample(source: &mut LiveSource) -> Result<Sample> {
 }
 
 fn between(source: &LiveSource, from: &Sample, to: &Sample) -> Snapshot {
-    derive(&source.host(), Some(from), to, Grain::Processes)
+    derive(&source.host(), Some(from), to, RowKind::Processes)
 }
 
 fn row(snapshot: &Snapshot, pid: u32) -> Result<&Task> {
@@ -241,7 +241,7 @@ pub fn threads_fold_into_their_process() -> Result<()> {
     let process = row(&processes, threads.pid())?;
     ensure!(process.threads == 1, "{} threads are left", process.threads);
     ensure!(process.run_ns() >= 290_000_000, "burnt 300 ms, counted {} ns", process.run_ns());
-    let rows = derive(&source.host(), Some(&from), &to, Grain::ThreadsOf(threads.pid())).tasks;
+    let rows = derive(&source.host(), Some(&from), &to, RowKind::ThreadsOf(threads.pid())).tasks;
     let sum: u64 = rows.iter().map(Task::run_ns).sum();
     ensure!(sum == process.run_ns(), "threads sum to {sum} ns, the process to {} ns", process.run_ns());
     ensure!(rows.iter().any(|row| row.tid == Some(0) && row.exited), "there is no row for the ended threads");

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use numatop_ng::container::group::describe;
-use numatop_ng::container::names::Book;
+use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::sample::{
-    Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, MemPolicy, Missing, Names, NodeCounts, NodeRaw, OwnRaw,
-    PagesFound, PlacementRaw, Sample, Slot, TaskRaw, VmStat,
+    Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound,
+    PlacementRaw, Sample, SelfUsage, Slot, TaskRaw, VmStat,
 };
-use numatop_ng::model::stacks::{BuildId, Frame, Function, News, Place, Stack};
-use numatop_ng::model::units::Nid;
+use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
+use numatop_ng::model::units::NodeId;
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -70,7 +70,7 @@ fn task() -> impl Strategy<Value = TaskRaw> {
         kthread,
         rss_bytes: n[3],
         exec_ns: n[4],
-        preferred_node: node.map(Nid),
+        preferred_node: node.map(NodeId),
         scan_period_ms: m[9],
         numa_group: m[10],
         mempolicy: MemPolicy { mode: m[11] as u16, flags: m[12] as u16, nodes: u64::from(m[13]) << 32 },
@@ -119,7 +119,7 @@ fn node() -> impl Strategy<Value = NodeRaw> {
 }
 
 fn flow() -> impl Strategy<Value = Flow> {
-    any::<(u32, u32, u64)>().prop_map(|(from, to, count)| Flow { from: Nid(from), to: Nid(to), count })
+    any::<(u32, u32, u64)>().prop_map(|(from, to, count)| Flow { from: NodeId(from), to: NodeId(to), count })
 }
 
 /// No counter gets to the last number that there is.
@@ -143,7 +143,8 @@ fn vm() -> impl Strategy<Value = VmStat> {
 fn names() -> impl Strategy<Value = Names> {
     (btree_map(0..5u32, ".{0,9}", 0..4), btree_map(0..5u64, ".{0,9}", 0..4)).prop_map(|(users, cgroups)| {
         // What a path says is not recorded, but said again.
-        let groups = describe(&cgroups, &BTreeMap::new(), &mut Book::new(Path::new("/nonexistent")));
+        let groups =
+            describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent")));
         Names { users, cgroups, groups }
     })
 }
@@ -180,7 +181,7 @@ fn placement() -> impl Strategy<Value = Arc<PlacementRaw>> {
     )
 }
 
-fn stacks() -> impl Strategy<Value = News> {
+fn stacks() -> impl Strategy<Value = StackBatch> {
     let id = any::<u8>().prop_map(|byte| BuildId([byte; 20]));
     let function = (proptest::option::of("[a-z:<>]{1,9}"), "[a-z/.]{1,9}", any::<bool>());
     let function = function.prop_map(|(name, module, kernel)| Function { name, module, kernel });
@@ -202,7 +203,7 @@ fn stacks() -> impl Strategy<Value = News> {
     );
     let lost = btree_map("[a-z_]{1,5}", any::<u64>(), 0..3);
     (vec(stack, 0..4), vec((place, function), 0..4), lost, any::<u32>())
-        .prop_map(|(stacks, names, lost, hz)| News { event: "cycles".into(), hz, stacks, names, lost })
+        .prop_map(|(stacks, names, lost, hz)| StackBatch { event: "cycles".into(), hz, stacks, names, lost })
 }
 
 fn shared(tasks: Vec<TaskRaw>) -> Vec<Arc<TaskRaw>> {
@@ -253,7 +254,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 page_flows,
                 lost,
                 exit_lost_ns,
-                own: OwnRaw { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },
+                own: SelfUsage { cpu_ns: n[2], rss_bytes: n[3], sample_ns: n[4] },
                 names: Arc::new(names),
                 groups,
                 placement: Arc::new(placement),

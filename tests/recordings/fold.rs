@@ -5,8 +5,8 @@ use std::sync::Arc;
 use numatop_ng::collect::table::{Parsed, TaskTable};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, Sample, Slot, TaskRaw};
-use numatop_ng::record::fold::{Fold, Keep};
-use numatop_ng::snapshot::{Grain, Snapshot, derive};
+use numatop_ng::record::aggregate::{Fold, Keep};
+use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 use proptest::prelude::*;
 
 use crate::machine::{self, Machine};
@@ -131,8 +131,8 @@ proptest! {
             let recorded = folded.sample.clone();
             fold.commit(folded);
             if let Some((raw_before, recorded_before)) = &before {
-                let all = derive(&host, Some(raw_before), &raw, Grain::Processes);
-                let kept = derive(&host, Some(recorded_before), &recorded, Grain::Processes);
+                let all = derive(&host, Some(raw_before), &raw, RowKind::Processes);
+                let kept = derive(&host, Some(recorded_before), &recorded, RowKind::Processes);
                 prop_assert_eq!(sum(&kept), sum(&all));
                 prop_assert!(kept.tasks.len() <= top + 1);
                 for row in kept.tasks.iter().filter(|row| row.raw.pid != 0) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use numatop_ng::container::group::describe;
-use numatop_ng::container::names::Book;
+use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::Event;
 use numatop_ng::model::sample::{Counts, HostFacts, Missing, Names, Sample};
@@ -36,7 +36,7 @@ fn names() -> Names {
     let cgroups = BTreeMap::from([(1, "/".to_string()), (7, "/system.slice/web.service".to_string())]);
     Names {
         users: [(0, "root".to_string()), (33, "web".to_string())].into(),
-        groups: describe(&cgroups, &BTreeMap::new(), &mut Book::new(Path::new("/nonexistent"))),
+        groups: describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent"))),
         cgroups,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numatop_ng::model::sample::Sample;
-use numatop_ng::record::fold::Keep;
+use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;

@@ -9,8 +9,8 @@ use numatop_ng::export::Export;
 use numatop_ng::model::sample::Sample;
 use numatop_ng::record::recorder::Recorder;
 use numatop_ng::record::verify::verify;
-use numatop_ng::replay::{self, Part};
-use numatop_ng::snapshot::{Grain, Snapshot, derive};
+use numatop_ng::run::replay::{self, Part};
+use numatop_ng::snapshot::{RowKind, Snapshot, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
 
@@ -19,7 +19,7 @@ use crate::recorder::options;
 use crate::scratch::Scratch;
 
 const ALL: Part =
-    Part { from_wall_ns: None, to_wall_ns: None, iterations: None, follow: false, grain: Grain::Processes };
+    Part { from_wall_ns: None, to_wall_ns: None, iterations: None, follow: false, grain: RowKind::Processes };
 
 /// Keeps what it is given, as text with every value in it.
 #[derive(Default)]
@@ -57,7 +57,7 @@ fn replayed(recording: &mut Recording, part: Part) -> Vec<(i64, String)> {
     kept.0
 }
 
-fn derived(samples: &[Sample], grain: Grain) -> Vec<(i64, String)> {
+fn derived(samples: &[Sample], grain: RowKind) -> Vec<(i64, String)> {
     let host = Arc::new(machine::host());
     let pairs = samples.windows(2);
     pairs
@@ -80,7 +80,7 @@ fn what_is_derived_is_what_was_derived_live() {
     let path = scratch.join("file");
     let samples = Machine::new(80).ticks(130);
     record(&path, &samples);
-    for grain in [Grain::Processes, Grain::Threads] {
+    for grain in [RowKind::Processes, RowKind::Threads] {
         let mut recording = Recording::open(&path).unwrap();
         assert_eq!(recording.host(), Arc::new(machine::host()));
         assert!(replayed(&mut recording, Part { grain, ..ALL }) == derived(&samples, grain));
@@ -93,7 +93,7 @@ fn a_part_has_the_intervals_that_end_in_it() {
     let path = scratch.join("file");
     let samples = Machine::new(20).ticks(150);
     record(&path, &samples);
-    let live = derived(&samples, Grain::Processes);
+    let live = derived(&samples, RowKind::Processes);
     let mut recording = Recording::open(&path).unwrap();
     assert_eq!(recording.span(), Some((samples[0].wall_ns, samples[149].wall_ns)));
     for (from, to) in [(1, 1), (1, 149), (60, 61), (59, 62), (100, 149)] {

@@ -12,7 +12,7 @@ use numatop_ng::record::format::{End, Gap, Head, Kind};
 use numatop_ng::record::payload::{Base, Delta, Layouts, Room, decode, encode};
 use numatop_ng::record::reader::{Found, Frame, Reader};
 use numatop_ng::record::writer::{WriteError, Writer};
-use numatop_ng::snapshot::{Grain, derive};
+use numatop_ng::snapshot::{RowKind, derive};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -82,7 +82,7 @@ proptest! {
     #[test]
     fn any_samples_can_be_shown(before in any::sample(true), after in any::sample(true)) {
         let host = Arc::new(machine::host());
-        for grain in [Grain::Processes, Grain::Threads] {
+        for grain in [RowKind::Processes, RowKind::Threads] {
             let snapshot = derive(&host, Some(&before), &after, grain);
             let read = |task| TASK_METRICS.iter().filter(|metric| metric.read(task, &snapshot).is_ok()).count();
             prop_assert!(snapshot.tasks.iter().all(|task| read(task) > 0));

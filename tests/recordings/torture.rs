@@ -7,20 +7,20 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::export::csv::Csv;
 use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::text::Text;
 use numatop_ng::export::{Export, Selection};
-use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::TASK_METRICS;
 use numatop_ng::model::process::Asked;
 use numatop_ng::model::sample::Sample;
 use numatop_ng::record::format::{End, Gap, SECTOR};
-use numatop_ng::record::frame::{Beside, FrameHead, HEAD_LEN, Sealer};
+use numatop_ng::record::frame::{Extras, FrameHead, HEAD_LEN, Sealer};
 use numatop_ng::record::reader::{Found, Reader};
 use numatop_ng::record::verify::verify;
-use numatop_ng::snapshot::{Grain, derive};
+use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
 
@@ -158,7 +158,7 @@ fn reseal(random: &mut Random, bytes: &mut Vec<u8>) {
     let mut frame = Vec::new();
     let changed =
         FrameHead { base: if random.below(9) == 0 { random.below(9000) } else { head.base }, ..head };
-    Sealer::new(1).unwrap().seal(&mut frame, changed, &payload, Beside::default()).unwrap();
+    Sealer::new(1).unwrap().seal(&mut frame, changed, &payload, Extras::default()).unwrap();
     bytes.splice(at..end, frame);
 }
 
@@ -183,7 +183,7 @@ fn shown(path: &Path, every: usize) -> usize {
     let (mut samples, mut previous) = (0, None);
     while let Some(sample) = recording.next().unwrap() {
         let before = previous.as_ref().filter(|_| recording.continues());
-        let snapshot = derive(&recording.host(), before, &sample, Grain::Processes);
+        let snapshot = derive(&recording.host(), before, &sample, RowKind::Processes);
         samples += 1;
         if samples % every != 0 {
             previous = Some(sample);

@@ -9,16 +9,16 @@ mod image;
 mod kernels;
 mod matrix;
 mod options;
-mod out;
 mod plan;
 mod qemu;
 mod record;
+mod report;
 mod run;
 mod shell;
 mod snapshots;
-mod story;
-mod sum;
+mod summary;
 mod topology;
+mod transcript;
 
 use std::process::ExitCode;
 
@@ -62,10 +62,10 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
     let jobs = || planned(&options.wanted);
     let guest = || shell::choose(&kernels, &topologies, options).map_err(no_such);
     match &options.mode {
-        Mode::Help => out::print(format_args!("{}\n", options::USAGE)),
+        Mode::Help => report::print(format_args!("{}\n", options::USAGE)),
         Mode::List => {
             for job in jobs()? {
-                out::print(format_args!("{}: {}\n", record::GuestId::of(&job), job.cases.join(" ")));
+                report::print(format_args!("{}: {}\n", record::GuestId::of(&job), job.cases.join(" ")));
             }
         }
         Mode::Fetch => {
@@ -73,7 +73,7 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
             for kernel in &kernels {
                 match debian::kernel(kernel, true) {
                     Ok((path, package)) => {
-                        out::print(format_args!(
+                        report::print(format_args!(
                             "{} {}: {package} in {}\n",
                             kernel.name,
                             kernel.arch,
@@ -81,8 +81,8 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
                         ));
                     }
                     Err(why) => {
-                        out::print(format_args!("{} {}: not covered: {why}\n", kernel.name, kernel.arch));
-                        status = sum::PARTIAL;
+                        report::print(format_args!("{} {}: not covered: {why}\n", kernel.name, kernel.arch));
+                        status = summary::PARTIAL;
                     }
                 }
             }
@@ -96,12 +96,12 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
         }
         Mode::Run => return Ok(run::all(&jobs()?, options)?),
         Mode::Shell => shell::open(&guest()?, options)?,
-        Mode::RustSrc(version) => out::print(format_args!("{}\n", debian::rust_src(version)?.display())),
+        Mode::RustSrc(version) => report::print(format_args!("{}\n", debian::rust_src(version)?.display())),
         Mode::Matrix(path) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("reading {}: {error}", path.display()))?;
             let lines = record::read(&text).map_err(|why| format!("{}: {why}", path.display()))?;
-            out::print(matrix::render(&lines, &planned(&plan::Wanted::default())?));
+            report::print(matrix::render(&lines, &planned(&plan::Wanted::default())?));
         }
     }
     Ok(0)

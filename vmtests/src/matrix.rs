@@ -7,7 +7,7 @@ use vmtests_protocol::{Event, Outcome};
 use crate::features;
 use crate::plan::Job;
 use crate::record::{GuestId, Line, What};
-use crate::story::Tally;
+use crate::transcript::Tally;
 
 /// Between these it stands in docs/kernels.md.
 const BEGIN: &str = "<!-- printed by vmtests/run --matrix -->\n";

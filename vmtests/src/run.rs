@@ -15,13 +15,13 @@ use crate::debian;
 use crate::image::Programs;
 use crate::kernels::Arch;
 use crate::options::Options;
-use crate::out;
 use crate::plan::Job;
 use crate::qemu::{self, Start};
 use crate::record::{GuestEnd, GuestId, Record, What};
+use crate::report;
 use crate::snapshots;
-use crate::story::{Story, Tally};
-use crate::sum::Sum;
+use crate::summary::Sum;
+use crate::transcript::{Story, Tally};
 
 /// To the ready line. A boot takes 2 to 12 s on a quiet host.
 const BOOT: Duration = Duration::from_secs(180);
@@ -44,7 +44,7 @@ pub fn all(jobs: &[Job], options: &Options) -> Result<u8, String> {
     });
     let sum = run.sum.into_inner().expect("no worker panicked");
     // Also when it was broken off: what the guests said until then.
-    out::print(sum.text(jobs.len(), started.elapsed()));
+    report::print(sum.text(jobs.len(), started.elapsed()));
     match broken_off {
         Some(why) => Err(why),
         None => Ok(sum.status()),
@@ -146,17 +146,17 @@ impl<'a> Run<'a> {
 
 impl Teller {
     fn say(&mut self, line: impl Display) {
-        let line = out::printable(&line.to_string());
+        let line = report::printable(&line.to_string());
         match &mut self.held {
             Some(text) => writeln!(text, "{line}").expect("a string takes all"),
-            None => out::print(format_args!("{line}\n")),
+            None => report::print(format_args!("{line}\n")),
         }
     }
 
     /// Nobody else writes in between: standard output is locked for one call.
     fn end(self) {
         if let Some(text) = self.held {
-            out::print(text);
+            report::print(text);
         }
     }
 }

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::wire::{AboutTurn, Answer, End, Job, Placed, PlacementTurn, Question, Turn};
-use crate::collect::about;
 use crate::collect::placement::draw::Random;
 use crate::collect::placement::{DRAW, Walk};
-use crate::collect::{inspect, mappings, own};
+use crate::collect::proc_fields;
+use crate::collect::{mappings, proc_details, self_usage};
 use crate::host::clock::mono_ns;
-use crate::model::process::About;
+use crate::model::process::ProcFields;
 use crate::model::process::ProcessId;
 use crate::model::sample::{PagesFound, Reading};
-use crate::remote;
+use crate::program::helper;
 
 /// The name under which the tool starts itself to read about other processes.
 pub const NAME: &str = "numatop-ng-pages";
@@ -31,7 +31,7 @@ pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(c"nng-pages");
     let root = Path::new("/");
     let mut reads: Option<Reads> = None;
-    remote::serve_many(
+    helper::serve_many(
         NAME,
         || Ok(()),
         |question: Question, file, reply| match (question, file) {
@@ -45,13 +45,13 @@ pub fn main() -> ExitCode {
                 reads.turn(&turn, &mut mark, &mut |answer| reply.send(answer))
             }
             (Question::Inspect((pid, start_ns)), Some(file)) => {
-                let found = inspect::read(root, pid, start_ns).map_err(|error| format!("{error:#}"));
+                let found = proc_details::read(root, pid, start_ns).map_err(|error| format!("{error:#}"));
                 reply.send(&written(&file, &found)?)
             }
             (Question::Map { process, rss_bytes, exact }, Some(file)) => {
                 let found = match exact {
                     true => mappings::exact(root, process),
-                    false => mappings::sampled(root, process, rss_bytes, own::page_size()),
+                    false => mappings::sampled(root, process, rss_bytes, self_usage::page_size()),
                 };
                 reply.send(&written(&file, &found)?)
             }
@@ -107,7 +107,7 @@ impl Told<'_> {
 impl Reads {
     /// For the machine below `root` (`/`). `seed` makes draws differ from run to run.
     pub fn new(root: &Path, seed: u64) -> Reads {
-        let page_size = own::page_size();
+        let page_size = self_usage::page_size();
         Reads { root: root.into(), page_size, random: Random(seed), scans: true, walking: None }
     }
 
@@ -203,7 +203,7 @@ impl Reads {
                 break;
             }
             told.begin(job, at)?;
-            let about = about::read(&self.root, turn.asked, job.process);
+            let about = proc_fields::read(&self.root, turn.asked, job.process);
             told.bytes += bytes(&about);
             told.answer.abouts.push((job.process, about));
         }
@@ -212,7 +212,7 @@ impl Reads {
 }
 
 /// How long an answer is at most: a character may be written as two.
-fn bytes(about: &Reading<About>) -> usize {
+fn bytes(about: &Reading<ProcFields>) -> usize {
     let reading = |text: &Reading<String>| text.as_ref().map_or(200, String::len) * 2 + 50;
     let texts = about.as_ref().ok().and_then(|about| about.texts.as_ref().ok());
     200 + texts.map_or(200, |texts| {

@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 
 use super::child;
 use super::wire::Question;
-use crate::collect::inspect;
 use crate::collect::mappings::{Mappings, walk_ns};
+use crate::collect::proc_details;
 use crate::model::process::Details;
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
-use crate::remote::{Failure, Remote};
+use crate::program::helper::{Failure, Remote};
 
 /// An answer that takes longer has none.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ impl Closer {
         asked.unwrap_or_else(|why| {
             self.locked.get_or_insert_with(|| (process, why.clone(), Instant::now()));
             let why = Missing::Lost(why);
-            inspect::read_without_memory(Path::new("/"), process.0, process.1, why)
+            proc_details::read_without_memory(Path::new("/"), process.0, process.1, why)
                 .map_err(|error| format!("{error:#}"))
         })
     }

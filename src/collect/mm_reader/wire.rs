@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::model::process::ProcessId;
-use crate::model::process::{About, Asked};
+use crate::model::process::{Asked, ProcFields};
 use crate::model::sample::{PagesFound, Reading};
 
 /// Processes in one list of a question: three lists fit one packet.
@@ -46,7 +46,7 @@ pub struct PlacementTurn {
     pub budget: Duration,
 }
 
-/// See [`crate::collect::about`].
+/// See [`crate::collect::proc_fields`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AboutTurn {
     pub asked: Asked,
@@ -77,7 +77,7 @@ impl Turn {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     pub placed: Vec<Placed>,
-    pub abouts: Vec<(ProcessId, Reading<About>)>,
+    pub abouts: Vec<(ProcessId, Reading<ProcFields>)>,
     pub end: Option<End>,
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, openat};
 
-use crate::collect::inspect::is_process;
+use crate::collect::proc_details::is_process;
 use crate::model::sample::Missing;
 use crate::sys;
 

@@ -1,6 +1,6 @@
 //! The rules themselves: one function for each thing that may be in the way, with what to do about it.
 
-use super::{Advice, Caveat, Obstacle, Verdict, features};
+use super::{Advice, Caveat, Hindrance, Verdict, features};
 use crate::collect::check::HostCheck;
 use crate::host::btf::{BtfFacts, Feature};
 use crate::host::cgroups::Mode;
@@ -36,7 +36,7 @@ pub fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
 fn probe(check: &HostCheck, facility: Facility) -> Verdict {
     if !check.proc_mounted {
         let missing = Missing::Lost("/proc is not mounted here: there is no /proc/self".into());
-        return Err(Obstacle::new(missing, [Advice::command("mount it", "mount -t proc proc /proc")]));
+        return Err(Hindrance::new(missing, [Advice::command("mount it", "mount -t proc proc /proc")]));
     }
     kernel_has(check, features(facility))?;
     topology(&check.topology)?;
@@ -44,7 +44,7 @@ fn probe(check: &HostCheck, facility: Facility) -> Verdict {
     // All of them call bpf_probe_read_kernel, which LOCKDOWN_BPF_READ_KERNEL takes away
     // (security/lockdown, 5.4).
     if check.kernel.lockdown.is(&Lockdown::Confidentiality) {
-        return Err(Obstacle::new(
+        return Err(Hindrance::new(
             Missing::NotPermitted(
                 "kernel lockdown is 'confidentiality': no BPF program may read kernel memory, whatever its \
                  capabilities"
@@ -65,16 +65,16 @@ fn kernel_has(check: &HostCheck, features: &[Feature]) -> Verdict {
             let missing = format!("the kernel shows no type information (BTF): {why}");
             let rebuild = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of current \
                            distributions are; in a container, mount /sys";
-            return Err(Obstacle::new(Missing::Unsupported(missing), [Advice::say(rebuild)]));
+            return Err(Hindrance::new(Missing::Unsupported(missing), [Advice::say(rebuild)]));
         }
         BtfFacts::Denied(why) => {
             let missing = format!("the kernel's type information (BTF) may not be read: {why}");
             let advice = "every user may read this file on an ordinary host: look for a sandbox or mount that forbids it";
-            return Err(Obstacle::new(Missing::NotPermitted(missing), [Advice::say(advice)]));
+            return Err(Hindrance::new(Missing::NotPermitted(missing), [Advice::say(advice)]));
         }
         BtfFacts::Damaged(why) => {
             let missing = format!("the kernel's type information (BTF) cannot be understood: {why}");
-            return Err(Obstacle::new(Missing::Lost(missing), []));
+            return Err(Hindrance::new(Missing::Lost(missing), []));
         }
     };
     let lacking: Vec<Feature> = features.iter().copied().filter(|one| !present.contains(one)).collect();
@@ -84,20 +84,20 @@ fn kernel_has(check: &HostCheck, features: &[Feature]) -> Verdict {
     let names: Vec<String> = lacking.iter().map(|one| format!("{} ({})", one.name(), one.origin())).collect();
     let missing = format!("the kernel lacks {}", names.join(", "));
     if lacking.iter().any(|one| one.comes_with_version()) {
-        Err(Obstacle::new(Missing::KernelTooOld(missing), [enough]))
+        Err(Hindrance::new(Missing::KernelTooOld(missing), [enough]))
     } else {
         let options: Vec<&str> = lacking.iter().map(|one| one.origin()).collect();
         let advice = Advice::say(format!("use a kernel built with {}", options.join(", ")));
-        Err(Obstacle::new(Missing::Unsupported(missing), [advice]))
+        Err(Hindrance::new(Missing::Unsupported(missing), [advice]))
     }
 }
 
-fn topology(topology: &Fact<Topology>) -> Result<&Topology, Obstacle> {
+fn topology(topology: &Fact<Topology>) -> Result<&Topology, Hindrance> {
     match topology {
         Fact::Known(topology) => Ok(topology),
         Fact::Unknown { unknown } => {
             let missing = Missing::Lost(format!("the topology cannot be read: {unknown}"));
-            Err(Obstacle::new(missing, []))
+            Err(Hindrance::new(missing, []))
         }
     }
 }
@@ -109,7 +109,7 @@ fn privileges(check: &HostCheck) -> Verdict {
                        capabilities do not count for the host's kernel";
         let advice =
             Advice::say("run it on the host, or in a container started by root without user namespaces");
-        return Err(Obstacle::new(Missing::NotPermitted(missing.into()), [advice]));
+        return Err(Hindrance::new(Missing::NotPermitted(missing.into()), [advice]));
     }
     let lacking = own.lacking();
     if lacking.is_empty() {
@@ -119,7 +119,7 @@ fn privileges(check: &HostCheck) -> Verdict {
     let verb = if lacking.len() == 1 { "is" } else { "are" };
     let who = own.uid.known().map_or(String::new(), |uid| format!(" (uid {uid})"));
     let missing = Missing::NotPermitted(format!("{} {verb} missing{who}", names.join(" and ")));
-    Err(Obstacle::new(missing, how_to_get(check, &lacking)))
+    Err(Hindrance::new(missing, how_to_get(check, &lacking)))
 }
 
 /// How a process like this one gets the capabilities it lacks.
@@ -155,7 +155,7 @@ fn smt_time(facts: &Fact<Topology>) -> Verdict {
     if topology.cpus.iter().any(|cpu| cpu.siblings.len() > 1) {
         return Ok(());
     }
-    Err(Obstacle::new(Missing::Unsupported("the cores of this machine have one thread each".into()), []))
+    Err(Hindrance::new(Missing::Unsupported("the cores of this machine have one thread each".into()), []))
 }
 
 fn any_counter(check: &HostCheck) -> Verdict {
@@ -164,26 +164,26 @@ fn any_counter(check: &HostCheck) -> Verdict {
     }
     let refused = check.pmu.trials.iter().find_map(|trial| trial.outcome.as_ref().err());
     match refused.or(check.pmu.absent.values().next()) {
-        Some(missing) => Err(Obstacle::new(missing.clone(), counter_advice(check, missing))),
-        None => Err(Obstacle::new(Missing::NotCollected("no counter was asked for (--events)".into()), [])),
+        Some(missing) => Err(Hindrance::new(missing.clone(), counter_advice(check, missing))),
+        None => Err(Hindrance::new(Missing::NotCollected("no counter was asked for (--events)".into()), [])),
     }
 }
 
 fn counter(check: &HostCheck, role: Role) -> Verdict {
     let trials = check.pmu.trials_of(role);
     if let Some(missing) = trials.iter().find_map(|trial| trial.outcome.as_ref().err()) {
-        return Err(Obstacle::new(missing.clone(), counter_advice(check, missing)));
+        return Err(Hindrance::new(missing.clone(), counter_advice(check, missing)));
     }
     if !trials.is_empty() {
         return Ok(());
     }
     if let Some(missing) = check.pmu.absent.get(&role) {
-        return Err(Obstacle::new(missing.clone(), counter_advice(check, missing)));
+        return Err(Hindrance::new(missing.clone(), counter_advice(check, missing)));
     }
     let set = SETS.iter().find(|(name, roles, _)| *name != "auto" && roles.contains(&role));
     let advice = set.map(|(name, ..)| Advice::command("to count it", format!("numatop-ng --events {name}")));
     let missing = Missing::NotCollected("its counter was not asked for (--events)".into());
-    Err(Obstacle::new(missing, advice.into_iter().collect::<Vec<_>>()))
+    Err(Hindrance::new(missing, advice.into_iter().collect::<Vec<_>>()))
 }
 
 fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
@@ -232,7 +232,7 @@ fn numa_fields(check: &HostCheck) -> Verdict {
     if matches!(check.kernel.btf, BtfFacts::Has(_)) {
         kernel_has(check, &[Feature::NumaBalancing])?;
     }
-    let off = |why: &str, advice: Vec<Advice>| Err(Obstacle::new(Missing::NotCollected(why.into()), advice));
+    let off = |why: &str, advice: Vec<Advice>| Err(Hindrance::new(Missing::NotCollected(why.into()), advice));
     if check.topology.known().is_some_and(|topology| topology.nodes.len() == 1) {
         return off("the machine has one node: NUMA balancing has nothing to choose", Vec::new());
     }
@@ -246,7 +246,7 @@ fn numa_fields(check: &HostCheck) -> Verdict {
 fn new_pages(check: &HostCheck) -> Verdict {
     if check.topology.known().is_some_and(|topology| topology.nodes.len() == 1) {
         let missing = Missing::NotCollected("the machine has one node: all pages are on it".into());
-        return Err(Obstacle::new(missing, Vec::new()));
+        return Err(Hindrance::new(missing, Vec::new()));
     }
     probe(check, Facility::NewPages)
 }
@@ -256,7 +256,7 @@ fn node_pages(facts: &Fact<Topology>) -> Verdict {
         let missing = Missing::Unsupported(
             "a kernel without CONFIG_NUMA has no numastat and no memory policies".into(),
         );
-        return Err(Obstacle::new(missing, [Advice::say("use a kernel built with CONFIG_NUMA=y")]));
+        return Err(Hindrance::new(missing, [Advice::say("use a kernel built with CONFIG_NUMA=y")]));
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::collect::vmstat::VmStatReader;
 use crate::host::btf::Feature;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::model::wire::Reclaim;
 use crate::sys::Mapping;
 
@@ -49,7 +49,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
 
 impl ReclaimProbe {
     /// What was counted on a node since the start of the probe.
-    fn node(&self, node: Nid) -> Reclaim {
+    fn node(&self, node: NodeId) -> Reclaim {
         self.counts.get(node.index() * size_of::<Reclaim>()).unwrap_or_default()
     }
 }
@@ -66,7 +66,7 @@ impl Running for ReclaimProbe {
     fn read(&self, readings: &mut Readings<'_>) -> Result<(), Missing> {
         let mut seen = 0;
         for node in &mut *readings.nodes {
-            let counts = self.node(Nid(node.id));
+            let counts = self.node(NodeId(node.id));
             node.kswapd_pages = counts.kswapd_pages;
             node.direct_pages = counts.direct_pages;
             node.node_reclaims = counts.node_reclaims;

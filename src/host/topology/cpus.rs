@@ -8,7 +8,7 @@ use super::nodes::NodeMap;
 use super::sysfs::{Root, numbered};
 use crate::model::topology::{Cpu, Llc};
 use crate::model::topology::{parse_cpulist, parse_cpumask};
-use crate::model::units::{CpuId, Nid};
+use crate::model::units::{CpuId, NodeId};
 
 const CPU_LIST: &str = "a list of CPUs like 0-7,32-39";
 
@@ -24,7 +24,7 @@ pub struct Cpus {
 /// What the files of one online CPU say, before indices are dense.
 struct Online {
     id: u32,
-    node: Option<Nid>,
+    node: Option<NodeId>,
     socket: Option<i32>,
     core_id: Option<i32>,
     /// Lowest CPU of its core.
@@ -44,7 +44,7 @@ struct Cache {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum LlcKey {
     Cache { level: u32, first_cpu: u32 },
-    SocketAndNode(Option<i32>, Option<Nid>),
+    SocketAndNode(Option<i32>, Option<NodeId>),
 }
 
 pub fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
@@ -225,7 +225,7 @@ fn cache_size(text: &str) -> Result<u64> {
 }
 
 /// The node of the `cpuN/nodeM` link, which an offline CPU keeps.
-fn linked_node(root: &Root, id: u32) -> Result<Option<Nid>> {
+fn linked_node(root: &Root, id: u32) -> Result<Option<NodeId>> {
     let names = root.entries(&format!("sys/devices/system/cpu/cpu{id}"))?;
-    Ok(names.iter().find_map(|name| numbered(name, "node")).map(Nid))
+    Ok(names.iter().find_map(|name| numbered(name, "node")).map(NodeId))
 }

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::sysfs::Root;
 use crate::model::topology::{Cpu, Device, DeviceClass, Node, parse_cpulist};
-use crate::model::units::{CpuId, Nid};
+use crate::model::units::{CpuId, NodeId};
 
 /// Every device, ordered by class and name.
 pub fn read(root: &Root, cpus: &[Cpu]) -> Result<Vec<Device>> {
@@ -85,7 +85,7 @@ fn of_pci(root: &Root, devices: &mut Vec<Device>) -> Result<()> {
 
 /// The node of the nearest ancestor that tells one: a virtio or USB device has no `numa_node`, the PCI
 /// function it hangs on has.
-fn node_of(root: &Root, top: &Path, hardware: &Path) -> Result<Option<Nid>> {
+fn node_of(root: &Root, top: &Path, hardware: &Path) -> Result<Option<NodeId>> {
     for directory in hardware.ancestors().take_while(|directory| directory.starts_with(top)) {
         // An absolute path replaces the root when joined: `hardware` is already below it.
         if let Some(node) = numa_node(root, &directory.join("numa_node").to_string_lossy())? {
@@ -97,7 +97,7 @@ fn node_of(root: &Root, top: &Path, hardware: &Path) -> Result<Option<Nid>> {
 
 /// The nodes whose CPUs handle the message-signalled interrupts of a PCI function
 /// (the kernel's Documentation/ABI/testing/sysfs-bus-pci and core-api/irq/irq-affinity.rst).
-fn irq_nodes(root: &Root, device: &Device, cpus: &[Cpu]) -> Result<Vec<Nid>> {
+fn irq_nodes(root: &Root, device: &Device, cpus: &[Cpu]) -> Result<Vec<NodeId>> {
     let Some(address) = &device.pci else { return Ok(Vec::new()) };
     let mut nodes = BTreeSet::new();
     for irq in root.entries(&format!("sys/bus/pci/devices/{address}/msi_irqs"))? {
@@ -111,9 +111,9 @@ fn irq_nodes(root: &Root, device: &Device, cpus: &[Cpu]) -> Result<Vec<Nid>> {
 }
 
 /// The outer `None` means no such file, the inner one -1: the firmware did not say.
-fn numa_node(root: &Root, path: &str) -> Result<Option<Option<Nid>>> {
+fn numa_node(root: &Root, path: &str) -> Result<Option<Option<NodeId>>> {
     root.value(path, "a node number or -1", |text| {
-        text.parse::<i32>().map(|node| u32::try_from(node).ok().map(Nid))
+        text.parse::<i32>().map(|node| u32::try_from(node).ok().map(NodeId))
     })
 }
 

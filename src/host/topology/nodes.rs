@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::sysfs::Root;
 use crate::model::topology::{Cpu, Node, NumaSupport};
 use crate::model::topology::{parse_cpulist, parse_cpumask};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 
 const NODE_LIST: &str = "a list of nodes like 0-1";
 const DIR: &str = "sys/devices/system/node";
@@ -15,19 +15,19 @@ const DIR: &str = "sys/devices/system/node";
 /// The node lists of sysfs and who is where by them.
 pub struct NodeMap {
     pub numa: NumaSupport,
-    pub online: Vec<Nid>,
-    pub offline: Vec<Nid>,
+    pub online: Vec<NodeId>,
+    pub offline: Vec<NodeId>,
     /// Highest possible id + 1.
     pub possible: u32,
     /// CPU id → node; `None` without NUMA, when every CPU is on node 0.
-    node_of_cpu: Option<BTreeMap<u32, Nid>>,
+    node_of_cpu: Option<BTreeMap<u32, NodeId>>,
 }
 
 impl NodeMap {
-    pub fn of_cpu(&self, cpu: u32) -> Option<Nid> {
+    pub fn of_cpu(&self, cpu: u32) -> Option<NodeId> {
         match &self.node_of_cpu {
             Some(map) => map.get(&cpu).copied(),
-            None => Some(Nid(0)),
+            None => Some(NodeId(0)),
         }
     }
 }
@@ -36,7 +36,7 @@ pub fn read_map(root: &Root) -> Result<NodeMap> {
     let Some(online) = root.value(&format!("{DIR}/online"), NODE_LIST, parse_cpulist)? else {
         return Ok(NodeMap {
             numa: NumaSupport::NotBuilt,
-            online: vec![Nid(0)],
+            online: vec![NodeId(0)],
             offline: Vec::new(),
             possible: 1,
             node_of_cpu: None,
@@ -57,7 +57,7 @@ pub fn read_map(root: &Root) -> Result<NodeMap> {
             }
         };
         for cpu in cpus {
-            if let Some(Nid(other)) = node_of_cpu.insert(cpu, Nid(node)) {
+            if let Some(NodeId(other)) = node_of_cpu.insert(cpu, NodeId(node)) {
                 bail!(
                     "reading {}: expected CPUs of no other node, but CPU {cpu} is also on node {other}",
                     root.path(&list).display()
@@ -67,9 +67,9 @@ pub fn read_map(root: &Root) -> Result<NodeMap> {
     }
     Ok(NodeMap {
         numa: if switched_off(root)? { NumaSupport::SwitchedOff } else { NumaSupport::On },
-        offline: possible.iter().filter(|id| !online.contains(id)).map(|&id| Nid(id)).collect(),
+        offline: possible.iter().filter(|id| !online.contains(id)).map(|&id| NodeId(id)).collect(),
         possible: possible.iter().chain(&online).max().map_or(0, |id| id + 1),
-        online: online.into_iter().map(Nid).collect(),
+        online: online.into_iter().map(NodeId).collect(),
         node_of_cpu: Some(node_of_cpu),
     })
 }
@@ -101,7 +101,7 @@ pub fn read(root: &Root, map: &NodeMap, cpus: &[Cpu]) -> Result<Vec<Node>> {
 }
 
 /// The SLIT row; the kernel prints one number for each online node, ascending.
-fn distances(root: &Root, map: &NodeMap, id: Nid) -> Result<Vec<(Nid, u32)>> {
+fn distances(root: &Root, map: &NodeMap, id: NodeId) -> Result<Vec<(NodeId, u32)>> {
     if map.numa == NumaSupport::NotBuilt {
         // LOCAL_DISTANCE of the kernel.
         return Ok(vec![(id, 10)]);
@@ -116,7 +116,7 @@ fn distances(root: &Root, map: &NodeMap, id: Nid) -> Result<Vec<(Nid, u32)>> {
 }
 
 /// Total and free bytes of a node, from its own meminfo or, without NUMA, from that of the machine.
-fn memory(root: &Root, numa: NumaSupport, id: Nid) -> Result<(u64, u64)> {
+fn memory(root: &Root, numa: NumaSupport, id: NodeId) -> Result<(u64, u64)> {
     let path = match numa {
         NumaSupport::NotBuilt => "proc/meminfo".to_owned(),
         NumaSupport::On | NumaSupport::SwitchedOff => format!("{DIR}/node{id}/meminfo"),

@@ -6,7 +6,7 @@ use super::{Column, Width};
 use crate::model::counters::{COUNTERS, Counter, CounterInfo};
 use crate::model::facility::Facility;
 use crate::model::sample::{CpuRaw, Hints, NodeCounts, NodeRaw, TaskRaw};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::model::wire::{SIBLINGS, SLOTS};
 use crate::record::format::MAX_NODES;
 
@@ -62,14 +62,14 @@ impl Cell for bool {
 }
 
 /// Zero is none.
-impl Cell for Option<Nid> {
+impl Cell for Option<NodeId> {
     fn pack(self) -> u64 {
         self.map_or(0, |node| u64::from(node.0) + 1)
     }
-    fn unpack(value: u64) -> Option<Option<Nid>> {
+    fn unpack(value: u64) -> Option<Option<NodeId>> {
         match value {
             0 => Some(None),
-            _ => u32::unpack(value - 1).map(|node| Some(Nid(node))),
+            _ => u32::unpack(value - 1).map(|node| Some(NodeId(node))),
         }
     }
 }

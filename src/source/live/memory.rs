@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{LiveSource, ROOT};
 use crate::collect::mm_reader::wire::Turn;
-use crate::model::process::Abouts;
+use crate::model::process::ProcFieldsOf;
 use crate::model::sample::{PlacementRaw, TaskRaw};
 
 /// By process id.
@@ -14,7 +14,11 @@ type Placed = Arc<BTreeMap<u64, Arc<PlacementRaw>>>;
 
 impl LiveSource {
     /// Takes what has come, asks for more, and says what is known now. `now_ns` is CLOCK_MONOTONIC. Waits for nothing.
-    pub(super) fn look_at_memory(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64) -> (Placed, Arc<Abouts>) {
+    pub(super) fn look_at_memory(
+        &mut self,
+        tasks: &[Arc<TaskRaw>],
+        now_ns: u64,
+    ) -> (Placed, Arc<ProcFieldsOf>) {
         let mut came = self.mm_reader.take();
         for answer in &mut came.answers {
             self.placements.take(answer);

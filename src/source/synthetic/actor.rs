@@ -3,7 +3,7 @@
 use crate::model::counters::Counter;
 use crate::model::event::Role;
 use crate::model::sample::{Comm, Counts, HostFacts, MemPolicy, Slot, TaskRaw};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::model::wire::NodeCounts;
 
 /// Part of its speed that a task loses where all of its memory is on other nodes, and where its SMT sibling is always
@@ -167,7 +167,7 @@ impl Actor {
     pub(super) fn work(&self, row: &mut TaskRaw, step: &Step, host: &HostFacts, ghz: f64, by_node: bool) {
         row.state = u32::from(self.runs.is_empty());
         row.rss_bytes = self.rss;
-        row.preferred_node = self.preferred_node.map(Nid);
+        row.preferred_node = self.preferred_node.map(NodeId);
         row.scan_period_ms = self.scan_period_ms;
         let counts = &mut row.counts;
         if by_node && counts.by_node.is_empty() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::story::owns_memory;
 use super::{Actor, BOOT_NS, SECOND};
 use crate::container::group::describe;
-use crate::container::names::Book;
+use crate::container::names::ContainerNames;
 use crate::model::group::Group;
 use crate::model::sample::{GroupRaw, Names};
 
@@ -73,7 +73,8 @@ pub(super) fn names() -> Names {
     let cgroups: BTreeMap<u64, String> =
         CGROUPS.iter().map(|(id, path, ..)| (*id, path.to_string())).collect();
     // Names come from the table above, not from files of this machine.
-    let mut groups = describe(&cgroups, &BTreeMap::new(), &mut Book::new(Path::new("/nonexistent")));
+    let mut groups =
+        describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent")));
     for (id, _, name, pod) in CGROUPS {
         let group: &mut Group = Arc::make_mut(groups.get_mut(&id).expect("every cgroup is described"));
         if let Some(name) = name {

@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 use super::story::machine;
 use super::{Actor, Machine, stacks};
 use crate::model::counters::Counter;
-use crate::model::process::{About, Abouts, Asked};
+use crate::model::process::{Asked, ProcFields, ProcFieldsOf};
 use crate::model::process::{Details, Texts};
 use crate::model::sample::{HostFacts, Missing, Sample};
-use crate::model::stacks::News;
+use crate::model::stacks::StackBatch;
 use crate::model::topology::format_cpulist;
-use crate::overhead::Statistics;
+use crate::program::overhead::Statistics;
 use crate::source::{Focus, Source, poll};
 
 /// Steps are whole multiples of this, so that the same keys make the same samples whatever the clock does.
@@ -33,7 +33,7 @@ pub struct Demo {
     /// The last sample, for what was sampled of stacks since.
     last: Option<Sample>,
     hot: bool,
-    news: Option<News>,
+    news: Option<StackBatch>,
     /// Each sample is so much after the one before, whenever it is asked for.
     every: Option<Duration>,
 }
@@ -71,13 +71,13 @@ impl Demo {
         sample
     }
 
-    fn abouts(&self) -> Abouts {
+    fn abouts(&self) -> ProcFieldsOf {
         let about = |actor: &Actor| {
             let huge_pct = match actor.memory.is_empty() {
                 true => Err(Missing::NotCollected("a kernel thread has no memory of its own".into())),
                 false => Ok(if actor.rss >> 30 > 0 { 62.0 } else { 0.0 }),
             };
-            let about = About { texts: Ok(Arc::new(self.texts(actor))), huge_pct };
+            let about = ProcFields { texts: Ok(Arc::new(self.texts(actor))), huge_pct };
             ((actor.pid, actor.leader_start_ns()), Ok(Arc::new(about)))
         };
         self.machine.actors.iter().filter(|actor| actor.pid == actor.tid).map(about).collect()
@@ -152,7 +152,7 @@ impl Source for Demo {
         Ok(())
     }
 
-    fn hot_news(&mut self, _patience: Duration) -> Result<Option<News>> {
+    fn hot_news(&mut self, _patience: Duration) -> Result<Option<StackBatch>> {
         Ok(if self.hot { Some(self.news.take().unwrap_or_default()) } else { None })
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::event::{Event, Role};
 use crate::model::sample::{HostFacts, Missing};
 use crate::model::topology::{Cpu, Device, DeviceClass, Llc, Node, NumaSupport, Topology};
-use crate::model::units::{CpuId, Nid};
+use crate::model::units::{CpuId, NodeId};
 
 pub(super) const NODES: u32 = 4;
 /// Cores of a node. Each has two hardware threads: CPU n and CPU n + 16.
@@ -52,7 +52,7 @@ fn topology() -> Topology {
         Cpu {
             id: CpuId(id),
             online: true,
-            node: Some(Nid(node_of(id))),
+            node: Some(NodeId(node_of(id))),
             socket: Some((node_of(id) / 2) as i32),
             core_id: Some((core % (2 * CORES)) as i32),
             core,
@@ -61,9 +61,9 @@ fn topology() -> Topology {
         }
     };
     let node = |id: u32| Node {
-        id: Nid(id),
+        id: NodeId(id),
         cpus: cpus_of(id),
-        distances: (0..).map(Nid).zip(DISTANCES[id as usize]).collect(),
+        distances: (0..).map(NodeId).zip(DISTANCES[id as usize]).collect(),
         mem_total_bytes: MEMORY,
         mem_free_bytes: MEMORY / 2,
         devices: devices(id),
@@ -89,8 +89,8 @@ fn devices(node: u32) -> Vec<Device> {
         name: name.into(),
         class,
         pci: Some(pci.into()),
-        node: Some(Nid(node)),
-        irq_nodes: vec![Nid(node)],
+        node: Some(NodeId(node)),
+        irq_nodes: vec![NodeId(node)],
     };
     match node {
         0 => vec![device("eth0", DeviceClass::Net, "0000:41:00.0")],

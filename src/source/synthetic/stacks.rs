@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Actor, SECOND};
 use crate::model::sample::{Counts, Sample, TaskRaw};
-use crate::model::stacks::{BuildId, Frame, Function, News, Place, Stack};
+use crate::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 
 /// Samples in each second of CPU time.
 const HZ: u32 = 97;
@@ -106,7 +106,7 @@ const PROGRAMS: [(&str, Shapes); 9] = [
 const OTHERS: Shapes = &[(100, &["main"])];
 
 /// Stacks sampled between two samples of the machine.
-pub(super) fn news(actors: &[Actor], before: Option<&Sample>, now: &Sample) -> News {
+pub(super) fn news(actors: &[Actor], before: Option<&Sample>, now: &Sample) -> StackBatch {
     let mut names: BTreeMap<Place, Function> = BTreeMap::new();
     let mut stacks = Vec::new();
     for task in &now.tasks {
@@ -122,7 +122,7 @@ pub(super) fn news(actors: &[Actor], before: Option<&Sample>, now: &Sample) -> N
         names.extend(functions(&program));
     }
     let lost = ["stacks_ring_busy", "stacks_ring_full", "stacks_unreadable"];
-    News {
+    StackBatch {
         event: "cycles".into(),
         hz: HZ,
         stacks,

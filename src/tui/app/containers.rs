@@ -53,8 +53,8 @@ impl ContainerList {
         let descending = self.sort.descending();
         keyed.sort_by(|(a, va), (b, vb)| {
             let by_value = match (va, vb) {
-                (Some(a), Some(b)) if descending => crate::filter::compare(b, a),
-                (Some(a), Some(b)) => crate::filter::compare(a, b),
+                (Some(a), Some(b)) if descending => crate::analysis::filter::compare(b, a),
+                (Some(a), Some(b)) => crate::analysis::filter::compare(a, b),
                 (a, b) => b.is_some().cmp(&a.is_some()),
             };
             by_value.then_with(|| all[*a].id.cmp(&all[*b].id))

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::maps::Maps;
-use crate::filter::{self, RowFilter};
+use crate::analysis::filter::{self, RowFilter};
 use crate::metric::Value;
 use crate::metric::{Metric, task};
 use crate::model::process::Details;
 use crate::model::sample::{HostFacts, Sample};
-use crate::snapshot::{Beside, Grain, Snapshot, Task, beside, derive};
+use crate::snapshot::{RowKind, SmtNeighbour, Snapshot, Task, beside, derive};
 use crate::tui::action::Motion;
 use crate::tui::ring::Ring;
 
@@ -37,7 +37,7 @@ pub struct Detail {
     /// Points by sample number, ascending.
     history: VecDeque<(u64, Point)>,
     /// Who ran on the SMT siblings of its CPUs; empty without siblings.
-    pub beside: Vec<Beside>,
+    pub beside: Vec<SmtNeighbour>,
     /// The last details from /proc, or why there are none.
     pub details: Option<Result<Details, String>>,
     /// Its mappings, while they are shown.
@@ -70,7 +70,7 @@ impl Detail {
     /// Adds what happened in the interval that sample `number` ends.
     pub fn extend(&mut self, host: &Arc<HostFacts>, ring: &Ring, number: u64) {
         let Some((previous, current)) = ring.pair(number) else { return };
-        let snapshot = derive_one(host, previous, current, self.process, Grain::Processes);
+        let snapshot = derive_one(host, previous, current, self.process, RowKind::Processes);
         let read = |metric: &Metric<Task>| {
             let task = own_row(&snapshot, self.process)?;
             metric.read(task, &snapshot).ok().as_ref().and_then(Value::number)
@@ -89,8 +89,8 @@ impl Detail {
     /// Shows the interval that sample `number` ends.
     pub fn show(&mut self, host: &Arc<HostFacts>, ring: &Ring, number: u64) {
         let Some((previous, current)) = ring.pair(number) else { return };
-        let whole = derive_one(host, previous, current, self.process, Grain::Processes);
-        let threads = derive_one(host, previous, current, self.process, Grain::ThreadsOf(self.process.0));
+        let whole = derive_one(host, previous, current, self.process, RowKind::Processes);
+        let threads = derive_one(host, previous, current, self.process, RowKind::ThreadsOf(self.process.0));
         self.task = own_row(&whole, self.process).cloned();
         self.order = filter::select(&threads, &RowFilter::default(), &task::CPU_PCT, false);
         self.threads = Some(threads);
@@ -127,7 +127,7 @@ fn derive_one(
     previous: Option<&Sample>,
     current: &Sample,
     process: (u32, u64),
-    grain: Grain,
+    grain: RowKind,
 ) -> Snapshot {
     derive(host, previous.map(|sample| only(sample, process)).as_ref(), &only(current, process), grain)
 }

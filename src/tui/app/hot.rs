@@ -8,7 +8,7 @@ use super::cursor::Cursor;
 use crate::hot::profile::{Process, Profile, Spot};
 use crate::hot::tree::{Direction, Tree};
 use crate::model::process::ProcessId;
-use crate::model::stacks::News;
+use crate::model::stacks::StackBatch;
 use crate::snapshot::Snapshot;
 use crate::text;
 use crate::tui::action::{Action, Effect, Motion, Screen};
@@ -203,7 +203,7 @@ impl App {
     }
 
     /// Takes what was sampled, or why nothing can be.
-    pub fn hot_news(&mut self, news: Result<News, String>) {
+    pub fn hot_news(&mut self, news: Result<StackBatch, String>) {
         match (news, &mut self.hot) {
             (Ok(news), Some(hot)) => {
                 hot.profile.add(news);

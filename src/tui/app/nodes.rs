@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Order, Value};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 use crate::tui::action::Motion;
 use crate::tui::columns::{self, Columns};
@@ -14,14 +14,14 @@ pub struct NodeList {
     pub sort: Sort<Node>,
     /// Chosen by hand; `None` lets the width decide.
     pub columns: Option<Vec<&'static Metric<Node>>>,
-    pub cursor: Cursor<Nid>,
+    pub cursor: Cursor<NodeId>,
     /// Which of [`PAIR_METRICS`] is shown from node to node, instead of the table.
     pub pairs: Option<usize>,
     /// The first column of that matrix, where not all fit.
     pub first_column: usize,
     /// Indexes into `Snapshot::nodes`.
     rows: Vec<usize>,
-    keys: Vec<Nid>,
+    keys: Vec<NodeId>,
 }
 
 impl Default for NodeList {
@@ -60,7 +60,7 @@ impl NodeList {
             (a, b) => b.is_some().cmp(&a.is_some()),
         });
         self.rows = keyed.into_iter().map(|(at, _)| at).collect();
-        self.keys = self.rows.iter().map(|at| Nid(snapshot.nodes[*at].raw.id)).collect();
+        self.keys = self.rows.iter().map(|at| NodeId(snapshot.nodes[*at].raw.id)).collect();
         self.cursor.settle(&self.keys, height);
     }
 

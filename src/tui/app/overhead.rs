@@ -1,7 +1,7 @@
 //! Cost of numatop-ng itself: statistics of two moments, while the view is open.
 
 use super::App;
-use crate::overhead::{Cost, Statistics, costs};
+use crate::program::overhead::{Cost, Statistics, costs};
 use crate::text;
 use crate::tui::action::Effect;
 

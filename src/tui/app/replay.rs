@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{App, Detail};
-use crate::marks::Marks;
+use crate::analysis::highlights::Highlights;
 use crate::model::sample::{HostFacts, Sample};
 use crate::text;
 use crate::tui::action::{Effect, Seek};
@@ -22,14 +22,14 @@ pub struct Replay {
     pub follow: bool,
     pub following: bool,
     /// What is worth a look, and how much of the recording was looked through for it, 0 to 1.
-    pub marks: Marks,
+    pub marks: Highlights,
     pub looked: f64,
 }
 
 impl App {
     /// What is shown is a recording from the first to the second of `span`; with `follow` it grows.
     pub fn replay(&mut self, span: (i64, i64), follow: bool) {
-        let (marks, speed) = (Marks::default(), SPEEDS[0]);
+        let (marks, speed) = (Highlights::default(), SPEEDS[0]);
         let (playing, following) = (false, follow);
         self.replay = Some(Replay { span, speed, playing, follow, following, marks, looked: 0.0 });
     }
@@ -43,7 +43,7 @@ impl App {
     }
 
     /// Takes what is worth a look in the recording, found in so much of it, 0 to 1.
-    pub fn marked(&mut self, marks: Marks, looked: f64) {
+    pub fn marked(&mut self, marks: Highlights, looked: f64) {
         if let Some(replay) = &mut self.replay {
             (replay.marks, replay.looked) = (marks, looked);
         }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::cursor::Cursor;
-use crate::filter::RowFilter;
+use crate::analysis::filter::RowFilter;
 use crate::metric::Metric;
 use crate::metric::identity::COMM;
 use crate::snapshot::{Snapshot, Task};

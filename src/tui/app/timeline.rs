@@ -2,7 +2,7 @@
 
 use super::App;
 use super::prompt::{Prompt, Purpose};
-use crate::marks::{Finder, Kind, Mark, Marks};
+use crate::analysis::highlights::{Finder, Highlight, Highlights, Kind};
 use crate::record::time;
 use crate::text::clean_str;
 use crate::text::quantity::count;
@@ -13,7 +13,7 @@ use crate::tui::action::{Effect, Seek};
 pub struct Timeline<'a> {
     pub span: (i64, i64),
     pub at: i64,
-    pub marks: &'a Marks,
+    pub marks: &'a Highlights,
     /// How much was looked through for marks, 0 to 1.
     pub looked: f64,
 }
@@ -132,7 +132,7 @@ impl App {
     }
 }
 
-fn describe(mark: Mark, marks: &Marks) -> String {
+fn describe(mark: Highlight, marks: &Highlights) -> String {
     let value = marks.value(mark.kind).unwrap_or(0.0);
     match mark.kind {
         Kind::Gap => "samples are missing before this one".into(),

@@ -15,8 +15,8 @@ use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::{Metric, task};
 use crate::model::counters::Counter;
 use crate::model::sample::Reading;
-use crate::model::units::Nid;
-use crate::snapshot::{Beside, Snapshot, Task};
+use crate::model::units::NodeId;
+use crate::snapshot::{SmtNeighbour, Snapshot, Task};
 use crate::text::clean;
 use crate::text::quantity::{bytes, duration, percent};
 use crate::tui::app::detail::{Detail, Point};
@@ -194,7 +194,7 @@ fn beside(detail: &Detail, task: &Task, snapshot: &Snapshot) -> (&'static str, S
     let mut parts = Vec::new();
     if snapshot.host.topology.smt() {
         let busy = read(&task::SMT_BUSY_PCT).map_or(String::new(), |busy| format!(" busy {busy}%"));
-        let name = |other: &Beside| match other.process == detail.process {
+        let name = |other: &SmtNeighbour| match other.process == detail.process {
             true => format!("itself ~{}%", percent(other.pct)),
             false => format!("{} {} ~{}%", clean(other.comm.bytes()), other.process.0, percent(other.pct)),
         };
@@ -270,14 +270,14 @@ fn shares(snapshot: &Snapshot, task: &Task, theme: &Theme, area: Rect, first: u1
 }
 
 /// What it has of each node of the machine, in their order.
-fn on_nodes(snapshot: &Snapshot, task: &Task, ran: &[(Nid, f64)]) -> Vec<(Nid, OnNode)> {
+fn on_nodes(snapshot: &Snapshot, task: &Task, ran: &[(NodeId, f64)]) -> Vec<(NodeId, OnNode)> {
     let read = |metric: &Metric<Task>| match metric.read(task, snapshot) {
         Ok(Value::ByNode(values)) => values.into_iter().collect(),
         _ => BTreeMap::new(),
     };
     let (memory, memory_pct) = (read(&MEM_BYTES_BY_NODE), read(&MEM_PCT_BY_NODE));
-    let ran: BTreeMap<Nid, f64> = ran.iter().copied().collect();
-    let there = |id: Nid| OnNode {
+    let ran: BTreeMap<NodeId, f64> = ran.iter().copied().collect();
+    let there = |id: NodeId| OnNode {
         ran: ran.get(&id).copied().unwrap_or(0.0),
         memory: memory.get(&id).copied(),
         memory_pct: memory_pct.get(&id).copied(),

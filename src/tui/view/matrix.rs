@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use crate::metric::Unit;
 use crate::metric::format::ABSENT;
 use crate::metric::matrix::PairMetric;
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
 use crate::text::quantity::{count, percent};
 use crate::tui::app::nodes::NodeList;
@@ -28,7 +28,7 @@ pub fn render(
     area: Rect,
     buf: &mut Buffer,
 ) {
-    let nodes: Vec<Nid> = snapshot.nodes.iter().map(|node| Nid(node.raw.id)).collect();
+    let nodes: Vec<NodeId> = snapshot.nodes.iter().map(|node| NodeId(node.raw.id)).collect();
     let room = area.width.saturating_sub(LABEL);
     let cell = (room / (nodes.len() as u16).max(1)).clamp(CELL_MIN, CELL_MAX);
     let shown = usize::from(room / cell).min(nodes.len());
@@ -43,7 +43,7 @@ pub fn render(
     }
     let largest = metric.largest(snapshot);
     let offset = list.cursor.offset();
-    let rows = list.rows().iter().map(|at| Nid(snapshot.nodes[*at].raw.id));
+    let rows = list.rows().iter().map(|at| NodeId(snapshot.nodes[*at].raw.id));
     let mut line = 1;
     for (at, from) in rows.enumerate().skip(offset).take(usize::from(area.height.saturating_sub(1))) {
         let selected = at == list.cursor.at();
@@ -88,7 +88,7 @@ fn legend(
         lines.push((format!("{hidden} more nodes: < and > move through them"), Role::Warn));
     }
     // From one node to another: what stays on a node may not be counted.
-    let node = |at: usize| snapshot.nodes.get(at).map(|node| Nid(node.raw.id));
+    let node = |at: usize| snapshot.nodes.get(at).map(|node| NodeId(node.raw.id));
     let pair = node(0).zip(node(1).or(node(0)));
     if let Some(Err(why)) = pair.map(|(from, to)| metric.read(snapshot, from, to)) {
         lines.push((format!("nothing to show: {why}"), Role::Warn));

@@ -1,7 +1,7 @@
 //! Pages that were moved for a process, and the reasons, in one line.
 
 use crate::metric::format::short;
-use crate::metric::moved::OTHER;
+use crate::metric::page_migrations::OTHER;
 use crate::metric::pages::PAGES_MIGRATED;
 use crate::model::counters::Counter;
 use crate::snapshot::{Snapshot, Task};

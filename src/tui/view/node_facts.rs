@@ -10,7 +10,7 @@ use crate::metric::host::{self, HostMetric};
 use crate::metric::node;
 use crate::metric::{Metric, Unit, Value};
 use crate::model::topology::{self, Device, Topology, format_cpulist};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
 use crate::text::quantity::bytes;
@@ -45,7 +45,7 @@ const RECLAIM: [Named; 3] = [
 
 /// As many lines as there is room for. The machine may have changed since: then less is known.
 pub fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect, buf: &mut Buffer) {
-    let (topology, id) = (&snapshot.host.topology, Nid(node.raw.id));
+    let (topology, id) = (&snapshot.host.topology, NodeId(node.raw.id));
     let Some(facts) = topology.node(id) else { return };
     let lines = [
         ("CPUs", cpus(facts)),

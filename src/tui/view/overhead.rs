@@ -3,8 +3,8 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::overhead::{Cost, Statistics};
 use crate::pmu::sets::SETS;
+use crate::program::overhead::{Cost, Statistics};
 use crate::snapshot::Snapshot;
 use crate::text::quantity::{bytes, count, percent};
 use crate::tui::app::overhead::Overhead;

@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-use crate::marks::{Kind, Marks};
+use crate::analysis::highlights::{Highlights, Kind};
 use crate::text::quantity::count;
 use crate::tui::app::Timeline;
 use crate::tui::theme::{Role, Theme};
@@ -90,7 +90,7 @@ fn legend(timeline: Timeline<'_>, wide: bool) -> Vec<(Option<Kind>, String)> {
     legend
 }
 
-fn words(kind: Kind, marks: &Marks, wide: bool) -> String {
+fn words(kind: Kind, marks: &Highlights, wide: bool) -> String {
     let (value, many) = (marks.value(kind).unwrap_or(0.0), marks.count(kind));
     match (kind, wide) {
         (Kind::Remote, false) => "remote".into(),

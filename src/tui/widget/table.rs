@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use super::pen::Pen;
 use crate::metric::format::{node_word, short};
 use crate::metric::{Metric, Order, Stands, Unit, Value};
-use crate::model::units::Nid;
+use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
 use crate::tui::columns::{Columns, Placed};
 use crate::tui::theme::{Role, Theme};
@@ -154,7 +154,13 @@ fn at_right<R>(metric: &Metric<R>) -> bool {
 }
 
 /// `node:share` words, largest first, as many as fit; `+N` counts the nodes without a word.
-fn by_node(pen: &mut Pen<'_>, shares: &[(Nid, f64)], unit: Unit, width: u16, style: impl Fn(Role) -> Style) {
+fn by_node(
+    pen: &mut Pen<'_>,
+    shares: &[(NodeId, f64)],
+    unit: Unit,
+    width: u16,
+    style: impl Fn(Role) -> Style,
+) {
     let mut sorted = shares.to_vec();
     sorted.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut left = width;

@@ -1,0 +1,4 @@
+//! Questions to snapshots: rows that are wanted, and moments worth a look. Pure.
+
+pub mod filter;
+pub mod highlights;

@@ -1,0 +1,157 @@
+//! Selection of rows that user space applies, and their order.
+
+use std::cmp::Reverse;
+
+use regex_lite::Regex;
+
+use crate::metric::{Metric, Order, Value};
+use crate::model::sample::{Comm, Reading};
+use crate::model::units::NodeId;
+use crate::snapshot::{Snapshot, Task};
+use crate::text;
+
+/// Rows to keep. The scope (pid, tid, uid, cgroup) is applied in the kernel and is not repeated here.
+#[derive(Clone, Debug, Default)]
+pub struct RowFilter {
+    /// Must match the name of the task, as it is shown.
+    pub comm: Option<Regex>,
+    /// Ran on this node in the interval; or lives there, if it rested.
+    pub node: Option<NodeId>,
+    /// At most this many rows, after sorting.
+    pub top: Option<usize>,
+}
+
+impl RowFilter {
+    /// True when `task` is to be shown.
+    pub fn keeps(&self, task: &Task) -> bool {
+        self.matches(&task.raw.comm) && self.node.is_none_or(|node| touches(task, node))
+    }
+
+    /// True when something that is known by its name alone is to be shown.
+    pub fn keeps_name(&self, comm: &Comm) -> bool {
+        self.matches(comm) && self.node.is_none()
+    }
+
+    /// True when rows may be left out for what they are.
+    pub fn is_restricted(&self) -> bool {
+        self.comm.is_some() || self.node.is_some()
+    }
+
+    fn matches(&self, comm: &Comm) -> bool {
+        self.comm.as_ref().is_none_or(|regex| regex.is_match(&text::clean(comm.bytes())))
+    }
+}
+
+fn touches(task: &Task, node: NodeId) -> bool {
+    if task.run_ns() > 0 {
+        return task.delta.run_ns.get(node.index()).is_some_and(|ns| *ns > 0);
+    }
+    task.home_node() == Some(node)
+}
+
+/// What a row is sorted by, worked out once: comparing ten thousand rows must not look into each again.
+/// Fields count in their order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    key: Key,
+    /// Ties go to the busier, then the older task, so that a screen does not flicker.
+    cpu_ns: Reverse<u64>,
+    pid: u32,
+    tid: u32,
+    serial: u64,
+    /// Index into `snapshot.tasks`.
+    at: usize,
+}
+
+/// Sorts by what `value` gives, in the metric's order or reversed; rows without a value come last, others
+/// with the same value stay as they are.
+pub fn sort_rows<T>(rows: &mut [T], value: impl Fn(&T) -> Option<Value>, order: Order, reversed: bool) {
+    let descending = (order == Order::Descending) != reversed;
+    rows.sort_by(|a, b| match (value(a), value(b)) {
+        (Some(a), Some(b)) if descending => compare(&b, &a),
+        (Some(a), Some(b)) => compare(&a, &b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    });
+}
+
+/// Text by letters, everything else by number.
+pub fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
+    match (a, b) {
+        (Value::Text(a), Value::Text(b)) => a.cmp(b),
+        (a, b) => a.number().unwrap_or(f64::NEG_INFINITY).total_cmp(&b.number().unwrap_or(f64::NEG_INFINITY)),
+    }
+}
+
+/// Rows without a value come last, whatever the direction.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Number(u64),
+    Text(String),
+    TextFromTheEnd(Reverse<String>),
+    Missing,
+}
+
+impl Key {
+    fn new(value: Reading<Value>, descending: bool) -> Key {
+        match value {
+            Err(_) => Key::Missing,
+            Ok(Value::Text(text)) if descending => Key::TextFromTheEnd(Reverse(text)),
+            Ok(Value::Text(text)) => Key::Text(text),
+            Ok(value) => {
+                let bits = ordered_bits(value.number().unwrap_or(f64::NEG_INFINITY));
+                Key::Number(if descending { !bits } else { bits })
+            }
+        }
+    }
+}
+
+/// A whole number for each floating-point number, in the same order (IEEE 754 totalOrder).
+fn ordered_bits(number: f64) -> u64 {
+    let bits = number.to_bits();
+    if number.is_sign_negative() { !bits } else { bits | 1 << 63 }
+}
+
+/// Indexes into `snapshot.tasks` of the rows that `filter` keeps, sorted by `metric` in its natural
+/// order (or reversed). Rows without a value come last; ties go to the busier, then the older task.
+pub fn select(snapshot: &Snapshot, filter: &RowFilter, metric: &Metric<Task>, reversed: bool) -> Vec<usize> {
+    let descending = (metric.order == Order::Descending) != reversed;
+    // Asked once, not for each row.
+    let measured = snapshot.host_missing(metric.id).is_none();
+    let rank = |(at, task): (usize, &Task)| Rank {
+        key: if measured { Key::new((metric.value)(task, snapshot), descending) } else { Key::Missing },
+        cpu_ns: Reverse(task.total.cpu_ns()),
+        pid: task.raw.pid,
+        tid: task.raw.tid,
+        serial: task.raw.serial,
+        at,
+    };
+    let kept = snapshot.tasks.iter().enumerate().filter(|(_, task)| filter.keeps(task));
+    let mut ranks: Vec<Rank> = kept.map(rank).collect();
+    if let Some(top) = filter.top.filter(|top| *top < ranks.len()) {
+        ranks.select_nth_unstable(top);
+        ranks.truncate(top);
+    }
+    ranks.sort_unstable();
+    ranks.into_iter().map(|rank| rank.at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::sample::Missing;
+
+    #[test]
+    fn keys_sort_as_their_values_and_missing_ones_last() {
+        let keys = |descending: bool| {
+            [-1.5, 0.0, 2.0, 1e300].map(|number| Key::new(Ok(Value::F64(number)), descending))
+        };
+        assert!(keys(false).is_sorted());
+        assert!(keys(true).iter().rev().is_sorted());
+        for descending in [false, true] {
+            let missing = Key::new(Err(Missing::FirstInterval), descending);
+            let text = Key::new(Ok(Value::Text("z".into())), descending);
+            assert!(text < missing && keys(descending).iter().all(|key| *key < missing));
+        }
+        assert!(Key::new(Ok(Value::Text("b".into())), true) < Key::new(Ok(Value::Text("a".into())), true));
+    }
+}

@@ -1,0 +1,347 @@
+//! /proc fields of processes whose command line, affinity or huge pages a column asks for. They are too costly for
+//! every process at every refresh: the reader of other address spaces reads them in turns, within a budget of time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::mm_reader::MmReader;
+use super::mm_reader::wire::{AboutTurn, Answer, JOBS_MAX, Job};
+use super::proc_details;
+use crate::model::process::Texts;
+use crate::model::process::{Asked, ProcFields, ProcFieldsOf, ProcessId};
+use crate::model::sample::{Missing, Reading};
+
+/// Time for each sample. One reading may take longer; the samples after it then make up for it.
+const BUDGET: Duration = Duration::from_millis(20);
+/// As much of it as those in focus may use while others wait. The others are read too: an order by what is read here
+/// is an order of all, and those in focus now are only those that were ahead so far.
+const FOCUS_BUDGET: Duration = Duration::from_millis(10);
+
+/// A process and the user it runs as.
+type Alive = (ProcessId, u32);
+
+/// Has processes read about in turns.
+#[derive(Default)]
+pub struct AboutReader {
+    asked: Asked,
+    /// Processes that come before others; `None`: all alike.
+    focus: Option<BTreeSet<ProcessId>>,
+    /// Shared with samples, as far as nothing has changed since them.
+    known: Arc<ProcFieldsOf>,
+    /// In which turn each was read.
+    turns: BTreeMap<ProcessId, u64>,
+    turn: u64,
+    /// Time that those in focus and the others used beyond their shares of the budget, not yet made up for.
+    debts: [Duration; 2],
+}
+
+impl AboutReader {
+    /// From now on `asked` is read: of `processes` first, of all alike if that is `None`, and of nobody if there are
+    /// none, since nobody looks.
+    pub fn focus(&mut self, processes: Option<Vec<ProcessId>>, asked: Asked) {
+        if asked != self.asked {
+            self.known = Arc::default();
+            self.turns.clear();
+        }
+        (self.focus, self.asked) = (processes.map(BTreeSet::from_iter), asked);
+    }
+
+    /// Forgets those that are not `alive`, and says what to read next: those first that were read longest ago. What
+    /// was read comes to [`AboutReader::take`].
+    pub fn turn(&mut self, alive: impl Iterator<Item = Alive>, reader: &MmReader) -> Option<AboutTurn> {
+        if self.asked == Asked::default() {
+            return None;
+        }
+        let alive: BTreeMap<ProcessId, u32> = alive.collect();
+        self.turns.retain(|process, _| alive.contains_key(process));
+        if self.known.len() > self.turns.len() {
+            Arc::make_mut(&mut self.known).retain(|process, _| alive.contains_key(process));
+        }
+        let has_viewers = self.focus.as_ref().is_none_or(|focus| !focus.is_empty());
+        (has_viewers && reader.is_free()).then(|| self.next(alive, reader))
+    }
+
+    fn next(&mut self, alive: BTreeMap<ProcessId, u32>, reader: &MmReader) -> AboutTurn {
+        let mut turns: Vec<Alive> = alive.into_iter().collect();
+        turns.sort_by_key(|(process, _)| self.turns.get(process).copied().unwrap_or(0));
+        let is_first =
+            |(process, _): &Alive| self.focus.as_ref().is_some_and(|focus| focus.contains(process));
+        let (first, others): (Vec<Alive>, Vec<Alive>) = turns.into_iter().partition(is_first);
+        let for_first = if others.is_empty() { BUDGET } else { FOCUS_BUDGET };
+        self.turn += 1;
+        let lists = [first, others].map(|list| {
+            let job = |(process, uid)| Job { process, uid, rss_bytes: 0, careful: false };
+            let mut jobs: Vec<Job> = list.into_iter().map(job).collect();
+            reader.admit(&mut jobs);
+            jobs.truncate(JOBS_MAX);
+            jobs
+        });
+        AboutTurn { asked: self.asked, lists, for_first, for_all: BUDGET, debts: self.debts }
+    }
+
+    /// Takes what was read.
+    pub fn take(&mut self, answer: &mut Answer) {
+        for (process, about) in answer.abouts.drain(..) {
+            // What was asked for before is of no use now.
+            if about.as_ref().is_ok_and(|about| about.asked() != self.asked) {
+                continue;
+            }
+            self.turns.insert(process, self.turn);
+            self.note(process, about);
+        }
+        if let Some((asked, debts)) = answer.end.as_ref().and_then(|end| end.about)
+            && asked == self.asked
+        {
+            self.debts = debts;
+        }
+    }
+
+    /// A process did not let itself be read: what can be known without that, and the reason for the rest.
+    pub fn take_locked(&mut self, root: &Path, process: ProcessId, why: &Missing) {
+        if self.asked != Asked::default() {
+            self.turns.insert(process, self.turn);
+            self.note(process, read_without_memory(root, self.asked, process, why));
+        }
+    }
+
+    /// The values that are known now.
+    pub fn known(&self) -> Arc<ProcFieldsOf> {
+        Arc::clone(&self.known)
+    }
+
+    /// Keeps what was read, or what was known before where that is the same.
+    fn note(&mut self, process: ProcessId, about: Reading<ProcFields>) {
+        let before = self.known.get(&process);
+        let about = about.map(|mut about| {
+            if let Some(Ok(before)) = before
+                && before.texts == about.texts
+            {
+                about.texts.clone_from(&before.texts);
+            }
+            Arc::new(about)
+        });
+        if before != Some(&about) {
+            Arc::make_mut(&mut self.known).insert(process, about);
+        }
+    }
+}
+
+impl ProcFields {
+    /// The fields it was read for.
+    fn asked(&self) -> Asked {
+        let is_asked = |missing: Option<&Missing>| missing.is_none_or(|missing| *missing != not_asked());
+        Asked { texts: is_asked(self.texts.as_ref().err()), huge: is_asked(self.huge_pct.as_ref().err()) }
+    }
+}
+
+fn not_asked() -> Missing {
+    Missing::NotCollected("it was not asked for".into())
+}
+
+fn lost(error: anyhow::Error) -> Missing {
+    Missing::Lost(format!("{error:#}"))
+}
+
+/// Reads about one process, below `root` (`/`).
+///
+/// # Errors
+/// It has ended, or another one has its id now.
+pub fn read(root: &Path, asked: Asked, process: ProcessId) -> Reading<ProcFields> {
+    let pid = process.0;
+    read_with(
+        root,
+        asked,
+        process,
+        || proc_details::texts(root, pid),
+        || proc_details::huge_pct(root, pid).map_err(lost),
+    )
+}
+
+/// As [`read`], but without what the lock of its address space guards, for this reason.
+fn read_without_memory(root: &Path, asked: Asked, process: ProcessId, why: &Missing) -> Reading<ProcFields> {
+    let texts = || proc_details::texts_without_memory(root, process.0, why.clone());
+    read_with(root, asked, process, texts, || Err(why.clone()))
+}
+
+fn read_with(
+    root: &Path,
+    asked: Asked,
+    (pid, start_ns): ProcessId,
+    texts: impl FnOnce() -> Texts,
+    huge_pct: impl FnOnce() -> Reading<f64>,
+) -> Reading<ProcFields> {
+    proc_details::check_start(&root.join(format!("proc/{pid}")), pid, start_ns).map_err(lost)?;
+    Ok(ProcFields {
+        texts: if asked.texts { Ok(Arc::new(texts())) } else { Err(not_asked()) },
+        huge_pct: if asked.huge { huge_pct() } else { Err(not_asked()) },
+    })
+}
+
+/// Bytes that `abouts` hold, but for what they share with those `before`.
+pub fn own_bytes(abouts: &Arc<ProcFieldsOf>, before: Option<&Arc<ProcFieldsOf>>) -> usize {
+    if before.is_some_and(|before| Arc::ptr_eq(before, abouts)) {
+        return 0;
+    }
+    let own = |(process, about): (&ProcessId, &Reading<Arc<ProcFields>>)| {
+        let before = before.and_then(|before| before.get(process)?.as_ref().ok());
+        size_of::<(ProcessId, Reading<Arc<ProcFields>>)>()
+            + match about {
+                Err(why) => why.to_string().len(),
+                Ok(about) if before.is_some_and(|before| Arc::ptr_eq(before, about)) => 0,
+                Ok(about) => size_of::<ProcFields>() + own_text_bytes(about, before.map(Arc::as_ref)),
+            }
+    };
+    abouts.iter().map(own).sum()
+}
+
+fn own_text_bytes(about: &ProcFields, before: Option<&ProcFields>) -> usize {
+    let Ok(texts) = &about.texts else { return 0 };
+    if before.and_then(|before| before.texts.as_ref().ok()).is_some_and(|before| Arc::ptr_eq(before, texts)) {
+        return 0;
+    }
+    let bytes = |text: &Reading<String>| text.as_ref().map_or_else(|why| why.to_string().len(), String::len);
+    size_of::<Texts>()
+        + [&texts.cmdline, &texts.cpus_allowed, &texts.mems_allowed].into_iter().map(bytes).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::proc_details::tests::{PID, process};
+    use super::*;
+    use crate::collect::mm_reader::child::Reads;
+    use crate::collect::mm_reader::wire::Turn;
+
+    fn ourselves() -> ProcessId {
+        let pid = std::process::id();
+        (pid, proc_details::start_ns(pid).expect("we run"))
+    }
+
+    const THREE: [ProcessId; 3] = [(7, 1), (8, 1), (9, 1)];
+
+    /// Below this root are no processes: for each there is a reason.
+    const NOTHING: &str = "/nonexistent";
+
+    /// Takes a turn here, and says what is known then.
+    fn look(
+        about: &mut AboutReader,
+        root: impl AsRef<Path>,
+        alive: impl IntoIterator<Item = ProcessId>,
+    ) -> Arc<ProcFieldsOf> {
+        let reader = MmReader::new("/nonexistent".into());
+        if let Some(turn) = about.turn(alive.into_iter().map(|process| (process, 0)), &reader) {
+            let turn = Turn { about: Some(turn), placement: None };
+            let mut answers = Vec::new();
+            let mut send = |answer: &Answer| {
+                answers.push(answer.clone());
+                Ok(())
+            };
+            Reads::new(root.as_ref(), 1).turn(&turn, &mut |_| {}, &mut send).unwrap();
+            answers.iter_mut().for_each(|answer| about.take(answer));
+        }
+        about.known()
+    }
+
+    #[test]
+    fn nothing_is_read_that_nobody_asked_for() {
+        assert!(look(&mut AboutReader::default(), "/", [ourselves()]).is_empty());
+    }
+
+    #[test]
+    fn what_is_asked_for_is_read() {
+        let process = ourselves();
+        let mut reader = AboutReader::default();
+        reader.focus(None, Asked { texts: true, huge: true });
+        let abouts = look(&mut reader, "/", [process]);
+        let about = abouts[&process].as_ref().expect("it is our own process");
+        let texts = about.texts.as_ref().expect("it was asked for");
+        assert!(texts.cmdline.as_ref().is_ok_and(|text| !text.is_empty()), "{about:?}");
+        assert!(texts.cpus_allowed.is_ok(), "{about:?}");
+        assert!(about.huge_pct.as_ref().is_ok_and(|pct| (0.0..=100.0).contains(pct)), "{about:?}");
+    }
+
+    #[test]
+    fn those_in_focus_come_first_and_the_others_after_them() {
+        let mut reader = AboutReader::default();
+        reader.focus(Some(vec![THREE[2]]), Asked { texts: true, huge: false });
+        // The share of the others is used up, then that of those in focus.
+        reader.debts = [Duration::ZERO, BUDGET * 9];
+        assert!(look(&mut reader, NOTHING, THREE).keys().eq([&THREE[2]]));
+        reader.debts = [BUDGET * 9, Duration::ZERO];
+        assert!(look(&mut reader, NOTHING, THREE).keys().eq(&THREE), "nobody waits for ever");
+    }
+
+    #[test]
+    fn what_is_known_outlives_the_focus_but_not_the_process() {
+        let mut reader = AboutReader::default();
+        let asked = Asked { texts: true, huge: false };
+        reader.focus(None, asked);
+        look(&mut reader, NOTHING, THREE);
+        reader.focus(Some(vec![THREE[0]]), asked);
+        reader.debts = [BUDGET * 9; 2];
+        assert!(look(&mut reader, NOTHING, THREE[..2].iter().copied()).keys().eq(&THREE[..2]));
+    }
+
+    #[test]
+    fn nothing_is_read_where_nobody_is_looked_at() {
+        let mut reader = AboutReader::default();
+        reader.focus(Some(Vec::new()), Asked { texts: true, huge: true });
+        assert!(look(&mut reader, NOTHING, THREE).is_empty());
+    }
+
+    #[test]
+    fn samples_share_what_did_not_change() {
+        let rollup = "Rss: 4096 kB\nAnonHugePages: 2048 kB\n";
+        let files =
+            [("cmdline", "java\0-Xmx4g\0"), ("status", "Cpus_allowed_list:\t0\n"), ("smaps_rollup", rollup)];
+        let root = process("shared", &files);
+        let mut reader = AboutReader::default();
+        reader.focus(None, Asked { texts: true, huge: true });
+        let mut again = || look(&mut reader, &root, [(PID, 0)]);
+        let (first, second) = (again(), again());
+        assert!(Arc::ptr_eq(&first, &second) && own_bytes(&second, Some(&first)) == 0);
+
+        std::fs::write(root.join("proc/7/smaps_rollup"), "Rss: 4096 kB\nAnonHugePages: 0 kB\n").unwrap();
+        let third = again();
+        let texts = |abouts: &ProcFieldsOf| abouts[&(PID, 0)].clone().unwrap().texts.clone().unwrap();
+        assert_eq!(third[&(PID, 0)].as_ref().unwrap().huge_pct, Ok(0.0));
+        assert!(Arc::ptr_eq(&texts(&first), &texts(&third)));
+        assert!(own_bytes(&third, Some(&second)) < own_bytes(&third, None));
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn another_process_with_the_same_id_has_a_reason() {
+        let (pid, start_ns) = ourselves();
+        let other = (pid, start_ns + 5_000_000_000);
+        let mut reader = AboutReader::default();
+        reader.focus(None, Asked { texts: true, huge: false });
+        let abouts = look(&mut reader, "/", [other]);
+        assert!(matches!(&abouts[&other], Err(Missing::Lost(why)) if why.contains("has ended")));
+    }
+
+    #[test]
+    fn a_locked_process_has_what_needs_no_lock_and_a_reason_for_the_rest() {
+        let process = ourselves();
+        let mut reader = AboutReader::default();
+        reader.focus(None, Asked { texts: true, huge: true });
+        let why = Missing::Lost("its address space is locked".into());
+        reader.take_locked(Path::new("/"), process, &why);
+        let known = reader.known();
+        let about = known[&process].as_ref().unwrap();
+        let texts = about.texts.as_ref().unwrap();
+        assert_eq!((&texts.cmdline, &about.huge_pct), (&Err(why.clone()), &Err(why)));
+        assert!(texts.cpus_allowed.is_ok(), "{texts:?}");
+    }
+
+    #[test]
+    fn a_long_reading_is_made_up_for() {
+        let mut reader = AboutReader::default();
+        reader.focus(None, Asked { texts: true, huge: false });
+        reader.debts[1] = BUDGET * 2;
+        assert!(look(&mut reader, "/", [ourselves()]).is_empty());
+        assert!(look(&mut reader, "/", [ourselves()]).is_empty());
+        assert_eq!(look(&mut reader, "/", [ourselves()]).len(), 1);
+    }
+}

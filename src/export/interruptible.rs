@@ -1,0 +1,124 @@
+//! Output that a signal can end while its reader has stalled: a write to a full pipe has no end, and would keep the
+//! signal waiting.
+
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+/// A pipe that has room at all has room for so many bytes (pipe(7), `PIPE_BUF`), so that writing them waits for nobody.
+const ROOM: usize = rustix::pipe::PIPE_BUF;
+
+/// A reader who takes nothing for so long after we were asked to stop does not read.
+const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// Output that is waited for until `stop` becomes readable, and after that as long as somebody reads: a line is not cut
+/// because the pipe is full for a moment.
+pub struct Interruptible<'a, W> {
+    out: W,
+    stop: BorrowedFd<'a>,
+    /// Nothing was read in time: what a buffer in front still tries to write is not waited for again.
+    given_up: bool,
+}
+
+impl<'a, W: Write + AsFd> Interruptible<'a, W> {
+    /// `out` must not buffer: more than [`ROOM`] at a time could have to wait.
+    pub fn new(out: W, stop: BorrowedFd<'a>) -> Interruptible<'a, W> {
+        Interruptible { out, stop, given_up: false }
+    }
+
+    /// Waits until there is room.
+    ///
+    /// # Errors
+    /// `BrokenPipe` when we are to stop and there is none for [`PATIENCE`]; `Interrupted`, or another errno of poll(2).
+    fn wait(&mut self) -> io::Result<()> {
+        let out = PollFd::new(&self.out, PollFlags::OUT);
+        let mut fds = [out, PollFd::from_borrowed_fd(self.stop, PollFlags::IN)];
+        rustix::event::poll(&mut fds, self.given_up.then_some(&Timespec::default()))?;
+        if fds[0].revents().is_empty() && !self.given_up {
+            rustix::event::poll(&mut fds[..1], Some(&PATIENCE))?;
+        }
+        if fds[0].revents().is_empty() {
+            self.given_up = true;
+            return Err(io::Error::new(ErrorKind::BrokenPipe, "stopped while nobody read the output"));
+        }
+        // An error is for the write to tell.
+        Ok(())
+    }
+}
+
+impl<W: Write + AsFd> Write for Interruptible<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait()?;
+        self.out.write(&bytes[..bytes.len().min(ROOM)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What all of `bytes` become, written to a pipe of 64 KiB that nobody reads.
+    fn written(bytes: usize, stopped: bool) -> io::Result<()> {
+        let (_reader, out) = io::pipe()?;
+        let (stop, mut asked) = io::pipe()?;
+        if stopped {
+            asked.write_all(b"x")?;
+        }
+        Interruptible::new(out, stop.as_fd()).write_all(&vec![b'x'; bytes])
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_when_it_is_time_to_stop() {
+        let error = written(1 << 20, true).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_reader_that_takes_nothing_is_waited_for_once() {
+        let (_reader, out) = io::pipe().unwrap();
+        let (stop, mut asked) = io::pipe().unwrap();
+        asked.write_all(b"x").unwrap();
+        let mut out = Interruptible::new(out, stop.as_fd());
+        assert!(out.write_all(&vec![b'x'; 1 << 20]).is_err());
+        let began = std::time::Instant::now();
+        assert!((0..100).all(|_| out.write(b"x").is_err()));
+        assert!(began.elapsed() < 100 * Duration::try_from(PATIENCE).unwrap(), "waited for each of them");
+    }
+
+    #[test]
+    fn a_reader_who_is_behind_gets_it_whole() {
+        const BYTES: usize = 1 << 20;
+        let (mut reader, out) = io::pipe().unwrap();
+        let (stop, mut asked) = io::pipe().unwrap();
+        asked.write_all(b"x").unwrap();
+        let reading = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            io::copy(&mut reader, &mut io::sink())
+        });
+        Interruptible::new(out, stop.as_fd()).write_all(&vec![b'x'; BYTES]).unwrap();
+        assert_eq!(reading.join().unwrap().unwrap(), BYTES as u64);
+    }
+
+    #[test]
+    fn what_there_is_room_for_is_written() {
+        for stopped in [false, true] {
+            written(ROOM + 1, stopped).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_a_broken_pipe() {
+        let (reader, out) = io::pipe().unwrap();
+        let (stop, _asked) = io::pipe().unwrap();
+        drop(reader);
+        let error = Interruptible::new(out, stop.as_fd()).write_all(b"x").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    }
+}

@@ -1,0 +1,5 @@
+//! Lists that a user asks for and no sample is needed for: events, metrics, and the machine itself.
+
+pub mod events;
+pub mod metrics;
+pub mod topology;

@@ -1,0 +1,290 @@
+//! The output of `numatop-ng topology`: text for people, JSON for programs.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::model::topology::{Device, Llc, Node, Topology, format_cpulist};
+use crate::model::units::{CpuId, NodeId};
+use crate::text::{hanging, words};
+
+/// The machine as text of at most `width` columns, in ASCII. Only a single word longer than that, such as a
+/// device name, makes a line longer.
+pub fn render_text(topology: &Topology, width: usize) -> String {
+    let mut sections = vec![summary(topology, width), nodes(topology, width)];
+    sections.push(siblings(topology, width));
+    sections.push(caches(topology, width));
+    if topology.nodes.len() > 1 {
+        sections.push(distances(topology, width));
+    }
+    sections.extend(devices(topology, width));
+    let warnings = topology.warnings();
+    if !warnings.is_empty() {
+        sections.push(warnings.iter().map(|text| hanging("warning: ", words(text), width)).collect());
+    }
+    sections.join("\n")
+}
+
+/// The machine as JSON. `schema` changes only when a key changes its meaning or goes; keys may be added.
+///
+/// `distance` of a node is in the order of `nodes`. What sysfs does not tell is `null`: the socket where
+/// the firmware gives none, `core` and `llc` of offline CPUs, the `level` of a cache domain that is only
+/// assumed.
+pub fn render_json(topology: &Topology) -> Value {
+    json!({
+        "schema": 1,
+        "numa": topology.numa,
+        "sockets": (topology.sockets > 0).then_some(topology.sockets),
+        "cores": topology.cores,
+        "smt": topology.smt(),
+        "possible_cpus": topology.possible_cpus,
+        "possible_nodes": topology.possible_nodes,
+        "offline_nodes": topology.offline_nodes,
+        "nodes": topology.nodes.iter().map(|node| json!({
+            "node": node.id,
+            "cpus": node.cpus,
+            "mem_total_bytes": node.mem_total_bytes,
+            "mem_free_bytes": node.mem_free_bytes,
+            "distance": node.distances.iter().map(|(_, distance)| distance).collect::<Vec<_>>(),
+            "devices": node.devices,
+        })).collect::<Vec<_>>(),
+        "cpus": topology.cpus.iter().map(|cpu| json!({
+            "cpu": cpu.id,
+            "online": cpu.online,
+            "node": cpu.node,
+            "socket": cpu.socket,
+            "core": cpu.online.then_some(cpu.core),
+            "core_id": cpu.core_id,
+            "llc": cpu.online.then_some(cpu.llc),
+            "siblings": cpu.siblings,
+        })).collect::<Vec<_>>(),
+        "llcs": topology.llcs,
+        "unplaced_devices": topology.unplaced_devices,
+        "warnings": topology.warnings(),
+    })
+}
+
+/// "2 nodes, 2 sockets, 32 cores, 64 CPUs", and what is offline.
+fn summary(topology: &Topology, width: usize) -> String {
+    let sockets = match topology.sockets {
+        0 => "unknown sockets".to_owned(),
+        sockets => count(sockets as usize, "socket"),
+    };
+    let online = topology.online_cpus().count();
+    let mut text = hanging(
+        "",
+        words(&format!(
+            "{}, {sockets}, {}, {}",
+            count(topology.nodes.len(), "node"),
+            count(topology.cores as usize, "core"),
+            count(online, "CPU")
+        )),
+        width,
+    );
+    let offline_cpus = format_cpulist(topology.offline_cpus().map(|cpu| cpu.id.0));
+    if !offline_cpus.is_empty() {
+        text += &hanging("offline CPUs: ", list(&offline_cpus), width);
+    }
+    let offline_nodes = format_cpulist(topology.offline_nodes.iter().map(|node| node.0));
+    if !offline_nodes.is_empty() {
+        text += &hanging("offline nodes: ", list(&offline_nodes), width);
+    }
+    text
+}
+
+/// One row for each node; the list of CPUs comes last because it may wrap.
+fn nodes(topology: &Topology, width: usize) -> String {
+    let mut text = format!("{:>4}  {:>10}  {:>10}  {:>5}  CPUs\n", "node", "memory", "free", "cores");
+    for node in &topology.nodes {
+        let prefix = format!(
+            "{:>4}  {:>10}  {:>10}  {:>5}  ",
+            node.id.0,
+            memory(node.mem_total_bytes),
+            memory(node.mem_free_bytes),
+            cores(topology, node)
+        );
+        text += &if node.memory_only() {
+            hanging(&prefix, words("none, memory only"), width)
+        } else if node.cpus.is_empty() {
+            hanging(&prefix, words("none"), width)
+        } else {
+            hanging(&prefix, list(&cpu_list(&node.cpus)), width)
+        };
+    }
+    text
+}
+
+fn cores(topology: &Topology, node: &Node) -> usize {
+    let mut cores: Vec<u32> =
+        node.cpus.iter().filter_map(|id| topology.cpu(*id)).map(|cpu| cpu.core).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    cores.len()
+}
+
+/// Which CPUs share a core, as a rule: "n, n+32 for n = 0-31".
+fn siblings(topology: &Topology, width: usize) -> String {
+    if !topology.smt() {
+        return "SMT: no core has more than one CPU online\n".to_owned();
+    }
+    // Offsets from the core's lowest CPU → the lowest CPUs of the cores built so.
+    let mut rules: BTreeMap<Vec<u32>, Vec<u32>> = BTreeMap::new();
+    for cpu in topology.online_cpus().filter(|cpu| cpu.siblings.first() == Some(&cpu.id)) {
+        // Saturating, because a damaged recording may name siblings in any order.
+        let offsets = cpu.siblings.iter().map(|sibling| sibling.0.saturating_sub(cpu.id.0)).collect();
+        rules.entry(offsets).or_default().push(cpu.id.0);
+    }
+    let mut text = "SMT: the CPUs of one core are\n".to_owned();
+    for (offsets, firsts) in rules.iter().rev() {
+        let members: Vec<String> = offsets
+            .iter()
+            .map(|offset| if *offset == 0 { "n".to_owned() } else { format!("n+{offset}") })
+            .collect();
+        let alone = if members.len() == 1 { " alone" } else { "" };
+        let prefix = format!("  {}{alone} for n = ", members.join(", "));
+        text += &hanging(&prefix, list(&format_cpulist(firsts.iter().copied())), width);
+    }
+    text
+}
+
+/// One row for each last-level cache.
+fn caches(topology: &Topology, width: usize) -> String {
+    let rows: Vec<(String, String, &Llc)> =
+        topology.llcs.iter().map(|llc| (cache(llc), nodes_of(topology, llc), llc)).collect();
+    let cache_width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
+    let node_width = rows.iter().map(|row| row.1.len()).max().unwrap_or(0);
+    let mut text = "last-level caches\n".to_owned();
+    for (cache, nodes, llc) in &rows {
+        let prefix = format!("  {cache:<cache_width$}  {nodes:<node_width$}  CPUs ");
+        text += &hanging(&prefix, list(&cpu_list(&llc.cpus)), width);
+    }
+    text
+}
+
+fn nodes_of(topology: &Topology, llc: &Llc) -> String {
+    let nodes = llc.nodes(topology);
+    let noun = match nodes.len() {
+        0 => return "no node".to_owned(),
+        1 => "node",
+        _ => "nodes",
+    };
+    format!("{noun} {}", format_cpulist(nodes.iter().map(|node| node.0)))
+}
+
+fn cache(llc: &Llc) -> String {
+    match (llc.level, llc.size_bytes) {
+        (None, _) => "assumed".to_owned(),
+        (Some(level), None) => format!("L{level}"),
+        // Exact: a 36608 KiB cache is not 35.8 MiB.
+        (Some(level), Some(bytes)) if bytes % (1 << 20) == 0 => format!("L{level} {} MiB", bytes >> 20),
+        (Some(level), Some(bytes)) => format!("L{level} {} KiB", bytes >> 10),
+    }
+}
+
+/// The SLIT as a matrix, in blocks of as many columns as fit.
+fn distances(topology: &Topology, width: usize) -> String {
+    let ids: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
+    let all = topology.nodes.iter().flat_map(|node| &node.distances);
+    let digits = all.flat_map(|(id, distance)| [id.0, *distance]).map(|number| number.to_string().len());
+    let digits = digits.max().unwrap_or(1);
+    const LABEL: usize = 9;
+    let roomy = LABEL + ids.len() * (digits + 2) <= width;
+    let column = if roomy { digits + 2 } else { digits + 1 };
+    let per_block = (width.saturating_sub(LABEL) / column).max(1);
+
+    let title = "distances by the firmware (SLIT), 10 = local; row = from, column = to";
+    let mut text = hanging("", words(title), width);
+    for block in ids.chunks(per_block) {
+        text += &format!("{:>LABEL$}", "node");
+        block.iter().for_each(|to| text += &format!("{:>column$}", to.0));
+        text.push('\n');
+        for from in &ids {
+            text += &format!("{:>LABEL$}", from.0);
+            for to in block {
+                let distance =
+                    topology.distance(*from, *to).map_or("-".to_owned(), |value| value.to_string());
+                text += &format!("{distance:>column$}");
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Devices by node; `None` on a machine without any.
+fn devices(topology: &Topology, width: usize) -> Option<String> {
+    let placed = topology.nodes.iter().map(|node| (format!("node {}", node.id.0), &node.devices));
+    let groups = placed.chain([("no known node".to_owned(), &topology.unplaced_devices)]);
+    let groups: Vec<_> = groups.filter(|(_, devices)| !devices.is_empty()).collect();
+    let label_width = groups.iter().map(|(label, _)| label.len()).max()?;
+    let mut text = "devices\n".to_owned();
+    for (label, devices) in groups {
+        let mut label = label.as_str();
+        for of_class in devices.chunk_by(|a, b| a.class == b.class) {
+            let prefix = format!("  {label:<label_width$}  {:<11}  ", of_class[0].class.name());
+            let last = of_class.len() - 1;
+            let pieces = of_class.iter().enumerate().flat_map(|(index, device)| {
+                let comma = if index == last { "" } else { ", " };
+                [device_name(device), interrupts(device) + comma]
+            });
+            text += &hanging(&prefix, pieces, width);
+            // Further classes of the same node stand below the first.
+            label = "";
+        }
+    }
+    Some(text)
+}
+
+/// "eth0 (0000:3b:00.0)". Names come from whoever named the interface, or from a recording: nothing in them
+/// may steer the terminal.
+fn device_name(device: &Device) -> String {
+    let name = device.name.escape_default();
+    match &device.pci {
+        Some(pci) if *pci != device.name => format!("{name} ({})", pci.escape_default()),
+        _ => name.to_string(),
+    }
+}
+
+/// " interrupts on node 0-1", where the device has interrupts of its own.
+fn interrupts(device: &Device) -> String {
+    match format_cpulist(device.irq_nodes.iter().map(|node| node.0)) {
+        nodes if nodes.is_empty() => nodes,
+        nodes => format!(" interrupts on node {nodes}"),
+    }
+}
+
+fn cpu_list(cpus: &[CpuId]) -> String {
+    format_cpulist(cpus.iter().map(|cpu| cpu.0))
+}
+
+/// Memory sizes: one decimal of GiB, whole MiB below 1 GiB. The installed size less what the firmware and
+/// the kernel kept is rarely round, so more digits would be noise.
+fn memory(bytes: u64) -> String {
+    const GIB: u64 = 1 << 30;
+    if bytes == 0 || bytes >= GIB {
+        format!("{:.1} GiB", bytes as f64 / GIB as f64)
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The places where a CPU list may wrap: after each comma.
+fn list(text: &str) -> impl Iterator<Item = String> {
+    text.split_inclusive(',').map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_keeps_small_amounts_visible() {
+        assert_eq!(memory(96_920 << 20), "94.6 GiB");
+        assert_eq!(memory(33 << 20), "33 MiB");
+        assert_eq!(memory(0), "0.0 GiB");
+    }
+}

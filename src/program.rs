@@ -1,0 +1,7 @@
+//! This program as a process: its pace, its signals, its messages, its helper processes, and what it costs.
+
+pub mod helper;
+pub mod overhead;
+pub mod pace;
+pub mod say;
+pub mod signals;

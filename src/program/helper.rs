@@ -1,0 +1,345 @@
+//! A process that the tool starts from itself to ask it: it may end or hang at any time, and is left behind then.
+
+pub mod packet;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::program::say;
+use crate::sys;
+
+/// The program that runs, also when its file was replaced.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// The first packet of such a process.
+const READY: &str = "ready";
+
+/// A process that is started has to be ready within this.
+const READY_MAX: Duration = Duration::from_secs(2);
+
+/// After one could not be started it is not tried again for so long.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Processes that were killed and have not ended yet: as long as there are so many no other is started. A process in a
+/// system call of a filesystem that does not answer cannot be ended.
+const LEFT_BEHIND_MAX: usize = 4;
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The question made it end.
+    Died,
+    /// The question kept it busy for too long.
+    Slow,
+    /// It is not there.
+    NotStarted,
+    /// The same question had no answer before.
+    GivenUp,
+}
+
+impl Failure {
+    /// Whether there may be an answer later.
+    pub fn may_pass(self) -> bool {
+        matches!(self, Failure::Died | Failure::Slow)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::Died => "cannot be read: the symbolizer ended",
+            Failure::Slow => "takes too long to read",
+            Failure::NotStarted => "no symbolizer could be started",
+            Failure::GivenUp => "cannot be read: given up",
+        })
+    }
+}
+
+/// Such a process, started when it is first asked. Dropped, it is ended.
+pub struct Remote {
+    program: PathBuf,
+    name: &'static str,
+    answer_max: Duration,
+    running: Option<Running>,
+    not_before: Option<Instant>,
+    /// Those that were killed and have not ended yet, with the user who is to blame.
+    ending: Vec<(Child, Option<u32>)>,
+    /// CPU time of those that were left, as far as it was asked for.
+    cpu_ns: u64,
+}
+
+struct Running {
+    child: Child,
+    socket: OwnedFd,
+    since: Instant,
+    /// It has said that it is.
+    ready: bool,
+    /// Of its CPU time.
+    seen_ns: u64,
+}
+
+impl Remote {
+    /// `program` is numatop-ng itself, which is another under this `name`. An answer that takes longer than `answer_max`
+    /// has none.
+    pub fn new(program: PathBuf, name: &'static str, answer_max: Duration) -> Remote {
+        Remote { program, name, answer_max, running: None, not_before: None, ending: Vec::new(), cpu_ns: 0 }
+    }
+
+    /// Asks, with an open file if there is one, and waits for the answer.
+    ///
+    /// # Errors
+    /// There is no answer. The process begins anew with the next question.
+    pub fn ask<A: DeserializeOwned>(
+        &mut self,
+        question: &impl Serialize,
+        file: Option<&File>,
+    ) -> Result<A, Failure> {
+        self.ask_within(question, file, self.answer_max)
+    }
+
+    /// As [`Remote::ask`], with another limit for this answer.
+    ///
+    /// # Errors
+    /// There is no answer. The process begins anew with the next question.
+    pub fn ask_within<A: DeserializeOwned>(
+        &mut self,
+        question: &impl Serialize,
+        file: Option<&File>,
+        most: Duration,
+    ) -> Result<A, Failure> {
+        self.tell(question, file)?;
+        let (mut since, mut was_ready) = (Instant::now(), self.is_ready());
+        loop {
+            if let Some(answer) = self.heard()? {
+                return Ok(answer);
+            }
+            // The time until it was ready is not that of the question.
+            if !std::mem::replace(&mut was_ready, self.is_ready()) && was_ready {
+                since = Instant::now();
+            }
+            let Some(running) = &self.running else { return Err(Failure::NotStarted) };
+            let most = if was_ready { most } else { READY_MAX };
+            if !until_heard(&running.socket, most.saturating_sub(since.elapsed())) && was_ready {
+                self.leave(None);
+                return Err(Failure::Slow);
+            }
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.ready)
+    }
+
+    /// Asks, and waits for nothing: [`Remote::heard`] has the answer later.
+    ///
+    /// # Errors
+    /// There is no such process, or it takes nothing.
+    pub fn tell(&mut self, question: &impl Serialize, file: Option<&File>) -> Result<(), Failure> {
+        let running = match self.start() {
+            Ok(running) => running,
+            Err(_) => return Err(Failure::NotStarted),
+        };
+        if packet::send(&running.socket, question, file).is_err() {
+            self.leave(None);
+            return Err(Failure::Died);
+        }
+        Ok(())
+    }
+
+    /// The next answer, if it has come. Waits for nothing.
+    ///
+    /// # Errors
+    /// There will be no answer. The process begins anew with the next question.
+    pub fn heard<A: DeserializeOwned>(&mut self) -> Result<Option<A>, Failure> {
+        let Some(running) = &mut self.running else { return Err(Failure::NotStarted) };
+        if !running.ready {
+            match received::<String>(&running.socket) {
+                Ok(Some(word)) if word == READY => running.ready = true,
+                Ok(None) if running.since.elapsed() < READY_MAX => return Ok(None),
+                // No question is to blame: none was answered ever.
+                _ => {
+                    self.leave(None);
+                    return Err(Failure::NotStarted);
+                }
+            }
+            self.not_before = None;
+        }
+        let answer = received(&running.socket);
+        answer.map_err(|_| {
+            self.leave(None);
+            Failure::Died
+        })
+    }
+
+    /// Starts it where it is not there.
+    fn start(&mut self) -> io::Result<&mut Running> {
+        self.ending.retain_mut(|(child, _)| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
+        if self.running.is_none() {
+            let too_soon = self.not_before.is_some_and(|moment| Instant::now() < moment);
+            if too_soon || self.ending.len() >= LEFT_BEHIND_MAX {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+            self.not_before = Some(Instant::now() + PAUSE);
+            let (ours, theirs) = rustix::net::socketpair(
+                AddressFamily::UNIX,
+                SocketType::SEQPACKET,
+                SocketFlags::CLOEXEC,
+                None,
+            )?;
+            rustix::io::ioctl_fionbio(&ours, true)?;
+            // What the tool was started with and does not know of would be in reach of the child, and count against its limits.
+            sys::close_on_exec();
+            let child = Command::new(&self.program)
+                .arg0(self.name)
+                .env_clear()
+                .stdin(Stdio::from(theirs))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            let since = Instant::now();
+            self.running = Some(Running { child, socket: ours, since, ready: false, seen_ns: 0 });
+        }
+        self.running.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Ends it and does not wait for that. Should it not end at once, `user` is to blame.
+    pub fn leave(&mut self, user: Option<u32>) {
+        if let Some(Running { mut child, seen_ns, .. }) = self.running.take() {
+            self.cpu_ns += seen_ns;
+            let _ = child.kill();
+            if !matches!(child.try_wait(), Ok(Some(_))) {
+                self.ending.push((child, user));
+            }
+        }
+    }
+
+    /// Processes that were left and had not ended when one was asked last: all, or those that this user is to blame for.
+    pub fn left_behind(&self, user: Option<u32>) -> usize {
+        self.ending.iter().filter(|(_, blamed)| user.is_none() || *blamed == user).count()
+    }
+
+    /// CPU time that it and those before it took, in ns. Of those that were left, as long as it was asked for.
+    pub fn cpu_ns(&mut self) -> u64 {
+        let now = self.words("schedstat").and_then(|text| text.split_whitespace().next()?.parse().ok());
+        if let (Some(running), Some(now)) = (&mut self.running, now) {
+            running.seen_ns = now;
+        }
+        self.cpu_ns + self.running.as_ref().map_or(0, |running| running.seen_ns)
+    }
+
+    /// Whether it runs or waits for a CPU, and for nothing else.
+    pub fn is_runnable(&self) -> bool {
+        let state = self.words("stat").and_then(|text| text.rsplit_once(") ")?.1.chars().next());
+        state == Some('R')
+    }
+
+    /// Its resident memory without that of files, in pages.
+    pub fn private_pages(&self) -> u64 {
+        let pages = |text: String| -> Option<u64> {
+            let mut numbers = text.split_whitespace().skip(1).map(str::parse::<u64>);
+            Some(numbers.next()?.ok()?.saturating_sub(numbers.next()?.ok()?))
+        };
+        self.words("statm").and_then(pages).unwrap_or(0)
+    }
+
+    /// A file of it in /proc for which no lock is taken.
+    fn words(&self, name: &str) -> Option<String> {
+        let id = self.running.as_ref()?.child.id();
+        std::fs::read_to_string(format!("/proc/{id}/{name}")).ok()
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.leave(None);
+        let until = Instant::now() + Duration::from_millis(200);
+        for (child, _) in &mut self.ending {
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+/// Waits until there is something to be received; false when there is nothing in time.
+fn until_heard(socket: &OwnedFd, most: Duration) -> bool {
+    let until = Instant::now() + most;
+    loop {
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+        let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+        match rustix::event::poll(&mut fds, left.as_ref()) {
+            Ok(ready) => return ready > 0,
+            Err(rustix::io::Errno::INTR) => {}
+            // Receiving says it again.
+            Err(_) => return true,
+        }
+    }
+}
+
+/// A packet that is there already.
+fn received<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<T>> {
+    match packet::receive::<T>(socket) {
+        Ok(Some((answer, _))) => Ok(Some(answer)),
+        Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The other side: answers what comes over standard input until it is closed. `prepare` is called before the first
+/// question; where it fails there is no answer at all. No file may be open when this is called but the standard streams.
+pub fn serve<Q: DeserializeOwned, A: Serialize>(
+    name: &str,
+    prepare: impl FnOnce() -> anyhow::Result<()>,
+    mut answer: impl FnMut(Q, Option<File>) -> A,
+) -> ExitCode {
+    serve_many(name, prepare, |question, file, reply| reply.send(&answer(question, file)))
+}
+
+/// Sends answers.
+pub struct Reply<'a>(BorrowedFd<'a>);
+
+impl Reply<'_> {
+    /// Sends one of the answers to a question.
+    ///
+    /// # Errors
+    /// The other side is gone, or the answer is too long.
+    pub fn send(&self, answer: &impl Serialize) -> io::Result<()> {
+        packet::send(self.0, answer, None)
+    }
+}
+
+/// As [`serve`], with any number of answers to a question.
+pub fn serve_many<Q: DeserializeOwned>(
+    name: &str,
+    prepare: impl FnOnce() -> anyhow::Result<()>,
+    mut answer: impl FnMut(Q, Option<File>, &Reply<'_>) -> io::Result<()>,
+) -> ExitCode {
+    let socket = std::io::stdin();
+    if rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::SEQPACKET) {
+        say::message(format!("{name}: is started by numatop-ng, and of no use without it"));
+        return ExitCode::from(2);
+    }
+    // The end of whoever asks is ours, however it comes.
+    let bound = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    if bound.is_err() || prepare().is_err() || packet::send(socket.as_fd(), &READY, None).is_err() {
+        return ExitCode::FAILURE;
+    }
+    while let Ok(Some((question, file))) = packet::receive::<Q>(socket.as_fd()) {
+        if answer(question, file, &Reply(socket.as_fd())).is_err() {
+            break;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,151 @@
+//! Modes of the program, and how each ends: the command line becomes a source and a place to show it.
+
+mod about;
+pub mod batch;
+mod demo;
+mod recordings;
+pub mod replay;
+mod watch;
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::cli::{BatchFormat, Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs};
+use crate::export::{Export, csv::Csv, interruptible::Interruptible, json::JsonLines, text::Text};
+use crate::options;
+use crate::program::say::{self, Form, Notes};
+use crate::program::signals;
+use crate::snapshot::RowKind;
+use crate::tui::action::Screen;
+use crate::tui::{ColourChoice, Ended, TuiOptions};
+
+/// Does what was asked for. The exit code is that of a run that went well or found nothing.
+///
+/// # Errors
+/// What stood in the way: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.
+pub fn run(cli: &Cli) -> Result<ExitCode> {
+    if let Some(
+        Command::Doctor { .. }
+        | Command::Topology { .. }
+        | Command::List { .. }
+        | Command::Verify { .. }
+        | Command::Generate { .. },
+    ) = &cli.command
+    {
+        signals::release();
+    }
+    match &cli.command {
+        Some(Command::Doctor { format }) => about::doctor(*format),
+        Some(Command::Topology { format }) => about::topology(*format),
+        Some(Command::List { what, tables }) => about::list(*what, tables),
+        Some(Command::Record(args)) => watch::record(args),
+        Some(Command::Replay(args)) => recordings::replay(args),
+        Some(Command::Export(args)) => recordings::export(args),
+        Some(Command::Verify { paths }) => recordings::verify(paths),
+        Some(Command::Generate { what }) => about::generate(*what),
+        None if cli.live.demo => demo::run(&cli.live),
+        None if wants_batch(&cli.live.output) => watch::batch(&cli.live),
+        None => watch::live(&cli.live),
+    }
+}
+
+fn wants_batch(args: &OutputArgs) -> bool {
+    args.batch || args.format.is_some() || !io::stdout().is_terminal()
+}
+
+/// The screen, as it was asked for, with an interval of a second and rows of `grain`.
+fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Result<TuiOptions> {
+    Ok(TuiOptions {
+        interval: Duration::from_secs(1),
+        iterations: None,
+        columns: options::columns(display)?,
+        sort: options::sort(display)?,
+        threads: grain == RowKind::Threads,
+        screen: if display.by_container { Screen::Containers } else { Screen::Tasks },
+        filter: options::filter(display)?,
+        mouse: !screen.no_mouse,
+        colour: match screen.color {
+            ColourArg::Auto => ColourChoice::Auto,
+            ColourArg::Always => ColourChoice::Always,
+            ColourArg::Never => ColourChoice::Never,
+        },
+        ascii: screen.ascii,
+        sets: Vec::new(),
+        demo: false,
+    })
+}
+
+fn ended(ended: Ended) -> Result<ExitCode> {
+    match ended {
+        Ended::Quit => Ok(ExitCode::SUCCESS),
+        Ended::Signal(signal) => Ok(signals::exit_code(signal).into()),
+    }
+}
+
+/// The exit code of a run without a screen: that of a run that went well, unless a signal ended it that is not there to
+/// end programs.
+fn ran() -> ExitCode {
+    match signals::ended_by() {
+        None | Some(libc::SIGINT | libc::SIGQUIT | libc::SIGTERM | libc::SIGHUP) => ExitCode::SUCCESS,
+        Some(signal) => signals::exit_code(signal).into(),
+    }
+}
+
+/// The writer of `format`, with the chosen rows and columns.
+fn exporter(format: BatchFormat, display: &DisplayArgs) -> Result<Box<dyn Export + Send>> {
+    let tasks = || options::selection(display, format.machine_readable());
+    let containers = || options::container_selection(display, format.machine_readable());
+    Ok(match (format, display.by_container) {
+        (BatchFormat::Json, _) => Box::new(JsonLines::new(tasks()?)),
+        (BatchFormat::Text, true) => Box::new(Text::new(containers()?)),
+        (BatchFormat::Text, false) => Box::new(Text::new(tasks()?)),
+        (BatchFormat::Csv, true) => Box::new(Csv::new(containers()?)),
+        (BatchFormat::Csv, false) => Box::new(Csv::new(tasks()?)),
+    })
+}
+
+/// How what [`exporter`] writes is kept harmless to a terminal.
+fn form(format: BatchFormat) -> Form {
+    match format {
+        BatchFormat::Text => Form::Text,
+        BatchFormat::Csv => Form::Csv,
+        BatchFormat::Json => Form::Json,
+    }
+}
+
+/// Becomes readable at a signal that ends the program.
+fn stop_signals() -> Result<BorrowedFd<'static>> {
+    signals::stop().context("signals are not caught")
+}
+
+/// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
+fn output(stop: BorrowedFd<'_>) -> Result<Interruptible<'_, File>> {
+    let out =
+        io::stdout().as_fd().try_clone_to_owned().context("copying the descriptor of standard output")?;
+    Ok(Interruptible::new(out.into(), stop))
+}
+
+/// Standard error for notes, whose reader keeps nothing waiting.
+fn messages() -> Result<Notes<File>> {
+    let err = say::descriptor().context("copying the descriptor of standard error")?;
+    Ok(Notes::new(err.into()))
+}
+
+/// Columns of the terminal on standard output; 80 when it is something else.
+fn terminal_width() -> usize {
+    const DEFAULT: u16 = 80;
+    if !io::stdout().is_terminal() {
+        return DEFAULT.into();
+    }
+    ratatui::crossterm::terminal::size().map_or(DEFAULT, |(columns, _)| columns.max(40)).into()
+}
+
+/// Writes a report to standard output.
+fn print(text: &str, form: Form) -> Result<()> {
+    say::report(text, form).context("writing to standard output")
+}

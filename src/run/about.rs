@@ -1,0 +1,56 @@
+//! Modes that watch nothing: doctor, topology, lists, documents.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::{print, terminal_width};
+use crate::cli::{Document, EventTableArgs, Listing, ReportFormat};
+use crate::list::{events, metrics, topology};
+use crate::model::topology::Topology;
+use crate::pmu::open::try_event;
+use crate::program::say::Form;
+use crate::{doctor, options};
+
+pub(super) fn doctor(format: ReportFormat) -> Result<ExitCode> {
+    let report = doctor::Report::gather();
+    match format {
+        ReportFormat::Text => print(&doctor::render_text(&report, terminal_width()), Form::Text)?,
+        ReportFormat::Json => print(&format!("{:#}\n", doctor::render_json(&report)), Form::Json)?,
+    }
+    Ok(report.exit().into())
+}
+
+pub(super) fn topology(format: ReportFormat) -> Result<ExitCode> {
+    let topology = Topology::read(Path::new("/"))?;
+    match format {
+        ReportFormat::Text => print(&topology::render_text(&topology, terminal_width()), Form::Text)?,
+        ReportFormat::Json => print(&format!("{:#}\n", topology::render_json(&topology)), Form::Json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn generate(what: Document) -> Result<ExitCode> {
+    let text = what.render().context("making the document")?;
+    print(&String::from_utf8(text).context("the document is no text")?, Form::Text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn list(what: Listing, tables: &EventTableArgs) -> Result<ExitCode> {
+    let text = match what {
+        // For grep a metric is one line.
+        Listing::Metrics if !io::stdout().is_terminal() => metrics::render_text(usize::MAX),
+        Listing::Metrics => metrics::render_text(terminal_width()),
+        Listing::Events => {
+            let root = Path::new("/");
+            let catalog = options::catalog(root, tables.pmu_dir.as_deref())?;
+            let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
+            let budget = options::budget(root, &catalog);
+            events::render_text(&catalog, budget, &try_event, &choose, terminal_width())
+        }
+    };
+    print(&text, Form::Text)?;
+    Ok(ExitCode::SUCCESS)
+}

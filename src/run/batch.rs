@@ -1,0 +1,271 @@
+//! Batch mode: one piece of output per interval, until the count is reached or a signal comes.
+//!
+//! Samples are taken on the calling thread, and written on another: a reader that is slow delays no sample.
+
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::export::Export;
+use crate::hot::profile::Profile;
+use crate::model::process::Asked;
+use crate::model::process::ProcessId;
+use crate::model::sample::{HostFacts, Sample};
+use crate::model::stacks::StackBatch;
+use crate::program::overhead::{Statistics, costs};
+use crate::program::pace::{Cause, Pacing};
+use crate::snapshot::{RowKind, derive, derive_tasks};
+use crate::source::live::since;
+use crate::source::merge::Merger;
+use crate::source::witness::Watch;
+use crate::source::{Focus, Source};
+
+/// The end and the pace of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub interval: Duration,
+    pub iterations: Option<u64>,
+    pub counted: Counted,
+    pub grain: RowKind,
+    /// Hot spots too: the source samples stacks.
+    pub hot: bool,
+    /// The cost of our own programs, too.
+    pub overhead: bool,
+}
+
+/// Which intervals [`Pace::iterations`] counts. They differ where a reader is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Intervals of the output, however many samples are in one.
+    Written,
+    /// Intervals that samples end: a recording has each of them.
+    Taken,
+}
+
+/// Functions are looked up for so long at most at the end of an interval, and for half of an interval if that is less
+/// and another one follows; those that take longer have names in the next one.
+const NAMES_PATIENCE: Duration = Duration::from_millis(500);
+
+/// For the last interval they are looked up for so long: none follows that could have their names. A signal is still
+/// heard within two seconds.
+const LAST_NAMES_PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Intervals that wait for the reader of the output. Those that come after become one, until it has taken some.
+const WAITING: usize = 4;
+
+/// An interval to be written.
+struct Job {
+    host: Arc<HostFacts>,
+    previous: Arc<Sample>,
+    current: Arc<Sample>,
+    /// Notes of the sample that begins the first interval.
+    opening: Vec<String>,
+    news: Option<StackBatch>,
+    statistics: Option<Statistics>,
+}
+
+/// StackBatch from the thread that writes for the one that measures.
+#[derive(Default)]
+struct Written {
+    /// Jobs that were handed over and are not done.
+    waiting: AtomicUsize,
+    /// The processes of the rows written last, until they are taken; inside as [`Export::shown`] says it.
+    shown: Mutex<Option<Option<Vec<ProcessId>>>>,
+}
+
+/// Takes samples at each interval and writes what happened in between. The first output comes after
+/// the first full interval. Returns when done, when `stop` becomes readable, or when nobody reads
+/// the output any more. `out` should give up when `stop` is readable and nobody reads.
+///
+/// # Errors
+/// The source failed, or the output could not be written for another reason than a closed pipe.
+pub fn run(
+    source: &mut dyn Source,
+    export: &mut (dyn Export + Send),
+    out: &mut (dyn Write + Send),
+    pace: Pace,
+    stop: BorrowedFd<'_>,
+) -> Result<()> {
+    let asked = export.asked();
+    source.focus(Focus { asked, ..Focus::default() });
+    let watch = Watch::new();
+    let mut pacing = Pacing::new(Instant::now(), pace.interval, watch.look());
+    let Some(mut first) = source.next()? else { return Ok(()) };
+    let sampled = Instant::now();
+    if pace.hot {
+        source.set_hot(true)?;
+    }
+    if pace.overhead {
+        source.set_statistics(true)?;
+    }
+    pacing.spent(Cause::Setup, sampled.elapsed());
+    let statistics = source.statistics()?;
+    // Nothing is written for the first sample: what it notes is said with the first interval.
+    let opening = std::mem::take(&mut first.notes);
+    let written = Written::default();
+    thread::scope(|scope| {
+        let (jobs, received) = channel();
+        let writer = thread::Builder::new().name("output".into());
+        let written = &written;
+        let writer = writer
+            .spawn_scoped(scope, move || write(export, out, pace.grain, statistics, &received, written))
+            .context("starting the thread that writes the output")?;
+        let shared = Shared { jobs, written, closed: &|| writer.is_finished(), asked };
+        let measured = measure(source, pace, (pacing, watch), stop, (first, opening), &shared);
+        // The writer ends when it has done what was handed over.
+        drop(shared);
+        let output =
+            writer.join().map_err(|_| anyhow!("the thread that writes the output panicked; this is a bug"));
+        measured.and(output?)
+    })?;
+    focus(source, &written, asked);
+    Ok(())
+}
+
+/// The measuring thread's side of the writer.
+struct Shared<'a> {
+    jobs: Sender<Job>,
+    written: &'a Written,
+    closed: &'a dyn Fn() -> bool,
+    asked: Asked,
+}
+
+/// Takes samples until the run ends. The first one and its notes are given.
+fn measure(
+    source: &mut dyn Source,
+    pace: Pace,
+    (mut pacing, watch): (Pacing, Watch),
+    stop: BorrowedFd<'_>,
+    (first, mut opening): (Sample, Vec<String>),
+    shared: &Shared<'_>,
+) -> Result<()> {
+    let mut previous = Arc::new(first);
+    let mut merger = Merger::default();
+    // Samples that the reader has no room for, as the newest of them, and how many they are.
+    let mut held: Option<(Sample, u64)> = None;
+    let mut news: Option<StackBatch> = None;
+    let mut left = pace.iterations;
+    let hand_over = |previous: &Arc<Sample>, current: Sample, opening, news, statistics, host| {
+        let current = Arc::new(current);
+        let job = Job { host, previous: Arc::clone(previous), current, opening, news, statistics };
+        let current = Arc::clone(&job.current);
+        shared.written.waiting.fetch_add(1, Ordering::SeqCst);
+        // The writer ends before us only where nobody reads, or it failed.
+        shared.jobs.send(job).is_ok().then_some(current)
+    };
+    while left != Some(0) {
+        if source.wait(pacing.due(), stop)? {
+            break;
+        }
+        if (shared.closed)() {
+            return Ok(());
+        }
+        focus(source, shared.written, shared.asked);
+        let now = Instant::now();
+        for word in pacing.taken(now, watch.look_when(pacing.is_late(now), pacing.seen())) {
+            source.note(word);
+        }
+        let Some(mut current) = source.next()? else { break };
+        pacing.sampled(Instant::now() - since(current.mono_ns).min(now.elapsed()));
+        pacing.spent(Cause::Sampling, now.elapsed());
+        let asked = Instant::now();
+        let patience =
+            if left == Some(1) { LAST_NAMES_PATIENCE } else { NAMES_PATIENCE.min(pace.interval / 2) };
+        if let Some(later) = source.hot_news(patience)? {
+            match &mut news {
+                Some(news) => merger.merge_news(news, later),
+                None => news = Some(later),
+            }
+        }
+        pacing.spent(Cause::Names, asked.elapsed());
+        let statistics = source.statistics()?;
+        let behind = held.take().map_or(0, |(earlier, samples)| {
+            merger.merge(earlier, &mut current);
+            samples
+        });
+        if shared.written.waiting.load(Ordering::SeqCst) >= WAITING {
+            held = Some((current, behind + 1));
+            if pace.counted == Counted::Taken {
+                left = left.map(|left| left - 1);
+            }
+            continue;
+        }
+        say_behind(&mut current, behind);
+        merger.count_losses(&mut current);
+        if let Some(news) = &mut news {
+            merger.count_lost_stacks(news);
+        }
+        let opening = std::mem::take(&mut opening);
+        match hand_over(&previous, current, opening, news.take(), statistics, source.host()) {
+            Some(current) => previous = current,
+            None => return Ok(()),
+        }
+        left = left.map(|left| left - 1);
+    }
+    if let Some((mut current, samples)) = held {
+        // A reader that goes on in time gets them.
+        say_behind(&mut current, samples - 1);
+        merger.count_losses(&mut current);
+        hand_over(&previous, current, opening, news, None, source.host());
+    }
+    Ok(())
+}
+
+/// Adds to the notes of a sample that so many before it are in the same interval.
+fn say_behind(sample: &mut Sample, behind: u64) {
+    if behind > 0 {
+        sample.notes.push(format!(
+            "an interval is longer than asked: the reader of the output was behind; {} samples are one interval",
+            behind + 1
+        ));
+    }
+}
+
+/// Has the source look first at what was written last.
+fn focus(source: &mut dyn Source, written: &Written, asked: Asked) {
+    if let Some(processes) = written.shown.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        source.focus(Focus { processes, groups: Vec::new(), asked });
+    }
+}
+
+/// Writes what it is given, until nothing more comes or nobody reads.
+fn write(
+    export: &mut (dyn Export + Send),
+    out: &mut (dyn Write + Send),
+    grain: RowKind,
+    mut statistics: Option<Statistics>,
+    jobs: &Receiver<Job>,
+    written: &Written,
+) -> Result<()> {
+    let mut profile = Profile::default();
+    for job in jobs {
+        let derive = if export.wants_containers() { derive } else { derive_tasks };
+        let mut snapshot = derive(&job.host, Some(&job.previous), &job.current, grain);
+        drop((job.previous, job.current));
+        snapshot.notes.splice(..0, job.opening);
+        if let Some(news) = job.news {
+            profile.restart();
+            profile.add(news);
+            snapshot.hot = Some(std::mem::take(&mut profile));
+        }
+        if let Some(now) = job.statistics {
+            snapshot.overhead = statistics.as_ref().map(|before| costs(before, &now));
+            statistics = Some(now);
+        }
+        match export.write(out, &snapshot) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            done => done.context("writing the output")?,
+        }
+        let shown = export.shown().map(<[_]>::to_vec);
+        *written.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown);
+        profile = snapshot.hot.take().unwrap_or_default();
+        written.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+    Ok(())
+}

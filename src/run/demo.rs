@@ -1,0 +1,94 @@
+//! A made-up machine instead of this one: on the screen, or as batch output.
+
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::watch::{pace, recorder, rotate_signal, screen};
+use super::{ended, exporter, form, output, ran, stop_signals, wants_batch};
+use crate::cli::LiveArgs;
+use crate::export::Export;
+use crate::options;
+use crate::program::say::Cleaned;
+use crate::run::batch::{self, Pace};
+use crate::run::replay::write_interval;
+use crate::source::recorded::Recorded;
+use crate::source::synthetic::demo::Demo;
+use crate::source::{Focus, Source, poll};
+use crate::tui::{self, TuiOptions};
+
+pub(super) fn run(args: &LiveArgs) -> Result<ExitCode> {
+    options::check_node(&args.display, &Demo::new().host().topology)?;
+    let format = args.output.batch_format();
+    options::check_places(format, args.watch.hot.hot, args.overhead, args.record.is_some())?;
+    if wants_batch(&args.output) { batch(args) } else { live(args) }
+}
+
+fn live(args: &LiveArgs) -> Result<ExitCode> {
+    let options = TuiOptions { demo: true, ..screen(args)? };
+    let recorder = recorder(args)?;
+    let rotate = rotate_signal()?;
+    let recorded = recorder.is_some();
+    let start = move || {
+        Ok(match recorder {
+            Some(recorder) => Box::new(Recorded::new(Demo::new(), recorder, rotate)) as Box<dyn Source>,
+            None => Box::new(Demo::new()),
+        })
+    };
+    ended(tui::run(options, recorded, start)?)
+}
+
+fn batch(args: &LiveArgs) -> Result<ExitCode> {
+    let format = args.output.batch_format();
+    let mut export = exporter(format, &args.display)?;
+    let stop = stop_signals()?;
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
+    let mut write = |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop);
+    let mut source = match args.output.count.iterations {
+        Some(_) => Demo::at_once(args.watch.measure.interval()),
+        None => Demo::new(),
+    };
+    match recorder(args)? {
+        Some(recorder) => {
+            let mut source = Recorded::new(source, recorder, rotate_signal()?);
+            let done = write(&mut source);
+            source.finish()?;
+            done?;
+        }
+        None => write(&mut source)?,
+    }
+    Ok(ran())
+}
+
+/// Writes intervals: a number of them at once, or in real time until a signal comes.
+fn write(
+    source: &mut dyn Source,
+    export: &mut (dyn Export + Send),
+    out: &mut (dyn Write + Send),
+    pace: Pace,
+    stop: BorrowedFd<'_>,
+) -> Result<()> {
+    let Some(intervals) = pace.iterations else { return batch::run(source, export, out, pace, stop) };
+    source.focus(Focus { asked: export.asked(), ..Focus::default() });
+    let Some(mut previous) = source.next()? else { return Ok(()) };
+    if pace.hot {
+        source.set_hot(true)?;
+    }
+    for _ in 0..intervals {
+        if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
+            return Ok(());
+        }
+        let Some(mut current) = source.next()? else { return Ok(()) };
+        current.notes.splice(..0, previous.notes.drain(..));
+        let news = source.hot_news(Duration::ZERO)?;
+        if !write_interval(export, out, &source.host(), &previous, &current, news, pace.grain)? {
+            return Ok(());
+        }
+        current.notes.clear();
+        previous = current;
+    }
+    Ok(())
+}

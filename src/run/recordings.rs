@@ -1,0 +1,131 @@
+//! Modes for recordings: shown, written in another format, checked.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::{ended, exporter, form, output, print, ran, stop_signals, tui_options, wants_batch};
+use crate::cli::{ExportArgs, ReplayArgs};
+use crate::error::{self, Exit};
+use crate::options;
+use crate::program::say::{self, Cleaned, Form};
+use crate::program::signals;
+use crate::record::time::TimeError;
+use crate::record::verify;
+use crate::run::replay::{self, Part};
+use crate::source::Source;
+use crate::source::recording::{self, Recording};
+use crate::text::one_line;
+use crate::text::rfc3339;
+use crate::tui;
+
+pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
+    let ReplayArgs { path, at, follow, output: out, display, screen } = args;
+    let (follow, format) = (*follow, out.batch_format());
+    let mut recording = Recording::open(path)?;
+    options::check_node(display, &recording.host().topology)?;
+    let span = recording.span().unwrap_or_default();
+    let at = options::moment("--at", at.as_deref(), span).map_err(|error| blame(path, error))?;
+    let grain = options::grain(display.threads, None);
+    if !wants_batch(out) {
+        options::check_by_hand(&out.count)?;
+        let begin = if follow { span.1 } else { span.0 };
+        return ended(tui::replay(
+            tui_options(display, screen, grain)?,
+            recording,
+            span,
+            at.unwrap_or(begin),
+            follow,
+        )?);
+    }
+    let mut export = exporter(format, display)?;
+    let part = Part { from_wall_ns: at, to_wall_ns: None, iterations: out.count.iterations, follow, grain };
+    let stop = stop_signals()?;
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
+    Ok(if written > 0 || follow || signals::ended_by().is_some() { ran() } else { nothing_there(path, span) })
+}
+
+pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
+    let mut export = exporter(args.format, &args.display)?;
+    let mut recording = Recording::open(&args.path)?;
+    options::check_node(&args.display, &recording.host().topology)?;
+    let span = recording.span().unwrap_or_default();
+    let stretch = options::stretch(args.from.as_deref(), args.to.as_deref(), span);
+    let (from_wall_ns, to_wall_ns) = stretch.map_err(|error| blame(&args.path, error))?;
+    let part = Part {
+        from_wall_ns,
+        to_wall_ns,
+        iterations: None,
+        follow: false,
+        grain: options::grain(args.display.threads, None),
+    };
+    let stop = stop_signals()?;
+    let sink: Box<dyn Write> = match &args.output {
+        Some(path) => Box::new(File::create_new(path).with_context(|| {
+            format!("making {}, which must be a new file in a directory that exists", path.display())
+        })?),
+        None => Box::new(output(stop)?),
+    };
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), form(args.format));
+    let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
+    Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
+}
+
+/// Names the recording where a time is right and the recording is not.
+fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
+    if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
+}
+
+/// What happened to a file that is followed.
+fn tell(what: &str) {
+    say::message(format!("numatop-ng: {what}"));
+}
+
+/// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.
+fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
+    let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
+    say::message(format!(
+        "numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}"
+    ));
+    Exit::CouldNotMeasure.into()
+}
+
+pub(super) fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
+    let mut exit = Exit::Ok;
+    // `FILE*` names what a file was rotated to as well.
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        let files = recording::files_of(path);
+        let told = match &files {
+            Ok(files) => {
+                files.iter().filter(|file| seen.insert((*file).clone())).map(|file| report(file)).collect()
+            }
+            Err(error) => vec![unreadable(path, error)],
+        };
+        for (intact, text) in told {
+            print(&text, Form::Text)?;
+            if !intact {
+                exit = Exit::CouldNotMeasure;
+            }
+        }
+    }
+    Ok(exit.into())
+}
+
+/// What [`verify::verify`] says of a file, and whether it is intact.
+fn report(file: &Path) -> (bool, String) {
+    match verify::verify(file) {
+        Ok(report) => (report.is_intact(), report.to_string()),
+        Err(error) => unreadable(file, &error),
+    }
+}
+
+fn unreadable(path: &Path, error: &anyhow::Error) -> (bool, String) {
+    let (path, why) = (one_line(&path.to_string_lossy()), one_line(&error::chain(error)));
+    (false, format!("{path}: unreadable\n  {why}\n"))
+}

@@ -1,0 +1,143 @@
+//! Watching this machine: on the screen, as batch output, or only into a recording.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+
+use super::{ended, exporter, form, messages, output, ran, stop_signals, tui_options};
+use crate::cli::{LiveArgs, Part, RecordArgs};
+use crate::export::notices::Quiet;
+use crate::host::users;
+use crate::model::topology::Topology;
+use crate::program::say::Cleaned;
+use crate::record::recorder::Recorder;
+use crate::run::batch::{self, Counted, Pace};
+use crate::source::Source;
+use crate::source::live::{LiveOptions, LiveSource};
+use crate::source::recorded::Recorded;
+use crate::tui::{self, TuiOptions};
+use crate::{doctor, error, options};
+
+pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
+    let format = args.output.batch_format();
+    let mut export = exporter(format, &args.display)?;
+    let kept = args.record.is_some();
+    options::check_places(format, args.watch.hot.hot, args.overhead, kept)?;
+    let mut live = live_options(args)?;
+    // A list of tasks has nothing of a cgroup but its name.
+    live.group_limits = kept || args.display.by_container || format.carries(Part::Containers);
+    if !kept {
+        live.demand = export.demand();
+    }
+    let stop = stop_signals()?;
+    let recorder = recorder(args)?;
+    let rotate = rotate_signal()?;
+    let mut source = start(live)?;
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
+    let pace = pace(args);
+    match recorder {
+        Some(recorder) => {
+            let mut source = Recorded::new(source, recorder, rotate);
+            let done = batch::run(&mut source, export.as_mut(), &mut out, pace, stop);
+            source.finish()?;
+            done?;
+        }
+        None => batch::run(&mut source, export.as_mut(), &mut out, pace, stop)?,
+    }
+    Ok(ran())
+}
+
+pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
+    // On the screen, stacks are sampled while hot spots are looked at, whether or not there is a recording.
+    options::check_places(args.output.batch_format(), args.watch.hot.hot, args.overhead, false)?;
+    let mut live = live_options(args)?;
+    live.sets = options::event_sets(&args.watch.measure.counters.tables)?;
+    let recorder = recorder(args)?;
+    let rotate = rotate_signal()?;
+    let recorded = recorder.is_some();
+    let options = TuiOptions { sets: live.sets.clone(), ..screen(args)? };
+    let start = move || {
+        let source = start(live)?;
+        Ok(match recorder {
+            Some(recorder) => Box::new(Recorded::new(source, recorder, rotate)) as Box<dyn Source>,
+            None => Box::new(source),
+        })
+    };
+    ended(tui::run(options, recorded, start)?)
+}
+
+/// Records without showing anything; what there is to say goes to standard error, once.
+pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
+    let live = options::live(&args.watch, &users::read(Path::new("/")))?;
+    let interval = args.watch.measure.interval();
+    let stop = stop_signals()?;
+    let recorder = Recorder::open(&args.path, options::recording(&args.limits, interval))?;
+    let rotate = rotate_signal()?;
+    let mut source = Recorded::new(start(live)?, recorder, rotate);
+    let mut out = messages()?;
+    let pace = Pace {
+        interval,
+        iterations: args.count.iterations,
+        counted: Counted::Taken,
+        grain: options::grain(false, Some(&args.watch.scope)),
+        hot: args.watch.hot.hot,
+        overhead: false,
+    };
+    let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace, stop);
+    source.finish()?;
+    done.map(|()| ran())
+}
+
+/// Options of the live source, as they were asked for.
+fn live_options(args: &LiveArgs) -> Result<LiveOptions> {
+    let live = options::live(&args.watch, &users::read(Path::new("/")))?;
+    // The live source says why there is no topology.
+    if let Ok(topology) = Topology::read(Path::new("/")) {
+        options::check_node(&args.display, &topology)?;
+    }
+    Ok(live)
+}
+
+/// The recording beside the view or batch output.
+pub(super) fn recorder(args: &LiveArgs) -> Result<Option<Recorder>> {
+    let options = options::recording(&args.limits, args.watch.measure.interval());
+    args.record.as_deref().map(|path| Recorder::open(path, options)).transpose()
+}
+
+/// The screen, as it was asked for.
+pub(super) fn screen(args: &LiveArgs) -> Result<TuiOptions> {
+    let grain = options::grain(args.display.threads, Some(&args.watch.scope));
+    Ok(TuiOptions {
+        interval: args.watch.measure.interval(),
+        iterations: args.output.count.iterations,
+        ..tui_options(&args.display, &args.screen, grain)?
+    })
+}
+
+/// Length and number of intervals, and what is measured beside the rows.
+pub(super) fn pace(args: &LiveArgs) -> Pace {
+    Pace {
+        interval: args.watch.measure.interval(),
+        iterations: args.output.count.iterations,
+        counted: Counted::Written,
+        grain: options::grain(args.display.threads, Some(&args.watch.scope)),
+        hot: args.watch.hot.hot,
+        overhead: args.overhead,
+    }
+}
+
+/// Set at SIGUSR1: the recording goes on in a new file.
+pub(super) fn rotate_signal() -> Result<Arc<AtomicBool>> {
+    let rotate = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(libc::SIGUSR1, Arc::clone(&rotate)).context("catching SIGUSR1")?;
+    Ok(rotate)
+}
+
+/// The live source, or a refusal that says what stands in the way on this host.
+fn start(options: LiveOptions) -> Result<LiveSource> {
+    LiveSource::start(options).map_err(|error| error::explain(&error, &doctor::check()).into())
+}

@@ -1,0 +1,46 @@
+//! The thread that goes through a recording once, from front to back, for what is worth a look in it.
+
+use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::Message;
+use crate::analysis::highlights::Finder;
+use crate::source::Source;
+use crate::source::recording::Recording;
+
+/// Marks found so far are reported this often.
+const TELL_EVERY: Duration = Duration::from_millis(300);
+
+/// Starts the thread. It ends with the recording, or when nobody listens any more.
+///
+/// # Errors
+/// No thread could be started.
+pub fn spawn(
+    mut recording: Recording,
+    (first, last): (i64, i64),
+    messages: SyncSender<Message>,
+) -> Result<()> {
+    let work = move || {
+        let length = last.saturating_sub(first).max(1) as f64;
+        let mut finder = Finder::default();
+        let mut told = Instant::now();
+        // Where it cannot be read, the screen will say so when somebody goes there.
+        while let Ok(Some(sample)) = recording.next() {
+            let wall_ns = sample.wall_ns;
+            finder.take(&recording.host(), sample, recording.is_interrupted(), recording.continues());
+            if told.elapsed() >= TELL_EVERY {
+                told = Instant::now();
+                let share = wall_ns.saturating_sub(first) as f64 / length;
+                let found = Message::Marks(Box::new(finder.marks().clone()), share.clamp(0.0, 0.99));
+                if messages.send(found).is_err() {
+                    return;
+                }
+            }
+        }
+        let _ = messages.send(Message::Marks(Box::new(finder.marks().clone()), 1.0));
+    };
+    thread::Builder::new().name("marker".into()).spawn(work).map(drop).context("starting a thread")
+}
