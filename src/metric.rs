@@ -94,16 +94,47 @@ pub enum Value {
     I64(i64),
     F64(f64),
     Text(String),
-    /// A share in percent, and whether it was measured or is an estimate.
+    /// A share in percent, the least that it can be, and what it is a share of.
     Share {
         pct: f64,
-        measured: bool,
+        at_least: f64,
+        witness: Witness,
     },
     /// Shares or amounts by node; nodes with none are left out.
     ByNode(Vec<(NodeId, f64)>),
 }
 
+/// What a share was taken from. Shown in front of its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// All of it was counted.
+    Counted,
+    /// An estimate of it.
+    Estimate,
+    /// Memory, not its use: used evenly, the two are the same.
+    Memory,
+    /// Hinting faults, which are few and not evenly spread.
+    Hints,
+}
+
+impl Witness {
+    /// The mark in front of a number, with a space where the mark is a word.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Witness::Counted => "=",
+            Witness::Estimate => "~",
+            Witness::Memory => "mem ",
+            Witness::Hints => "hint ",
+        }
+    }
+}
+
 impl Value {
+    /// An estimated share of which no more than zero is certain.
+    pub fn estimate(pct: f64) -> Value {
+        Value::Share { pct, at_least: 0.0, witness: Witness::Estimate }
+    }
+
     /// As a JSON value; shares by node become an object from node id to number.
     pub fn to_json(&self) -> serde_json::Value {
         match self {

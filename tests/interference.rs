@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Actor, World};
-use numatop_ng::metric::{Value, container, task};
+use numatop_ng::metric::{Value, Witness, container, task};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Missing, Reading, Sample};
 use numatop_ng::snapshot::{RowKind, Snapshot, beside, derive};
@@ -29,7 +29,7 @@ fn read(snapshot: &Snapshot, pid: u32, id: &str) -> Reading<Value> {
 
 fn estimate(reading: Reading<Value>) -> f64 {
     match reading {
-        Ok(Value::Share { pct, measured: false }) => pct,
+        Ok(Value::Share { pct, witness: Witness::Estimate, .. }) => pct,
         other => panic!("no estimate: {other:?}"),
     }
 }

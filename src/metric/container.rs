@@ -106,6 +106,8 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     placement::CONTAINER_REMOTE_PCT,
     placement::CONTAINER_REMOTE_SOURCE,
     placement::CONTAINER_REMOTE_ERROR_POINTS,
+    placement::CONTAINER_REMOTE_LOW_PCT,
+    placement::CONTAINER_REMOTE_HIGH_PCT,
     placement::CONTAINER_REMOTE_BEST_PCT,
     MEM_LIMIT_BYTES,
     MEMS_ALLOWED,

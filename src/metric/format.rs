@@ -1,10 +1,13 @@
 //! Values as a column shows them: short, aligned, with a unit where it is not plain.
 
-use super::{Unit, Value};
+use super::{Unit, Value, Witness};
 use crate::text::quantity::{bytes, count, duration, percent};
 
 /// What stands where there is no value, unless the metric says otherwise.
 pub const ABSENT: &str = "-";
+
+/// Cells that a share takes with its mark at most.
+const SHARE_WIDTH: usize = 7;
 
 /// `value` for a column, without padding.
 pub fn short(value: &Value, unit: Unit) -> String {
@@ -12,7 +15,17 @@ pub fn short(value: &Value, unit: Unit) -> String {
         Value::Text(text) => text.clone(),
         Value::I64(v) => v.to_string(),
         Value::ByNode(shares) => by_node(shares, unit),
-        Value::Share { pct, measured } => format!("{}{}", if *measured { '=' } else { '~' }, percent(*pct)),
+        // A share of memory is too far from a share of accesses for decimals.
+        Value::Share { pct, witness: witness @ (Witness::Memory | Witness::Hints), .. } => {
+            let mark = witness.mark();
+            let pct = format!("{pct:.0}");
+            if mark.len() + pct.len() > SHARE_WIDTH {
+                mark.trim_end().to_owned() + &pct
+            } else {
+                mark.to_owned() + &pct
+            }
+        }
+        Value::Share { pct, witness, .. } => format!("{}{}", witness.mark(), percent(*pct)),
         Value::U64(v) => match unit {
             Unit::Bytes => bytes(*v as f64),
             Unit::Nanoseconds => duration(*v),

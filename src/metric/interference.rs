@@ -20,7 +20,7 @@ pub const IRQ_PCT: Metric<Task> = Metric {
            the node when it moved or has several threads. Always an estimate.",
     value: |task, snapshot| {
         let ns = irq_ns(task, snapshot)?;
-        snapshot.rate_f64(ns).map(|per_second| Value::Share { pct: per_second / 1e7, measured: false })
+        snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
     },
     traits: Traits::NONE.needs(&[Facility::Irq]),
 };
@@ -36,7 +36,7 @@ pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
            time on each node, by the share of interrupts on the node's CPUs. 100 is one CPU. Always an estimate.",
     value: |row, snapshot| {
         let ns = irq_ns_on_nodes(&row.sum.delta.run_ns, snapshot)?;
-        snapshot.rate_f64(ns).map(|per_second| Value::Share { pct: per_second / 1e7, measured: false })
+        snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
     },
     traits: Traits::NONE.needs(&[Facility::Irq]),
 };
@@ -53,7 +53,7 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
     value: |task, snapshot| {
         let wait = snapshot.share(task.delta[Counter::RunDelayNs])?;
         let idle = if wait > 0.0 { idle_elsewhere(task, snapshot)? } else { 0.0 };
-        Ok(Value::Share { pct: wait * idle, measured: false })
+        Ok(Value::estimate(wait * idle))
     },
     traits: Traits::NONE,
 };

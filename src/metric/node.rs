@@ -31,6 +31,8 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     placement::NODE_REMOTE_PCT,
     placement::NODE_REMOTE_SOURCE,
     placement::NODE_REMOTE_ERROR_POINTS,
+    placement::NODE_REMOTE_LOW_PCT,
+    placement::NODE_REMOTE_HIGH_PCT,
     placement::NODE_REMOTE_BEST_PCT,
     MEM_TOTAL_BYTES,
     MEM_FREE_BYTES,

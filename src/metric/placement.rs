@@ -1,6 +1,6 @@
 //! The metrics of where memory is, and of how much of its use is remote.
 
-use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, balancing, counters, no};
+use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, Witness, balancing, counters, no};
 use crate::model::facility::Facility;
 use crate::model::sample::{Hints, Reading};
 use crate::model::units::NodeId;
@@ -114,13 +114,33 @@ impl Basis {
             Basis::Hinting => "hinting",
         }
     }
+
+    fn witness(self) -> Witness {
+        match self {
+            Basis::OneNode | Basis::Counted => Witness::Counted,
+            Basis::Placement => Witness::Memory,
+            Basis::Hinting => Witness::Hints,
+        }
+    }
 }
 
 /// What there is to know about a row's remote accesses: the best source first.
 struct Known {
     basis: Basis,
     pct: f64,
-    error_points: f64,
+    /// The least and the most that it could be.
+    range: (f64, f64),
+}
+
+impl Known {
+    fn exactly(basis: Basis, pct: f64) -> Known {
+        Known { basis, pct, range: (pct, pct) }
+    }
+
+    /// The distance to the farther end of the range, in percentage points.
+    fn error_points(&self) -> f64 {
+        (self.pct - self.range.0).max(self.range.1 - self.pct)
+    }
 }
 
 /// Hinting faults in an interval, from which on their share says something.
@@ -135,7 +155,9 @@ fn of_hints(hints: Option<Hints>) -> Option<Known> {
     let draws = faults + Z * Z;
     let share = (remote + Z * Z / 2.0) / draws;
     let error_points = 100.0 * Z * (share * (1.0 - share) / draws).sqrt();
-    Some(Known { basis: Basis::Hinting, pct: remote * 100.0 / faults, error_points })
+    let pct = remote * 100.0 / faults;
+    let range = ((pct - error_points).max(0.0), (pct + error_points).min(100.0));
+    Some(Known { basis: Basis::Hinting, pct, range })
 }
 
 /// `lma` and `rma` of a row, and what its placement says or why it says nothing.
@@ -147,15 +169,15 @@ fn known(
     hints: Option<Hints>,
 ) -> Reading<Known> {
     if only_node(snapshot).is_some() {
-        return Ok(Known { basis: Basis::OneNode, pct: 0.0, error_points: 0.0 });
+        return Ok(Known::exactly(Basis::OneNode, 0.0));
     }
     if let (Ok(lma), Ok(rma)) = accesses
         && lma + rma > 0.0
     {
-        return Ok(Known { basis: Basis::Counted, pct: rma * 100.0 / (lma + rma), error_points: 0.0 });
+        return Ok(Known::exactly(Basis::Counted, rma * 100.0 / (lma + rma)));
     }
-    let placed = remote.and_then(|remote| match (remote.pct(), remote.error_points()) {
-        (Some(pct), Some(error_points)) => Ok(Known { basis: Basis::Placement, pct, error_points }),
+    let placed = remote.and_then(|remote| match (remote.pct(), remote.range_pct()) {
+        (Some(pct), Some(range)) => Ok(Known { basis: Basis::Placement, pct, range }),
         _ if ran => Err(no("where the memory of what ran is has not been looked at yet")),
         _ => Err(no("did not run in this interval")),
     });
@@ -193,20 +215,24 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs where it ran and where its memory is"))
 }
 
-const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ estimated from \
-    where it ran and where its memory is, as if every page were used as often as any other, or by its hinting faults \
-    (see remote_source); ? not known. Half of the time \
-    on each of two nodes with half of the memory on each is 50 %. With one node it is 0.";
+const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; mem: not its \
+    accesses but the share of its memory that is on other nodes than it runs on, which is the same only if it uses all \
+    pages alike (remote_low_pct and remote_high_pct say how far off that may be); hint: the share of its hinting faults; \
+    ? not known. Half of the time on each of two nodes with half of the memory on each is 50 %. With one node it is 0.";
 const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), placement (where it ran and where its memory \
     is), hinting (its hinting faults, where its memory could not be looked at: a poor witness, see hint_remote_pct), \
     one_node.";
-const ERROR_HELP: &str = "Half of the 95 % interval of remote_pct, in percentage points; 0 for counted. That all pages \
-    are used alike is an assumption, and not in it.";
+const ERROR_HELP: &str = "How far the share of accesses may be from remote_pct, in percentage points: the distance to the \
+    farther of remote_low_pct and remote_high_pct; 0 for counted.";
+const LOW_HELP: &str = "The least share of remote accesses that fits what is known. With placement: if its hot pages, at \
+    least a megabyte and a hundredth of its memory, are as near as its memory allows.";
+const HIGH_HELP: &str = "The most share of remote accesses that fits what is known. With placement: if its hot pages, at \
+    least a megabyte and a hundredth of its memory, are as far as its memory allows.";
 const BEST_HELP: &str = "The least remote_pct that moving could reach: all of its time to the node with most of its memory, \
     or all of its memory to the node it ran on most, if there were room.";
 
 macro_rules! remote_metrics {
-    ($row:ty, $known:path, $remote:expr, $pct:ident, $source:ident, $error:ident, $best:ident) => {
+    ($row:ty, $known:path, $remote:expr, $pct:ident, $source:ident, $error:ident, $low:ident, $high:ident, $best:ident) => {
         pub const $pct: Metric<$row> = metric(
             "remote_pct",
             ("REMOTE%", 7),
@@ -215,8 +241,7 @@ macro_rules! remote_metrics {
             PCT_HELP,
             |row, snapshot| {
                 let known = $known(row, snapshot)?;
-                let estimated = matches!(known.basis, Basis::Placement | Basis::Hinting);
-                Ok(Value::Share { pct: known.pct, measured: !estimated })
+                Ok(Value::Share { pct: known.pct, at_least: known.range.0, witness: known.basis.witness() })
             },
         )
         .with(Traits {
@@ -237,7 +262,23 @@ macro_rules! remote_metrics {
             Group::Memory,
             (Unit::Percent, Order::Descending),
             ERROR_HELP,
-            |row, snapshot| Ok(Value::F64($known(row, snapshot)?.error_points)),
+            |row, snapshot| Ok(Value::F64($known(row, snapshot)?.error_points())),
+        );
+        pub const $low: Metric<$row> = metric(
+            "remote_low_pct",
+            ("REMLOW", 6),
+            Group::Memory,
+            (Unit::Percent, Order::Descending),
+            LOW_HELP,
+            |row, snapshot| Ok(Value::F64($known(row, snapshot)?.range.0)),
+        );
+        pub const $high: Metric<$row> = metric(
+            "remote_high_pct",
+            ("REMHIGH", 7),
+            Group::Memory,
+            (Unit::Percent, Order::Descending),
+            HIGH_HELP,
+            |row, snapshot| Ok(Value::F64($known(row, snapshot)?.range.1)),
         );
         pub const $best: Metric<$row> = metric(
             "remote_best_pct",
@@ -251,7 +292,17 @@ macro_rules! remote_metrics {
     };
 }
 
-remote_metrics!(Task, of_task, remote_of, REMOTE_PCT, REMOTE_SOURCE, REMOTE_ERROR_POINTS, REMOTE_BEST_PCT);
+remote_metrics!(
+    Task,
+    of_task,
+    remote_of,
+    REMOTE_PCT,
+    REMOTE_SOURCE,
+    REMOTE_ERROR_POINTS,
+    REMOTE_LOW_PCT,
+    REMOTE_HIGH_PCT,
+    REMOTE_BEST_PCT
+);
 remote_metrics!(
     Container,
     of_container,
@@ -259,6 +310,8 @@ remote_metrics!(
     CONTAINER_REMOTE_PCT,
     CONTAINER_REMOTE_SOURCE,
     CONTAINER_REMOTE_ERROR_POINTS,
+    CONTAINER_REMOTE_LOW_PCT,
+    CONTAINER_REMOTE_HIGH_PCT,
     CONTAINER_REMOTE_BEST_PCT
 );
 remote_metrics!(
@@ -268,6 +321,8 @@ remote_metrics!(
     NODE_REMOTE_PCT,
     NODE_REMOTE_SOURCE,
     NODE_REMOTE_ERROR_POINTS,
+    NODE_REMOTE_LOW_PCT,
+    NODE_REMOTE_HIGH_PCT,
     NODE_REMOTE_BEST_PCT
 );
 
@@ -298,12 +353,12 @@ mod tests {
         let known = of_hints(Some(Hints { faults: 100, remote: 30 })).unwrap();
         assert_eq!((known.basis.id(), known.pct), ("hinting", 30.0));
         // Wilson's interval, which has the same middle and is a little narrower, is 21.9 to 39.6.
-        assert!((8.8..9.0).contains(&known.error_points), "{}", known.error_points);
+        assert!((8.8..9.0).contains(&known.error_points()), "{}", known.error_points());
     }
 
     #[test]
     fn none_of_many_is_not_known_exactly() {
         let known = of_hints(Some(Hints { faults: 10_000, remote: 0 })).unwrap();
-        assert!(known.pct == 0.0 && known.error_points > 0.01, "{}", known.error_points);
+        assert!(known.pct == 0.0 && known.error_points() > 0.01, "{}", known.error_points());
     }
 }

@@ -76,6 +76,8 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     placement::REMOTE_PCT,
     placement::REMOTE_SOURCE,
     placement::REMOTE_ERROR_POINTS,
+    placement::REMOTE_LOW_PCT,
+    placement::REMOTE_HIGH_PCT,
     placement::REMOTE_BEST_PCT,
     MINOR_FAULTS_PER_S,
     MAJOR_FAULTS_PER_S,

@@ -1,14 +1,23 @@
-//! Share of memory use that is of another node, if every page is used as often as any other. Pure.
+//! Share of its memory that a task finds on other nodes than the one it runs on. Pure.
 //!
-//! What runs on node n with a share m of its memory there finds 1 − m of it elsewhere. That is linear in the time it
-//! ran, so threads add up to their process, processes to their container, and everything to the node it ran on: rows
-//! are sums of [`Remote`], and their percentage is a quotient of two sums.
+//! A task that runs on node n with a share m of its memory there finds 1 − m of it elsewhere. That is its share of remote
+//! accesses if every page is used as often as any other. Programs use few of their pages most of the time, and
+//! where those are, placement does not say: the range is that of all sets of pages that may be hot.
+//!
+//! All of it is linear in the time that was run, so threads add up to their process, processes to their container, and
+//! everything to the node it ran on: rows are sums of [`Remote`], and their percentage is a quotient of two sums.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use crate::model::sample::{PagesFound, Reading, Sample};
 use crate::model::units::NodeId;
+
+/// The smallest hot set that is reckoned with, in bytes: the second-level cache of a core keeps a smaller one, which then
+/// is in no memory at all (256 KiB to 4 MiB in processors of today).
+const HOT_BYTES: f64 = (1 << 20) as f64;
+/// The same as a share of all memory: a smaller one may be missed by the thousand pages that are looked at.
+const HOT_SHARE: f64 = 0.01;
 
 /// Where the memory of a process is, by node id.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,8 +58,9 @@ pub struct Remote {
     pub remote_ns: f64,
     /// The least that `remote_ns` could be, see [`Remote::of`].
     pub best_ns: f64,
-    /// Variance of `remote_ns` times Z².
-    error_squares: f64,
+    /// The least and the most time with memory of other nodes, whichever pages are hot.
+    low_ns: f64,
+    high_ns: f64,
 }
 
 impl Remote {
@@ -59,8 +69,9 @@ impl Remote {
     /// The least that is possible: all of its time on the node with most of its memory, or all of its memory on the
     /// node where it ran most, whichever leaves less.
     ///
-    /// A share of the memory that is wrong by e matters only as far as the task ran longer on that node than on
-    /// others: with equal times on all nodes the result is exact, wherever the memory is.
+    /// The range: a hot set of a share h of the memory, of which m is on the node that runs, is there up to min(m, h) and
+    /// elsewhere up to min(1 − m, h), and may differ for each node that runs. Shares of memory count with
+    /// their own error.
     pub fn of(run_ns: &[u64], memory: &Memory) -> Remote {
         let run: f64 = run_ns.iter().map(|ns| *ns as f64).sum();
         if run <= 0.0 || memory.bytes() <= 0.0 {
@@ -69,16 +80,21 @@ impl Remote {
         let local: f64 = run_ns.iter().enumerate().map(|(node, ns)| *ns as f64 * memory.share(node)).sum();
         let most_memory = (0..memory.bytes_by_node.len()).map(|node| memory.share(node)).fold(0.0, f64::max);
         let most_run = run_ns.iter().copied().max().unwrap_or(0) as f64;
-        // Nodes where it never ran may be missing at the end of the list.
-        let nodes = run_ns.len().max(memory.bytes_by_node.len());
-        let least = if run_ns.len() < nodes { 0 } else { run_ns.iter().copied().min().unwrap_or(0) };
-        let uneven: f64 = run_ns.iter().map(|ns| (ns - least) as f64).sum();
         let remote = (run - local).max(0.0);
+        let hot = (HOT_BYTES / memory.bytes()).clamp(HOT_SHARE, 1.0);
+        let error = memory.error_points / 100.0;
+        let (mut low, mut high) = (0.0, 0.0);
+        for (node, ns) in run_ns.iter().enumerate() {
+            let share = memory.share(node);
+            low += *ns as f64 * (1.0 - (share + error) / hot).max(0.0);
+            high += *ns as f64 * ((1.0 - share + error) / hot).min(1.0);
+        }
         Remote {
             run_ns: run,
             remote_ns: remote,
             best_ns: (run - most_run.max(run * most_memory)).clamp(0.0, remote),
-            error_squares: (uneven * memory.error_points / 100.0).powi(2),
+            low_ns: low.min(remote),
+            high_ns: high.max(remote),
         }
     }
 
@@ -99,19 +115,21 @@ impl Remote {
         (self.run_ns > 0.0).then(|| self.best_ns * 100.0 / self.run_ns)
     }
 
-    /// Half of the 95 % interval of [`Remote::pct`], in percentage points.
-    pub fn error_points(&self) -> Option<f64> {
-        (self.run_ns > 0.0).then(|| self.error_squares.sqrt() * 100.0 / self.run_ns)
+    /// The least and the most that accesses could be, whichever pages are hot, in percent.
+    pub fn range_pct(&self) -> Option<(f64, f64)> {
+        let pct = |ns: f64| ns * 100.0 / self.run_ns;
+        (self.run_ns > 0.0).then(|| (pct(self.low_ns), pct(self.high_ns)))
     }
 }
 
 impl AddAssign<&Remote> for Remote {
-    /// Errors of different processes are independent.
+    /// The ends of ranges add up: nothing says that the hot pages of one process make up for those of another.
     fn add_assign(&mut self, other: &Remote) {
         self.run_ns += other.run_ns;
         self.remote_ns += other.remote_ns;
         self.best_ns += other.best_ns;
-        self.error_squares += other.error_squares;
+        self.low_ns += other.low_ns;
+        self.high_ns += other.high_ns;
     }
 }
 
@@ -168,10 +186,10 @@ mod tests {
 
     #[test]
     fn half_and_half_is_half_remote() {
-        let remote = Remote::of(&[500, 500], &memory(&[1.0, 1.0]));
+        let remote = Remote::of(&[500, 500], &memory(&[1e9, 1e9]));
         assert_eq!((remote.pct(), remote.best_pct()), (Some(50.0), Some(50.0)));
-        // Wherever the memory is, half of it is elsewhere.
-        assert_eq!(remote.error_points(), Some(0.0));
+        // Each node may use its own half, or the other's.
+        assert_eq!(remote.range_pct(), Some((0.0, 100.0)));
     }
 
     #[test]
@@ -179,7 +197,33 @@ mod tests {
         let remote = Remote::of(&[0, 0, 800], &memory(&[3.0, 0.0, 7.0]));
         assert_eq!(remote.pct().map(f64::round), Some(30.0));
         assert_eq!(remote.best_pct(), Some(0.0));
-        assert!((remote.error_points().unwrap() - 3.0).abs() < 1e-9);
+        // So little memory is hot as a whole: only the error of its shares is left.
+        let (low, high) = remote.range_pct().unwrap();
+        assert!((low - 27.0).abs() < 1e-9 && (high - 33.0).abs() < 1e-9, "{low} to {high}");
+    }
+
+    #[test]
+    fn a_range_holds_the_truth_of_a_skewed_process() {
+        const MB: f64 = 1e6;
+        // 95 % of the accesses go to the 10 MB on its node, or to the 10 MB on the other.
+        for (here, there, truth) in [(10.0, 82.0, 5.0), (82.0, 10.0, 95.0)] {
+            let remote = Remote::of(&[1000, 0], &memory(&[here * MB, there * MB]));
+            let (low, high) = remote.range_pct().unwrap();
+            assert!(low <= truth && truth <= high, "{low} to {high}");
+        }
+    }
+
+    #[test]
+    fn memory_on_one_node_leaves_little_room() {
+        let sure = |bytes: &[f64], error_points| {
+            let memory = Memory { bytes_by_node: bytes.to_vec(), error_points };
+            Remote::of(&[1000, 0], &memory).range_pct().unwrap()
+        };
+        assert_eq!(sure(&[8e9, 0.0], 0.0), (0.0, 0.0));
+        assert_eq!(sure(&[0.0, 8e9], 0.0), (100.0, 100.0));
+        // A third of a hundredth that no page was found in may be a third of the hot pages.
+        let (low, high) = sure(&[8e9, 0.0], 0.3);
+        assert!(low == 0.0 && (high - 30.0).abs() < 1e-9, "{high}");
     }
 
     #[test]
@@ -215,6 +259,9 @@ mod tests {
             let here = Remote::of(&run, &memory(&bytes));
             let Some((pct, best)) = here.pct().zip(here.best_pct()) else { return Ok(()) };
             prop_assert!((0.0..=100.0 + 1e-9).contains(&pct) && best <= pct + 1e-9, "{best} of {pct}");
+            let (low, high) = here.range_pct().unwrap();
+            prop_assert!(low >= 0.0 && low <= pct + 1e-9, "{low} of {pct}");
+            prop_assert!(high <= 100.0 + 1e-9 && pct <= high + 1e-9, "{high} of {pct}");
             // All of its time on one node, or all of its memory there.
             let mut time = vec![0; 9];
             time[node] = run.iter().sum();

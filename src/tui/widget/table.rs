@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::pen::Pen;
 use crate::metric::format::{node_word, short};
-use crate::metric::{Metric, Order, Stands, Unit, Value};
+use crate::metric::{Metric, Order, Stands, Unit, Value, Witness};
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
 use crate::tui::columns::{Columns, Placed};
@@ -182,9 +182,15 @@ fn by_node(
 /// What a number is for the reader: zeros recede, what may hurt stands out.
 fn role_of(stands: Stands, value: &Value) -> Role {
     let Some(number) = value.number() else { return Role::Plain };
+    // An estimate stands out only if its lower end would: placement alone is no alarm.
+    let sure = match value {
+        Value::Share { at_least, witness: Witness::Memory | Witness::Hints, .. } => *at_least,
+        _ => number,
+    };
     match stands {
         Stands::Plain => Role::Plain,
         Stands::Home => Role::Local,
+        Stands::Remote(when) if !when(sure) && when(number) => Role::Plain,
         Stands::Harm(when) if when(number) => Role::Warn,
         Stands::Remote(when) if when(number) => Role::Remote,
         _ if number == 0.0 => Role::Dim,

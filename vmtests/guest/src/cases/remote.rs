@@ -15,7 +15,8 @@ use crate::work::Work;
 
 pub const CASE: Case = Case {
     name: "remote",
-    about: "remote_pct is within 5 points of what threads counted that used all of their memory alike; memory stays",
+    about: "remote_pct is within 5 points of what threads counted that used all of their memory alike, and its range holds \
+            the truth of those that use a tenth of it; memory stays",
     run: |report, plan| run(report, plan, false),
 };
 
@@ -50,6 +51,12 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("0", "0,100", "96", "touched", true),
 ];
 
+/// The same of threads that make 95 of 100 accesses to the first tenth of their memory, all of it on node 0: most of the
+/// memory is remote and few accesses are, and the other way round.
+const SKEWED: [(&str, &str, &str, &str); 2] = [("0", "11,89", "92", "small"), ("2", "11,89", "92", "small")];
+/// Points by which the two differ at least, or these were no test of the range.
+const APART: f64 = 60.0;
+
 fn run(report: &mut Report, plan: &Plan, balanced: bool) -> Result<(), Stop> {
     if plan.machine.nodes.len() != 2 || plan.machine.cpus() != 4 {
         return Err(Stop::skip("needs two nodes of two CPUs"));
@@ -60,6 +67,9 @@ fn run(report: &mut Report, plan: &Plan, balanced: bool) -> Result<(), Stop> {
     for (cpus, shares, mib, layout, _) in KINDS.iter().filter(|(.., moves)| *moves || !balanced) {
         let access = if balanced { "settled" } else { "uniform" };
         one(report, &mut batch, &balancing, [cpus, shares, mib, layout, access])?;
+    }
+    for (cpus, shares, mib, layout) in SKEWED.iter().filter(|_| !balanced) {
+        one(report, &mut batch, &balancing, [cpus, shares, mib, layout, "skewed"])?;
     }
     batch.stop()?;
     drop(balancing);
@@ -101,6 +111,9 @@ fn mark(batch: &mut Batch) -> Result<Totals, Stop> {
 struct Shown {
     /// Sum of remote_pct, weighed with cpu_pct.
     remote: f64,
+    /// The same of the ends of its range, and of its error.
+    range: [f64; 2],
+    error: f64,
     /// Sum of the weights.
     ran: f64,
     source: String,
@@ -111,7 +124,11 @@ impl Shown {
         let mut shown = Shown::default();
         for task in totals.tasks().filter(|task| task["pid"] == pid) {
             if let (Some(pct), Some(cpu)) = (task["remote_pct"].as_f64(), task["cpu_pct"].as_f64()) {
+                let number = |id: &str| task[id].as_f64().unwrap_or(f64::NAN);
                 shown.remote += pct * cpu;
+                shown.range[0] += number("remote_low_pct") * cpu;
+                shown.range[1] += number("remote_high_pct") * cpu;
+                shown.error += number("remote_error_points") * cpu;
                 shown.ran += cpu;
                 shown.source = task["remote_source"].as_str().unwrap_or_default().to_owned();
             }
@@ -151,6 +168,27 @@ fn one(
         share("local", "remote"),
         shown.source
     ));
+    if access == "skewed" {
+        let [low, high] = shown.range.map(|end| end / shown.ran);
+        let error = shown.error / shown.ran;
+        let held =
+            low <= truth && truth <= high && (got - truth).abs() <= error && shown.source == "placement";
+        let shows = format_args!("{got:.1} ± {error:.1}, {low:.1} to {high:.1} ({})", shown.source);
+        report.check(
+            held,
+            &format!("{what}: the range"),
+            format_args!("holds {truth:.1}, by placement"),
+            shows,
+        );
+        let apart = (got - truth).abs();
+        report.check(
+            apart >= APART,
+            format!("{what}: a case of its own"),
+            format_args!("{APART} points apart"),
+            apart,
+        );
+        return Ok(());
+    }
     let near = (got - truth).abs() <= CLOSE;
     report.check(near, what, format_args!("{truth:.1} ± {CLOSE}"), format_args!("{got:.1}"));
     Ok(())

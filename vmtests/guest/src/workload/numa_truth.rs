@@ -162,8 +162,8 @@ fn work(
             state ^= state >> 7;
             state ^= state << 17;
             let all = memory.pages.len();
-            // Nine of ten accesses go to a tenth of the memory.
-            let within = if skewed && !state.is_multiple_of(10) { all / 10 } else { all };
+            // Nineteen of twenty accesses go to the first tenth of the memory.
+            let within = if skewed && !state.is_multiple_of(20) { all / 10 } else { all };
             let page = memory.pages[(state >> 16) as usize % within.max(1)];
             // SAFETY: the page is mapped for reading and writing as long as the process lives; racing
             // writes of a byte that nobody reads do no harm.
