@@ -176,7 +176,7 @@ fn one(
         let shows = format_args!("{got:.1} ± {error:.1}, {low:.1} to {high:.1} ({})", shown.source);
         report.check(
             held,
-            &format!("{what}: the range"),
+            format!("{what}: the range"),
             format_args!("holds {truth:.1}, by placement"),
             shows,
         );
