@@ -49,9 +49,11 @@ endif
 # failure of what was tested.
 test: test-host
 	vmtests/run --core || [ $$? = 3 ]
+	vmtests/run --layouts || [ $$? = 3 ]
 
 test-all: test-host
 	vmtests/run --all
+	vmtests/run --layouts
 
 format:
 	scripts/install-deps test

@@ -7,6 +7,9 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Composite, Struct};
 
+#[path = "../common/core_compat.rs"]
+mod core_compat;
+
 /// Structures that only some kernels have, in a flavour of their own.
 fn is_flavour(name: &str) -> bool {
     name.contains("___")
@@ -41,7 +44,7 @@ fn members(btf: &Btf<'_>, composite: &Composite<'_>, names: &mut BTreeSet<String
 
 pub fn every_relocated_field_is_in_this_kernel() -> Result<()> {
     let header = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/core_compat.bpf.h"))?;
-    let ours = parse(&header);
+    let ours = core_compat::parse(&header);
     ensure!(ours.len() > 10, "only {} structures found in core_compat.bpf.h", ours.len());
     let kernel = Btf::from_vmlinux().context("reading the kernel's BTF")?;
     for (name, fields) in ours.iter().filter(|(name, _)| !is_flavour(name)) {
@@ -62,31 +65,4 @@ pub fn every_relocated_field_is_in_this_kernel() -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Structures marked NT_RELOCATED and the names of their fields.
-fn parse(header: &str) -> Vec<(String, Vec<String>)> {
-    let mut structures = Vec::new();
-    for part in header.split("\nstruct ").skip(1) {
-        let Some((body, rest)) = part.split_once("\n}") else { continue };
-        let Some((name, body)) = body.split_once(" {") else { continue };
-        if !rest.starts_with(" NT_RELOCATED") {
-            continue;
-        }
-        let mut fields = Vec::new();
-        // An inner struct is one field: the name after its closing brace.
-        let mut depth = 0;
-        for line in body.lines().map(str::trim).filter(|line| !line.starts_with("/*")) {
-            depth += line.matches('{').count();
-            depth -= line.matches('}').count().min(depth);
-            if depth == 0
-                && let Some(line) = line.strip_suffix(';')
-            {
-                let word = line.rsplit([' ', '*']).next().unwrap_or(line);
-                fields.push(word.split('[').next().unwrap_or(word).to_string());
-            }
-        }
-        structures.push((name.to_string(), fields));
-    }
-    structures
 }

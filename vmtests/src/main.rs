@@ -7,6 +7,7 @@ mod debian;
 mod features;
 mod image;
 mod kernels;
+mod layouts;
 mod matrix;
 mod options;
 mod plan;
@@ -88,6 +89,7 @@ fn dispatch(options: &Options) -> Result<u8, Trouble> {
             }
             return Ok(status);
         }
+        Mode::Layouts => return Ok(layouts::all(&kernels, &options.wanted)),
         Mode::Run if options.check => {
             jobs()?;
         }

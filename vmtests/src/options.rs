@@ -11,6 +11,7 @@ usage: vmtests/run [--core | --all] [options]      run cases in guests (default:
        vmtests/run --list [options]                say what would run
        vmtests/run --matrix FILE                   print the support matrix from results
        vmtests/run --fetch                         get all kernels, newest point release
+       vmtests/run --layouts                       compare bpf/core_compat.bpf.h with the types of each kernel
 
   --kernel NAME      5.10, 6.1, 6.12, 7.x (names of vmtests/KERNELS); may be repeated, as the next four
   --arch ARCH        amd64 or arm64
@@ -36,6 +37,7 @@ pub enum Mode {
     Shell,
     List,
     Fetch,
+    Layouts,
     Matrix(PathBuf),
     /// For `build-static`: sources of the standard library for this version of the compiler.
     RustSrc(String),
@@ -165,6 +167,7 @@ fn flag(options: &mut Options, all: &mut bool, name: &str) -> bool {
         "--shell" => options.mode = Mode::Shell,
         "--list" => options.mode = Mode::List,
         "--fetch" => options.mode = Mode::Fetch,
+        "--layouts" => options.mode = Mode::Layouts,
         "--help" | "-h" => options.mode = Mode::Help,
         _ => return false,
     }
