@@ -1,7 +1,6 @@
 //! The command line: subcommands, and the roles of flags that each has a use for.
 
 mod documents;
-mod format;
 mod parse;
 mod roles;
 mod tips;
@@ -12,10 +11,10 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::export::Format;
 use crate::text::printable;
 
 pub use documents::Document;
-pub use format::{BatchFormat, Part};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
     NamedGroups, OutputArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, WatchArgs,
@@ -220,8 +219,8 @@ pub struct ExportArgs {
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    #[arg(long, value_enum)]
-    pub format: BatchFormat,
+    #[arg(long, value_parser = parse::formats())]
+    pub format: &'static Format,
 
     /// Begin at this time, as in 03:12, '2026-01-31 03:12' or -10m (before the end).
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]

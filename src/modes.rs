@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::cli::{BatchFormat, Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs};
-use crate::export::{Export, csv::Csv, json::JsonLines, stoppable::Stoppable, text::Text};
+use crate::cli::{Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs};
+use crate::export::stoppable::Stoppable;
+use crate::export::{Format, Writer};
 use crate::options;
 use crate::say::{self, Form, Notes};
 use crate::signals;
@@ -95,25 +96,13 @@ fn ran() -> ExitCode {
 }
 
 /// The writer of `format`, with the chosen rows and columns.
-fn exporter(format: BatchFormat, display: &DisplayArgs) -> Result<Box<dyn Export + Send>> {
-    let tasks = || options::selection(display, format.machine_readable());
-    let containers = || options::container_selection(display, format.machine_readable());
-    Ok(match (format, display.by_container) {
-        (BatchFormat::Json, _) => Box::new(JsonLines::new(tasks()?)),
-        (BatchFormat::Text, true) => Box::new(Text::new(containers()?)),
-        (BatchFormat::Text, false) => Box::new(Text::new(tasks()?)),
-        (BatchFormat::Csv, true) => Box::new(Csv::new(containers()?)),
-        (BatchFormat::Csv, false) => Box::new(Csv::new(tasks()?)),
+fn exporter(format: &Format, display: &DisplayArgs) -> Result<Writer> {
+    Ok(match format.containers {
+        Some(writer) if display.by_container => {
+            writer(options::container_selection(display, format.machine_readable)?)
+        }
+        _ => (format.tasks)(options::selection(display, format.machine_readable)?),
     })
-}
-
-/// How what [`exporter`] writes is kept harmless to a terminal.
-fn form(format: BatchFormat) -> Form {
-    match format {
-        BatchFormat::Text => Form::Text,
-        BatchFormat::Csv => Form::Csv,
-        BatchFormat::Json => Form::Json,
-    }
 }
 
 /// Becomes readable at a signal that ends the program.

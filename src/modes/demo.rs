@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::watch::{pace, recorder, rotate_signal, screen};
-use super::{ended, exporter, form, output, ran, stop_signals, wants_batch};
+use super::{ended, exporter, output, ran, stop_signals, wants_batch};
 use crate::batch::{self, Pace};
 use crate::cli::LiveArgs;
 use crate::export::Export;
@@ -45,7 +45,7 @@ fn batch(args: &LiveArgs) -> Result<ExitCode> {
     let format = args.output.batch_format();
     let mut export = exporter(format, &args.display)?;
     let stop = stop_signals()?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
     let mut write = |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop);
     let mut source = match args.output.count.iterations {
         Some(_) => Demo::at_once(args.watch.measure.interval()),
