@@ -50,7 +50,7 @@ impl Cli {
         let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
         let mut command = Self::command();
         let matches = command.try_get_matches_from_mut(&words).map_err(|mut error| {
-            tips::add(&mut error, &mut command, words.get(1).map(OsString::as_os_str));
+            tips::add(&mut error, &mut command, &words);
             clean(error)
         })?;
         Cli::from_arg_matches(&matches)
@@ -93,12 +93,10 @@ pub enum Command {
         format: ReportFormat,
     },
     /// List the metrics or the events that can be named in --columns, --sort and --events.
+    #[command(disable_help_subcommand = true)]
     List {
-        #[arg(value_enum)]
+        #[command(subcommand)]
         what: Listing,
-
-        #[command(flatten)]
-        tables: EventTableArgs,
     },
     /// Record without showing anything, until a signal comes or -n intervals have passed.
     #[command(
@@ -244,10 +242,13 @@ pub enum ReportFormat {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Lists, each with the flags that it has a use for.
+#[derive(Subcommand, Debug)]
 pub enum Listing {
+    /// List the metrics that can be named in --columns and --sort.
     Metrics,
-    Events,
+    /// List the events that can be named in --events, and whether they work here.
+    Events(EventTableArgs),
 }
 
 #[cfg(test)]

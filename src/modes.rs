@@ -41,7 +41,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Some(Command::Doctor { format }) => about::doctor(*format),
         Some(Command::Topology { format }) => about::topology(*format),
-        Some(Command::List { what, tables }) => about::list(*what, tables),
+        Some(Command::List { what }) => about::list(what),
         Some(Command::Record(args)) => watch::record(args),
         Some(Command::Replay(args)) => recordings::replay(args),
         Some(Command::Export(args)) => recordings::export(args),

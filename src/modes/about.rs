@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::{print, terminal_width};
-use crate::cli::{Document, EventTableArgs, Listing, ReportFormat};
+use crate::cli::{Document, Listing, ReportFormat};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
 use crate::say::Form;
@@ -37,12 +37,12 @@ pub(super) fn generate(what: Document) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn list(what: Listing, tables: &EventTableArgs) -> Result<ExitCode> {
+pub(super) fn list(what: &Listing) -> Result<ExitCode> {
     let text = match what {
         // For grep a metric is one line.
         Listing::Metrics if !io::stdout().is_terminal() => metrics_cmd::render_text(usize::MAX),
         Listing::Metrics => metrics_cmd::render_text(terminal_width()),
-        Listing::Events => {
+        Listing::Events(tables) => {
             let root = Path::new("/");
             let catalog = options::catalog(root, tables.pmu_dir.as_deref())?;
             let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
