@@ -223,7 +223,7 @@ const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
 const _: () = assert!(size_of::<Rec>() == 48 + 64 + 8 * NR_KEPT + 3 * 64);
-const _: () = assert!(size_of::<TaskRow>() == 216);
+const _: () = assert!(size_of::<TaskRow>() == 152 + 8 * NR_LIFETIME);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
