@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::command::Ours;
 use crate::recording::{Place, text};
-use crate::screen::model;
+use crate::terminal::model;
 use crate::until::until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");

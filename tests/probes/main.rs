@@ -25,6 +25,8 @@ mod scoped_recording;
 mod screen;
 mod smt;
 mod starts;
+#[path = "../common/terminal.rs"]
+mod terminal;
 mod truth;
 mod until;
 mod workload;
