@@ -6,7 +6,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use libbpf_cargo::SkeletonBuilder;
+#[path = "build/bpf.rs"]
+mod bpf;
 
 /// The names in the table of counters: those that our programs keep, and those that the kernel keeps.
 macro_rules! counters {
@@ -24,14 +25,14 @@ include!("src/model/counters/rows.rs");
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo:rerun-if-changed=bpf");
-    println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-changed=src/model/counters/rows.rs");
     let enums =
         c_enum("nt_counter", KEPT, "NT_NR_COUNTERS") + &c_enum("nt_lifetime", LIFETIME, "NT_NR_LIFETIME");
     fs::write(out.join("counters.h"), enums).expect("OUT_DIR can be written to");
     let mut modules = String::new();
     for name in objects() {
-        compile(&name, &out);
+        let source = format!("bpf/{name}.bpf.c");
+        bpf::compile(&source, &out.join(format!("{name}.skel.rs")), &[Path::new("bpf"), &out]);
         modules +=
             &format!("pub mod {name} {{ include!(concat!(env!(\"OUT_DIR\"), \"/{name}.skel.rs\")); }}\n");
     }
@@ -52,36 +53,4 @@ fn objects() -> Vec<String> {
         names.filter_map(|name| Some(name.to_str()?.strip_suffix(".bpf.c")?.to_owned())).collect();
     objects.sort();
     objects
-}
-
-fn compile(name: &str, out: &Path) {
-    let source = format!("bpf/{name}.bpf.c");
-    let mut builder = SkeletonBuilder::new();
-    let counters = format!("-I{}", out.display());
-    builder.source(&source).clang_args([
-        "-Ibpf",
-        &counters,
-        // The newest instruction set that every kernel since 5.1 takes (v4 needs 6.6).
-        "-mcpu=v3",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-Wno-unused-parameter",
-        // Debian and its kin keep asm/types.h in a directory per architecture, which clang does
-        // not search when it compiles for BPF. The file is the same for all of them.
-        "-idirafter",
-        "/usr/include/x86_64-linux-gnu",
-        "-idirafter",
-        "/usr/include/aarch64-linux-gnu",
-    ]);
-    if let Some(clang) = env::var_os("CLANG") {
-        builder.clang(clang);
-    }
-    if let Err(error) = builder.build_and_generate(out.join(format!("{name}.skel.rs"))) {
-        eprintln!("cannot compile {source}: {error:#}");
-        eprintln!(
-            "the build needs clang 14 or newer, libelf and zlib headers and pkg-config: see README.md, 'Build'"
-        );
-        std::process::exit(1);
-    }
 }
