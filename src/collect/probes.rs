@@ -207,7 +207,7 @@ impl Probes {
     pub fn start(&mut self, shared: &Shared<'_>, wanted: impl Fn(Facility) -> bool) {
         for probe in PROBES {
             let facility = probe.facility;
-            let useful = (!probe.several_nodes || shared.layout.pages)
+            let useful = (!probe.several_nodes || shared.layout.several_nodes())
                 && probe.builds_on.is_none_or(|other| self.runs(other))
                 && wanted(facility);
             if !useful || !self.tried.insert(facility) {

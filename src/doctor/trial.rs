@@ -80,7 +80,7 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     // The rest builds on none of these.
     let shared = Shared::new(Path::new("/"), &store, layout(check, topology)).with(&sched);
     // With one node there are no others.
-    let useful = |probe: &&Probe| !probe.several_nodes || shared.layout.pages;
+    let useful = |probe: &&Probe| !probe.several_nodes || shared.layout.several_nodes();
     for probe in PROBES.into_iter().filter(useful) {
         let seen = probe.try_out(&shared).map(|seen| ((), seen));
         note(trials, probe.name, from_ref(&probe.facility), seen);

@@ -60,8 +60,6 @@ impl LiveSource {
         notes.extend(limits_of_sight(&check, &hierarchy));
         let nodes = topology.possible_nodes;
         let mut layout = Layout::new(nodes, topology.smt(), &events);
-        layout.pages |= options.count_pages;
-        let store = records::create(layout)?;
         let planned = with_balancing(&check);
         let measurable = |needs: &[Facility]| planned.obstacle(needs).is_none();
         let wanted = |facility| {
@@ -69,6 +67,8 @@ impl LiveSource {
             let measurable = counted || needs::of_those_with(facility).any(measurable);
             measurable && options.demand.includes(facility)
         };
+        layout.pages = (layout.pages || options.count_pages) && wanted(Facility::NewPages);
+        let store = records::create(layout)?;
         let shared = Shared::new(Path::new(ROOT), &store, layout);
         let mut probes = Probes::default();
         // First, because the programs below take its place where it does not start.
