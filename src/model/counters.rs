@@ -9,6 +9,7 @@ use super::facility::Facility;
 /// A counter, for those who go through all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterInfo {
+    /// The counter that the row is of.
     pub counter: Counter,
     /// Its name in recordings; in upper case and behind `NT_`, its name in C.
     pub name: &'static str,

@@ -92,16 +92,21 @@ pub enum ShareOf {
 /// The event in one counter slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
+    /// Its name in the table, or in perf_event_open(2).
     pub name: String,
     /// `perf_event_attr.type`.
     pub kind: u32,
     /// `perf_event_attr.config`, `config1` and `config2`.
     pub config: u64,
+    /// See `config`.
     #[serde(default)]
     pub config1: u64,
+    /// See `config`.
     #[serde(default)]
     pub config2: u64,
+    /// The part that it has in metrics.
     pub role: Role,
+    /// The whole that its count is a share of.
     #[serde(default)]
     pub share_of: ShareOf,
     /// The CPUs whose PMU has it; `None` for all.
@@ -117,6 +122,7 @@ pub struct Event {
 pub struct TableInUse {
     /// "intel/ice-lake-sp".
     pub id: String,
+    /// Name of the microarchitecture.
     pub name: String,
     /// "built in", or the path of a user's file.
     pub origin: String,

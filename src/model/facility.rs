@@ -67,7 +67,9 @@ pub enum Facility {
 }
 
 impl Facility {
+    /// The counter of cycles.
     pub const CYCLES: Facility = Facility::Counter(Role::Cycles);
+    /// The counter of instructions.
     pub const INSTRUCTIONS: Facility = Facility::Counter(Role::Instructions);
 
     /// A live view has all of these or does not start.

@@ -22,6 +22,7 @@ pub struct Asked {
 /// What was read of one process: what columns show of it, since samples are kept for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
+    /// Command line and affinity.
     pub texts: Reading<Arc<Texts>>,
     /// Share of its resident memory in huge pages, in percent.
     pub huge_pct: Reading<f64>,
@@ -37,15 +38,18 @@ pub struct Texts {
     pub cmdline: Reading<String>,
     /// CPUs and nodes that its main thread may use, as lists.
     pub cpus_allowed: Reading<String>,
+    /// See `cpus_allowed`.
     pub mems_allowed: Reading<String>,
 }
 
 /// What there is to say about one process. Texts are clean.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Details {
+    /// Process id.
     pub pid: u32,
     /// Start of the process since boot, ns, as it was asked for.
     pub start_ns: u64,
+    /// Command line and affinity.
     pub texts: Texts,
     /// Path in each hierarchy, as in cgroups(7).
     pub cgroups: Vec<String>,

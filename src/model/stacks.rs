@@ -39,8 +39,11 @@ pub enum Frame {
 /// The stack of one task at one sample.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stack {
+    /// The process of the task.
     pub process: ProcessId,
+    /// Thread id.
     pub tid: u32,
+    /// Id of its cgroup.
     pub cgroup_id: u64,
     /// Of the process, not of the thread.
     pub comm: Comm,
@@ -53,8 +56,11 @@ pub struct Stack {
 /// Something that has a name: a frame, and for an address whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
+    /// An address of the kernel.
     Kernel(u64),
+    /// An offset into the file with this build id.
     File(BuildId, u64),
+    /// An address of this process.
     Address(ProcessId, u64),
 }
 
@@ -65,6 +71,7 @@ pub struct Function {
     pub name: Option<String>,
     /// The file, "kernel", or a word in brackets for what is neither.
     pub module: String,
+    /// It is a part of the kernel.
     pub kernel: bool,
 }
 
@@ -82,7 +89,9 @@ impl fmt::Display for Function {
 pub struct News {
     /// The event, and how often a second each CPU is sampled.
     pub event: String,
+    /// See `event`.
     pub hz: u32,
+    /// Each different stack once.
     pub stacks: Vec<Stack>,
     /// Places that have a name now.
     pub names: Vec<(Place, Function)>,
