@@ -199,10 +199,10 @@ pub fn start_ns(pid: u32) -> Option<u64> {
 pub(super) mod tests {
     use super::*;
 
-    pub const PID: u32 = 7;
+    pub(crate) const PID: u32 = 7;
 
     /// The root of a machine where process [`PID`] has run since boot and has these files.
-    pub fn process(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
+    pub(crate) fn process(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
         let root = std::env::temp_dir().join(format!("numatop-inspect-{}-{name}", std::process::id()));
         let dir = root.join(format!("proc/{PID}"));
         std::fs::create_dir_all(&dir).unwrap();

@@ -44,7 +44,7 @@ fn no(text: impl Into<String>) -> Finding {
 }
 
 /// Facts about the host, section by section.
-pub fn sections(check: &HostCheck) -> Vec<Section> {
+pub(super) fn sections(check: &HostCheck) -> Vec<Section> {
     vec![
         Section { title: "kernel", findings: kernel(&check.kernel) },
         Section { title: "privileges", findings: privileges(&check.privileges, &check.kernel) },

@@ -35,7 +35,7 @@ pub struct Trial {
 }
 
 /// Tries each step; those after a failure are not tried, because they build on it.
-pub fn run(check: &HostCheck) -> Vec<Trial> {
+pub(super) fn run(check: &HostCheck) -> Vec<Trial> {
     let Some(topology) = check.topology.known() else { return Vec::new() };
     libbpf_log::keep();
     libbpf_log::take();

@@ -77,7 +77,7 @@ impl Section {
 }
 
 /// The names of the sections that a recording of this version has and an older one may not have.
-pub fn added_sections() -> Vec<String> {
+pub(super) fn added_sections() -> Vec<String> {
     SECTIONS.iter().filter_map(|section| Some(section.added()?.0.to_string())).collect()
 }
 

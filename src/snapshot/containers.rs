@@ -41,7 +41,7 @@ impl Container {
 }
 
 /// One row per group that has tasks, and one per cgroup above those.
-pub fn containers(
+pub(super) fn containers(
     topology: &Topology,
     previous: Option<&Sample>,
     current: &Sample,

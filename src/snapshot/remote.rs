@@ -145,7 +145,7 @@ impl Accesses {
 }
 
 /// The memory of a process.
-pub fn memory_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<(u64, Reading<Memory>)> {
+pub(super) fn memory_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<(u64, Reading<Memory>)> {
     let raw = sample.placement.get(&pid.into()).filter(|raw| raw.start_ns == start_ns)?;
     Some((raw.read_ns, raw.found.as_ref().map(Memory::of).map_err(Clone::clone)))
 }

@@ -14,7 +14,7 @@ use crate::model::topology::{NumaSupport, Topology};
 use crate::pmu::sets::SETS;
 
 /// The verdict of the rules on one facility of one host.
-pub fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
+pub(super) fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
     match facility {
         Facility::SmtTime => smt_time(&check.topology),
         Facility::Counters => any_counter(check),
@@ -275,7 +275,7 @@ fn others_memory(check: &HostCheck) -> Option<Caveat> {
 }
 
 /// What works here, but shows less or something else than one would expect.
-pub fn caveats(check: &HostCheck) -> Vec<Caveat> {
+pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     if check.privileges.host_pid_namespace.is(&false) {
         caveats.push(Caveat {

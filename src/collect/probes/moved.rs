@@ -13,7 +13,7 @@ use crate::host::btf::Feature;
 use crate::host::page_flags::PageFacts;
 use crate::model::facility::Facility;
 
-pub static PROBE: Probe = Probe {
+pub(super) static PROBE: Probe = Probe {
     features: &[Feature::MigratePages, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
     several_nodes: true,
     // Pages are counted there.

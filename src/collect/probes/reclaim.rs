@@ -18,7 +18,7 @@ use crate::model::units::Nid;
 use crate::model::wire::Reclaim;
 use crate::sys::Mapping;
 
-pub static PROBE: Probe = Probe {
+pub(super) static PROBE: Probe = Probe {
     features: &[Feature::ShrinkInactive, Feature::NodeReclaim, Feature::CurrentTask],
     ..Probe::new("reclaim by node", Facility::Reclaim, start)
 };

@@ -12,7 +12,7 @@ use crate::model::units::{CpuId, Nid};
 
 const CPU_LIST: &str = "a list of CPUs like 0-7,32-39";
 
-pub struct Cpus {
+pub(super) struct Cpus {
     pub cpus: Vec<Cpu>,
     pub llcs: Vec<Llc>,
     pub cores: u32,
@@ -47,7 +47,7 @@ enum LlcKey {
     SocketAndNode(Option<i32>, Option<Nid>),
 }
 
-pub fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
+pub(super) fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
     let list = |name: &str| root.required(&format!("sys/devices/system/cpu/{name}"), CPU_LIST, parse_cpulist);
     let online_ids: BTreeSet<u32> = list("online")?.into_iter().collect();
     // A CPU may come online between two reads; what is online is present.
