@@ -88,7 +88,7 @@ pub trait Export {
     /// Writes one interval.
     ///
     /// # Errors
-    /// What the output returned.
+    /// The errno of the output.
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()>;
 
     /// The facilities that what it writes needs: probes for others are not started.
@@ -96,13 +96,13 @@ pub trait Export {
         Demand::Everything
     }
 
-    /// What it writes of processes that is read on demand only.
+    /// Fields of processes in its output that are read on demand only.
     fn asked(&self) -> Asked {
         Asked::default()
     }
 
     /// The processes of the rows written last, which is nobody where no row matched; `None` when no row was left out.
-    /// What is measured in turns is measured for these first.
+    /// These are measured first, where processes take turns.
     fn shown(&self) -> Option<&[ProcessId]> {
         None
     }

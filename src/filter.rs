@@ -49,7 +49,7 @@ fn touches(task: &Task, node: Nid) -> bool {
     task.home_node() == Some(node)
 }
 
-/// What a row is sorted by, worked out once: comparing ten thousand rows must not look into each again.
+/// The sort key of a row, worked out once: comparing ten thousand rows must not look into each again.
 /// Fields count in their order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {

@@ -10,7 +10,7 @@ use numatop_ng::modes;
 use numatop_ng::options::BadValue;
 use numatop_ng::{say, signals, symbolize, sys};
 
-/// What the deepest calls need, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
+/// The stack of the deepest calls, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
 const STACK_BYTES: usize = 4 << 20;
 
 /// The exit code of a panic, as the standard library has it.

@@ -26,7 +26,7 @@ use crate::tui::{ColourChoice, Ended, TuiOptions};
 /// Does what was asked for. The exit code is that of a run that went well or found nothing.
 ///
 /// # Errors
-/// What stood in the way: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.
+/// The obstacle: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.
 pub fn run(cli: &Cli) -> Result<ExitCode> {
     if let Some(
         Command::Doctor { .. }

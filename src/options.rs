@@ -118,7 +118,7 @@ pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> R
 
 /// Refuses ids that no task below `root` has: they would show an empty screen for ever.
 fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
-    // What cannot be found out decides nothing.
+    // A fact that cannot be found out decides nothing.
     for pid in &args.pids {
         match processes::process_of(root, *pid) {
             Ok(None) => return Err(bad("--pid", format!("there is no process {pid}"))),
@@ -165,7 +165,7 @@ pub fn check_by_hand(args: &CountArgs) -> Result<(), BadValue> {
     }
 }
 
-/// What of cgroups is wanted, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
+/// The wanted cgroups, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
 /// by the source. Mounts are read below `root`.
 ///
 /// # Errors
@@ -218,7 +218,7 @@ fn scope_text(args: &ScopeArgs, wants: &Wants) -> String {
     words.join(", ")
 }
 
-/// How to record.
+/// The limits of a recording.
 pub fn recording(limits: &RecordLimits, interval: Duration) -> RecordOptions {
     RecordOptions {
         interval,
@@ -259,7 +259,7 @@ pub fn stretch(
     }
 }
 
-/// What a row stands for. `scope`: that of the live source, in which naming threads implies rows of threads.
+/// The kind of a row. `scope`: that of the live source, in which naming threads implies rows of threads.
 pub fn grain(threads: bool, scope: Option<&ScopeArgs>) -> Grain {
     let named = scope.is_some_and(|scope| !scope.tids.is_empty());
     if threads || named { Grain::Threads } else { Grain::Processes }

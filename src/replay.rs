@@ -15,10 +15,10 @@ use crate::snapshot::{Grain, derive, derive_tasks};
 use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};
 
-/// How often a recording that is being written is looked at for more.
+/// The period at which a recording that is being written is looked at for more.
 const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 
-/// Which part of a recording, and what of it.
+/// A part of a recording, and the rows of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// Wall clock, ns since 1970: intervals that end at or after the first and at or before the second.
@@ -102,7 +102,7 @@ pub fn run(
 /// that end no interval go to the next one. Returns how many intervals there were; see [`run`] for its end.
 ///
 /// # Errors
-/// Those of `next` and of the source, or the output cannot be written.
+/// Errors of `next` and of the source, or the output cannot be written.
 pub fn intervals<S: Source + ?Sized>(
     source: &mut S,
     mut next: impl FnMut(&mut S, &mut dyn Write) -> Result<Option<Sample>>,

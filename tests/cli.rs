@@ -1,4 +1,4 @@
-//! Does the command behave, where nothing needs to be measured: help, bad values, missing privileges?
+//! The command where nothing needs to be measured: help, bad values, missing privileges.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -185,7 +185,7 @@ impl Drop for Folder {
     }
 }
 
-/// What `list events` says of a folder of tables, and its exit code. It has to end by itself.
+/// The message of `list events` on a folder of tables, and its exit code. It has to end by itself.
 fn tables(dir: &Path) -> (Option<i32>, String) {
     let began = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_numatop-ng"))

@@ -1,4 +1,4 @@
-//! What becomes of counts on their way to JSON and to the screen: injected, so that the truth is known.
+//! Counts on their way to JSON and to the screen: injected, so that the truth is known.
 
 mod common;
 
@@ -128,7 +128,7 @@ impl Bench {
         screen::text(&screen::draw(&self.app(id), 80, 24))
     }
 
-    /// What the screen says when rows are sorted by this metric.
+    /// The word of the screen when rows are sorted by this metric.
     fn said(&self, id: &'static str) -> String {
         let mut app = self.app(id);
         app.update(Action::SortBy(id));
@@ -489,7 +489,7 @@ fn a_counter_that_opens_and_counts_nothing_is_no_zero() {
 fn a_cpu_that_was_offline_starts_its_counters_again() {
     let mut bench = Bench::counts(&[(Role::Cycles, 0), (Role::Instructions, 0)]);
     let slot = |count, enabled_ns, running_ns| Slot { count, enabled_ns, running_ns };
-    // What a CPU has counted stays; the times are those of its new events.
+    // Counts of a CPU stay; the times are those of its new events.
     bench.before = vec![slot(1_000, 9_000_000, 9_000_000), slot(1_000, 9_000_000, 9_000_000)];
     bench.after = vec![slot(3_000, 400_000, 400_000), slot(2_000, 400_000, 200_000)];
 

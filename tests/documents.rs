@@ -147,7 +147,7 @@ fn zsh_and_fish_have_the_flags_of_each_command() {
                 case.contains(&format!("--{flag}=[")) || case.contains(&format!("--{flag}[")),
                 "{name} {flag}: {case}"
             );
-            // Those of `list` are behind that of `list` itself.
+            // Flags of a list are behind the condition of `list` itself.
             let condition = format!("seen_subcommand_from {name}\"");
             let using = format!("using_subcommand {name}\"");
             let word = format!(" -l {flag} ");

@@ -1,4 +1,4 @@
-//! What keys, clicks and samples do to the state behind the screen.
+//! Effects of keys, clicks and samples on the state behind the screen.
 
 mod common;
 

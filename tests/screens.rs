@@ -197,7 +197,7 @@ fn detail() {
     });
 }
 
-/// What is mapped into the database: memory of its own, a file, huge pages, memory of a device.
+/// Mappings of the database: memory of its own, a file, huge pages, memory of a device.
 fn mappings() -> Mappings {
     let row = |start, bytes, name: &str, policy: &str, by_node: &[f64]| Mapping {
         start,

@@ -40,7 +40,7 @@ impl Document {
     /// The text of the document.
     ///
     /// # Errors
-    /// Those of writing to memory: none are known.
+    /// Errors of writing to memory: none are known.
     pub fn render(self) -> io::Result<Vec<u8>> {
         let mut command = Cli::command();
         let shell = match self {

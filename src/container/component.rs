@@ -14,7 +14,7 @@ pub(super) fn capped(text: &str) -> String {
     if clean.chars().count() <= NAME_MAX { clean } else { clean.chars().take(NAME_MAX).collect() }
 }
 
-/// What follows `prefix`, when something does.
+/// The rest behind `prefix`, unless it is empty.
 pub(super) fn after_prefix<'a>(part: &'a str, prefix: &str) -> Option<&'a str> {
     part.strip_prefix(prefix).filter(|rest| !rest.is_empty())
 }
@@ -30,7 +30,7 @@ pub(super) fn strip_unit(part: &str) -> &str {
     [".scope", ".service", ".slice"].iter().find_map(|suffix| part.strip_suffix(suffix)).unwrap_or(part)
 }
 
-/// systemd writes what may not be in a unit name as `\xNN`. What is no escape stays as it is.
+/// systemd writes what may not be in a unit name as `\xNN`. Anything else stays as it is.
 pub(super) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
-/// The content of the regular file `name` below the directory `dir`, at most `max` bytes long. What `dir`
-/// itself is reached by is trusted (administrators move it with links); nothing below it may be a link.
+/// The content of the regular file `name` below the directory `dir`, at most `max` bytes long. The way to
+/// `dir` itself is trusted (administrators move it with links); nothing below it may be a link.
 ///
 /// # Errors
 /// The errno of open(2), openat2(2) (Linux 5.6) or read(2); `InvalidData` for a file that is too long or

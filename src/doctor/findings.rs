@@ -15,7 +15,7 @@ use crate::model::sample::Missing;
 use crate::model::topology::Topology;
 use crate::pmu::facts::PmuFacts;
 
-/// How good a finding is, as a word: colours may add to it, not replace it.
+/// The quality of a finding, as a word: colours may add to it, not replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {

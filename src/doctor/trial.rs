@@ -1,4 +1,4 @@
-//! Do the probes load and run here? They are tried, as a live view would start them, and taken down again.
+//! A trial of the probes: they are started, as a live view would start them, and taken down again.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -204,7 +204,7 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
     object
 }
 
-/// Metric → node of the row → node of the column → value. What has none on the diagonal is not missing there.
+/// Metric → node of the row → node of the column → value. A metric without values on the diagonal is not missing there.
 fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
     let nodes = || snapshot.nodes.iter().map(|node| Nid(node.raw.id));
     let mut matrices = Map::new();

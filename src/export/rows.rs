@@ -8,7 +8,7 @@ use crate::model::process::Asked;
 use crate::model::process::ProcessId;
 use crate::snapshot::{Container, Snapshot, Task};
 
-/// What goes into the output, in every format.
+/// The content of output, in every format.
 #[derive(Clone)]
 pub struct Selection {
     pub filter: RowFilter,
@@ -16,7 +16,7 @@ pub struct Selection {
     pub columns: Vec<&'static Metric<Task>>,
     pub sort: &'static Metric<Task>,
     pub reversed: bool,
-    /// What is read on demand for these columns.
+    /// Fields that are read on demand for these columns.
     pub asked: Asked,
 }
 
@@ -39,7 +39,7 @@ pub trait Rows {
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
     /// Whether the row ended in the interval, and whether it only left the scope.
     fn ended(row: &Self::Row) -> (bool, bool);
-    /// What its columns need that is read on demand only.
+    /// Fields for its columns that are read on demand only.
     fn asked(&self) -> Asked;
     /// The facilities that its columns and its order need.
     fn demand(&self) -> Demand;
@@ -78,7 +78,7 @@ impl Rows for Selection {
     }
 }
 
-/// What goes into output with rows of containers.
+/// The content of output with rows of containers.
 #[derive(Clone)]
 pub struct ContainerSelection {
     pub columns: Vec<&'static Metric<Container>>,

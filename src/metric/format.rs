@@ -3,7 +3,7 @@
 use super::{Unit, Value};
 use crate::text::quantity::{bytes, count, duration, percent};
 
-/// What stands where there is no value, unless the metric says otherwise.
+/// The sign for a value that is absent, unless the metric says otherwise.
 pub const ABSENT: &str = "-";
 
 /// `value` for a column, without padding.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::units::CpuId;
 
-/// What a counter is good for besides being shown under its own name.
+/// The use of a counter besides being shown under its own name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -112,12 +112,12 @@ pub struct Event {
     /// The CPUs whose PMU has it; `None` for all.
     #[serde(default)]
     pub cpus: Option<Vec<CpuId>>,
-    /// What exactly it counts; empty for what perf_event_open(2) explains.
+    /// A precise description of the count; empty for what perf_event_open(2) explains.
     #[serde(default)]
     pub counts: String,
 }
 
-/// Which table a measurement was made with: goes into recordings.
+/// The table with which a measurement was made: goes into recordings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableInUse {
     /// "intel/ice-lake-sp".

@@ -19,7 +19,7 @@ pub struct Asked {
     pub huge: bool,
 }
 
-/// What was read of one process: what columns show of it, since samples are kept for a while.
+/// The fields of one process that columns show; samples with them are kept for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
     /// Command line and affinity.
@@ -31,7 +31,7 @@ pub struct About {
 /// The fields of each process, or why they could not be read.
 pub type Abouts = BTreeMap<ProcessId, Reading<Arc<About>>>;
 
-/// What a process was started as and what it may use. Clean: it can be shown as it is.
+/// The command line of a process, and the CPUs and nodes that it may use. Clean: it can be shown as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Texts {
     /// Arguments separated by spaces; empty for kernel threads, and where the process erased them.
@@ -42,7 +42,7 @@ pub struct Texts {
     pub mems_allowed: Reading<String>,
 }
 
-/// What there is to say about one process. Texts are clean.
+/// The facts of one process for its detail view. Texts are clean.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Details {
     /// Process id.

@@ -123,7 +123,7 @@ impl Counts {
         Counts { scalars: self.scalars.without_lifetime(), ..self.clone() }
     }
 
-    /// What the kernel counted since the task was born, whether we looked or not: the rest of
+    /// Counts of the kernel since the task was born, whether we looked or not: the rest of
     /// [`Counts::without_lifetime`].
     pub fn lifetime(&self) -> Counts {
         let mut lifetime = self.clone();
@@ -288,7 +288,7 @@ pub struct TaskRaw {
     pub preferred_node: Option<Nid>,
     /// Period of scans by NUMA balancing, ms; 0: it does not scan.
     pub scan_period_ms: u32,
-    /// What NUMA balancing places it together with; 0: nothing.
+    /// The group in which NUMA balancing places it; 0: none.
     pub numa_group: u32,
     /// Where it asks for new memory.
     pub mempolicy: MemPolicy,
@@ -435,7 +435,7 @@ pub struct OwnRaw {
     pub sample_ns: u64,
 }
 
-/// What the kernel limits a cgroup to, and the memory it charged to it. Read in turns when there are many.
+/// The limits of a cgroup, and the memory it charged to it. Read in turns when there are many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupRaw {
     /// CLOCK_MONOTONIC when it was read.
@@ -529,7 +529,7 @@ pub struct Sample {
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
     /// By process id, for processes whose memory was looked at. Empty where there is one node.
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
-    /// What was asked for of processes beside their counts; recordings do not keep it.
+    /// Fields of processes beside their counts, as far as asked for; recordings do not keep it.
     pub about: Arc<Abouts>,
     /// Stacks that were sampled since the sample before; `None` while nobody asks for them.
     pub hot: Option<Arc<News>>,

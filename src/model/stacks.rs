@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::process::ProcessId;
 use super::sample::Comm;
 
-/// What a linker writes into a file to tell it from all others: the GNU build id, shorter ones filled with zeros.
+/// The GNU build id, by which a linker tells a file from all others, shorter ones filled with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BuildId(pub [u8; 20]);
 
@@ -47,7 +47,7 @@ pub struct Stack {
     pub cgroup_id: u64,
     /// Of the process, not of the thread.
     pub comm: Comm,
-    /// How often it was seen so.
+    /// Number of samples that saw it so.
     pub samples: u64,
     /// Innermost first, the kernel before the user's.
     pub frames: Vec<Frame>,
@@ -64,7 +64,7 @@ pub enum Place {
     Address(ProcessId, u64),
 }
 
-/// What a place is called. Texts are clean: they can be shown as they are.
+/// The name of a place. Texts are clean: they can be shown as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Function {
     /// `None`: nothing says what is there.

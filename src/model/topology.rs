@@ -127,7 +127,7 @@ pub struct Device {
     pub irq_nodes: Vec<Nid>,
 }
 
-/// What kind of device, from /sys/class or the PCI class code.
+/// The kind of a device, from /sys/class or the PCI class code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceClass {
@@ -175,7 +175,7 @@ impl Topology {
         self.cpus.iter().filter(|cpu| !cpu.online)
     }
 
-    /// What about this machine makes numbers misleading, one sentence each, with what to do about it.
+    /// Properties of this machine that make numbers misleading, one sentence each, with the remedy.
     pub fn warnings(&self) -> Vec<String> {
         warnings::of(self)
     }

@@ -81,7 +81,7 @@ fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
     if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
 }
 
-/// What happened to a file that is followed.
+/// Tells of a file that is followed.
 fn tell(what: &str) {
     say::message(format!("numatop-ng: {what}"));
 }
@@ -117,7 +117,7 @@ pub(super) fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
     Ok(exit.into())
 }
 
-/// What [`verify::verify`] says of a file, and whether it is intact.
+/// The report of [`verify::verify`] on a file, and whether it is intact.
 fn report(file: &Path) -> (bool, String) {
     match verify::verify(file) {
         Ok(report) => (report.is_intact(), report.to_string()),

@@ -59,7 +59,7 @@ impl Spread {
         self.0.push_back(frame);
     }
 
-    /// How many of them end after `at`.
+    /// The number of them that end after `at`.
     fn after(&self, at: u64) -> u32 {
         self.0.iter().filter(|frame| frame.end > at).count() as u32
     }

@@ -98,7 +98,7 @@ impl Frames {
         self.json_in(frame)
     }
 
-    /// What `raw` says, the payload of a frame that holds JSON.
+    /// The value of `raw`, the payload of a frame that holds JSON.
     ///
     /// # Errors
     /// It is not such JSON.
@@ -126,7 +126,7 @@ impl Frames {
     }
 }
 
-/// What is said of a frame that cannot be read.
+/// The words for a frame that cannot be read.
 pub(super) fn is_damaged(frame: Frame) -> String {
     format!("the frame at byte {} is damaged", frame.at)
 }

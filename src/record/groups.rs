@@ -16,7 +16,7 @@ use crate::text::is_clean;
 /// No entry has changed.
 pub(super) const NOTHING: Bytes<'static> = Bytes(&[0, 0]);
 
-/// What is kept for a cgroup id.
+/// The entry of a cgroup id.
 pub(super) trait Entry: Serialize + DeserializeOwned + PartialEq {
     /// Texts that are shown as they are.
     fn texts(&self) -> Vec<&String>;

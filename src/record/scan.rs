@@ -39,7 +39,7 @@ impl Frame {
     }
 }
 
-/// What is at a place in the file.
+/// The find at a place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A frame whose head is whole and whose payload is all there; the payload may yet be damaged.
@@ -185,7 +185,7 @@ impl Scan {
         Ok(None)
     }
 
-    /// What is stored of a frame, into `stored`. Its size was bounded when its head was parsed.
+    /// Reads the stored bytes of a frame into `stored`. Its size was bounded when its head was parsed.
     ///
     /// # Errors
     /// The file cannot be read, or ends inside it.

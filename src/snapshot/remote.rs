@@ -1,7 +1,7 @@
 //! Share of memory use that is of another node, if every page is used as often as any other. Pure.
 //!
-//! What runs on node n with a share m of its memory there finds 1 − m of it elsewhere. That is linear in the time it
-//! ran, so threads add up to their process, processes to their container, and everything to the node it ran on: rows
+//! A task that runs on node n with a share m of its memory there finds 1 − m of it elsewhere. That is linear in the time
+//! it ran, so threads add up to their process, processes to their container, and everything to the node it ran on: rows
 //! are sums of [`Remote`], and their percentage is a quotient of two sums.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What was found, as a share of the space it was found in.
+    /// Pages by node, as a share of the space they were found in.
     pub fn of(found: &PagesFound) -> Memory {
         let per_page = found.space_bytes as f64 / f64::from(found.asked.max(1));
         Memory {

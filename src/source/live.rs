@@ -61,10 +61,10 @@ pub struct LiveOptions {
     pub scope_text: String,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
-    /// What each set that may be chosen later counts here. Found out before anything is open: counters that are in
+    /// The counts here of each set that may be chosen later. Found out before anything is open: counters that are in
     /// use cannot be tried.
     pub sets: Vec<(&'static str, Choice)>,
-    /// How stacks are sampled while somebody looks at hot spots.
+    /// The way stacks are sampled while hot spots are shown.
     pub sampling: Sampling,
     /// Count pages by node also where there is only one.
     pub count_pages: bool,

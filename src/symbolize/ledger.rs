@@ -31,7 +31,7 @@ impl Ledger {
 
     /// Notes that it took so long.
     pub(super) fn charge(&mut self, user: u32, took: Duration, now: Instant) {
-        // What takes longer was given up, and is not tried again.
+        // A file that takes longer was given up, and is not tried again.
         let debt = self.debt(user, now) + took.min(CREDIT);
         self.debts.insert(user, (debt, now));
     }

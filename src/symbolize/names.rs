@@ -198,7 +198,7 @@ fn in_object(helper: &mut Helper, object: &Object, offsets: &[u64]) -> Result<Ve
     Ok(found)
 }
 
-/// Asks about all places, a packet at a time. What the symbolizer says is looked at as what any stranger says.
+/// Asks about all places, a packet at a time. The answer of the symbolizer is checked like that of any stranger.
 fn ask(
     helper: &mut Helper,
     places: &[u64],

@@ -54,7 +54,7 @@ struct Waiting {
     places: VecDeque<Place>,
 }
 
-/// What waits, by process; the kernel's places have none.
+/// Places that wait, by process; the kernel's places have none.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: BTreeMap<Option<ProcessId>, Waiting>,
@@ -63,7 +63,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Takes in questions. Those for which there is no room are answered: they have no name.
+    /// Takes in questions. Places for which no room is left are answered: they have no name.
     pub(super) fn add(&mut self, questions: Vec<Question>) -> Answers {
         let mut refused = Answers::default();
         for (place, seen_in) in questions {

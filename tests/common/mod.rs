@@ -60,7 +60,7 @@ const CGROUPS: [(u64, &str); 8] = [
     (14, "/lxc.payload.build"),
 ];
 
-/// What the actors of every world have in common.
+/// The common traits of the actors of every world.
 fn names() -> Names {
     let cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
     Names {
@@ -298,7 +298,7 @@ fn memory(pid: u32, seconds: u64, space_bytes: u64, by_node: [u32; 2]) -> Arc<Pl
     Arc::new(PlacementRaw { start_ns, read_ns: BOOT_NS - seconds * 1000 * MS, found: Ok(found) })
 }
 
-/// What can be counted: one set whole, one without a part, one not at all.
+/// Three sets that may be counted: one whole, one without a part, one not at all.
 pub fn sets() -> Vec<(&'static str, Choice)> {
     let events = |names: &[&str]| names.iter().map(|name| Event::named(name).unwrap()).collect();
     let no = |role: Role, why: &str| (role, Missing::Unsupported(why.into()));

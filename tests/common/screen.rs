@@ -9,7 +9,7 @@ use ratatui::style::{Color, Modifier};
 use numatop_ng::tui::app::App;
 use numatop_ng::tui::view;
 
-/// What `app` shows.
+/// The screen of `app`.
 pub fn draw(app: &App, width: u16, height: u16) -> Buffer {
     let mut buf = Buffer::empty(Rect::new(0, 0, width, height));
     let area = buf.area;

@@ -42,7 +42,7 @@ impl Held {
         }
     }
 
-    /// What a process has that measures.
+    /// The ids in a process that measures.
     fn of(pid: u32) -> Result<Held> {
         let mut held = Held::default();
         held.add(pid);

@@ -77,7 +77,7 @@ pub fn stopped_and_continued_it_draws_again() -> Result<()> {
         ensure!(Instant::now() < end, "Ctrl-Z did not stop it");
         terminal.take_in(Duration::from_millis(20));
     }
-    // What it wrote before it stopped may still be on its way to us.
+    // Its output from before the stop may still be on its way to us.
     while is_sane(&terminal).is_err() {
         ensure!(Instant::now() < end, "while it is stopped: {:#}", is_sane(&terminal).unwrap_err());
         terminal.take_in(Duration::from_millis(20));

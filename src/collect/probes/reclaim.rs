@@ -48,7 +48,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
 }
 
 impl ReclaimProbe {
-    /// What was counted on a node since the start of the probe.
+    /// Counts on a node since the start of the probe.
     fn node(&self, node: Nid) -> Reclaim {
         self.counts.get(node.index() * size_of::<Reclaim>()).unwrap_or_default()
     }

@@ -21,7 +21,7 @@ pub(super) struct Cpus {
     pub possible: u32,
 }
 
-/// What the files of one online CPU say, before indices are dense.
+/// The files of one online CPU, before indices are dense.
 struct Online {
     id: u32,
     node: Option<Nid>,
@@ -40,7 +40,7 @@ struct Cache {
     size_bytes: Option<u64>,
 }
 
-/// What two CPUs of one last-level-cache domain have in common.
+/// The common property of two CPUs of one last-level-cache domain.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum LlcKey {
     Cache { level: u32, first_cpu: u32 },

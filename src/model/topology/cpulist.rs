@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// 1024); it bounds what a garbled file can make us allocate.
 pub const MAX_ID: u32 = 65_535;
 
-/// What is wrong with a list or mask; the text is the part that was not understood.
+/// The fault of a list or mask; the text is the part that was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpuListError {
     /// A part is neither a number nor a range.

@@ -156,7 +156,7 @@ fn limits_of_sight(check: &HostCheck, hierarchy: &Hierarchy) -> Vec<String> {
     partial.into_iter().chain(hidden).collect()
 }
 
-/// Opens the counters of these CPUs. Those that the kernel refuses are left out, with a note.
+/// Opens the counters of these CPUs. Counters that the kernel refuses are left out, with a note.
 fn open_counters(
     sched: &mut SchedProbe,
     check: &mut HostCheck,

@@ -15,7 +15,7 @@ use crate::model::sample::{CpuRaw, Sample, Slot};
 use crate::model::units::CpuId;
 use crate::model::wire::Loss;
 
-/// What comes before the time of a sample is read takes less than this, unless the machine is overloaded.
+/// The work before the time of a sample is read takes less than this, unless the machine is overloaded.
 const SLOW: Duration = Duration::from_millis(50);
 
 impl LiveSource {
