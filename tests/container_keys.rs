@@ -3,9 +3,8 @@
 mod common;
 
 use common::screen::{draw, text};
-use common::{World, app, press, type_text};
+use common::{App, World, app, press, type_text};
 use numatop_ng::tui::action::{Effect, Screen};
-use numatop_ng::tui::app::App;
 use numatop_ng::tui::theme::Theme;
 
 const SIZE: (u16, u16) = (100, 30);

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use common::{Actor, World, screen};
+use common::{Actor, App, World, screen};
 use numatop_ng::export::{Export, Selection, all_columns, csv::Csv, json::JsonLines};
 use numatop_ng::filter::RowFilter;
 use numatop_ng::metric::task::by_id;
@@ -20,7 +20,7 @@ use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::NodeCounts;
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
 use numatop_ng::tui::action::Action;
-use numatop_ng::tui::app::{App, Settings};
+use numatop_ng::tui::app::Settings;
 use numatop_ng::tui::theme::Theme;
 
 /// A process that counts for one second on a machine with these events.

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::screen::{draw, text};
-use common::{Actor, World, app, press, type_text};
+use common::{Actor, App, World, app, press, type_text};
 use numatop_ng::model::process::About;
 use numatop_ng::model::process::Texts;
 use numatop_ng::model::sample::{Missing, Sample};
 use numatop_ng::model::units::Nid;
 use numatop_ng::snapshot::Task;
 use numatop_ng::tui::action::{Action, Effect, Screen, Seek};
-use numatop_ng::tui::app::App;
 use numatop_ng::tui::keymap::{KEYS, Key, context};
 use numatop_ng::tui::ring::{MAX_BYTES, MAX_SAMPLES, Ring};
 use numatop_ng::tui::theme::Theme;

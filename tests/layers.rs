@@ -165,6 +165,27 @@ fn files_are_opened_in_few_rooms() {
 }
 
 #[test]
+fn the_screen_derives_nothing() {
+    let derives = ["snapshot::derive", "derive_tasks", "derive("];
+    let mut wrong = Vec::new();
+    for (module, path, code) in files() {
+        let code = code.replace("#[derive(", "");
+        if module == "tui"
+            && !path.starts_with("tui/history")
+            && derives.iter().any(|use_| code.contains(use_))
+            && !path.ends_with("tui/history.rs")
+        {
+            wrong.push(path.display().to_string());
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "intervals are derived on a thread of their own, not in:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
 fn a_module_that_is_used_is_found() {
     let names = |code| used(code).into_iter().collect::<Vec<_>>();
     assert_eq!(names("use crate::host::fact;"), ["host"]);

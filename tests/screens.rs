@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::screen::{draw, dump, text};
-use common::{Actor, World, app, press, type_text};
+use common::{Actor, App, World, app, press, type_text};
 use numatop_ng::collect::mappings::{Mapping, Mappings};
 use numatop_ng::marks::Finder;
 use numatop_ng::model::process::{Details, Texts};
@@ -14,7 +14,6 @@ use numatop_ng::model::sample::{Comm, PagesFound, PlacementRaw};
 use numatop_ng::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
 use numatop_ng::tui::action::Effect;
-use numatop_ng::tui::app::App;
 use numatop_ng::tui::theme::Theme;
 
 const SIZES: [(u16, u16); 2] = [(80, 24), (160, 50)];

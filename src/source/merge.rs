@@ -72,7 +72,7 @@ impl Merger {
     /// As [`Merger::count_losses`], for stacks.
     pub fn count_lost_stacks(&self, news: &mut News) {
         if self.stacks_not_kept > 0 {
-            news.lost.insert(STACKS_NOT_SHOWN.into(), self.stacks_not_kept);
+            *news.lost.entry(STACKS_NOT_SHOWN.into()).or_default() += self.stacks_not_kept;
         }
     }
 }

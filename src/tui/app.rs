@@ -36,8 +36,9 @@ use self::tasks::TaskList;
 pub use self::time::seconds;
 pub use self::timeline::Timeline;
 use super::action::{Action, Effect, Screen};
+use super::history::process::{Point, ProcessSnapshot};
+use super::history::{Kept, Shown, Want};
 use super::keymap::{self, context};
-use super::ring::Ring;
 use super::theme::Theme;
 use super::widget::table::Sort;
 use crate::filter::RowFilter;
@@ -45,12 +46,10 @@ use crate::marks::Marks;
 use crate::metric::Metric;
 use crate::metric::task;
 use crate::model::process::Details;
-use crate::model::sample::{HostFacts, Sample};
 use crate::model::units::Nid;
-use crate::pace;
 use crate::pmu::sets::Choice;
 use crate::record::recorder::Progress;
-use crate::snapshot::{Grain, Snapshot, Task, derive, derive_tasks};
+use crate::snapshot::{Snapshot, Task};
 use crate::text;
 
 /// Choices of the command line.
@@ -98,13 +97,17 @@ pub struct App {
     pub warnings: Vec<String>,
     /// Sets of events that can be chosen, and what each counts here.
     sets: Vec<(&'static str, Choice)>,
-    host: Option<Arc<HostFacts>>,
-    snapshot: Option<Snapshot>,
-    ring: Ring,
-    /// Number of the sample that ends the interval shown; `None` follows the newest.
+    snapshot: Option<Arc<Snapshot>>,
+    /// Whether its rows of containers were derived.
+    has_containers: bool,
+    /// Number of the sample that ends it.
+    number: Option<u64>,
+    kept: Kept,
+    /// Number of the sample that ends the interval to show; `None` follows the newest.
     paused_at: Option<u64>,
-    /// What is worth a look among what was kept when it was paused.
+    /// What is worth a look among what was kept when it was paused, and how much was looked through, 0 or 1.
     kept_marks: Marks,
+    kept_looked: f64,
     /// How far the recording of what is measured here is; `None` when nothing is recorded.
     pub recording: Option<Progress>,
     /// The machine is made up: the header says so.
@@ -142,11 +145,13 @@ impl App {
             note: None,
             warnings: Vec::new(),
             sets: settings.sets,
-            host: None,
             snapshot: None,
-            ring: Ring::default(),
+            has_containers: false,
+            number: None,
+            kept: Kept::default(),
             paused_at: None,
             kept_marks: Marks::default(),
+            kept_looked: 0.0,
             demo: false,
             recording: None,
             replay: None,
@@ -156,44 +161,59 @@ impl App {
 
     /// The interval on the screen; `None` before the first sample.
     pub fn snapshot(&self) -> Option<&Snapshot> {
-        self.snapshot.as_ref()
+        self.snapshot.as_deref()
     }
 
     /// What the process in the detail view did, up to the interval shown.
-    pub fn history(&self) -> Vec<detail::Point> {
-        match (&self.detail, self.shown()) {
-            (Some(detail), Some(shown)) => detail.history(shown),
-            _ => Vec::new(),
+    pub fn history(&self) -> &[Point] {
+        self.process().map_or(&[], |process| &process.history)
+    }
+
+    /// The process in the detail view, once it is derived.
+    pub fn process(&self) -> Option<&ProcessSnapshot> {
+        self.detail.as_ref()?.seen.as_deref()
+    }
+
+    /// The interval to derive.
+    pub fn want(&self) -> Want {
+        Want {
+            number: self.paused_at,
+            threads: self.tasks.threads,
+            containers: self.screen == Screen::Containers,
+            process: self.detail.as_ref().map(|detail| detail.process),
         }
     }
 
-    /// Takes a new sample. While paused it is kept for later.
-    pub fn sample(&mut self, host: Arc<HostFacts>, sample: Sample) -> Option<Effect> {
-        if !self.host.as_ref().is_some_and(|known| Arc::ptr_eq(known, &host)) {
+    /// Takes an interval. One that was derived for something else, before a key, is not shown: the answer to what the
+    /// key asked for is on its way.
+    pub fn show(&mut self, shown: Shown) -> Option<Effect> {
+        if shown.moved {
+            self.elsewhere();
+        }
+        if let Some(note) = shown.note {
+            self.note = Some(note);
+        }
+        if let (Some(replay), Some((_, newest))) = (&mut self.replay, shown.kept.span()) {
+            replay.span.1 = replay.span.1.max(newest);
+        }
+        self.kept = shown.kept;
+        if shown.want != self.want() {
+            return None;
+        }
+        let host = &shown.snapshot.host;
+        if !self.snapshot().is_some_and(|known| Arc::ptr_eq(&known.host, host)) {
             self.warnings = host.topology.warnings().iter().map(|text| text::clean_str(text)).collect();
         }
-        // A key that cuts an interval short needs no words.
-        if let Some(note) = sample.notes.iter().rev().find(|note| !pace::is_of_a_short_interval(note)) {
-            self.note = Some(text::clean_str(note));
-        }
-        if let Some(replay) = &mut self.replay {
-            replay.span.1 = replay.span.1.max(sample.wall_ns);
-        }
-        self.ring.push(sample);
-        let newest = self.ring.newest()?;
+        // What was wanted may not be kept any more.
+        self.paused_at = self.paused_at.map(|_| shown.number);
+        let is_another = self.number.replace(shown.number) != Some(shown.number);
+        self.has_containers = shown.want.containers;
+        self.snapshot = Some(shown.snapshot);
         if let Some(detail) = &mut self.detail {
-            detail.extend(&host, &self.ring, newest);
+            detail.seen = shown.process;
         }
-        self.host = Some(host);
-        if let (Some(paused), Some(oldest)) = (self.paused_at, self.ring.oldest()) {
-            if paused >= oldest {
-                return None;
-            }
-            // The ring has moved past what was shown.
-            self.paused_at = Some(oldest);
-        }
-        self.derive();
-        self.inspect()
+        self.arrange();
+        if is_another && shown.taken > 0 { self.inspect() } else { None }
     }
 
     /// Takes what /proc said about the process in the detail view.
@@ -273,7 +293,6 @@ impl App {
             Action::Show(screen) => {
                 self.screen = screen;
                 self.detail = None;
-                self.derive();
             }
             Action::NextScreen => {
                 self.screen = match self.screen {
@@ -281,13 +300,9 @@ impl App {
                     Screen::Nodes => Screen::Containers,
                     Screen::Containers => Screen::Tasks,
                 };
-                self.derive();
             }
             Action::Open => return self.open(),
-            Action::Threads => {
-                self.tasks.threads = !self.tasks.threads;
-                self.derive();
-            }
+            Action::Threads => self.tasks.threads = !self.tasks.threads,
             Action::Mappings => return self.toggle_maps(),
             Action::WalkMappings => return self.walk_maps(),
             Action::Matrix => self.nodes.next_matrix(),
@@ -336,24 +351,11 @@ impl App {
             Action::Toggle | Action::Earlier | Action::Later | Action::Reset => self.edit_columns(action),
             Action::Erase | Action::EraseAll | Action::Type(_) => self.edit_prompt(action),
         }
-        // Moving leaves the rows where they are; the others have arranged a new snapshot already.
-        if !matches!(action, Action::Move(_) | Action::Threads | Action::Pause | Action::Rewind) {
+        // Moving leaves the rows where they are.
+        if !matches!(action, Action::Move(_)) {
             self.arrange();
         }
         None
-    }
-
-    /// Makes the snapshot of the interval shown, and everything that depends on it.
-    fn derive(&mut self) {
-        let (Some(host), Some(shown)) = (&self.host, self.shown()) else { return };
-        let Some((previous, current)) = self.ring.pair(shown) else { return };
-        let grain = if self.tasks.threads { Grain::Threads } else { Grain::Processes };
-        let derive = if self.screen == Screen::Containers { derive } else { derive_tasks };
-        self.snapshot = Some(derive(host, previous, current, grain));
-        if let Some(detail) = &mut self.detail {
-            detail.show(host, &self.ring, shown);
-        }
-        self.arrange();
     }
 
     /// Puts rows in order and keeps selections in place.
@@ -362,8 +364,8 @@ impl App {
         if let Some(snapshot) = &self.snapshot {
             self.tasks.arrange(snapshot, height);
             self.nodes.arrange(snapshot, height);
-            // On other screens the snapshot has none: the list stays as it was.
-            if self.screen == Screen::Containers {
+            // A snapshot for other screens has none: the list stays as it was.
+            if self.has_containers {
                 self.containers.arrange(snapshot, height);
             }
         }
@@ -400,8 +402,7 @@ impl App {
             }
         }
         let process = self.tasks.selected(snapshot)?.raw.process();
-        let (host, shown) = (self.host.as_ref()?, self.shown()?);
-        self.detail = Some(Detail::open(process, host, &self.ring, shown));
+        self.detail = Some(Detail::new(process));
         self.inspect()
     }
 
@@ -427,7 +428,6 @@ impl App {
             && let Some(screen) = self.tasks.leave()
         {
             self.screen = screen;
-            self.derive();
             None
         } else if self.note.take().is_some() {
             None

@@ -44,8 +44,8 @@ pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
         overhead::render(snapshot, overhead, &app.theme, body, buf);
     } else if let Some(hot) = &app.hot {
         hot::render(hot, &app.theme, body, buf);
-    } else if let Some(detail) = &app.detail {
-        detail::render(snapshot, detail, &app.history(), &app.theme, body, buf);
+    } else if let (Some(detail), Some(seen)) = (&app.detail, app.process()) {
+        detail::render(snapshot, detail, seen, &app.theme, body, buf);
     } else if app.screen == Screen::Tasks {
         tasks::render(snapshot, &app.tasks, &app.theme, body, buf);
     } else if app.screen == Screen::Containers {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseEvent};
 use ratatui::layout::Rect;
 
 use numatop_ng::container::group::describe;
@@ -17,13 +17,17 @@ use numatop_ng::container::names::Book;
 use numatop_ng::filter::RowFilter;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
-use numatop_ng::model::sample::{Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw};
+use numatop_ng::model::sample::{
+    Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Sample,
+};
+use numatop_ng::model::stacks::News;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::source::synthetic::BOOT_NS;
 pub use numatop_ng::source::synthetic::{Actor, Machine};
-use numatop_ng::tui::action::Effect;
-use numatop_ng::tui::app::{App, Settings};
+use numatop_ng::tui::action::{Action, Effect};
+use numatop_ng::tui::app::{self, Settings};
+use numatop_ng::tui::history::History;
 use numatop_ng::tui::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
 
@@ -330,6 +334,97 @@ pub fn app(world: &mut Machine, ticks: usize, size: (u16, u16), theme: Theme) ->
         app.sample(Arc::clone(&world.host), sample);
     }
     app
+}
+
+/// The state behind the screen, with the part of the deriver played at once: what a key asks of it is there when the key
+/// has been pressed.
+pub struct App {
+    state: app::App,
+    history: History,
+}
+
+impl App {
+    /// Without samples.
+    pub fn new(settings: Settings) -> App {
+        let state = app::App::new(settings);
+        let history = History::new(state.want());
+        App { state, history }
+    }
+
+    /// Takes the next sample.
+    pub fn sample(&mut self, host: Arc<HostFacts>, sample: Sample) -> Option<Effect> {
+        self.history.sample(host, sample, 1);
+        self.show()
+    }
+
+    /// Takes the sample that was gone to, and the one before it.
+    pub fn moved(
+        &mut self,
+        host: Arc<HostFacts>,
+        previous: Option<Sample>,
+        sample: Sample,
+    ) -> Option<Effect> {
+        self.history.moved(host, previous, sample);
+        self.show()
+    }
+
+    pub fn press(&mut self, key: KeyEvent) -> Option<Effect> {
+        let effect = self.state.press(key);
+        self.answer();
+        effect
+    }
+
+    pub fn update(&mut self, action: Action) -> Option<Effect> {
+        let effect = self.state.update(action);
+        self.answer();
+        effect
+    }
+
+    pub fn hot_news(&mut self, news: Result<News, String>) {
+        self.state.hot_news(news);
+    }
+
+    pub fn mouse(&mut self, event: MouseEvent) -> Option<Effect> {
+        let effect = self.state.mouse(event);
+        self.answer();
+        effect
+    }
+
+    fn show(&mut self) -> Option<Effect> {
+        let shown = self.history.show()?;
+        let effect = self.state.show(shown);
+        self.answer();
+        effect
+    }
+
+    /// What the deriver does when something else is wanted.
+    fn answer(&mut self) {
+        let want = self.state.want();
+        if want == self.history.wanted() {
+            return;
+        }
+        let pauses = self.history.want(want);
+        if let Some(shown) = self.history.show() {
+            self.state.show(shown);
+        }
+        if pauses {
+            self.state.kept_marked(self.history.marks());
+        }
+    }
+}
+
+impl std::ops::Deref for App {
+    type Target = app::App;
+
+    fn deref(&self) -> &app::App {
+        &self.state
+    }
+}
+
+impl std::ops::DerefMut for App {
+    fn deref_mut(&mut self) -> &mut app::App {
+        &mut self.state
+    }
 }
 
 /// Presses a key by the name that the help gives it.

@@ -13,7 +13,7 @@ use crate::tui::view;
 impl App {
     /// The parts of the screen as it is now.
     pub fn parts(&self) -> Parts {
-        let topology = self.host.as_ref().map(|host| &host.topology);
+        let topology = self.snapshot().map(|snapshot| &snapshot.host.topology);
         let on_top = self.help.is_some() || self.hot.is_some() || self.overhead.is_some();
         let wanted = Wanted {
             compact: on_top || self.detail.is_some(),

@@ -161,7 +161,7 @@ impl App {
     pub(super) fn open_hot(&mut self) -> Option<Effect> {
         let snapshot = self.snapshot.as_ref()?;
         let process = match &self.detail {
-            Some(detail) => detail.task.as_ref(),
+            Some(detail) => detail.task(),
             None => self.tasks.selected(snapshot),
         };
         let (target, title) = match (self.detail.is_some(), self.screen) {
@@ -221,7 +221,7 @@ impl App {
     fn arrange_hot(&mut self) {
         let height = self.list_height();
         if let Some(hot) = &mut self.hot {
-            hot.arrange(self.snapshot.as_ref(), height);
+            hot.arrange(self.snapshot.as_deref(), height);
         }
     }
 }

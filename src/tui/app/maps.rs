@@ -41,32 +41,32 @@ impl App {
         if detail.maps.take().is_some() {
             return None;
         }
-        let task = detail.task.as_ref().filter(|task| !task.exited)?;
+        let rss_bytes = detail.task().filter(|task| !task.exited)?.rss_bytes;
         detail.maps = Some(Maps::default());
-        let exact = walk_ns(task.rss_bytes) <= AT_ONCE_NS;
-        Some(Effect::Map { process: detail.process, rss_bytes: task.rss_bytes, exact })
+        let exact = walk_ns(rss_bytes) <= AT_ONCE_NS;
+        Some(Effect::Map { process: detail.process, rss_bytes, exact })
     }
 
     /// Says what counting every page costs; asked again, has it done.
     pub(super) fn walk_maps(&mut self) -> Option<Effect> {
         let detail = self.detail.as_mut()?;
-        let task = detail.task.as_ref().filter(|task| !task.exited)?;
+        let rss_bytes = detail.task().filter(|task| !task.exited)?.rss_bytes;
         let Some(maps) = &mut detail.maps else {
             self.message = Some("m shows the mappings first".into());
             return None;
         };
-        let ns = walk_ns(task.rss_bytes);
+        let ns = walk_ns(rss_bytes);
         if !maps.asked && ns > AT_ONCE_NS {
             maps.asked = true;
             self.message = Some(format!(
                 "counting all pages of {} takes up to {} ms and stalls it meanwhile: M again",
-                bytes(task.rss_bytes as f64),
+                bytes(rss_bytes as f64),
                 ns / 1_000_000
             ));
             return None;
         }
         *maps = Maps::default();
-        Some(Effect::Map { process: detail.process, rss_bytes: task.rss_bytes, exact: true })
+        Some(Effect::Map { process: detail.process, rss_bytes, exact: true })
     }
 
     /// Takes the mappings of a process.

@@ -1,10 +1,7 @@
 //! A recording on the screen: which, and whether it plays.
 
-use std::sync::Arc;
-
 use super::{App, Detail};
 use crate::marks::Marks;
-use crate::model::sample::{HostFacts, Sample};
 use crate::text;
 use crate::tui::action::{Effect, Seek};
 
@@ -49,31 +46,14 @@ impl App {
         }
     }
 
-    /// Takes the sample that was gone to, and the one before it.
-    pub fn moved(
-        &mut self,
-        host: Arc<HostFacts>,
-        previous: Option<Sample>,
-        sample: Sample,
-    ) -> Option<Effect> {
-        self.ring.clear();
+    /// The recording was moved: what is known is of another time.
+    pub(super) fn elsewhere(&mut self) {
         self.paused_at = None;
         self.note = None;
-        if let Some(previous) = previous {
-            self.ring.push(previous);
-        }
         if let Some(hot) = &mut self.hot {
             hot.profile.restart();
         }
-        let process = self.detail.take().map(|detail| detail.process);
-        let effect = self.sample(Arc::clone(&host), sample);
-        if let (Some(process), Some(shown)) = (process, self.shown()) {
-            // Its history is that of another time.
-            self.detail = Some(Detail::open(process, &host, &self.ring, shown));
-            self.arrange();
-            return self.inspect();
-        }
-        effect
+        self.detail = self.detail.take().map(|detail| Detail::new(detail.process));
     }
 
     pub(super) fn play_or_stand(&mut self) -> Option<Effect> {

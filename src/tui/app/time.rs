@@ -3,45 +3,39 @@
 use std::time::Duration;
 
 use super::{App, prompt};
+use crate::marks::Marks;
 use crate::tui::action::Effect;
 
 impl App {
     /// How far the interval shown lies behind the newest, ns; `None` when not paused.
     pub fn behind_ns(&self) -> Option<u64> {
-        let (_, newest) = self.ring.pair(self.ring.newest()?)?;
-        let shown = self.snapshot.as_ref()?.mono_ns;
-        self.paused_at.map(|_| newest.mono_ns.saturating_sub(shown))
-    }
-
-    pub(super) fn shown(&self) -> Option<u64> {
-        self.paused_at.or(self.ring.newest())
+        let (newest, shown) = (self.kept.newest_mono_ns()?, self.snapshot()?.mono_ns);
+        self.paused_at.map(|_| newest.saturating_sub(shown))
     }
 
     pub(super) fn pause(&mut self) {
-        self.paused_at = if self.paused_at.is_some() { None } else { self.ring.newest() };
-        if self.paused_at.is_some() {
-            self.mark_kept();
+        let newest = self.kept.numbers().map(|(_, newest)| newest);
+        self.pause_at(if self.paused_at.is_some() { None } else { newest });
+    }
+
+    /// Shows the interval that sample `number` ends from now on; `None` follows the newest.
+    pub(super) fn pause_at(&mut self, number: Option<u64>) {
+        if self.paused_at.is_none() {
+            (self.kept_marks, self.kept_looked) = (Marks::default(), 0.0);
         }
-        self.derive();
+        self.paused_at = number;
     }
 
     pub(super) fn scrub(&mut self, step: i32) {
-        let (Some(shown), Some(oldest), Some(newest)) =
-            (self.shown(), self.ring.oldest(), self.ring.newest())
-        else {
-            return;
-        };
+        let Some((oldest, newest)) = self.kept.numbers() else { return };
+        let shown = self.paused_at.unwrap_or(newest);
         let wanted = shown.saturating_add_signed(step.into());
         if wanted < oldest {
             self.message = Some("nothing older is kept".into());
         } else if wanted > newest {
             self.message = Some("this is the newest interval; space follows it".into());
         }
-        if self.paused_at.is_none() {
-            self.mark_kept();
-        }
-        self.paused_at = Some(wanted.clamp(oldest, newest));
-        self.derive();
+        self.pause_at(Some(wanted.clamp(oldest, newest)));
     }
 
     pub(super) fn set_interval(&mut self, interval: Duration) -> Option<Effect> {

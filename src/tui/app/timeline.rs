@@ -2,7 +2,7 @@
 
 use super::App;
 use super::prompt::{Prompt, Purpose};
-use crate::marks::{Finder, Kind, Mark, Marks};
+use crate::marks::{Kind, Mark, Marks};
 use crate::record::time;
 use crate::text::clean_str;
 use crate::text::quantity::count;
@@ -34,9 +34,7 @@ impl App {
             return Some(Timeline { span: replay.span, at, marks: &replay.marks, looked: replay.looked });
         }
         self.paused_at?;
-        let wall = |number| self.ring.pair(number).map(|(_, sample)| sample.wall_ns);
-        let span = (wall(self.ring.oldest()?)?, wall(self.ring.newest()?)?);
-        Some(Timeline { span, at, marks: &self.kept_marks, looked: 1.0 })
+        Some(Timeline { span: self.kept.span()?, at, marks: &self.kept_marks, looked: self.kept_looked })
     }
 
     /// Goes elsewhere: by itself among what is kept, or it asks for it.
@@ -49,44 +47,17 @@ impl App {
         match seek {
             Seek::Next => self.scrub(1),
             Seek::Previous => self.scrub(-1),
-            Seek::Start => self.show_kept(self.ring.oldest()),
-            Seek::End => self.show_kept(self.ring.newest()),
-            Seek::To(wall_ns) => {
-                let kept = self.ring.oldest().zip(self.ring.newest());
-                let mut numbers = kept.into_iter().flat_map(|(oldest, newest)| (oldest..=newest).rev());
-                let at_or_before = |number: &u64| {
-                    self.ring.pair(*number).is_some_and(|(_, sample)| sample.wall_ns <= wall_ns)
-                };
-                let found = numbers.find(at_or_before).or(self.ring.oldest());
-                self.show_kept(found);
-            }
+            Seek::Start => self.pause_at(self.kept.numbers().map(|(oldest, _)| oldest)),
+            Seek::End => self.pause_at(self.kept.numbers().map(|(_, newest)| newest)),
+            Seek::To(wall_ns) => self.pause_at(self.kept.at_or_before(wall_ns)),
             Seek::Play(_) => {}
         }
         None
     }
 
-    fn show_kept(&mut self, number: Option<u64>) {
-        self.paused_at = number;
-        self.derive();
-    }
-
-    /// Looks through what is kept.
-    pub(super) fn mark_kept(&mut self) {
-        let mut finder = Finder::default();
-        if let (Some(host), Some(oldest), Some(newest)) = (&self.host, self.ring.oldest(), self.ring.newest())
-        {
-            for number in oldest..=newest {
-                let Some((previous, current)) = self.ring.pair(number) else { continue };
-                // The first interval has its beginning kept, too.
-                if number == oldest
-                    && let Some(previous) = previous
-                {
-                    finder.take(host, previous.clone(), false, false);
-                }
-                finder.take(host, current.clone(), false, true);
-            }
-        }
-        self.kept_marks = finder.marks().clone();
+    /// Takes what is worth a look in what is kept.
+    pub fn kept_marked(&mut self, marks: Marks) {
+        (self.kept_marks, self.kept_looked) = (marks, 1.0);
     }
 
     /// To the next mark, or to the one before.

@@ -20,12 +20,14 @@ pub fn render(snapshot: &Snapshot, list: &ContainerList, theme: &Theme, area: Re
     table.titles(area, 0, buf);
     let offset = list.cursor.offset();
     for (line, row) in (1..area.height).zip(list.rows().iter().skip(offset)) {
+        // A snapshot for another screen has none; the next one will.
+        let Some(container) = snapshot.containers.get(row.task) else { break };
         let look = Look {
             selected: offset + usize::from(line) - 1 == list.cursor.at(),
             prefix: row.prefix(theme.glyphs, TREE_LEVELS),
             ..Look::default()
         };
-        table.row(&snapshot.containers[row.task], &look, area, line, buf);
+        table.row(container, &look, area, line, buf);
     }
     if list.rows().is_empty() {
         let text = "no task is in scope: C clears the scope";

@@ -19,8 +19,9 @@ use crate::model::units::Nid;
 use crate::snapshot::{Beside, Snapshot, Task};
 use crate::text::clean;
 use crate::text::quantity::{bytes, duration, percent};
-use crate::tui::app::detail::{Detail, Point};
+use crate::tui::app::detail::Detail;
 use crate::tui::columns;
+use crate::tui::history::process::{Point, ProcessSnapshot};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::view::{balancing, maps, moved};
 use crate::tui::widget::bar::{bar, sparkline};
@@ -62,20 +63,20 @@ fn balancing_lines(nodes: usize) -> u16 {
 pub fn render(
     snapshot: &Snapshot,
     detail: &Detail,
-    history: &[Point],
+    seen: &ProcessSnapshot,
     theme: &Theme,
     area: Rect,
     buf: &mut Buffer,
 ) {
     let (facts_area, threads_area) = split(area, Some(snapshot));
     let ellipsis = theme.glyphs.ellipsis;
-    let Some(task) = &detail.task else {
+    let Some(task) = &seen.task else {
         let text = format!("process {} was not there in this interval", detail.process.0);
         Pen::new(buf, area, 0, ellipsis).gap(1).write(&text, theme.style(Role::Warn));
         return;
     };
     identity(snapshot, task, theme, &mut Pen::new(buf, facts_area, 0, ellipsis));
-    let said = said(detail, task, snapshot).into_iter().chain([beside(detail, task, snapshot)]);
+    let said = said(detail, task, snapshot).into_iter().chain([beside(seen, task, snapshot)]);
     for (row, (label, text, role)) in (1..FACTS).zip(said) {
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);
         label_of(&mut pen, label, theme);
@@ -93,11 +94,11 @@ pub fn render(
     let first = FACTS + node_lines(nodes) + balancing_lines(nodes);
     for (row, series) in (first..).zip(SERIES) {
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);
-        line_of_history(series, snapshot, task, history, theme, &mut pen);
+        line_of_history(series, snapshot, task, &seen.history, theme, &mut pen);
     }
     match &detail.maps {
         Some(maps) => maps::render(maps, task.rss_bytes, theme, threads_area, buf),
-        None => threads(detail, theme, threads_area, buf),
+        None => threads(seen, detail.offset, theme, threads_area, buf),
     }
 }
 
@@ -188,17 +189,17 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
 }
 
 /// What gets into its way: waits, interrupts, and who is on the other threads of its cores.
-fn beside(detail: &Detail, task: &Task, snapshot: &Snapshot) -> (&'static str, String, Role) {
+fn beside(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static str, String, Role) {
     let read =
         |metric: &Metric<Task>| metric.read(task, snapshot).ok().map(|value| short(&value, metric.unit));
     let mut parts = Vec::new();
     if snapshot.host.topology.smt() {
         let busy = read(&task::SMT_BUSY_PCT).map_or(String::new(), |busy| format!(" busy {busy}%"));
-        let name = |other: &Beside| match other.process == detail.process {
+        let name = |other: &Beside| match other.process == seen.process {
             true => format!("itself ~{}%", percent(other.pct)),
             false => format!("{} {} ~{}%", clean(other.comm.bytes()), other.process.0, percent(other.pct)),
         };
-        let named: Vec<String> = detail.beside.iter().take(BESIDE).map(name).collect();
+        let named: Vec<String> = seen.beside.iter().take(BESIDE).map(name).collect();
         let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
         parts.push(format!("sibling{busy}{who}"));
     }
@@ -322,12 +323,12 @@ fn line_of_history(
     );
 }
 
-fn threads(detail: &Detail, theme: &Theme, area: Rect, buf: &mut Buffer) {
-    let Some(threads) = &detail.threads else { return };
+fn threads(seen: &ProcessSnapshot, offset: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
+    let threads = &seen.threads;
     let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width, COMM.id);
     let table = Table { columns: &columns, sort: None, snapshot: threads, theme, name: COMM.id };
     table.titles(area, 0, buf);
-    for (row, at) in (1..area.height).zip(detail.order.iter().skip(detail.offset)) {
+    for (row, at) in (1..area.height).zip(seen.order.iter().skip(offset)) {
         let task = &threads.tasks[*at];
         table.row(task, &Look { ended: task.exited, ..Look::default() }, area, row, buf);
     }
