@@ -19,7 +19,7 @@ use crate::options;
 use crate::say::{self, Form, Notes};
 use crate::signals;
 use crate::snapshot::Grain;
-use crate::tui::action::Screen;
+use crate::tui::action::ScreenId;
 use crate::tui::{ColourChoice, Ended, TuiOptions};
 
 /// Does what was asked for. The exit code is that of a run that went well or found nothing.
@@ -64,7 +64,7 @@ fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: Grain) -> Resu
         columns: options::columns(display)?,
         sort: options::sort(display)?,
         threads: grain == Grain::Threads,
-        screen: if display.by_container { Screen::Containers } else { Screen::Tasks },
+        screen: if display.by_container { ScreenId::Containers } else { ScreenId::Tasks },
         filter: options::filter(display)?,
         mouse: !screen.no_mouse,
         colour: match screen.color {

@@ -5,24 +5,23 @@
 //! none of them but for messages.
 
 pub mod action;
-pub mod app;
 mod closeup;
 mod collector;
-mod columns;
 mod deriver;
+pub mod draw;
 pub mod history;
 pub mod keymap;
-mod layout;
 mod mail;
 mod marker;
 mod outlet;
 mod player;
 pub mod ring;
-pub mod rows;
+pub mod screens;
+pub mod state;
 mod terminal;
 pub mod theme;
-pub mod view;
-pub mod widget;
+pub mod update;
+pub mod widgets;
 
 use std::io::PipeReader;
 use std::sync::Arc;
@@ -36,8 +35,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGTSTP};
 use signal_hook::iterator::Signals;
 
-use self::action::{Effect, Screen};
-use self::app::{App, Settings};
+use self::action::{Effect, ScreenId};
 use self::collector::{Collector, Command};
 use self::deriver::Deriver;
 use self::history::{Shown, Want};
@@ -45,6 +43,7 @@ use self::mail::{Inbox, Mail};
 use self::terminal::Tty;
 pub use self::theme::ColourChoice;
 use self::theme::Theme;
+use self::update::{App, Settings};
 use crate::collect::mappings::Mappings;
 use crate::filter::RowFilter;
 use crate::marks::Marks;
@@ -85,7 +84,7 @@ pub struct TuiOptions {
     pub sort: Option<(&'static Metric<Task>, bool)>,
     pub threads: bool,
     /// The screen to begin with.
-    pub screen: Screen,
+    pub screen: ScreenId,
     pub filter: RowFilter,
     pub mouse: bool,
     pub colour: ColourChoice,
@@ -161,7 +160,7 @@ pub fn run(
     let patience = if recorded { PATIENCE_OF_RECORDINGS } else { PATIENCE };
     let made_up = options.demo;
     let mut app = new_app(options);
-    app.demo = made_up;
+    app.state.demo = made_up;
     run_with(app, mouse, iterations, patience, move |deriver, commands, wake| {
         collector::collect(start, interval, &deriver.mail, &commands, wake)
     })
@@ -181,7 +180,7 @@ pub fn replay(
 ) -> Result<Ended> {
     let mouse = options.mouse;
     let mut app = new_app(options);
-    app.replay(span, follow);
+    app.state.replay(span, follow);
     run_with(app, mouse, None, PATIENCE, move |deriver, commands, wake| {
         player::play(recording, span, at, follow, &deriver.messages, &commands, wake)
     })
@@ -280,23 +279,23 @@ fn show(
                     app.show(*shown)
                 }
                 Message::KeptMarks(marks) => {
-                    app.kept_marked(*marks);
+                    app.state.kept_marked(*marks);
                     None
                 }
                 Message::Recording(progress) => {
-                    app.recording = Some(progress);
+                    app.state.recording = Some(progress);
                     None
                 }
                 Message::SourceEnded => {
-                    app.source_ended();
+                    app.state.source_ended();
                     None
                 }
                 Message::Outlook { what, more } => {
-                    app.outlook(what.as_deref(), more);
+                    app.state.outlook(what.as_deref(), more);
                     None
                 }
                 Message::Marks(marks, share) => {
-                    app.marked(*marks, share);
+                    app.state.marked(*marks, share);
                     None
                 }
                 Message::Failed(error) => return Err(error),
@@ -344,7 +343,7 @@ fn show(
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
                 Some(Effect::SetEvents(set)) => collector.send(Command::SetEvents(set)),
-                Some(Effect::Map { process, .. }) if app.demo => {
+                Some(Effect::Map { process, .. }) if app.state.demo => {
                     app.mapped(process, Err(demo::NO_MAPPINGS.into()));
                 }
                 Some(Effect::Map { process, rss_bytes, exact }) => {

@@ -12,7 +12,7 @@ pub enum Action {
     /// Close what is open; with nothing open, drop search and filters.
     Back,
     Move(Motion),
-    Show(Screen),
+    Show(ScreenId),
     NextScreen,
     /// Have the kernel watch the selected container only.
     Scope,
@@ -119,12 +119,16 @@ pub enum Seek {
     Play(Option<u32>),
 }
 
-/// The screens that are reached by a number.
+/// All views; the list of them is in `screens`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Screen {
+pub enum ScreenId {
     Tasks,
     Nodes,
     Containers,
+    Detail,
+    Hot,
+    Overhead,
+    Help,
 }
 
 /// Something for the loop to do after an update.

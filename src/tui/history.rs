@@ -14,7 +14,7 @@ use crate::snapshot::{Grain, Snapshot, derive, derive_tasks};
 use crate::text;
 
 /// The interval that the screen wants, and its rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Want {
     /// Number of the sample that ends the interval; `None` follows the newest.
     pub number: Option<u64>,

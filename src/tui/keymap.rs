@@ -3,7 +3,7 @@
 use crate::metric::task;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::action::{Action, Motion, Screen, Seek};
+use super::action::{Action, Motion, ScreenId, Seek};
 
 /// Where a key works; bits, because most keys work in several places.
 pub mod context {
@@ -92,9 +92,9 @@ pub static KEYS: &[Binding] = &[
     ),
     bind(NODES, &[key(KeyCode::Tab)], Action::NextScreen, "Containers", ""),
     bind(CONTAINERS, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", "Containers: back to tasks"),
-    bind(TABLES | DETAIL, &[ch('1')], Action::Show(Screen::Tasks), "", "Tasks"),
-    bind(TABLES | DETAIL, &[ch('2')], Action::Show(Screen::Nodes), "", "Nodes"),
-    bind(TABLES | DETAIL, &[ch('3')], Action::Show(Screen::Containers), "", "Containers"),
+    bind(TABLES | DETAIL, &[ch('1')], Action::Show(ScreenId::Tasks), "", "Tasks"),
+    bind(TABLES | DETAIL, &[ch('2')], Action::Show(ScreenId::Nodes), "", "Nodes"),
+    bind(TABLES | DETAIL, &[ch('3')], Action::Show(ScreenId::Containers), "", "Containers"),
     bind(
         NODES,
         &[ch('x')],

@@ -26,10 +26,10 @@ use numatop_ng::pmu::sets::Choice;
 use numatop_ng::source::synthetic::BOOT_NS;
 pub use numatop_ng::source::synthetic::{Actor, Machine};
 use numatop_ng::tui::action::{Action, Effect};
-use numatop_ng::tui::app::{self, Settings};
 use numatop_ng::tui::history::History;
 use numatop_ng::tui::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
+use numatop_ng::tui::update::{self, Settings};
 
 pub mod hot;
 pub mod screen;
@@ -322,7 +322,7 @@ pub fn app(world: &mut Machine, ticks: usize, size: (u16, u16), theme: Theme) ->
         columns: None,
         sort: None,
         threads: false,
-        screen: numatop_ng::tui::action::Screen::Tasks,
+        screen: numatop_ng::tui::action::ScreenId::Tasks,
         filter: RowFilter::default(),
         theme,
         zone: TimeZone::UTC,
@@ -339,16 +339,16 @@ pub fn app(world: &mut Machine, ticks: usize, size: (u16, u16), theme: Theme) ->
 /// The state behind the screen, with the part of the deriver played at once: what a key asks of it is there when the key
 /// has been pressed.
 pub struct App {
-    state: app::App,
+    inner: update::App,
     history: History,
 }
 
 impl App {
     /// Without samples.
     pub fn new(settings: Settings) -> App {
-        let state = app::App::new(settings);
-        let history = History::new(state.want());
-        App { state, history }
+        let inner = update::App::new(settings);
+        let history = History::new(inner.want());
+        App { inner, history }
     }
 
     /// Takes the next sample.
@@ -369,61 +369,61 @@ impl App {
     }
 
     pub fn press(&mut self, key: KeyEvent) -> Option<Effect> {
-        let effect = self.state.press(key);
+        let effect = self.inner.press(key);
         self.answer();
         effect
     }
 
     pub fn update(&mut self, action: Action) -> Option<Effect> {
-        let effect = self.state.update(action);
+        let effect = self.inner.update(action);
         self.answer();
         effect
     }
 
     pub fn hot_news(&mut self, news: Result<News, String>) {
-        self.state.hot_news(news);
+        self.inner.hot_news(news);
     }
 
     pub fn mouse(&mut self, event: MouseEvent) -> Option<Effect> {
-        let effect = self.state.mouse(event);
+        let effect = self.inner.mouse(event);
         self.answer();
         effect
     }
 
     fn show(&mut self) -> Option<Effect> {
         let shown = self.history.show()?;
-        let effect = self.state.show(shown);
+        let effect = self.inner.show(shown);
         self.answer();
         effect
     }
 
     /// What the deriver does when something else is wanted.
     fn answer(&mut self) {
-        let want = self.state.want();
+        let want = self.inner.want();
         if want == self.history.wanted() {
             return;
         }
         let pauses = self.history.want(want);
         if let Some(shown) = self.history.show() {
-            self.state.show(shown);
+            self.inner.show(shown);
         }
         if pauses {
-            self.state.kept_marked(self.history.marks());
+            self.inner.state.kept_marked(self.history.marks());
         }
     }
 }
 
 impl std::ops::Deref for App {
-    type Target = app::App;
+    type Target = update::App;
 
-    fn deref(&self) -> &app::App {
-        &self.state
+    fn deref(&self) -> &update::App {
+        &self.inner
     }
 }
 
 impl std::ops::DerefMut for App {
-    fn deref_mut(&mut self) -> &mut app::App {
-        &mut self.state
+    fn deref_mut(&mut self) -> &mut update::App {
+        &mut self.inner
     }
 }
 
