@@ -71,7 +71,7 @@ pub fn sort_rows<T>(rows: &mut [T], value: impl Fn(&T) -> Option<Value>, order: 
 }
 
 /// Text by letters, everything else by number.
-pub fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
+fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
     match (a, b) {
         (Value::Text(a), Value::Text(b)) => a.cmp(b),
         (a, b) => a.number().unwrap_or(f64::NEG_INFINITY).total_cmp(&b.number().unwrap_or(f64::NEG_INFINITY)),

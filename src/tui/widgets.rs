@@ -11,5 +11,6 @@ pub mod pen;
 pub mod picker;
 pub mod prompt;
 pub mod table;
+pub mod tabular;
 pub mod timebar;
 pub mod tree;

@@ -17,9 +17,10 @@ use crate::tui::state::State;
 use crate::tui::theme::Role;
 use crate::tui::widgets::columns;
 use crate::tui::widgets::layout::below;
-use crate::tui::widgets::list::{List, Row, Tabular};
+use crate::tui::widgets::list::{List, Row};
 use crate::tui::widgets::pen::Pen;
 use crate::tui::widgets::table::{Look, Sort};
+use crate::tui::widgets::tabular::Tabular;
 
 /// Levels of the tree whose branches are drawn.
 const TREE_LEVELS: u16 = 8;

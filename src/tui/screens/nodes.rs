@@ -17,8 +17,9 @@ use crate::tui::keymap::context;
 use crate::tui::state::State;
 use crate::tui::widgets::columns;
 use crate::tui::widgets::layout::below;
-use crate::tui::widgets::list::{List, Row, Tabular};
+use crate::tui::widgets::list::{List, Row};
 use crate::tui::widgets::table::{Look, Sort};
+use crate::tui::widgets::tabular::Tabular;
 
 /// Rows that the part below the table needs to be worth drawing.
 const FACTS_MIN: u16 = 4;

@@ -1,22 +1,23 @@
 //! The table of tasks: what is shown of them, which is followed, and what is searched for.
 
 mod choice;
+mod row;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 pub use self::choice::Choice;
 use self::choice::matches;
+pub use self::row::RowKey;
 use super::{Answer, Screen, Subject, is_below};
 use crate::filter::RowFilter;
-use crate::metric::identity::{COMM, user};
-use crate::metric::task::{self, TASK_METRICS};
-use crate::metric::{Metric, on_demand};
+use crate::metric::identity::user;
+use crate::metric::{Metric, on_demand, task};
 use crate::model::process::ProcessId;
-use crate::snapshot::{Grain, Snapshot, Task};
+use crate::snapshot::{Snapshot, Task};
 use crate::source::Focus;
 use crate::text::{clean, clean_str};
 use crate::tui::action::{Action, Effect, Motion, ScreenId};
@@ -24,72 +25,16 @@ use crate::tui::history::Want;
 use crate::tui::keymap::context;
 use crate::tui::state::State;
 use crate::tui::theme::Role;
-use crate::tui::widgets::columns;
 use crate::tui::widgets::layout::below;
-use crate::tui::widgets::list::{List, Row, Tabular};
+use crate::tui::widgets::list::{List, Row};
 use crate::tui::widgets::pen::Pen;
 use crate::tui::widgets::picker::{Line, Pickable, Picker};
 use crate::tui::widgets::prompt::{Prompt, Purpose};
 use crate::tui::widgets::table::{Look, Sort};
+use crate::tui::widgets::tabular::Tabular;
 
 /// What is known of a task's memory is dim when it is older.
 const AGED_NS: u64 = 15_000_000_000;
-
-/// The identity of a row, for as long as the task lives and after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RowKey {
-    pub process: ProcessId,
-    pub tid: Option<u32>,
-}
-
-impl Row for Task {
-    type Key = RowKey;
-    /// Ties go to the busier, then the older task, so that a screen does not flicker.
-    type Tie = (Reverse<u64>, u32, u32, u64);
-    const NAME: &'static str = COMM.id;
-
-    fn metrics() -> &'static [Metric<Task>] {
-        TASK_METRICS
-    }
-
-    fn all(snapshot: &Snapshot) -> &[Task] {
-        &snapshot.tasks
-    }
-
-    fn key(&self) -> RowKey {
-        RowKey { process: self.raw.process(), tid: self.tid }
-    }
-
-    fn tie(&self) -> Self::Tie {
-        (Reverse(self.total.cpu_ns()), self.raw.pid, self.raw.tid, self.raw.serial)
-    }
-
-    fn columns(width: u16, snapshot: &Snapshot, sorted: &str) -> Vec<&'static Metric<Task>> {
-        columns::tasks_for(width, &snapshot.host, snapshot.grain != Grain::Processes, sorted)
-    }
-
-    /// Threads hang below their process, and that below the one that made it. Parents that are not shown make roots of
-    /// their children.
-    fn parents(snapshot: &Snapshot, order: &[usize]) -> HashMap<usize, usize> {
-        // Live tasks win where an ended one had the same id.
-        let mut leaders: HashMap<u32, usize> = HashMap::with_capacity(order.len());
-        for at in order {
-            let task = &snapshot.tasks[*at];
-            if task.tid.is_none_or(|tid| tid == task.raw.pid)
-                && (!task.exited || !leaders.contains_key(&task.raw.pid))
-            {
-                leaders.insert(task.raw.pid, *at);
-            }
-        }
-        let parent = |at: &usize| {
-            let task = &snapshot.tasks[*at];
-            let is_thread = task.tid.is_some_and(|tid| tid != task.raw.pid);
-            let id = if is_thread { task.raw.pid } else { task.raw.ppid };
-            Some((*at, leaders.get(&id).copied().filter(|parent| parent != at)?))
-        };
-        order.iter().filter_map(parent).collect()
-    }
-}
 
 pub struct Tasks {
     pub list: List<Task>,
@@ -322,10 +267,10 @@ impl Screen for Tasks {
             Action::Filter => return Answer::Ask(Prompt::new(Purpose::Filter, &self.choice.text)),
             Action::SearchNext => self.find(1, height, state),
             Action::SearchPrevious => self.find(-1, height, state),
-            Action::PickUser => match state.snapshot() {
-                Some(snapshot) => return Answer::Pick(self.users(snapshot)),
-                None => {}
-            },
+            Action::PickUser => {
+                let users = state.snapshot().map(|snapshot| self.users(snapshot));
+                return users.map_or(Answer::Done, Answer::Pick);
+            }
             _ => return Answer::Ignored,
         }
         Answer::Done

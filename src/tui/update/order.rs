@@ -1,7 +1,7 @@
 //! Sorting of the table on top.
 
 use super::App;
-use crate::tui::widgets::list::Place;
+use crate::tui::widgets::tabular::Place;
 
 impl App {
     pub(super) fn sort_by(&mut self, id: &str) {
