@@ -19,7 +19,7 @@ use crate::options;
 use crate::say::{self, Form, Notes};
 use crate::signals;
 use crate::snapshot::Grain;
-use crate::tui::action::ScreenId;
+use crate::tui::input::action::ScreenId;
 use crate::tui::{ColourChoice, Ended, TuiOptions};
 
 /// Does what was asked for. The exit code is that of a run that went well or found nothing.

@@ -4,13 +4,12 @@
 //! signal thread waits for signals, a thread writes to the terminal; the calling thread owns the state and waits for
 //! none of them but for messages.
 
-pub mod action;
 mod closeup;
 mod collector;
 mod deriver;
 pub mod draw;
 pub mod history;
-pub mod keymap;
+pub mod input;
 mod mail;
 mod marker;
 mod outlet;
@@ -35,10 +34,10 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGTSTP};
 use signal_hook::iterator::Signals;
 
-use self::action::{Effect, ScreenId};
 use self::collector::{Collector, Command};
 use self::deriver::Deriver;
 use self::history::{Shown, Want};
+use self::input::action::{Effect, ScreenId};
 use self::mail::{Inbox, Mail};
 use self::terminal::Tty;
 pub use self::theme::ColourChoice;
@@ -105,7 +104,7 @@ pub enum Ended {
 
 /// What the threads tell the loop.
 enum Message {
-    /// What does not wait for room is waiting elsewhere.
+    /// Messages are in the mailbox.
     Mail,
     /// To the deriver: a sample, and how many it holds.
     Sample(Arc<HostFacts>, Box<Sample>, u64),
@@ -117,7 +116,7 @@ enum Message {
     Want(Want),
     /// An interval, from the deriver.
     Shown(Box<Shown>),
-    /// What is worth a look among what was kept when a pause began.
+    /// Moments worth a look among the samples that were kept when a pause began.
     KeptMarks(Box<Marks>),
     SourceEnded,
     /// What became of the file that is followed, none if nothing; and whether more of it can come.

@@ -4,7 +4,7 @@ mod common;
 
 use common::screen::{draw, text};
 use common::{App, World, app, press, type_text};
-use numatop_ng::tui::action::{Effect, ScreenId};
+use numatop_ng::tui::input::action::{Effect, ScreenId};
 use numatop_ng::tui::theme::Theme;
 
 const SIZE: (u16, u16) = (100, 30);

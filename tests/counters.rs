@@ -19,7 +19,7 @@ use numatop_ng::model::sample::{HostFacts, Missing, Sample, Slot, TaskRaw};
 use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::NodeCounts;
 use numatop_ng::snapshot::{Grain, Snapshot, derive};
-use numatop_ng::tui::action::Action;
+use numatop_ng::tui::input::action::Action;
 use numatop_ng::tui::theme::Theme;
 use numatop_ng::tui::update::Settings;
 
@@ -110,7 +110,7 @@ impl Bench {
             columns: Some(vec![by_id("pid").unwrap(), by_id(id).unwrap()]),
             sort: None,
             threads: false,
-            screen: numatop_ng::tui::action::ScreenId::Tasks,
+            screen: numatop_ng::tui::input::action::ScreenId::Tasks,
             filter: RowFilter::default(),
             theme: Theme::new(false, true),
             zone: TimeZone::UTC,

@@ -22,8 +22,8 @@ const LAYERS: &[&[&str]] = &[
 /// Modules of the live view from the bottom to the top: what is shown, and above it the threads behind it. A module uses
 /// those in lines above its own only.
 const TUI_LAYERS: &[&[&str]] = &[
-    &["action", "outlet", "ring", "theme"],
-    &["history", "keymap"],
+    &["input", "outlet", "ring", "theme"],
+    &["history"],
     &["state"],
     &["widgets"],
     &["screens"],

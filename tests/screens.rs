@@ -13,7 +13,7 @@ use numatop_ng::model::process::{Details, Texts};
 use numatop_ng::model::sample::{Comm, PagesFound, PlacementRaw};
 use numatop_ng::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
-use numatop_ng::tui::action::{Effect, ScreenId};
+use numatop_ng::tui::input::action::{Effect, ScreenId};
 use numatop_ng::tui::theme::Theme;
 
 const SIZES: [(u16, u16); 2] = [(80, 24), (160, 50)];

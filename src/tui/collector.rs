@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use super::Message;
-use super::action::Seek;
 use super::closeup::{Asked, Closeup};
+use super::input::action::Seek;
 use super::mail::{Closed, Mail};
 use crate::model::process::ProcessId;
 use crate::pace::{Cause, Pacing};

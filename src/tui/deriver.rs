@@ -12,9 +12,9 @@ use super::{Message, QUEUE};
 
 /// Both ways to the thread.
 pub struct Deriver {
-    /// For who may wait until there is room.
+    /// For threads that may wait until a message has room.
     pub messages: SyncSender<Message>,
-    /// For who may not.
+    /// For threads that may not.
     pub mail: Mail,
 }
 
@@ -31,7 +31,7 @@ impl Deriver {
         let work = move || {
             let derive = AssertUnwindSafe(|| pass_on(&received, &inbox, want, &screen));
             if catch_unwind(derive).is_err() {
-                // The panic hook has printed where. Without a screen there is nothing to tell.
+                // The panic hook has printed where. A screen that is gone needs no reason.
                 let _ = screen.send(Message::Failed(anyhow!("deriving an interval panicked; this is a bug")));
             }
         };
@@ -103,7 +103,7 @@ mod tests {
         Box::new(Sample { mono_ns: at, ..crate::source::merge::tests::sample(&[1], &[], &[]) })
     }
 
-    /// What comes to the screen until `is_last` comes.
+    /// Messages to the screen until `is_last` comes.
     fn until(woken: &Receiver<Message>, inbox: &Inbox, is_last: impl Fn(&Message) -> bool) -> Vec<Message> {
         let mut came = Vec::new();
         while !came.iter().any(&is_last) {

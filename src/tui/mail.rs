@@ -152,10 +152,11 @@ pub(super) mod tests {
     use std::sync::mpsc::{Receiver, sync_channel};
 
     use super::*;
-    use crate::model::sample::HostFacts;
+    use crate::model::sample::{HostFacts, Sample};
     use crate::model::topology::Topology;
     use crate::record::recorder::Progress;
     use crate::source::merge::tests::{news, sample};
+    use crate::tui::history::{History, Want};
 
     pub(crate) fn host() -> Arc<HostFacts> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/cxl");
@@ -226,6 +227,20 @@ pub(super) mod tests {
         assert_eq!(others, ["not scoped", "failed"]);
         unread(&mail, 1);
         assert_eq!(inbox.take().len(), 3, "what was taken makes room");
+    }
+
+    #[test]
+    fn an_interval_that_is_not_taken_gives_its_place_to_the_next() {
+        let (mail, _woken) = mail();
+        let mut history = History::new(Want::default());
+        for (at, note) in [(1, "held up"), (2, "")] {
+            let notes: &[&str] = if note.is_empty() { &[] } else { &[note] };
+            history.sample(host(), Sample { mono_ns: at, ..sample(&[], &[], notes) }, 3);
+            mail.send(Message::Shown(Box::new(history.show().unwrap()))).unwrap();
+        }
+        let waiting = mail.inbox().take();
+        let [Message::Shown(shown)] = waiting.as_slices().0 else { panic!("one interval waits") };
+        assert_eq!((shown.snapshot.mono_ns, shown.taken, shown.note.as_deref()), (2, 6, Some("held up")));
     }
 
     #[test]

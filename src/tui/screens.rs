@@ -11,9 +11,9 @@ pub mod tasks;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::action::{Action, Effect, Motion, ScreenId};
 use super::history::Want;
-use super::keymap::context;
+use super::input::action::{Action, Effect, Motion, ScreenId};
+use super::input::keymap::context;
 use super::state::State;
 use super::widgets::picker::{Pickable, Picker};
 use super::widgets::prompt::{Prompt, Purpose};

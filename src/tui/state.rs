@@ -13,9 +13,9 @@ use ratatui::layout::Rect;
 pub use self::replay::Replay;
 pub use self::time::seconds;
 pub use self::timeline::Timeline;
-use super::action::Effect;
 use super::history::process::{Point, ProcessSnapshot};
 use super::history::{Kept, Shown, Want};
+use super::input::action::Effect;
 use super::theme::Theme;
 use crate::marks::Marks;
 use crate::pmu::sets::Choice;
@@ -41,7 +41,7 @@ pub struct State {
     pub(super) kept: Kept,
     /// Number of the sample that ends the interval to show; `None` follows the newest.
     pub(super) paused_at: Option<u64>,
-    /// What is worth a look among what was kept when it was paused, and how much was looked through, 0 or 1.
+    /// Moments worth a look among the samples that were kept when it was paused, and how much was looked through, 0 or 1.
     pub(super) kept_marks: Marks,
     pub(super) kept_looked: f64,
     /// Cgroup id of the container that was made the scope here.
@@ -54,7 +54,7 @@ pub struct State {
     pub warnings: Vec<String>,
     /// Sets of events that can be chosen, and what each counts here; none for a recording.
     pub sets: Vec<(&'static str, Choice)>,
-    /// How far the recording of what is measured here is; `None` when nothing is recorded.
+    /// Progress of the recording of what is measured here; `None` when nothing is recorded.
     pub recording: Option<Progress>,
     /// The machine is made up: the header says so.
     pub demo: bool,
@@ -94,7 +94,7 @@ impl State {
         self.snapshot.as_deref()
     }
 
-    /// What the process in the detail view did, up to the interval shown.
+    /// Intervals of the process in the detail view, up to the one shown.
     pub fn history(&self) -> &[Point] {
         self.process.as_ref().map_or(&[], |process| &process.history)
     }
@@ -116,7 +116,7 @@ impl State {
         if !self.snapshot().is_some_and(|known| Arc::ptr_eq(&known.host, host)) {
             self.warnings = host.topology.warnings().iter().map(|text| text::clean_str(text)).collect();
         }
-        // What was wanted may not be kept any more.
+        // The wanted interval may not be kept any more.
         self.paused_at = self.paused_at.map(|_| shown.number);
         self.has_containers = shown.want.containers;
         self.snapshot = Some(shown.snapshot);

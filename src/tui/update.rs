@@ -11,9 +11,9 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use ratatui::layout::Rect;
 
-use super::action::ScreenId;
 use super::history::Want;
-use super::keymap::context;
+use super::input::action::ScreenId;
+use super::input::keymap::context;
 use super::screens::tasks::Tasks;
 use super::screens::{Screen, Screens};
 use super::state::State;
@@ -86,7 +86,7 @@ impl App {
         self.stack().any(|open| open == id)
     }
 
-    /// What is open, from the top down.
+    /// Open views, from the top down.
     fn stack(&self) -> impl Iterator<Item = ScreenId> + '_ {
         self.on_top.iter().rev().copied().chain([self.base])
     }
@@ -110,7 +110,7 @@ impl App {
         want
     }
 
-    /// What is on the screen: groups in the view of containers, else processes, the selected one first.
+    /// Rows on the screen: groups in the view of containers, else processes, the selected one first.
     pub fn in_view(&self) -> Focus {
         let Some(snapshot) = self.state.snapshot() else { return Focus::default() };
         let height = self.list_height();

@@ -25,9 +25,9 @@ use numatop_ng::model::topology::Topology;
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::source::synthetic::BOOT_NS;
 pub use numatop_ng::source::synthetic::{Actor, Machine};
-use numatop_ng::tui::action::{Action, Effect};
 use numatop_ng::tui::history::History;
-use numatop_ng::tui::keymap::{KEYS, Key};
+use numatop_ng::tui::input::action::{Action, Effect};
+use numatop_ng::tui::input::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
 use numatop_ng::tui::update::{self, Settings};
 
@@ -322,7 +322,7 @@ pub fn app(world: &mut Machine, ticks: usize, size: (u16, u16), theme: Theme) ->
         columns: None,
         sort: None,
         threads: false,
-        screen: numatop_ng::tui::action::ScreenId::Tasks,
+        screen: numatop_ng::tui::input::action::ScreenId::Tasks,
         filter: RowFilter::default(),
         theme,
         zone: TimeZone::UTC,
@@ -397,7 +397,7 @@ impl App {
         effect
     }
 
-    /// What the deriver does when something else is wanted.
+    /// Answers as the deriver does when something else is wanted.
     fn answer(&mut self) {
         let want = self.inner.want();
         if want == self.history.wanted() {

@@ -36,7 +36,7 @@ pub struct ProcessSnapshot {
     pub history: Vec<Point>,
 }
 
-/// What the process did, by interval.
+/// Intervals of the process.
 pub struct ProcessHistory {
     process: ProcessId,
     /// Points by sample number, ascending.

@@ -14,10 +14,10 @@ use super::{Answer, Screen, Subject};
 use crate::collect::mappings::Mappings;
 use crate::model::process::{Details, ProcessId};
 use crate::text::clean;
-use crate::tui::action::{Action, Effect, Motion};
 use crate::tui::history::Want;
 use crate::tui::history::process::ProcessSnapshot;
-use crate::tui::keymap::context;
+use crate::tui::input::action::{Action, Effect, Motion};
+use crate::tui::input::keymap::context;
 use crate::tui::state::State;
 use crate::tui::widgets::layout::below;
 

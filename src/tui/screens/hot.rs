@@ -14,8 +14,8 @@ use crate::hot::tree::{Direction, Tree};
 use crate::model::process::ProcessId;
 use crate::model::stacks::News;
 use crate::snapshot::Snapshot;
-use crate::tui::action::{Action, Effect, Motion};
-use crate::tui::keymap::context;
+use crate::tui::input::action::{Action, Effect, Motion};
+use crate::tui::input::keymap::context;
 use crate::tui::state::State;
 use crate::tui::widgets::cursor::Cursor;
 use crate::tui::widgets::layout::below;
@@ -23,7 +23,7 @@ use crate::tui::widgets::layout::below;
 /// A path of the tree is unfolded by itself when it has at least this share of the samples, in per cent.
 const UNFOLD_PCT: u64 = 5;
 
-/// How they are shown.
+/// Functions, or a tree of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
     #[default]

@@ -20,9 +20,9 @@ use crate::model::process::ProcessId;
 use crate::snapshot::{Snapshot, Task};
 use crate::source::Focus;
 use crate::text::{clean, clean_str};
-use crate::tui::action::{Action, Effect, Motion, ScreenId};
 use crate::tui::history::Want;
-use crate::tui::keymap::context;
+use crate::tui::input::action::{Action, Effect, Motion, ScreenId};
+use crate::tui::input::keymap::context;
 use crate::tui::state::State;
 use crate::tui::theme::Role;
 use crate::tui::widgets::layout::below;
@@ -33,7 +33,7 @@ use crate::tui::widgets::prompt::{Prompt, Purpose};
 use crate::tui::widgets::table::{Look, Sort};
 use crate::tui::widgets::tabular::Tabular;
 
-/// What is known of a task's memory is dim when it is older.
+/// The look at a task's memory is dim when it is older, ns.
 const AGED_NS: u64 = 15_000_000_000;
 
 pub struct Tasks {
@@ -69,7 +69,7 @@ impl Tasks {
         self.list.selected(snapshot)
     }
 
-    /// What narrows the rows, in the words of the header, and the order if no column says it.
+    /// Filters in the words of the header, and the order if no column says it.
     pub fn facts(&self, snapshot: &Snapshot, width: u16) -> Vec<String> {
         let (choice, sorted) = (&self.choice, self.list.sort.metric);
         let columns = self.list.columns_at(width, snapshot);
@@ -209,7 +209,7 @@ impl Screen for Tasks {
         let wanted = self.list.cursor.selected();
         let (choice, top) = (&self.choice, self.choice.filter.top.unwrap_or(usize::MAX));
         self.list.arrange(snapshot, height, |task| choice.keeps(task, snapshot), top);
-        // What is followed has ended or is filtered out: nobody else is followed in its place.
+        // A followed task may have ended or be filtered out: no other one is followed in its place.
         self.follow &= self.list.cursor.selected() == wanted;
         if self.follow {
             self.list.cursor.reveal(height);

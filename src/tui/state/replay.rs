@@ -3,7 +3,7 @@
 use super::State;
 use crate::marks::Marks;
 use crate::text;
-use crate::tui::action::{Effect, Seek};
+use crate::tui::input::action::{Effect, Seek};
 
 /// Speeds of playing, in times that of the recording.
 const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 60];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::State;
 use crate::marks::Marks;
-use crate::tui::action::Effect;
+use crate::tui::input::action::Effect;
 
 /// Intervals that can be set, in seconds.
 const SHORTEST: f64 = 0.1;
@@ -14,7 +14,7 @@ const LONGEST: f64 = 60.0;
 const STEPS: &[u64] = &[100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 30_000, 60_000];
 
 impl State {
-    /// How far the interval shown lies behind the newest, ns; `None` when not paused.
+    /// Time from the interval shown to the newest, ns; `None` when not paused.
     pub fn behind_ns(&self) -> Option<u64> {
         let (newest, shown) = (self.kept.newest_mono_ns()?, self.snapshot()?.mono_ns);
         self.paused_at.map(|_| newest.saturating_sub(shown))

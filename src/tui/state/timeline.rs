@@ -5,7 +5,7 @@ use crate::marks::{Kind, Mark, Marks};
 use crate::record::time;
 use crate::text::clean_str;
 use crate::text::quantity::count;
-use crate::tui::action::{Effect, Seek};
+use crate::tui::input::action::{Effect, Seek};
 
 /// From when to when, where in it the screen is, and what is worth a look; wall clock, ns since 1970.
 #[derive(Clone, Copy, Debug)]

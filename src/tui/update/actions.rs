@@ -3,8 +3,8 @@
 use ratatui::crossterm::event::KeyEvent;
 
 use super::App;
-use crate::tui::action::{Action, Effect, Motion, ScreenId};
-use crate::tui::keymap::{self, context};
+use crate::tui::input::action::{Action, Effect, Motion, ScreenId};
+use crate::tui::input::keymap::{self, context};
 use crate::tui::screens::{Answer, Screens};
 use crate::tui::state::time;
 use crate::tui::widgets::prompt::{Prompt, Purpose};
@@ -43,7 +43,7 @@ impl App {
         None
     }
 
-    /// What the view on top does itself, or else what is the same in all views.
+    /// Offers an action to the view on top, then does what is the same in all views.
     fn act_on_top(&mut self, action: Action) -> Option<Effect> {
         let (height, top) = (self.list_height(), self.top());
         match self.screens.get_mut(top).act(action, height, &mut self.state) {

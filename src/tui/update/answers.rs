@@ -1,4 +1,4 @@
-//! What the threads behind the screen send.
+//! Answers of the threads behind the screen.
 
 use super::App;
 use crate::collect::mappings::Mappings;
@@ -6,8 +6,8 @@ use crate::model::process::{Details, ProcessId};
 use crate::model::stacks::News;
 use crate::overhead::Statistics;
 use crate::text;
-use crate::tui::action::{Effect, ScreenId};
 use crate::tui::history::Shown;
+use crate::tui::input::action::{Effect, ScreenId};
 use crate::tui::screens::Screens;
 
 impl App {

@@ -3,7 +3,7 @@
 use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 use super::App;
-use crate::tui::action::{Action, Effect, Motion};
+use crate::tui::input::action::{Action, Effect, Motion};
 
 impl App {
     /// Takes the mouse.

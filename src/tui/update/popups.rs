@@ -3,7 +3,7 @@
 use super::App;
 use crate::pmu::sets::Choice;
 use crate::text::{clean_str, plural};
-use crate::tui::action::{Action, Effect};
+use crate::tui::input::action::{Action, Effect};
 use crate::tui::state::time::parse_interval;
 use crate::tui::widgets::picker::{Line, Pickable, Picker};
 use crate::tui::widgets::prompt::Purpose;

@@ -8,12 +8,12 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 use super::prompt::Prompt;
-use crate::tui::keymap::context::TIMELINE;
-use crate::tui::keymap::{self, Binding, KEYS};
+use crate::tui::input::keymap::context::TIMELINE;
+use crate::tui::input::keymap::{self, Binding, KEYS};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::pen::Pen;
 
-/// What is typed into `prompt`, the `message`, or the keys of `context`.
+/// The line that is typed into `prompt`, the `message`, or the keys of `context`.
 pub fn render(
     prompt: Option<&Prompt>,
     message: Option<&str>,

@@ -18,9 +18,9 @@ use crate::tui::widgets::pen::Pen;
 /// Bars longer than this say no more.
 const BAR_MAX: u16 = 40;
 
-/// What is said of the rows of tasks.
+/// Facts about the rows of tasks.
 pub struct Rows {
-    /// What narrows them, and their order if no column says it.
+    /// Filters, and the order if no column says it.
     pub facts: Vec<String>,
     /// Rows that are shown.
     pub shown: usize,

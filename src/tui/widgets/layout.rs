@@ -85,7 +85,7 @@ pub fn parts(screen: Rect, topology: Option<&Topology>, wanted: Wanted) -> Parts
     Parts { title, time, nodes, status, notice, body, footer }
 }
 
-/// What is left of `area` below its first `rows` rows.
+/// The part of `area` below its first `rows` rows.
 pub fn below(area: Rect, rows: u16) -> Rect {
     let rows = rows.min(area.height);
     Rect { y: area.y + rows, height: area.height - rows, ..area }

@@ -13,7 +13,7 @@ use super::tree::{self, Branch};
 use crate::filter;
 use crate::metric::Metric;
 use crate::snapshot::Snapshot;
-use crate::tui::action::Motion;
+use crate::tui::input::action::Motion;
 use crate::tui::theme::Theme;
 
 /// A kind of rows.

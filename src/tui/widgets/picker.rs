@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use super::cursor::Cursor;
 use super::layout;
 use super::pen::Pen;
-use crate::tui::action::Motion;
+use crate::tui::input::action::Motion;
 use crate::tui::theme::{Role, Theme};
 
 /// Something that a line stands for.
@@ -143,7 +143,7 @@ impl Picker {
             let edge = row == 0 || row + 1 == frame.height;
             let (side, fill) =
                 if edge { (glyphs.horizontal, glyphs.horizontal) } else { (glyphs.vertical, ' ') };
-            // What lies below must not shine through.
+            // The view below must not shine through.
             let dim = reset(theme.style(Role::Dim));
             let mut pen = Pen::new(buf, frame, row, glyphs.ellipsis);
             pen.repeat(side, 1, dim).repeat(fill, frame.width.saturating_sub(2), dim).repeat(side, 1, dim);
