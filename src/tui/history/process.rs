@@ -60,7 +60,7 @@ impl ProcessHistory {
     /// Adds what happened in the interval that sample `number` ends.
     pub fn extend(&mut self, host: &Arc<HostFacts>, ring: &Ring, number: u64) {
         let Some((previous, current)) = ring.pair(number) else { return };
-        let snapshot = derive_one(host, previous, current, self.process, Grain::Processes);
+        let snapshot = Pair::of(self.process, previous, current).derive(host, Grain::Processes);
         let read = |metric: &Metric<Task>| {
             let task = own_row(&snapshot, self.process)?;
             metric.read(task, &snapshot).ok().as_ref().and_then(Value::number)
@@ -82,8 +82,9 @@ impl ProcessHistory {
             return Some(Arc::clone(known));
         }
         let (previous, current) = ring.pair(number)?;
-        let whole = derive_one(host, previous, current, self.process, Grain::Processes);
-        let threads = derive_one(host, previous, current, self.process, Grain::ThreadsOf(self.process.0));
+        let pair = Pair::of(self.process, previous, current);
+        let whole = pair.derive(host, Grain::Processes);
+        let threads = pair.derive(host, Grain::ThreadsOf(self.process.0));
         let beside = previous
             .map_or_else(Vec::new, |previous| beside(&host.topology, previous, current, self.process));
         let points = self.points.iter().filter(|(at, _)| *at <= number);
@@ -104,16 +105,20 @@ fn own_row(snapshot: &Snapshot, process: ProcessId) -> Option<&Task> {
     snapshot.tasks.iter().find(|task| task.raw.process() == process)
 }
 
-/// A snapshot of one process only: cheap, whatever else runs.
-fn derive_one(
-    host: &Arc<HostFacts>,
-    previous: Option<&Sample>,
-    current: &Sample,
-    process: ProcessId,
-    grain: Grain,
-) -> Snapshot {
-    let only = |sample| only(sample, process);
-    derive_tasks(host, previous.map(only).as_ref(), &only(current), grain)
+/// One process in two samples: cheap to derive, whatever else runs.
+struct Pair {
+    previous: Option<Sample>,
+    current: Sample,
+}
+
+impl Pair {
+    fn of(process: ProcessId, previous: Option<&Sample>, current: &Sample) -> Pair {
+        Pair { previous: previous.map(|sample| only(sample, process)), current: only(current, process) }
+    }
+
+    fn derive(&self, host: &Arc<HostFacts>, grain: Grain) -> Snapshot {
+        derive_tasks(host, self.previous.as_ref(), &self.current, grain)
+    }
 }
 
 fn only(sample: &Sample, process: ProcessId) -> Sample {

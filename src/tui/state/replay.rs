@@ -59,6 +59,7 @@ impl State {
         (self.paused_at, self.note) = (None, None);
     }
 
+    /// Has the recording play, or stand still.
     pub fn play_or_stand(&mut self) -> Option<Effect> {
         let replay = self.replay.as_mut()?;
         replay.playing = !replay.playing;
@@ -66,6 +67,7 @@ impl State {
         Some(Effect::Seek(Seek::Play(replay.playing.then_some(replay.speed))))
     }
 
+    /// The next faster or slower of the speeds.
     pub fn speed(&mut self, faster: bool) -> Option<Effect> {
         let replay = self.replay.as_mut()?;
         let next = if faster {

@@ -20,6 +20,7 @@ impl State {
         self.paused_at.map(|_| newest.saturating_sub(shown))
     }
 
+    /// Pauses at the newest interval, or follows it again.
     pub fn pause(&mut self) {
         let newest = self.kept.numbers().map(|(_, newest)| newest);
         self.pause_at(if self.paused_at.is_some() { None } else { newest });
@@ -33,6 +34,7 @@ impl State {
         self.paused_at = number;
     }
 
+    /// Pauses so many kept intervals later, or earlier.
     pub fn scrub(&mut self, step: i32) {
         let Some((oldest, newest)) = self.kept.numbers() else { return };
         let shown = self.paused_at.unwrap_or(newest);
@@ -45,6 +47,7 @@ impl State {
         self.pause_at(Some(wanted.clamp(oldest, newest)));
     }
 
+    /// Has samples taken this often.
     pub fn set_interval(&mut self, interval: Duration) -> Option<Effect> {
         if interval == self.interval {
             self.message = Some(format!(

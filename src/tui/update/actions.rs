@@ -77,9 +77,9 @@ impl App {
             Action::Show(id) if self.is_table(id) => return self.show_table(id),
             Action::Show(id) => return self.open(id),
             Action::NextScreen => {
-                let tables = Screens::ALL.iter().copied().filter(|id| self.is_table(*id)).cycle();
-                let next = tables.skip_while(|id| *id != self.base).nth(1)?;
-                return self.show_table(next);
+                let tables: Vec<_> = Screens::ALL.iter().copied().filter(|id| self.is_table(*id)).collect();
+                let at = tables.iter().position(|id| *id == self.base)?;
+                return self.show_table(tables[(at + 1) % tables.len()]);
             }
             Action::Unscope => return self.state.set_scope(None),
             Action::Pause => self.state.pause(),
