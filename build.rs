@@ -1,23 +1,48 @@
 //! Compiles every `bpf/*.bpf.c` with clang and writes its libbpf skeleton into OUT_DIR, and a module for each into
-//! `skeletons.rs`, so that the binary carries its BPF objects and stays one file.
+//! `skeletons.rs`, so that the binary carries its BPF objects and stays one file. The enums of counters that the programs
+//! include (`counters.h`) come from the table of counters of the library.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use libbpf_cargo::SkeletonBuilder;
+#[path = "build/bpf.rs"]
+mod bpf;
+
+/// The names in the table of counters: those that our programs keep, and those that the kernel keeps.
+macro_rules! counters {
+    (kept { $($kept:tt)* } lifetime { $($lifetime:tt)* }) => {
+        const KEPT: &[&str] = &counters!(@names $($kept)*);
+        const LIFETIME: &[&str] = &counters!(@names $($lifetime)*);
+    };
+    (@names $($(#[$doc:meta])* $counter:ident $name:literal $unit:literal $added_for:expr;)*) => {
+        [$($name),*]
+    };
+}
+
+include!("src/model/counters/rows.rs");
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo:rerun-if-changed=bpf");
-    println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-changed=src/model/counters/rows.rs");
+    let enums =
+        c_enum("nt_counter", KEPT, "NT_NR_COUNTERS") + &c_enum("nt_lifetime", LIFETIME, "NT_NR_LIFETIME");
+    fs::write(out.join("counters.h"), enums).expect("OUT_DIR can be written to");
     let mut modules = String::new();
     for name in objects() {
-        compile(&name, &out);
+        let source = format!("bpf/{name}.bpf.c");
+        bpf::compile(&source, &out.join(format!("{name}.skel.rs")), &[Path::new("bpf"), &out]);
         modules +=
             &format!("pub mod {name} {{ include!(concat!(env!(\"OUT_DIR\"), \"/{name}.skel.rs\")); }}\n");
     }
     fs::write(out.join("skeletons.rs"), modules).expect("OUT_DIR can be written to");
+}
+
+/// An enum in C, with the number of names at its end.
+fn c_enum(name: &str, names: &[&str], count: &str) -> String {
+    let lines: String = names.iter().map(|name| format!("\tNT_{},\n", name.to_uppercase())).collect();
+    format!("enum {name} {{\n{lines}\t{count},\n}};\n\n")
 }
 
 /// Names of all objects, in order.
@@ -28,34 +53,4 @@ fn objects() -> Vec<String> {
         names.filter_map(|name| Some(name.to_str()?.strip_suffix(".bpf.c")?.to_owned())).collect();
     objects.sort();
     objects
-}
-
-fn compile(name: &str, out: &Path) {
-    let source = format!("bpf/{name}.bpf.c");
-    let mut builder = SkeletonBuilder::new();
-    builder.source(&source).clang_args([
-        "-Ibpf",
-        // The newest instruction set that every kernel since 5.1 takes (v4 needs 6.6).
-        "-mcpu=v3",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-Wno-unused-parameter",
-        // Debian and its kin keep asm/types.h in a directory per architecture, which clang does
-        // not search when it compiles for BPF. The file is the same for all of them.
-        "-idirafter",
-        "/usr/include/x86_64-linux-gnu",
-        "-idirafter",
-        "/usr/include/aarch64-linux-gnu",
-    ]);
-    if let Some(clang) = env::var_os("CLANG") {
-        builder.clang(clang);
-    }
-    if let Err(error) = builder.build_and_generate(out.join(format!("{name}.skel.rs"))) {
-        eprintln!("cannot compile {source}: {error:#}");
-        eprintln!(
-            "the build needs clang 14 or newer, libelf and zlib headers and pkg-config: see README.md, 'Build'"
-        );
-        std::process::exit(1);
-    }
 }

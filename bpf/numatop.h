@@ -9,6 +9,9 @@
 #ifndef NUMATOP_H
 #define NUMATOP_H
 
+/* enum nt_counter and nt_lifetime, made by build.rs from src/model/counters/rows.rs. */
+#include "counters.h"
+
 /* Perf counters that are read at a context switch; user space chooses the event of a slot. */
 #define NT_SLOTS 8
 
@@ -144,42 +147,6 @@ struct nt_cpu {
 };
 
 /*
- * Counters of a task: an index of nt_rec.counters. A new one is a row here, the line that counts it, a row
- * in src/model/counters.rs, and a metric.
- */
-enum nt_counter {
-	NT_LLC_MOVES,      /* ran under another last-level cache than before */
-	NT_NODE_MOVES,     /* ran on another node than before */
-	NT_SMT_BUSY_NS,    /* on a CPU while another thread of the core was busy */
-	NT_USER_ALLOCS,    /* allocations of pages for user space, of whatever size */
-	NT_CROSS_ALLOCS,   /* of these, on another node than the one it ran on */
-	NT_MIGRATED_PAGES, /* moved to another place while it ran, whatever for */
-	NT_MIGRATE_FAILED_PAGES,
-	NT_BALANCED_PAGES, /* of those moved, by NUMA balancing */
-	NT_ASKED_PAGES,    /* of those moved, because of move_pages(2) and the like */
-	NT_NUMA_MOVES,     /* tries of NUMA balancing to bring it to its preferred node */
-	NT_NUMA_SWAPS,     /* the same, by swapping it with another task */
-	NT_NUMA_STUCK,     /* what came to nothing */
-	NT_HINT_FAULTS,    /* NUMA hinting faults; pages of them where only the task structure says so */
-	NT_HINT_REMOTE,    /* of these, with the page on another node */
-	NT_BALANCING_NS,   /* time on its CPU in such stretches */
-	NT_NR_COUNTERS,
-};
-
-/* Counts of the kernel since the birth of a task: an index of nt_task.lifetime. */
-enum nt_lifetime {
-	NT_RUN_DELAY_NS, /* sched_info.run_delay */
-	NT_NVCSW,
-	NT_NIVCSW,
-	NT_RUN_COUNT, /* sched_info.pcount: times it was given a CPU */
-	NT_MIN_FLT,
-	NT_MAJ_FLT,
-	NT_CPU_MIGRATIONS,
-	NT_NUMA_PAGES_MIGRATED,
-	NT_NR_LIFETIME,
-};
-
-/*
  * The record of a task: the fixed head, followed by run_ns[nr_nodes] and, where
  * user space asked for it, struct nt_node_counts[nr_nodes], struct
  * nt_node_counts[NT_SIBLINGS] by what the SMT siblings did, __u64 pages[nr_nodes].
@@ -301,11 +268,11 @@ _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_cpu_topo) == 24, "nt_cpu_topo");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");
 _Static_assert(sizeof(struct nt_cpu) % 16 == 0, "nt_cpu alignment");
-_Static_assert(sizeof(struct nt_rec) == 48 + 184 + 3 * 64, "nt_rec");
+_Static_assert(sizeof(struct nt_rec) == 48 + 64 + 8 * NT_NR_COUNTERS + 3 * 64, "nt_rec");
 _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
-_Static_assert(sizeof(struct nt_task) == 216, "nt_task");
+_Static_assert(sizeof(struct nt_task) == 152 + 8 * NT_NR_LIFETIME, "nt_task");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
 #endif
 

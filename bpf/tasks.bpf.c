@@ -160,7 +160,7 @@ static inline __u64 signature(const struct nt_task *row)
 
 /*
  * A task that did not run has done nothing, but others may have done something to
- * it. Those that were moved to another cgroup are marked; for the rest (reniced,
+ * it. Tasks that were moved to another cgroup are marked; for the rest (reniced,
  * adopted) each is looked at in every eighth walk.
  */
 #define LOOK_EVERY 8

@@ -1,7 +1,6 @@
 //! The command line: subcommands, and the roles of flags that each has a use for.
 
 mod documents;
-mod format;
 mod parse;
 mod roles;
 mod tips;
@@ -12,10 +11,10 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::export::Format;
 use crate::text::printable;
 
 pub use documents::Document;
-pub use format::{BatchFormat, Part};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
     NamedGroups, OutputArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, WatchArgs,
@@ -51,7 +50,7 @@ impl Cli {
         let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
         let mut command = Self::command();
         let matches = command.try_get_matches_from_mut(&words).map_err(|mut error| {
-            tips::add(&mut error, &mut command, words.get(1).map(OsString::as_os_str));
+            tips::add(&mut error, &mut command, &words);
             clean(error)
         })?;
         Cli::from_arg_matches(&matches)
@@ -94,12 +93,10 @@ pub enum Command {
         format: ReportFormat,
     },
     /// List the metrics or the events that can be named in --columns, --sort and --events.
+    #[command(disable_help_subcommand = true)]
     List {
-        #[arg(value_enum)]
+        #[command(subcommand)]
         what: Listing,
-
-        #[command(flatten)]
-        tables: EventTableArgs,
     },
     /// Record without showing anything, until a signal comes or -n intervals have passed.
     #[command(
@@ -220,8 +217,8 @@ pub struct ExportArgs {
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    #[arg(long, value_enum)]
-    pub format: BatchFormat,
+    #[arg(long, value_parser = parse::formats())]
+    pub format: &'static Format,
 
     /// Begin at this time, as in 03:12, '2026-01-31 03:12' or -10m (before the end).
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -245,10 +242,13 @@ pub enum ReportFormat {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Lists, each with the flags that it has a use for.
+#[derive(Subcommand, Debug)]
 pub enum Listing {
+    /// List the metrics that can be named in --columns and --sort.
     Metrics,
-    Events,
+    /// List the events that can be named in --events, and whether they work here.
+    Events(EventTableArgs),
 }
 
 #[cfg(test)]

@@ -65,12 +65,12 @@ pub struct Section {
     pub findings: Vec<Finding>,
 }
 
-/// How one probe did when it was tried.
+/// The result of one probe when it was tried.
 #[derive(Clone, Debug, Serialize)]
 pub struct Probe {
     pub probe: &'static str,
     pub works: bool,
-    /// What was seen, or the whole chain of causes with the errno.
+    /// The observation, or the whole chain of causes with the errno.
     pub detail: String,
     /// The last lines of libbpf and of the kernel's verifier; empty when it works.
     pub log: Vec<String>,
@@ -83,7 +83,7 @@ pub struct MetricLine {
     pub available: bool,
     /// Why not.
     pub missing: Option<Missing>,
-    /// What to do about it.
+    /// The remedy.
     pub advice: Vec<Advice>,
 }
 
@@ -134,7 +134,7 @@ impl Report {
     }
 }
 
-/// What was tried overrules the rules. Where both say no, the words of the rules are the better ones. Only
+/// A trial overrules the rules. Where both say no, the words of the rules are the better ones. Only
 /// when all has started is a rule that said no proved wrong: an early step may get further than the next.
 fn observe(plan: &mut Plan, trials: &[Trial]) {
     let failed: Vec<(Facility, &anyhow::Error)> = trials

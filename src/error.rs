@@ -21,7 +21,7 @@ const WIDTH: usize = 80;
 #[repr(u8)]
 pub enum Exit {
     Ok = 0,
-    /// What was asked for could not be measured.
+    /// The measurement that was asked for is not possible.
     CouldNotMeasure = 1,
     Usage = 2,
     /// A capability is missing, or a policy of the host forbids it.
@@ -46,11 +46,11 @@ impl Serialize for Exit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 pub struct Refusal {
     pub exit: Exit,
-    /// What could not be done.
+    /// The action that failed.
     pub what: String,
     /// The cause, as far as it is known.
     pub why: Option<String>,
-    /// What was tried and the kernel's answer to it, errno included.
+    /// The attempt and the kernel's answer to it, errno included.
     pub said: Option<String>,
     pub advice: Vec<Advice>,
 }
@@ -78,7 +78,7 @@ impl Refusal {
 }
 
 /// Refuses what is known to fail, before anything is loaded, so that the message can be a good one.
-/// What is not known to fail is never refused: no version number and no user id decides.
+/// A host that is not known to fail is never refused: no version number and no user id decides.
 ///
 /// # Errors
 /// The first reason for which the live view cannot start here.
@@ -145,7 +145,7 @@ fn limited(said: &str) -> Option<Refusal> {
     })
 }
 
-/// How a limit is raised in a shell and in a unit of systemd.
+/// The way to raise a limit in a shell and in a unit of systemd.
 fn raise(shell: &str, unit: &str) -> Vec<Advice> {
     vec![
         Advice::command("raise the limit in the shell that starts it", shell),
@@ -153,7 +153,7 @@ fn raise(shell: &str, unit: &str) -> Vec<Advice> {
     ]
 }
 
-/// What is printed about a failure, after the name of the program; a refusal is wrapped.
+/// The message of a failure, after the name of the program; a refusal is wrapped.
 pub fn message(error: &Error) -> String {
     let refusal = error.downcast_ref::<Refusal>().cloned();
     match refusal.or_else(|| limited(&chain(error))) {

@@ -1,145 +1,79 @@
-//! Snapshots for programs and for pipes: one writer per format.
+//! Formats of batch output: one table of them, and a writer for each in a file of its own.
 
 pub mod csv;
 mod hot;
 pub mod interruptible;
 pub mod json;
 pub mod notices;
+mod rows;
 pub mod text;
 
 use std::io::{self, Write};
 
-use crate::analysis::filter::{self, RowFilter};
-use crate::metric::Metric;
 use crate::metric::needs::Demand;
-use crate::metric::task::TASK_METRICS;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
-use crate::snapshot::{Container, Snapshot, Task};
+use crate::program::say::Form;
+use crate::snapshot::Snapshot;
 
-/// What goes into the output, in every format.
-#[derive(Clone)]
-pub struct Selection {
-    pub filter: RowFilter,
-    /// Task metrics in the order of output.
-    pub columns: Vec<&'static Metric<Task>>,
-    pub sort: &'static Metric<Task>,
-    pub reversed: bool,
-    /// What is read on demand for these columns.
-    pub asked: Asked,
+pub use rows::{ContainerSelection, Rows, Selection, all_columns};
+
+/// All formats, in the order in which `--format` lists them. The first is in use unless another is named.
+pub static FORMATS: [&Format; 3] = [&text::FORMAT, &json::FORMAT, &csv::FORMAT];
+
+/// A format of batch output.
+#[derive(Debug)]
+pub struct Format {
+    /// The value of `--format`.
+    pub name: &'static str,
+    /// Parts of an interval that it has a place for, beside its rows.
+    pub parts: &'static [Part],
+    /// Whether programs read it: all metrics unless columns are named, and an id in each row.
+    pub machine_readable: bool,
+    /// The way in which it is kept harmless to a terminal.
+    pub form: Form,
+    /// Makes a writer with rows of tasks.
+    pub tasks: fn(Selection) -> Writer,
+    /// Makes a writer with rows of containers. `None` for a format that has tasks and containers side by side, where
+    /// `--by-container` changes nothing.
+    pub containers: Option<fn(ContainerSelection) -> Writer>,
 }
 
-impl Selection {
-    /// The rows to write, in order.
-    pub fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Task> {
-        filter::select(snapshot, &self.filter, self.sort, self.reversed)
-            .into_iter()
-            .map(|at| &snapshot.tasks[at])
-            .collect()
-    }
+/// A writer that a thread of its own may have.
+pub type Writer = Box<dyn Export + Send>;
+
+/// Parts of an interval beside its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Functions in which processes were sampled (`--hot`).
+    HotSpots,
+    /// CPU time of each of our own BPF programs (`--overhead`).
+    Overhead,
 }
 
-/// Rows of one kind, in the order of output.
-pub trait Rows {
-    type Row: 'static;
-    /// The rows are those of containers.
-    const CONTAINERS: bool;
-    fn columns(&self) -> &[&'static Metric<Self::Row>];
-    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
-    /// Whether the row ended in the interval, and whether it only left the scope.
-    fn ended(row: &Self::Row) -> (bool, bool);
-    /// What its columns need that is read on demand only.
-    fn asked(&self) -> Asked;
-    /// The facilities that its columns and its order need.
-    fn demand(&self) -> Demand;
-    /// The processes of `rows` that are looked at before others; `None` when no row is left out.
-    fn shown(&self, rows: &[&Self::Row]) -> Option<Vec<ProcessId>>;
-}
-
-impl Rows for Selection {
-    type Row = Task;
-    const CONTAINERS: bool = false;
-
-    fn columns(&self) -> &[&'static Metric<Task>] {
-        &self.columns
+impl Format {
+    /// The format with this name.
+    pub fn named(name: &str) -> Option<&'static Format> {
+        FORMATS.into_iter().find(|format| format.name == name)
     }
 
-    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Task> {
-        Selection::rows(self, snapshot)
+    /// Whether it has containers beside tasks; others have them instead of tasks, with `--by-container`.
+    pub fn has_both(&self) -> bool {
+        self.containers.is_none()
     }
 
-    fn ended(row: &Task) -> (bool, bool) {
-        (row.ended(), row.left())
-    }
-
-    fn asked(&self) -> Asked {
-        self.asked
-    }
-
-    fn demand(&self) -> Demand {
-        Demand::of(self.columns.iter().chain([&self.sort]))
-    }
-
-    fn shown(&self, rows: &[&Task]) -> Option<Vec<ProcessId>> {
-        let RowFilter { comm, node, top } = &self.filter;
-        let some = comm.is_some() || node.is_some() || top.is_some();
-        some.then(|| rows.iter().take(SHOWN_MAX).map(|row| row.raw.process()).collect())
+    /// Whether output in this format has a place for `part`.
+    pub fn carries(&self, part: Part) -> bool {
+        self.parts.contains(&part)
     }
 }
 
-/// What goes into output with rows of containers.
-#[derive(Clone)]
-pub struct ContainerSelection {
-    pub columns: Vec<&'static Metric<Container>>,
-    pub sort: &'static Metric<Container>,
-    pub reversed: bool,
-    pub top: Option<usize>,
+/// The flags that choose a format with a place for `part`, as in `--format json`.
+pub fn flags_that_carry(part: Part) -> String {
+    let formats = FORMATS.iter().filter(|format| format.carries(part));
+    let flags: Vec<String> = formats.map(|format| format!("--format {}", format.name)).collect();
+    flags.join(" or ")
 }
-
-impl Rows for ContainerSelection {
-    type Row = Container;
-    const CONTAINERS: bool = true;
-
-    fn columns(&self) -> &[&'static Metric<Container>] {
-        &self.columns
-    }
-
-    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Container> {
-        let mut rows: Vec<&Container> = snapshot.containers.iter().collect();
-        filter::sort_rows(
-            &mut rows,
-            |row| self.sort.read(row, snapshot).ok(),
-            self.sort.order,
-            self.reversed,
-        );
-        rows.truncate(self.top.unwrap_or(usize::MAX));
-        rows
-    }
-
-    fn ended(_: &Container) -> (bool, bool) {
-        (false, false)
-    }
-
-    fn asked(&self) -> Asked {
-        Asked::default()
-    }
-
-    fn demand(&self) -> Demand {
-        Demand::of(self.columns.iter().chain([&self.sort]))
-    }
-
-    fn shown(&self, _: &[&Container]) -> Option<Vec<ProcessId>> {
-        None
-    }
-}
-
-/// Every task metric, for output that a program reads.
-pub fn all_columns() -> Vec<&'static Metric<Task>> {
-    TASK_METRICS.iter().collect()
-}
-
-/// So many rows come before others; looking for a row among them costs.
-const SHOWN_MAX: usize = 256;
 
 /// Writes snapshots one after the other.
 pub trait Export {
@@ -154,7 +88,7 @@ pub trait Export {
     /// Writes one interval.
     ///
     /// # Errors
-    /// What the output returned.
+    /// The errno of the output.
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()>;
 
     /// The facilities that what it writes needs: probes for others are not started.
@@ -162,14 +96,29 @@ pub trait Export {
         Demand::Everything
     }
 
-    /// What it writes of processes that is read on demand only.
+    /// Fields of processes in its output that are read on demand only.
     fn asked(&self) -> Asked {
         Asked::default()
     }
 
     /// The processes of the rows written last, which is nobody where no row matched; `None` when no row was left out.
-    /// What is measured in turns is measured for these first.
+    /// These are measured first, where processes take turns.
     fn shown(&self) -> Option<&[ProcessId]> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_format_has_a_name_of_its_own_and_each_part_a_format() {
+        for format in FORMATS {
+            assert!(std::ptr::eq(Format::named(format.name).unwrap(), format), "{}", format.name);
+        }
+        for part in [Part::HotSpots, Part::Overhead] {
+            assert_eq!(flags_that_carry(part), "--format json", "{part:?}");
+        }
     }
 }

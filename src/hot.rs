@@ -1,4 +1,4 @@
-//! Hot spots: in which functions do tasks spend their time? From stacks and the names of their frames to shares.
+//! Hot spots, the functions in which tasks spend their time: from stacks and the names of their frames to shares.
 //!
 //! Pure: stacks come from `collect/hot.rs`, names from `symbolize.rs`.
 

@@ -4,6 +4,8 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 // `expect` says what makes it true.
 #![warn(clippy::unwrap_used)]
+// Tests and benchmarks are crates whose public items nothing reaches, so that the lint is for the library only.
+#![warn(unreachable_pub)]
 
 pub mod analysis;
 pub mod cli;
@@ -27,4 +29,5 @@ pub mod source;
 pub mod symbolize;
 pub mod sys;
 pub mod text;
+#[allow(unreachable_pub, reason = "not gone through yet")]
 pub mod tui;

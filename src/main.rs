@@ -11,7 +11,7 @@ use numatop_ng::program::{say, signals};
 use numatop_ng::run;
 use numatop_ng::{symbolize, sys};
 
-/// What the deepest calls need, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
+/// The stack of the deepest calls, with room; the limit on the stack of the first thread (`ulimit -s`) may be below it.
 const STACK_BYTES: usize = 4 << 20;
 
 /// The exit code of a panic, as the standard library has it.

@@ -214,7 +214,7 @@ pub enum Several {
     Caches,
 }
 
-/// How a number stands out on a screen.
+/// The way a number stands out on a screen.
 #[derive(Clone, Copy, Debug)]
 pub enum Stands {
     /// Zeros recede.
@@ -230,7 +230,7 @@ pub enum Stands {
 }
 
 impl Traits {
-    /// Those of a metric that needs nothing and is shown as most are.
+    /// Traits of a metric that needs nothing and is shown as most are.
     pub const NONE: Traits = Traits {
         needs: &[],
         several: None,

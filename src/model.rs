@@ -1,5 +1,7 @@
 //! Data that all layers share. Nothing here reads the machine or a clock.
 
+#![warn(missing_docs)]
+
 pub mod cgroup_path;
 pub mod counters;
 pub mod event;

@@ -11,9 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cli::{
-    BatchFormat, ContainerArgs, CountArgs, DisplayArgs, Part, RecordLimits, ScopeArgs, WatchArgs,
-};
+use crate::cli::{ContainerArgs, CountArgs, DisplayArgs, RecordLimits, ScopeArgs, WatchArgs};
 use crate::collect::placement;
 use crate::container::runtime;
 use crate::container::scope::Scope;
@@ -23,6 +21,7 @@ use crate::model::cgroup_path;
 use crate::model::topology::{Topology, format_cpulist};
 use crate::text::rfc3339;
 
+use crate::export::{Format, Part, flags_that_carry};
 use crate::host::{processes, users};
 use crate::model::units::NodeId;
 use crate::record::aggregate::Keep;
@@ -99,22 +98,27 @@ pub fn live(args: &WatchArgs, names: &BTreeMap<u32, String>) -> Result<LiveOptio
 ///
 /// # Errors
 /// Says which format has a place.
-pub fn check_places(format: BatchFormat, hot: bool, overhead: bool, kept: bool) -> Result<(), BadValue> {
+pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> Result<(), BadValue> {
     if hot && !kept && !format.carries(Part::HotSpots) {
+        let flags = flags_that_carry(Part::HotSpots);
         return Err(bad(
             "--hot",
-            "is for the command record and for --format json; on the screen, h shows hot spots",
+            format!("is for the command record and for {flags}; on the screen, h shows hot spots"),
         ));
     }
     if overhead && !format.carries(Part::Overhead) {
-        return Err(bad("--overhead", "is for --format json; on the screen, o shows what numatop-ng costs"));
+        let flags = flags_that_carry(Part::Overhead);
+        return Err(bad(
+            "--overhead",
+            format!("is for {flags}; on the screen, o shows what numatop-ng costs"),
+        ));
     }
     Ok(())
 }
 
 /// Refuses ids that no task below `root` has: they would show an empty screen for ever.
 fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
-    // What cannot be found out decides nothing.
+    // A fact that cannot be found out decides nothing.
     for pid in &args.pids {
         match processes::process_of(root, *pid) {
             Ok(None) => return Err(bad("--pid", format!("there is no process {pid}"))),
@@ -161,7 +165,7 @@ pub fn check_by_hand(args: &CountArgs) -> Result<(), BadValue> {
     }
 }
 
-/// What of cgroups is wanted, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
+/// The wanted cgroups, and the hierarchy that a full path of `--cgroup` lies in. Names are resolved
 /// by the source. Mounts are read below `root`.
 ///
 /// # Errors
@@ -214,7 +218,7 @@ fn scope_text(args: &ScopeArgs, wants: &Wants) -> String {
     words.join(", ")
 }
 
-/// How to record.
+/// The limits of a recording.
 pub fn recording(limits: &RecordLimits, interval: Duration) -> RecordOptions {
     RecordOptions {
         interval,
@@ -255,7 +259,7 @@ pub fn stretch(
     }
 }
 
-/// What a row stands for. `scope`: that of the live source, in which naming threads implies rows of threads.
+/// The kind of a row. `scope`: that of the live source, in which naming threads implies rows of threads.
 pub fn grain(threads: bool, scope: Option<&ScopeArgs>) -> RowKind {
     let named = scope.is_some_and(|scope| !scope.tids.is_empty());
     if threads || named { RowKind::Threads } else { RowKind::Processes }
@@ -300,16 +304,22 @@ mod tests {
 
     #[test]
     fn parts_that_only_json_has_are_refused_elsewhere() {
-        use BatchFormat::{Csv, Json, Text};
-        for (format, hot, overhead) in
-            [(Text, true, false), (Text, false, true), (Csv, true, false), (Csv, false, true)]
-        {
+        use crate::export::{csv, json, text};
+        for (format, hot, overhead) in [
+            (&text::FORMAT, true, false),
+            (&text::FORMAT, false, true),
+            (&csv::FORMAT, true, false),
+            (&csv::FORMAT, false, true),
+        ] {
             let error = check_places(format, hot, overhead, false).unwrap_err().to_string();
             assert!(error.contains("for --format json"), "{error}");
         }
-        assert!(check_places(Json, true, true, false).is_ok());
-        assert!(check_places(Csv, true, false, true).is_ok(), "a recording keeps stacks");
-        assert!(check_places(Csv, true, true, true).is_err(), "no recording keeps the cost of programs");
+        assert!(check_places(&json::FORMAT, true, true, false).is_ok());
+        assert!(check_places(&csv::FORMAT, true, false, true).is_ok(), "a recording keeps stacks");
+        assert!(
+            check_places(&csv::FORMAT, true, true, true).is_err(),
+            "no recording keeps the cost of programs"
+        );
     }
 
     #[test]

@@ -15,19 +15,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::cli::{BatchFormat, Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs};
-use crate::export::{Export, csv::Csv, interruptible::Interruptible, json::JsonLines, text::Text};
+use crate::cli::{Cli, ColourArg, Command, DisplayArgs, OutputArgs, ScreenArgs};
+use crate::export::interruptible::Interruptible;
+use crate::export::{Format, Writer};
 use crate::options;
 use crate::program::say::{self, Form, Notes};
 use crate::program::signals;
 use crate::snapshot::RowKind;
-use crate::tui::action::Screen;
+use crate::tui::input::action::ScreenId;
 use crate::tui::{ColourChoice, Ended, TuiOptions};
 
 /// Does what was asked for. The exit code is that of a run that went well or found nothing.
 ///
 /// # Errors
-/// What stood in the way: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.
+/// The obstacle: a [`options::BadValue`], a [`crate::error::Refusal`], or anything else.
 pub fn run(cli: &Cli) -> Result<ExitCode> {
     if let Some(
         Command::Doctor { .. }
@@ -42,7 +43,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
     match &cli.command {
         Some(Command::Doctor { format }) => about::doctor(*format),
         Some(Command::Topology { format }) => about::topology(*format),
-        Some(Command::List { what, tables }) => about::list(*what, tables),
+        Some(Command::List { what }) => about::list(what),
         Some(Command::Record(args)) => watch::record(args),
         Some(Command::Replay(args)) => recordings::replay(args),
         Some(Command::Export(args)) => recordings::export(args),
@@ -66,7 +67,7 @@ fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Re
         columns: options::columns(display)?,
         sort: options::sort(display)?,
         threads: grain == RowKind::Threads,
-        screen: if display.by_container { Screen::Containers } else { Screen::Tasks },
+        screen: if display.by_container { ScreenId::Containers } else { ScreenId::Tasks },
         filter: options::filter(display)?,
         mouse: !screen.no_mouse,
         colour: match screen.color {
@@ -97,25 +98,13 @@ fn ran() -> ExitCode {
 }
 
 /// The writer of `format`, with the chosen rows and columns.
-fn exporter(format: BatchFormat, display: &DisplayArgs) -> Result<Box<dyn Export + Send>> {
-    let tasks = || options::selection(display, format.machine_readable());
-    let containers = || options::container_selection(display, format.machine_readable());
-    Ok(match (format, display.by_container) {
-        (BatchFormat::Json, _) => Box::new(JsonLines::new(tasks()?)),
-        (BatchFormat::Text, true) => Box::new(Text::new(containers()?)),
-        (BatchFormat::Text, false) => Box::new(Text::new(tasks()?)),
-        (BatchFormat::Csv, true) => Box::new(Csv::new(containers()?)),
-        (BatchFormat::Csv, false) => Box::new(Csv::new(tasks()?)),
+fn exporter(format: &Format, display: &DisplayArgs) -> Result<Writer> {
+    Ok(match format.containers {
+        Some(writer) if display.by_container => {
+            writer(options::container_selection(display, format.machine_readable)?)
+        }
+        _ => (format.tasks)(options::selection(display, format.machine_readable)?),
     })
-}
-
-/// How what [`exporter`] writes is kept harmless to a terminal.
-fn form(format: BatchFormat) -> Form {
-    match format {
-        BatchFormat::Text => Form::Text,
-        BatchFormat::Csv => Form::Csv,
-        BatchFormat::Json => Form::Json,
-    }
 }
 
 /// Becomes readable at a signal that ends the program.

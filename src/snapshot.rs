@@ -146,7 +146,7 @@ pub struct Snapshot {
     pub cpus: Vec<CpuDelta>,
     /// In the interval, over all CPUs.
     pub slots: [Slot; crate::model::wire::SLOTS],
-    /// What is counted here and has not counted anything yet: its 0 is no measurement.
+    /// Counters that have not counted anything yet: their 0 is no measurement.
     pub silent: BTreeSet<Role>,
     pub own: Own,
     /// Cumulative, by cause.
@@ -157,7 +157,7 @@ pub struct Snapshot {
     pub notes: Vec<String>,
     /// Stacks that were sampled in the interval, when they were; not part of samples.
     pub hot: Option<Profile>,
-    /// What our own programs cost in the interval, while statistics are on; not part of samples.
+    /// The cost of our own programs in the interval, while statistics are on; not part of samples.
     pub overhead: Option<Vec<Cost>>,
 }
 
@@ -221,7 +221,7 @@ impl Task {
         self.exited && !self.left()
     }
 
-    /// How long before `now_ns` its memory was looked at.
+    /// Time from the look at its memory to `now_ns`.
     pub fn memory_age_ns(&self, now_ns: u64) -> Option<u64> {
         self.memory.as_ref().map(|(read_ns, _)| now_ns.saturating_sub(*read_ns))
     }
@@ -265,7 +265,7 @@ fn shares(run_ns: &[u64]) -> Option<Vec<(NodeId, f64)>> {
     Some(run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0).map(share).collect())
 }
 
-/// What happened between `previous` and `current`. Without `previous`, totals only.
+/// The interval between `previous` and `current`. Without `previous`, totals only.
 pub fn derive(
     host: &Arc<HostFacts>,
     previous: Option<&Sample>,

@@ -32,7 +32,7 @@ pub struct Focus {
     pub processes: Option<Vec<ProcessId>>,
     /// Groups of cgroups, by the id of their top.
     pub groups: Vec<u64>,
-    /// What is read of processes beside, of these first. Nothing is read where there is nobody to look at.
+    /// Fields that are read of processes beside their counts, of these first; none if no process is shown.
     pub asked: Asked,
 }
 
@@ -74,7 +74,7 @@ pub trait Source {
         bail!("a recording has no stacks: they can be looked at only while they are sampled")
     }
 
-    /// What was sampled of stacks since the call before; `None` while they are not sampled. Waits up to `patience`
+    /// Stacks that were sampled since the call before; `None` while they are not. Waits up to `patience`
     /// for the names of functions.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ pub trait Source {
         None
     }
 
-    /// What is measured in turns is measured for these before others.
+    /// Has these measured before others, where rows take turns.
     fn focus(&mut self, _focus: Focus) {}
 
     /// Whether the last sample goes on from the one before: the same run of the same kernel, so that their
@@ -113,7 +113,7 @@ pub trait Source {
         true
     }
 
-    /// How far the recording is that samples go into on their way.
+    /// The progress of the recording that samples go into on their way.
     fn recording(&self) -> Option<Progress> {
         None
     }

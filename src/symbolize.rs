@@ -41,7 +41,7 @@ use crate::program::helper::{Failure, Remote};
 const ASKED_MAX: usize = 200_000;
 /// Characters of a name; C++ has some of many thousand.
 pub const NAME_MAX: usize = 400;
-/// How often a user who has used up the time for names is looked at again.
+/// The period after which a user who has used up the time for names has a turn again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// A place, and the process it was seen in.
@@ -109,7 +109,7 @@ fn work(program: PathBuf, asked: &Receiver<Vec<Question>>, answers: &Sender<Answ
     let mut queue = Queue::default();
     let mut hung: HashSet<ProcessId> = HashSet::new();
     loop {
-        // What came meanwhile is in the queue before it is decided whose turn it is.
+        // Requests that came meanwhile are in the queue before a turn is given.
         let more = match queue.turn(&ledger, Instant::now()) {
             Turn::Empty => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Turn::Later => asked.recv_timeout(AGAIN),

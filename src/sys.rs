@@ -263,7 +263,7 @@ pub fn enable_bpf_stats() -> io::Result<OwnedFd> {
     Ok(unsafe { owned(fd) })
 }
 
-/// What the kernel says of a BPF program, without its arrays.
+/// The kernel's information on a BPF program, without its arrays.
 ///
 /// # Errors
 /// The errno of BPF_OBJ_GET_INFO_BY_FD.

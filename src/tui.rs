@@ -1,25 +1,26 @@
 //! The live view: threads, one channel, and the loop that turns messages into screens.
 //!
-//! A collector thread owns the source, an input thread reads keys, a signal thread waits for signals, a thread writes
-//! to the terminal; the calling thread owns the state and waits for none of them but for messages.
+//! A collector thread owns the source, a deriver thread makes intervals of its samples, an input thread reads keys, a
+//! signal thread waits for signals, a thread writes to the terminal; the calling thread owns the state and waits for
+//! none of them but for messages.
 
-pub mod action;
-pub mod app;
 mod closeup;
 mod collector;
-mod columns;
+mod deriver;
+pub mod draw;
 mod highlight_scan;
-pub mod keymap;
-mod layout;
+pub mod history;
+pub mod input;
 mod mail;
 mod outlet;
 mod player;
 pub mod ring;
-pub mod rows;
+pub mod screens;
+pub mod state;
 mod terminal;
 pub mod theme;
-pub mod view;
-pub mod widget;
+pub mod update;
+pub mod widgets;
 
 use std::io::PipeReader;
 use std::sync::Arc;
@@ -33,13 +34,15 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGTSTP};
 use signal_hook::iterator::Signals;
 
-use self::action::{Effect, Screen};
-use self::app::{App, Settings};
 use self::collector::{Collector, Command};
-use self::mail::Mail;
+use self::deriver::Deriver;
+use self::history::{Shown, Want};
+use self::input::action::{Effect, ScreenId};
+use self::mail::{Inbox, Mail};
 use self::terminal::Tty;
 pub use self::theme::ColourChoice;
 use self::theme::Theme;
+use self::update::{App, Settings};
 use crate::analysis::filter::RowFilter;
 use crate::analysis::highlights::Highlights;
 use crate::collect::mappings::Mappings;
@@ -80,7 +83,7 @@ pub struct TuiOptions {
     pub sort: Option<(&'static Metric<Task>, bool)>,
     pub threads: bool,
     /// The screen to begin with.
-    pub screen: Screen,
+    pub screen: ScreenId,
     pub filter: RowFilter,
     pub mouse: bool,
     pub colour: ColourChoice,
@@ -101,14 +104,20 @@ pub enum Ended {
 
 /// What the threads tell the loop.
 enum Message {
-    /// What the collector has is waiting.
+    /// Messages are in the mailbox.
     Mail,
-    /// And how many samples it holds.
+    /// To the deriver: a sample, and how many it holds.
     Sample(Arc<HostFacts>, Box<Sample>, u64),
     /// How far the recording of the samples is, each time before one of them.
     Recording(Progress),
-    /// The recording was moved: the sample to show, and the one before it.
+    /// To the deriver: the recording was moved; the one before the sample to show, and that.
     Moved(Arc<HostFacts>, Option<Box<Sample>>, Box<Sample>),
+    /// To the deriver: the interval that the screen wants.
+    Want(Want),
+    /// An interval, from the deriver.
+    Shown(Box<Shown>),
+    /// Moments worth a look among the samples that were kept when a pause began.
+    KeptMarks(Box<Highlights>),
     SourceEnded,
     /// What became of the file that is followed, none if nothing; and whether more of it can come.
     Outlook {
@@ -150,9 +159,9 @@ pub fn run(
     let patience = if recorded { PATIENCE_OF_RECORDINGS } else { PATIENCE };
     let made_up = options.demo;
     let mut app = new_app(options);
-    app.demo = made_up;
-    run_with(app, mouse, iterations, patience, move |_, mail, commands, wake| {
-        collector::collect(start, interval, mail, &commands, wake)
+    app.state.demo = made_up;
+    run_with(app, mouse, iterations, patience, move |deriver, commands, wake| {
+        collector::collect(start, interval, &deriver.mail, &commands, wake)
     })
 }
 
@@ -170,9 +179,9 @@ pub fn replay(
 ) -> Result<Ended> {
     let mouse = options.mouse;
     let mut app = new_app(options);
-    app.replay(span, follow);
-    run_with(app, mouse, None, PATIENCE, move |messages, _, commands, wake| {
-        player::play(recording, span, at, follow, messages, &commands, wake)
+    app.state.replay(span, follow);
+    run_with(app, mouse, None, PATIENCE, move |deriver, commands, wake| {
+        player::play(recording, span, at, follow, &deriver.messages, &commands, wake)
     })
 }
 
@@ -196,9 +205,7 @@ fn run_with(
     mouse: bool,
     iterations: Option<u64>,
     patience: Duration,
-    collect: impl FnOnce(&SyncSender<Message>, &Mail, Receiver<Command>, PipeReader) -> Result<()>
-    + Send
-    + 'static,
+    collect: impl FnOnce(&Deriver, Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
 ) -> Result<Ended> {
     let (sender, messages) = sync_channel(QUEUE);
     let caught = signals::ending().chain([SIGTSTP, SIGCONT]);
@@ -227,10 +234,12 @@ fn run_with(
     let mut ended = drawn.map(|()| Ended::Quit);
     if ended.is_ok() {
         spawn("input", sender.clone(), forward_input)?;
-        let (inbox, to_screen) = (mail.clone(), sender.clone());
+        let inbox = mail.inbox();
+        let deriver = Deriver::start(app.want(), mail)?;
+        let wants = deriver.mail.clone();
         let mut collector =
-            Collector::spawn(mail, move |mail, commands, wake| collect(&to_screen, mail, commands, wake))?;
-        ended = show(&mut app, &mut tty, &mut collector, (&messages, &inbox), iterations);
+            Collector::spawn(wants.clone(), move |commands, wake| collect(&deriver, commands, wake))?;
+        ended = show(&mut app, &mut tty, (&mut collector, &wants), (&messages, &inbox), iterations);
         collector.quit();
         // Before the collector is waited for: a player may be about to send.
         drop(messages);
@@ -248,41 +257,44 @@ fn run_with(
 fn show(
     app: &mut App,
     tty: &mut Tty,
-    collector: &mut Collector,
-    (messages, mail): (&Receiver<Message>, &Mail),
+    (collector, deriver): (&mut Collector, &Mail),
+    (messages, inbox): (&Receiver<Message>, &Inbox),
     iterations: Option<u64>,
 ) -> Result<Ended> {
     // Two samples bracket the first short interval, which is there to have something to show.
-    let mut focus = Focus::default();
+    let (mut focus, mut want) = (Focus::default(), app.want());
     let mut samples_left = iterations.map(|intervals| intervals.saturating_add(2));
     loop {
         let first = messages.recv().context("all threads have ended")?;
         // Whatever else has come meanwhile is drawn in the same frame.
         let all: Vec<Message> = std::iter::once(first).chain(messages.try_iter()).collect();
-        for message in all.into_iter().chain(mail.take()) {
+        for message in all.into_iter().chain(inbox.take()) {
             let effect = match message {
                 Message::Mail | Message::Terminal => None,
-                Message::Sample(host, sample, taken) => {
-                    samples_left = samples_left.map(|left| left.saturating_sub(taken));
-                    app.sample(host, *sample)
+                // The deriver makes an interval of these.
+                Message::Sample(..) | Message::Moved(..) | Message::Want(_) => None,
+                Message::Shown(shown) => {
+                    samples_left = samples_left.map(|left| left.saturating_sub(shown.taken));
+                    app.show(*shown)
                 }
-                Message::Recording(progress) => {
-                    app.recording = Some(progress);
+                Message::KeptMarks(marks) => {
+                    app.state.kept_marked(*marks);
                     None
                 }
-                Message::Moved(host, previous, sample) => {
-                    app.moved(host, previous.map(|sample| *sample), *sample)
+                Message::Recording(progress) => {
+                    app.state.recording = Some(progress);
+                    None
                 }
                 Message::SourceEnded => {
-                    app.source_ended();
+                    app.state.source_ended();
                     None
                 }
                 Message::Outlook { what, more } => {
-                    app.outlook(what.as_deref(), more);
+                    app.state.outlook(what.as_deref(), more);
                     None
                 }
                 Message::Marks(marks, share) => {
-                    app.marked(*marks, share);
+                    app.state.marked(*marks, share);
                     None
                 }
                 Message::Failed(error) => return Err(error),
@@ -330,7 +342,7 @@ fn show(
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),
                 Some(Effect::SetEvents(set)) => collector.send(Command::SetEvents(set)),
-                Some(Effect::Map { process, .. }) if app.demo => {
+                Some(Effect::Map { process, .. }) if app.state.demo => {
                     app.mapped(process, Err(demo::NO_MAPPINGS.into()));
                 }
                 Some(Effect::Map { process, rss_bytes, exact }) => {
@@ -340,6 +352,12 @@ fn show(
                 Some(Effect::SetStatistics(on)) => collector.send(Command::SetStatistics(on)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }
+        }
+        let now = app.want();
+        if now != want {
+            want = now;
+            // A deriver that has ended says why.
+            let _ = deriver.send(Message::Want(now));
         }
         // One that found no room among the messages.
         if let Some(signal) = signals::ended_by() {

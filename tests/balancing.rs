@@ -1,4 +1,4 @@
-//! What is said of NUMA balancing, from samples that are known: hinting faults of nodes and of the machine, and the time
+//! NUMA balancing, from samples that are known: hinting faults of nodes and of the machine, and the time
 //! it takes from tasks.
 
 mod common;

@@ -1,4 +1,4 @@
-//! What batch output asks of its source.
+//! Questions of batch output to its source.
 
 mod common;
 
@@ -193,7 +193,7 @@ fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reade
     assert_eq!(taken.load(Ordering::SeqCst), ASKED + 1);
 }
 
-/// What is asked of the source by output with such rows.
+/// The questions to the source by output with such rows.
 fn asked(filter: RowFilter) -> Option<Vec<u32>> {
     let (never, _keep): (PipeReader, _) = std::io::pipe().unwrap();
     let mut source = Asked { world: World::intel(), processes: None };

@@ -1,4 +1,4 @@
-//! Which container, pod, unit and user a cgroup path belongs to: one row for each way in which engines
+//! The container, pod, unit and user that a cgroup path belongs to: one row for each way in which engines
 //! and systemd lay out their trees, with the place that the pattern is known from.
 
 use numatop_ng::container::patterns::identify;
@@ -12,7 +12,7 @@ const OUTER: &str = "fffffffffffffffffffffffffffffffffffffffffffffffffffffffffff
 const UID: &str = "1a2b3c4d-0000-1111-2222-333344445555";
 const STATIC_UID: &str = "b8ba2a9d4d5b4a1fbd3f3f3c9a9c2d11";
 
-/// What a path should say. `ID` and the others are put in for `{id}`, `{outer}`, `{uid}`, `{uid_}`, `{static}`.
+/// The expected answer for a path. `ID` and the others are put in for `{id}`, `{outer}`, `{uid}`, `{uid_}`, `{static}`.
 struct Row {
     path: &'static str,
     container: Option<(Engine, &'static str)>,

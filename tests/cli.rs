@@ -1,4 +1,4 @@
-//! Does the command behave, where nothing needs to be measured: help, bad values, missing privileges?
+//! The command where nothing needs to be measured: help, bad values, missing privileges.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -50,6 +50,10 @@ fn a_bad_flag_or_value_exits_2_and_is_named() {
         (&["-b", "--host", "--container", "web"], "--container"),
         (&["-b", "--cgroup", "/sys/fs/cgroup-of-nobody/x"], "hierarchy"),
         (&["doctor", "--format", "csv"], "csv"),
+        // Metrics come from no table.
+        (&["list", "metrics", "--pmu-dir", "/etc"], "unexpected argument '--pmu-dir'"),
+        (&["list", "--pmu-dir", "/etc", "metrics"], "unexpected argument '--pmu-dir'"),
+        (&["list", "everything"], "list has 'metrics' and 'events'"),
     ] {
         let output = numatop(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
@@ -181,7 +185,7 @@ impl Drop for Folder {
     }
 }
 
-/// What `list events` says of a folder of tables, and its exit code. It has to end by itself.
+/// The message of `list events` on a folder of tables, and its exit code. It has to end by itself.
 fn tables(dir: &Path) -> (Option<i32>, String) {
     let began = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_numatop-ng"))

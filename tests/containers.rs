@@ -1,4 +1,4 @@
-//! Are rows of containers the sums of their tasks?
+//! Rows of containers are the sums of their tasks.
 
 mod common;
 

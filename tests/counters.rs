@@ -1,4 +1,4 @@
-//! What becomes of counts on their way to JSON and to the screen: injected, so that the truth is known.
+//! Counts on their way to JSON and to the screen: injected, so that the truth is known.
 
 mod common;
 
@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
-use common::{Actor, World, screen};
+use common::{Actor, App, World, screen};
 use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::export::{Export, Selection, all_columns, csv::Csv, json::JsonLines};
 use numatop_ng::metric::task::by_id;
@@ -19,9 +19,9 @@ use numatop_ng::model::sample::{HostFacts, Missing, Sample, Slot, TaskRaw};
 use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::NodeCounts;
 use numatop_ng::snapshot::{RowKind, Snapshot, derive};
-use numatop_ng::tui::action::Action;
-use numatop_ng::tui::app::{App, Settings};
+use numatop_ng::tui::input::action::Action;
 use numatop_ng::tui::theme::Theme;
+use numatop_ng::tui::update::Settings;
 
 /// A process that counts for one second on a machine with these events.
 struct Bench {
@@ -110,7 +110,7 @@ impl Bench {
             columns: Some(vec![by_id("pid").unwrap(), by_id(id).unwrap()]),
             sort: None,
             threads: false,
-            screen: numatop_ng::tui::action::Screen::Tasks,
+            screen: numatop_ng::tui::input::action::ScreenId::Tasks,
             filter: RowFilter::default(),
             theme: Theme::new(false, true),
             zone: TimeZone::UTC,
@@ -128,7 +128,7 @@ impl Bench {
         screen::text(&screen::draw(&self.app(id), 80, 24))
     }
 
-    /// What the screen says when rows are sorted by this metric.
+    /// The word of the screen when rows are sorted by this metric.
     fn said(&self, id: &'static str) -> String {
         let mut app = self.app(id);
         app.update(Action::SortBy(id));
@@ -489,7 +489,7 @@ fn a_counter_that_opens_and_counts_nothing_is_no_zero() {
 fn a_cpu_that_was_offline_starts_its_counters_again() {
     let mut bench = Bench::counts(&[(Role::Cycles, 0), (Role::Instructions, 0)]);
     let slot = |count, enabled_ns, running_ns| Slot { count, enabled_ns, running_ns };
-    // What a CPU has counted stays; the times are those of its new events.
+    // Counts of a CPU stay; the times are those of its new events.
     bench.before = vec![slot(1_000, 9_000_000, 9_000_000), slot(1_000, 9_000_000, 9_000_000)];
     bench.after = vec![slot(3_000, 400_000, 400_000), slot(2_000, 400_000, 200_000)];
 

@@ -176,7 +176,7 @@ fn it_shows_what_it_is_there_to_show() {
 fn the_screen_says_that_it_is_a_demo() {
     for size in [(80, 24), (160, 50)] {
         let mut app = common::app(&mut demo_machine(), 4, size, Theme::new(false, false));
-        app.demo = true;
+        app.state.demo = true;
         let shown = text(&draw(&app, size.0, size.1));
         assert!(shown.lines().next().unwrap().contains("DEMO"), "{shown}");
         assert!(shown.contains("postgres") && shown.contains("a made-up machine"), "{shown}");

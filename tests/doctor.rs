@@ -1,4 +1,4 @@
-//! What doctor and the refusals say: on imagined hosts word for word, on this machine as far as it is known.
+//! Messages of doctor and refusals: on imagined hosts word for word, on this machine as far as it is known.
 
 mod fake_hosts;
 
@@ -13,7 +13,7 @@ use numatop_ng::metric::{node::NODE_METRICS, task::TASK_METRICS};
 use numatop_ng::model::event::Role;
 use numatop_ng::model::facility::Facility;
 
-/// What the kernel answers to a user without capabilities.
+/// The kernel's answers to a user without capabilities.
 fn eperm() -> anyhow::Error {
     anyhow::Error::from(io::Error::from_raw_os_error(libc::EPERM))
         .context("loading the BTF of the task storage map")
@@ -191,7 +191,7 @@ fn text_fits_its_width() {
             for line in render_text(&report, width).lines() {
                 let command =
                     line.trim_start().starts_with("sudo ") || line.trim_start().starts_with("docker ");
-                // What stops the live view is written as on stderr, for 80 columns.
+                // An obstacle to the live view is written as on stderr, for 80 columns.
                 assert!(
                     line.chars().count() <= if command { 80 } else { width.max(80) },
                     "{width}: {line:?}"

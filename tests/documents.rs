@@ -37,6 +37,20 @@ fn flags(command: &clap::Command) -> Vec<&str> {
     command.get_arguments().filter_map(|arg| arg.get_long()).filter(|long| *long != "help").collect()
 }
 
+/// All subcommands, also those of `list`, by the words that are typed.
+fn subcommands(command: &clap::Command) -> Vec<(String, &clap::Command)> {
+    let mut all = Vec::new();
+    for subcommand in command.get_subcommands() {
+        let name = subcommand.get_name();
+        let below: Vec<_> = subcommand.get_subcommands().collect();
+        if below.is_empty() {
+            all.push((name.to_string(), subcommand));
+        }
+        all.extend(below.into_iter().map(|below| (format!("{name} {}", below.get_name()), below)));
+    }
+    all
+}
+
 #[test]
 fn the_man_page_has_every_flag_of_every_command() {
     let output = run(&["groff", "-man", "-Tascii", "-P-c", "-ww", "-rLL=200n"], &generate("man"));
@@ -67,8 +81,8 @@ fn the_man_page_has_every_flag_of_every_command() {
     for flag in flags(&command) {
         assert!(has(&live, flag), "--{flag}\n{plain}");
     }
-    for subcommand in command.get_subcommands() {
-        let heading = format!("numatop-ng {}", subcommand.get_name()).to_uppercase();
+    for (name, subcommand) in subcommands(&command) {
+        let heading = format!("numatop-ng {name}").to_uppercase();
         let found = sections.iter().find(|(known, _)| *known == heading);
         let (_, body) = found.unwrap_or_else(|| panic!("{heading} is missing\n{plain}"));
         for flag in flags(subcommand) {
@@ -106,6 +120,8 @@ fn bash_completes_the_flags_of_each_command() {
         ),
         (&["numatop-ng", "export", "--format", ""], &["text", "json", "csv"]),
         (&["numatop-ng", "generate", "m"], &["man"]),
+        (&["numatop-ng", "list", "e"], &["events"]),
+        (&["numatop-ng", "list", "events", "--p"], &["--pmu-dir"]),
     ] {
         let mut found = complete_in_bash(&script, words);
         let mut expected: Vec<String> = answers.iter().map(ToString::to_string).collect();
@@ -122,8 +138,8 @@ fn zsh_and_fish_have_the_flags_of_each_command() {
     let (zsh, fish) = (generate("zsh"), generate("fish"));
     assert!(zsh.starts_with("#compdef numatop-ng\n"), "{zsh}");
     let command = Cli::command();
-    for subcommand in command.get_subcommands() {
-        let name = subcommand.get_name();
+    for (name, subcommand) in subcommands(&command) {
+        let name = name.rsplit(' ').next().unwrap();
         // A case of zsh ends with ;;.
         let case = zsh.split(&format!("({name})\n")).nth(1).unwrap().split("\n;;").next().unwrap();
         for flag in flags(subcommand) {
@@ -131,10 +147,14 @@ fn zsh_and_fish_have_the_flags_of_each_command() {
                 case.contains(&format!("--{flag}=[")) || case.contains(&format!("--{flag}[")),
                 "{name} {flag}: {case}"
             );
-            let condition = format!("using_subcommand {name}\"");
+            // Flags of a list are behind the condition of `list` itself.
+            let condition = format!("seen_subcommand_from {name}\"");
+            let using = format!("using_subcommand {name}\"");
             let word = format!(" -l {flag} ");
             assert!(
-                fish.lines().any(|line| line.contains(&condition) && line.contains(&word)),
+                fish.lines().any(|line| {
+                    (line.contains(&condition) || line.contains(&using)) && line.contains(&word)
+                }),
                 "{name} {flag}: {fish}"
             );
         }

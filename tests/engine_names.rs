@@ -1,4 +1,4 @@
-//! What containers are called, by the files of each engine: one tree of fixtures for each.
+//! Names of containers, by the files of each engine: one tree of fixtures for each.
 
 use std::path::{Path, PathBuf};
 

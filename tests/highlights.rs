@@ -1,4 +1,4 @@
-//! Are the moments that are worth a look the right ones?
+//! The moments that are highlighted.
 
 mod common;
 

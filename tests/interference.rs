@@ -1,4 +1,4 @@
-//! What gets into a task's way: interrupts, waits beside idle nodes, and who is on the sibling.
+//! Interference with a task: interrupts, waits beside idle nodes, and tasks on the sibling.
 
 mod common;
 

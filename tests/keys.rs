@@ -1,4 +1,4 @@
-//! What keys, clicks and samples do to the state behind the screen.
+//! Effects of keys, clicks and samples on the state behind the screen.
 
 mod common;
 
@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::screen::{draw, text};
-use common::{Actor, World, app, press, type_text};
+use common::{Actor, App, World, app, press, type_text};
 use numatop_ng::model::process::ProcFields;
 use numatop_ng::model::process::Texts;
 use numatop_ng::model::sample::{Missing, Sample};
 use numatop_ng::model::units::NodeId;
 use numatop_ng::snapshot::Task;
-use numatop_ng::tui::action::{Action, Effect, Screen, Seek};
-use numatop_ng::tui::app::App;
-use numatop_ng::tui::keymap::{KEYS, Key, context};
+use numatop_ng::tui::input::action::{Action, Effect, ScreenId, Seek};
+use numatop_ng::tui::input::keymap::{KEYS, Key, context};
 use numatop_ng::tui::ring::{MAX_BYTES, MAX_SAMPLES, Ring};
 use numatop_ng::tui::theme::Theme;
 use proptest::prelude::*;
@@ -34,7 +33,7 @@ fn screen(app: &App) -> String {
 }
 
 fn selected(app: &App) -> Option<&Task> {
-    app.tasks.selected(app.snapshot()?)
+    app.screens.tasks.selected(app.state.snapshot()?)
 }
 
 fn selected_pid(app: &App) -> u32 {
@@ -42,8 +41,8 @@ fn selected_pid(app: &App) -> u32 {
 }
 
 fn pids(app: &App) -> Vec<u32> {
-    let snapshot = app.snapshot().unwrap();
-    app.tasks.rows().iter().map(|row| snapshot.tasks[row.task].raw.pid).collect()
+    let snapshot = app.state.snapshot().unwrap();
+    app.screens.tasks.list.rows().iter().map(|row| snapshot.tasks[row.at].raw.pid).collect()
 }
 
 /// An app in which the bindings of `bit` hold, and in which there is something for each to do.
@@ -69,7 +68,7 @@ fn placed(bit: u16) -> App {
         context::PROMPT => &["\\", "x"],
         context::HOT => {
             assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
-            app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+            app.hot_news(Ok(common::hot::news(app.state.snapshot().unwrap())));
             press(&mut app, "Tab");
             &["j", "j"]
         }
@@ -78,7 +77,7 @@ fn placed(bit: u16) -> App {
             &[]
         }
         context::REPLAY => {
-            app.replay((0, i64::MAX), false);
+            app.state.replay((0, i64::MAX), false);
             &[]
         }
         _ => unreachable!("one bit of the contexts"),
@@ -97,15 +96,15 @@ fn every_key_does_something() {
         {
             for Key(code, ctrl) in binding.keys {
                 let mut app = placed(bit);
-                let (before, at) = (draw(&app, SIZE.0, SIZE.1), app.tasks.cursor.at());
+                let (before, at) = (draw(&app, SIZE.0, SIZE.1), app.screens.tasks.list.cursor.at());
                 let modifiers = if *ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
                 let effect = app.press(KeyEvent::new(*code, modifiers));
-                let same = draw(&app, SIZE.0, SIZE.1) == before && app.tasks.cursor.at() == at;
+                let same = draw(&app, SIZE.0, SIZE.1) == before && app.screens.tasks.list.cursor.at() == at;
                 // A short list of threads does not scroll.
                 let short = bit == context::DETAIL && matches!(binding.action, Action::Move(_));
                 // These name the screen that is shown already.
-                let there = binding.action == Action::Show(Screen::Tasks) && bit == context::TASKS
-                    || binding.action == Action::Show(Screen::Nodes) && bit == context::NODES
+                let there = binding.action == Action::Show(ScreenId::Tasks) && bit == context::TASKS
+                    || binding.action == Action::Show(ScreenId::Nodes) && bit == context::NODES
                     || binding.action == Action::SortBy("cpu_pct");
                 assert!(effect.is_some() || !same || short || there, "{} where {bit}", binding.names());
             }
@@ -129,7 +128,7 @@ fn a_set_of_events_is_chosen_and_says_what_it_is_without() {
 #[test]
 fn a_recording_keeps_its_intervals() {
     let (mut world, mut app) = intel(3);
-    app.replay((0, i64::MAX), false);
+    app.state.replay((0, i64::MAX), false);
     app.moved(world.host.clone(), None, world.tick());
     press(&mut app, "d");
     assert!(app.prompt.is_none());
@@ -141,7 +140,7 @@ fn a_recording_goes_where_it_is_told() {
     let (mut world, mut app) = intel(3);
     let (first, second) = (world.tick(), world.tick());
     let began = first.wall_ns;
-    app.replay((began, began + 3_600_000_000_000), false);
+    app.state.replay((began, began + 3_600_000_000_000), false);
     app.moved(world.host.clone(), Some(first), second.clone());
     assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
     for (keys, typed, seek) in [
@@ -185,10 +184,10 @@ fn a_pause_goes_where_it_is_told() {
             type_text(&mut app, typed);
             effect = press(&mut app, "Enter");
         }
-        assert_eq!((effect, app.behind_ns()), (None, Some(behind_s * 1_000_000_000)), "{keys} {typed}");
+        assert_eq!((effect, app.state.behind_ns()), (None, Some(behind_s * 1_000_000_000)), "{keys} {typed}");
     }
     press(&mut app, "Space");
-    assert_eq!(app.behind_ns(), None);
+    assert_eq!(app.state.behind_ns(), None);
 }
 
 #[test]
@@ -201,18 +200,22 @@ fn marks_are_gone_to_in_the_order_of_time() {
     }
     press(&mut app, "Space");
     press(&mut app, "Home");
-    while app.message.as_deref().is_none_or(|text| !text.contains("lost in this interval")) {
+    while app.state.message.as_deref().is_none_or(|text| !text.contains("lost in this interval")) {
         press(&mut app, "]");
-        assert!(app.message.as_deref().is_some_and(|text| !text.contains("no mark")), "{}", screen(&app));
+        assert!(
+            app.state.message.as_deref().is_some_and(|text| !text.contains("no mark")),
+            "{}",
+            screen(&app)
+        );
     }
-    assert_eq!(app.behind_ns(), Some(3_000_000_000));
+    assert_eq!(app.state.behind_ns(), Some(3_000_000_000));
     assert!(screen(&app).contains("LOST exit 7"), "{}", screen(&app));
 }
 
 #[test]
 fn a_recording_plays_at_the_speed_that_was_chosen() {
     let (mut world, mut app) = intel(3);
-    app.replay((0, 1), false);
+    app.state.replay((0, 1), false);
     app.moved(world.host.clone(), None, world.tick());
     assert_eq!(press(&mut app, "+"), None);
     assert_eq!(press(&mut app, "Space"), Some(Effect::Seek(Seek::Play(Some(2)))));
@@ -220,7 +223,7 @@ fn a_recording_plays_at_the_speed_that_was_chosen() {
     assert!(screen(&app).contains("REPLAY x5"), "{}", screen(&app));
     assert_eq!(press(&mut app, "Space"), Some(Effect::Seek(Seek::Play(None))));
     press(&mut app, "Space");
-    app.source_ended();
+    app.state.source_ended();
     assert!(screen(&app).contains("REPLAY still"), "{}", screen(&app));
 }
 
@@ -229,14 +232,14 @@ fn the_selection_sticks_to_its_task() {
     let (mut world, mut app) = intel(3);
     press(&mut app, "j");
     let pid = selected_pid(&app);
-    let place = app.tasks.cursor.at();
+    let place = app.screens.tasks.list.cursor.at();
     for _ in 0..3 {
         app.sample(world.host.clone(), world.tick());
         press(&mut app, "I");
         assert_eq!(selected_pid(&app), pid);
     }
     // Three turns leave the order reversed.
-    assert_ne!(app.tasks.cursor.at(), place);
+    assert_ne!(app.screens.tasks.list.cursor.at(), place);
 }
 
 #[test]
@@ -248,15 +251,15 @@ fn following_keeps_the_task_in_view_until_it_ends() {
     press(&mut app, "F");
     assert_eq!(selected_pid(&app), 199);
     press(&mut app, "I");
-    let place = app.tasks.cursor.at();
-    let offset = app.tasks.cursor.offset();
+    let place = app.screens.tasks.list.cursor.at();
+    let offset = app.screens.tasks.list.cursor.offset();
     assert!(place > 100 && offset > 0 && place - offset < 30, "{place} {offset}");
     app.sample(world.host.clone(), world.tick());
-    assert!(app.tasks.follow);
+    assert!(app.screens.tasks.follow);
     for _ in 0..2 {
         app.sample(world.host.clone(), world.tick());
     }
-    assert!(!app.tasks.follow);
+    assert!(!app.screens.tasks.follow);
 }
 
 #[test]
@@ -275,20 +278,20 @@ fn idle_tasks_do_not_change_places() {
 #[test]
 fn pausing_holds_the_interval_while_measuring_goes_on() {
     let (mut world, mut app) = intel(5);
-    let shown = app.snapshot().unwrap().mono_ns;
+    let shown = app.state.snapshot().unwrap().mono_ns;
     press(&mut app, "Space");
     app.sample(world.host.clone(), world.tick());
     app.sample(world.host.clone(), world.tick());
-    assert_eq!(app.snapshot().unwrap().mono_ns, shown);
-    assert_eq!(app.behind_ns(), Some(2_000_000_000));
+    assert_eq!(app.state.snapshot().unwrap().mono_ns, shown);
+    assert_eq!(app.state.behind_ns(), Some(2_000_000_000));
     assert!(screen(&app).contains("PAUSED -2s"));
     press(&mut app, "t");
-    assert_eq!(app.behind_ns(), Some(1_000_000_000));
+    assert_eq!(app.state.behind_ns(), Some(1_000_000_000));
     press(&mut app, "T");
     press(&mut app, "Left");
-    assert_eq!(app.behind_ns(), Some(3_000_000_000));
+    assert_eq!(app.state.behind_ns(), Some(3_000_000_000));
     press(&mut app, "Space");
-    assert_eq!((app.behind_ns(), app.snapshot().unwrap().mono_ns), (None, shown + 2_000_000_000));
+    assert_eq!((app.state.behind_ns(), app.state.snapshot().unwrap().mono_ns), (None, shown + 2_000_000_000));
 }
 
 #[test]
@@ -298,13 +301,13 @@ fn scrubbing_stops_at_both_ends() {
         press(&mut app, "Left");
     }
     // The first sample begins an interval but ends none.
-    assert_eq!(app.behind_ns(), Some(2_000_000_000));
-    assert!(app.snapshot().unwrap().interval_ns.is_some());
-    assert!(app.message.as_deref().is_some_and(|text| text.contains("nothing older")));
+    assert_eq!(app.state.behind_ns(), Some(2_000_000_000));
+    assert!(app.state.snapshot().unwrap().interval_ns.is_some());
+    assert!(app.state.message.as_deref().is_some_and(|text| text.contains("nothing older")));
     for _ in 0..10 {
         press(&mut app, "Right");
     }
-    assert_eq!(app.behind_ns(), Some(0));
+    assert_eq!(app.state.behind_ns(), Some(0));
 }
 
 #[test]
@@ -315,7 +318,7 @@ fn what_was_paused_at_moves_on_when_the_ring_drops_it() {
     for _ in 0..MAX_SAMPLES + 5 {
         app.sample(world.host.clone(), world.tick());
     }
-    assert_eq!(app.behind_ns(), Some((MAX_SAMPLES as u64 - 2) * 1_000_000_000));
+    assert_eq!(app.state.behind_ns(), Some((MAX_SAMPLES as u64 - 2) * 1_000_000_000));
 }
 
 #[test]
@@ -364,8 +367,14 @@ fn a_user_is_picked_from_those_with_tasks() {
     press(&mut app, "G");
     press(&mut app, "k");
     press(&mut app, "Enter");
-    let uids: Vec<u32> =
-        app.tasks.rows().iter().map(|row| app.snapshot().unwrap().tasks[row.task].raw.uid).collect();
+    let uids: Vec<u32> = app
+        .screens
+        .tasks
+        .list
+        .rows()
+        .iter()
+        .map(|row| app.state.snapshot().unwrap().tasks[row.at].raw.uid)
+        .collect();
     assert!(!uids.is_empty() && uids.iter().all(|uid| *uid == uids[0]), "{uids:?}");
     assert!(uids.len() < 12);
 }
@@ -376,7 +385,7 @@ fn enter_on_a_node_shows_its_tasks() {
     for key in ["2", "j", "Enter"] {
         press(&mut app, key);
     }
-    assert_eq!((app.screen, app.tasks.choice.node), (Screen::Tasks, Some(NodeId(1))));
+    assert_eq!((app.base(), app.screens.tasks.choice.node), (ScreenId::Tasks, Some(NodeId(1))));
     assert_eq!(pids(&app), [4242, 9002, 5002]);
 }
 
@@ -387,11 +396,11 @@ fn the_interval_has_steps_and_limits() {
     for _ in 0..20 {
         press(&mut app, "-");
     }
-    assert_eq!(app.interval, Duration::from_millis(100));
+    assert_eq!(app.state.interval, Duration::from_millis(100));
     for _ in 0..20 {
         press(&mut app, "+");
     }
-    assert_eq!(app.interval, Duration::from_secs(60));
+    assert_eq!(app.state.interval, Duration::from_secs(60));
     press(&mut app, "d");
     type_text(&mut app, "90");
     assert_eq!(press(&mut app, "Enter"), None);
@@ -406,9 +415,9 @@ fn the_sort_column_moves_over_what_is_visible_and_says_why_values_are_absent() {
     let mut world = World::vm();
     let mut app = app(&mut world, 3, SIZE, Theme::new(true, false));
     press(&mut app, ">");
-    assert_eq!(app.tasks.choice.sort.metric.id, "runq_wait_pct");
+    assert_eq!(app.screens.tasks.list.sort.metric.id, "runq_wait_pct");
     press(&mut app, "<");
-    assert_eq!(app.tasks.choice.sort.metric.id, "cpu_pct");
+    assert_eq!(app.screens.tasks.list.sort.metric.id, "cpu_pct");
     press(&mut app, "i");
     assert!(screen(&app).contains("IPC is -: no hardware counters"), "{}", screen(&app));
     assert!(screen(&app).contains("▲IPC"), "the sort column is shown whatever fits");
@@ -421,13 +430,16 @@ fn columns_of_nodes_are_chosen_where_the_width_has_no_room_for_them() {
     assert!(!text(&draw(&app, 80, 24)).contains("HFREE"));
 
     press(&mut app, "c");
-    let at =
-        (0..60).find(|at| app.picker.as_ref().unwrap().line(*at, None).unwrap().name == "HFREE").unwrap();
+    let at = (0..60).find(|at| app.picker.as_ref().unwrap().line(*at).unwrap().name == "HFREE").unwrap();
     for _ in 0..at {
         press(&mut app, "j");
     }
     press(&mut app, "Space");
-    assert!(app.message.as_deref().unwrap().starts_with("no room for 1 column"), "{:?}", app.message);
+    assert!(
+        app.state.message.as_deref().unwrap().starts_with("no room for 1 column"),
+        "{:?}",
+        app.state.message
+    );
     for _ in 0..at {
         press(&mut app, "[");
     }
@@ -435,11 +447,11 @@ fn columns_of_nodes_are_chosen_where_the_width_has_no_room_for_them() {
 
     let shown = text(&draw(&app, 80, 24));
     assert!(shown.contains("HFREE▲NODE") && shown.contains("  128    0     8"), "{shown}");
-    assert!(app.tasks.columns.is_none(), "those of tasks are others");
+    assert!(app.screens.tasks.list.columns.is_none(), "those of tasks are others");
     for key in ["F2", "r", "Esc"] {
         press(&mut app, key);
     }
-    assert!(app.nodes.columns.is_none());
+    assert!(app.screens.nodes.list.columns.is_none());
 }
 
 #[test]
@@ -448,11 +460,11 @@ fn columns_are_chosen_and_reset() {
     for key in ["c", "j", "Space", "]"] {
         press(&mut app, key);
     }
-    let chosen = app.tasks.columns.as_ref().unwrap();
+    let chosen = app.screens.tasks.list.columns.as_ref().unwrap();
     assert_eq!(chosen[0].id, "pid");
     assert!(chosen.iter().all(|metric| metric.id != "user"));
     press(&mut app, "r");
-    assert!(app.tasks.columns.is_none());
+    assert!(app.screens.tasks.list.columns.is_none());
 }
 
 #[test]
@@ -493,15 +505,15 @@ fn a_deep_tree_is_drawn_without_recursion() {
 fn details_show_threads_history_and_proc() {
     let (mut world, mut app) = intel(6);
     assert_eq!(press(&mut app, "Enter"), Some(Effect::Inspect(4242, 4_242_000_000)));
-    assert_eq!(app.history().len(), 5);
+    assert_eq!(app.state.history().len(), 5);
     assert!(screen(&app).contains("connection"));
     assert_eq!(app.sample(world.host.clone(), world.tick()), Some(Effect::Inspect(4242, 4_242_000_000)));
-    assert_eq!(app.history().len(), 6);
+    assert_eq!(app.state.history().len(), 6);
     app.inspected(4242, Err("process 4242 has ended".into()));
     assert!(screen(&app).contains("process 4242 has ended"));
     press(&mut app, "Left");
     press(&mut app, "Left");
-    assert_eq!(app.history().len(), 4, "the history ends with the interval shown");
+    assert_eq!(app.state.history().len(), 4, "the history ends with the interval shown");
 }
 
 #[test]
@@ -518,9 +530,12 @@ fn a_click_selects_sorts_and_turns() {
     let titles = find("COMMAND");
     let column = lines[usize::from(titles)].split("RSS").next().unwrap().chars().count() as u16;
     click(&mut app, column, titles);
-    assert_eq!((app.tasks.choice.sort.metric.id, app.tasks.choice.sort.reversed), ("rss_bytes", false));
+    assert_eq!(
+        (app.screens.tasks.list.sort.metric.id, app.screens.tasks.list.sort.reversed),
+        ("rss_bytes", false)
+    );
     click(&mut app, column, titles);
-    assert!(app.tasks.choice.sort.reversed);
+    assert!(app.screens.tasks.list.sort.reversed);
 }
 
 #[test]
@@ -532,7 +547,7 @@ fn the_wheel_scrolls_without_selecting() {
     let before = selected_pid(&app);
     let kind = MouseEventKind::ScrollDown;
     app.mouse(MouseEvent { kind, column: 1, row: 10, modifiers: KeyModifiers::NONE });
-    assert_eq!((app.tasks.cursor.offset(), selected_pid(&app)), (3, before));
+    assert_eq!((app.screens.tasks.list.cursor.offset(), selected_pid(&app)), (3, before));
 }
 
 #[test]

@@ -19,6 +19,23 @@ const LAYERS: &[&[&str]] = &[
     &["run"],
 ];
 
+/// Modules of the live view from the bottom to the top: what is shown, and above it the threads behind it. A module uses
+/// those in lines above its own only.
+const TUI_LAYERS: &[&[&str]] = &[
+    &["input", "outlet", "ring", "theme"],
+    &["history"],
+    &["state"],
+    &["widgets"],
+    &["screens"],
+    &["update"],
+    &["draw"],
+    &["terminal"],
+    &["mail", "highlight_scan"],
+    &["closeup", "deriver"],
+    &["collector"],
+    &["player"],
+];
+
 /// Modules and files that take values and return values: no file, no system call, no clock.
 const PURE: &[&str] =
     &["analysis", "cli", "hot", "list", "metric", "model", "program/overhead", "snapshot", "text"];
@@ -56,12 +73,17 @@ fn files() -> Vec<(String, PathBuf, String)> {
 
 /// Modules that a piece of code names behind `crate::`.
 fn used(code: &str) -> BTreeSet<String> {
+    used_behind("crate::", code)
+}
+
+/// Names that a piece of code has behind `path`.
+fn used_behind(path: &str, code: &str) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
-    for (at, _) in code.match_indices("crate::") {
+    for (at, _) in code.match_indices(path) {
         if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
             continue;
         }
-        let rest = &code[at + "crate::".len()..];
+        let rest = &code[at + path.len()..];
         let words: Vec<&str> = match rest.strip_prefix('{') {
             // The first word of each part of the list.
             Some(list) => {
@@ -140,6 +162,69 @@ fn files_are_opened_in_few_rooms() {
         }
     }
     assert!(wrong.is_empty(), "files are opened in:\n{}", wrong.join("\n"));
+}
+
+/// Files of the live view below its own folder: their places in it without the extension, and their code.
+fn files_of_tui() -> Vec<(Vec<String>, String)> {
+    let name = |part: &std::path::Component<'_>| part.as_os_str().to_str().unwrap().to_owned();
+    let below =
+        files().into_iter().filter(|(module, path, _)| module == "tui" && path.components().count() > 1);
+    below
+        .map(|(_, path, code)| {
+            let path = path.with_extension("");
+            (path.components().skip(1).map(|part| name(&part)).collect(), code)
+        })
+        .collect()
+}
+
+#[test]
+fn parts_of_the_live_view_use_those_below_them_only() {
+    let layer = |name: &str| TUI_LAYERS.iter().position(|modules| modules.contains(&name));
+    let mut wrong = BTreeSet::new();
+    for (place, code) in files_of_tui() {
+        let own = layer(&place[0]).unwrap_or_else(|| panic!("{} has no place in TUI_LAYERS", place[0]));
+        let mut used = used_behind("crate::tui::", &code);
+        if place.len() == 1 {
+            used.extend(used_behind("super::", &code));
+        }
+        let above =
+            used.iter().filter(|other| **other != place[0] && layer(other).is_some_and(|at| at >= own));
+        wrong.extend(above.map(|other| format!("tui/{} uses {other}", place.join("/"))));
+    }
+    assert!(wrong.is_empty(), "not below it:\n{}", wrong.into_iter().collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn views_do_not_know_each_other() {
+    let files: Vec<_> = files_of_tui().into_iter().filter(|(place, _)| place[0] == "screens").collect();
+    let views: BTreeSet<String> = files.iter().filter_map(|(place, _)| place.get(1).cloned()).collect();
+    assert!(views.len() > 6, "the views were not found");
+    let mut wrong = Vec::new();
+    for (place, code) in files.iter().filter(|(place, _)| place.len() > 1) {
+        let up = "super::".repeat(place.len() - 1);
+        let mut used = used_behind("crate::tui::screens::", code);
+        used.extend(used_behind(&up, code));
+        let others = used.iter().filter(|other| **other != place[1] && views.contains(*other));
+        wrong.extend(others.map(|other| format!("tui/{} uses {other}", place.join("/"))));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_screen_derives_nothing() {
+    let mut wrong = Vec::new();
+    for (place, code) in files_of_tui() {
+        let code = code.replace("#[derive(", "");
+        let derives = ["snapshot::derive", "derive_tasks", "derive("].iter().any(|call| code.contains(call));
+        if derives && place[0] != "history" {
+            wrong.push(place.join("/"));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "intervals are derived on a thread of their own, not in:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn svg(buf: &Buffer) -> String {
 #[test]
 fn the_picture_in_the_readme_is_the_screen() {
     let mut app = common::app(&mut demo_machine(), 8, SIZE, Theme::new(true, false));
-    app.demo = true;
+    app.state.demo = true;
     let drawn = svg(&draw(&app, SIZE.0, SIZE.1));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/screen.svg");
     if std::env::var_os(ACCEPT).is_some() {

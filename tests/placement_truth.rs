@@ -1,4 +1,4 @@
-//! Is the sampled share of each node within its own error of the truth? Hundreds of draws from made-up address spaces:
+//! The sampled share of each node is within its own error of the truth. Hundreds of draws from made-up address spaces:
 //! how much is on the other node, in which pattern and page size, in how much memory, in how many mappings.
 
 use std::fmt;
@@ -9,7 +9,7 @@ const DRAWS: u64 = 100;
 /// Pages of 4 KiB.
 const MIB: u64 = 256;
 
-/// Which pages are on node 1.
+/// The pages that are on node 1.
 #[derive(Clone, Copy, Debug)]
 enum Pattern {
     /// The first ones: first touch by a thread on each node.

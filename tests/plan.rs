@@ -1,4 +1,4 @@
-//! What the rules make of imagined hosts: one row of the table for each.
+//! Verdicts of the rules on imagined hosts: one row of the table for each.
 
 mod fake_hosts;
 
@@ -36,7 +36,7 @@ struct Row {
     host: HostCheck,
     lacks: &'static [Facility],
     exit: Exit,
-    /// What the user must read, in the reason or in the advice of the first part that is missing.
+    /// Words that the user must read, in the reason or in the advice of the first part that is missing.
     says: &'static str,
 }
 

@@ -6,15 +6,14 @@ mod common;
 use std::sync::Arc;
 
 use common::screen::{draw, dump, text};
-use common::{Actor, World, app, press, type_text};
+use common::{Actor, App, World, app, press, type_text};
 use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
 use numatop_ng::model::process::{Details, Texts};
 use numatop_ng::model::sample::{Comm, PagesFound, PlacementRaw};
 use numatop_ng::program::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
-use numatop_ng::tui::action::Effect;
-use numatop_ng::tui::app::App;
+use numatop_ng::tui::input::action::{Effect, ScreenId};
 use numatop_ng::tui::theme::Theme;
 
 const SIZES: [(u16, u16); 2] = [(80, 24), (160, 50)];
@@ -52,14 +51,14 @@ fn nodes() {
 fn the_header_says_that_it_is_recorded() {
     let mut app = app(&mut World::intel(), 4, (160, 24), Theme::new(false, true));
     assert!(!text(&draw(&app, 160, 24)).contains("REC"));
-    app.recording = Some(Progress { file: Some("web.nrec".into()), bytes: 1_300_000, waiting: 0 });
+    app.state.recording = Some(Progress { file: Some("web.nrec".into()), bytes: 1_300_000, waiting: 0 });
     for width in [40, 80, 160] {
         let shown = text(&draw(&app, width, 24));
         let head = shown.lines().next().unwrap();
         assert!(head.contains("REC 1.2M"), "{width}: {head}");
         assert_eq!(head.contains("into web.nrec"), width == 160, "{width}: {head}");
     }
-    app.recording = Some(Progress { file: Some("web.nrec".into()), bytes: 1_300_000, waiting: 3 });
+    app.state.recording = Some(Progress { file: Some("web.nrec".into()), bytes: 1_300_000, waiting: 3 });
     let shown = text(&draw(&app, 40, 24));
     assert!(shown.lines().next().unwrap().contains("REC PAUSED"), "{shown}");
 }
@@ -197,7 +196,7 @@ fn detail() {
     });
 }
 
-/// What is mapped into the database: memory of its own, a file, huge pages, memory of a device.
+/// Mappings of the database: memory of its own, a file, huge pages, memory of a device.
 fn mappings() -> Mappings {
     let row = |start, bytes, name: &str, policy: &str, by_node: &[f64]| Mapping {
         start,
@@ -278,7 +277,7 @@ fn replay() {
         let mut world = World::intel();
         world.counts_remote();
         let began = world.tick().wall_ns;
-        app.replay((began, began + 3_600_000_000_000), false);
+        app.state.replay((began, began + 3_600_000_000_000), false);
         let mut finder = Finder::default();
         for minute in 0..60 {
             let mut sample = world.tick();
@@ -291,7 +290,7 @@ fn replay() {
             }
             finder.take(&world.host, sample, minute == 50, minute != 50);
         }
-        app.marked(finder.marks().clone(), 1.0);
+        app.state.marked(finder.marks().clone(), 1.0);
         let (before, mut sample) = (world.tick(), world.tick());
         sample.wall_ns = began + 1_200_000_000_000;
         app.moved(world.host.clone(), Some(before), sample);
@@ -302,7 +301,7 @@ fn replay() {
 fn hot_functions() {
     check("hot_functions", World::intel, |app| {
         press(app, "h");
-        app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+        app.hot_news(Ok(common::hot::news(app.state.snapshot().unwrap())));
         press(app, "j");
     });
 }
@@ -311,7 +310,7 @@ fn hot_functions() {
 fn a_narrow_screen_names_the_functions() {
     let mut app = app(&mut World::intel(), 4, (40, 24), Theme::new(false, true));
     press(&mut app, "h");
-    app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+    app.hot_news(Ok(common::hot::news(app.state.snapshot().unwrap())));
     let shown = text(&draw(&app, 40, 24));
     assert!(shown.contains("FUNCTION") && shown.contains("row_search_mvcc(unsig"), "{shown}");
 }
@@ -320,7 +319,7 @@ fn a_narrow_screen_names_the_functions() {
 fn hot_callees() {
     check("hot_callees", World::intel, |app| {
         press(app, "h");
-        app.hot_news(Ok(common::hot::news(app.snapshot().unwrap())));
+        app.hot_news(Ok(common::hot::news(app.state.snapshot().unwrap())));
         press(app, "Tab");
     });
 }
@@ -356,7 +355,7 @@ fn overhead_without_counters_or_rights_says_why() {
     app.statistics(Ok(Statistics::default()));
     assert!(screen(&app).contains("no counter is open"), "{}", screen(&app));
     app.statistics(Err("switching on the statistics of BPF programs: EPERM".into()));
-    assert!(app.overhead.is_none() && screen(&app).contains("EPERM"), "{}", screen(&app));
+    assert!(!app.is_open(ScreenId::Overhead) && screen(&app).contains("EPERM"), "{}", screen(&app));
 }
 
 #[test]
@@ -367,29 +366,29 @@ fn hot_spots_are_of_what_was_selected() {
     assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
     assert!(screen(&app).contains("Hot spots of everything in scope"), "{}", screen(&app));
     assert!(screen(&app).contains("loading the sampler"));
-    let news = common::hot::news(app.snapshot().unwrap());
+    let news = common::hot::news(app.state.snapshot().unwrap());
     app.hot_news(Ok(news.clone()));
-    let all = app.hot.as_ref().unwrap().samples;
+    let all = app.screens.hot.samples;
     assert_eq!(all, news.stacks.iter().map(|stack| stack.samples).sum::<u64>());
     assert_eq!(press(&mut app, "Esc"), Some(Effect::SetHot(false)));
     press(&mut app, "3");
     press(&mut app, "h");
     app.hot_news(Ok(news));
-    let of_container = app.hot.as_ref().unwrap().samples;
+    let of_container = app.screens.hot.samples;
     assert!((1..all).contains(&of_container), "{of_container} of {all}");
     app.hot_news(Err("sampling stacks: no such event".into()));
-    assert!(app.hot.is_none() && screen(&app).contains("no such event"), "{}", screen(&app));
+    assert!(!app.is_open(ScreenId::Hot) && screen(&app).contains("no such event"), "{}", screen(&app));
 }
 
 #[test]
 fn hot_spots_of_a_recording_are_those_of_the_moment() {
     let mut world = World::intel();
     let mut app = app(&mut world, 4, (120, 24), Theme::new(false, false));
-    app.replay((0, i64::MAX), false);
+    app.state.replay((0, i64::MAX), false);
     press(&mut app, "2");
     assert_eq!(press(&mut app, "h"), Some(Effect::SetHot(true)));
-    let news = common::hot::news(app.snapshot().unwrap());
-    let samples = |app: &App| app.hot.as_ref().unwrap().samples;
+    let news = common::hot::news(app.state.snapshot().unwrap());
+    let samples = |app: &App| app.screens.hot.samples;
     app.hot_news(Ok(news.clone()));
     let once = samples(&app);
     app.sample(Arc::clone(&world.host), world.tick());

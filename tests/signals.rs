@@ -1,16 +1,19 @@
 //! Ends of the modes that need no privilege: by each signal, and by a terminal that is closed.
 #![expect(unsafe_code, reason = "calls C")]
 
+#[path = "common/terminal.rs"]
+mod terminal;
+
 use std::fs;
 use std::io::{Read, Write, pipe};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use portable_pty::{CommandBuilder, MasterPty, PtySize, SlavePty, native_pty_system};
+use portable_pty::{CommandBuilder, PtySize, SlavePty, native_pty_system};
+use terminal::Terminal;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/recordings/format-1.nrec");
@@ -180,12 +183,9 @@ fn a_signal_right_after_the_start_ends_it_in_good_order() {
 
 /// A view in a pseudo-terminal.
 struct View {
-    master: Box<dyn MasterPty + Send>,
+    terminal: Terminal,
     /// Kept, because the modes of a terminal go with its last user.
     _slave: Box<dyn SlavePty + Send>,
-    child: Box<dyn portable_pty::Child + Send + Sync>,
-    output: Receiver<Vec<u8>>,
-    raw: Vec<u8>,
 }
 
 const ENTER: &[u8] = b"\x1b[?1049h";
@@ -193,46 +193,26 @@ const LEAVE: &[u8] = b"\x1b[?1049l";
 
 impl View {
     fn start(words: &[&str]) -> View {
-        let size = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
-        let pty = native_pty_system().openpty(size).unwrap();
-        let mut command = CommandBuilder::new(BINARY);
-        command.args(words);
-        command.env("TERM", "xterm-256color");
-        let child = pty.slave.spawn_command(command).unwrap();
-        let mut reader = pty.master.try_clone_reader().unwrap();
-        let (sender, output) = channel();
-        thread::spawn(move || {
-            let mut buffer = [0; 16 * 1024];
-            while let Ok(got @ 1..) = reader.read(&mut buffer) {
-                if sender.send(buffer[..got].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        View { master: pty.master, _slave: pty.slave, child, output, raw: Vec::new() }
+        let (terminal, slave) = Terminal::start_and_keep(words, 24, 80).unwrap();
+        View { terminal, _slave: slave }
     }
 
     fn pid(&self) -> u32 {
-        self.child.process_id().unwrap()
+        self.terminal.pid().unwrap()
     }
 
     fn last(&self, wanted: &[u8]) -> Option<usize> {
-        self.raw.windows(wanted.len()).rposition(|window| window == wanted)
+        self.terminal.raw.windows(wanted.len()).rposition(|window| window == wanted)
     }
 
-    /// Whether keys are not handled by the kernel.
-    fn is_raw(&self) -> bool {
-        // SAFETY: zeros are a valid termios, which the call fills in.
-        let mut modes: libc::termios = unsafe { std::mem::zeroed() };
-        // SAFETY: the descriptor is open and the struct valid.
-        assert_eq!(unsafe { libc::tcgetattr(self.master.as_raw_fd().unwrap(), &mut modes) }, 0);
-        modes.c_lflag & libc::ICANON == 0
+    fn take_in(&mut self) {
+        self.terminal.take_in(Duration::ZERO);
     }
 
     fn until_shown(&mut self) {
         until("the screen is taken", || {
-            self.raw.extend(self.output.try_iter().flatten());
-            self.last(ENTER).is_some() && self.is_raw()
+            self.take_in();
+            self.last(ENTER).is_some() && self.terminal.is_raw()
         });
     }
 
@@ -242,26 +222,19 @@ impl View {
         let sent = Instant::now();
         let mut status = None;
         until("the program ends", || {
-            self.raw.extend(self.output.try_iter().flatten());
-            status = self.child.try_wait().unwrap();
+            self.take_in();
+            status = self.terminal.status().unwrap();
             status.is_some()
         });
         assert!(sent.elapsed() < PROMPT, "signal {signal}: it took {:?}", sent.elapsed());
         if self.last(ENTER).is_some() {
             until("the screen is given back", || {
-                self.raw.extend(self.output.try_iter().flatten());
+                self.take_in();
                 self.last(LEAVE) > self.last(ENTER)
             });
         }
-        assert!(!self.is_raw(), "signal {signal}: the terminal is left raw");
+        assert!(!self.terminal.is_raw(), "signal {signal}: the terminal is left raw");
         status.unwrap().exit_code()
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -14,7 +14,7 @@ const CONTROLLERS: [&str; 4] = ["memory", "cpu", "cpuacct", "cpuset"];
 /// tasks in them must have ended.
 pub struct Groups {
     tops: Vec<PathBuf>,
-    /// How many there are now, called 0, 1, …
+    /// The number of cgroups now, called 0, 1, …
     count: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What containers cost: a context switch of tasks that are out of scope, and a refresh with many cgroups.
+//! The cost of containers: a context switch of tasks that are out of scope, and a refresh with many cgroups.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -99,7 +99,7 @@ fn scope(plan: &Plan, report: &mut Report, groups: &Groups) -> Result<()> {
     Ok(())
 }
 
-/// What is refreshed.
+/// The view that is refreshed.
 #[derive(Clone, Copy)]
 enum View {
     Tasks,

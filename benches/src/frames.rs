@@ -14,7 +14,7 @@ use crate::process::Process;
 pub struct Frame<T> {
     pub at: Instant,
     pub line: String,
-    /// What `probe` returned when the line arrived.
+    /// The answer of `probe` when the line arrived.
     pub probed: T,
 }
 

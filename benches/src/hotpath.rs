@@ -1,4 +1,4 @@
-//! What a context switch costs while a tool watches: ns in its BPF programs, and wall-clock time.
+//! The cost of a context switch while a tool watches: ns in its BPF programs, and wall-clock time.
 
 use std::mem::MaybeUninit;
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// real-time task took from them, and the run that follows the next would pay for it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What watches the load.
+/// The tool that watches the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Watcher {
     Empty,
@@ -93,7 +93,7 @@ impl Watcher {
         !matches!(self, Watcher::PerfMachine(..) | Watcher::PerfTask(..))
     }
 
-    /// What the load is run by.
+    /// The program that runs the load.
     fn runner(self) -> Vec<&'static str> {
         match self {
             Watcher::PerfTask(_, events) => vec!["perf", "stat", "-o", "/dev/null", "-e", events],
@@ -166,7 +166,7 @@ fn beside() -> usize {
     thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1
 }
 
-/// What an operation (two context switches) of `perf bench sched pipe` takes, in µs.
+/// The time of an operation (two context switches) of `perf bench sched pipe`, in µs.
 #[derive(Clone, Copy)]
 pub struct Pipe {
     wall: f64,
@@ -219,7 +219,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// What a switch of `load` costs each of `watchers`, by BPF run-time statistics: all in turn, so that a slow
+/// The cost of a switch of `load` for each of `watchers`, by BPF run-time statistics: all in turn, so that a slow
 /// moment of the machine hits all alike. `scope` are flags of numatop-ng.
 ///
 /// # Errors
@@ -249,7 +249,7 @@ pub fn run_time_of(
 }
 
 fn run_time(plan: &Plan, report: &mut Report, rounds: usize, loops: u64) -> Result<()> {
-    // Those without programs are the last.
+    // Watchers without programs are the last.
     let watchers = WATCHERS.iter().filter(|watcher| watcher.has_programs()).count();
     let costs = run_time_of(plan, &WATCHERS[..watchers], &[], rounds, || pipe(loops, &[]).map(drop))?;
     let above = |at: usize| -> Vec<f64> {

@@ -38,7 +38,7 @@ struct Cli {
     what: What,
 }
 
-/// What is measured, and how long.
+/// The measurements, and their length.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Plan {
     /// The numatop-ng to measure.

@@ -1,4 +1,4 @@
-//! What a handful of measurements says: median and quartiles. Pure.
+//! Median and quartiles of a handful of measurements. Pure.
 
 /// Half of the values lie between the quartiles.
 #[derive(Clone, Copy, Debug, PartialEq)]

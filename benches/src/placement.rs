@@ -1,4 +1,4 @@
-//! What finding out where a process's memory is costs: a sample of pages beside walks over all of them, and what the
+//! The cost of finding a process's memory: a sample of pages beside walks over all of them, and what the
 //! sampled process notices of it.
 
 use std::fs;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How long a program may take to end by itself once it was asked to.
+/// The time that a program has to end by itself once it was asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A child process that is ended when this goes away.

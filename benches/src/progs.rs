@@ -1,4 +1,4 @@
-//! Which BPF programs a process holds, and how much time the kernel has counted for each.
+//! The BPF programs that a process holds, and the time that the kernel has counted for each.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,7 +66,7 @@ fn parse_fdinfo(text: &str) -> Option<(u32, Counted)> {
     Some((u32::try_from(field("prog_id")?).ok()?, counted))
 }
 
-/// What a context switch cost between two readings.
+/// The cost of a context switch between two readings.
 #[derive(Clone, Copy, Debug)]
 pub struct PerSwitch {
     /// ns per run of the program at sched_switch.

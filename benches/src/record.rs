@@ -1,4 +1,4 @@
-//! What recording costs: bytes and CPU time of a sample, how fast a day of them opens, and what other recorders
+//! The cost of recording: bytes and CPU time of a sample, how fast a day of them opens, and what other recorders
 //! write about the same machine.
 
 #[path = "../../tests/recordings/machine.rs"]
@@ -192,7 +192,7 @@ fn imagine(path: &Path, host: &Arc<HostFacts>, tasks: usize, seconds: usize) -> 
     Ok(times)
 }
 
-/// What the screen does to show the interval that ends at `at`.
+/// The work of the screen to show the interval that ends at `at`.
 fn jump(recording: &mut Recording, at: i64) -> Result<()> {
     recording.seek(at)?;
     let (before, shown) = recording.next_interval()?.context("there is the sample")?;

@@ -1,4 +1,4 @@
-//! What one refresh costs with many threads: CPU time and memory, beside top and htop.
+//! The cost of one refresh with many threads: CPU time and memory, beside top and htop.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 const HTOPRC: &str = "hide_kernel_threads=0\nhide_userland_threads=0\ndelay=10\ntree_view=0\nsort_key=46\n";
 
-/// What one refresh of a program took.
+/// The cost of one refresh of a program.
 #[derive(Clone, Copy, Default)]
 pub struct Cost {
     /// Of one refresh.

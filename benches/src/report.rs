@@ -1,4 +1,4 @@
-//! How results are told: tables and verdicts, as markdown and as JSON.
+//! Reports of results: tables and verdicts, as markdown and as JSON.
 
 use std::fmt::Write;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What numatop-ng uses when nothing happens: CPU share at one refresh a second.
+//! The use of resources when nothing happens: CPU share at one refresh a second.
 
 use std::fs;
 use std::process::{Command, Stdio};

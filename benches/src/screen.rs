@@ -79,7 +79,7 @@ impl Screen {
         self.child.process_id().unwrap_or(0)
     }
 
-    /// What is on the screen. A program that only prints, without taking the whole screen, shows nothing.
+    /// The text on the screen. A program that only prints, without taking the whole screen, shows nothing.
     pub fn text(&self) -> String {
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let screen = shared.parser.screen();

@@ -1,4 +1,4 @@
-//! How long it takes until there is something to see: from exec to the first frame.
+//! The time from exec to the first frame.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! How true the CPU times are: each task against its schedstat, all of them against /proc/stat, and a
+//! The error of CPU times: each task against its schedstat, all of them against /proc/stat, and a
 //! storm of short-lived processes against the kernel's own sum.
 
 mod machine;
@@ -22,7 +22,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
-/// What numatop-ng has said so far about CPU time, from the lines of its output.
+/// The CPU time that numatop-ng has told so far, from the lines of its output.
 #[derive(Default)]
 struct Said {
     /// By pid and start time: ns, and the parent.

@@ -17,7 +17,7 @@ use crate::process::{children_cpu_time, schedstat};
 /// The least that pthreads takes.
 const STACK: usize = 16 * 1024;
 
-/// What each wake-up of an active thread computes.
+/// The work of each wake-up of an active thread.
 const ACTIVE_BURN: Duration = Duration::from_micros(20);
 
 #[derive(Subcommand, Clone, Debug)]
@@ -109,7 +109,7 @@ impl Work {
             Work::Children { child: false } => short_lived(),
             Work::Storm { per_second, seconds, cgroup } => {
                 fs::write(&cgroup, "0").with_context(|| format!("writing {}", cgroup.display()))?;
-                // What it took to get here is not in the cgroup.
+                // The time to get here is not in the cgroup.
                 let outside = schedstat(std::process::id()).context("reading our own schedstat")?;
                 storm(per_second, Duration::from_secs(seconds), outside)
             }

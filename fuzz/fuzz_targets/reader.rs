@@ -1,4 +1,4 @@
-//! What a fuzzer calls.
+//! The entry of a fuzzer.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

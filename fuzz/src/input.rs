@@ -1,4 +1,4 @@
-//! What an input is: frames of a recording without their checksums, so that a changed byte is not stopped
+//! An input: frames of a recording without their checksums, so that a changed byte is not stopped
 //! by the first of them.
 //!
 //! An input is a row of pieces: a byte that says what, the length as u32, and so many bytes. A frame gets

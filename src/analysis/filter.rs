@@ -49,17 +49,13 @@ fn touches(task: &Task, node: NodeId) -> bool {
     task.home_node() == Some(node)
 }
 
-/// What a row is sorted by, worked out once: comparing ten thousand rows must not look into each again.
+/// The sort key of a row, worked out once: comparing ten thousand rows must not look into each again.
 /// Fields count in their order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+struct Rank<T> {
     key: Key,
-    /// Ties go to the busier, then the older task, so that a screen does not flicker.
-    cpu_ns: Reverse<u64>,
-    pid: u32,
-    tid: u32,
-    serial: u64,
-    /// Index into `snapshot.tasks`.
+    tie: T,
+    /// Index of the row.
     at: usize,
 }
 
@@ -75,7 +71,7 @@ pub fn sort_rows<T>(rows: &mut [T], value: impl Fn(&T) -> Option<Value>, order: 
 }
 
 /// Text by letters, everything else by number.
-pub fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
+fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
     match (a, b) {
         (Value::Text(a), Value::Text(b)) => a.cmp(b),
         (a, b) => a.number().unwrap_or(f64::NEG_INFINITY).total_cmp(&b.number().unwrap_or(f64::NEG_INFINITY)),
@@ -114,20 +110,47 @@ fn ordered_bits(number: f64) -> u64 {
 /// Indexes into `snapshot.tasks` of the rows that `filter` keeps, sorted by `metric` in its natural
 /// order (or reversed). Rows without a value come last; ties go to the busier, then the older task.
 pub fn select(snapshot: &Snapshot, filter: &RowFilter, metric: &Metric<Task>, reversed: bool) -> Vec<usize> {
+    // A screen does not flicker.
+    let tie = |task: &Task| (Reverse(task.total.cpu_ns()), task.raw.pid, task.raw.tid, task.raw.serial);
+    let ranks = ranks(&snapshot.tasks, |task| filter.keeps(task), snapshot, metric, reversed, tie);
+    sorted(ranks, filter.top)
+}
+
+/// Indexes of the `rows` that `keeps` keeps, sorted by `metric` in its natural order (or reversed). Rows without a value
+/// come last; ties are in the order of `tie`, then of `rows`.
+pub fn order<R, T: Ord>(
+    rows: &[R],
+    keeps: impl Fn(&R) -> bool,
+    snapshot: &Snapshot,
+    metric: &Metric<R>,
+    reversed: bool,
+    tie: impl Fn(&R) -> T,
+) -> Vec<usize> {
+    sorted(ranks(rows, keeps, snapshot, metric, reversed, tie), None)
+}
+
+fn ranks<R, T: Ord>(
+    rows: &[R],
+    keeps: impl Fn(&R) -> bool,
+    snapshot: &Snapshot,
+    metric: &Metric<R>,
+    reversed: bool,
+    tie: impl Fn(&R) -> T,
+) -> Vec<Rank<T>> {
     let descending = (metric.order == Order::Descending) != reversed;
     // Asked once, not for each row.
     let measured = snapshot.host_missing(metric.id).is_none();
-    let rank = |(at, task): (usize, &Task)| Rank {
-        key: if measured { Key::new((metric.value)(task, snapshot), descending) } else { Key::Missing },
-        cpu_ns: Reverse(task.total.cpu_ns()),
-        pid: task.raw.pid,
-        tid: task.raw.tid,
-        serial: task.raw.serial,
+    let rank = |(at, row): (usize, &R)| Rank {
+        key: if measured { Key::new((metric.value)(row, snapshot), descending) } else { Key::Missing },
+        tie: tie(row),
         at,
     };
-    let kept = snapshot.tasks.iter().enumerate().filter(|(_, task)| filter.keeps(task));
-    let mut ranks: Vec<Rank> = kept.map(rank).collect();
-    if let Some(top) = filter.top.filter(|top| *top < ranks.len()) {
+    rows.iter().enumerate().filter(|(_, row)| keeps(row)).map(rank).collect()
+}
+
+/// The first `top` of them, or all.
+fn sorted<T: Ord>(mut ranks: Vec<Rank<T>>, top: Option<usize>) -> Vec<usize> {
+    if let Some(top) = top.filter(|top| *top < ranks.len()) {
         ranks.select_nth_unstable(top);
         ranks.truncate(top);
     }

@@ -55,7 +55,7 @@ impl Highlights {
         all
     }
 
-    /// How many gaps, or intervals with losses.
+    /// The number of gaps, or of intervals with losses.
     pub fn count(&self, kind: Kind) -> usize {
         match kind {
             Kind::Gap => self.gaps.len(),
@@ -86,7 +86,7 @@ impl Finder {
     /// Takes the next sample. `gap`: samples are missing before it; `continues`: its counters go on from
     /// those of the sample before.
     pub fn take(&mut self, host: &Arc<HostFacts>, mut sample: Sample, gap: bool, continues: bool) {
-        // What the machine as a whole did is in the rows of its CPUs.
+        // The sums of the machine as a whole are in the rows of its CPUs.
         (sample.tasks, sample.exited) = (Vec::new(), Vec::new());
         let previous = self.previous.as_ref().filter(|_| continues);
         if gap && self.previous.is_some() {
@@ -126,7 +126,7 @@ impl Finder {
         }
     }
 
-    /// What was found so far.
+    /// The highlights so far.
     pub fn marks(&self) -> &Highlights {
         &self.marks
     }

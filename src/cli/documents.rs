@@ -40,7 +40,7 @@ impl Document {
     /// The text of the document.
     ///
     /// # Errors
-    /// Those of writing to memory: none are known.
+    /// Errors of writing to memory: none are known.
     pub fn render(self) -> io::Result<Vec<u8>> {
         let mut command = Cli::command();
         let shell = match self {
@@ -65,7 +65,7 @@ fn without_mixed_names(script: &[u8]) -> Vec<u8> {
 fn man(command: Command) -> io::Result<Vec<u8>> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
-    let subcommands: Vec<Command> = command.get_subcommands().cloned().collect();
+    let subcommands: Vec<Command> = command.get_subcommands().flat_map(leaves).cloned().collect();
     let synopsis = std::iter::once("numatop-ng [OPTIONS]".to_string())
         .chain(subcommands.iter().map(usage))
         .collect::<Vec<_>>()
@@ -85,6 +85,12 @@ fn man(command: Command) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
+/// The subcommands of `command`, or the command itself where it has none.
+fn leaves(command: &Command) -> Vec<&Command> {
+    let below: Vec<&Command> = command.get_subcommands().collect();
+    if below.is_empty() { vec![command] } else { below }
+}
+
 fn description() -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["DESCRIPTION"]);
@@ -102,7 +108,7 @@ fn section(subcommand: Command, out: &mut Vec<u8>) -> io::Result<()> {
     // Described once, for the live view.
     let subcommand = subcommand.mut_arg("help", |help| help.hide(true));
     let mut head = Roff::new();
-    head.control("SH", [format!("numatop-ng {}", subcommand.get_name()).to_uppercase().as_str()]);
+    head.control("SH", [subcommand.get_bin_name().unwrap_or_default().to_uppercase().as_str()]);
     for text in [subcommand.get_about(), subcommand.get_after_help()].into_iter().flatten() {
         head.text([roman(format!("{}.", text.to_string().trim_end_matches('.')))]);
     }

@@ -4,8 +4,17 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::export::{FORMATS, Format};
 use crate::model::cgroup_path;
 use crate::text::printable;
+
+/// The formats of batch output, by name.
+pub(super) fn formats() -> impl TypedValueParser<Value = &'static Format> {
+    PossibleValuesParser::new(FORMATS.map(|format| format.name))
+        .map(|name| Format::named(&name).expect("these are the names of formats"))
+}
 
 pub(super) fn delay(text: &str) -> Result<f64, String> {
     let seconds: f64 =

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::format::BatchFormat;
 use super::parse;
+use crate::export::{FORMATS, Format};
 
 /// Where output goes, and how much of it.
 #[derive(Args, Debug)]
@@ -18,8 +18,8 @@ pub struct OutputArgs {
     pub batch: bool,
 
     /// Format of batch output, text if not given; implies --batch.
-    #[arg(long, value_enum)]
-    pub format: Option<BatchFormat>,
+    #[arg(long, value_parser = parse::formats())]
+    pub format: Option<&'static Format>,
 
     #[command(flatten)]
     pub count: CountArgs,
@@ -27,8 +27,8 @@ pub struct OutputArgs {
 
 impl OutputArgs {
     /// The format of batch output.
-    pub fn batch_format(&self) -> BatchFormat {
-        self.format.unwrap_or(BatchFormat::Text)
+    pub fn batch_format(&self) -> &'static Format {
+        self.format.unwrap_or(FORMATS[0])
     }
 }
 

@@ -66,6 +66,7 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
         (&["record", "x", "--by-container"], &["numatop-ng, replay and export have '--by-container'"]),
         (&["record", "x", "--overhead"], &["numatop-ng has '--overhead'"]),
         (&["--follow"], &["replay has '--follow'"]),
+        (&["list", "metrics", "--pmu-dir", "x"], &["numatop-ng, list events and record have '--pmu-dir'"]),
     ] {
         let error = refused(words);
         let text = error.to_string();

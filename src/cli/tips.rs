@@ -1,16 +1,23 @@
 //! Advice in messages of wrong usage that clap does not have of its own.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
-/// Adds tips to `error`. Flags and subcommands exclude each other, so that a subcommand is the first word after the
-/// name of the program.
-pub(super) fn add(error: &mut clap::Error, command: &mut Command, first: Option<&OsStr>) {
-    let first = first.and_then(OsStr::to_str);
+/// Adds tips to `error`. Flags and subcommands exclude each other, so that a subcommand is the first of `words` after
+/// the name of the program, and a subcommand of its own the next.
+pub(super) fn add(error: &mut clap::Error, command: &mut Command, words: &[OsString]) {
+    let mut here = &*command;
+    let mut path: Vec<String> = Vec::new();
+    for word in words.iter().skip(1).map_while(|word| word.to_str()) {
+        let Some(subcommand) = here.find_subcommand(word) else { break };
+        here = subcommand;
+        path.push(word.to_owned());
+    }
     let tips = match error.kind() {
-        ErrorKind::UnknownArgument => elsewhere(error, command, first),
+        ErrorKind::UnknownArgument => elsewhere(error, command, here),
+        ErrorKind::InvalidSubcommand if !path.is_empty() => below(here).into_iter().collect(),
         ErrorKind::ArgumentConflict => demo(error).into_iter().collect(),
         _ => Vec::new(),
     };
@@ -20,33 +27,47 @@ pub(super) fn add(error: &mut clap::Error, command: &mut Command, first: Option<
     if error.kind() == ErrorKind::UnknownArgument {
         // clap suggests a flag that is only similar, and makes it a part of the usage.
         error.remove(ContextKind::SuggestedArg);
-        let here = match first.filter(|name| command.find_subcommand(name).is_some()) {
-            Some(name) => command.find_subcommand_mut(name).expect("it was found above"),
-            None => command,
-        };
+        let here = path
+            .iter()
+            .fold(command, |command, name| command.find_subcommand_mut(name).expect("it was found above"));
         error.insert(ContextKind::Usage, ContextValue::StyledStr(here.render_usage()));
     }
     let tips = tips.into_iter().map(Into::into).collect();
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
 }
 
+/// The subcommands that `here` has.
+fn below(here: &Command) -> Option<String> {
+    let names: Vec<String> =
+        here.get_subcommands().map(|command| format!("'{}'", command.get_name())).collect();
+    let [others @ .., last] = names.as_slice() else { return None };
+    Some(format!("{} has {} and {last}", here.get_name(), others.join(", ")))
+}
+
 /// The commands that have a flag which the one at hand does not have, and why that is so.
-fn elsewhere(error: &clap::Error, command: &Command, first: Option<&str>) -> Vec<String> {
+fn elsewhere(error: &clap::Error, command: &Command, here: &Command) -> Vec<String> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return Vec::new() };
     let named = |arg: &Arg| match flag.strip_prefix("--") {
         Some(long) => arg.get_long() == Some(long),
         None => arg.get_short().is_some_and(|short| flag.strip_prefix('-') == Some(&short.to_string())),
     };
-    let commands = std::iter::once(command).chain(command.get_subcommands());
-    let having = commands.filter(|command| command.get_arguments().any(named));
-    let having: Vec<&str> = having.map(Command::get_name).collect();
+    let mut having: Vec<String> = Vec::new();
+    if command.get_arguments().any(named) {
+        having.push(command.get_name().to_owned());
+    }
+    for subcommand in command.get_subcommands() {
+        if subcommand.get_arguments().any(named) {
+            having.push(subcommand.get_name().to_owned());
+        }
+        let below = subcommand.get_subcommands().filter(|below| below.get_arguments().any(named));
+        having.extend(below.map(|below| format!("{} {}", subcommand.get_name(), below.get_name())));
+    }
     let names = match having.as_slice() {
         [] => return Vec::new(),
         [only] => format!("{only} has"),
         [others @ .., last] => format!("{} and {last} have", others.join(", ")),
     };
-    let here = first.and_then(|name| command.find_subcommand(name));
-    let why = here.and_then(Command::get_after_help).map(ToString::to_string);
+    let why = here.get_after_help().map(ToString::to_string);
     std::iter::once(format!("{names} '{flag}'")).chain(why).collect()
 }
 

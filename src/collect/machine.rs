@@ -1,4 +1,4 @@
-//! The files of the machine as a whole: memory of the nodes, swap, interrupts. What cannot be read
+//! The files of the machine as a whole: memory of the nodes, swap, interrupts. A file that cannot be read
 //! is missing with its reason; the rest goes on.
 
 use std::collections::BTreeMap;

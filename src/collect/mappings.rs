@@ -49,7 +49,7 @@ pub struct Mappings {
     pub count: usize,
 }
 
-/// How long it takes to count every page of a process with so much memory, in ns: huge pages are faster.
+/// Time to count every page of a process with so much memory, in ns: huge pages are faster.
 pub fn walk_ns(rss_bytes: u64) -> u64 {
     ((u128::from(rss_bytes) * u128::from(WALK_NS_PER_GIB)) >> 30) as u64
 }

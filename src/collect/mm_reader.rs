@@ -157,7 +157,7 @@ impl MmReader {
         let at = read.is_some_and(|read| read.is_ok()).then(|| u64::from_ne_bytes(bytes));
         let culprit = self.turn.take().and_then(|turn| turn.jobs.get(usize::try_from(at?).ok()?).copied());
         self.remote.leave(culprit.map(|(_, uid)| uid));
-        // What is left behind may write there yet.
+        // A reader that is left behind may write there yet.
         self.mark = None;
         came.broken = true;
         came.locked =

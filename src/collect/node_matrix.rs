@@ -32,7 +32,7 @@ impl NodeMatrix {
         Ok(NodeMatrix { counts, nodes: nodes as usize })
     }
 
-    /// What was counted between the nodes of the machine since the map was made; pairs without any are left out.
+    /// Counts between the nodes of the machine since the map was made; empty pairs are left out.
     pub fn flows(&self, topology: &Topology) -> Vec<Flow> {
         let nodes = || topology.nodes.iter().map(|node| node.id);
         let flow = |from: NodeId, to: NodeId| {

@@ -15,13 +15,13 @@ use libbpf_rs::{Link, Object, OpenObject, Program, ProgramMut};
 ///
 /// # Errors
 /// libbpf could not read the object.
-pub fn open<B: SkelBuilder<'static>>(name: &str, builder: B) -> Result<B::Output> {
+pub(super) fn open<B: SkelBuilder<'static>>(name: &str, builder: B) -> Result<B::Output> {
     let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     builder.open(place).with_context(|| format!("opening {name}.bpf.o"))
 }
 
 /// The programs of an object that are loaded.
-pub fn programs(object: &Object) -> impl Iterator<Item = Program<'_>> {
+pub(super) fn programs(object: &Object) -> impl Iterator<Item = Program<'_>> {
     object.progs().filter(Program::autoload)
 }
 
@@ -30,7 +30,7 @@ pub fn programs(object: &Object) -> impl Iterator<Item = Program<'_>> {
 ///
 /// # Errors
 /// The errno of the first that does not attach.
-pub fn attach(object: &Object) -> Result<Vec<Link>> {
+pub(super) fn attach(object: &Object) -> Result<Vec<Link>> {
     let mut programs: Vec<ProgramMut<'_>> = object.progs_mut().filter(|program| program.autoload()).collect();
     programs.sort_by_key(|program| !is_at_end(section(program)));
     programs.iter().map(attach_one).collect()

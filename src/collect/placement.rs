@@ -25,7 +25,7 @@ use crate::model::sample::{Missing, PagesFound, PlacementRaw, Reading, TaskRaw};
 /// The budget for looking at memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Budget {
-    /// 20 ms in an interval or 1 % of a CPU, whichever is less. What one interval does not use is the next one's.
+    /// 20 ms in an interval or 1 % of a CPU, whichever is less. Time that one interval does not use is the next one's.
     #[default]
     Small,
     /// So much in each interval; zero: never look.
@@ -34,7 +34,7 @@ pub enum Budget {
 
 const SMALL: Duration = Duration::from_millis(20);
 const SHARE: f64 = 0.01;
-/// What is at least kept in reserve before a draw of a thousand pages begins.
+/// The least reserve before a draw of a thousand pages begins.
 pub const DRAW: Duration = Duration::from_millis(1);
 /// Mappings after which the clock is read.
 const STEP: usize = 64;
@@ -138,7 +138,7 @@ impl Walk {
     }
 }
 
-/// What is known of every process, and whose turn it is. The reader of other address spaces looks.
+/// The known facts of every process, and the order of turns. The reader of other address spaces looks.
 pub struct Placements {
     budget: Budget,
     /// Time that may be used now.
@@ -154,7 +154,7 @@ pub struct Placements {
     focus: Vec<ProcessId>,
 }
 
-/// What looking at a process takes at least, as far as lists of them are concerned.
+/// The least time for a process, as far as lists of them are concerned.
 const LOOK: Duration = Duration::from_micros(50);
 
 impl Placements {
@@ -172,12 +172,12 @@ impl Placements {
         }
     }
 
-    /// Who is looked at before others: first the selected process, then those on the screen.
+    /// Processes that go before others: first the selected one, then those on the screen.
     pub fn focus(&mut self, processes: Vec<ProcessId>) {
         self.focus = processes;
     }
 
-    /// Forgets those that have ended, and says at whom to look next. What was found comes to [`Placements::take`].
+    /// Forgets those that have ended, and says at whom to look next. Findings come to [`Placements::take`].
     /// `now_ns` is CLOCK_MONOTONIC.
     pub fn turn(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64, reader: &MmReader) -> Option<PlacementTurn> {
         if self.budget == Budget::Fixed(Duration::ZERO) {
@@ -212,7 +212,7 @@ impl Placements {
         jobs.truncate(((self.credit.as_micros() / LOOK.as_micros()) as usize).clamp(1, JOBS_MAX));
         let begun = self.walking.and_then(|process| Some((process, *self.asked.get(&process)?)));
         self.asked = order.into_iter().map(|candidate| (candidate.process, candidate.look)).collect();
-        // What changes while its mappings are read is not known then.
+        // A change while its mappings are read is not known then.
         self.asked.extend(begun);
         Some(PlacementTurn { jobs, budget: self.credit })
     }

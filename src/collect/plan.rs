@@ -100,7 +100,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What is known about `facility`: one that no rule judges is taken to be there until it is tried.
+    /// The verdict on `facility`: one that no rule judges is taken to be there until it is tried.
     pub fn verdict(&self, facility: Facility) -> &Verdict {
         self.verdicts.get(&facility).unwrap_or(&Ok(()))
     }

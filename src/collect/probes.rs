@@ -1,6 +1,6 @@
-//! The probes that a machine may lack: one value for each, in one list. What every other needs, the programs at context
-//! switches and of the task walk, and what is there only while hot spots are looked at, are started by name
-//! ([`super::sched`], [`super::tasks`], [`super::hot`]).
+//! The probes that a machine may lack: one value for each, in one list. Programs that all others need (at context
+//! switches, of the task walk) and those of hot spots are started by name ([`super::sched`], [`super::tasks`],
+//! [`super::hot`]).
 
 mod hint_faults;
 mod misplaced_pages;
@@ -146,7 +146,7 @@ pub trait Running {
     /// The object that its programs are in.
     fn object(&self) -> &Object;
 
-    /// How it is attached, or to what.
+    /// The way it is attached, or the hooks.
     fn words(&self) -> String;
 
     /// Adds what it has counted that is not in the records of tasks.
@@ -207,7 +207,7 @@ impl Probes {
     pub fn start(&mut self, shared: &Shared<'_>, wanted: impl Fn(Facility) -> bool) {
         for probe in PROBES {
             let facility = probe.facility;
-            let useful = (!probe.several_nodes || shared.layout.pages)
+            let useful = (!probe.several_nodes || shared.layout.several_nodes())
                 && probe.builds_on.is_none_or(|other| self.runs(other))
                 && wanted(facility);
             if !useful || !self.tried.insert(facility) {

@@ -59,7 +59,7 @@ fn read_with(
     })
 }
 
-/// What process `pid` below `root` (`/`) was started as and what it may use.
+/// The command line of process `pid` below `root` (`/`), and the CPUs and nodes that it may use.
 pub fn texts(root: &Path, pid: u32) -> Texts {
     let dir = root.join(format!("proc/{pid}"));
     texts_with(&dir, &known(&dir.join("status"), LINES_MAX), cmdline_of(&dir))
@@ -110,7 +110,7 @@ fn huge_share(rollup: &str) -> Option<f64> {
     (all > 0).then(|| huge as f64 * 100.0 / all as f64)
 }
 
-/// Is `dir`, a `/proc/PID`, that of process `pid` that started at `start_ns` since boot?
+/// Whether `dir`, a `/proc/PID`, is that of process `pid` that started at `start_ns` since boot.
 ///
 /// # Errors
 /// The process has ended, or another one has its id now.
@@ -138,7 +138,7 @@ fn known(path: &Path, max: u64) -> Reading<Vec<u8>> {
     })
 }
 
-/// What the line `name:` of /proc/PID/status says. A line without an end is cut off: half of a list is another list.
+/// The value in the line `name:` of /proc/PID/status. A line without an end is cut off: half of a list is another list.
 fn field<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let whole = status.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
     let value = |line: &'a [u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":");
@@ -199,10 +199,10 @@ pub fn start_ns(pid: u32) -> Option<u64> {
 pub(super) mod tests {
     use super::*;
 
-    pub const PID: u32 = 7;
+    pub(crate) const PID: u32 = 7;
 
     /// The root of a machine where process [`PID`] has run since boot and has these files.
-    pub fn process(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
+    pub(crate) fn process(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
         let root = std::env::temp_dir().join(format!("numatop-inspect-{}-{name}", std::process::id()));
         let dir = root.join(format!("proc/{PID}"));
         std::fs::create_dir_all(&dir).unwrap();

@@ -84,7 +84,7 @@ impl AboutReader {
     /// Takes what was read.
     pub fn take(&mut self, answer: &mut Answer) {
         for (process, about) in answer.abouts.drain(..) {
-            // What was asked for before is of no use now.
+            // Answers to the question before are of no use now.
             if about.as_ref().is_ok_and(|about| about.asked() != self.asked) {
                 continue;
             }

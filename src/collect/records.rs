@@ -23,14 +23,14 @@ pub struct Layout {
     pub counted: Option<(u32, u32)>,
     /// Cores have several hardware threads.
     pub smt: bool,
-    /// Pages are counted by node.
+    /// Records have room for pages by node.
     pub pages: bool,
     /// Hinting faults are told from the task structure, because no function can be hooked.
     pub hints_from_task: bool,
 }
 
 impl Layout {
-    /// The layout for a machine and its counters; pages are counted where there are several nodes.
+    /// The layout for a machine and its counters; pages have room where there are several nodes.
     pub fn new(nodes: u32, smt: bool, events: &[Event]) -> Layout {
         let slot = |role: Role| events.iter().position(|event| event.role == role).map(|slot| slot as u32);
         Layout {
@@ -45,6 +45,11 @@ impl Layout {
     /// Cycles and instructions are kept by node: only where there are several.
     pub fn by_node(&self) -> bool {
         self.counted.is_some() && self.nodes > 1
+    }
+
+    /// Some of what is counted by node can differ between nodes, or is counted as if it could.
+    pub fn several_nodes(&self) -> bool {
+        self.nodes > 1 || self.pages
     }
 
     /// They are kept by what the SMT siblings did: only where there are any.
@@ -81,4 +86,17 @@ pub fn create(layout: Layout) -> Result<OwnedFd> {
     let value = btf.add_struct(c"task_rec", size, (c"bytes", bytes))?;
     btf.load().context("loading the BTF of the task storage map")?;
     btf.task_storage(c"task_recs", size, KeyAndValue { key, value }).context("creating the task storage map")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_room_for_pages_only_where_they_are_counted() {
+        let layout = Layout::new(16, false, &[]);
+        let without = Layout { pages: false, ..layout };
+        assert_eq!(layout.size() - without.size(), 16 * 8);
+        assert!(without.several_nodes(), "moves between nodes are counted all the same");
+    }
 }

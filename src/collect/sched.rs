@@ -41,7 +41,7 @@ pub struct SchedProbe {
     moves: NodeMatrix,
     counters: Counters,
     places: BTreeMap<CpuId, Place>,
-    /// How often counters were opened on a CPU.
+    /// Number of times counters were opened on a CPU.
     openings: u32,
     possible_cpus: u32,
     layout: Layout,
@@ -242,7 +242,7 @@ impl SchedProbe {
         self.states.get(cpu.index() * size_of::<CpuState>())
     }
 
-    /// How often tasks in scope went from a node to another since start.
+    /// Moves of tasks in scope from node to node since the start.
     pub fn moves(&self) -> &NodeMatrix {
         &self.moves
     }

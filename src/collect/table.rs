@@ -26,8 +26,8 @@ type Thread = (u32, u64);
 pub struct TaskTable {
     /// Ascending by serial.
     live: Vec<Arc<TaskRaw>>,
-    /// What threads did that ended, or left the scope, of a process that lives on. It stays while all of the process is
-    /// outside the scope: should it come back, its totals go on from there.
+    /// Counts of threads that ended, or left the scope, of a process that lives on. They stay while all of the process
+    /// is outside the scope: should it come back, its totals go on from there.
     ended: BTreeMap<ProcessId, Arc<TaskRaw>>,
     /// Threads that left the scope and live on outside.
     outside: HashMap<ProcessId, HashSet<Thread>>,
@@ -38,7 +38,7 @@ pub struct TaskTable {
     gone: HashMap<ProcessId, (Arc<TaskRaw>, u32)>,
     /// Processes to report with the next sample.
     exited: Vec<ProcessId>,
-    /// How many rows of `live` each process has.
+    /// The number of rows of `live` that each process has.
     members: HashMap<ProcessId, u32>,
     next_ended: u64,
 }
@@ -72,8 +72,8 @@ fn add_ended(sum: &mut TaskRaw, task: &TaskRaw) {
 }
 
 impl TaskTable {
-    /// Takes in rows of one round: final rows first (`ends`), then the walk. What a task
-    /// did that leaves the scope becomes a row of its process; `forget` says that the scope itself was changed, and that those
+    /// Takes in rows of one round: final rows first (`ends`), then the walk. Counts of a task
+    /// that leaves the scope become a row of its process; `forget` says that the scope itself was changed, and that those
     /// which leave now are of no interest any more.
     pub fn apply(&mut self, ends: Vec<Parsed>, walk: Vec<Parsed>, forget: bool) {
         for mut row in ends {
@@ -117,7 +117,7 @@ impl TaskTable {
             }
         }
         if forget {
-            // What ended threads left goes with the last thread that lives.
+            // Counts of ended threads go with the last thread that lives.
             self.ended.retain(|process, _| self.members.contains_key(process));
             self.outside.clear();
         }
@@ -223,7 +223,7 @@ impl TaskTable {
             })
         });
         add_ended(Arc::make_mut(ended), &task);
-        // Those that are outside may come back.
+        // Processes that are outside may come back.
         if group_live == 0
             && !leaves
             && !self.members.contains_key(&process)

@@ -115,8 +115,8 @@ impl TaskProbe {
         })
     }
 
-    /// Calls `row` for each live task that changed since the walk before, in no promised order. What was
-    /// done to a task that did not run is seen at once if it was moved to another cgroup, and within eight walks
+    /// Calls `row` for each live task that changed since the walk before, in no promised order. A change
+    /// of a task that did not run is seen at once if it was moved to another cgroup, and within eight walks
     /// if it was reniced or adopted.
     ///
     /// # Errors

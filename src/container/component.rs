@@ -4,34 +4,34 @@ use crate::model::cgroup_path;
 use crate::model::group::is_hex;
 
 /// Characters kept of a name that somebody chose.
-pub const NAME_MAX: usize = 128;
+pub(super) const NAME_MAX: usize = 128;
 
 /// `text` cleaned and cut.
-pub fn capped(text: &str) -> String {
+pub(super) fn capped(text: &str) -> String {
     // Cleaning can make a character into ten: cut before (for speed) and after (for length).
     let short: String = text.chars().take(NAME_MAX).collect();
     let clean = cgroup_path::show(&short);
     if clean.chars().count() <= NAME_MAX { clean } else { clean.chars().take(NAME_MAX).collect() }
 }
 
-/// What follows `prefix`, when something does.
-pub fn after_prefix<'a>(part: &'a str, prefix: &str) -> Option<&'a str> {
+/// The rest behind `prefix`, unless it is empty.
+pub(super) fn after_prefix<'a>(part: &'a str, prefix: &str) -> Option<&'a str> {
     part.strip_prefix(prefix).filter(|rest| !rest.is_empty())
 }
 
 /// Cloud Foundry's garden: `8hex` and four times `-4hex`.
-pub fn is_garden(text: &str) -> bool {
+pub(super) fn is_garden(text: &str) -> bool {
     let mut words = text.split('-');
     words.next().is_some_and(|word| is_hex(word, 8)) && text.len() == 28 && words.all(|word| is_hex(word, 4))
 }
 
 /// The name of a unit without `.scope`, `.service` or `.slice`.
-pub fn strip_unit(part: &str) -> &str {
+pub(super) fn strip_unit(part: &str) -> &str {
     [".scope", ".service", ".slice"].iter().find_map(|suffix| part.strip_suffix(suffix)).unwrap_or(part)
 }
 
-/// systemd writes what may not be in a unit name as `\xNN`. What is no escape stays as it is.
-pub fn unescape(text: &str) -> String {
+/// systemd writes what may not be in a unit name as `\xNN`. Anything else stays as it is.
+pub(super) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some(first) = rest.first() {
@@ -59,7 +59,7 @@ pub fn unescape(text: &str) -> String {
 
 /// A pod's uid with dashes: a UUID (with `_` for `-` under the systemd driver), or the 32 digits of a
 /// static pod.
-pub fn pod_uid(text: &str) -> Option<String> {
+pub(super) fn pod_uid(text: &str) -> Option<String> {
     let uid = text.replace('_', "-");
     let words: Vec<&str> = uid.split('-').collect();
     let uuid = words.len() == 5 && words.iter().zip([8, 4, 4, 4, 12]).all(|(word, len)| is_hex(word, len));
@@ -67,7 +67,7 @@ pub fn pod_uid(text: &str) -> Option<String> {
 }
 
 /// `session-3.scope` is called `session-3`.
-pub fn session(part: &str) -> Option<String> {
+pub(super) fn session(part: &str) -> Option<String> {
     let name = part.strip_suffix(".scope")?;
     let number = after_prefix(name, "session-")?;
     number.bytes().all(|byte| byte.is_ascii_alphanumeric()).then(|| name.to_string())

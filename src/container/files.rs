@@ -7,13 +7,13 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
-/// The content of the regular file `name` below the directory `dir`, at most `max` bytes long. What `dir`
-/// itself is reached by is trusted (administrators move it with links); nothing below it may be a link.
+/// The content of the regular file `name` below the directory `dir`, at most `max` bytes long. The way to
+/// `dir` itself is trusted (administrators move it with links); nothing below it may be a link.
 ///
 /// # Errors
 /// The errno of open(2), openat2(2) (Linux 5.6) or read(2); `InvalidData` for a file that is too long or
 /// not a regular one.
-pub fn read_below(dir: &Path, name: &str, max: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_below(dir: &Path, name: &str, max: u64) -> io::Result<Vec<u8>> {
     let dir = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(dir)?;
     let file = open_below(&dir, Path::new(name))?;
     let meta = file.metadata()?;
@@ -34,7 +34,7 @@ fn open_below(dir: &File, name: &Path) -> io::Result<File> {
 }
 
 /// Names in the directory `dir`, at most `max` of them; none when it cannot be read.
-pub fn list(dir: &Path, max: usize) -> Vec<String> {
+pub(super) fn list(dir: &Path, max: usize) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.take(max).filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }

@@ -1,4 +1,4 @@
-//! Does a cgroup path match what was typed? `*` and `?` stay within a component, `**` does not.
+//! Patterns of cgroup paths. `*` and `?` stay within a component, `**` does not.
 
 /// True when the whole of `text` matches `pattern`. Takes time proportional to the product of their
 /// lengths at most, whatever the pattern.

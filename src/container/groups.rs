@@ -35,7 +35,7 @@ pub struct CgroupTracker {
     base: Scope,
     scope: Scope,
     paths: BTreeMap<u64, String>,
-    /// Those of `paths`, and of cgroups whose names are kept: asked for with each row of each sample.
+    /// The ids of `paths`, and of cgroups whose names are kept: asked for with each row of each sample.
     named: HashSet<u64>,
     removed: Vec<(Instant, u64)>,
     /// The kernel's count of changes at the last reading.
@@ -116,7 +116,7 @@ impl CgroupTracker {
         unmatched
     }
 
-    /// What went wrong while names were looked for, since the call before.
+    /// Troubles while names were looked for, since the call before.
     pub fn take_troubles(&mut self) -> Vec<String> {
         self.book.take_troubles()
     }
@@ -167,7 +167,7 @@ impl CgroupTracker {
     fn find_tops(&mut self, occupied: Vec<u64>, names: &Names) {
         let mut tops = BTreeSet::new();
         for id in &occupied {
-            // Those above have rows of their own.
+            // Cgroups above have rows of their own.
             let mut next = names.groups.get(id).map(|group| group.top);
             while let Some(id) = next.filter(|id| tops.insert(*id)) {
                 next = names.groups.get(&id).and_then(|group| group.parent);

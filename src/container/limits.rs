@@ -38,7 +38,7 @@ impl LimitReader {
         LimitReader { v2, v1, page_size }
     }
 
-    /// What is known of the cgroup at `path`. `before` is the reading before this one.
+    /// The readings of the cgroup at `path`. `before` is the reading before this one.
     pub fn read(&self, path: &str, now_ns: u64, before: Option<&GroupRaw>) -> GroupRaw {
         let before = before.and_then(|raw| Some((raw.read_ns, raw.throttled_ns.clone().ok()?)));
         let mut raw = if self.v2.is_some() { self.read_v2(path) } else { self.read_v1(path) };

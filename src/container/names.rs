@@ -32,7 +32,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// What an engine calls a container; `None` for nothing.
+    /// An engine's name of a container; `None` for nothing.
     pub(super) fn new(name: &str) -> Option<Name> {
         let name = name.trim_start_matches('/');
         (!name.is_empty()).then(|| kubernetes(name).unwrap_or(Name { name: capped(name), ..Name::default() }))
@@ -217,7 +217,7 @@ impl ContainerNames {
         self.listed(&self.root.join("var/log/containers"), container_logs)?.get(id).cloned()
     }
 
-    /// What `read` makes of `path`, read again only when the file has changed.
+    /// The result of `read` on `path`, which is read again only when the file has changed.
     fn listed(
         &mut self,
         path: &Path,

@@ -53,7 +53,7 @@ const PREFIXES: [(&str, Engine); 9] = [
     ("systemd-nspawn@", Engine::Nspawn),
 ];
 
-/// What `path` (from the root of its hierarchy) says.
+/// The group at `path` (from the root of its hierarchy), as far as the path tells.
 pub fn identify(path: &str) -> Identity {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).take(COMPONENTS_MAX).collect();
     // Sysbox gives a container a cgroup tree of its own below this: what is inside is the container's.

@@ -130,7 +130,7 @@ pub fn containers(socket: &Path) -> io::Result<Names> {
         match stream.read(&mut piece) {
             Ok(0) => break,
             Ok(read) => answer.extend_from_slice(&piece[..read]),
-            // What a read that ran out of time returns.
+            // The errno of a read that ran out of time.
             Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),

@@ -25,7 +25,7 @@ impl Scope {
         self.kinds() == 0
     }
 
-    /// How the program at the context switch has to take it.
+    /// The scope in the terms of the program at the context switch.
     pub fn at_switches(&self) -> Scoped {
         const CGROUPS: u32 = 1 << ScopeKind::Cgroup as u32 | 1 << ScopeKind::Outside as u32;
         match self.kinds() {
@@ -41,7 +41,7 @@ impl Scope {
         self.keys().iter().fold(waiting, |bits, key| bits | 1 << key.kind)
     }
 
-    /// What goes into the kernel's set of wanted ids.
+    /// The keys of the kernel's set of wanted ids.
     pub fn keys(&self) -> Vec<ScopeKey> {
         let key = |kind: ScopeKind, id: u64| ScopeKey { kind: kind as u32, pad: 0, id };
         let mut keys = Vec::new();

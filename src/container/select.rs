@@ -33,14 +33,14 @@ pub enum Want {
     Machine(String),
 }
 
-/// What is to be watched, as far as cgroups decide it.
+/// The watched tasks, as far as cgroups decide it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Or-ed.
     pub wants: Vec<Want>,
     /// Only what is in no container and no machine.
     pub host: bool,
-    /// What does not exist yet may come later.
+    /// A group that does not exist yet may come later.
     pub wait: bool,
 }
 
@@ -83,7 +83,7 @@ impl Wants {
         (scope, unmatched)
     }
 
-    /// What the header says.
+    /// The words of the header.
     pub fn describe(&self) -> String {
         let words = self.wants.iter().map(Want::to_string).chain(self.host.then(|| "host".to_string()));
         words.collect::<Vec<_>>().join(", ")

@@ -15,7 +15,7 @@ pub struct VisibleNames {
     /// Cgroups that rows were in since the scope was chosen. They outlast the rows, and a cgroup that is removed:
     /// its tasks may be told of later.
     seen: BTreeSet<u64>,
-    /// What `visible` was made of.
+    /// The source of `visible`.
     of: Option<(Scope, Arc<Names>)>,
     visible: Arc<Names>,
 }
@@ -26,7 +26,7 @@ impl VisibleNames {
         *self = VisibleNames::default();
     }
 
-    /// Those of `all` that a sample with rows in the cgroups `rows` has: what is in scope, what has or had rows, and
+    /// The members of `all` that a sample with rows in the cgroups `rows` has: in scope, with rows now or before, and
     /// what is above these. Users are left as they are.
     pub fn of(&mut self, scope: &Scope, all: &Arc<Names>, rows: impl Iterator<Item = u64>) -> Arc<Names> {
         if scope.is_everything() {
@@ -50,7 +50,7 @@ fn select(scope: &Scope, all: &Names, seen: &BTreeSet<u64>) -> Names {
     let mut ids = BTreeSet::new();
     let wanted = all.groups.keys().filter(|id| is_in(scope, all, **id)).chain(seen);
     for id in wanted {
-        // What is above one that is there already is there too.
+        // The cgroups above one that is there already are there too.
         for id in upwards(all, *id) {
             if !ids.insert(id) {
                 break;

@@ -15,7 +15,7 @@ use crate::model::sample::Missing;
 use crate::model::topology::Topology;
 use crate::pmu::facts::PmuFacts;
 
-/// How good a finding is, as a word: colours may add to it, not replace it.
+/// The quality of a finding, as a word: colours may add to it, not replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
@@ -44,7 +44,7 @@ fn no(text: impl Into<String>) -> Finding {
 }
 
 /// Facts about the host, section by section.
-pub fn sections(check: &HostCheck) -> Vec<Section> {
+pub(super) fn sections(check: &HostCheck) -> Vec<Section> {
     vec![
         Section { title: "kernel", findings: kernel(&check.kernel) },
         Section { title: "privileges", findings: privileges(&check.privileges, &check.kernel) },

@@ -1,4 +1,4 @@
-//! Do the probes load and run here? They are tried, as a live view would start them, and taken down again.
+//! A trial of the probes: they are started, as a live view would start them, and taken down again.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub struct Trial {
 }
 
 /// Tries each step; those after a failure are not tried, because they build on it.
-pub fn run(check: &HostCheck) -> Vec<Trial> {
+pub(super) fn run(check: &HostCheck) -> Vec<Trial> {
     let Some(topology) = check.topology.known() else { return Vec::new() };
     libbpf_log::keep();
     libbpf_log::take();
@@ -80,7 +80,7 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
     // The rest builds on none of these.
     let shared = Shared::new(Path::new("/"), &store, layout(check, topology)).with(&sched);
     // With one node there are no others.
-    let useful = |probe: &&Probe| !probe.several_nodes || shared.layout.pages;
+    let useful = |probe: &&Probe| !probe.several_nodes || shared.layout.several_nodes();
     for probe in PROBES.into_iter().filter(useful) {
         let seen = probe.try_out(&shared).map(|seen| ((), seen));
         note(trials, probe.name, from_ref(&probe.facility), seen);

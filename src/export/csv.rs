@@ -2,14 +2,25 @@
 
 use std::io::{self, Write};
 
-use super::{Export, Rows};
+use super::{Export, Format, Rows};
 use crate::metric::Value;
 use crate::metric::needs::Demand;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
+use crate::program::say::Form;
 use crate::snapshot::Snapshot;
 use crate::text::one_line;
 use crate::text::rfc3339;
+
+/// `--format csv`.
+pub static FORMAT: Format = Format {
+    name: "csv",
+    parts: &[],
+    machine_readable: true,
+    form: Form::Csv,
+    tasks: |selection| Box::new(Csv::new(selection)),
+    containers: Some(|selection| Box::new(Csv::new(selection))),
+};
 
 /// Writes a header line once, then rows. A value that could not be measured is an empty field.
 pub struct Csv<S> {

@@ -15,7 +15,7 @@ const FUNCTIONS_MAX: usize = 100;
 
 /// The profile of one interval; processes with the most samples first. Of processes only those whose rows among `tasks`
 /// the filter keeps. A process without a row (all of it may have been lost) has its name only.
-pub fn object(profile: &Profile, filter: &RowFilter, tasks: &[Task]) -> Json {
+pub(super) fn object(profile: &Profile, filter: &RowFilter, tasks: &[Task]) -> Json {
     let mut kept: HashMap<ProcessId, bool> = HashMap::new();
     if filter.is_restricted() {
         for task in tasks {

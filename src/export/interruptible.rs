@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// What all of `bytes` become, written to a pipe of 64 KiB that nobody reads.
+    /// The output of all of `bytes`, written to a pipe of 64 KiB without a reader.
     fn written(bytes: usize, stopped: bool) -> io::Result<()> {
         let (_reader, out) = io::pipe()?;
         let (stop, mut asked) = io::pipe()?;

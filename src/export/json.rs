@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Export, Rows, Selection};
+use super::{Export, Format, Part, Rows, Selection};
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::host::HOST_METRICS;
@@ -21,8 +21,19 @@ use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, Reading};
 use crate::model::units::NodeId;
 use crate::program::overhead::Cost;
+use crate::program::say::Form;
 use crate::snapshot::{RowKind, Snapshot, Task};
 use crate::text::rfc3339;
+
+/// `--format json`.
+pub static FORMAT: Format = Format {
+    name: "json",
+    parts: &[Part::HotSpots, Part::Overhead],
+    machine_readable: true,
+    form: Form::Json,
+    tasks: |selection| Box::new(JsonLines::new(selection)),
+    containers: None,
+};
 
 /// Version of the object's shape. Keys may be added to a schema, never renamed or removed.
 pub const SCHEMA: u32 = 1;
@@ -61,11 +72,11 @@ impl Reasons {
 
 impl Export for JsonLines {
     fn wants_hot(&self) -> bool {
-        true
+        FORMAT.carries(Part::HotSpots)
     }
 
     fn wants_containers(&self) -> bool {
-        true
+        FORMAT.has_both()
     }
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
@@ -193,7 +204,7 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
     object
 }
 
-/// Metric → node of the row → node of the column → value. What has none on the diagonal is not missing there.
+/// Metric → node of the row → node of the column → value. A metric without values on the diagonal is not missing there.
 fn matrix(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
     let nodes = || snapshot.nodes.iter().map(|node| NodeId(node.raw.id));
     let mut matrices = Map::new();

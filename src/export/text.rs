@@ -2,16 +2,26 @@
 
 use std::io::{self, Write};
 
-use super::Export;
-use super::Rows;
+use super::{Export, Format, Rows};
 use crate::metric::needs::Demand;
 use crate::metric::{Metric, Unit, format};
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
+use crate::program::say::Form;
 use crate::snapshot::Snapshot;
 use crate::text::quantity::{bytes, percent};
 use crate::text::rfc3339;
 use crate::text::{one_line, plural};
+
+/// `--format text`.
+pub static FORMAT: Format = Format {
+    name: "text",
+    parts: &[],
+    machine_readable: false,
+    form: Form::Text,
+    tasks: |selection| Box::new(Text::new(selection)),
+    containers: Some(|selection| Box::new(Text::new(selection))),
+};
 
 /// A column is made as wide as this for a long name; longer ones shift what is right of them.
 const WIDEST: usize = 64;

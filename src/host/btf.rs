@@ -37,7 +37,7 @@ pub enum Feature {
     MoveNuma,
 }
 
-/// What in BTF proves that a feature is there.
+/// The proof in BTF that a feature is there.
 enum Sign {
     Typedef(&'static str),
     Struct(&'static str),
@@ -172,7 +172,7 @@ impl Feature {
         FEATURES.iter().map(|entry| entry.feature)
     }
 
-    /// What people call it.
+    /// Its name for people.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
@@ -193,7 +193,7 @@ impl Feature {
     }
 }
 
-/// What the kernel's type information says.
+/// The features in the kernel's type information.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BtfFacts {

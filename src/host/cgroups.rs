@@ -13,7 +13,7 @@ use crate::model::cgroup_path;
 /// Directories visited at most when the tree is read.
 const WALK_LIMIT: usize = 100_000;
 
-/// How cgroups are mounted, in the words of systemd.
+/// The way cgroups are mounted, in the words of systemd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {

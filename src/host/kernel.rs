@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::btf::BtfFacts;
 use super::fact::{self, Fact};
 
-/// What a machine of 32 CPUs and fewer starts with.
+/// The pid_max of a machine with 32 CPUs and fewer.
 const PID_MAX_DEFAULT: u32 = 32768;
 
 /// Kernel lockdown, see kernel_lockdown(7).
@@ -25,7 +25,7 @@ pub enum Lockdown {
     Confidentiality,
 }
 
-/// What decides which probes this kernel takes.
+/// Facts that decide which probes this kernel takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelFacts {
     /// `uname -r`. To be shown; what the kernel can do is in `btf`.
@@ -65,7 +65,7 @@ pub fn numa_balancing(root: &Path) -> Fact<i64> {
     fact::value(root, "proc/sys/kernel/numa_balancing")
 }
 
-/// What the kernel says, or where its file is not to be seen (securityfs is seldom mounted in containers) what it was
+/// The kernel's answer, or where its file is not to be seen (securityfs is seldom mounted in containers) what it was
 /// booted with. It may have been raised since, so that nothing is known without the parameter.
 fn lockdown_of(root: &Path) -> Result<Lockdown, String> {
     let said = fact::text(root, "sys/kernel/security/lockdown").and_then(|text| lockdown(&text));

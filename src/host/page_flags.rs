@@ -15,7 +15,7 @@ use super::types::Types;
 /// `___GFP_THISNODE` as a macro, which type information does not have (include/linux/gfp_types.h, 5.2 to 6.9).
 const THIS_NODE_BIT: u32 = 21;
 
-/// What the page probe must know of this kernel beforehand.
+/// Facts of this kernel that the page probe must know beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFacts {
     /// `NODES_SHIFT`, 0..=10: so many bits at the top of `page->flags` are the node.

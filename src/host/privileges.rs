@@ -32,7 +32,7 @@ impl Capability {
     /// Without these no probe loads: BPF makes maps, PERFMON lets programs look into the kernel.
     pub const NEEDED: [Capability; 2] = [Capability::Bpf, Capability::Perfmon];
 
-    /// What the setcap line gives. SYS_PTRACE is not needed to start; it opens what /proc keeps from
+    /// The capabilities that the setcap line gives. SYS_PTRACE is not needed to start; it opens what /proc keeps from
     /// other users (numa_maps and exe of their processes).
     pub const GRANTED: [Capability; 3] = [Capability::Bpf, Capability::Perfmon, Capability::SysPtrace];
 }
@@ -55,7 +55,7 @@ impl fmt::Display for Capability {
 pub struct CapSet(pub u64);
 
 impl CapSet {
-    /// What a process of root has.
+    /// The capabilities of a process of root.
     pub const FULL: CapSet = CapSet(u64::MAX);
 
     /// Only these.
@@ -74,7 +74,7 @@ impl CapSet {
         self.has(one) || covered && self.has(Capability::SysAdmin)
     }
 
-    /// Those of [`Capability::ALL`] that are in the set.
+    /// The members of [`Capability::ALL`] that are in the set.
     pub fn iter(self) -> impl Iterator<Item = Capability> {
         Capability::ALL.into_iter().filter(move |one| self.has(*one))
     }
@@ -86,13 +86,13 @@ impl Serialize for CapSet {
     }
 }
 
-/// What this process may do.
+/// The privileges of this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Privileges {
     /// Effective user id.
     pub uid: Fact<u32>,
     pub effective: Fact<CapSet>,
-    /// What a process started from here can ever get.
+    /// The capabilities that a process started from here can ever get.
     pub bounding: Fact<CapSet>,
     /// File capabilities and set-user-id have no effect.
     pub no_new_privs: Fact<bool>,

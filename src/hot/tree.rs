@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::model::stacks::Function;
 
-/// Which end of the stacks is the root.
+/// The end of the stacks that is the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Below a function is what it calls.

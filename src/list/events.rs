@@ -7,7 +7,7 @@ use crate::pmu::catalog::{Catalog, Core, Resolved};
 use crate::pmu::sets::{Choice, SETS};
 use crate::text::{clean_str, hanging, plural, words};
 
-/// What is below an event hangs under its name.
+/// Lines below an event hang under its name.
 const INDENT: &str = "      ";
 
 /// The list as text of at most `width` columns; a single long word may be longer. `works` opens an event and counts

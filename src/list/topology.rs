@@ -27,7 +27,7 @@ pub fn render_text(topology: &Topology, width: usize) -> String {
 
 /// The machine as JSON. `schema` changes only when a key changes its meaning or goes; keys may be added.
 ///
-/// `distance` of a node is in the order of `nodes`. What sysfs does not tell is `null`: the socket where
+/// `distance` of a node is in the order of `nodes`. A fact that sysfs does not tell is `null`: the socket where
 /// the firmware gives none, `core` and `llc` of offline CPUs, the `level` of a cache domain that is only
 /// assumed.
 pub fn render_json(topology: &Topology) -> Value {
@@ -122,7 +122,7 @@ fn cores(topology: &Topology, node: &Node) -> usize {
     cores.len()
 }
 
-/// Which CPUs share a core, as a rule: "n, n+32 for n = 0-31".
+/// The CPUs that share a core, as a rule: "n, n+32 for n = 0-31".
 fn siblings(topology: &Topology, width: usize) -> String {
     if !topology.smt() {
         return "SMT: no core has more than one CPU online\n".to_owned();

@@ -121,7 +121,7 @@ pub fn ipc(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     if cycles > 0.0 { Ok(instructions / cycles) } else { Err(no("no cycle was counted in this interval")) }
 }
 
-/// What instructions per cycle as counted are multiplied with, where the two counters took turns.
+/// The factor for instructions per cycle as counted, where the two counters took turns.
 fn took_turns(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     let counted = |role| snapshot.host.slots(role).map(|at| slots[at].count).sum::<u64>() as f64;
     let as_counted = counted(Role::Instructions) / counted(Role::Cycles);

@@ -3,7 +3,7 @@
 use super::{Unit, Value, Witness};
 use crate::text::quantity::{bytes, count, duration, percent};
 
-/// What stands where there is no value, unless the metric says otherwise.
+/// The sign for a value that is absent, unless the metric says otherwise.
 pub const ABSENT: &str = "-";
 
 /// Cells that a share takes with its mark at most.

@@ -84,7 +84,7 @@ fn share(ns: u64, interval: f64) -> f64 {
     (ns as f64 / interval).min(1.0)
 }
 
-/// How idle the idlest CPU outside of its home node was, from 0 to 1.
+/// The idle share of the idlest CPU outside of its home node, from 0 to 1.
 fn idle_elsewhere(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
     let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
     if snapshot.host.topology.nodes.len() == 1 {

@@ -110,7 +110,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
     },
 ];
 
-/// What went from one node to the other, of flows in their order.
+/// The count from one node to the other, of flows in their order.
 fn count(flows: &[Flow], from: NodeId, to: NodeId) -> u64 {
     let at = flows.binary_search_by_key(&(from, to), |flow| (flow.from, flow.to));
     at.map_or(0, |at| flows[at].count)

@@ -21,7 +21,7 @@ pub enum Demand {
 }
 
 impl Demand {
-    /// What these columns, and others that rows are sorted by, need.
+    /// The needs of these columns, and of others that rows are sorted by.
     pub fn of<'a, R: 'static>(columns: impl IntoIterator<Item = &'a &'static Metric<R>>) -> Demand {
         let needs = columns.into_iter().flat_map(|metric| metric.traits.needs);
         Demand::Only(needs.copied().collect())
@@ -52,7 +52,7 @@ fn all() -> impl Iterator<Item = Need> {
     of_tasks_and_nodes().chain(containers).chain(hosts).chain(pairs)
 }
 
-/// What the metrics that need `facility` need, this included.
+/// The needs of the metrics that need `facility`, this included.
 pub fn of_those_with(facility: Facility) -> impl Iterator<Item = &'static [Facility]> {
     all().map(|(_, needs)| needs).filter(move |needs| needs.contains(&facility))
 }

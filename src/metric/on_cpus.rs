@@ -1,6 +1,6 @@
 //! Efficiency of everything that ran on some CPUs: those of a node, or of the host.
 //!
-//! The ids and meanings of tasks, with the counters of CPUs. Those stand still while a CPU is idle, so what is idle
+//! The ids and meanings of tasks, with the counters of CPUs. They stand still while a CPU is idle, so what is idle
 //! dilutes nothing.
 
 use super::counters::{count, ipc, lma, mpki, per_kilo_instructions, rma, rma_lma, running_pct, stall_pct};

@@ -1,4 +1,4 @@
-//! The metrics of pages that tasks are given (on which node, and was it theirs?) and that are moved for them.
+//! The metrics of pages that tasks are given, on their own or another node, and of pages that are moved for them.
 
 use super::{Group, Metric, Order, Several, Traits, Unit, Value};
 use crate::model::counters::Counter;

@@ -92,7 +92,7 @@ pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
     },
 ).with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]));
 
-/// How a share of remote accesses is known.
+/// The source of a share of remote accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Basis {
     /// The machine has one node.
@@ -124,7 +124,7 @@ impl Basis {
     }
 }
 
-/// What there is to know about a row's remote accesses: the best source first.
+/// A row's remote accesses from each source, the best one first.
 struct Known {
     basis: Basis,
     pct: f64,
@@ -146,7 +146,7 @@ impl Known {
 /// Hinting faults in an interval, from which on their share says something.
 const ENOUGH_HINTS: u64 = 100;
 
-/// What hinting faults say, if they were enough. The error is that of the share among so many faults (Agresti and
+/// The share by hinting faults, if they were enough. The error is that of the share among so many faults (Agresti and
 /// Coull 1998, "Approximate is better than exact"); that faults are no accesses is not in it.
 fn of_hints(hints: Option<Hints>) -> Option<Known> {
     const Z: f64 = 1.96;

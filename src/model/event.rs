@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::units::CpuId;
 
-/// What a counter is good for besides being shown under its own name.
+/// The use of a counter besides being shown under its own name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -92,31 +92,37 @@ pub enum ShareOf {
 /// The event in one counter slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
+    /// Its name in the table, or in perf_event_open(2).
     pub name: String,
     /// `perf_event_attr.type`.
     pub kind: u32,
     /// `perf_event_attr.config`, `config1` and `config2`.
     pub config: u64,
+    /// See `config`.
     #[serde(default)]
     pub config1: u64,
+    /// See `config`.
     #[serde(default)]
     pub config2: u64,
+    /// The part that it has in metrics.
     pub role: Role,
+    /// The whole that its count is a share of.
     #[serde(default)]
     pub share_of: ShareOf,
     /// The CPUs whose PMU has it; `None` for all.
     #[serde(default)]
     pub cpus: Option<Vec<CpuId>>,
-    /// What exactly it counts; empty for what perf_event_open(2) explains.
+    /// A precise description of the count; empty for what perf_event_open(2) explains.
     #[serde(default)]
     pub counts: String,
 }
 
-/// Which table a measurement was made with: goes into recordings.
+/// The table with which a measurement was made: goes into recordings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableInUse {
     /// "intel/ice-lake-sp".
     pub id: String,
+    /// Name of the microarchitecture.
     pub name: String,
     /// "built in", or the path of a user's file.
     pub origin: String,

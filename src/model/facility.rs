@@ -38,7 +38,7 @@ pub enum Facility {
     MemPolicy,
     /// Where the memory of processes is, from pages picked at random.
     Placement,
-    /// How sure, and how old, the answer to that is.
+    /// The error and the age of that answer.
     PlacementError,
     /// Pages that tasks are given, by node.
     NewPages,
@@ -67,13 +67,15 @@ pub enum Facility {
 }
 
 impl Facility {
+    /// The counter of cycles.
     pub const CYCLES: Facility = Facility::Counter(Role::Cycles);
+    /// The counter of instructions.
     pub const INSTRUCTIONS: Facility = Facility::Counter(Role::Instructions);
 
     /// A live view has all of these or does not start.
     pub const ESSENTIAL: [Facility; 3] = [Facility::CpuTime, Facility::TaskWalk, Facility::Exits];
 
-    /// Those that rules know from facts about a host, beside the probes that list what they stand on.
+    /// Facilities that rules know from facts about a host, beside probes that list their features.
     pub const JUDGED: [Facility; 20] = [
         Facility::CpuTime,
         Facility::TaskWalk,

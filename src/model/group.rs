@@ -6,17 +6,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
+    /// Docker.
     Docker,
+    /// containerd, without nerdctl.
     Containerd,
+    /// nerdctl, which uses containerd.
     Nerdctl,
+    /// CRI-O.
     CriO,
+    /// Podman.
     Podman,
+    /// runc or crun by itself.
     Runc,
+    /// Amazon ECS.
     Ecs,
+    /// LXC and Incus.
     Lxc,
+    /// systemd-nspawn.
     Nspawn,
     /// A virtual machine of libvirt or Proxmox.
     Qemu,
+    /// Garden of Cloud Foundry.
     Garden,
     /// An id as engines make them, in a place that says no more.
     Unknown,
@@ -57,9 +67,11 @@ pub const DEPTH_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
+    /// A container of an engine.
     Container,
     /// It has an operating system of its own: LXC, nspawn, virtual machines.
     Machine,
+    /// A pod of Kubernetes or Podman.
     Pod,
     /// A service, scope or session of systemd.
     Unit,
@@ -68,6 +80,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// As it is shown.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Container => "container",
@@ -82,7 +95,9 @@ impl Kind {
 /// One cgroup. All text is clean.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
+    /// The kind of its row.
     pub kind: Kind,
+    /// The maker of the container; `None` for what is in none.
     pub engine: Option<Engine>,
     /// The name people use; else the short id; else the last component of the path.
     pub name: String,
@@ -90,6 +105,7 @@ pub struct Group {
     pub id: Option<String>,
     /// Name of the pod, or its uid.
     pub pod: Option<String>,
+    /// Uid of the pod; `None` outside of Kubernetes.
     pub pod_uid: Option<String>,
     /// Kubernetes namespace.
     pub namespace: Option<String>,

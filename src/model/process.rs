@@ -19,9 +19,10 @@ pub struct Asked {
     pub huge: bool,
 }
 
-/// What was read of one process: what columns show of it, since samples are kept for a while.
+/// The fields of one process that columns show; samples with them are kept for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcFields {
+    /// Command line and affinity.
     pub texts: Reading<Arc<Texts>>,
     /// Share of its resident memory in huge pages, in percent.
     pub huge_pct: Reading<f64>,
@@ -30,22 +31,25 @@ pub struct ProcFields {
 /// The fields of each process, or why they could not be read.
 pub type ProcFieldsOf = BTreeMap<ProcessId, Reading<Arc<ProcFields>>>;
 
-/// What a process was started as and what it may use. Clean: it can be shown as it is.
+/// The command line of a process, and the CPUs and nodes that it may use. Clean: it can be shown as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Texts {
     /// Arguments separated by spaces; empty for kernel threads, and where the process erased them.
     pub cmdline: Reading<String>,
     /// CPUs and nodes that its main thread may use, as lists.
     pub cpus_allowed: Reading<String>,
+    /// See `cpus_allowed`.
     pub mems_allowed: Reading<String>,
 }
 
-/// What there is to say about one process. Texts are clean.
+/// The facts of one process for its detail view. Texts are clean.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Details {
+    /// Process id.
     pub pid: u32,
     /// Start of the process since boot, ns, as it was asked for.
     pub start_ns: u64,
+    /// Command line and affinity.
     pub texts: Texts,
     /// Path in each hierarchy, as in cgroups(7).
     pub cgroups: Vec<String>,

@@ -85,10 +85,12 @@ impl fmt::Debug for Comm {
 /// One perf counter of a row: raw count, and for how much of the time it could count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
+    /// Raw count, unscaled.
     pub count: u64,
     /// Time the event was wanted and time it was on the PMU, in ns of this row's on-CPU time. Both
     /// stay zero while nothing multiplexes.
     pub enabled_ns: u64,
+    /// See `enabled_ns`.
     pub running_ns: u64,
 }
 
@@ -97,7 +99,9 @@ pub struct Slot {
 pub struct Counts {
     /// On-CPU time by node id, since numatop-ng first saw the task.
     pub run_ns: Vec<u64>,
+    /// One number for each [`Counter`].
     pub scalars: Scalars,
+    /// Perf counters, by slot; events are in [`HostFacts::events`].
     pub slots: [Slot; SLOTS],
     /// Cycles and instructions by node id, as counted; empty where there is one node or no such counters.
     pub by_node: Vec<NodeCounts>,
@@ -119,7 +123,7 @@ impl Counts {
         Counts { scalars: self.scalars.without_lifetime(), ..self.clone() }
     }
 
-    /// What the kernel counted since the task was born, whether we looked or not: the rest of
+    /// Counts of the kernel since the task was born, whether we looked or not: the rest of
     /// [`Counts::without_lifetime`].
     pub fn lifetime(&self) -> Counts {
         let mut lifetime = self.clone();
@@ -246,35 +250,49 @@ pub struct MemPolicy {
 pub struct TaskRaw {
     /// Identifies the kernel's task structure for as long as we watch: survives exec, never reused.
     pub serial: u64,
+    /// Process id; [`OTHERS_PID`] for the row of all that a recording left out.
     pub pid: u32,
+    /// Thread id; 0 for what ended threads left behind.
     pub tid: u32,
+    /// Parent's process id.
     pub ppid: u32,
+    /// Real user id.
     pub uid: u32,
     /// CLOCK_BOOTTIME, ns.
     pub start_ns: u64,
     /// Start of the thread group's leader: (`pid`, `leader_start_ns`) identifies a process for ever.
     pub leader_start_ns: u64,
+    /// Id of its cgroup: see [`Names::cgroups`].
     pub cgroup_id: u64,
+    /// Its name, which any program may choose.
     pub comm: Comm,
     /// `task->__state` and `task->exit_state`.
     pub state: u32,
+    /// See `state`.
     pub exit_state: u32,
     /// `SCHED_*` of sched(7).
     pub policy: u32,
+    /// -20..=19.
     pub nice: i32,
+    /// CPU that it runs on or ran on last.
     pub cpu: u32,
+    /// Number of CPUs that it may use.
     pub cpus_allowed: u32,
+    /// It is a kernel thread.
     pub kthread: bool,
+    /// Resident memory of its process, bytes.
     pub rss_bytes: u64,
     /// `se.sum_exec_runtime`: on-CPU ns since birth, what /proc/PID/schedstat shows.
     pub exec_ns: u64,
     /// The kernel's choice; `None` without CONFIG_NUMA_BALANCING or while it has made none.
     pub preferred_node: Option<NodeId>,
+    /// Period of scans by NUMA balancing, ms; 0: it does not scan.
     pub scan_period_ms: u32,
-    /// What NUMA balancing places it together with; 0: nothing.
+    /// The group in which NUMA balancing places it; 0: none.
     pub numa_group: u32,
     /// Where it asks for new memory.
     pub mempolicy: MemPolicy,
+    /// Everything that only counts up.
     pub counts: Counts,
 }
 
@@ -288,7 +306,9 @@ impl TaskRaw {
 /// NUMA hinting faults, and those that found their page on another node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
+    /// All of them.
     pub faults: u64,
+    /// Of these, the ones that found their page on another node.
     pub remote: u64,
 }
 
@@ -305,11 +325,15 @@ impl Hints {
 /// One CPU, cumulative since start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuRaw {
+    /// CPU id.
     pub id: u32,
+    /// Node id; 0 where sysfs names none.
     pub node: u32,
+    /// False for a CPU that is present and offline.
     pub online: bool,
     /// On-CPU time of everything but idle, scoped or not.
     pub busy_ns: u64,
+    /// Context switches.
     pub switches: u64,
     /// In hard and soft interrupts since boot, in steps of 10 ms.
     pub irq_ns: u64,
@@ -322,35 +346,54 @@ pub struct CpuRaw {
 /// One node: gauges from `meminfo`, cumulative pages from `numastat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRaw {
+    /// Node id.
     pub id: u32,
+    /// `MemTotal`.
     pub mem_total_bytes: u64,
+    /// `MemFree`.
     pub mem_free_bytes: u64,
+    /// `FilePages`: the page cache.
     pub mem_file_bytes: u64,
+    /// `AnonPages`.
     pub mem_anon_bytes: u64,
+    /// `Slab`.
     pub mem_slab_bytes: u64,
+    /// `HugePages_Total`, pages of the default huge page size.
     pub huge_total: u64,
+    /// `HugePages_Free`.
     pub huge_free: u64,
+    /// Pages taken here as wanted, since boot.
     pub numa_hit: u64,
+    /// Pages taken here although another node was wanted.
     pub numa_miss: u64,
+    /// Pages wanted here and taken from another node.
     pub numa_foreign: u64,
+    /// Interleaved pages that were taken here as wanted.
     pub interleave_hit: u64,
+    /// Pages taken here by tasks on this node.
     pub local_node: u64,
+    /// Pages taken here by tasks on other nodes.
     pub other_node: u64,
     /// Free memory below which an allocation wakes kswapd, and the memory that can be allocated at all:
     /// the `low` watermark and `managed` of its zones; both zero where the kernel does not say.
     pub low_watermark_bytes: u64,
+    /// See `low_watermark_bytes`.
     pub managed_bytes: u64,
     /// Pages freed by kswapd and by everyone else, and how often an allocation cleaned up this node before
     /// it went to another, since start.
     pub kswapd_pages: u64,
+    /// See `kswapd_pages`.
     pub direct_pages: u64,
+    /// See `kswapd_pages`.
     pub node_reclaims: u64,
 }
 
 /// Tasks or pages that went from one node to another, since start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
+    /// Node that they left.
     pub from: NodeId,
+    /// Node that they went to.
     pub to: NodeId,
     /// Tasks or pages.
     pub count: u64,
@@ -359,10 +402,13 @@ pub struct Flow {
 /// Counters of the whole machine, in pages since boot, and a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VmStat {
+    /// `pswpin`.
     pub swapped_in: u64,
+    /// `pswpout`.
     pub swapped_out: u64,
     /// Freed by kswapd, and by everyone else.
     pub kswapd_pages: u64,
+    /// See `kswapd_pages`.
     pub direct_pages: u64,
     /// `vm.zone_reclaim_mode`, bits as in the kernel's Documentation/admin-guide/sysctl/vm.rst; `None` where
     /// the kernel has no such switch.
@@ -383,18 +429,20 @@ impl VmStat {
 pub struct SelfUsage {
     /// User and system time of this process, ns since its start.
     pub cpu_ns: u64,
+    /// Resident memory of this process and its readers, bytes.
     pub rss_bytes: u64,
     /// Time it took to take this sample.
     pub sample_ns: u64,
 }
 
-/// What the kernel limits a cgroup to, and the memory it charged to it. Read in turns when there are many.
+/// The limits of a cgroup, and the memory it charged to it. Read in turns when there are many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupRaw {
     /// CLOCK_MONOTONIC when it was read.
     pub read_ns: u64,
     /// CPUs and nodes that its tasks may use, as lists.
     pub cpus: Reading<String>,
+    /// See `cpus`.
     pub mems: Reading<String>,
     /// CPU time it may use, in thousandths of a CPU; `None` without a limit.
     pub cpu_quota_milli: Reading<Option<u64>>,
@@ -430,13 +478,16 @@ pub struct PlacementRaw {
     pub start_ns: u64,
     /// CLOCK_MONOTONIC when it was looked at.
     pub read_ns: u64,
+    /// Its pages, or the reason why they were not looked at.
     pub found: Reading<PagesFound>,
 }
 
 /// Names for numbers that a row carries. Shared between samples, replaced when something is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
+    /// Names of users, by user id.
     pub users: BTreeMap<u32, String>,
+    /// Paths of cgroups, by cgroup id.
     pub cgroups: BTreeMap<u64, String>,
     /// Kinds and names of those cgroups.
     pub groups: BTreeMap<u64, Arc<Group>>,
@@ -455,7 +506,9 @@ pub struct Sample {
     pub tasks: Vec<Arc<TaskRaw>>,
     /// Processes that ended or left the scope since the sample before: final totals over all their threads.
     pub exited: Vec<Arc<TaskRaw>>,
+    /// Present CPUs, ascending by id.
     pub cpus: Vec<CpuRaw>,
+    /// Online nodes, ascending by id.
     pub nodes: Vec<NodeRaw>,
     /// `None` in recordings from before it was kept.
     pub vm: Option<VmStat>,
@@ -468,13 +521,15 @@ pub struct Sample {
     pub lost: BTreeMap<String, u64>,
     /// CPU time of exited tasks that got no row, by node, ns.
     pub exit_lost_ns: Vec<u64>,
+    /// The cost of this program.
     pub own: SelfUsage,
+    /// Names for ids in the rows.
     pub names: Arc<Names>,
     /// By cgroup id, for the tops of containers and other groups that have tasks.
     pub groups: BTreeMap<u64, Arc<GroupRaw>>,
     /// By process id, for processes whose memory was looked at. Empty where there is one node.
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
-    /// What was asked for of processes beside their counts; recordings do not keep it.
+    /// Fields of processes beside their counts, as far as asked for; recordings do not keep it.
     pub about: Arc<ProcFieldsOf>,
     /// Stacks that were sampled since the sample before; `None` while nobody asks for them.
     pub hot: Option<Arc<StackBatch>>,
@@ -485,13 +540,17 @@ pub struct Sample {
 /// Facts about the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
+    /// As the kernel has it; not clean.
     pub hostname: String,
     /// `uname -r`.
     pub kernel: String,
     /// `uname -m`.
     pub arch: String,
+    /// The name of the CPU; not clean.
     pub cpu_model: String,
+    /// Changes with each boot.
     pub boot_id: String,
+    /// Nodes, CPUs, caches and devices.
     pub topology: Topology,
     /// The events in the counter slots, in order.
     pub events: Vec<Event>,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::process::ProcessId;
 use super::sample::Comm;
 
-/// What a linker writes into a file to tell it from all others: the GNU build id, shorter ones filled with zeros.
+/// The GNU build id, by which a linker tells a file from all others, shorter ones filled with zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BuildId(pub [u8; 20]);
 
@@ -39,12 +39,15 @@ pub enum Frame {
 /// The stack of one task at one sample.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stack {
+    /// The process of the task.
     pub process: ProcessId,
+    /// Thread id.
     pub tid: u32,
+    /// Id of its cgroup.
     pub cgroup_id: u64,
     /// Of the process, not of the thread.
     pub comm: Comm,
-    /// How often it was seen so.
+    /// Number of samples that saw it so.
     pub samples: u64,
     /// Innermost first, the kernel before the user's.
     pub frames: Vec<Frame>,
@@ -53,18 +56,22 @@ pub struct Stack {
 /// Something that has a name: a frame, and for an address whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
+    /// An address of the kernel.
     Kernel(u64),
+    /// An offset into the file with this build id.
     File(BuildId, u64),
+    /// An address of this process.
     Address(ProcessId, u64),
 }
 
-/// What a place is called. Texts are clean: they can be shown as they are.
+/// The name of a place. Texts are clean: they can be shown as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Function {
     /// `None`: nothing says what is there.
     pub name: Option<String>,
     /// The file, "kernel", or a word in brackets for what is neither.
     pub module: String,
+    /// It is a part of the kernel.
     pub kernel: bool,
 }
 
@@ -82,7 +89,9 @@ impl fmt::Display for Function {
 pub struct StackBatch {
     /// The event, and how often a second each CPU is sampled.
     pub event: String,
+    /// See `event`.
     pub hz: u32,
+    /// Each different stack once.
     pub stacks: Vec<Stack>,
     /// Places that have a name now.
     pub names: Vec<(Place, Function)>,

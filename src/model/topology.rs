@@ -54,6 +54,7 @@ pub enum NumaSupport {
 /// One online node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
+    /// Node id.
     pub id: NodeId,
     /// Its online CPUs, ascending; empty on a memory-only node and where all its CPUs are offline.
     pub cpus: Vec<CpuId>,
@@ -72,7 +73,9 @@ pub struct Node {
 /// One present CPU (a hardware thread).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
+    /// CPU id.
     pub id: CpuId,
+    /// False for a CPU that is present and switched off.
     pub online: bool,
     /// Its node; of an online CPU always one of [`Topology::nodes`]. For an offline CPU the one it last
     /// belonged to, by the `cpuN/nodeM` link that stays in sysfs. `None` only where sysfs does not say.
@@ -112,6 +115,7 @@ pub struct Llc {
 pub struct Device {
     /// As the user knows it: `eth0`, `nvme0`; the PCI address where nothing better exists.
     pub name: String,
+    /// The kind of device.
     pub class: DeviceClass,
     /// `domain:bus:device.function` of the nearest PCI function; `None` for a device on another bus.
     pub pci: Option<String>,
@@ -123,11 +127,13 @@ pub struct Device {
     pub irq_nodes: Vec<NodeId>,
 }
 
-/// What kind of device, from /sys/class or the PCI class code.
+/// The kind of a device, from /sys/class or the PCI class code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceClass {
+    /// Network cards.
     Net,
+    /// NVMe disks.
     Nvme,
     /// SCSI, RAID and SAS controllers and virtio disks (PCI 0100xx, 0104xx, 0107xx, 0180xx).
     Storage,
@@ -138,10 +144,12 @@ pub enum DeviceClass {
 }
 
 impl Topology {
+    /// The present CPU of this id.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index])
     }
 
+    /// The online node of this id.
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.binary_search_by_key(&id, |node| node.id).ok().map(|index| &self.nodes[index])
     }
@@ -157,15 +165,17 @@ impl Topology {
         self.online_cpus().any(|cpu| cpu.siblings.len() > 1)
     }
 
+    /// Present CPUs that are online, ascending by id.
     pub fn online_cpus(&self) -> impl Iterator<Item = &Cpu> {
         self.cpus.iter().filter(|cpu| cpu.online)
     }
 
+    /// Present CPUs that are offline, ascending by id.
     pub fn offline_cpus(&self) -> impl Iterator<Item = &Cpu> {
         self.cpus.iter().filter(|cpu| !cpu.online)
     }
 
-    /// What about this machine makes numbers misleading, one sentence each, with what to do about it.
+    /// Properties of this machine that make numbers misleading, one sentence each, with the remedy.
     pub fn warnings(&self) -> Vec<String> {
         warnings::of(self)
     }

@@ -8,20 +8,28 @@ use bytemuck::{Pod, Zeroable};
 /// Perf counters that are read at a context switch (`NT_SLOTS`).
 pub const SLOTS: usize = 8;
 
-/// Why something could not be counted, in the order of `enum nt_loss`.
+/// Causes of a count that is missing, in the order of `enum nt_loss`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Loss {
+    /// No memory for the record of a new task.
     Storage,
+    /// The exit ring was full: the final totals are only in `exit_lost_ns`.
     Exit,
+    /// A counter that should be readable was not.
     Counter,
+    /// A counter went backwards: the interval is skipped.
     Backwards,
+    /// A transition of a core's busy threads, lost to contention.
     Smt,
+    /// A task came in unseen: its counts up to the next switch are dropped.
     Switch,
+    /// A page of a node, or on a CPU, that is not known.
     Page,
 }
 
 impl Loss {
+    /// All causes, in the order of their numbers.
     pub const ALL: [Loss; 7] =
         [Loss::Storage, Loss::Exit, Loss::Counter, Loss::Backwards, Loss::Smt, Loss::Switch, Loss::Page];
 
@@ -42,12 +50,17 @@ impl Loss {
 /// Threads per element of the marks table (`NT_MARKS`).
 pub const MARKS: u32 = 4096;
 
+/// Room for causes in [`CpuState::lost`] (`NT_LOSSES_MAX`).
 pub const LOSSES_MAX: usize = 8;
 
-/// Why a row was sent (`enum nt_row_flags`).
+/// The task left the scope: no row follows until it returns. This and the next are bits of [`TaskRow::flags`]
+/// (`enum nt_row_flags`).
 pub const ROW_LEFT: u32 = 1 << 1;
+/// It is a kernel thread.
 pub const ROW_KTHREAD: u32 = 1 << 2;
+/// The kernel lacks CONFIG_NUMA_BALANCING: the `numa_*` fields mean nothing.
 pub const ROW_NO_NUMA: u32 = 1 << 3;
+/// The record ends with counts by what the SMT siblings did.
 pub const ROW_BY_SIBLING: u32 = 1 << 4;
 
 /// Elements of what is counted by what the SMT siblings did: idle, busy (`NT_SIBLINGS`).
@@ -57,9 +70,13 @@ pub const SIBLINGS: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ScopeKind {
+    /// A process id.
     Pid,
+    /// A thread id.
     Tid,
+    /// A user id.
     Uid,
+    /// The id of a cgroup: tasks in it and below it.
     Cgroup,
     /// Tasks below these cgroups are not wanted.
     Outside,
@@ -71,6 +88,7 @@ pub enum ScopeKind {
 pub enum Scoped {
     /// Every task is wanted.
     Not,
+    /// Only tasks that fit the scope are wanted.
     Scoped,
     /// Only cgroups decide: a task cannot come into the scope by itself.
     ByCgroup,
@@ -95,8 +113,11 @@ impl<T: Pod> Wire for T {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ScopeKey {
+    /// A [`ScopeKind`].
     pub kind: u32,
+    /// Padding, 0.
     pub pad: u32,
+    /// A process, thread or user id, or the id of a cgroup.
     pub id: u64,
 }
 
@@ -104,9 +125,13 @@ pub struct ScopeKey {
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Reclaim {
+    /// Pages freed by kswapd, since start.
     pub kswapd_pages: u64,
+    /// Pages freed by any other task, since start.
     pub direct_pages: u64,
+    /// Times an allocation cleaned up its own node first, since start.
     pub node_reclaims: u64,
+    /// Room for later, 0.
     pub reserved: u64,
 }
 
@@ -114,7 +139,9 @@ pub struct Reclaim {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CpuHints {
+    /// Hinting faults since start.
     pub faults: u64,
+    /// Of these, the ones that found their page on another node.
     pub remote: u64,
 }
 
@@ -122,11 +149,17 @@ pub struct CpuHints {
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct Place {
+    /// Node id.
     pub node: u32,
+    /// Dense index of the last-level cache.
     pub llc: u32,
+    /// Dense index of the physical core.
     pub core: u32,
+    /// Bit i: counter slot i is open on this CPU.
     pub slots: u32,
+    /// Changes whenever the counters are opened anew: they start from zero.
     pub opened: u32,
+    /// Padding, 0.
     pub pad: u32,
 }
 
@@ -134,24 +167,43 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct CpuState {
+    /// On-CPU time of everything but the idle task, ns since start.
     pub busy_ns: u64,
+    /// Context switches since start.
     pub switches: u64,
+    /// `sum_exec_runtime` of the running task when it was switched in, ns.
     pub in_exec_ns: u64,
+    /// The core's clock of time with several busy threads at that moment, ns.
     pub in_smt_ns: u64,
+    /// `enum nt_cpu_state`: how far the stretch that runs now is known.
     pub state: u32,
+    /// 1: this CPU is counted as busy in its core's word.
     pub in_busy: u32,
+    /// Bit i: `slot_last[i]` is a reading of the event that is open now.
     pub slots_valid: u32,
+    /// Thread id of the running task; 0 for the idle task.
     pub in_pid: u32,
+    /// Losses since start, by [`Loss`].
     pub lost: [u64; LOSSES_MAX],
+    /// Counts at the last switch.
     pub slot_last: [u64; SLOTS],
+    /// Times the events were enabled at the last switch, ns.
     pub slot_last_enabled: [u64; SLOTS],
+    /// Times the events were on the PMU at the last switch, ns.
     pub slot_last_running: [u64; SLOTS],
+    /// Counts while a task, not the idle one, was running.
     pub slot_total: [u64; SLOTS],
+    /// Enabled time over the whole life of the event on this CPU, ns; read at each flush.
     pub slot_enabled_ns: [u64; SLOTS],
+    /// Time on the PMU over that life, ns.
     pub slot_running_ns: [u64; SLOTS],
+    /// [`Place::opened`] of the counters that `slot_last` belongs to.
     pub opened: u32,
+    /// Padding, 0.
     pub pad: u32,
+    /// CLOCK_MONOTONIC at the start of the stretch that is counted now, ns; only where counts are kept by sibling.
     pub in_ns: u64,
+    /// Room for later, 0.
     pub reserved: [u64; 2],
 }
 
@@ -159,28 +211,51 @@ pub struct CpuState {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Rec {
+    /// `sum_exec_runtime` up to which time has been charged, ns.
     pub exec_seen_ns: u64,
+    /// CPU of the last charge; `u32::MAX` until the task ran.
     pub last_cpu: u32,
+    /// `enum nt_in_scope`.
     pub in_scope: u32,
+    /// Signature of the row that was sent last.
     pub sent: u64,
+    /// `enum nt_final`: the reason why no further row has this record.
     pub final_row: u32,
+    /// Parent process as last seen alive.
     pub ppid: u32,
+    /// Start of the thread group's leader, ns since boot.
     pub leader_start_ns: u64,
+    /// Unique for the life of the probe; survives exec.
     pub serial: u64,
+    /// Kept counters, by `enum nt_counter`.
     pub counters: [u64; NR_KEPT],
+    /// `sum_exec_runtime` when the task left the scope, ns; 0: inside.
     pub scope_end_ns: u64,
+    /// Time outside before it came back that is not left out yet, ns.
     pub scope_gap_ns: u64,
+    /// Local faults of the window that are added already.
     pub hint_seen_local: u64,
+    /// Remote faults of the window that are added already.
     pub hint_seen_remote: u64,
+    /// The window of `numa_faults_locality` that these are of.
     pub hint_window: u32,
+    /// Switches of the task when a stretch of NUMA balancing began.
     pub balancing_from_switches: u32,
+    /// CLOCK_MONOTONIC at that moment, ns; 0: in no stretch.
     pub balancing_from_ns: u64,
+    /// `sum_exec_runtime` at that moment, ns.
     pub balancing_from_exec: u64,
+    /// Node that balancing moves a page from, counted from 1; 0: not known.
     pub moves_from: u16,
+    /// Node that it moves the page to, counted from 1; 0: not known.
     pub moves_to: u16,
+    /// 1: `hint_window` is not the task's any more.
     pub hint_changed: u32,
+    /// Counts by slot, since the record was made.
     pub slot: [u64; SLOTS],
+    /// Enabled times by slot, ns; they stand still unless scaled reads are on.
     pub slot_enabled_ns: [u64; SLOTS],
+    /// Times on the PMU by slot, ns; they stand still unless scaled reads are on.
     pub slot_running_ns: [u64; SLOTS],
 }
 
@@ -188,33 +263,61 @@ pub struct Rec {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct TaskRow {
+    /// Bytes of this row, with the record and what follows it.
     pub size: u32,
+    /// `ROW_*`.
     pub flags: u32,
+    /// Thread id.
     pub tid: u32,
+    /// Process id (thread group).
     pub pid: u32,
+    /// Parent's process id.
     pub ppid: u32,
+    /// Real user id.
     pub uid: u32,
+    /// Start of the task, CLOCK_BOOTTIME, ns.
     pub start_ns: u64,
+    /// Start of the leader: with `pid` this says which process it is.
     pub leader_start_ns: u64,
+    /// Id of its cgroup.
     pub cgroup_id: u64,
+    /// Name, ended by NUL.
     pub comm: [u8; 16],
+    /// `se.sum_exec_runtime`: on-CPU time since birth, ns.
     pub exec_ns: u64,
+    /// The kernel's counters since birth, by `enum nt_lifetime`.
     pub lifetime: [u64; NR_LIFETIME],
+    /// Resident pages of the process.
     pub rss_pages: u64,
+    /// Local hinting faults of the current scan window.
     pub numa_faults_local: u64,
+    /// Remote hinting faults of the current scan window.
     pub numa_faults_remote: u64,
+    /// `task->__state`.
     pub state: u32,
+    /// `task->exit_state`.
     pub exit_state: u32,
+    /// `SCHED_*` of sched(7).
     pub policy: u32,
+    /// -20..=19.
     pub nice: i32,
+    /// CPU that it runs on or ran on last.
     pub cpu: u32,
+    /// Number of CPUs that it may use.
     pub cpus_allowed: u32,
+    /// Node that NUMA balancing prefers; -1: none.
     pub preferred_nid: i32,
+    /// Period of scans by NUMA balancing, ms; 0: none.
     pub scan_period_ms: u32,
+    /// Threads of its process that have not begun to exit.
     pub group_live: u32,
+    /// Elements of `run_ns` behind the record.
     pub nodes: u32,
+    /// Group in which NUMA balancing places it; 0: none.
     pub numa_group: u32,
+    /// `MPOL_*` of new memory, with its flags in the upper half; 0: the default.
     pub mempolicy: u32,
+    /// Bit i: node i is in the policy. Nodes above 63 are left out.
     pub mempolicy_nodes: u64,
 }
 
@@ -223,13 +326,15 @@ const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
 const _: () = assert!(size_of::<Rec>() == 48 + 64 + 8 * NR_KEPT + 3 * 64);
-const _: () = assert!(size_of::<TaskRow>() == 216);
+const _: () = assert!(size_of::<TaskRow>() == 152 + 8 * NR_LIFETIME);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct NodeCounts {
+    /// Cycles since the task was first seen.
     pub cycles: u64,
+    /// Instructions since the task was first seen.
     pub instructions: u64,
 }
 
@@ -246,12 +351,19 @@ pub const HOT_LOSSES: [&str; 3] = ["stacks_ring_full", "stacks_ring_busy", "stac
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct HotHead {
+    /// Process id (thread group).
     pub pid: u32,
+    /// Thread id.
     pub tid: u32,
+    /// Start of the leader, ns since boot: with `pid` this says which process it is.
     pub leader_start_ns: u64,
+    /// Id of the cgroup.
     pub cgroup_id: u64,
+    /// Name of the thread group's leader, ended by NUL.
     pub comm: [u8; 16],
+    /// Bytes of kernel addresses behind this, 8 each.
     pub kernel_bytes: u32,
+    /// Bytes of user frames behind those.
     pub user_bytes: u32,
 }
 
@@ -259,7 +371,9 @@ pub struct HotHead {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct UserFrame {
+    /// `FRAME_HAS_BUILD_ID` or `FRAME_HAS_ADDRESS`; anything else: an empty frame.
     pub status: i32,
+    /// Build id of the file, shorter ones filled with zeros.
     pub build_id: [u8; 20],
     /// Offset into the file with that build id, or the address where there is none.
     pub offset_or_ip: u64,
@@ -276,7 +390,9 @@ const _: () = assert!(size_of::<UserFrame>() == 32);
 /// One row as the walk or the exit ring delivers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
+    /// Values of the kernel's task structure.
     pub task: TaskRow,
+    /// The fixed head of the record.
     pub rec: Rec,
     run_ns: &'a [u8],
     node_counts: &'a [u8],

@@ -10,7 +10,7 @@ use crate::pmu::catalog::Catalog;
 use crate::pmu::open::try_together;
 use crate::pmu::sets::{Choice, Chooser, SETS};
 
-/// What each set of events counts on this machine. Asked before counters are opened: those in use cannot be tried.
+/// The counts of each set of events on this machine. Asked before counters are opened: those in use cannot be tried.
 ///
 /// # Errors
 /// An event table of the user is not sound.
@@ -22,7 +22,7 @@ pub fn event_sets(args: &EventTableArgs) -> Result<Vec<(&'static str, Choice)>, 
     sets.map_err(|error| bad("--pmu-dir", format!("{error:#}")))
 }
 
-/// What `--events` means on this machine: tries events to find out.
+/// The events of `--events` on this machine, found by trying them.
 ///
 /// # Errors
 /// An unknown event, or an event table of the user that is not sound.

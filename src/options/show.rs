@@ -111,7 +111,7 @@ pub fn filter(args: &DisplayArgs) -> Result<RowFilter, BadValue> {
     Ok(RowFilter { comm, node: args.node.map(NodeId), top: args.top.map(|top| top as usize) })
 }
 
-/// What batch output contains. `machine_readable` output has all metrics unless columns are named.
+/// The content of batch output. `machine_readable` output has all metrics unless columns are named.
 ///
 /// # Errors
 /// See [`columns`], [`sort`], [`filter`].

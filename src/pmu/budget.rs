@@ -7,7 +7,7 @@ use super::table::Place;
 use crate::host::fact;
 use crate::model::event::Role;
 
-/// What is assumed where no table says how many counters there are: as many as any server CPU has. That they are
+/// The number of counters that is assumed where no table has one: as many as any server CPU has. That they are
 /// free is found out by opening the events together.
 const LEAST: u32 = 4;
 
@@ -84,7 +84,7 @@ impl Budget {
     }
 }
 
-/// How many counters the CPU says each thread has, where it says so: CPUID leaf 0xa on Intel, 0x80000022 on AMD
+/// The number of counters of each thread, where the CPU tells it: CPUID leaf 0xa on Intel, 0x80000022 on AMD
 /// from Zen 4 on. A hypervisor answers for its virtual PMU.
 #[cfg(target_arch = "x86_64")]
 pub fn general_by_cpuid() -> Option<u32> {

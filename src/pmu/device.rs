@@ -33,7 +33,7 @@ impl Device {
         names.iter().filter_map(|name| Device::read(root, name)).collect()
     }
 
-    /// `None` when it is no PMU of cores. Those have a list of `cpus`, or the name that x86 gives to the
+    /// `None` when it is no PMU of cores. PMUs of cores have a list of `cpus`, or the name that x86 gives to the
     /// only one; others (memory controllers, caches, SPE) have a `cpumask` that says where to open them.
     fn read(root: &Path, name: &str) -> Option<Device> {
         let path = format!("{DEVICES}/{name}");

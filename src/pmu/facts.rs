@@ -18,7 +18,7 @@ use crate::pmu::sets::Choice;
 pub struct PmuFacts {
     /// Names below /sys/bus/event_source/devices, sorted. Some are no hardware: software, tracepoint, …
     pub sources: Fact<Vec<String>>,
-    /// Who made the machine, virtual ones included: "Google", "Amazon EC2", "QEMU", … (DMI).
+    /// The maker of the machine, virtual ones included: "Google", "Amazon EC2", "QEMU", … (DMI).
     pub platform: Fact<String>,
     /// Where the meaning of events is from: one for each kind of core.
     pub tables: Vec<TableInUse>,

@@ -61,7 +61,7 @@ fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result
     sys::perf_event_open(attr, pid, cpu)
 }
 
-/// What read(2) gives of an open event, in the order of its read_format.
+/// The data that read(2) gives of an open event, in the order of its read_format.
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 #[repr(C)]
 struct Reading {

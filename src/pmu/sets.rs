@@ -16,7 +16,7 @@ use crate::model::event::{Event, Role};
 use crate::model::sample::{Missing, Reading};
 use crate::text::clean_str;
 
-/// What `--events` takes besides names, and what each set is for.
+/// The sets that `--events` takes besides names, and the purpose of each.
 pub const SETS: [(&str, &[Role], &str); 6] = [
     (
         "auto",

@@ -73,7 +73,7 @@ pub struct Remote {
     answer_max: Duration,
     running: Option<Running>,
     not_before: Option<Instant>,
-    /// Those that were killed and have not ended yet, with the user who is to blame.
+    /// Children that were killed and have not ended yet, with the user who is to blame.
     ending: Vec<(Child, Option<u32>)>,
     /// CPU time of those that were left, as far as it was asked for.
     cpu_ns: u64,
@@ -198,7 +198,8 @@ impl Remote {
                 None,
             )?;
             rustix::io::ioctl_fionbio(&ours, true)?;
-            // What the tool was started with and does not know of would be in reach of the child, and count against its limits.
+            // Descriptors that the tool was started with and does not know of would be in reach of the child, and
+            // count against its limits.
             sys::close_on_exec();
             let child = Command::new(&self.program)
                 .arg0(self.name)

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// What the kernel counted of one program while statistics were on (bpf(2), BPF_ENABLE_STATS), cumulative.
+/// The kernel's counts of one program while statistics were on (bpf(2), BPF_ENABLE_STATS), cumulative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
     pub count: u64,
     pub ns: u64,
 }
 
-/// What reading one counter costs at a context switch, in ns: measured when they were opened.
+/// The cost of reading one counter at a context switch, in ns: measured when they were opened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadCost {
     /// With the helper that gives the count only: in use while no counter has to take turns.
@@ -43,7 +43,7 @@ pub struct Cost {
     pub cpu_pct: f64,
 }
 
-/// What each program cost from `before` to `now`, the dearest first. A program that was loaded in between has no
+/// The cost of each program from `before` to `now`, the dearest first. A program that was loaded in between has no
 /// cost yet.
 pub fn costs(before: &Statistics, now: &Statistics) -> Vec<Cost> {
     let length_ns = now.mono_ns.saturating_sub(before.mono_ns);
@@ -66,7 +66,7 @@ pub fn costs(before: &Statistics, now: &Statistics) -> Vec<Cost> {
 }
 
 impl Statistics {
-    /// What reading so many counters at each of `switches_per_s` takes: ns per switch, and per cent of one CPU.
+    /// The cost of reading so many counters at each of `switches_per_s`: ns per switch, and per cent of one CPU.
     pub fn reading(&self, counters: usize, switches_per_s: f64) -> Option<(f64, f64)> {
         let each = self.read.map(|read| if self.scaled { read.scaled_ns } else { read.count_ns })?;
         let ns = each * counters as f64;

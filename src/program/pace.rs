@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// An interval may be off by a tenth, or by this, before that is worth a word.
 const SLACK: Duration = Duration::from_millis(50);
 
-/// What a note on an interval that was cut short for the sake of the screen begins with.
+/// The beginning of a note on an interval that was cut short for the sake of the screen.
 const EARLY: &str = "an interval is shorter than asked: ";
 
 /// Why a sample came late.
@@ -35,7 +35,7 @@ impl Cause {
     }
 }
 
-/// What can be measured of the reasons for coming late, as sums since the process began.
+/// Measured reasons for coming late, as sums since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Witness {
     /// Times the process was continued.
@@ -100,7 +100,7 @@ impl Pacing {
         }
     }
 
-    /// What was read of the reasons when the last sample was taken.
+    /// The reasons when the last sample was taken.
     pub fn seen(&self) -> Witness {
         self.witness
     }
@@ -176,7 +176,7 @@ impl Pacing {
         }
     }
 
-    /// What explains half of `late` or more.
+    /// The reasons that explain half of `late` or more.
     fn why(&self, late: Duration, witness: Witness) -> &'static str {
         if witness.continued > self.witness.continued {
             return Cause::Stopped.words();
@@ -215,7 +215,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// What is said of samples that are taken so many ms after they are due.
+    /// The words for samples that are taken so many ms after they are due.
     fn said(late: &[u64]) -> Vec<Vec<String>> {
         let mut pacing = Pacing::new(Instant::now(), SECOND, Witness::default());
         late.iter().map(|late| pacing.taken(pacing.due() + ms(*late), Witness::default())).collect()

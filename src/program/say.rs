@@ -104,7 +104,7 @@ impl<W: Write + AsFd> Write for Notes<W> {
     }
 }
 
-/// How a character that is more than text is written instead.
+/// The way to write a character that is more than text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As `\x1b` or `\u{202e}`.

@@ -2,7 +2,7 @@
 //!
 //! The sum over all rows stays what it was. A process is itemised or folded as a whole, interval by
 //! interval: what it does while folded is added to the row of others, and is taken off its own counts when
-//! it is itemised again. Those counts are therefore "since it is itemised".
+//! it is itemised again. Its counts are therefore "since it is itemised".
 
 use crate::model::process::ProcessId;
 use crate::model::sample::OTHERS_PID;
@@ -37,7 +37,7 @@ impl Keep {
     }
 }
 
-/// What of an itemised process's counts is not its own here, but was added to the others.
+/// Counts of an itemised process that are not its own here, but were added to the others.
 #[derive(Clone, Default)]
 struct Offset {
     by_serial: HashMap<u64, Counts>,
@@ -81,7 +81,7 @@ impl Fold {
         *self = folded.next;
     }
 
-    /// What to write of `sample`. The first sample is itemised in full: there is no interval yet.
+    /// The part of `sample` to write. The first sample is itemised in full: there is no interval yet.
     pub fn fold(&self, host: &Arc<HostFacts>, sample: &Sample) -> Folded {
         let mut next = Fold {
             keep: self.keep,

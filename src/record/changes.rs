@@ -2,7 +2,7 @@
 //!
 //! Rows that changed since the sample before would be the least to write, but then one damaged frame would
 //! spoil all that follow. Rows that changed since the keyframe can always be read, but are twice as many.
-//! Those of the last few samples can be read unless so many frames in a row are damaged.
+//! Rows of the last few samples can be read unless so many frames in a row are damaged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Changes {
         self.tick
     }
 
-    /// Those of the last `reach` samples: a frame of them is read on top of any sample that is no further back.
+    /// Changes of the last `reach` samples: a frame of them is read on top of any sample that is no further back.
     pub fn of_the_last(&self, reach: u32) -> Recent<'_> {
         Recent { changes: self, reach: reach.min(self.tick) }
     }
@@ -92,7 +92,7 @@ impl Recent<'_> {
         self.changes.tick
     }
 
-    /// How many samples back one may be that this one is read on top of.
+    /// The number of samples back that one may be which this one is read on top of.
     pub fn reach(&self) -> u32 {
         self.reach
     }

@@ -39,12 +39,12 @@ pub struct Column<R> {
     name: &'static str,
     unit: &'static str,
     width: Width<R>,
-    /// What `get` and `set` are given for the first value; the others follow.
+    /// The index of `get` and `set` for the first value; the others follow.
     first: usize,
     get: fn(&R, usize) -> u64,
     /// Takes a value back. Bytes of memory it took beside the row, or `None` when no such value can be.
     set: fn(&mut R, usize, u64) -> Option<usize>,
-    /// What recordings without it have not kept. `None`: every recording has it.
+    /// The facility that recordings without it have not kept. `None`: every recording has it.
     added_for: Option<Facility>,
 }
 
@@ -139,7 +139,7 @@ impl<R> Layout<R> {
         Ok(Layout { columns: recorded.iter().map(find).collect(), without })
     }
 
-    /// What it has not kept, because columns are not there.
+    /// Facilities that it has not kept, because columns are not there.
     pub fn without(&self) -> &[Facility] {
         &self.without
     }

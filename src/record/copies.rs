@@ -24,22 +24,22 @@ pub(super) struct Due {
 
 impl Due {
     /// With the next sample.
-    pub fn at_once() -> Due {
+    pub(super) fn at_once() -> Due {
         Due { from: 0, since: APART, left: 0 }
     }
 
     /// Whether it may be written with a sample at `at`.
-    pub fn is_ready(&self, at: u64) -> bool {
+    pub(super) fn is_ready(&self, at: u64) -> bool {
         self.since >= APART && at >= self.from
     }
 
     /// Bytes that a sample at `at` must take, so that the copy can be written with the next one if it must.
-    pub fn least(&self, at: u64) -> usize {
+    pub(super) fn least(&self, at: u64) -> usize {
         if self.left > 1 { 0 } else { self.from.saturating_sub(at) as usize }
     }
 
     /// One more sample was written.
-    pub fn count(&mut self) {
+    pub(super) fn count(&mut self) {
         self.since += 1;
         self.left = self.left.saturating_sub(1);
     }
@@ -51,7 +51,7 @@ pub(super) struct Spread(VecDeque<Range<u64>>);
 
 impl Spread {
     /// A frame with a sample was written.
-    pub fn push(&mut self, frame: Range<u64>) {
+    pub(super) fn push(&mut self, frame: Range<u64>) {
         // No more than these have a part in one sector.
         if self.0.len() > LOSS as usize {
             self.0.pop_front();
@@ -59,21 +59,21 @@ impl Spread {
         self.0.push_back(frame);
     }
 
-    /// How many of them end after `at`.
+    /// The number of them that end after `at`.
     fn after(&self, at: u64) -> u32 {
         self.0.iter().filter(|frame| frame.end > at).count() as u32
     }
 
     /// When the copy is due of a frame that is written at `at` and ends, with a second one that is right behind it, at
     /// `end`.
-    pub fn due(&self, at: u64, end: u64) -> Due {
+    pub(super) fn due(&self, at: u64, end: u64) -> Due {
         let before = self.after(sector(at));
         let left = (LOSS - 1).saturating_sub(before).max(APART);
         Due { from: end.next_multiple_of(SECTOR), since: 0, left }
     }
 
     /// Samples that a delta at `at` looks back: beyond all that may be lost while it is not.
-    pub fn reach(&self, at: u64) -> u32 {
+    pub(super) fn reach(&self, at: u64) -> u32 {
         match self.0.back() {
             Some(last) if last.start < sector(at) => 1 + self.after(sector(last.start)),
             _ => 1,
@@ -82,7 +82,7 @@ impl Spread {
 
     /// For the frame from `at` to `end` before a keyframe: how long it must be instead, so that samples before the keyframe
     /// and after it that are lost with it are not too many.
-    pub fn least_before_key(&self, at: u64, end: u64) -> Option<usize> {
+    pub(super) fn least_before_key(&self, at: u64, end: u64) -> Option<usize> {
         let before = self.after(sector(end)) + u32::from(end > sector(end));
         (before + APART >= LOSS).then(|| (end.next_multiple_of(SECTOR) - at) as usize)
     }

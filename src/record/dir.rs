@@ -19,7 +19,7 @@ use crate::sys;
 /// Recordings hold names of other people's programs: for their owner only.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// What the name of a file in a ring ends with.
+/// The end of the name of a file in a ring.
 const SUFFIX: &str = ".nrec";
 
 /// A directory that recordings are made in, held open so that nobody can put another in its place.
@@ -31,8 +31,8 @@ pub struct Dir {
 }
 
 impl Drop for Dir {
-    /// Whoever looks at `/proc/PID/fd` holds the open directory for a moment (fs/proc/fd.c), and the lock of a ring would
-    /// outlive the close by as much: the next recorder would be refused.
+    /// A process that looks at `/proc/PID/fd` holds the open directory for a moment (fs/proc/fd.c), and the lock of a ring
+    /// would outlive the close by as much: the next recorder would be refused.
     fn drop(&mut self) {
         let _ = flock(&self.fd, FlockOperation::Unlock);
     }
@@ -117,7 +117,7 @@ impl Dir {
     /// Makes a file that did not exist, for its owner only, and locks it for as long as it is open.
     ///
     /// # Errors
-    /// What openat(2) returned; `AlreadyExists` for whatever is there, symbolic links included.
+    /// The errno of openat(2); `AlreadyExists` for whatever is there, symbolic links included.
     pub fn create(&self, name: &Path) -> io::Result<File> {
         let name = plain(name)?;
         let _identity = self.owner.map(FsIdentity::take);
@@ -159,7 +159,7 @@ impl Dir {
     /// Removes a recording that [`Dir::recordings`] listed, or that [`Dir::create`] has made.
     ///
     /// # Errors
-    /// What unlinkat(2) returned.
+    /// The errno of unlinkat(2).
     pub fn remove(&self, name: &Path) -> io::Result<()> {
         let name = plain(name)?;
         let _identity = self.owner.map(FsIdentity::take);

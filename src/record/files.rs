@@ -25,7 +25,7 @@ pub(super) enum Files {
     },
 }
 
-/// What a ring may take up.
+/// The limits of a ring.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     /// Bytes of all its files together.
@@ -102,7 +102,7 @@ impl Files {
     }
 
     /// Removes the oldest files of a ring until it is within `limits`. The current one stays, whose name and bytes are
-    /// given. Returns the bytes of the others; `None` when they cannot be told. What goes wrong is added to `words`.
+    /// given. Returns the bytes of the others; `None` when they cannot be told. Troubles are added to `words`.
     pub(super) fn trim(
         &self,
         (current, current_bytes): (&Path, u64),

@@ -77,7 +77,7 @@ pub const MAX_NAMES: usize = 1 << 20;
 /// Bytes of a name or of a note. A cgroup path has at most 4,096.
 pub const MAX_TEXT: usize = 64 << 10;
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -85,7 +85,7 @@ pub enum Kind {
     Head = 1,
     /// A whole sample.
     Key = 2,
-    /// What differs from a keyframe.
+    /// Differences from a keyframe.
     Delta = 3,
     /// A [`Gap`] as JSON.
     Gap = 4,
@@ -118,7 +118,7 @@ pub struct Head {
     pub number: u32,
     /// Nominal length of an interval, ns.
     pub interval_ns: u64,
-    /// What is left out of the recording, in words; empty when nothing is.
+    /// Rows that are left out of the recording, in words; empty when none are.
     pub folded: String,
     pub host: HostFacts,
     pub columns: Columns,
@@ -127,7 +127,7 @@ pub struct Head {
     pub sections: Vec<String>,
 }
 
-/// Which columns the rows have, in the order in which they are written.
+/// The columns of the rows, in the order in which they are written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Columns {
     pub task: Vec<ColumnInfo>,
@@ -184,7 +184,7 @@ impl Head {
     /// are in the order that is searched.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The damage, in words.
     pub fn check(&self) -> Result<(), String> {
         let topology = &self.host.topology;
         if self.format > FORMAT {

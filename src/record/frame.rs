@@ -15,7 +15,7 @@ use std::io;
 
 use super::format::{FORMAT, Kind, MAX_PAYLOAD, least_stored, raw_limit};
 
-/// What a frame begins with: never valid as text, never the start of a zstd frame.
+/// The first bytes of a frame: never valid as text, never the start of a zstd frame.
 pub const MAGIC: [u8; 4] = [0x8e, b'N', b'R', 0xf3];
 
 /// Bytes in front of a payload.
@@ -28,13 +28,14 @@ const COPY: u8 = 2;
 /// Copies of other frames stand in front of its payload.
 const CARRIES: u8 = 4;
 
-/// What skippable frames of zstd begin with: those with copies of our frames, and those that are only there to be long.
+/// The first bytes of skippable frames of zstd: those with copies of our frames, and those that are
+/// only there to be long.
 const CARRIED: [u8; 4] = 0x184d_2a51_u32.to_le_bytes();
 const ROOM: [u8; 4] = 0x184d_2a50_u32.to_le_bytes();
 /// Bytes of such a frame before its content: magic and length.
 const SKIPPABLE_HEAD: usize = 8;
 
-/// What is in front of a payload.
+/// The head of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     pub kind: Kind,
@@ -203,7 +204,7 @@ impl Sealer {
     }
 }
 
-/// What a frame has beside its payload.
+/// Bytes of a frame beside its payload.
 #[derive(Clone, Copy, Default)]
 pub struct Extras<'a> {
     /// Frames that others depend on.

@@ -24,7 +24,7 @@ pub(super) struct Frames {
 impl Frames {
     /// # Errors
     /// It cannot be opened, or is no regular file.
-    pub fn open(path: &Path) -> Result<Frames> {
+    pub(super) fn open(path: &Path) -> Result<Frames> {
         Ok(Frames { scan: Scan::open(path)?, stored: Vec::new(), raw: Vec::new() })
     }
 
@@ -32,7 +32,7 @@ impl Frames {
     ///
     /// # Errors
     /// There is none, or the file cannot be read.
-    pub fn find_head(&mut self) -> Result<Frame> {
+    pub(super) fn find_head(&mut self) -> Result<Frame> {
         let (mut at, mut others) = (0, false);
         loop {
             at = match self.scan.at(at)? {
@@ -56,7 +56,7 @@ impl Frames {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn is_whole(&mut self, frame: Frame) -> Result<bool> {
+    pub(super) fn is_whole(&mut self, frame: Frame) -> Result<bool> {
         self.scan.stored(frame, &mut self.stored)?;
         Ok(frame.head.is_whole(&self.stored))
     }
@@ -65,7 +65,7 @@ impl Frames {
     ///
     /// # Errors
     /// It is damaged, or the file cannot be read.
-    pub fn payload(&mut self, frame: Frame) -> Result<()> {
+    pub(super) fn payload(&mut self, frame: Frame) -> Result<()> {
         self.scan.stored(frame, &mut self.stored)?;
         let opened = frame.head.open(&self.stored, &mut self.raw).map_err(anyhow::Error::msg);
         opened.with_context(|| is_damaged(frame))
@@ -75,7 +75,7 @@ impl Frames {
     ///
     /// # Errors
     /// It is damaged or has no such copy, or the file cannot be read.
-    pub fn key(&mut self, frame: Frame, at: u64) -> Result<FrameHead> {
+    pub(super) fn key(&mut self, frame: Frame, at: u64) -> Result<FrameHead> {
         if frame.head.kind == Kind::Key {
             self.payload(frame)?;
             return Ok(frame.head);
@@ -93,16 +93,16 @@ impl Frames {
     ///
     /// # Errors
     /// It is damaged, or not such JSON.
-    pub fn json<T: DeserializeOwned>(&mut self, frame: Frame) -> Result<T> {
+    pub(super) fn json<T: DeserializeOwned>(&mut self, frame: Frame) -> Result<T> {
         self.payload(frame)?;
         self.json_in(frame)
     }
 
-    /// What `raw` says, the payload of a frame that holds JSON.
+    /// The value of `raw`, the payload of a frame that holds JSON.
     ///
     /// # Errors
     /// It is not such JSON.
-    pub fn json_in<T: DeserializeOwned>(&self, frame: Frame) -> Result<T> {
+    pub(super) fn json_in<T: DeserializeOwned>(&self, frame: Frame) -> Result<T> {
         serde_json::from_slice(&self.raw).with_context(|| format!("in the frame at byte {}", frame.at))
     }
 
@@ -110,7 +110,7 @@ impl Frames {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn copies(&self, from: u64, is_copy: impl Fn(&Frame) -> bool) -> Result<Vec<Frame>> {
+    pub(super) fn copies(&self, from: u64, is_copy: impl Fn(&Frame) -> bool) -> Result<Vec<Frame>> {
         let (mut at, mut copies) = (from, Vec::new());
         for _ in 0..COPY_WITHIN {
             at = match self.scan.at(at)? {
@@ -126,7 +126,7 @@ impl Frames {
     }
 }
 
-/// What is said of a frame that cannot be read.
+/// The words for a frame that cannot be read.
 pub(super) fn is_damaged(frame: Frame) -> String {
     format!("the frame at byte {} is damaged", frame.at)
 }

@@ -14,10 +14,10 @@ use crate::model::sample::GroupRaw;
 use crate::text::is_clean;
 
 /// No entry has changed.
-pub const NOTHING: Bytes<'static> = Bytes(&[0, 0]);
+pub(super) const NOTHING: Bytes<'static> = Bytes(&[0, 0]);
 
-/// What is kept for a cgroup id.
-pub trait Entry: Serialize + DeserializeOwned + PartialEq {
+/// The entry of a cgroup id.
+pub(super) trait Entry: Serialize + DeserializeOwned + PartialEq {
     /// Texts that are shown as they are.
     fn texts(&self) -> Vec<&String>;
 }
@@ -38,7 +38,7 @@ impl Entry for GroupRaw {
 }
 
 /// Writes ids that are gone since `base`, then those that are new or different.
-pub fn encode<T: Entry>(
+pub(super) fn encode<T: Entry>(
     out: &mut Vec<u8>,
     base: Option<&BTreeMap<u64, Arc<T>>>,
     entries: &BTreeMap<u64, Arc<T>>,
@@ -68,7 +68,7 @@ pub fn encode<T: Entry>(
 ///
 /// # Errors
 /// The bytes are something else, or hold text that no terminal should see.
-pub fn decode<T: Entry>(
+pub(super) fn decode<T: Entry>(
     mut input: Bytes<'_>,
     base: Option<&BTreeMap<u64, Arc<T>>>,
     room: &mut Room,

@@ -1,4 +1,4 @@
-//! Does a sample fit the limits that readers keep?
+//! Limits that readers keep, and whether a sample fits them.
 
 use std::sync::Arc;
 

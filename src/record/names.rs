@@ -30,7 +30,7 @@ pub(super) fn encode<K: Copy + Ord + Into<u64>>(
     }
 }
 
-/// What [`encode`] wrote, applied to the names of the keyframe.
+/// The inverse of [`encode`], applied to the names of the keyframe.
 fn decode<K: Ord + TryFrom<u64>>(
     mut input: Bytes<'_>,
     names: &mut BTreeMap<K, String>,

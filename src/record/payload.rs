@@ -18,7 +18,7 @@ use super::{columns, groups, limits, names, placement, room, rows, stacks};
 use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, VmStat};
 use crate::model::units::NodeId;
 
-/// What a delta is told apart from.
+/// The base of a delta.
 #[derive(Clone, Copy)]
 pub struct Delta<'a> {
     pub key: &'a Sample,

@@ -59,7 +59,7 @@ struct Near {
     tried: u64,
 }
 
-/// What was read last of something that frames depend on, by the place of its first copy; `None` where it could not be.
+/// The last reading of something that frames depend on, by the place of its first copy; `None` where it could not be.
 type Last<T> = Option<(u64, Option<T>)>;
 
 /// An open file of a recording.

@@ -23,10 +23,10 @@ const FILES_IN_RING: u64 = 8;
 /// Ends of processes that are kept during a pause, to be recorded after it: some 40 MB.
 const EXITS_KEPT: usize = 1 << 16;
 
-/// What the losses of a recording call ends of processes during a pause that were too many to keep.
+/// The name of the loss of ends of processes during a pause that were too many to keep.
 const EXITS_NOT_KEPT: &str = "exits_not_recorded";
 
-/// How to record.
+/// The limits of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// Nominal length of an interval.
@@ -42,7 +42,7 @@ impl RecordOptions {
     pub const MAX_BYTES: u64 = 2 << 30;
 }
 
-/// How far a recording is.
+/// The progress of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Name of the file that is written now; none between two files.
@@ -118,7 +118,7 @@ impl Recorder {
         self.rotate = true;
     }
 
-    /// How far it is.
+    /// Its progress.
     pub fn progress(&self) -> Progress {
         let current = self.current.as_ref();
         Progress {
@@ -325,7 +325,7 @@ fn is_too_large(error: &WriteError) -> bool {
     matches!(error, WriteError::NotWritten(error) if error.raw_os_error() == Some(libc::EFBIG))
 }
 
-/// What to do about a failure, to be put behind it; empty where that says itself what is wrong.
+/// The remedy of a failure, to be put behind it; empty where the failure names it.
 fn advice(error: &WriteError) -> String {
     match getrlimit(Resource::Fsize).current {
         Some(bytes) if is_too_large(error) => {

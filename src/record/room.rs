@@ -91,7 +91,7 @@ fn of_named(function: &Function) -> usize {
     size_of::<(Place, Function)>() + function.name.as_ref().map_or(0, String::len) + function.module.len()
 }
 
-/// What a reader takes from its [`Room`] for a sample of which `raw` bytes are written; never less.
+/// The share of its [`Room`] that a reader takes for a sample of which `raw` bytes are written; never less.
 pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize) -> usize {
     let base = delta.map(|delta| delta.key);
     let lists = |counts: &Counts| {

@@ -21,7 +21,7 @@ pub struct Base<'a> {
     pub tasks: &'a [Arc<TaskRaw>],
 }
 
-/// How far from the keyframe, how far back the changes reach, serials that are gone, serials of the rows
+/// Distance from the keyframe, reach of the changes, serials that are gone, serials of the rows
 /// that follow, rows. A whole sample has all its rows, in its order and without their serials in front.
 pub(super) fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) {
     let Some(Delta { key, changes, .. }) = delta else {

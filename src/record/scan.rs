@@ -39,7 +39,7 @@ impl Frame {
     }
 }
 
-/// What is at a place in the file.
+/// The find at a place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// A frame whose head is whole and whose payload is all there; the payload may yet be damaged.
@@ -64,7 +64,7 @@ pub(super) struct Scan {
 impl Scan {
     /// # Errors
     /// It cannot be opened, or is no regular file.
-    pub fn open(path: &Path) -> Result<Scan> {
+    pub(super) fn open(path: &Path) -> Result<Scan> {
         // A FIFO would block for ever without O_NONBLOCK; a recording is a regular file.
         let file = OpenOptions::new()
             .read(true)
@@ -82,18 +82,18 @@ impl Scan {
     ///
     /// # Errors
     /// The errno of fstat(2).
-    pub fn bytes(&self) -> io::Result<u64> {
+    pub(super) fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
     /// # Errors
     /// The errno of fstat(2).
-    pub fn metadata(&self) -> io::Result<Metadata> {
+    pub(super) fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
 
     /// True when somebody has the file open for recording (holds its lock).
-    pub fn is_being_written(&self) -> bool {
+    pub(super) fn is_being_written(&self) -> bool {
         super::dir::is_locked(&self.file)
     }
 
@@ -101,7 +101,7 @@ impl Scan {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn at(&self, at: u64) -> Result<Found> {
+    pub(super) fn at(&self, at: u64) -> Result<Found> {
         let len = self.bytes()?;
         match self.exactly_at(at, len)? {
             Some(frame) if frame.end() <= len => return Ok(Found::Frame(frame)),
@@ -128,7 +128,7 @@ impl Scan {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn is_foreign(&self, at: u64) -> Result<bool> {
+    pub(super) fn is_foreign(&self, at: u64) -> Result<bool> {
         let mut bytes = [0; HEAD_LEN];
         let read = self.read_exact(&mut bytes, at)?;
         Ok(read
@@ -185,11 +185,11 @@ impl Scan {
         Ok(None)
     }
 
-    /// What is stored of a frame, into `stored`. Its size was bounded when its head was parsed.
+    /// Reads the stored bytes of a frame into `stored`. Its size was bounded when its head was parsed.
     ///
     /// # Errors
     /// The file cannot be read, or ends inside it.
-    pub fn stored(&self, frame: Frame, stored: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn stored(&self, frame: Frame, stored: &mut Vec<u8>) -> Result<()> {
         debug_assert!(frame.head.stored as usize <= MAX_PAYLOAD, "heads with more are not parsed");
         stored.resize(frame.head.stored as usize, 0);
         if !self.read_exact(stored, frame.at + HEAD_LEN as u64)? {

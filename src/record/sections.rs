@@ -20,7 +20,7 @@ pub(super) enum Section {
     Users = 9,
     Cgroups = 10,
     Notes = 11,
-    /// What cgroups are, and what they may use.
+    /// Names and limits of cgroups.
     Groups = 12,
     Limits = 13,
     /// The memory of the whole machine.
@@ -77,16 +77,16 @@ impl Section {
 }
 
 /// The names of the sections that a recording of this version has and an older one may not have.
-pub fn added_sections() -> Vec<String> {
+pub(super) fn added_sections() -> Vec<String> {
     SECTIONS.iter().filter_map(|section| Some(section.added()?.0.to_string())).collect()
 }
 
-/// How the rows of a file are laid out.
+/// The layout of the rows of a file.
 pub struct Layouts {
     pub(super) task: Layout<TaskRaw>,
     pub(super) cpu: Layout<CpuRaw>,
     pub(super) node: Layout<NodeRaw>,
-    /// What is in sections that are not there.
+    /// Facilities of sections that are not there.
     without: Vec<Facility>,
 }
 

@@ -21,7 +21,7 @@ const HAS_NAME: u64 = 1;
 const IN_KERNEL: u64 = 2;
 
 /// Writes nothing where nothing was sampled.
-pub fn encode(out: &mut Vec<u8>, news: Option<&StackBatch>) {
+pub(super) fn encode(out: &mut Vec<u8>, news: Option<&StackBatch>) {
     let Some(news) = news else { return };
     put_text(out, &news.event);
     put(out, news.hz.into());
@@ -114,7 +114,7 @@ fn put_frame(out: &mut Vec<u8>, frame: Frame, files: &mut Numbers<BuildId>, last
 ///
 /// # Errors
 /// The bytes are something else, hold text that no terminal should see, or more frames than the limit.
-pub fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<StackBatch>, Malformed> {
+pub(super) fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<StackBatch>, Malformed> {
     if input.0.is_empty() {
         return Ok(None);
     }

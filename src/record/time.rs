@@ -4,7 +4,7 @@ use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// What may be typed, for help and messages.
+/// The forms of a time, for help and messages.
 pub const FORMS: &str = "2026-01-31T03:12:00Z, '2026-01-31 03:12', 03:12, @SECONDS, -10m (before the end) or +1h (after the start)";
 
 /// Why a text does not mean a moment of a recording.

@@ -16,7 +16,7 @@ pub fn difference(a: u64, b: u64) -> u64 {
     ((delta << 1) ^ (delta >> 63)) as u64
 }
 
-/// What [`difference`] was taken of, given the same `b`.
+/// The inverse of [`difference`], given the same `b`.
 pub fn undo_difference(coded: u64, b: u64) -> u64 {
     b.wrapping_add((coded >> 1) ^ (coded & 1).wrapping_neg())
 }
@@ -26,7 +26,7 @@ pub fn undo_difference(coded: u64, b: u64) -> u64 {
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
 
-/// What is left to read.
+/// The rest to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<'a>(pub &'a [u8]);
 

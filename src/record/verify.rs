@@ -29,7 +29,7 @@ pub struct Report {
     /// Pauses of the recorder, and samples that were not recorded in them.
     pub gaps: Vec<Gap>,
     pub parts: Parts,
-    /// What is not as it was written, in the order of the file. A damaged copy of a frame that is there twice is here
+    /// Damage, in the order of the file. A damaged copy of a frame that is there twice is here
     /// too.
     pub flaws: Vec<Flaw>,
     /// Frames whose content is lost.

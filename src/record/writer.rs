@@ -22,7 +22,7 @@ pub enum WriteError {
     /// The file is as it was before.
     #[error("{0}")]
     NotWritten(io::Error),
-    /// What was written of the frame could not be taken back: nothing may be written after it.
+    /// A torn frame could not be taken back: nothing may be written after it.
     #[error("{write}, and what was written of it cannot be taken back: {undo}")]
     Damaged { write: io::Error, undo: io::Error },
     #[error("{0}")]
@@ -43,7 +43,7 @@ struct HeadWritten {
 struct KeyWritten {
     at: u64,
     sample: Sample,
-    /// What deltas call it by.
+    /// Its number in deltas.
     id: u32,
     /// All of the frame, until there is a copy of it.
     frame: Vec<u8>,
@@ -60,7 +60,7 @@ pub struct Writer {
     next_seq: u64,
     head: HeadWritten,
     key: Option<KeyWritten>,
-    /// What changed since the keyframe, as of the last sample.
+    /// Changes since the keyframe, as of the last sample.
     changes: Changes,
     spread: Spread,
     /// Times of the last sample.

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::{print, terminal_width};
-use crate::cli::{Document, EventTableArgs, Listing, ReportFormat};
-use crate::list::{events, metrics, topology};
+use crate::cli::{Document, Listing, ReportFormat};
+use crate::list::{events, metrics};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
 use crate::program::say::Form;
-use crate::{doctor, options};
+use crate::{doctor, list, options};
 
 pub(super) fn doctor(format: ReportFormat) -> Result<ExitCode> {
     let report = doctor::Report::gather();
@@ -26,8 +26,8 @@ pub(super) fn doctor(format: ReportFormat) -> Result<ExitCode> {
 pub(super) fn topology(format: ReportFormat) -> Result<ExitCode> {
     let topology = Topology::read(Path::new("/"))?;
     match format {
-        ReportFormat::Text => print(&topology::render_text(&topology, terminal_width()), Form::Text)?,
-        ReportFormat::Json => print(&format!("{:#}\n", topology::render_json(&topology)), Form::Json)?,
+        ReportFormat::Text => print(&list::topology::render_text(&topology, terminal_width()), Form::Text)?,
+        ReportFormat::Json => print(&format!("{:#}\n", list::topology::render_json(&topology)), Form::Json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -38,12 +38,12 @@ pub(super) fn generate(what: Document) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn list(what: Listing, tables: &EventTableArgs) -> Result<ExitCode> {
+pub(super) fn list(what: &Listing) -> Result<ExitCode> {
     let text = match what {
         // For grep a metric is one line.
         Listing::Metrics if !io::stdout().is_terminal() => metrics::render_text(usize::MAX),
         Listing::Metrics => metrics::render_text(terminal_width()),
-        Listing::Events => {
+        Listing::Events(tables) => {
             let root = Path::new("/");
             let catalog = options::catalog(root, tables.pmu_dir.as_deref())?;
             let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();

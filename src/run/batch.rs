@@ -39,7 +39,7 @@ pub struct Pace {
     pub overhead: bool,
 }
 
-/// Which intervals [`Pace::iterations`] counts. They differ where a reader is behind.
+/// The intervals that [`Pace::iterations`] counts. They differ where a reader is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Intervals of the output, however many samples are in one.
@@ -56,7 +56,7 @@ const NAMES_PATIENCE: Duration = Duration::from_millis(500);
 /// heard within two seconds.
 const LAST_NAMES_PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Intervals that wait for the reader of the output. Those that come after become one, until it has taken some.
+/// Intervals that wait for the reader of the output. Later ones become one, until it has taken some.
 const WAITING: usize = 4;
 
 /// An interval to be written.

@@ -3,21 +3,20 @@
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::watch::{pace, recorder, rotate_signal, screen};
-use super::{ended, exporter, form, output, ran, stop_signals, wants_batch};
+use super::{ended, exporter, output, ran, stop_signals, wants_batch};
 use crate::cli::LiveArgs;
 use crate::export::Export;
 use crate::options;
 use crate::program::say::Cleaned;
 use crate::run::batch::{self, Pace};
-use crate::run::replay::write_interval;
+use crate::run::replay::{Part, intervals};
 use crate::source::recorded::Recorded;
 use crate::source::synthetic::demo::Demo;
-use crate::source::{Focus, Source, poll};
+use crate::source::{Focus, Source};
 use crate::tui::{self, TuiOptions};
 
 pub(super) fn run(args: &LiveArgs) -> Result<ExitCode> {
@@ -45,8 +44,7 @@ fn batch(args: &LiveArgs) -> Result<ExitCode> {
     let format = args.output.batch_format();
     let mut export = exporter(format, &args.display)?;
     let stop = stop_signals()?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
-    let mut write = |source: &mut dyn Source| write(source, export.as_mut(), &mut out, pace(args), stop);
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
     let mut source = match args.output.count.iterations {
         Some(_) => Demo::at_once(args.watch.measure.interval()),
         None => Demo::new(),
@@ -54,41 +52,42 @@ fn batch(args: &LiveArgs) -> Result<ExitCode> {
     match recorder(args)? {
         Some(recorder) => {
             let mut source = Recorded::new(source, recorder, rotate_signal()?);
-            let done = write(&mut source);
+            let done = write(&mut source, export.as_mut(), &mut out, pace(args), stop);
             source.finish()?;
             done?;
         }
-        None => write(&mut source)?,
+        None => write(&mut source, export.as_mut(), &mut out, pace(args), stop)?,
     }
     Ok(ran())
 }
 
 /// Writes intervals: a number of them at once, or in real time until a signal comes.
-fn write(
-    source: &mut dyn Source,
+fn write<S: Source>(
+    source: &mut S,
     export: &mut (dyn Export + Send),
     out: &mut (dyn Write + Send),
     pace: Pace,
     stop: BorrowedFd<'_>,
 ) -> Result<()> {
-    let Some(intervals) = pace.iterations else { return batch::run(source, export, out, pace, stop) };
+    if pace.iterations.is_none() {
+        return batch::run(source, export, out, pace, stop);
+    }
     source.focus(Focus { asked: export.asked(), ..Focus::default() });
-    let Some(mut previous) = source.next()? else { return Ok(()) };
-    if pace.hot {
-        source.set_hot(true)?;
-    }
-    for _ in 0..intervals {
-        if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
-            return Ok(());
+    let mut begun = false;
+    let next = |source: &mut S, _: &mut dyn Write| {
+        let sample = source.next()?;
+        if pace.hot && !begun {
+            begun = true;
+            source.set_hot(true)?;
         }
-        let Some(mut current) = source.next()? else { return Ok(()) };
-        current.notes.splice(..0, previous.notes.drain(..));
-        let news = source.hot_news(Duration::ZERO)?;
-        if !write_interval(export, out, &source.host(), &previous, &current, news, pace.grain)? {
-            return Ok(());
-        }
-        current.notes.clear();
-        previous = current;
-    }
-    Ok(())
+        Ok(sample)
+    };
+    let part = Part {
+        from_wall_ns: None,
+        to_wall_ns: None,
+        iterations: pace.iterations,
+        follow: false,
+        grain: pace.grain,
+    };
+    intervals(source, next, export, out, part, stop).map(drop)
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::{ended, exporter, form, output, print, ran, stop_signals, tui_options, wants_batch};
+use super::{ended, exporter, output, print, ran, stop_signals, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ReplayArgs};
 use crate::error::{self, Exit};
 use crate::options;
@@ -45,7 +45,7 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let mut export = exporter(format, display)?;
     let part = Part { from_wall_ns: at, to_wall_ns: None, iterations: out.count.iterations, follow, grain };
     let stop = stop_signals()?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || follow || signals::ended_by().is_some() { ran() } else { nothing_there(path, span) })
 }
@@ -71,7 +71,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
         })?),
         None => Box::new(output(stop)?),
     };
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), form(args.format));
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), args.format.form);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
 }
@@ -81,7 +81,7 @@ fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
     if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
 }
 
-/// What happened to a file that is followed.
+/// Tells of a file that is followed.
 fn tell(what: &str) {
     say::message(format!("numatop-ng: {what}"));
 }
@@ -117,7 +117,7 @@ pub(super) fn verify(paths: &[PathBuf]) -> Result<ExitCode> {
     Ok(exit.into())
 }
 
-/// What [`verify::verify`] says of a file, and whether it is intact.
+/// The report of [`verify::verify`] on a file, and whether it is intact.
 fn report(file: &Path) -> (bool, String) {
     match verify::verify(file) {
         Ok(report) => (report.is_intact(), report.to_string()),

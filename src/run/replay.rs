@@ -1,4 +1,4 @@
-//! A recording as text, JSON or CSV: what batch mode would have written at the time.
+//! Intervals of samples that are there already as text, JSON or CSV: what batch mode would have written at the time.
 
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
@@ -15,10 +15,10 @@ use crate::snapshot::{RowKind, derive, derive_tasks};
 use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};
 
-/// How often a recording that is being written is looked at for more.
+/// The period at which a recording that is being written is looked at for more.
 const FOLLOW_EVERY: Duration = Duration::from_millis(200);
 
-/// Which part of a recording, and what of it.
+/// A part of a recording, and the rows of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// Wall clock, ns since 1970: intervals that end at or after the first and at or before the second.
@@ -31,10 +31,7 @@ pub struct Part {
 }
 
 /// Writes the interval between two samples. Returns false if the reader of the output has gone.
-///
-/// # Errors
-/// The output cannot be written.
-pub fn write_interval(
+fn write_interval(
     export: &mut dyn Export,
     out: &mut dyn Write,
     host: &Arc<HostFacts>,
@@ -74,47 +71,68 @@ pub fn run(
         // The sample right before the first interval is needed too.
         recording.seek(from.saturating_sub(1))?;
     }
+    let mut told = String::new();
+    let next = |recording: &mut Recording, out: &mut dyn Write| loop {
+        if let Some(sample) = recording.next()? {
+            return Ok(Some(sample));
+        }
+        if !part.follow {
+            return Ok(None);
+        }
+        match recording.outlook() {
+            Outlook::More => told.clear(),
+            Outlook::Perhaps(what) if what != told => {
+                tell(&what);
+                told = what;
+            }
+            Outlook::Perhaps(_) => {}
+            Outlook::Nothing(why) => {
+                out.flush().context("writing the output")?;
+                bail!(why);
+            }
+        }
+        if recording.wait(Instant::now() + FOLLOW_EVERY, stop)? {
+            return Ok(None);
+        }
+    };
+    intervals(recording, next, export, out, part, stop)
+}
+
+/// Writes the intervals between the samples that `next` takes from `source`, until it has no other. Notes of samples
+/// that end no interval go to the next one. Returns how many intervals there were; see [`run`] for its end.
+///
+/// # Errors
+/// Errors of `next` and of the source, or the output cannot be written.
+pub fn intervals<S: Source + ?Sized>(
+    source: &mut S,
+    mut next: impl FnMut(&mut S, &mut dyn Write) -> Result<Option<Sample>>,
+    export: &mut dyn Export,
+    out: &mut dyn Write,
+    part: Part,
+    stop: BorrowedFd<'_>,
+) -> Result<u64> {
     let mut previous: Option<Sample> = None;
-    // Of samples that no interval ends with.
     let mut notes = Vec::new();
     let mut written = 0;
-    let mut told = String::new();
     while part.iterations != Some(written) {
         if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
             break;
         }
-        let Some(mut current) = recording.next()? else {
-            if !part.follow {
-                break;
-            }
-            match recording.outlook() {
-                Outlook::More => told.clear(),
-                Outlook::Perhaps(what) if what != told => {
-                    tell(&what);
-                    told = what;
-                }
-                Outlook::Perhaps(_) => {}
-                Outlook::Nothing(why) => {
-                    out.flush().context("writing the output")?;
-                    bail!(why);
-                }
-            }
-            if recording.wait(Instant::now() + FOLLOW_EVERY, stop)? {
-                break;
-            }
-            continue;
-        };
+        let Some(mut current) = next(source, out)? else { break };
         if part.to_wall_ns.is_some_and(|to| current.wall_ns > to) {
             break;
         }
+        // A recording has stacks in its samples, a machine beside them.
+        let kept = current.hot.take().map(Arc::unwrap_or_clone);
+        let news = kept.or(source.hot_news(Duration::ZERO)?);
         current.notes.splice(..0, notes.drain(..));
-        let before = previous.take().filter(|_| recording.continues());
+        let before = previous.take().filter(|_| source.continues());
         if let Some(before) = before
             && part.from_wall_ns.is_none_or(|from| current.wall_ns >= from)
         {
-            let news = current.hot.take().filter(|_| export.wants_hot()).map(Arc::unwrap_or_clone);
+            let news = news.filter(|_| export.wants_hot());
             written += 1;
-            if !write_interval(export, out, &recording.host(), &before, &current, news, part.grain)? {
+            if !write_interval(export, out, &source.host(), &before, &current, news, part.grain)? {
                 break;
             }
         } else {

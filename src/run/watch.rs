@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 
-use super::{ended, exporter, form, messages, output, ran, stop_signals, tui_options};
-use crate::cli::{LiveArgs, Part, RecordArgs};
+use super::{ended, exporter, messages, output, ran, stop_signals, tui_options};
+use crate::cli::{LiveArgs, RecordArgs};
 use crate::export::notices::Quiet;
 use crate::host::users;
 use crate::model::topology::Topology;
@@ -29,7 +29,7 @@ pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
     options::check_places(format, args.watch.hot.hot, args.overhead, kept)?;
     let mut live = live_options(args)?;
     // A list of tasks has nothing of a cgroup but its name.
-    live.group_limits = kept || args.display.by_container || format.carries(Part::Containers);
+    live.group_limits = kept || args.display.by_container || format.has_both();
     if !kept {
         live.demand = export.demand();
     }
@@ -37,7 +37,7 @@ pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
     let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
     let mut source = start(live)?;
-    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), form(format));
+    let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
     let pace = pace(args);
     match recorder {
         Some(recorder) => {

@@ -16,15 +16,15 @@ use crate::model::units::CpuId;
 pub struct Container {
     /// Id of the cgroup at its top.
     pub id: u64,
-    /// What it is; `None` when its cgroup was removed before it was read.
+    /// Its kind and names; `None` when its cgroup was removed before it was read.
     pub group: Option<Arc<Group>>,
     /// The row that it is a part of, as an index into the same list.
     pub parent: Option<usize>,
     /// It has tasks of its own, or of cgroups that have no row.
     pub own_tasks: bool,
     pub processes: u32,
-    /// The sum of its tasks, of those that ended in the interval, and of all rows below it. What only a
-    /// single task has (ids, state, owner) means nothing here.
+    /// The sum of its tasks, of those that ended in the interval, and of all rows below it. Values that only a
+    /// single task has (ids, state, owner) mean nothing here.
     pub sum: Task,
     /// Of what ran in it.
     pub remote: Remote,
@@ -41,7 +41,7 @@ impl Container {
 }
 
 /// One row per group that has tasks, and one per cgroup above those.
-pub fn containers(
+pub(super) fn containers(
     topology: &Topology,
     previous: Option<&Sample>,
     current: &Sample,
@@ -224,7 +224,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
     }
 }
 
-/// Which CPUs of a container have a sibling in another one. Those that may use every CPU share with all
+/// The CPUs of a container that have a sibling in another one. Containers that may use every CPU share with all
 /// anyway and are left out.
 fn share_cores(topology: &Topology, rows: &mut [Container]) {
     let online = topology.online_cpus().count();

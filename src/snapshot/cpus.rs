@@ -21,7 +21,7 @@ pub struct CpuDelta {
 }
 
 /// The CPUs that both samples have, in the order of the later one.
-pub fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
+pub(super) fn deltas(previous: Option<&Sample>, current: &Sample) -> Vec<CpuDelta> {
     let Some(previous) = previous else { return Vec::new() };
     let before: HashMap<u32, _> = previous.cpus.iter().map(|cpu| (cpu.id, cpu)).collect();
     let delta = |cpu: &CpuRaw| {

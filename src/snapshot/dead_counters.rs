@@ -15,7 +15,7 @@ const NEVER_AT_REST: [Role; 6] =
     [Role::StallFrontend, Role::StallBackend, Role::Llc, Role::Dtlb, Role::Itlb, Role::Branch];
 
 /// The roles in use that have counted nothing on any CPU since their events were opened.
-pub fn roles(host: &HostFacts, sample: &Sample) -> BTreeSet<Role> {
+pub(super) fn roles(host: &HostFacts, sample: &Sample) -> BTreeSet<Role> {
     let counts = |at: usize| {
         sample.cpus.iter().any(|cpu| cpu.slots[at].count > 0)
             || sample.tasks.iter().any(|task| task.counts.slots[at].count > 0)

@@ -29,7 +29,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What was found, as a share of the space it was found in.
+    /// Pages by node, as a share of the space they were found in.
     pub fn of(found: &PagesFound) -> Memory {
         let per_page = found.space_bytes as f64 / f64::from(found.asked.max(1));
         Memory {
@@ -163,7 +163,7 @@ impl Accesses {
 }
 
 /// The memory of a process.
-pub fn memory_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<(u64, Reading<Memory>)> {
+pub(super) fn memory_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<(u64, Reading<Memory>)> {
     let raw = sample.placement.get(&pid.into()).filter(|raw| raw.start_ns == start_ns)?;
     Some((raw.read_ns, raw.found.as_ref().map(Memory::of).map_err(Clone::clone)))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{RowKind, Tally, Task};
 use crate::model::sample::{Counts, Sample, TaskRaw};
 
-/// A task seen for the first time: what is its own, and what the kernel counted before we looked?
+/// A task seen for the first time: counts of its own, and counts of the kernel from before we looked.
 pub(super) fn newcomer(task: &TaskRaw, previous: &Sample) -> Counts {
     let born_since = task.start_ns >= previous.boot_ns;
     // Rows of ended threads have always been seen before, as those threads.
@@ -37,7 +37,7 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
     let mut rows: Vec<Task> = Vec::new();
     let wanted = |task: &TaskRaw| only.is_none_or(|pid| pid == task.pid);
     let before = previous.map_or(&[][..], |sample| &sample.tasks);
-    // What threads that ended since had done before, by process.
+    // Earlier counts of threads that ended since, by process.
     let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
     join(before, &current.tasks, |old, new| {
         if let (Some(old), None) = (old, new) {

@@ -20,7 +20,7 @@ pub struct SmtNeighbour {
     pub pct: f64,
 }
 
-/// What a thread did in the interval, on the CPU it was on last.
+/// The work of a thread in the interval, on the CPU it was on last.
 struct Ran<'a> {
     task: &'a TaskRaw,
     ns: f64,

@@ -39,7 +39,7 @@ impl Hot {
         })
     }
 
-    /// What was sampled since the call before. Waits up to `patience` for names; those that take longer come with
+    /// Samples since the call before. Waits up to `patience` for names; those that take longer come with
     /// a later call.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::model::stacks::StackBatch;
 /// Ends of processes that are carried along: some 40 MB.
 const EXITS_KEPT: usize = 1 << 16;
 
-/// What the losses call ends of processes that were too many to be carried along.
+/// The name of the loss of ends of processes that were too many to be carried along.
 const EXITS_NOT_SHOWN: &str = "exits_not_shown";
 
 /// Notes that are carried along.
@@ -18,7 +18,7 @@ const NOTES_KEPT: usize = 100;
 const STACKS_KEPT: usize = 1 << 16;
 const NAMES_KEPT: usize = 200_000;
 
-/// What the losses of hot spots call samples of stacks that were too many to be carried along.
+/// The name of the loss of samples of stacks that were too many to be carried along.
 const STACKS_NOT_SHOWN: &str = "stacks_not_shown";
 
 /// Makes one interval of several. Counters only go up, so that the difference over the longer interval is right by
@@ -72,7 +72,7 @@ impl Merger {
     /// As [`Merger::count_losses`], for stacks.
     pub fn count_lost_stacks(&self, news: &mut StackBatch) {
         if self.stacks_not_kept > 0 {
-            news.lost.insert(STACKS_NOT_SHOWN.into(), self.stacks_not_kept);
+            *news.lost.entry(STACKS_NOT_SHOWN.into()).or_default() += self.stacks_not_kept;
         }
     }
 }

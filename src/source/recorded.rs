@@ -20,7 +20,7 @@ use crate::record::recorder::{Progress, Recorder};
 /// less; names that take longer are in the next one.
 const NAMES_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Hands on the samples of `source` as they are. What there is to say about the recording is added to
+/// Hands on the samples of `source` as they are. Words about the recording are added to
 /// their notes, after they were recorded.
 pub struct Recorded<S> {
     source: S,
@@ -28,7 +28,7 @@ pub struct Recorded<S> {
     /// Set from outside (SIGUSR1) when the next sample is to go into a new file.
     rotate: Arc<AtomicBool>,
     book: FrameNames,
-    /// What was sampled of stacks until the last sample, as the source said it.
+    /// The stacks until the last sample, as the source told them.
     news: Option<StackBatch>,
     /// When the last sample was asked for.
     last: Instant,
@@ -64,7 +64,7 @@ impl<S: Source> Source for Recorded<S> {
         sample.hot = self.news.as_ref().map(|news| Arc::new(self.book.complete(news, MAX_FRAMES)));
         let words = self.recorder.record(&self.source.host(), &sample)?;
         sample.notes.extend(words);
-        // Who shows it asks for it, and a history of samples need not keep it.
+        // A view that shows it asks for it, and a history of samples need not keep it.
         sample.hot = None;
         Ok(Some(sample))
     }

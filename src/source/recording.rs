@@ -18,7 +18,7 @@ use crate::text::clean_str;
 use crate::text::one_line;
 use crate::text::rfc3339;
 
-/// What can be expected at the end of a recording that is followed.
+/// The prospect at the end of a recording that is followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outlook {
     /// Nothing is known that speaks against more.
@@ -58,7 +58,7 @@ impl LeftOut {
     }
 }
 
-/// A recording that is read from front to back, from any time on. What is damaged is left out, and the next
+/// A recording that is read from front to back, from any time on. Damaged parts are left out, and the next
 /// sample says so in its notes; so it does of pauses of the recorder.
 pub struct Recording {
     path: PathBuf,
@@ -252,7 +252,7 @@ impl Recording {
         Ok(false)
     }
 
-    /// What can be expected at the end of what there is. Looks at the file that is open.
+    /// The prospect at the end of the samples so far. Looks at the file that is open.
     pub fn outlook(&self) -> Outlook {
         let file = &self.files[self.current];
         let happened = match (std::fs::metadata(file), self.reader.metadata()) {

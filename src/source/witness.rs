@@ -26,7 +26,7 @@ impl Watch {
         Watch { schedstat: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// How much there was of everything until now.
+    /// All sums until now.
     pub fn look(&self) -> Witness {
         let (boot, mono) = (clock(ClockId::Boottime), clock(ClockId::Monotonic));
         Witness {

@@ -32,7 +32,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// What a table was made from: a state of a file, and which of its functions.
+/// The source of a table: a state of a file, and a choice of its functions.
 type Key = (FileState, Kind);
 
 /// Device, inode, bytes, and time of the last change in seconds and ns.

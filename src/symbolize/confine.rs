@@ -46,7 +46,7 @@ const ALLOWED: &[libc::c_long] = &[
 ///
 /// # Errors
 /// The kernel refused one of the walls: nothing hostile may be looked at then.
-pub fn confine() -> Result<()> {
+pub(super) fn confine() -> Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).context("PR_SET_DUMPABLE")?;
     for (resource, most) in
         [(Resource::Core, 0), (Resource::Fsize, 0), (Resource::Data, MEMORY), (Resource::Nofile, FILES)]

@@ -19,7 +19,7 @@ const FAILURES_MAX: u32 = 3;
 const FILES_MAX: usize = 65_536;
 
 /// The symbolizer, started when it is first asked. Dropped, it is ended.
-pub struct Helper {
+pub(super) struct Helper {
     remote: Remote,
     /// Files that had no answer, by device and inode, and how often.
     failures: HashMap<(u64, u64), u32>,
@@ -27,7 +27,7 @@ pub struct Helper {
 
 impl Helper {
     /// `program` is numatop-ng itself.
-    pub fn new(program: PathBuf) -> Helper {
+    pub(super) fn new(program: PathBuf) -> Helper {
         Helper { remote: Remote::new(program, child::NAME, ANSWER_MAX), failures: HashMap::new() }
     }
 
@@ -35,7 +35,7 @@ impl Helper {
     ///
     /// # Errors
     /// There is no answer. The symbolizer begins anew with the next question.
-    pub fn ask(&mut self, question: &Question, file: &File) -> Result<Answer, Failure> {
+    pub(super) fn ask(&mut self, question: &Question, file: &File) -> Result<Answer, Failure> {
         let meta = file.metadata().map_err(|_| Failure::Died)?;
         let key = (meta.dev(), meta.ino());
         if self.failures.get(&key).is_some_and(|failures| *failures >= FAILURES_MAX) {

@@ -8,30 +8,30 @@ const CREDIT: Duration = Duration::from_secs(2);
 /// Share of a CPU, as one in so many, that they may take from then on.
 const SHARE: u32 = 10;
 /// A file that ends the symbolizer counts so much: all that it knew has to be read again.
-pub const DEATH: Duration = Duration::from_millis(500);
+pub(super) const DEATH: Duration = Duration::from_millis(500);
 
 /// Time that was taken for each user, and is not paid back yet.
 #[derive(Default)]
-pub struct Ledger {
+pub(super) struct Ledger {
     debts: HashMap<u32, (Duration, Instant)>,
 }
 
 impl Ledger {
     /// The debt of a user at `now`.
-    pub fn debt(&self, user: u32, now: Instant) -> Duration {
+    pub(super) fn debt(&self, user: u32, now: Instant) -> Duration {
         self.debts.get(&user).map_or(Duration::ZERO, |(debt, at)| {
             debt.saturating_sub(now.saturating_duration_since(*at) / SHARE)
         })
     }
 
     /// Whether more may be looked up for a user.
-    pub fn has_credit(&self, user: u32, now: Instant) -> bool {
+    pub(super) fn has_credit(&self, user: u32, now: Instant) -> bool {
         self.debt(user, now) < CREDIT
     }
 
     /// Notes that it took so long.
-    pub fn charge(&mut self, user: u32, took: Duration, now: Instant) {
-        // What takes longer was given up, and is not tried again.
+    pub(super) fn charge(&mut self, user: u32, took: Duration, now: Instant) {
+        // A file that takes longer was given up, and is not tried again.
         let debt = self.debt(user, now) + took.min(CREDIT);
         self.debts.insert(user, (debt, now));
     }

@@ -23,7 +23,7 @@ const VDSO_MAX: u64 = 1 << 20;
 
 /// Names of places. Some of those without one may have one later.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Answers {
+pub(super) struct Answers {
     pub names: Vec<(Place, Function)>,
     /// Places that are worth asking for once more.
     pub again: Vec<Place>,
@@ -36,7 +36,7 @@ type Told = Result<Vec<Function>, (String, Option<Failure>)>;
 
 impl Answers {
     /// Answers for places about which there is nothing to be had for this reason.
-    pub fn without(places: &[Place], module: &str, failure: Failure) -> Answers {
+    pub(super) fn without(places: &[Place], module: &str, failure: Failure) -> Answers {
         let mut answers = Answers::default();
         answers.add(places, Err((module.into(), Some(failure))));
         answers
@@ -58,7 +58,7 @@ impl Answers {
 }
 
 /// Everything that is looked up in, with its caches.
-pub struct Names {
+pub(super) struct Names {
     helper: Helper,
     objects: Objects,
     kallsyms: Option<File>,
@@ -67,7 +67,7 @@ pub struct Names {
 
 impl Names {
     /// `program` is numatop-ng itself, which is started as the symbolizer.
-    pub fn new(program: PathBuf) -> Names {
+    pub(super) fn new(program: PathBuf) -> Names {
         Names {
             helper: Helper::new(program),
             objects: Objects::default(),
@@ -77,7 +77,7 @@ impl Names {
     }
 
     /// Names of addresses of the kernel.
-    pub fn in_kernel(&mut self, addresses: &[u64]) -> Answers {
+    pub(super) fn in_kernel(&mut self, addresses: &[u64]) -> Answers {
         let found = match &self.kallsyms {
             Some(file) => ask(&mut self.helper, addresses, Question::Kernel, file).unwrap_or_default(),
             None => Vec::new(),
@@ -93,7 +93,7 @@ impl Names {
     }
 
     /// Names of places that were seen in one process.
-    pub fn in_process(&mut self, id: ProcessId, places: &[Place]) -> Answers {
+    pub(super) fn in_process(&mut self, id: ProcessId, places: &[Place]) -> Answers {
         let mut by_file: BTreeMap<BuildId, Vec<u64>> = BTreeMap::new();
         let mut addresses = Vec::new();
         for place in places {
@@ -198,7 +198,7 @@ fn in_object(helper: &mut Helper, object: &Object, offsets: &[u64]) -> Result<Ve
     Ok(found)
 }
 
-/// Asks about all places, a packet at a time. What the symbolizer says is looked at as what any stranger says.
+/// Asks about all places, a packet at a time. The answer of the symbolizer is checked like that of any stranger.
 fn ask(
     helper: &mut Helper,
     places: &[u64],

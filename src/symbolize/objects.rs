@@ -28,7 +28,7 @@ const TRIES: u32 = 3;
 const TRIED_MAX: usize = 65_536;
 
 /// A file with code.
-pub struct Object {
+pub(super) struct Object {
     pub file: File,
     /// The last part of its path; clean.
     pub name: String,
@@ -46,7 +46,7 @@ impl Object {
 }
 
 /// Files by build id.
-pub struct Objects {
+pub(super) struct Objects {
     known: HashMap<BuildId, Object>,
     tried: HashMap<BuildId, u32>,
     /// Descriptors that they may take.
@@ -62,12 +62,12 @@ impl Default for Objects {
 
 impl Objects {
     /// The file with this build id that was seen before.
-    pub fn known(&self, id: BuildId) -> Option<&Object> {
+    pub(super) fn known(&self, id: BuildId) -> Option<&Object> {
         self.known.get(&id)
     }
 
     /// Whether this build id is worth looking for once more.
-    pub fn try_again(&mut self, id: BuildId) -> bool {
+    pub(super) fn try_again(&mut self, id: BuildId) -> bool {
         if self.tried.len() >= TRIED_MAX {
             self.tried.clear();
         }
@@ -80,7 +80,7 @@ impl Objects {
     ///
     /// # Errors
     /// A file could not be read; the others were looked at.
-    pub fn scan(&mut self, helper: &mut Helper, process: &Process, owner: u32) -> Result<(), Failure> {
+    pub(super) fn scan(&mut self, helper: &mut Helper, process: &Process, owner: u32) -> Result<(), Failure> {
         let (Ok(maps), root) = (process.maps(), process.root().ok()) else { return Ok(()) };
         let roots: Vec<OwnedFd> = root.into_iter().chain(open::host_root()).collect();
         let mut seen = HashSet::new();

@@ -32,7 +32,7 @@ const MADE_BY_CODE: [FsWord; 14] = [
 
 /// Whether a link may be the last part of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum LastLink {
+pub(super) enum LastLink {
     Followed,
     Refused,
 }
@@ -42,7 +42,7 @@ pub enum LastLink {
 ///
 /// # Errors
 /// There is no such file, or it is not regular; `ENOSYS` before Linux 5.6.
-pub fn below(root: BorrowedFd<'_>, path: &Path, last: LastLink) -> io::Result<File> {
+pub(super) fn below(root: BorrowedFd<'_>, path: &Path, last: LastLink) -> io::Result<File> {
     let no_follow = if last == LastLink::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let found = openat2(root, path, OFlags::PATH | OFlags::CLOEXEC | no_follow, Mode::empty(), resolve)?;
@@ -53,7 +53,7 @@ pub fn below(root: BorrowedFd<'_>, path: &Path, last: LastLink) -> io::Result<Fi
 ///
 /// # Errors
 /// There is no such link, it may not be followed, or its file is not regular.
-pub fn mapped(link: &Path) -> io::Result<File> {
+pub(super) fn mapped(link: &Path) -> io::Result<File> {
     regular(open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
@@ -61,7 +61,7 @@ pub fn mapped(link: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// There is none, or it may not be looked at.
-pub fn directory(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
@@ -69,7 +69,7 @@ pub fn directory(path: &Path) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// See [`directory`].
-pub fn host_root() -> io::Result<OwnedFd> {
+pub(super) fn host_root() -> io::Result<OwnedFd> {
     directory(Path::new("/"))
 }
 
@@ -89,7 +89,7 @@ fn regular(found: OwnedFd) -> io::Result<File> {
 }
 
 /// A path to what `fd` stands for, whatever has its name now.
-pub fn held(fd: impl AsFd) -> PathBuf {
+pub(super) fn held(fd: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }
 

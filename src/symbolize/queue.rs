@@ -22,7 +22,7 @@ const ROOT: u32 = 0;
 
 /// Whether there is something to do.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Turn {
+pub(super) enum Turn {
     Empty,
     /// All who wait have used up their time.
     Later,
@@ -31,7 +31,7 @@ pub enum Turn {
 
 /// Places of one process, or of the kernel.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Batch {
+pub(super) struct Batch {
     pub owner: u32,
     /// `None`: the kernel.
     pub process: Option<ProcessId>,
@@ -39,7 +39,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub fn kernel_addresses(&self) -> Vec<u64> {
+    pub(super) fn kernel_addresses(&self) -> Vec<u64> {
         let address = |place: &Place| match place {
             Place::Kernel(address) => Some(*address),
             _ => None,
@@ -54,17 +54,17 @@ struct Waiting {
     places: VecDeque<Place>,
 }
 
-/// What waits, by process; the kernel's places have none.
+/// Places that wait, by process; the kernel's places have none.
 #[derive(Default)]
-pub struct Queue {
+pub(super) struct Queue {
     waiting: BTreeMap<Option<ProcessId>, Waiting>,
     /// Places that wait, by user.
     by_owner: HashMap<u32, usize>,
 }
 
 impl Queue {
-    /// Takes in questions. Those for which there is no room are answered: they have no name.
-    pub fn add(&mut self, questions: Vec<Question>) -> Answers {
+    /// Takes in questions. Places for which no room is left are answered: they have no name.
+    pub(super) fn add(&mut self, questions: Vec<Question>) -> Answers {
         let mut refused = Answers::default();
         for (place, seen_in) in questions {
             let process = (!matches!(place, Place::Kernel(_))).then_some(seen_in);
@@ -85,7 +85,7 @@ impl Queue {
         refused
     }
 
-    pub fn turn(&self, ledger: &Ledger, now: Instant) -> Turn {
+    pub(super) fn turn(&self, ledger: &Ledger, now: Instant) -> Turn {
         match (self.waiting.is_empty(), self.first(ledger, now)) {
             (true, _) => Turn::Empty,
             (false, None) => Turn::Later,
@@ -100,7 +100,7 @@ impl Queue {
     }
 
     /// The places that are looked up next.
-    pub fn next(&mut self, ledger: &Ledger, now: Instant) -> Option<Batch> {
+    pub(super) fn next(&mut self, ledger: &Ledger, now: Instant) -> Option<Batch> {
         let process = self.first(ledger, now)?;
         let waiting = self.waiting.get_mut(&process)?;
         let count = waiting.places.len().min(BATCH);

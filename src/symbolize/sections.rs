@@ -89,12 +89,12 @@ pub fn is_file_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains('/')
 }
 
-/// Which of the two symbol tables of a file.
+/// One of the two symbol tables of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbols {
     /// All, where the file was not stripped.
     All,
-    /// Those that other files may use.
+    /// Functions that other files may use.
     Dynamic,
 }
 

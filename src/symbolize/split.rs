@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::model::stacks::BuildId;
 
 /// Where to look, below a root, for the symbols of the file at `path` there, whose debug link is `link`.
-pub fn places(id: BuildId, path: &str, link: Option<&str>) -> Vec<PathBuf> {
+pub(super) fn places(id: BuildId, path: &str, link: Option<&str>) -> Vec<PathBuf> {
     let debug = Path::new("usr/lib/debug");
     let hex = id.to_string();
     // Shorter ids were filled up with zeros.

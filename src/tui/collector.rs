@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use super::Message;
-use super::action::Seek;
 use super::closeup::{Asked, Closeup};
+use super::input::action::Seek;
 use super::mail::{Closed, Mail};
 use crate::model::process::ProcessId;
 use crate::program::pace::{Cause, Pacing};
@@ -61,20 +61,21 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts the thread; `collect` makes the source on it, because sources stay on their thread.
+    /// Starts the thread; `collect` makes the source on it, because sources stay on their thread. The reason why it
+    /// fails goes to `mail`.
     ///
     /// # Errors
     /// No pipe or no thread could be made. What goes wrong later comes as [`Message::Failed`].
     pub fn spawn(
         mail: Mail,
-        collect: impl FnOnce(&Mail, Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
+        collect: impl FnOnce(Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
     ) -> Result<Collector> {
         let (wake_read, wake) = std::io::pipe().context("making a pipe to the collector")?;
         let (commands, received) = channel();
         let (at_work, done) = channel::<()>();
         let work = move || {
             let _at_work = at_work;
-            let collect = AssertUnwindSafe(|| collect(&mail, received, wake_read));
+            let collect = AssertUnwindSafe(|| collect(received, wake_read));
             let failed = match catch_unwind(collect) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error,

@@ -1,5 +1,6 @@
-//! Messages of the collector on their way to the screen. Putting one there never waits, and they do not pile up: a
-//! sample that the screen has not taken becomes one with those after it.
+//! Messages on their way from the collector to the deriver, and from there to the screen. Putting one there never
+//! waits, and they do not pile up: a sample that was not taken becomes one with those after it, and a later interval
+//! takes the place of an earlier one.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -11,7 +12,7 @@ use crate::source::merge::Merger;
 /// Samples that wait one by one. What comes after them is one interval, until the screen takes some.
 const WAITING: usize = 8;
 
-/// The screen is gone, and nothing needs to be sent to it.
+/// The reader is gone, and nothing needs to be sent to it.
 #[derive(Debug)]
 pub struct Closed;
 
@@ -22,11 +23,11 @@ struct Waiting {
     merger: Merger,
 }
 
-/// Both ends; clones are of the same box.
+/// The senders' end; clones are of the same box.
 #[derive(Clone)]
 pub struct Mail {
     waiting: Arc<Mutex<Waiting>>,
-    /// Wakes the screen.
+    /// Wakes the reader.
     wake: SyncSender<Message>,
 }
 
@@ -35,12 +36,12 @@ impl Mail {
         Mail { waiting: Arc::default(), wake }
     }
 
-    /// Puts a message there and wakes the screen.
+    /// Puts a message there and wakes the reader.
     ///
     /// # Errors
-    /// The screen is gone.
+    /// The reader is gone.
     pub fn send(&self, message: Message) -> Result<(), Closed> {
-        self.lock().put(message);
+        lock(&self.waiting).put(message);
         // A full channel wakes it as well: it looks here after whatever it gets from there.
         match self.wake.try_send(Message::Mail) {
             Err(TrySendError::Disconnected(_)) => Err(Closed),
@@ -48,9 +49,19 @@ impl Mail {
         }
     }
 
+    /// The reader's end.
+    pub fn inbox(&self) -> Inbox {
+        Inbox(Arc::clone(&self.waiting))
+    }
+}
+
+/// The reader's end. It keeps no channel open.
+pub struct Inbox(Arc<Mutex<Waiting>>);
+
+impl Inbox {
     /// All there is, in the order it came.
     pub fn take(&self) -> VecDeque<Message> {
-        let mut waiting = self.lock();
+        let mut waiting = lock(&self.0);
         waiting.samples = 0;
         let Waiting { messages, merger, .. } = &mut *waiting;
         for message in messages.iter_mut() {
@@ -62,10 +73,10 @@ impl Mail {
         }
         std::mem::take(messages)
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Waiting {
@@ -96,8 +107,25 @@ impl Waiting {
                     _ => messages.push_back(Message::Hot(Ok(later))),
                 }
             }
+            Message::Shown(mut later) => {
+                if later.moved {
+                    // Intervals and stacks are of the time before.
+                    messages.retain(|message| !matches!(message, Message::Shown(_) | Message::Hot(Ok(_))));
+                }
+                let waiting = messages.iter_mut().find_map(|message| match message {
+                    Message::Shown(shown) => Some(shown),
+                    _ => None,
+                });
+                match waiting {
+                    Some(waiting) => {
+                        std::mem::swap(waiting, &mut later);
+                        waiting.follow(*later);
+                    }
+                    None => messages.push_back(Message::Shown(later)),
+                }
+            }
             // Only the newest of these means anything.
-            Message::Recording(_) | Message::Statistics(Ok(_)) => {
+            Message::Recording(_) | Message::Statistics(Ok(_)) | Message::Want(_) => {
                 let same =
                     |other: &Message| std::mem::discriminant(other) == std::mem::discriminant(&message);
                 match messages.iter_mut().rev().find(|other| same(other)) {
@@ -119,17 +147,18 @@ fn note(notes: &mut Vec<String>, samples: u64) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
     use std::sync::mpsc::{Receiver, sync_channel};
 
     use super::*;
-    use crate::model::sample::HostFacts;
+    use crate::model::sample::{HostFacts, Sample};
     use crate::model::topology::Topology;
     use crate::record::recorder::Progress;
     use crate::source::merge::tests::{news, sample};
+    use crate::tui::history::{History, Want};
 
-    fn host() -> Arc<HostFacts> {
+    pub(crate) fn host() -> Arc<HostFacts> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/cxl");
         let text = String::new;
         Arc::new(HostFacts {
@@ -167,12 +196,13 @@ mod tests {
     fn what_is_not_taken_becomes_one_interval_and_nothing_is_lost() {
         const INTERVALS: u32 = 100;
         let (mail, _woken) = mail();
+        let inbox = mail.inbox();
         unread(&mail, INTERVALS);
         mail.send(Message::NotScoped("no".into())).unwrap();
         mail.send(Message::Failed(anyhow::anyhow!("the end"))).unwrap();
         let (mut ends, mut samples, mut stacks, mut progress, mut others) =
             (vec![], vec![], 0, vec![], vec![]);
-        for message in mail.take() {
+        for message in inbox.take() {
             match message {
                 Message::Sample(_, sample, taken) => {
                     ends.extend(sample.exited.iter().map(|task| task.pid));
@@ -196,11 +226,25 @@ mod tests {
         assert_eq!(progress, [u64::from(INTERVALS)]);
         assert_eq!(others, ["not scoped", "failed"]);
         unread(&mail, 1);
-        assert_eq!(mail.take().len(), 3, "what was taken makes room");
+        assert_eq!(inbox.take().len(), 3, "what was taken makes room");
     }
 
     #[test]
-    fn it_says_when_the_screen_is_gone() {
+    fn an_interval_that_is_not_taken_gives_its_place_to_the_next() {
+        let (mail, _woken) = mail();
+        let mut history = History::new(Want::default());
+        for (at, note) in [(1, "held up"), (2, "")] {
+            let notes: &[&str] = if note.is_empty() { &[] } else { &[note] };
+            history.sample(host(), Sample { mono_ns: at, ..sample(&[], &[], notes) }, 3);
+            mail.send(Message::Shown(Box::new(history.show().unwrap()))).unwrap();
+        }
+        let waiting = mail.inbox().take();
+        let [Message::Shown(shown)] = waiting.as_slices().0 else { panic!("one interval waits") };
+        assert_eq!((shown.snapshot.mono_ns, shown.taken, shown.note.as_deref()), (2, 6, Some("held up")));
+    }
+
+    #[test]
+    fn it_says_when_the_reader_is_gone() {
         let (mail, woken) = mail();
         drop(woken);
         assert!(mail.send(Message::SourceEnded).is_err());

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::Message;
-use super::action::Seek;
 use super::collector::Command;
+use super::input::action::Seek;
 use crate::model::sample::Sample;
 use crate::model::stacks::StackBatch;
 use crate::source::recording::{Outlook, Recording};

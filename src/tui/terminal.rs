@@ -17,9 +17,9 @@ use ratatui::crossterm::{execute, queue};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::QueueSelector;
 
-use super::app::App;
+use super::draw;
 use super::outlet::Outlet;
-use super::view;
+use super::update::App;
 
 /// Clicks and wheel, with coordinates as text (xterm's modes 1000 and 1006). Not movements, which
 /// would wake us for nothing.
@@ -116,7 +116,7 @@ impl Tty {
             .draw(|frame| {
                 let area = frame.area();
                 app.resize(area);
-                view::draw(app, area, frame.buffer_mut());
+                draw::draw(app, area, frame.buffer_mut());
             })
             .context("drawing the screen")?;
         self.outlet.hold(false);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseEvent};
 use ratatui::layout::Rect;
 
 use numatop_ng::analysis::filter::RowFilter;
@@ -17,15 +17,19 @@ use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
-use numatop_ng::model::sample::{Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw};
+use numatop_ng::model::sample::{
+    Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Sample,
+};
+use numatop_ng::model::stacks::StackBatch;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::pmu::sets::Choice;
 use numatop_ng::source::synthetic::BOOT_NS;
 pub use numatop_ng::source::synthetic::{Actor, Machine};
-use numatop_ng::tui::action::Effect;
-use numatop_ng::tui::app::{App, Settings};
-use numatop_ng::tui::keymap::{KEYS, Key};
+use numatop_ng::tui::history::History;
+use numatop_ng::tui::input::action::{Action, Effect};
+use numatop_ng::tui::input::keymap::{KEYS, Key};
 use numatop_ng::tui::theme::Theme;
+use numatop_ng::tui::update::{self, Settings};
 
 pub mod hot;
 pub mod screen;
@@ -60,7 +64,7 @@ const CGROUPS: [(u64, &str); 8] = [
     (14, "/lxc.payload.build"),
 ];
 
-/// What the actors of every world have in common.
+/// The common traits of the actors of every world.
 fn names() -> Names {
     let cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
     Names {
@@ -298,7 +302,7 @@ fn memory(pid: u32, seconds: u64, space_bytes: u64, by_node: [u32; 2]) -> Arc<Pl
     Arc::new(PlacementRaw { start_ns, read_ns: BOOT_NS - seconds * 1000 * MS, found: Ok(found) })
 }
 
-/// What can be counted: one set whole, one without a part, one not at all.
+/// Three sets that may be counted: one whole, one without a part, one not at all.
 pub fn sets() -> Vec<(&'static str, Choice)> {
     let events = |names: &[&str]| names.iter().map(|name| Event::named(name).unwrap()).collect();
     let no = |role: Role, why: &str| (role, Missing::Unsupported(why.into()));
@@ -318,7 +322,7 @@ pub fn app(world: &mut Machine, ticks: usize, size: (u16, u16), theme: Theme) ->
         columns: None,
         sort: None,
         threads: false,
-        screen: numatop_ng::tui::action::Screen::Tasks,
+        screen: numatop_ng::tui::input::action::ScreenId::Tasks,
         filter: RowFilter::default(),
         theme,
         zone: TimeZone::UTC,
@@ -330,6 +334,97 @@ pub fn app(world: &mut Machine, ticks: usize, size: (u16, u16), theme: Theme) ->
         app.sample(Arc::clone(&world.host), sample);
     }
     app
+}
+
+/// The state behind the screen, with the part of the deriver played at once: what a key asks of it is there when the key
+/// has been pressed.
+pub struct App {
+    inner: update::App,
+    history: History,
+}
+
+impl App {
+    /// Without samples.
+    pub fn new(settings: Settings) -> App {
+        let inner = update::App::new(settings);
+        let history = History::new(inner.want());
+        App { inner, history }
+    }
+
+    /// Takes the next sample.
+    pub fn sample(&mut self, host: Arc<HostFacts>, sample: Sample) -> Option<Effect> {
+        self.history.sample(host, sample, 1);
+        self.show()
+    }
+
+    /// Takes the sample that was gone to, and the one before it.
+    pub fn moved(
+        &mut self,
+        host: Arc<HostFacts>,
+        previous: Option<Sample>,
+        sample: Sample,
+    ) -> Option<Effect> {
+        self.history.moved(host, previous, sample);
+        self.show()
+    }
+
+    pub fn press(&mut self, key: KeyEvent) -> Option<Effect> {
+        let effect = self.inner.press(key);
+        self.answer();
+        effect
+    }
+
+    pub fn update(&mut self, action: Action) -> Option<Effect> {
+        let effect = self.inner.update(action);
+        self.answer();
+        effect
+    }
+
+    pub fn hot_news(&mut self, news: Result<StackBatch, String>) {
+        self.inner.hot_news(news);
+    }
+
+    pub fn mouse(&mut self, event: MouseEvent) -> Option<Effect> {
+        let effect = self.inner.mouse(event);
+        self.answer();
+        effect
+    }
+
+    fn show(&mut self) -> Option<Effect> {
+        let shown = self.history.show()?;
+        let effect = self.inner.show(shown);
+        self.answer();
+        effect
+    }
+
+    /// Answers as the deriver does when something else is wanted.
+    fn answer(&mut self) {
+        let want = self.inner.want();
+        if want == self.history.wanted() {
+            return;
+        }
+        let pauses = self.history.want(want);
+        if let Some(shown) = self.history.show() {
+            self.inner.show(shown);
+        }
+        if pauses {
+            self.inner.state.kept_marked(self.history.marks());
+        }
+    }
+}
+
+impl std::ops::Deref for App {
+    type Target = update::App;
+
+    fn deref(&self) -> &update::App {
+        &self.inner
+    }
+}
+
+impl std::ops::DerefMut for App {
+    fn deref_mut(&mut self) -> &mut update::App {
+        &mut self.inner
+    }
 }
 
 /// Presses a key by the name that the help gives it.

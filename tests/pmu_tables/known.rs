@@ -1,4 +1,4 @@
-//! Which CPU must give which perf_event_attr: typed from the vendors' lists that the tables name as their sources,
+//! The perf_event_attr that each CPU must give: typed from the vendors' lists that the tables name as their sources,
 //! as raw values, not as the terms that the tables have.
 
 use super::machine::Cpu::{self, Arm, X86};

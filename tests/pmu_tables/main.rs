@@ -1,4 +1,4 @@
-//! Do the event tables mean what the vendors say, and do the sets chosen from them count all the time?
+//! The event tables mean what the vendors say, and the sets chosen from them count all the time.
 //!
 //! On machines made of files: no PMU is needed.
 

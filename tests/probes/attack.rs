@@ -61,7 +61,7 @@ impl Drop for Attacker {
     }
 }
 
-/// What the tool wrote until it was told to end or had nothing more to write, and its peak memory in KiB.
+/// The output of the tool until it was told to end or had nothing more to write, and its peak memory in KiB.
 struct Run {
     lines: Vec<Value>,
     rss_kib: u64,

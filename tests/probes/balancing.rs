@@ -1,4 +1,4 @@
-//! Do the probes of NUMA balancing load on this kernel, or say why not, whether or not there is anything to balance?
+//! The probes of NUMA balancing load on this kernel, or say why not, also without anything to balance.
 
 use std::path::Path;
 

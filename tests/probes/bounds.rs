@@ -1,4 +1,4 @@
-//! Between which two numbers is what a sample counted, when the truth goes on while the sample is taken?
+//! Two bounds of the count in a sample, when the truth goes on while the sample is taken.
 //!
 //! The truth is read before and after each of two samples. However long a sample has to wait for its turn, what it
 //! counts lies between the shortest and the longest way from one reading to another.
@@ -22,7 +22,7 @@ pub fn around<T>(
 }
 
 impl Around {
-    /// What each truth went up by from here to `later`, at least and at most.
+    /// The increase of each truth from here to `later`, at least and at most.
     pub fn to(&self, later: &Around) -> Vec<Bounds> {
         let least = later.before.iter().zip(&self.after).map(|(to, from)| to.saturating_sub(*from));
         let most = later.after.iter().zip(&self.before).map(|(to, from)| to - from);

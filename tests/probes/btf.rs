@@ -1,4 +1,4 @@
-//! Is every kernel structure that `bpf/core_compat.bpf.h` looks into like that in this kernel?
+//! Kernel structures that `bpf/core_compat.bpf.h` looks into, beside those of this kernel.
 
 use std::collections::BTreeSet;
 use std::fs;

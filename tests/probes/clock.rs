@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::command::Ours;
 use crate::recording::{Place, text};
-use crate::screen::model;
+use crate::terminal::model;
 use crate::until::until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
@@ -55,7 +55,7 @@ fn is_without_gaps(path: &Path, asked: Duration) -> Result<()> {
         let length = Duration::from_nanos(sample.mono_ns - last);
         last = sample.mono_ns;
         ensure!(!unexplained(length, asked, &sample.notes.concat()), "{length:?}: {:?}", sample.notes);
-        // What is read before the time of a sample takes a moment, and not always the same.
+        // The reads before the time of a sample take a moment, and not always the same.
         ensure!(
             length * 2 + Duration::from_millis(60) >= asked,
             "an interval of {length:?}: {:?}",
@@ -236,7 +236,7 @@ pub fn a_reader_that_takes_nothing_holds_up_no_recording() -> Result<()> {
     // Nothing is left out between the intervals: together they are as long as the recording was then.
     ensure!(total >= ASKED * (SOME as u32 - 5), "the intervals are {total:?} together");
     child.signal(libc::SIGTERM)?;
-    // What is on its way is taken.
+    // Output on its way is taken.
     intervals.for_each(drop);
     let status = child.ended()?;
     ensure!(status.success(), "{status}");
@@ -252,7 +252,7 @@ pub fn a_stopped_process_says_so_and_no_interval_is_short() -> Result<()> {
     child.signal(libc::SIGSTOP)?;
     let stat = format!("/proc/{}/stat", child.0.id());
     until("it is stopped", || Ok(fs::read_to_string(&stat)?.contains(") T ")))?;
-    // How long it was stopped is what is told: nothing else is waited for.
+    // Only the length of the stop is told: nothing else is waited for.
     std::thread::sleep(ASKED * 2 + ASKED / 4);
     child.signal(libc::SIGCONT)?;
     for interval in intervals {

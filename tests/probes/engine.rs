@@ -1,18 +1,12 @@
 //! A real engine: containers of podman, whose image is made here from busybox, found by name, shown with
 //! their limits, and chosen on the screen.
 
-use std::io::{Read, Write};
-use std::num::NonZero;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::until::PATIENCE;
+use crate::terminal::Terminal;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 const IMAGE: &str = "localhost/numatop-ng-test";
@@ -130,43 +124,17 @@ pub fn a_container_of_podman_is_watched_by_name() -> Result<()> {
 pub fn a_container_of_podman_is_chosen_on_the_screen() -> Result<()> {
     let engine = Engine::start()?;
     let name = engine.run("screen", &["--cpuset-cpus=0"], &["sh", "-c", "while :; do :; done"])?;
-    let pty =
-        native_pty_system().openpty(PtySize { rows: 30, cols: 150, pixel_width: 0, pixel_height: 0 })?;
-    let mut command = CommandBuilder::new(BINARY);
-    command.args(["-d", "0.5"]);
-    command.env("TERM", "xterm-256color");
-    let mut child = pty.slave.spawn_command(command)?;
-    drop(pty.slave);
-    let (rows, columns) = (NonZero::new(30).expect("not zero"), NonZero::new(150).expect("not zero"));
-    let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
-    let (sink, mut output) = (Arc::clone(&screen), pty.master.try_clone_reader()?);
-    thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(read @ 1..) = output.read(&mut bytes) {
-            sink.lock().unwrap_or_else(PoisonError::into_inner).process(&bytes[..read]);
-        }
-    });
-    let shown = || screen.lock().unwrap_or_else(PoisonError::into_inner).screen().contents();
-    let wait = |what: &str, is: &dyn Fn(&str) -> bool| -> Result<()> {
-        let until = Instant::now() + PATIENCE;
-        while !is(&shown()) {
-            if Instant::now() > until {
-                bail!("{what}:\n{}", shown());
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-        Ok(())
-    };
-    let mut keys = pty.master.take_writer()?;
-    wait("no task is listed", &|text| text.contains("COMMAND"))?;
-    keys.write_all(b"3")?;
+    let mut terminal = Terminal::start(&["-d", "0.5"], 30, 150)?;
+    terminal.until("table of tasks", |text| text.contains("COMMAND"))?;
+    terminal.press("3")?;
     let row = |text: &str| text.lines().any(|line| line.contains(&name) && line.contains("container"));
-    wait("the container has no row", &row)?;
+    terminal.until("row of the container", row)?;
     // Rows change places with each interval: they hold still while we go to ours, from the top.
-    keys.write_all(b" g")?;
-    wait("it does not pause", &|text| text.contains("PAUSED"))?;
+    terminal.press(" g")?;
+    terminal.until("pause", |text| text.contains("PAUSED"))?;
     let place = || {
-        shown()
+        terminal
+            .text()
             .lines()
             .skip_while(|line| !line.contains("CONTAINER"))
             .skip(1)
@@ -175,15 +143,15 @@ pub fn a_container_of_podman_is_chosen_on_the_screen() -> Result<()> {
     let at = place().context("the row is gone")?;
     for _ in 0..at {
         // Down; while paused j means another time.
-        keys.write_all(b"\x1b[B")?;
+        terminal.press("\x1b[B")?;
     }
-    keys.write_all(b"c ")?;
-    wait("the header does not show the scope", &|text| text.contains(&format!("only {name}")))?;
-    keys.write_all(b"1")?;
-    wait("tasks out of scope are listed", &|text| text.contains("tasks 1 "))?;
-    keys.write_all(b"C")?;
-    wait("the scope is not cleared", &|text| !text.contains("only ") && !text.contains("tasks 1 "))?;
-    keys.write_all(b"q")?;
-    ensure!(child.wait()?.success());
+    terminal.press("c ")?;
+    terminal.until("scope in the header", |text| text.contains(&format!("only {name}")))?;
+    terminal.press("1")?;
+    terminal.until("list of one task", |text| text.contains("tasks 1 "))?;
+    terminal.press("C")?;
+    terminal.until("list of all tasks", |text| !text.contains("only ") && !text.contains("tasks 1 "))?;
+    terminal.press("q")?;
+    ensure!(terminal.ended()?.success());
     Ok(())
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::command::{intervals, numatop};
 use crate::workload::{ForEverybody, Workload};
 
-/// What the workload "shares" does: functions, and their share of its time in per cent.
+/// The work of the workload "shares": functions, and their share of its time in per cent.
 const TRUTH: [(&str, f64); 3] = [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)];
 /// 95 of 100 times the share of 60 % is within 2.2 points with this many samples a second, for two seconds.
 const RATE: &str = "997";
@@ -160,7 +160,7 @@ pub fn a_program_that_was_removed_has_names() -> Result<()> {
     shares_are_right(&hot, workload.pid())
 }
 
-/// What a stripped program and its split symbols need.
+/// The needs of a stripped program and its split symbols.
 pub fn no_binutils() -> Option<&'static str> {
     let runs = |tool| Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_ok();
     (!runs("objcopy") || !runs("ldd")).then_some("objcopy or ldd is not installed (binutils, libc-bin)")

@@ -1,4 +1,4 @@
-//! Are pages of hugetlbfs found, and do they weigh what they hold? They are in no count of resident memory.
+//! Pages of hugetlbfs are found, and weigh what they hold. They are in no count of resident memory.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // What cannot be given back now stays in the pool: nothing to be done about it here.
+        // Pages that cannot be given back now stay in the pool: nothing to be done about it here.
         let _ = fs::write(POOL, self.before.to_string());
     }
 }

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
 
 use crate::command::Ours;
-use crate::screen::Terminal;
+use crate::screen::send;
+use crate::terminal::Terminal;
 use crate::until::until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
@@ -41,7 +42,7 @@ impl Held {
         }
     }
 
-    /// What a process has that measures.
+    /// The ids in a process that measures.
     fn of(pid: u32) -> Result<Held> {
         let mut held = Held::default();
         held.add(pid);
@@ -89,7 +90,7 @@ pub fn nothing_stays_loaded_after_any_end() -> Result<()> {
         ensure!(there.links.len() == held.links.len(), "{name}: {there:?} of {held:?}");
         match signal {
             None => terminal.press("q")?,
-            Some(signal) => terminal.signal(signal)?,
+            Some(signal) => send(&terminal, signal)?,
         }
         terminal.ended()?;
         held.is_gone(name)?;

@@ -20,7 +20,7 @@ use crate::workload::{ForEverybody, Workload};
 
 /// The name of the program.
 pub const NAME: &str = "hostile-locking";
-/// How many processes it locks.
+/// The number of processes that it locks.
 const COUNT: &str = "NUMATOP_NG_TEST_LOCKED";
 /// The user "nobody".
 pub const NOBODY: u32 = 65_534;

@@ -1,4 +1,4 @@
-//! Do the probes load and count right on *this* kernel, and does the built binary say so? Needs root;
+//! The probes load and count right on *this* kernel, and the built binary shows it. Needs root;
 //! compared with what the kernel says itself.
 #![expect(unsafe_code, reason = "calls C")]
 
@@ -25,6 +25,8 @@ mod scoped_recording;
 mod screen;
 mod smt;
 mod starts;
+#[path = "../common/terminal.rs"]
+mod terminal;
 mod truth;
 mod until;
 mod workload;
@@ -38,7 +40,7 @@ macro_rules! tests {
     ($trial:ident: $($module:ident::$name:ident,)*) => { vec![$($trial(stringify!($name), $module::$name)),*] };
 }
 
-/// How often a test in [`RACES`] may fail before it has failed.
+/// The number of times that a test in [`RACES`] may fail before it has failed.
 const ATTEMPTS: u32 = 3;
 
 /// Tests that can fail although all is right, and why no waiting helps. Every other test has one attempt.

@@ -1,4 +1,4 @@
-//! Are pages that tasks are given, and pages that are moved, counted once each? Beside the number of pages the test
+//! Pages that tasks are given, and pages that are moved, are counted once each: beside the number of pages the test
 //! touches, and beside /proc/vmstat.
 
 use std::fs;
@@ -139,7 +139,8 @@ pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
     let truth = || Ok(vec![moved_by_vmstat()?]);
     let (first, begin) = around(truth, || sample(&mut source))?;
     let start = moved_by_vmstat()?;
-    // How much is moved depends on where the kernel finds room, and on the first large folio that it finds none for:
+    // The number of moved pages depends on where the kernel finds room, and on the first large folio that it
+    // finds none for:
     // there it gives up. More each time, until it is enough; every page that was moved is worth a comparison.
     let mut pages = PAGES;
     while moved_by_vmstat()? - start < ENOUGH && pages <= MOST {
@@ -153,7 +154,7 @@ pub fn moved_pages_are_those_of_vmstat() -> Result<()> {
     }
     let (last, end) = around(truth, || sample(&mut source))?;
 
-    // Who ended before the first sample is not in the last one.
+    // A task that ended before the first sample is not in the last one.
     let moved = |pages: fn(&Counts) -> u64| {
         let before: u64 = first.tasks.iter().map(|task| pages(&task.counts)).sum();
         let after: u64 = last.tasks.iter().chain(&last.exited).map(|task| pages(&task.counts)).sum();

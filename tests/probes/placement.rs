@@ -1,4 +1,4 @@
-//! Is what a sample of pages says about a process what walking all of its pages says?
+//! A sample of the pages of a process beside a walk over all of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -96,7 +96,7 @@ fn truth(pid: u32) -> Result<BTreeMap<usize, f64>> {
     Ok(bytes)
 }
 
-/// What is resident by the sample is what numa_maps counts, within `share` of it; so are the shares.
+/// Resident memory by the sample is that of numa_maps, within `share` of it; so are the shares.
 fn agrees(process: ProcessId, share: f64) -> Result<Found> {
     let found = sample(process, 11).map_err(|missing| anyhow::anyhow!("no placement: {missing}"))?;
     let truth = truth(process.0)?;

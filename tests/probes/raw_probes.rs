@@ -1,4 +1,4 @@
-//! What do the probes count on a machine that is told what it looks like? Started by hand: a source would read what
+//! Counts of the probes on a machine whose layout is made up. Started by hand: a source would read what
 //! this machine really is.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct ByHand {
     sched: SchedProbe,
     tasks: TaskProbe,
     online: Vec<CpuId>,
-    /// What each task has counted, by its id.
+    /// The counts of each task, by its id.
     counted: BTreeMap<u32, Counts>,
 }
 
@@ -58,7 +58,7 @@ impl ByHand {
         Ok(ByHand { sched, tasks, online, counted: BTreeMap::new() })
     }
 
-    /// What these tasks have counted, when each has at least `enough` in `slot`: a busy machine lets them wait.
+    /// The counts of these tasks, when each has at least `enough` in `slot`: a busy machine lets them wait.
     pub fn counts(&mut self, tids: &[u32], slot: usize, enough: u64) -> Result<Vec<Counts>> {
         let mut counts = Vec::new();
         until("the workloads run", || {

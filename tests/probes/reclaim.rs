@@ -1,4 +1,4 @@
-//! Are the pages that reclaim frees counted on their node? Beside /proc/vmstat, with reclaim that the test
+//! Pages that reclaim frees are counted on their node: beside /proc/vmstat, with reclaim that the test
 //! asks for.
 
 use std::fs;

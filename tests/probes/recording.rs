@@ -145,7 +145,7 @@ pub fn a_full_disk_pauses_the_recording() -> Result<()> {
             ended.append(&mut sample.exited);
         } else {
             ensure!(paused == 0 || after > 0 || !ended.is_empty(), "no process ended during the pause");
-            // What ended during the pause is told after it.
+            // Tasks that ended during the pause are told after it.
             sample.exited.splice(0..0, ended.drain(..));
             recorded.push(sample);
             after += u32::from(paused > 0);

@@ -1,4 +1,4 @@
-//! What of a machine is in a recording of a part of it?
+//! The parts of a machine in a recording of a scope.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ pub fn a_scope_that_is_chosen_meanwhile_narrows_what_is_named() -> Result<()> {
     let only = |names: &Names| names.cgroups.contains_key(&own) && !names.cgroups.contains_key(&others);
     record((&mut source, &mut recorder), &mut taken, "both are named", all)?;
     source.set_scope(Some(own))?;
-    // Who leaves has a row until the walk that finds it outside.
+    // A task that leaves has a row until the walk that finds it outside.
     record((&mut source, &mut recorder), &mut taken, "only ours is named", only)?;
     source.set_scope(None)?;
     record((&mut source, &mut recorder), &mut taken, "both are named again", all)?;

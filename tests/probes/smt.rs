@@ -1,4 +1,4 @@
-//! Are all counts beside an idle sibling counted as such, on a machine that is told what its cores are?
+//! Counts beside an idle sibling are counted as such, on a machine whose cores are made up.
 
 use std::path::Path;
 

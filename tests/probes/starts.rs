@@ -1,4 +1,4 @@
-//! What stands in the way of a start is named, with what to do about it.
+//! Obstacles to a start are named, with the remedy.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 
-/// What a start says, in one line.
+/// The message of a start, in one line.
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ")
 }

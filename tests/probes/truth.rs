@@ -1,4 +1,4 @@
-//! What the probes count, beside what the kernel says in /proc, getrusage(2) and cgroup files.
+//! Counts of the probes beside those of the kernel in /proc, getrusage(2) and cgroup files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -319,7 +319,7 @@ pub fn events_stay_with_the_task_they_happened_to() -> Result<()> {
         Ok::<_, anyhow::Error>((task.delta.slots[0].count, task.delta[Counter::MinFlt]))
     };
     let ((slot, truth), (of_other, truth_of_other)) = (counts(&faulter)?, counts(&other)?);
-    // Some kernels hide switches, several in a row too. What was counted across them is nobody's.
+    // Some kernels hide switches, several in a row too. Counts across them belong to no task.
     let lost = to.lost["counters_of_unseen_switches"];
     println!("{slot} of {truth}, other {of_other} of {truth_of_other}, {lost} switches not seen");
     ensure!(truth > 5_000 && truth_of_other < 100, "the workloads do what they are for");

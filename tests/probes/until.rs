@@ -1,4 +1,4 @@
-//! How long is waited for what must happen? Never for seconds: for what is to be seen.
+//! Waits for conditions that are seen, never for seconds.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -142,7 +142,7 @@ fn vm() -> impl Strategy<Value = VmStat> {
 
 fn names() -> impl Strategy<Value = Names> {
     (btree_map(0..5u32, ".{0,9}", 0..4), btree_map(0..5u64, ".{0,9}", 0..4)).prop_map(|(users, cgroups)| {
-        // What a path says is not recorded, but said again.
+        // Facts that a path tells are not recorded, but told again.
         let groups =
             describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent")));
         Names { users, cgroups, groups }

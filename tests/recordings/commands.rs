@@ -1,4 +1,4 @@
-//! What the program says of recordings, and how it ends: times, rings in which little can be used, files that go away.
+//! Messages and exit codes of the program for recordings: times, rings in which little can be used, files that go away.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
@@ -144,7 +144,7 @@ fn a_file_that_is_emptied_is_told_once_and_waited_for() {
     handle.set_len(0).unwrap();
     let said = follower.says();
     assert!(said.contains("was cut to 0 bytes"), "{said}");
-    // What was in it comes back, and more.
+    // Samples that were in it come back, and more.
     std::fs::write(&file, whole).unwrap();
     assert_eq!(file.metadata().unwrap().len(), len);
     writer.sample(&machine.tick(), None).unwrap();

@@ -1,4 +1,4 @@
-//! How large recordings are, on an imagined machine with realistic churn. How long they take: benches/.
+//! The size of recordings, on an imagined machine with realistic churn. Their time is in benches/.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::machine::{self, Machine};
 use crate::recorder::options;
 use crate::scratch::Scratch;
 
-/// Who runs goes on running; one task in two hundred is replaced in each interval.
+/// A running task goes on running; one task in two hundred is replaced in each interval.
 fn busy(tasks: usize) -> Machine {
     let mut machine = Machine::new(tasks);
     machine.churn = 5;

@@ -39,7 +39,7 @@ pub fn readable(path: &Path) -> Vec<Sample> {
     }
 }
 
-/// How many of `all` are not among `read`; panics if `read` has anything else, or another order.
+/// The number of `all` that are not among `read`; panics if `read` has anything else, or another order.
 pub fn missing(all: &[Sample], read: &[Sample]) -> usize {
     let mut rest = read.iter().peekable();
     let missing = all.iter().filter(|sample| rest.next_if(|next| next == sample).is_none()).count();
@@ -160,7 +160,7 @@ fn zero_sectors(most: usize) {
             }
             let (file, len) = (open(&path), path.metadata().unwrap().len());
             let sectors = len.div_ceil(SECTOR) as usize;
-            // Those at both ends, and evenly among the others.
+            // Samples at both ends, and evenly among the others.
             let chosen =
                 |at: &usize| *at < 3 || *at + 2 > sectors || at.is_multiple_of(sectors.div_ceil(most));
             let mut hit = 0;

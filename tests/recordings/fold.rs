@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::machine::{self, Machine};
 
-/// What happens to a thread in an interval.
+/// An event of a thread in an interval.
 #[derive(Clone, Debug)]
 enum Event {
     Run {

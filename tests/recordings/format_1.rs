@@ -44,7 +44,7 @@ fn what_it_did_not_keep_is_missing_and_not_zero() {
     for metric in ["container", "pod", "mem_bytes_by_node", "throttled_pct"] {
         assert_eq!(recording.host().missing[metric], Missing::NotCollected(why.into()), "{metric}");
     }
-    // What its head says itself comes first, and what it has is not missing.
+    // Reasons in its own head come first, and metrics that it has are not missing.
     assert_eq!(recording.host().missing["smt_busy_pct"], Missing::Unsupported("one thread each".into()));
     assert!(!recording.host().missing.contains_key("cpu_pct"));
 }

@@ -1,4 +1,4 @@
-//! What fuzzing began with and what it found stays harmless, and the fuzz target stays a program that compiles.
+//! Inputs that fuzzing began with and found stay harmless, and the fuzz target stays a program that compiles.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Recordings: does everything that was written come back, and does damage cost only what it hits?
+//! Recordings: everything that was written comes back, and damage costs only what it hits.
 
 mod any;
 mod commands;

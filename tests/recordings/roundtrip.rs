@@ -1,4 +1,4 @@
-//! What was written comes back, value by value.
+//! Every value that was written comes back.
 
 use std::fs::File;
 use std::path::Path;

@@ -54,7 +54,7 @@ fn intact(scratch: &Scratch) -> Vec<Intact> {
     vec![make("small", 1, 80), make("middling", 15, 66), make("short", 40, 9)]
 }
 
-/// What was done to a recording.
+/// Damage done to a recording.
 struct Damaged {
     bytes: Vec<u8>,
     /// True where all that can be read of it was written so: no checksum was made to fit.
@@ -162,7 +162,7 @@ fn reseal(random: &mut Random, bytes: &mut Vec<u8>) {
     bytes.splice(at..end, frame);
 }
 
-/// What is written of a file by all commands, of one in so many samples; panics where a terminal should not see it.
+/// The output of all commands for a file, of one in so many samples; panics where a terminal should not see it.
 /// Returns how many samples there are.
 fn shown(path: &Path, every: usize) -> usize {
     let all = || Selection {

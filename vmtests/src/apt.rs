@@ -24,7 +24,7 @@ pub struct AptRoot {
 }
 
 impl AptRoot {
-    /// Gets something of a suite. What old package lists name may have left the mirror when a point release came, and
+    /// Gets something of a suite. Packages of old lists may have left the mirror when a point release came, and
     /// what is new is not in them: what fails with them is tried once more with new ones.
     pub fn with<T>(
         suite: &str,
@@ -134,7 +134,7 @@ impl AptRoot {
     }
 }
 
-/// How this machine's apt reaches its mirrors, as lines of a configuration: proxies, certificates, passwords.
+/// The way this machine's apt reaches its mirrors, as lines of a configuration: proxies, certificates, passwords.
 fn transport() -> Result<String, String> {
     let mut lines = String::new();
     for tree in ["Acquire::http", "Acquire::https"] {
@@ -181,7 +181,7 @@ fn debian_mirror(targets: &str) -> Option<String> {
     debian.find(|uri| !uri.contains("-security")).map(str::to_owned)
 }
 
-/// What a program says on its standard output; an error with what it says on the other, if it fails.
+/// The standard output of a program; an error with its standard error, if it fails.
 pub fn run(command: &mut Command) -> Result<Vec<u8>, String> {
     let name = format!("{command:?}").replace('"', "");
     let output = command.output().map_err(|error| format!("{name} cannot be run: {error}"))?;

@@ -16,7 +16,7 @@ use vmtests_protocol::{Event, Line, parse_line};
 use crate::kernels::Arch;
 use crate::qemu::{self, Lines, Start};
 
-/// What is started.
+/// The process that is started.
 pub struct Guest<'a> {
     pub start: Start<'a>,
     pub initramfs: &'a [u8],
@@ -32,7 +32,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What is left of the limit that counts now, `elapsed` after the start of a guest that was ready, or began or ended
+    /// The rest of the limit that counts now, `elapsed` after the start of a guest that was ready, or began or ended
     /// a case, after `stepped`; and what the end is when nothing is left.
     fn left(self, stepped: Option<Duration>, elapsed: Duration) -> (Duration, End) {
         match stepped {
@@ -42,7 +42,7 @@ impl Limits {
     }
 }
 
-/// How it went.
+/// The result.
 #[derive(Debug)]
 pub struct Ran {
     pub end: End,
@@ -109,12 +109,12 @@ pub fn run(guest: &Guest, limits: Limits, mut on_event: impl FnMut(Event)) -> Re
                 Err(why) => break End::Noise(why),
             },
             Err(_) if left.is_zero() => break too_late,
-            // No result line for a while, or no more to come: has QEMU ended?
+            // No result line for a while, or no more to come: QEMU may have ended.
             Err(reason) => {
                 let ended = qemu.ended()?;
                 match (ended, exit) {
                     (Some(_), Some(code)) => break End::Exit(code),
-                    // What QEMU wrote just before it ended may still be on its way through the thread.
+                    // The last output of QEMU may still be on its way through the thread.
                     (Some(status), None) if reason == RecvTimeoutError::Disconnected || stepped.is_none() => {
                         break End::Died(status);
                     }

@@ -20,7 +20,7 @@ pub fn cache() -> Result<PathBuf, String> {
     Ok(base.join("numatop-ng/vm"))
 }
 
-/// Whoever holds this is the only one that changes the cache, of all runs on this machine.
+/// The holder of this is the only one that changes the cache, of all runs on this machine.
 fn alone() -> Result<File, String> {
     let cache = cache()?;
     fs::create_dir_all(&cache).map_err(|error| format!("creating {}: {error}", cache.display()))?;
@@ -67,7 +67,7 @@ pub fn rust_src(version: &str) -> Result<PathBuf, String> {
         let package = root.version("rust-src", version)?;
         eprintln!("vmtests: getting rust-src {package} ({SUITE})");
         let deb = root.download(&format!("rust-src={package}"))?;
-        // What is there is whole: it gets its name when all of it is unpacked.
+        // A package that is there is whole: it gets its name when all of it is unpacked.
         let part = keep.with_file_name(format!("{version}.part"));
         let _ = fs::remove_dir_all(&part);
         fs::create_dir_all(&part).map_err(|error| format!("creating {}: {error}", part.display()))?;

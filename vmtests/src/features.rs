@@ -1,4 +1,4 @@
-//! What a case shows, in the words of somebody who asks whether the tool works on a kernel: the rows of the support
+//! The subject of a case, in the words of a user who asks whether the tool works on a kernel: the rows of the support
 //! matrix, in their order.
 
 use crate::record::GuestId;

@@ -1,4 +1,4 @@
-//! What is in the initramfs of a guest.
+//! The content of the initramfs of a guest.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Which kernels the guests boot: reads `KERNELS`, and chooses among package names.
+//! The kernels that guests boot: reads `KERNELS`, and chooses among package names.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -43,7 +43,7 @@ impl fmt::Display for Arch {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kernel {
-    /// What people and the matrix call it, for example `6.12`.
+    /// Its name for people and in the matrix, for example `6.12`.
     pub name: String,
     pub arch: Arch,
     pub suite: String,

@@ -19,7 +19,7 @@ behind “some” in part; partly: some of it was skipped or not run; –: not r
 each row compares with.
 ";
 
-/// What one cell of the table is made of: every run of the cases of a row on a kernel and architecture.
+/// The source of one cell of the table: every run of the cases of a row on a kernel and architecture.
 #[derive(Default)]
 struct Cell {
     /// The cases that passed, by topology, and these by their first number.
@@ -138,7 +138,7 @@ fn cases_of(planned: &[Job]) -> BTreeMap<(Row, Column), BTreeSet<String>> {
 }
 
 impl Cell {
-    /// What stands in the table of a cell for which these cases are planned.
+    /// The text of a cell for which these cases are planned.
     fn word(&self, planned: &BTreeSet<String>, notes: &mut Notes) -> String {
         let passed: BTreeSet<String> = self.passed.values().flatten().cloned().collect();
         let not_run: Vec<&str> = planned.difference(&passed).map(String::as_str).collect();
@@ -190,7 +190,7 @@ impl Notes {
     }
 }
 
-/// What stands in a cell or a note as it is.
+/// The text in a cell or a note as it is.
 fn one_line(text: &str) -> String {
     text.replace('|', " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! Options of the command line.
 
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
         snapshots: PathBuf::from("vmtests/snapshots"),
     };
     let mut all = false;
-    // What a shell has no use for, as it was named.
+    // Options that a shell has no use for, as they were named.
     let mut of_runs = None;
     // Directory that the caller's paths are relative to. Set by `vmtests/run`, which changes its own.
     let mut from = PathBuf::new();
@@ -151,7 +151,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Options, Str
     if all && wanted.core {
         return Err("--core and --all exclude each other".to_owned());
     }
-    // Who names a guest wants that guest, in the core set or not.
+    // A guest that is named is wanted, in the core set or not.
     wanted.core |= !all && !narrowed;
     Ok(options)
 }

@@ -1,4 +1,4 @@
-//! Which guests a run starts: reads `guests.toml` and applies what was asked on the command line.
+//! The guests that a run starts: reads `guests.toml` and applies what was asked on the command line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub struct Job {
     pub cases: Vec<String>,
 }
 
-/// What sets guests of the same kernel and topology apart.
+/// The difference between guests of the same kernel and topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
@@ -96,7 +96,7 @@ struct File {
     guest: Vec<Row>,
 }
 
-/// What was asked on the command line; an empty list asks for all.
+/// The choice on the command line; an empty list asks for all.
 #[derive(Debug, Default)]
 pub struct Wanted {
     pub kernels: Vec<String>,
@@ -175,7 +175,7 @@ impl Wanted {
             && among(&self.variants, &row.variant)
     }
 
-    /// What to ask for instead, when each name exists and no guest has all of them.
+    /// The choice to make instead, when each name exists and no guest has all of them.
     fn near(&self, file: &File) -> String {
         let mut guests: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         let of_arch = |row: &&Row| {

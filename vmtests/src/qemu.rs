@@ -16,7 +16,7 @@ pub enum Lines<'a> {
     Shell,
 }
 
-/// What is started: a kernel on a machine.
+/// A start: a kernel on a machine.
 #[derive(Clone, Copy)]
 pub struct Start<'a> {
     pub arch: Arch,

@@ -9,7 +9,7 @@ use vmtests_protocol::Event;
 
 use crate::plan::Job;
 
-/// Which guest a line is about.
+/// The guest that a line is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GuestId {
     pub arch: String,
@@ -50,7 +50,7 @@ pub enum What {
     Guest(GuestEnd),
 }
 
-/// How a guest as a whole ended.
+/// The end of a guest as a whole.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct GuestEnd {
     pub package: Option<String>,

@@ -7,7 +7,7 @@ use std::process;
 /// The exit status of a program that SIGPIPE ended, as a shell has it.
 const PIPE_CLOSED: i32 = 128 + 13;
 
-/// What a guest wrote, with nothing in it that a terminal would take for a command.
+/// The output of a guest, with nothing in it that a terminal would take for a command.
 pub fn printable(text: &str) -> String {
     text.chars().filter(|&c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
 }

@@ -51,7 +51,7 @@ pub fn all(jobs: &[Job], options: &Options) -> Result<u8, String> {
     }
 }
 
-/// What the workers share.
+/// The shared state of the workers.
 struct Run<'a> {
     jobs: &'a [Job],
     options: &'a Options,
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
     fn work(&self, several: bool) -> Result<(), String> {
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             if several {
-                // What it says comes when it has ended, minutes later.
+                // Its output comes when it has ended, minutes later.
                 eprintln!("vmtests: {} begins", GuestId::of(job));
             }
             let mut teller = Teller { held: several.then(String::new) };

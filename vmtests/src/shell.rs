@@ -20,7 +20,7 @@ pub struct Choice<'a> {
     variant: Variant,
 }
 
-/// What is asked for, or 6.12 on amd64 with two nodes.
+/// The kernel that is asked for, or 6.12 on amd64 with two nodes.
 ///
 /// # Errors
 /// There is no such kernel or topology.

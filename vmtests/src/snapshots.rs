@@ -19,7 +19,7 @@ const TOLERANCE: f64 = 0.25;
 const HOT: &str = "on_sched_switch";
 const HOT_TOLERANCE: f64 = 0.05;
 
-/// How a snapshot compares with what was seen.
+/// The comparison of a snapshot with what was seen.
 #[derive(Debug, PartialEq)]
 pub enum Verdict {
     Same,
@@ -46,7 +46,7 @@ impl Verdict {
         Some(Event::End { case: "snapshot".to_owned(), outcome, reason, seconds: 0.0 })
     }
 
-    /// What a person is shown beside that.
+    /// The text for a person beside that.
     pub fn lines(&self) -> Vec<String> {
         match self {
             Verdict::Same | Verdict::Lost => Vec::new(),
@@ -56,7 +56,7 @@ impl Verdict {
     }
 }
 
-/// What the case `load` of a guest said.
+/// The report of the case `load` of a guest.
 #[derive(Debug, Default)]
 pub struct Seen {
     data: Option<Value>,
@@ -73,14 +73,14 @@ impl Seen {
         }
     }
 
-    /// How that compares with its snapshot, which it becomes with `accept`, if the case passed. None where the case was
+    /// The comparison with its snapshot, which it becomes with `accept`, if the case passed. None where the case was
     /// not asked for, or failed before it had seen anything.
     ///
     /// # Errors
     /// The snapshot cannot be written.
     pub fn verdict(&self, directory: &Path, id: &GuestId, accept: bool) -> Result<Option<Verdict>, String> {
         match &self.data {
-            // What a case saw that failed is nothing to compare with later.
+            // The report of a case that failed is nothing to compare with later.
             Some(load) => check(directory, id, load, accept && self.passed).map(Some),
             None => Ok(self.passed.then_some(Verdict::Lost)),
         }

@@ -1,14 +1,14 @@
-//! What came of a run: its last lines and its exit status.
+//! The result of a run: its last lines and its exit status.
 
 use std::time::Duration;
 
 use crate::transcript::Tally;
 
 const FAILED: u8 = 1;
-/// What ran passed, and something that was asked for did not run.
+/// All cases that ran passed, and something that was asked for did not run.
 pub const PARTIAL: u8 = 3;
 
-/// What came of all guests.
+/// The results of all guests.
 #[derive(Default)]
 pub struct Sum {
     /// Guests that were seen to their end, or not covered.

@@ -1,4 +1,4 @@
-//! Which machines the guests are: reads `topologies.toml`.
+//! The machines that guests are: reads `topologies.toml`.
 
 use serde::Deserialize;
 use vmtests_protocol::{Machine, Node, Pmu};

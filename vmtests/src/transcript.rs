@@ -1,4 +1,4 @@
-//! What a person reads while guests run: one line per case, the story of each that failed.
+//! The text that a person reads while guests run: one line per case, the story of each that failed.
 
 use std::ops::AddAssign;
 
@@ -6,7 +6,7 @@ use vmtests_protocol::{Event, Outcome};
 
 use crate::boot::End;
 
-/// How the line of a check that failed begins.
+/// The beginning of the line of a check that failed.
 const WRONG: &str = "      WRONG ";
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// How far a case of the plan has come.
+/// The progress of a case of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Waiting,
@@ -144,7 +144,7 @@ impl Story {
         }
     }
 
-    /// What the open case has said so far and was not printed.
+    /// Lines of the open case that were not printed so far.
     fn rest(&mut self) -> Vec<String> {
         if self.verbose { Vec::new() } else { self.open.take().map(|(_, lines)| lines).unwrap_or_default() }
     }
@@ -179,7 +179,7 @@ impl Story {
             }
             Outcome::Failed => {
                 lines.push(format!("  FAILED  {case}{took}{because}"));
-                // What is wrong first: whoever shows an excerpt of our output shows the beginning of a failure.
+                // The fault first: an excerpt of our output shows the beginning of a failure.
                 let wrong: Vec<String> =
                     said.iter().filter(|line| line.starts_with(WRONG)).cloned().collect();
                 let whole = said.len() > wrong.len();

@@ -22,7 +22,7 @@ const SADC: [&str; 2] = ["/usr/lib/sysstat/sadc", "/usr/lib64/sa/sadc"];
 /// Somebody who records what tasks do, once a second where that can be chosen.
 struct Peer {
     name: &'static str,
-    /// What its recording has of tasks.
+    /// The tasks in its recording.
     knows: &'static str,
     command: fn(&Plan, &Path) -> Option<Command>,
 }

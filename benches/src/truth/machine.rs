@@ -1,4 +1,4 @@
-//! What the kernel says about the whole machine: busy time in /proc/stat, CPU time of a cgroup.
+//! The kernel's sums of the whole machine: busy time in /proc/stat, CPU time of a cgroup.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A thousand fork+exec+exit a second: which share of their CPU time has a row?
+//! The share of CPU time that has a row, of a thousand fork+exec+exit a second.
 
 use std::io::Read;
 use std::process::{Command, Stdio};

@@ -32,7 +32,7 @@ struct Subject {
 /// The loads of one scenario.
 struct Loads {
     subjects: Vec<Subject>,
-    /// What the load of short-lived children prints: pid and ns of each.
+    /// The output of the load of short-lived children: pid and ns of each.
     children: Receiver<(u32, u64)>,
     /// Ended with the scenario.
     _running: Vec<Process>,
@@ -199,7 +199,7 @@ fn scenario(
     let mut rows: Vec<Option<u64>> = loads.subjects.iter().map(|subject| said.of(subject.pid)).collect();
     let mut sum = said.sum_ns();
     let mut unseen = without_row(&said);
-    // Those that ended before the first line are in nobody's rows.
+    // Children that ended before the first line are in no row.
     loads.children.try_iter().for_each(drop);
     for _ in 0..windows {
         let mut last = None;

@@ -211,7 +211,7 @@ impl Reads {
     }
 }
 
-/// How long an answer is at most: a character may be written as two.
+/// The longest answer: a character may be written as two.
 fn bytes(about: &Reading<ProcFields>) -> usize {
     let reading = |text: &Reading<String>| text.as_ref().map_or(200, String::len) * 2 + 50;
     let texts = about.as_ref().ok().and_then(|about| about.texts.as_ref().ok());

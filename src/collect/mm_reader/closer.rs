@@ -22,7 +22,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// A walk over all pages may take several times what it should.
 const WALKS: u32 = 4;
 
-/// What /proc says is asked with each sample: not of a process that had no answer, until after this.
+/// A process without an answer from /proc is asked again after this; others are asked with each sample.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// Asks a reader of its own, started with the first question. Dropped, the reader is ended.
@@ -38,7 +38,7 @@ impl Closer {
         Closer { remote: Remote::new(program, child::NAME, ANSWER_MAX), locked: None }
     }
 
-    /// What /proc says about a process; without its command line where that is locked.
+    /// The answer of /proc about a process; without its command line where that is locked.
     ///
     /// # Errors
     /// The process has ended, or another one has its id now.

@@ -12,7 +12,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Readers that one user's processes may hold at the same time, so that there are some for others.
 const HELD_MAX: usize = 2;
 
-/// How a reading came to nothing.
+/// The reason why a reading came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// It waited for so long and used no CPU.
@@ -29,7 +29,7 @@ struct Entry {
     not_before: Instant,
 }
 
-/// What is remembered of processes that made a reader hang.
+/// Processes that made a reader hang.
 #[derive(Default)]
 pub struct Locked {
     processes: HashMap<ProcessId, Entry>,

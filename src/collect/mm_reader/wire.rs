@@ -52,7 +52,7 @@ pub struct AboutTurn {
     pub asked: Asked,
     /// Processes in focus, and the others.
     pub lists: [Vec<Job>; 2],
-    /// What the first list may use, and what both may use together.
+    /// The room of the first list, and of both together.
     pub for_first: Duration,
     pub for_all: Duration,
     /// The debt of each.

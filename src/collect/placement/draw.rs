@@ -1,7 +1,7 @@
 //! From addresses asked at random to shares by node with an error. Pure: whoever calls it asks the kernel.
 //!
 //! The address space that may hold present pages is a list of ranges. Addresses are drawn from it with the same
-//! probability each, and those without a page are thrown away. What is left is a sample in which every present page
+//! probability each, and those without a page are thrown away. The rest is a sample in which every present page
 //! (every 4 KiB of a huge page) had the same chance, however the pages lie and however many holes there are: the
 //! share of a node among them is its share of resident memory. There is no window around an address, so there are no
 //! clusters, and a huge page weighs what it holds.
@@ -23,7 +23,7 @@ pub const PAGES: usize = 1024;
 const ASKED_MAX: usize = 4 * PAGES;
 /// So few pages are asked one by one: that is no sample any more.
 const CENSUS: u64 = 2 * PAGES as u64;
-/// How many standard deviations hold the shares of so many nodes together in 97 of 100 cases (Bonferroni), which leaves
+/// Standard deviations that hold the shares of so many nodes together in 97 of 100 cases (Bonferroni), which leaves
 /// a little for the variance being an estimate too: what is promised is 95. Two shares are one number.
 fn deviations(nodes: usize) -> f64 {
     match nodes {
@@ -156,7 +156,7 @@ pub fn draw(
     Ok(found)
 }
 
-/// How many to ask next, an even number; 0 when enough are found or no more may be asked.
+/// The number of addresses to ask next, even; 0 when enough are found or no more may be asked.
 fn more(found: u64, asked: usize) -> usize {
     let missing = PAGES.saturating_sub(found as usize);
     if missing <= PAGES / 4 {
@@ -169,7 +169,7 @@ fn more(found: u64, asked: usize) -> usize {
 /// Node ids are below this on every kernel that can be built (NODES_SHIFT is at most 10).
 pub const NODES_MAX: i32 = 1 << 10;
 
-/// What move_pages(2) says about a page: a node, or an error for a hole, the zero page and device memory.
+/// The answer of move_pages(2) about a page: a node, or an error for a hole, the zero page and device memory.
 fn node(status: i32) -> Option<u32> {
     (0..NODES_MAX).contains(&status).then_some(status as u32)
 }

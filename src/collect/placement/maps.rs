@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 /// Bytes of one line that are kept: addresses and flags take under a hundred, a path up to 4,096 times four when
-/// its bytes are escaped. What is longer loses its end.
+/// its bytes are escaped. A longer one loses its end.
 const LINE_MAX: usize = 16 << 10;
 /// One read of a `seq_file` returns a page at most; more room only saves copies.
 const CHUNK: usize = 16 << 10;

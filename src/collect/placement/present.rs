@@ -68,7 +68,7 @@ impl Finder {
     /// Adds the parts of a mapping that may hold pages to `ranges`.
     ///
     /// # Errors
-    /// What the kernel returned; ESRCH when the process has ended.
+    /// The errno of the kernel; ESRCH when the process has ended.
     pub fn add(&mut self, mapping: &Mapping<'_>, ranges: &mut Ranges) -> io::Result<()> {
         let (start, end) = (mapping.start, mapping.end);
         if mapping.is_kernels() {

@@ -16,7 +16,7 @@ const LITTLE: f64 = 0.02;
 /// Bytes that a fault brings in at least.
 const FAULT_BYTES: u64 = 4096;
 
-/// What a process was like when its memory was looked at, or is now.
+/// The state of a process when its memory was looked at, or now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Look {
     /// CLOCK_MONOTONIC.
@@ -42,7 +42,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// How much its placement may have changed, from 0 to 2; by age alone 1 after [`OLD_NS`].
+    /// The change that its placement may have seen, from 0 to 2; by age alone 1 after [`OLD_NS`].
     fn staleness(&self) -> f64 {
         let Some(before) = self.before else { return 2.0 };
         let age = self.look.at_ns.saturating_sub(before.at_ns) as f64 / OLD_NS as f64;
@@ -55,7 +55,7 @@ impl Candidate {
         age.min(1.0) + changed.min(1.0)
     }
 
-    /// What it matters: much memory, and time on a CPU since, in which the memory was used.
+    /// Its weight: much memory, and time on a CPU since, in which the memory was used.
     fn weight(&self) -> f64 {
         let ran = self.look.run_ns.saturating_sub(self.before.map_or(0, |before| before.run_ns)) as f64;
         (self.look.rss_bytes as f64).sqrt() * (1.0 + (ran / 1e6).min(1e4))

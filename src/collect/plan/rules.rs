@@ -14,7 +14,7 @@ use crate::model::topology::{NumaSupport, Topology};
 use crate::pmu::sets::SETS;
 
 /// The verdict of the rules on one facility of one host.
-pub fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
+pub(super) fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
     match facility {
         Facility::SmtTime => smt_time(&check.topology),
         Facility::Counters => any_counter(check),
@@ -122,7 +122,7 @@ fn privileges(check: &HostCheck) -> Verdict {
     Err(Hindrance::new(missing, how_to_get(check, &lacking)))
 }
 
-/// How a process like this one gets the capabilities it lacks.
+/// The way for a process like this one to get the capabilities it lacks.
 fn how_to_get(check: &HostCheck, lacking: &[Capability]) -> Vec<Advice> {
     let own = &check.privileges;
     if !own.could_get(lacking) {
@@ -211,7 +211,7 @@ fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
     }
 }
 
-/// Which machines of this cloud have which counters; `None` for other makers of machines.
+/// Machines of this cloud and the counters that they have; `None` for other makers of machines.
 fn cloud_pmu(check: &HostCheck) -> Option<&'static str> {
     match check.pmu.platform.known()?.as_str() {
         // cloud.google.com/compute/docs/pmu-overview
@@ -261,7 +261,7 @@ fn node_pages(facts: &Fact<Topology>) -> Verdict {
     Ok(())
 }
 
-/// Whoever lacks what the probes need reads about this capability there.
+/// A user without the capabilities that probes need reads about this one there.
 fn others_memory(check: &HostCheck) -> Option<Caveat> {
     let own = &check.privileges;
     let one_node = check.topology.known().is_some_and(|topology| topology.nodes.len() == 1);
@@ -274,8 +274,8 @@ fn others_memory(check: &HostCheck) -> Option<Caveat> {
     Some(Caveat { about: "memory by node", say: say.into(), advice })
 }
 
-/// What works here, but shows less or something else than one would expect.
-pub fn caveats(check: &HostCheck) -> Vec<Caveat> {
+/// Facilities that work here, but show less or something else than one would expect.
+pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     if check.privileges.host_pid_namespace.is(&false) {
         caveats.push(Caveat {

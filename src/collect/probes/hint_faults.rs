@@ -14,7 +14,7 @@ use crate::model::facility::Facility;
 use crate::model::sample::{Hints, Missing};
 use crate::model::wire::{CpuHints, Wire};
 
-pub static PROBE: Probe = Probe {
+pub(super) static PROBE: Probe = Probe {
     otherwise: Otherwise::From("numa_faults_locality of the task structure"),
     ..Probe::new("NUMA hinting faults", Facility::HintFaults, start)
 };

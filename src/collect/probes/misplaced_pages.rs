@@ -13,7 +13,7 @@ use crate::host::btf::Feature;
 use crate::host::page_flags::PageFacts;
 use crate::model::facility::Facility;
 
-pub static PROBE: Probe = Probe {
+pub(super) static PROBE: Probe = Probe {
     features: &[Feature::MigratePages, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
     several_nodes: true,
     // Pages are counted there.
@@ -21,8 +21,8 @@ pub static PROBE: Probe = Probe {
     ..Probe::new("pages moved from node to node", Facility::PageFlows, start)
 };
 
-/// What moves a page to the node from which it is used: by its folio since 6.7 (commit 73eab3ca481e), by its page
-/// before.
+/// The function that moves a page to the node from which it is used: by its folio since 6.7 (commit 73eab3ca481e),
+/// by its page before.
 const FUNCTIONS: [&str; 2] = ["migrate_misplaced_folio", "migrate_misplaced_page"];
 
 /// Differences between kernels.

@@ -11,7 +11,7 @@ use crate::collect::object;
 use crate::collect::skel::numab_time::{NumabTimeSkel, NumabTimeSkelBuilder};
 use crate::model::facility::Facility;
 
-pub static PROBE: Probe = Probe {
+pub(super) static PROBE: Probe = Probe {
     otherwise: Otherwise::Nothing,
     ..Probe::new("time of NUMA balancing", Facility::BalancingTime, start)
 };

@@ -12,7 +12,7 @@ use crate::host::btf::Feature;
 use crate::host::page_flags::PageFacts;
 use crate::model::facility::Facility;
 
-pub static PROBE: Probe = Probe {
+pub(super) static PROBE: Probe = Probe {
     features: &[Feature::PageAlloc, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
     several_nodes: true,
     ..Probe::new("new pages by node", Facility::NewPages, start)

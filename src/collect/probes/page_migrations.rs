@@ -14,7 +14,7 @@ use crate::host::btf::Feature;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 
-pub static PROBE: Probe = Probe {
+pub(super) static PROBE: Probe = Probe {
     features: &[Feature::MigratePages, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
     ..Probe::new("moved pages", Facility::MovedPages, start)
 };

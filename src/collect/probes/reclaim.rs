@@ -18,7 +18,7 @@ use crate::model::units::NodeId;
 use crate::model::wire::Reclaim;
 use crate::sys::Mapping;
 
-pub static PROBE: Probe = Probe {
+pub(super) static PROBE: Probe = Probe {
     features: &[Feature::ShrinkInactive, Feature::NodeReclaim, Feature::CurrentTask],
     ..Probe::new("reclaim by node", Facility::Reclaim, start)
 };
@@ -48,7 +48,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
 }
 
 impl ReclaimProbe {
-    /// What was counted on a node since the start of the probe.
+    /// Counts on a node since the start of the probe.
     fn node(&self, node: NodeId) -> Reclaim {
         self.counts.get(node.index() * size_of::<Reclaim>()).unwrap_or_default()
     }

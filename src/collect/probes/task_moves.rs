@@ -11,7 +11,7 @@ use crate::collect::skel::task_moves::TaskMovesSkelBuilder;
 use crate::host::btf::Feature;
 use crate::model::facility::Facility;
 
-pub static PROBE: Probe = Probe {
+pub(super) static PROBE: Probe = Probe {
     features: &[Feature::MoveNuma, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
     ..Probe::new("tasks that balancing moves", Facility::SentTasks, start)
 };

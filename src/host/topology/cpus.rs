@@ -12,7 +12,7 @@ use crate::model::units::{CpuId, NodeId};
 
 const CPU_LIST: &str = "a list of CPUs like 0-7,32-39";
 
-pub struct Cpus {
+pub(super) struct Cpus {
     pub cpus: Vec<Cpu>,
     pub llcs: Vec<Llc>,
     pub cores: u32,
@@ -21,7 +21,7 @@ pub struct Cpus {
     pub possible: u32,
 }
 
-/// What the files of one online CPU say, before indices are dense.
+/// The files of one online CPU, before indices are dense.
 struct Online {
     id: u32,
     node: Option<NodeId>,
@@ -40,14 +40,14 @@ struct Cache {
     size_bytes: Option<u64>,
 }
 
-/// What two CPUs of one last-level-cache domain have in common.
+/// The common property of two CPUs of one last-level-cache domain.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum LlcKey {
     Cache { level: u32, first_cpu: u32 },
     SocketAndNode(Option<i32>, Option<NodeId>),
 }
 
-pub fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
+pub(super) fn read(root: &Root, nodes: &NodeMap) -> Result<Cpus> {
     let list = |name: &str| root.required(&format!("sys/devices/system/cpu/{name}"), CPU_LIST, parse_cpulist);
     let online_ids: BTreeSet<u32> = list("online")?.into_iter().collect();
     // A CPU may come online between two reads; what is online is present.

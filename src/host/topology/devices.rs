@@ -11,7 +11,7 @@ use crate::model::topology::{Cpu, Device, DeviceClass, Node, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
 
 /// Every device, ordered by class and name.
-pub fn read(root: &Root, cpus: &[Cpu]) -> Result<Vec<Device>> {
+pub(super) fn read(root: &Root, cpus: &[Cpu]) -> Result<Vec<Device>> {
     let mut devices = Vec::new();
     of_class(root, "net", DeviceClass::Net, &mut devices)?;
     of_class(root, "nvme", DeviceClass::Nvme, &mut devices)?;
@@ -24,7 +24,7 @@ pub fn read(root: &Root, cpus: &[Cpu]) -> Result<Vec<Device>> {
 }
 
 /// Moves each device to its node; returns those that are on none of `nodes`.
-pub fn place(devices: Vec<Device>, nodes: &mut [Node]) -> Vec<Device> {
+pub(super) fn place(devices: Vec<Device>, nodes: &mut [Node]) -> Vec<Device> {
     let mut unplaced = Vec::new();
     for device in devices {
         match nodes.iter_mut().find(|node| Some(node.id) == device.node) {

@@ -13,7 +13,7 @@ const NODE_LIST: &str = "a list of nodes like 0-1";
 const DIR: &str = "sys/devices/system/node";
 
 /// The node lists of sysfs and who is where by them.
-pub struct NodeMap {
+pub(super) struct NodeMap {
     pub numa: NumaSupport,
     pub online: Vec<NodeId>,
     pub offline: Vec<NodeId>,
@@ -24,7 +24,7 @@ pub struct NodeMap {
 }
 
 impl NodeMap {
-    pub fn of_cpu(&self, cpu: u32) -> Option<NodeId> {
+    pub(super) fn of_cpu(&self, cpu: u32) -> Option<NodeId> {
         match &self.node_of_cpu {
             Some(map) => map.get(&cpu).copied(),
             None => Some(NodeId(0)),
@@ -32,7 +32,7 @@ impl NodeMap {
     }
 }
 
-pub fn read_map(root: &Root) -> Result<NodeMap> {
+pub(super) fn read_map(root: &Root) -> Result<NodeMap> {
     let Some(online) = root.value(&format!("{DIR}/online"), NODE_LIST, parse_cpulist)? else {
         return Ok(NodeMap {
             numa: NumaSupport::NotBuilt,
@@ -82,7 +82,7 @@ fn switched_off(root: &Root) -> Result<bool> {
 
 /// The online nodes, without their devices. The CPUs of a node are those that name it, so that the two
 /// always agree.
-pub fn read(root: &Root, map: &NodeMap, cpus: &[Cpu]) -> Result<Vec<Node>> {
+pub(super) fn read(root: &Root, map: &NodeMap, cpus: &[Cpu]) -> Result<Vec<Node>> {
     map.online
         .iter()
         .map(|&id| {

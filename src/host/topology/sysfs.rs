@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 
 /// The directory that holds `sys/` and `proc/`: `/` on the real machine, a fixture in tests.
-pub struct Root<'a>(pub &'a Path);
+pub(super) struct Root<'a>(pub &'a Path);
 
 impl Root<'_> {
     /// The full path of `relative` ("sys/devices/…"), as errors name it.
-    pub fn path(&self, relative: &str) -> PathBuf {
+    pub(super) fn path(&self, relative: &str) -> PathBuf {
         self.0.join(relative)
     }
 
@@ -19,7 +19,7 @@ impl Root<'_> {
     ///
     /// ENODEV and ENXIO count as absent: sysfs answers so when the CPU or device went away between listing
     /// and reading.
-    pub fn text(&self, relative: &str) -> Result<Option<String>> {
+    pub(super) fn text(&self, relative: &str) -> Result<Option<String>> {
         let path = self.path(relative);
         match fs::read(&path) {
             // Garbage bytes survive as U+FFFD, so that the parser's error can show them.
@@ -31,7 +31,7 @@ impl Root<'_> {
 
     /// The file's value, or `None` when there is no such file; a text that `parse` refuses is an error
     /// naming the file, what was `expected` and what was read.
-    pub fn value<T, E: Into<anyhow::Error>>(
+    pub(super) fn value<T, E: Into<anyhow::Error>>(
         &self,
         relative: &str,
         expected: &str,
@@ -45,7 +45,7 @@ impl Root<'_> {
     }
 
     /// Like [`Root::value`] for a file that every kernel has.
-    pub fn required<T, E: Into<anyhow::Error>>(
+    pub(super) fn required<T, E: Into<anyhow::Error>>(
         &self,
         relative: &str,
         expected: &str,
@@ -61,7 +61,7 @@ impl Root<'_> {
     }
 
     /// Names of the entries of a directory, sorted; empty when there is no such directory.
-    pub fn entries(&self, relative: &str) -> Result<Vec<String>> {
+    pub(super) fn entries(&self, relative: &str) -> Result<Vec<String>> {
         let path = self.path(relative);
         let listing = match fs::read_dir(&path) {
             Ok(listing) => listing,
@@ -101,7 +101,7 @@ fn absent(error: &io::Error) -> bool {
 }
 
 /// The number in a directory name such as `cpu12`, `node3` or `index0`.
-pub fn numbered(name: &str, prefix: &str) -> Option<u32> {
+pub(super) fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }

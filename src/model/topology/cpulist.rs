@@ -10,15 +10,19 @@ use std::collections::BTreeSet;
 /// 1024); it bounds what a garbled file can make us allocate.
 pub const MAX_ID: u32 = 65_535;
 
-/// What is wrong with a list or mask; the text is the part that was not understood.
+/// The fault of a list or mask; the text is the part that was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpuListError {
+    /// A part is neither a number nor a range.
     #[error("'{0}' is neither a number nor a range like 0-7")]
     NotANumber(String),
+    /// A range ends before it begins.
     #[error("the range '{0}' runs backwards")]
     Backwards(String),
+    /// An id is above [`MAX_ID`].
     #[error("'{0}' names an id above {MAX_ID}")]
     TooLarge(String),
+    /// A word of a mask is not hexadecimal, or longer than 32 bits.
     #[error("'{0}' is not a hexadecimal word of at most 32 bits")]
     NotHex(String),
 }

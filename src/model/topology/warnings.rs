@@ -2,7 +2,7 @@
 
 use super::{NumaSupport, Topology, format_cpulist};
 
-pub fn of(topology: &Topology) -> Vec<String> {
+pub(super) fn of(topology: &Topology) -> Vec<String> {
     [
         hidden_nodes(topology),
         cpus_without_node(topology),

@@ -20,7 +20,7 @@ pub const PACKET_MAX: usize = 160 * 1024;
 /// Sends a message, and an open file with it. Waits until there is room.
 ///
 /// # Errors
-/// What sendmsg(2) returned.
+/// The errno of sendmsg(2).
 pub fn send(socket: impl AsFd, message: &impl Serialize, file: Option<&File>) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
     let fds: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
@@ -38,7 +38,7 @@ pub fn send(socket: impl AsFd, message: &impl Serialize, file: Option<&File>) ->
 /// Waits for a message. `None` when the other side has closed its end.
 ///
 /// # Errors
-/// What recvmsg(2) returned, or that the packet is no such message.
+/// The errno of recvmsg(2), or the packet is no such message.
 pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, Option<File>)>> {
     let mut bytes = vec![0; PACKET_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

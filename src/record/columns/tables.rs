@@ -222,7 +222,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "scan_period_ms", "ms", scan_period_ms),
             nodes!("run_ns_len", run_ns, u64),
             by_node!("run_ns", "ns by node, counter", run_ns),
-            // What it ran before it was first seen, which stays as it is.
+            // Its time before it was first seen, which stays as it is.
             Column {
                 name: "exec_ns-run_ns",
                 unit: "ns",

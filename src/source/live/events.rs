@@ -11,7 +11,7 @@ use crate::pmu::open::Refused;
 /// Events that were opened between two samples: the interval that ends with the later one has only a part of what
 /// they count.
 #[derive(Debug, Default)]
-pub struct Fresh {
+pub(super) struct Fresh {
     pub(super) names: Vec<String>,
     /// The later sample was taken.
     seen: bool,

@@ -30,7 +30,7 @@ impl LiveSource {
         Arc::make_mut(&mut self.host).missing = missing;
     }
 
-    /// Called before each sample: NUMA balancing that was off may have been switched on. What it does is counted from
+    /// Called before each sample: NUMA balancing that was off may have been switched on. Its work is counted from
     /// the start in any case; once it has been on, its rates are 0 while it rests.
     pub(super) fn follow_balancing(&mut self) {
         if !self.check.kernel.numa_balancing.is(&0) {

@@ -9,7 +9,7 @@ use crate::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 /// Samples in each second of CPU time.
 const HZ: u32 = 97;
 
-/// Stacks of a program: parts of a hundred, and functions from the innermost to the outermost. Those of the kernel begin
+/// Stacks of a program: parts of a hundred, and functions from the innermost to the outermost. Functions of the kernel begin
 /// with '['.
 type Shapes = &'static [(u64, &'static [&'static str])];
 

@@ -42,7 +42,7 @@ impl Cpuacct {
         ran.ok_or_else(|| format!("{path} has nothing of CPU {cpu}: {text:?}"))
     }
 
-    /// What all tasks but `without` had run before the tool took a sample and after.
+    /// The time of all tasks but `without` before the tool took a sample and after.
     pub fn around(&self, batch: &mut Batch, totals: &mut Totals, without: &[i32]) -> Result<Span, Stop> {
         span::around(batch, totals, || ran_ns_without(without))
     }

@@ -64,7 +64,7 @@ fn run_cases(plan: &Plan, channel: &Channel) -> i32 {
         let started = Instant::now();
         let verdict = run_case(name);
         let seconds = started.elapsed().as_secs_f64();
-        // What the case left running must not disturb the next one. From process 1, -1 is everyone else.
+        // Processes that the case left running must not disturb the next one. From process 1, -1 is everyone else.
         // SAFETY: kill has no memory effects; process 1 itself is exempt.
         unsafe { libc::kill(-1, libc::SIGKILL) };
         reap_all();

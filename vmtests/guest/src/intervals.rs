@@ -1,4 +1,4 @@
-//! What the tool said over several intervals, added up: totals that can be compared with a truth.
+//! The tool's output over several intervals, added up: totals that can be compared with a truth.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub struct Totals {
     /// CPU time of everything that ran, by the tool's own account per CPU.
     pub busy_ns: f64,
     pub lost: BTreeMap<String, f64>,
-    /// What was added, the mark excepted.
+    /// The sums, the mark excepted.
     pub intervals: Vec<Value>,
     marked: bool,
 }

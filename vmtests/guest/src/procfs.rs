@@ -1,4 +1,4 @@
-//! What the kernel itself has counted, from /proc: the truth for what the tool says of tasks.
+//! The kernel's own counts, from /proc: the truth for the tool's rows of tasks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,7 +65,7 @@ pub fn state(pid: i32) -> Result<char, String> {
     letter.ok_or_else(|| format!("/proc/{pid}/stat has no state"))
 }
 
-/// How often the scheduler moved the main thread of a process to another CPU, from its `sched`.
+/// The number of times the scheduler moved the main thread of a process to another CPU, from its `sched`.
 pub fn cpu_moves(pid: i32) -> Result<u64, String> {
     parse_cpu_moves(&sysfs::read(format!("/proc/{pid}/sched"))?)
 }

@@ -1,4 +1,4 @@
-//! How cases answer: events as JSON lines on the result channel.
+//! Answers of cases: events as JSON lines on the result channel.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -46,7 +46,7 @@ impl Channel {
     }
 }
 
-/// What one case has to say.
+/// The report of one case.
 pub struct Report {
     case: String,
     channel: Channel,

@@ -57,7 +57,7 @@ impl Screen {
         Ok(Screen { child, keys, parser, reader: Some(reader) })
     }
 
-    /// What is on the screen now, line by line.
+    /// The text on the screen now, line by line.
     pub fn text(&self) -> String {
         self.look(vt100::Screen::contents)
     }
@@ -99,7 +99,7 @@ impl Screen {
         loop {
             match self.child.try_wait().map_err(|error| format!("waiting for the tool: {error}"))? {
                 Some(status) => {
-                    // What was written last may still be on its way.
+                    // The last output may still be on its way.
                     if let Some(reader) = self.reader.take() {
                         reader.join().map_err(|_| "the reader of the screen panicked".to_owned())?;
                     }

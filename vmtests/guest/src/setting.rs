@@ -2,7 +2,7 @@
 
 use crate::sysfs;
 
-/// A file of one value. What was in it is written back when this is dropped.
+/// A file of one value. Its old value is written back when this is dropped.
 pub struct Setting {
     path: String,
     before: String,

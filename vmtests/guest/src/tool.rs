@@ -15,7 +15,7 @@ use crate::intervals::Totals;
 /// Intervals in which a process that has ended must be shown as such.
 const PATIENCE: usize = 60;
 
-/// What a finished run left.
+/// The remains of a finished run.
 #[derive(Debug)]
 pub struct Output {
     pub code: Option<i32>,

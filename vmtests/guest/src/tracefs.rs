@@ -20,7 +20,7 @@ pub fn mount() -> Result<(), Stop> {
     read("available_tracers").map(drop).map_err(Stop::skip)
 }
 
-/// What is in a file of theirs.
+/// The content of a file of theirs.
 pub fn read(file: &str) -> Result<String, String> {
     let path = Path::new(TRACEFS).join(file);
     fs::read_to_string(&path).map_err(|error| format!("reading {}: {error}", path.display()))

@@ -17,13 +17,13 @@ pub struct Work {
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     name: String,
-    /// What it said when it started.
+    /// Its message at the start.
     pub facts: Value,
 }
 
-/// What a workload left.
+/// The remains of a workload.
 pub struct Done {
-    /// What it says it did.
+    /// The truth that it printed.
     pub truth: Value,
     /// CPU time of its process by the kernel's account, to its last instruction, with the
     /// children that it waited for.
@@ -66,7 +66,7 @@ impl Work {
         }
     }
 
-    /// What it says while it goes on; waits for it.
+    /// Its next message while it goes on; waits for it.
     pub fn said(&mut self) -> Result<Value, Stop> {
         read_json(&mut self.stdout, &self.name)
     }

@@ -1,4 +1,4 @@
-//! What the runner and a guest say to each other: the plan (runner → guest, a file in the
+//! Messages between the runner and a guest: the plan (runner → guest, a file in the
 //! initramfs) and the events (guest → runner, JSON lines on the second serial port).
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub const EXIT_WORD: &str = "EXIT";
 /// long on a busy one.
 pub const CASE_LIMIT: Duration = Duration::from_secs(600);
 
-/// What a guest is told: what it is, and what to do.
+/// The orders of a guest: its identity and its cases.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
     /// The line that answers are written to, for example `/dev/ttyS1`; `None` in a shell guest.
@@ -28,7 +28,7 @@ pub struct Plan {
     pub console: String,
     /// Cases to run, in this order. Empty: the guest is for a shell.
     pub cases: Vec<String>,
-    /// What QEMU was told; the cases compare the kernel and the tool with it.
+    /// The options of QEMU; the cases compare the kernel and the tool with it.
     pub machine: Machine,
     /// Whether the tool is in the initramfs.
     pub tool: bool,
@@ -64,7 +64,7 @@ pub struct Node {
     pub mem_mib: u64,
 }
 
-/// What the guest's performance counters can do.
+/// The abilities of the guest's performance counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pmu {
@@ -90,7 +90,7 @@ impl Machine {
     }
 }
 
-/// How a case ended.
+/// The end of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {

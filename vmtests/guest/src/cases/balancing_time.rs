@@ -1,4 +1,4 @@
-//! How much time NUMA balancing takes, compared with the kernel's own stop-watch: the function graph tracer. With huge
+//! The time that NUMA balancing takes, compared with the kernel's own stop-watch: the function graph tracer. With huge
 //! pages, because there is a function that is all of such a fault, and because a fault that moves two megabytes is long
 //! beside what both stop-watches cost.
 
@@ -22,7 +22,7 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// What balancing does with this workload: it scans, and it moves huge pages at hinting faults.
+/// The work of balancing with this workload: it scans, and it moves huge pages at hinting faults.
 const FUNCTIONS: [&str; 2] = ["task_numa_work", "do_huge_pmd_numa_page"];
 /// Relative.
 const CLOSE: f64 = 0.1;
@@ -48,7 +48,7 @@ impl Tracer {
         Ok(Tracer)
     }
 
-    /// What was traced. The tracer rests from then on.
+    /// The trace. The tracer rests from then on.
     fn text(&self) -> Result<String, String> {
         set("tracing_on", "0")?;
         tracefs::read("trace")

@@ -1,4 +1,4 @@
-//! The laboratory itself: is user space whole enough for everything else?
+//! The laboratory itself: user space is whole enough for everything else.
 
 use std::path::Path;
 

@@ -65,7 +65,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     // The tool knows the tree.
     batch.next()?;
     let begin = span::around(&mut batch, &mut totals, usage_ns)?;
-    // What they ran to get here is in no interval.
+    // Their time to get here is in no interval.
     let (deep_before, leaves_before) = (ran(&deep)?, ran(&leaves)?);
     for work in [&mut storm, &mut deep, &mut leaves, &mut comes, &mut stays_out] {
         work.go();
@@ -171,7 +171,7 @@ fn ran(work: &Work) -> Result<f64, String> {
     Ok(procfs::process_run_ns(work.pid())? as f64 / 1e9)
 }
 
-/// What the kernel charged to the cgroup and all below it.
+/// The kernel's charges to the cgroup and all below it.
 fn usage_ns() -> Result<u64, String> {
     let path = format!("{MOUNT}{BOX}/cpu.stat");
     let text = sysfs::read(&path)?;

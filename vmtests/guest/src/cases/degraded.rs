@@ -1,4 +1,4 @@
-//! What the tool says when it is not given what it needs.
+//! Messages of the tool when it lacks something that it needs.
 
 use std::io;
 use std::os::unix::process::CommandExt;

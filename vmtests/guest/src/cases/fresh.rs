@@ -14,7 +14,7 @@ pub const CASE: Case = Case {
     run,
 };
 
-/// What is touched before and beside: the stack, and the heap that prints.
+/// Pages that are touched before and beside: the stack, and the heap that prints.
 const SHARE: f64 = 0.01;
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {

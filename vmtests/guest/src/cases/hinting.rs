@@ -71,7 +71,7 @@ fn costs(report: &mut Report, totals: &Totals) {
     }
 }
 
-/// Whoever reads that balancing is off may switch it on, and sees it at work without a new start.
+/// A user who reads that balancing is off may switch it on, and sees it at work without a new start.
 fn switched_on_later(report: &mut Report) -> Result<(), Stop> {
     let balancing = Balancing::off()?;
     let mut batch = Batch::start(&["-d", "0.5"])?;

@@ -28,7 +28,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         let mut batch = Batch::start(&["-d", "0.3", "--threads"])?;
         let mut totals = Totals::default();
         let mut work = Work::start("count", &[&["0"], shares].concat())?;
-        // What they cost to be started is not what they compute.
+        // The cost of their start is not what they compute.
         batch.follow(&mut totals, 2)?;
         let tids = work.facts["tids"].as_array().cloned().unwrap_or_default();
         let before = instructions(&totals, &tids)?;

@@ -1,4 +1,4 @@
-//! Which programs this kernel takes, how much work they are to its verifier, and what is missing.
+//! The programs that this kernel takes, their work for its verifier, and missing metrics.
 
 use serde_json::{Map, Value, json};
 use vmtests_protocol::Plan;
@@ -68,7 +68,7 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What no row has because of the row and not of the host; such reasons come and go.
+/// Metrics that no row has because of the row and not of the host; such reasons come and go.
 const OF_ROWS: [&str; 7] = [
     "preferred_node",
     "runq_wait_us",

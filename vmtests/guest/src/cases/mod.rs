@@ -140,7 +140,7 @@ fn each_ended_once(report: &mut Report, totals: &Totals, parent: i32, done: &Don
     Ok(())
 }
 
-/// What is known of children that were not shown as ended.
+/// The known facts of children that were not shown as ended.
 fn say_missing(report: &Report, totals: &Totals, ended: &[&Value], done: &Done) {
     let shown: BTreeSet<u64> = ended.iter().filter_map(|row| row["pid"].as_u64()).collect();
     for (child, cpu_ns) in done.truth["cpu_ns_by_child"].as_object().into_iter().flatten() {
@@ -218,7 +218,7 @@ fn code_of(outcome: Outcome) -> u8 {
     }
 }
 
-/// What the exit code of a case process says; `None` for one that did not get to its end.
+/// The meaning of the exit code of a case process; `None` for one that did not get to its end.
 pub fn outcome_of(code: Option<i32>) -> Option<Outcome> {
     [Outcome::Passed, Outcome::Failed, Outcome::Skipped]
         .into_iter()

@@ -49,7 +49,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         *truth.entry(node).or_default() += number(place, "cpu_ns")?;
     }
     let all: f64 = truth.values().sum();
-    // How much of a move was spent on which side is not known, and an emulated CPU may be taken away between two clocks.
+    // The share of a move on each side is not known, and an emulated CPU may be taken away between two clocks.
     let unsure = 2.0 + number(&done.truth, "moving_ns")? / all * 100.0;
     for (node, ns) in truth {
         let share = row.cpu_ns_by_node.get(&node).copied().unwrap_or(0.0) / row.cpu_ns * 100.0;
@@ -101,9 +101,9 @@ fn from_node_to_node(report: &mut Report, totals: &Totals, nodes: &[usize], move
     Ok(())
 }
 
-/// How many moves of other tasks, which do not wait for us, may be in the rows and not in the matrix or the other way round: the
-/// two are read one after the other, in the first sample and in the last. What is expected in the time that a sample takes, and
-/// four standard deviations of such a count (Poisson) more.
+/// The number of moves of other tasks, which do not wait for us, that may be in the rows and not in the matrix or the
+/// other way round: the two are read one after the other, in the first sample and in the last. It is the number that is
+/// expected in the time of a sample, and four standard deviations of such a count (Poisson) more.
 fn between_reads(totals: &Totals, others: f64) -> Result<f64, Stop> {
     let mut longest: f64 = 0.0;
     for interval in &totals.intervals {

@@ -52,7 +52,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
             format!("spin-{cpu}"),
             row.comm.clone(),
         );
-        // What it did after the last interval in which it lived is with the ended threads of its process.
+        // Its time after the last interval in which it lived is with the ended threads of its process.
         let most = number(thread, "cpu_ns")?;
         let fits = row.cpu_ns <= most * 1.01 && row.cpu_ns > most * 0.4;
         report.check(

@@ -106,7 +106,7 @@ fn mark(batch: &mut Batch) -> Result<Totals, Stop> {
     Ok(totals)
 }
 
-/// What the tool showed of a process.
+/// The row of a process in the tool's output.
 #[derive(Default)]
 struct Shown {
     /// Sum of remote_pct, weighed with cpu_pct.

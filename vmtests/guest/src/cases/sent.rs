@@ -48,8 +48,8 @@ fn enable(event: &str) -> String {
     format!("events/sched/{event}/enable")
 }
 
-/// How often each event named a thread of this process. A swap names two, and each of them was swapped; a task that
-/// stays names the one that it would have been swapped for, which was not tried.
+/// The number of times each event named a thread of this process. A swap names two, and each of them was swapped; a task
+/// that stays names the one that it would have been swapped for, which was not tried.
 fn events(trace: &str, pid: i32) -> [u64; 3] {
     EVENTS.map(|(event, _)| {
         let lines = trace.lines().filter_map(|line| line.split_once(&format!("{event}: ")));

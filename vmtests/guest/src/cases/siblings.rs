@@ -1,4 +1,4 @@
-//! How long the other thread of a core was busy while a task ran, against the CPU time of what ran there.
+//! The time for which the other thread of a core was busy while a task ran, against the CPU time of what ran there.
 
 use serde_json::Value;
 use vmtests_protocol::Plan;

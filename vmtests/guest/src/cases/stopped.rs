@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const STILL: usize = 3;
 const MIB: &str = "16";
 
-/// How a process is kept from running, and the letter of its state.
+/// The way a process is kept from running, and the letter of its state.
 const WAYS: [(Way, char); 5] =
     [(Way::Stop, 'T'), (Way::Trace, 't'), (Way::FreezeV2, 'S'), (Way::FreezeV1, 'D'), (Way::Wait, 'D')];
 

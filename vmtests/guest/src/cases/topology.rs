@@ -1,4 +1,4 @@
-//! What `numatop-ng topology` prints against what QEMU was told, with a CPU offline too.
+//! The output of `numatop-ng topology` against the options of QEMU, with a CPU offline too.
 
 use serde_json::Value;
 use vmtests_protocol::Plan;

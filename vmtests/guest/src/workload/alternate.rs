@@ -1,5 +1,5 @@
 //! Two processes that take turns on one CPU, each executing a known number of instructions a turn.
-//! Who mixes up whose counters are whose shows it here at once. Where there is a counter of instructions each of them
+//! A tool that mixes up the counters of two tasks shows it here at once. Where there is a counter of instructions each
 //! counts its own, the kernel's on its behalf included.
 
 use std::fs::File;

@@ -19,7 +19,7 @@ const ROUNDS: u64 = 2_000;
 const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;
 
-/// How memory is laid out.
+/// The layout of memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     /// One mapping of small pages, bound with mbind(2) in runs.
@@ -125,7 +125,7 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
         })
         .collect();
     if settles {
-        // What moves has moved, says who started us.
+        // The process that started us says that all pages have moved.
         wait_for_line();
         counting.store(true, Ordering::Relaxed);
     }

@@ -1,0 +1,133 @@
+//! Rows and columns that output contains, for tasks and for containers.
+
+use crate::analysis::filter::{self, RowFilter};
+use crate::metric::Metric;
+use crate::metric::needs::Demand;
+use crate::metric::task::TASK_METRICS;
+use crate::model::process::Asked;
+use crate::model::process::ProcessId;
+use crate::snapshot::{Container, Snapshot, Task};
+
+/// The content of output, in every format.
+#[derive(Clone)]
+pub struct Selection {
+    pub filter: RowFilter,
+    /// Task metrics in the order of output.
+    pub columns: Vec<&'static Metric<Task>>,
+    pub sort: &'static Metric<Task>,
+    pub reversed: bool,
+    /// Fields that are read on demand for these columns.
+    pub asked: Asked,
+}
+
+impl Selection {
+    /// The rows to write, in order.
+    pub fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Task> {
+        filter::select(snapshot, &self.filter, self.sort, self.reversed)
+            .into_iter()
+            .map(|at| &snapshot.tasks[at])
+            .collect()
+    }
+}
+
+/// Rows of one kind, in the order of output.
+pub trait Rows {
+    type Row: 'static;
+    /// The rows are those of containers.
+    const CONTAINERS: bool;
+    fn columns(&self) -> &[&'static Metric<Self::Row>];
+    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Self::Row>;
+    /// Whether the row ended in the interval, and whether it only left the scope.
+    fn ended(row: &Self::Row) -> (bool, bool);
+    /// Fields for its columns that are read on demand only.
+    fn asked(&self) -> Asked;
+    /// The facilities that its columns and its order need.
+    fn demand(&self) -> Demand;
+    /// The processes of `rows` that are looked at before others; `None` when no row is left out.
+    fn shown(&self, rows: &[&Self::Row]) -> Option<Vec<ProcessId>>;
+}
+
+impl Rows for Selection {
+    type Row = Task;
+    const CONTAINERS: bool = false;
+
+    fn columns(&self) -> &[&'static Metric<Task>] {
+        &self.columns
+    }
+
+    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Task> {
+        Selection::rows(self, snapshot)
+    }
+
+    fn ended(row: &Task) -> (bool, bool) {
+        (row.ended(), row.left())
+    }
+
+    fn asked(&self) -> Asked {
+        self.asked
+    }
+
+    fn demand(&self) -> Demand {
+        Demand::of(self.columns.iter().chain([&self.sort]))
+    }
+
+    fn shown(&self, rows: &[&Task]) -> Option<Vec<ProcessId>> {
+        let RowFilter { comm, node, top } = &self.filter;
+        let some = comm.is_some() || node.is_some() || top.is_some();
+        some.then(|| rows.iter().take(SHOWN_MAX).map(|row| row.raw.process()).collect())
+    }
+}
+
+/// The content of output with rows of containers.
+#[derive(Clone)]
+pub struct ContainerSelection {
+    pub columns: Vec<&'static Metric<Container>>,
+    pub sort: &'static Metric<Container>,
+    pub reversed: bool,
+    pub top: Option<usize>,
+}
+
+impl Rows for ContainerSelection {
+    type Row = Container;
+    const CONTAINERS: bool = true;
+
+    fn columns(&self) -> &[&'static Metric<Container>] {
+        &self.columns
+    }
+
+    fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Container> {
+        let mut rows: Vec<&Container> = snapshot.containers.iter().collect();
+        filter::sort_rows(
+            &mut rows,
+            |row| self.sort.read(row, snapshot).ok(),
+            self.sort.order,
+            self.reversed,
+        );
+        rows.truncate(self.top.unwrap_or(usize::MAX));
+        rows
+    }
+
+    fn ended(_: &Container) -> (bool, bool) {
+        (false, false)
+    }
+
+    fn asked(&self) -> Asked {
+        Asked::default()
+    }
+
+    fn demand(&self) -> Demand {
+        Demand::of(self.columns.iter().chain([&self.sort]))
+    }
+
+    fn shown(&self, _: &[&Container]) -> Option<Vec<ProcessId>> {
+        None
+    }
+}
+
+/// Every task metric, for output that a program reads.
+pub fn all_columns() -> Vec<&'static Metric<Task>> {
+    TASK_METRICS.iter().collect()
+}
+
+/// So many rows come before others; looking for a row among them costs.
+const SHOWN_MAX: usize = 256;

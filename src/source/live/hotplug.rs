@@ -1,0 +1,65 @@
+//! CPUs that come online and go offline while the machine is watched.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use super::{LiveSource, ROOT};
+use crate::host::kernel;
+use crate::model::topology::{Topology, parse_cpulist};
+use crate::model::units::CpuId;
+use crate::model::wire::Loss;
+
+impl LiveSource {
+    /// Opens counters on CPUs that came online, closes those of CPUs that left.
+    pub(super) fn follow_hotplug(&mut self) -> Result<()> {
+        let now = online_now()?;
+        let silent = self.silent_cpus();
+        if now == self.online && silent.is_empty() {
+            return Ok(());
+        }
+        for cpu in self.online.iter().filter(|cpu| !now.contains(cpu)) {
+            self.sched.offline(*cpu)?;
+            self.notes.push(format!("CPU {cpu} went offline"));
+        }
+        // A CPU that was never online before has no place in the topology yet.
+        let topology = Topology::read(Path::new(ROOT))?;
+        for cpu in &now {
+            let came = !self.online.contains(cpu);
+            if !came && !silent.contains(cpu) {
+                continue;
+            }
+            let failed = self.sched.online(&topology, *cpu)?;
+            let what = if came { "came online" } else { "had lost its counters: they are opened anew" };
+            self.notes.push(format!("CPU {cpu} {what}"));
+            self.note_refused(failed);
+        }
+        Arc::make_mut(&mut self.host).topology = topology;
+        self.say_missing();
+        if let Some(hot) = &mut self.hot {
+            hot.follow(&now)?;
+        }
+        self.online = now;
+        Ok(())
+    }
+
+    /// CPUs on which counters could not be read since we asked before: they died with a CPU that was offline
+    /// for so short a time that no sample saw it.
+    fn silent_cpus(&mut self) -> Vec<CpuId> {
+        let mut silent = Vec::new();
+        for cpu in &self.online {
+            let failed = self.sched.cpu(*cpu).map_or(0, |state| state.lost[Loss::Counter as usize]);
+            if failed > self.failed_reads.insert(*cpu, failed).unwrap_or(0) {
+                silent.push(*cpu);
+            }
+        }
+        silent
+    }
+}
+
+/// The CPUs that are online now.
+pub(super) fn online_now() -> Result<Vec<CpuId>> {
+    let text = kernel::read_trimmed("/sys/devices/system/cpu/online");
+    Ok(parse_cpulist(&text).context("reading cpu/online")?.into_iter().map(CpuId).collect())
+}

@@ -1,0 +1,225 @@
+//! Start of the live source: facts about the host, the scope, the programs, in the order in which each needs the others.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::events::Fresh;
+use super::missing::with_balancing;
+use super::{LiveOptions, LiveSource, ROOT};
+use crate::collect::check::HostCheck;
+use crate::collect::machine::MachineReader;
+use crate::collect::mm_reader::MmReader;
+use crate::collect::placement::Placements;
+use crate::collect::plan::Advice;
+use crate::collect::probes::{Probes, Shared};
+use crate::collect::proc_fields::AboutReader;
+use crate::collect::records::{self, Layout};
+use crate::collect::sched::SchedProbe;
+use crate::collect::self_usage;
+use crate::collect::table::TaskTable;
+use crate::collect::tasks::TaskProbe;
+use crate::container::groups::CgroupTracker;
+use crate::container::names::ContainerNames;
+use crate::container::select::Unmatched;
+use crate::container::visible::VisibleNames;
+use crate::error::{Exit, Refusal};
+use crate::host::cgroups::Hierarchy;
+use crate::host::kernel;
+use crate::host::users;
+use crate::metric::needs;
+use crate::model::event::Event;
+use crate::model::facility::Facility;
+use crate::model::sample::{HostFacts, Names};
+use crate::model::topology::Topology;
+use crate::model::units::CpuId;
+use crate::program::helper::OWN_PROGRAM;
+
+impl LiveSource {
+    /// Loads and attaches everything.
+    ///
+    /// # Errors
+    /// The essential probes could not be loaded; [`crate::error::explain`] turns that into advice.
+    pub fn start(options: LiveOptions) -> Result<LiveSource> {
+        let mut check = HostCheck::read(Path::new(ROOT), &options.events);
+        let topology = check
+            .topology
+            .clone()
+            .into_known()
+            .map_err(anyhow::Error::msg)
+            .context("reading the topology")?;
+        let hierarchy = options.hierarchy.clone().unwrap_or_else(|| check.cgroups.clone());
+        raise_open_files(topology.possible_cpus);
+        let events = check.pmu.working();
+
+        let mut names = Arc::new(Names { users: users::read(Path::new(ROOT)), ..Names::default() });
+        let (groups, mut notes) = watch_groups(&options, &hierarchy, &mut names)?;
+        notes.extend(limits_of_sight(&check, &hierarchy));
+        let nodes = topology.possible_nodes;
+        let mut layout = Layout::new(nodes, topology.smt(), &events);
+        let planned = with_balancing(&check);
+        let measurable = |needs: &[Facility]| planned.obstacle(needs).is_none();
+        let wanted = |facility| {
+            let counted = facility == Facility::NewPages && options.count_pages;
+            let measurable = counted || needs::of_those_with(facility).any(measurable);
+            measurable && options.demand.includes(facility)
+        };
+        layout.pages = (layout.pages || options.count_pages) && wanted(Facility::NewPages);
+        let store = records::create(layout)?;
+        let shared = Shared::new(Path::new(ROOT), &store, layout);
+        let mut probes = Probes::default();
+        // First, because the programs below take its place where it does not start.
+        probes.start(&shared, |facility| facility == Facility::HintFaults && wanted(facility));
+        layout.hints_from_task = wanted(Facility::HintFaults) && !probes.runs(Facility::HintFaults);
+        let subsys = match &hierarchy.controller {
+            Some(controller) => Some(kernel::cgroup_subsys_index(controller)?),
+            None => None,
+        };
+        let scoped = groups.scope().at_switches();
+        let mut sched = SchedProbe::start(&topology, (&store, layout), events, scoped, subsys)?;
+        let online: Vec<CpuId> = topology.online_cpus().map(|cpu| cpu.id).collect();
+        notes.extend(open_counters(&mut sched, &mut check, &topology, &online)?);
+        if options.events.takes_turns {
+            sched.read_scaled(true);
+        }
+        let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
+        let tasks =
+            TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
+        let page_size = self_usage::page_size();
+        let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
+        probes.start(&shared.with(&sched), wanted);
+        let host = host_facts(&options, topology, sched.events().to_vec());
+        let mut source = LiveSource {
+            host: Arc::new(host),
+            sched,
+            tasks,
+            machine,
+            probes,
+            demand: options.demand,
+            table: TaskTable::default(),
+            groups,
+            group_limits: options.group_limits,
+            mm_reader: MmReader::new(PathBuf::from(OWN_PROGRAM)),
+            placements: Placements::new(options.placement_budget),
+            about: AboutReader::default(),
+            names,
+            visible: VisibleNames::default(),
+            forget: false,
+            check,
+            online,
+            lacking: 0,
+            failed_reads: BTreeMap::new(),
+            notes,
+            page_size,
+            multiplexed: options.events.takes_turns,
+            scope_text: options.scope_text,
+            records: store,
+            cgroup_subsys: subsys,
+            sampling: options.sampling,
+            hot: None,
+            sets: options.sets,
+            fresh: Fresh::default(),
+            read_cost,
+            statistics: None,
+        };
+        source.say_missing();
+        Ok(source)
+    }
+}
+
+/// Watches the tree of cgroups, and says what is not as it was asked for.
+fn watch_groups(
+    options: &LiveOptions,
+    hierarchy: &Hierarchy,
+    names: &mut Arc<Names>,
+) -> Result<(CgroupTracker, Vec<String>)> {
+    let root = Path::new(ROOT);
+    let book = ContainerNames::new(root).asking(&options.runtime_sockets);
+    let (wants, scope) = (options.wants.clone(), options.scope.clone());
+    let mut groups = CgroupTracker::new(root, hierarchy.clone(), book, wants, scope);
+    let unmatched = groups.read(0, names);
+    let mut notes = groups.take_troubles();
+    if !unmatched.is_empty() {
+        ensure!(groups.wants.wait, refuse(&unmatched, &notes));
+        notes.extend(unmatched.iter().map(|missing| format!("waiting for {}", missing.want)));
+    }
+    Ok((groups, notes))
+}
+
+/// Notes on parts of the machine that namespaces hide.
+fn limits_of_sight(check: &HostCheck, hierarchy: &Hierarchy) -> Vec<String> {
+    let partial = hierarchy.is_partial().then(|| PARTIAL.into());
+    let hidden = check.privileges.host_pid_namespace.is(&false).then(|| HIDDEN.into());
+    partial.into_iter().chain(hidden).collect()
+}
+
+/// Opens the counters of these CPUs. Counters that the kernel refuses are left out, with a note.
+fn open_counters(
+    sched: &mut SchedProbe,
+    check: &mut HostCheck,
+    topology: &Topology,
+    online: &[CpuId],
+) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    for cpu in online {
+        for refused in sched.online(topology, *cpu)? {
+            if check.pmu.refuse(&sched.events()[refused.slot].name, &refused.why) {
+                notes.push(refused.why.to_string());
+            }
+        }
+    }
+    Ok(notes)
+}
+
+fn host_facts(options: &LiveOptions, topology: Topology, events: Vec<Event>) -> HostFacts {
+    HostFacts {
+        hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
+        kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
+        arch: std::env::consts::ARCH.to_string(),
+        cpu_model: kernel::cpu_model(Path::new(ROOT)),
+        boot_id: kernel::read_trimmed("/proc/sys/kernel/random/boot_id"),
+        topology,
+        events,
+        tables: options.events.tables.clone(),
+        missing: BTreeMap::new(),
+        scope: options.scope_text.clone(),
+    }
+}
+
+/// Said when the mounted tree does not begin at its root.
+const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside it have \
+                       no names; run the container of numatop-ng with --cgroupns=host";
+
+const HIDDEN: &str = "numatop-ng is in a pid namespace: live tasks outside it are not listed, only the CPU time that they \
+                      take; run its container with --pid=host";
+
+/// Names that nothing has: wrong usage, with what there is instead, and why names may be missing.
+fn refuse(unmatched: &[Unmatched], troubles: &[String]) -> Refusal {
+    let first = &unmatched[0];
+    let closest = match first.closest.as_slice() {
+        [] => format!("there is no {} here at all", first.want.noun()),
+        names => format!("the closest there are: {}", names.join(", ")),
+    };
+    let reasons: Vec<String> = std::iter::once(closest).chain(troubles.iter().cloned()).collect();
+    Refusal {
+        exit: Exit::Usage,
+        what: format!("there is no {}", first.want),
+        why: Some(reasons.join("; ")),
+        said: None,
+        advice: vec![Advice::say("--wait starts without it and waits until it exists")],
+    }
+}
+
+/// Every counter is a descriptor per CPU: raise the soft limit to what may be needed.
+fn raise_open_files(cpus: u32) {
+    let needed = u64::from(cpus) * crate::model::wire::SLOTS as u64 + 256;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some_and(|current| current < needed) {
+        let current = Some(maximum.map_or(needed, |maximum| needed.min(maximum)));
+        // A refusal shows later as EMFILE with its own message.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
+    }
+}

@@ -1,0 +1,164 @@
+//! A sample of the running machine: the order in which its parts are read.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Result;
+
+use super::LiveSource;
+use super::hotplug::online_now;
+use crate::collect::probes::Readings;
+use crate::collect::self_usage;
+use crate::collect::table::parse;
+use crate::host::clock;
+use crate::model::sample::{CpuRaw, Sample, Slot};
+use crate::model::units::CpuId;
+use crate::model::wire::Loss;
+
+/// The work before the time of a sample is read takes less than this, unless the machine is overloaded.
+const SLOW: Duration = Duration::from_millis(50);
+
+impl LiveSource {
+    /// Takes a sample.
+    ///
+    /// # Errors
+    /// The programs or files that every sample needs cannot be read.
+    pub(super) fn take(&mut self) -> Result<Sample> {
+        let began = Instant::now();
+        self.follow_hotplug()?;
+        self.settle_events();
+        self.follow_balancing();
+        for cpu in &self.online {
+            // It may have gone offline since: then there is nothing to bring up to date, and the next
+            // sample says so.
+            if let Err(error) = self.sched.flush(*cpu)
+                && online_now()?.contains(cpu)
+            {
+                self.notes.push(format!("{error:#}"));
+            }
+        }
+        let before = began.elapsed();
+        if before > SLOW {
+            let seconds = before.as_secs_f64();
+            self.notes.push(format!(
+                "an interval ends later than it was due: bringing the CPUs up to date took long; {seconds:.2} s"
+            ));
+        }
+        let mono_ns = clock::mono_ns();
+        let boot_ns = clock::boot_ns();
+        let wall_ns = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as i64);
+        let mut machine = self.machine.read()?;
+        let mut cpus = self.cpus(&machine.irq_ns);
+
+        self.follow_cgroups(false)?;
+        let (mut walk, mut ends) = (Vec::new(), Vec::new());
+        let page_size = self.page_size;
+        self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
+        self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
+        // At once: what moves between this and the walk is in the matrix and not yet in a row.
+        let flows = self.sched.moves().flows(&self.host.topology);
+        let mut readings = Readings {
+            topology: &self.host.topology,
+            vm: &machine.vm,
+            nodes: &mut machine.nodes,
+            hints: Vec::new(),
+            page_flows: Vec::new(),
+        };
+        self.probes.read(&mut readings);
+        let Readings { hints, page_flows, .. } = readings;
+        for cpu in &mut cpus {
+            cpu.hints = hints.get(cpu.id as usize).copied();
+        }
+        let unknown = ends.iter().chain(&walk).any(|row| !self.groups.knows(row.task.cgroup_id));
+        self.table.apply(ends, walk, std::mem::take(&mut self.forget));
+        self.follow_cgroups(unknown)?;
+        let (tasks, exited) = self.table.snapshot();
+        let groups = match self.group_limits {
+            true => self.groups.limits(&tasks, &self.names, mono_ns),
+            false => BTreeMap::new(),
+        };
+        let (placement, about) = self.look_at_memory(&tasks, mono_ns);
+        let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
+        let names = self.visible.of(self.groups.scope(), &self.names, occupied);
+        self.watch_multiplexing(&cpus);
+        self.note_missing();
+        let mut own = self_usage::read(self.page_size);
+        let (reader_ns, reader_bytes) = self.mm_reader.uses(self.page_size);
+        (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
+        own.sample_ns = began.elapsed().as_nanos() as u64;
+        Ok(Sample {
+            wall_ns,
+            mono_ns,
+            boot_ns,
+            tasks,
+            exited,
+            cpus,
+            nodes: machine.nodes,
+            vm: Some(machine.vm),
+            flows,
+            page_flows,
+            lost: self.lost(),
+            exit_lost_ns: self.tasks.exit_lost_ns()?,
+            own,
+            names,
+            groups,
+            placement,
+            about,
+            hot: None,
+            notes: std::mem::take(&mut self.notes),
+        })
+    }
+
+    fn cpus(&self, irq_ns: &BTreeMap<CpuId, u64>) -> Vec<CpuRaw> {
+        let read = |cpu: &crate::model::topology::Cpu| {
+            let state = self.sched.cpu(cpu.id)?;
+            let mut slots = [Slot::default(); crate::model::wire::SLOTS];
+            for (i, slot) in slots.iter_mut().enumerate() {
+                *slot = Slot {
+                    count: state.slot_total[i],
+                    enabled_ns: state.slot_enabled_ns[i],
+                    running_ns: state.slot_running_ns[i],
+                };
+            }
+            Some(CpuRaw {
+                id: cpu.id.0,
+                node: cpu.node.map_or(0, |node| node.0),
+                online: self.online.contains(&cpu.id),
+                busy_ns: state.busy_ns,
+                switches: state.switches,
+                irq_ns: irq_ns.get(&cpu.id).copied().unwrap_or(0),
+                hints: None,
+                slots,
+            })
+        };
+        self.host.topology.cpus.iter().filter_map(read).collect()
+    }
+
+    fn lost(&self) -> BTreeMap<String, u64> {
+        let mut lost = BTreeMap::new();
+        for cause in Loss::ALL {
+            let sum: u64 = self
+                .host
+                .topology
+                .cpus
+                .iter()
+                .filter_map(|cpu| self.sched.cpu(cpu.id))
+                .map(|state| state.lost[cause as usize])
+                .sum();
+            lost.insert(cause.id().to_string(), sum);
+        }
+        lost
+    }
+
+    /// Once a counter had to share the PMU, counts are read with their times from then on.
+    fn watch_multiplexing(&mut self, cpus: &[CpuRaw]) {
+        let shared = |slot: &Slot| slot.running_ns < slot.enabled_ns;
+        if !self.multiplexed && cpus.iter().any(|cpu| cpu.slots.iter().any(shared)) {
+            self.multiplexed = true;
+            self.sched.read_scaled(true);
+            self.notes.push("counters share the PMU: counts are scaled from here on".into());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Samples of the recent past, and the interval among them that the screen wants. Pure.
+
+pub mod process;
+
+use std::sync::Arc;
+
+use self::process::{ProcessHistory, ProcessSnapshot};
+use super::ring::Ring;
+use crate::analysis::highlights::{Finder, Highlights};
+use crate::model::process::ProcessId;
+use crate::model::sample::{HostFacts, Sample};
+use crate::program::pace;
+use crate::snapshot::{RowKind, Snapshot, derive, derive_tasks};
+use crate::text;
+
+/// The interval that the screen wants, and its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Want {
+    /// Number of the sample that ends the interval; `None` follows the newest.
+    pub number: Option<u64>,
+    /// Rows are threads, or else processes.
+    pub threads: bool,
+    /// Rows of containers are wanted, too: with thousands of cgroups they cost as much as all the rest.
+    pub containers: bool,
+    /// The process in the detail view.
+    pub process: Option<ProcessId>,
+}
+
+/// Times of the samples that end an interval that can be shown.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// Number of the oldest of them.
+    first: u64,
+    /// Wall clock in ns since 1970 and CLOCK_MONOTONIC in ns, by ascending number.
+    times: Vec<(i64, u64)>,
+}
+
+impl Kept {
+    fn of(ring: &Ring) -> Kept {
+        let (Some(oldest), Some(newest)) = (ring.oldest(), ring.newest()) else { return Kept::default() };
+        let samples = (oldest..=newest).filter_map(|number| ring.pair(number));
+        Kept { first: oldest, times: samples.map(|(_, sample)| (sample.wall_ns, sample.mono_ns)).collect() }
+    }
+
+    /// Numbers of the oldest and of the newest sample; `None` before the first.
+    pub fn numbers(&self) -> Option<(u64, u64)> {
+        Some((self.first, self.first + self.times.len().checked_sub(1)? as u64))
+    }
+
+    /// Wall clock of the oldest and of the newest sample, ns since 1970.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        Some((self.times.first()?.0, self.times.last()?.0))
+    }
+
+    /// When the newest sample was taken, CLOCK_MONOTONIC in ns.
+    pub fn newest_mono_ns(&self) -> Option<u64> {
+        self.times.last().map(|(_, mono_ns)| *mono_ns)
+    }
+
+    /// Number of the last sample at or before this wall clock, or of the oldest.
+    pub fn at_or_before(&self, wall_ns: i64) -> Option<u64> {
+        let (oldest, newest) = self.numbers()?;
+        let before = self.times.iter().rposition(|(taken, _)| *taken <= wall_ns);
+        Some(before.map_or(oldest, |at| oldest + at as u64).min(newest))
+    }
+}
+
+/// An interval as it is shown. Until the screen takes it, a later one takes its place.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The request that this answers.
+    pub want: Want,
+    /// Number of the sample that ends the interval: the oldest where the wanted one is not kept any more.
+    pub number: u64,
+    pub snapshot: Arc<Snapshot>,
+    pub process: Option<Arc<ProcessSnapshot>>,
+    pub kept: Kept,
+    /// Samples that came since the interval before was shown.
+    pub taken: u64,
+    /// The last event worth a word in them.
+    pub note: Option<String>,
+    /// The recording was moved: samples before are those of another time.
+    pub moved: bool,
+}
+
+impl Shown {
+    /// Carries along what only an earlier one has, which was not shown.
+    pub fn follow(&mut self, earlier: Shown) {
+        self.taken += earlier.taken;
+        if !self.moved {
+            self.note = self.note.take().or(earlier.note);
+            self.moved = earlier.moved;
+        }
+    }
+}
+
+/// The samples, and what is wanted of them.
+pub struct History {
+    ring: Ring,
+    host: Option<Arc<HostFacts>>,
+    want: Want,
+    process: Option<ProcessHistory>,
+    /// The last snapshot with the number of its sample and what it was derived for.
+    derived: Option<(u64, Want, Arc<Snapshot>)>,
+    /// Since the last [`History::show`].
+    taken: u64,
+    note: Option<String>,
+    moved: bool,
+}
+
+impl History {
+    /// Without samples, which come later.
+    pub fn new(want: Want) -> History {
+        History {
+            ring: Ring::default(),
+            host: None,
+            want,
+            process: None,
+            derived: None,
+            taken: 0,
+            note: None,
+            moved: false,
+        }
+    }
+
+    /// Has something else shown from now on. True when a pause begins: then [`History::marks`] is of interest.
+    pub fn want(&mut self, want: Want) -> bool {
+        let pauses = self.want.number.is_none() && want.number.is_some();
+        if want.process != self.want.process {
+            self.process = None;
+        }
+        self.want = want;
+        pauses
+    }
+
+    /// The interval that is shown.
+    pub fn wanted(&self) -> Want {
+        self.want
+    }
+
+    /// Keeps a sample, which is the next one; `taken` samples became one in it.
+    pub fn sample(&mut self, host: Arc<HostFacts>, sample: Sample, taken: u64) {
+        // A key that cuts an interval short needs no words.
+        if let Some(note) = sample.notes.iter().rev().find(|note| !pace::is_of_a_short_interval(note)) {
+            self.note = Some(text::clean_str(note));
+        }
+        self.taken += taken;
+        self.ring.push(sample);
+        if let (Some(process), Some(newest)) = (&mut self.process, self.ring.newest()) {
+            process.extend(&host, &self.ring, newest);
+        }
+        self.host = Some(host);
+    }
+
+    /// Keeps a sample of another time, and the one before it, in place of all others.
+    pub fn moved(&mut self, host: Arc<HostFacts>, previous: Option<Sample>, sample: Sample) {
+        self.ring.clear();
+        if let Some(previous) = previous {
+            self.ring.push(previous);
+        }
+        // Its history is that of another time.
+        (self.process, self.note, self.moved) = (None, None, true);
+        self.sample(host, sample, 1);
+    }
+
+    /// The wanted interval; `None` before the first sample.
+    pub fn show(&mut self) -> Option<Shown> {
+        let kept = Kept::of(&self.ring);
+        let (oldest, newest) = kept.numbers()?;
+        let host = self.host.as_ref()?;
+        let number = self.want.number.unwrap_or(newest).clamp(oldest, newest);
+        let same =
+            |known: &Want| known.threads == self.want.threads && (known.containers || !self.want.containers);
+        let snapshot = match &self.derived {
+            Some((at, known, snapshot)) if *at == number && same(known) => Arc::clone(snapshot),
+            _ => {
+                let (previous, current) = self.ring.pair(number)?;
+                let grain = if self.want.threads { RowKind::Threads } else { RowKind::Processes };
+                let derive = if self.want.containers { derive } else { derive_tasks };
+                Arc::new(derive(host, previous, current, grain))
+            }
+        };
+        if !self.derived.as_ref().is_some_and(|(_, _, known)| Arc::ptr_eq(known, &snapshot)) {
+            self.derived = Some((number, self.want, Arc::clone(&snapshot)));
+        }
+        let process = self.want.process.and_then(|wanted| {
+            let open = || ProcessHistory::open(wanted, host, &self.ring);
+            self.process.get_or_insert_with(open).show(host, &self.ring, number)
+        });
+        Some(Shown {
+            want: self.want,
+            number,
+            snapshot,
+            process,
+            kept,
+            taken: std::mem::take(&mut self.taken),
+            note: self.note.take(),
+            moved: std::mem::take(&mut self.moved),
+        })
+    }
+
+    /// Moments of the kept samples that are worth a look.
+    pub fn marks(&self) -> Highlights {
+        let mut finder = Finder::default();
+        if let (Some(host), Some(oldest), Some(newest)) = (&self.host, self.ring.oldest(), self.ring.newest())
+        {
+            for number in oldest..=newest {
+                let Some((previous, current)) = self.ring.pair(number) else { continue };
+                // The first interval has its beginning kept, too.
+                if number == oldest
+                    && let Some(previous) = previous
+                {
+                    finder.take(host, process::without_tasks(previous), false, false);
+                }
+                finder.take(host, process::without_tasks(current), false, true);
+            }
+        }
+        finder.marks().clone()
+    }
+}

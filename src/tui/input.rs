@@ -1,0 +1,4 @@
+//! Keys, and the actions that they ask for.
+
+pub mod action;
+pub mod keymap;

@@ -1,0 +1,160 @@
+//! Actions that input asks for, and effects that an update asks the loop for.
+
+use std::time::Duration;
+
+/// One thing a user can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Quit,
+    Suspend,
+    Redraw,
+    Help,
+    /// Close what is open; with nothing open, drop search and filters.
+    Back,
+    Move(Motion),
+    Show(ScreenId),
+    NextScreen,
+    /// Have the kernel watch the selected container only.
+    Scope,
+    /// Back to the scope of the command line.
+    Unscope,
+    /// Hot spots of the selected row.
+    Hot,
+    /// The next way to show them: functions, callees, callers.
+    HotShape,
+    /// Forget the samples so far.
+    HotRestart,
+    /// The cost of numatop-ng itself.
+    Overhead,
+    /// Go into the selected row.
+    Open,
+    Threads,
+    /// Mappings of the process instead of its threads.
+    Mappings,
+    /// Count every page of them.
+    WalkMappings,
+    Tree,
+    /// The table of nodes, or what goes from node to node.
+    Matrix,
+    Fold,
+    Follow,
+    Pause,
+    /// Pause at the interval before.
+    Rewind,
+    /// In a recording, or in what is kept while paused.
+    Seek(Seek),
+    /// To the next moment that is worth a look, or to the one before.
+    NextMark,
+    PreviousMark,
+    PlayPause,
+    AskForward,
+    AskBackward,
+    Slower,
+    Faster,
+    AskInterval,
+    Search,
+    SearchNext,
+    SearchPrevious,
+    Filter,
+    PickUser,
+    PickEvents,
+    PickColumns,
+    PickSort,
+    SortBy(&'static str),
+    SortLeft,
+    SortRight,
+    Invert,
+    /// In a prompt or a picker.
+    Accept,
+    Toggle,
+    Earlier,
+    Later,
+    Reset,
+    Erase,
+    EraseAll,
+    Type(char),
+    /// At this column and row of the screen.
+    Click(u16, u16),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Motion {
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    WheelUp,
+    WheelDown,
+}
+
+impl Motion {
+    /// Where a view of `height` lines over `rows` begins after it, if it began at `offset`.
+    pub fn of_view(self, offset: usize, rows: usize, height: usize) -> usize {
+        let last = rows.saturating_sub(height.max(1));
+        let page = height.saturating_sub(1).max(1);
+        let moved = match self {
+            Motion::Up | Motion::WheelUp => offset.saturating_sub(1),
+            Motion::Down | Motion::WheelDown => offset + 1,
+            Motion::PageUp => offset.saturating_sub(page),
+            Motion::PageDown => offset + page,
+            Motion::First => 0,
+            Motion::Last => last,
+        };
+        moved.min(last)
+    }
+}
+
+/// Where to go in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    Next,
+    Previous,
+    Start,
+    End,
+    /// The last sample at or before this wall clock, ns since 1970.
+    To(i64),
+    /// Go on by itself at so many times its own speed, or stand still.
+    Play(Option<u32>),
+}
+
+/// All views; the list of them is in `screens`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScreenId {
+    Tasks,
+    Nodes,
+    Containers,
+    Detail,
+    Hot,
+    Overhead,
+    Help,
+}
+
+/// Something for the loop to do after an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Quit,
+    /// Give the terminal back and stop, as Ctrl-Z does.
+    Suspend,
+    /// Draw every cell anew.
+    Redraw,
+    SetInterval(Duration),
+    /// Watch the cgroup of this id only; `None`: what the command line asked for.
+    SetScope(Option<u64>),
+    Seek(Seek),
+    /// Read what /proc says about this process: id and start time in ns since boot.
+    Inspect(u32, u64),
+    /// Count this set of events.
+    SetEvents(&'static str),
+    /// Find out where the mappings of a process are, from a sample of its pages or from all.
+    Map {
+        process: (u32, u64),
+        rss_bytes: u64,
+        exact: bool,
+    },
+    /// Begin to sample stacks, or end it.
+    SetHot(bool),
+    /// Begin to keep statistics on our own programs, or end it.
+    SetStatistics(bool),
+}

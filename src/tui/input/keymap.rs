@@ -1,0 +1,339 @@
+//! The table of keys. Help and footer are printed from it.
+
+use crate::metric::task;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::action::{Action, Motion, ScreenId, Seek};
+
+/// Where a key works; bits, because most keys work in several places.
+pub mod context {
+    /// While paused; what keys mean there comes before what they mean elsewhere.
+    pub const PAUSED: u16 = 1;
+    pub const TASKS: u16 = 2;
+    pub const NODES: u16 = 4;
+    pub const DETAIL: u16 = 8;
+    pub const HELP: u16 = 16;
+    pub const PICKER: u16 = 32;
+    pub const PROMPT: u16 = 64;
+    /// The picker of columns, in which more can be done than choosing.
+    pub const COLUMNS: u16 = 128;
+    /// While a recording is shown; what keys mean there comes before what they mean elsewhere, too.
+    pub const REPLAY: u16 = 256;
+    pub const CONTAINERS: u16 = 512;
+    /// Where there is a time bar to go along.
+    pub const TIMELINE: u16 = PAUSED | REPLAY;
+    /// The hot spots of something.
+    pub const HOT: u16 = 1024;
+    /// The cost of numatop-ng itself.
+    pub const OVERHEAD: u16 = 2048;
+    /// The screens with a table of their own.
+    pub const TABLES: u16 = TASKS | NODES | CONTAINERS;
+    pub const SCREENS: u16 = TABLES | DETAIL;
+    pub const LISTS: u16 = SCREENS | HELP | PICKER | HOT;
+    pub const ALL: u16 = LISTS | PROMPT | OVERHEAD;
+}
+use context::*;
+
+/// A key, with or without Ctrl. Shift is in the character already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key(pub KeyCode, pub bool);
+
+const fn ch(c: char) -> Key {
+    Key(KeyCode::Char(c), false)
+}
+
+const fn ctrl(c: char) -> Key {
+    Key(KeyCode::Char(c), true)
+}
+
+const fn key(code: KeyCode) -> Key {
+    Key(code, false)
+}
+
+/// One line of the table.
+pub struct Binding {
+    /// Bits of [`context`].
+    pub contexts: u16,
+    /// The first is the one that help and footer name first.
+    pub keys: &'static [Key],
+    pub action: Action,
+    /// One word for the footer; empty when it is not worth the room.
+    pub label: &'static str,
+    /// For the help; empty when the line before describes both.
+    pub help: &'static str,
+}
+
+const fn bind(
+    contexts: u16,
+    keys: &'static [Key],
+    action: Action,
+    label: &'static str,
+    help: &'static str,
+) -> Binding {
+    Binding { contexts, keys, action, label, help }
+}
+
+/// All keys, in the order of help and footer.
+pub static KEYS: &[Binding] = &[
+    bind(SCREENS | HOT | OVERHEAD, &[key(KeyCode::F(1)), ch('?')], Action::Help, "Help", "This help"),
+    bind(
+        TABLES,
+        &[key(KeyCode::Enter)],
+        Action::Open,
+        "Open",
+        "Details of the task; tasks of the node or container",
+    ),
+    bind(
+        TASKS,
+        &[key(KeyCode::Tab)],
+        Action::NextScreen,
+        "Nodes",
+        "The next screen: tasks, nodes, containers",
+    ),
+    bind(NODES, &[key(KeyCode::Tab)], Action::NextScreen, "Containers", ""),
+    bind(CONTAINERS, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", "Containers: back to tasks"),
+    bind(TABLES | DETAIL, &[ch('1')], Action::Show(ScreenId::Tasks), "", "Tasks"),
+    bind(TABLES | DETAIL, &[ch('2')], Action::Show(ScreenId::Nodes), "", "Nodes"),
+    bind(TABLES | DETAIL, &[ch('3')], Action::Show(ScreenId::Containers), "", "Containers"),
+    bind(
+        NODES,
+        &[ch('x')],
+        Action::Matrix,
+        "Matrix",
+        "Nodes: from node to node, one matrix after the other, then the table again",
+    ),
+    bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or no longer"),
+    bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope chosen here"),
+    bind(
+        TASKS,
+        &[ch('/'), key(KeyCode::F(3))],
+        Action::Search,
+        "Search",
+        "Search names, cgroups, pids as you type",
+    ),
+    bind(TASKS, &[ch('n')], Action::SearchNext, "", "Next match; with N the one before"),
+    bind(TASKS, &[ch('N')], Action::SearchPrevious, "", ""),
+    bind(TASKS, &[ch('\\'), key(KeyCode::F(4))], Action::Filter, "Filter", "Show only what matches"),
+    bind(TASKS, &[ch('u')], Action::PickUser, "", "Show only one user's tasks"),
+    bind(TABLES, &[key(KeyCode::F(6)), ch('s')], Action::PickSort, "Sort", "Sort by any metric"),
+    bind(
+        TABLES,
+        &[ch('<'), ch(',')],
+        Action::SortLeft,
+        "",
+        "Sort by the column to the left, or move a matrix; with > to the right",
+    ),
+    bind(TABLES, &[ch('>'), ch('.')], Action::SortRight, "", ""),
+    bind(TABLES, &[ch('I')], Action::Invert, "", "Reverse the order"),
+    bind(TASKS, &[ch('P')], Action::SortBy(task::CPU_PCT.id), "", "Sort by CPU%"),
+    bind(TASKS, &[ch('M')], Action::SortBy(task::RSS_BYTES.id), "", "Sort by resident memory"),
+    bind(TASKS, &[ch('T')], Action::SortBy(task::CPU_NS.id), "", "Sort by CPU time"),
+    bind(TASKS, &[ch('i')], Action::SortBy(task::IPC.id), "", "Sort by instructions per cycle"),
+    bind(
+        TASKS | NODES,
+        &[key(KeyCode::F(2)), ch('c')],
+        Action::PickColumns,
+        "",
+        "Tasks, nodes: choose columns and their order",
+    ),
+    bind(TABLES, &[ch('E')], Action::PickEvents, "", "Choose what is counted: sets of events of this CPU"),
+    bind(
+        DETAIL,
+        &[ch('m')],
+        Action::Mappings,
+        "Mappings",
+        "Details: mappings, and where each is; again: threads",
+    ),
+    bind(
+        DETAIL,
+        &[ch('M')],
+        Action::WalkMappings,
+        "",
+        "Mappings: count every page and read policies, after the cost is said",
+    ),
+    bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
+    bind(
+        TASKS | CONTAINERS,
+        &[key(KeyCode::F(5)), ch('e')],
+        Action::Tree,
+        "Tree",
+        "Tree by parent, or by cgroup with totals",
+    ),
+    bind(TASKS | CONTAINERS, &[ch('z')], Action::Fold, "", "Tree: fold or unfold the selected branch"),
+    bind(TASKS, &[ch('F')], Action::Follow, "", "Follow: keep the selected task in view"),
+    bind(SCREENS, &[ch('h')], Action::Hot, "Hot", "Hot spots of the task or container; of all on the nodes"),
+    bind(
+        HOT,
+        &[key(KeyCode::Tab), ch('v')],
+        Action::HotShape,
+        "Shape",
+        "Hot spots: functions, what they call, who calls them",
+    ),
+    bind(
+        HOT,
+        &[key(KeyCode::Enter), ch('z')],
+        Action::Fold,
+        "Fold",
+        "Hot spots: fold or unfold what is below a function",
+    ),
+    bind(HOT, &[ch('r')], Action::HotRestart, "Restart", "Hot spots: forget the samples so far"),
+    bind(SCREENS, &[ch('o')], Action::Overhead, "", "What numatop-ng itself costs, program by program"),
+    bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
+    bind(PAUSED, &[ch(' ')], Action::Pause, "Now", ""),
+    bind(SCREENS, &[key(KeyCode::Left)], Action::Rewind, "", "Pause at the interval before"),
+    bind(
+        TIMELINE,
+        &[key(KeyCode::Right), ch('t')],
+        Action::Seek(Seek::Next),
+        "Next",
+        "Paused, recording: the next sample (Right or t); Left or T: the one before",
+    ),
+    bind(TIMELINE, &[key(KeyCode::Left), ch('T')], Action::Seek(Seek::Previous), "", ""),
+    bind(
+        TIMELINE,
+        &[ch('j')],
+        Action::AskForward,
+        "Jump",
+        "Paused, recording: jump to a time, or ahead by 5m or 1h; J: back by it",
+    ),
+    bind(TIMELINE, &[ch('J')], Action::AskBackward, "", ""),
+    bind(
+        TIMELINE,
+        &[ch(']')],
+        Action::NextMark,
+        "Mark",
+        "Paused, recording: the next mark of the time bar; [: the one before",
+    ),
+    bind(TIMELINE, &[ch('[')], Action::PreviousMark, "", ""),
+    bind(
+        TIMELINE,
+        &[key(KeyCode::Home)],
+        Action::Seek(Seek::Start),
+        "",
+        "Paused, recording: the first sample; End: the last",
+    ),
+    bind(TIMELINE, &[key(KeyCode::End)], Action::Seek(Seek::End), "", ""),
+    bind(REPLAY, &[ch(' ')], Action::PlayPause, "Play", "Recording: play, stand still"),
+    bind(REPLAY, &[ch('+'), ch('=')], Action::Faster, "", "Recording: play faster, 1 to 60 times; - slower"),
+    bind(REPLAY, &[ch('-')], Action::Slower, "", ""),
+    bind(SCREENS, &[ch('+'), ch('=')], Action::Slower, "", "Longer interval; with - shorter"),
+    bind(SCREENS, &[ch('-')], Action::Faster, "", ""),
+    bind(SCREENS, &[ch('d')], Action::AskInterval, "", "Type an interval, 0.1 to 60 seconds"),
+    bind(LISTS, &[key(KeyCode::Up), ch('k')], Action::Move(Motion::Up), "", "Up; Down or j: down"),
+    bind(LISTS, &[key(KeyCode::Down), ch('j')], Action::Move(Motion::Down), "", ""),
+    bind(
+        LISTS,
+        &[key(KeyCode::PageUp), ctrl('b')],
+        Action::Move(Motion::PageUp),
+        "",
+        "A page up; PgDn: down",
+    ),
+    bind(LISTS, &[key(KeyCode::PageDown), ctrl('f')], Action::Move(Motion::PageDown), "", ""),
+    bind(LISTS, &[key(KeyCode::Home), ch('g')], Action::Move(Motion::First), "", "First row; End or G: last"),
+    bind(LISTS, &[key(KeyCode::End), ch('G')], Action::Move(Motion::Last), "", ""),
+    bind(PICKER, &[key(KeyCode::Enter)], Action::Accept, "Done", "List: take the selected line"),
+    bind(COLUMNS, &[ch(' ')], Action::Toggle, "Toggle", "Columns: show or hide"),
+    bind(COLUMNS, &[ch('[')], Action::Earlier, "Left", "Columns: move left; with ] right"),
+    bind(COLUMNS, &[ch(']')], Action::Later, "Right", ""),
+    bind(COLUMNS, &[ch('r')], Action::Reset, "Reset", "Columns: let the width decide"),
+    bind(PROMPT, &[key(KeyCode::Enter)], Action::Accept, "Done", "Prompt: take what was typed"),
+    bind(
+        PROMPT,
+        &[key(KeyCode::Backspace), ctrl('h')],
+        Action::Erase,
+        "Erase",
+        "Prompt: erase a character; Ctrl-U: all",
+    ),
+    bind(PROMPT, &[ctrl('u')], Action::EraseAll, "", ""),
+    bind(ALL, &[ctrl('l')], Action::Redraw, "", "Draw the screen anew"),
+    bind(ALL, &[ctrl('z')], Action::Suspend, "", "Stop; fg brings it back"),
+    bind(
+        DETAIL | HELP | PICKER | HOT | OVERHEAD,
+        &[key(KeyCode::Esc), ch('q')],
+        Action::Back,
+        "Back",
+        "Close what is open",
+    ),
+    bind(PROMPT, &[key(KeyCode::Esc)], Action::Back, "Drop", ""),
+    bind(TABLES, &[key(KeyCode::Esc)], Action::Back, "", "On a table: drop search and filters"),
+    bind(TABLES, &[ch('q')], Action::Quit, "Quit", "Quit"),
+    bind(ALL, &[key(KeyCode::F(10)), ctrl('c')], Action::Quit, "", "Quit from anywhere"),
+];
+
+/// The meaning of a key where these bits of [`context`] hold.
+pub fn action(event: KeyEvent, contexts: u16) -> Option<Action> {
+    let control = event.modifiers.contains(KeyModifiers::CONTROL);
+    if event.modifiers.contains(KeyModifiers::ALT) {
+        return None;
+    }
+    let pressed = Key(event.code, control);
+    let find = |bits| KEYS.iter().find(|line| line.contexts & bits != 0 && line.keys.contains(&pressed));
+    let bound = find(contexts & REPLAY).or_else(|| find(contexts & PAUSED)).or_else(|| find(contexts));
+    match (bound, event.code) {
+        (Some(line), _) => Some(line.action),
+        (None, KeyCode::Char(c)) if contexts & PROMPT != 0 && !control => Some(Action::Type(c)),
+        _ => None,
+    }
+}
+
+impl Key {
+    /// As the key is labelled.
+    pub fn name(self) -> String {
+        let name = match self.0 {
+            KeyCode::Char(' ') => "Space".into(),
+            KeyCode::Char(c) if self.1 => return format!("Ctrl-{}", c.to_ascii_uppercase()),
+            KeyCode::Char(c) => c.to_string(),
+            KeyCode::F(n) => format!("F{n}"),
+            KeyCode::PageUp => "PgUp".into(),
+            KeyCode::PageDown => "PgDn".into(),
+            code => format!("{code:?}"),
+        };
+        if self.1 { format!("Ctrl-{name}") } else { name }
+    }
+}
+
+impl Binding {
+    /// Its keys as help shows them.
+    pub fn names(&self) -> String {
+        self.keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_means_one_thing_in_one_place() {
+        for bit in (0..12).map(|shift| 1u16 << shift) {
+            let here: Vec<&Key> =
+                KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
+            for (i, key) in here.iter().enumerate() {
+                assert!(!here[..i].contains(key), "{} is bound twice where {bit}", key.name());
+            }
+        }
+    }
+
+    #[test]
+    fn t_sorts_by_time_except_while_paused() {
+        let press = |contexts| action(KeyEvent::new(KeyCode::Char('T'), KeyModifiers::SHIFT), contexts);
+        assert_eq!(press(TASKS), Some(Action::SortBy(task::CPU_NS.id)));
+        assert_eq!(press(TASKS | PAUSED), Some(Action::Seek(Seek::Previous)));
+    }
+
+    #[test]
+    fn a_prompt_takes_characters_but_ctrl_c_still_quits() {
+        let press = |code, modifiers| action(KeyEvent::new(code, modifiers), PROMPT);
+        assert_eq!(press(KeyCode::Char('q'), KeyModifiers::NONE), Some(Action::Type('q')));
+        assert_eq!(press(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Action::Quit));
+        assert_eq!(press(KeyCode::Char('x'), KeyModifiers::CONTROL), None);
+    }
+
+    #[test]
+    fn help_describes_every_line_or_the_one_before_does() {
+        assert!(!KEYS[0].help.is_empty());
+        for pair in KEYS.windows(2) {
+            assert!(!(pair[0].help.is_empty() && pair[1].help.is_empty()), "{}", pair[1].names());
+        }
+    }
+}

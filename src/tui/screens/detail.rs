@@ -1,0 +1,135 @@
+//! One process looked at closely: its threads or its mappings, what it did lately, and what /proc says about it.
+
+mod balancing;
+mod draw;
+mod mappings;
+mod maps;
+mod moved;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use self::maps::Maps;
+use super::{Answer, Screen, Subject};
+use crate::collect::mappings::Mappings;
+use crate::model::process::{Details, ProcessId};
+use crate::text::clean;
+use crate::tui::history::Want;
+use crate::tui::history::process::ProcessSnapshot;
+use crate::tui::input::action::{Action, Effect, Motion};
+use crate::tui::input::keymap::context;
+use crate::tui::state::State;
+use crate::tui::widgets::layout::below;
+
+#[derive(Default)]
+pub struct Detail {
+    /// The process; meaningless while the view is closed.
+    process: ProcessId,
+    /// First thread in view.
+    offset: usize,
+    /// The last details from /proc, or why there are none.
+    details: Option<Result<Details, String>>,
+    /// Its mappings, while they are shown.
+    maps: Option<Maps>,
+}
+
+impl Detail {
+    /// The process in the interval shown; `None` until it is derived.
+    fn seen<'a>(&self, state: &'a State) -> Option<&'a ProcessSnapshot> {
+        state.process.as_deref().filter(|seen| seen.process == self.process)
+    }
+
+    /// Takes what /proc said about a process.
+    pub fn inspected(&mut self, pid: u32, found: Result<Details, String>) {
+        if self.process.0 == pid {
+            self.details = Some(found);
+        }
+    }
+
+    /// Takes the mappings of a process.
+    pub fn mapped(&mut self, process: ProcessId, found: Result<Mappings, String>) {
+        if let Some(maps) = self.maps.as_mut().filter(|_| self.process == process) {
+            maps.take(found);
+        }
+    }
+}
+
+impl Screen for Detail {
+    fn context(&self) -> u16 {
+        context::DETAIL
+    }
+
+    fn draw(&self, state: &State, area: Rect, buf: &mut Buffer) {
+        if let (Some(snapshot), Some(seen)) = (state.snapshot(), self.seen(state)) {
+            draw::render(snapshot, self, seen, &state.theme, area, buf);
+        }
+    }
+
+    fn is_ready(&self, state: &State) -> bool {
+        self.seen(state).is_some()
+    }
+
+    fn is_compact(&self) -> bool {
+        true
+    }
+
+    fn list(&self, body: Rect, state: &State) -> Rect {
+        let head = if self.maps.is_some() { mappings::HEAD } else { 1 };
+        below(draw::split(body, state.snapshot()).1, head)
+    }
+
+    fn want(&self, want: &mut Want) {
+        want.process = Some(self.process);
+    }
+
+    fn arrange(&mut self, state: &State, height: usize) {
+        let threads = self.seen(state).map_or(0, |seen| seen.order.len());
+        self.offset = self.offset.min(threads.saturating_sub(height.max(1)));
+    }
+
+    fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
+        if let Some(Subject::Process(process, _)) = subject {
+            *self = Detail { process, ..Detail::default() };
+        }
+        Ok(self.at_interval())
+    }
+
+    fn close(&mut self) -> Option<Effect> {
+        *self = Detail::default();
+        None
+    }
+
+    fn subject(&self, state: &State) -> Option<Subject> {
+        let raw = &self.seen(state)?.task.as_ref()?.raw;
+        Some(Subject::Process(raw.process(), format!("{} {}", raw.pid, clean(raw.comm.bytes()))))
+    }
+
+    fn process(&self) -> Option<ProcessId> {
+        Some(self.process)
+    }
+
+    fn at_interval(&self) -> Option<Effect> {
+        Some(Effect::Inspect(self.process.0, self.process.1))
+    }
+
+    fn elsewhere(&mut self) {
+        *self = Detail { process: self.process, ..Detail::default() };
+    }
+
+    /// Moves the view over the threads, or the mappings.
+    fn go(&mut self, motion: Motion, height: usize, state: &State) {
+        let threads = self.seen(state).map_or(0, |seen| seen.order.len());
+        match &mut self.maps {
+            Some(maps) => maps.go(motion, height),
+            None => self.offset = motion.of_view(self.offset, threads, height),
+        }
+    }
+
+    fn act(&mut self, action: Action, _height: usize, state: &mut State) -> Answer {
+        Answer::Effect(match action {
+            Action::Mappings => self.toggle_maps(state),
+            Action::WalkMappings => self.walk_maps(state),
+            _ => return Answer::Ignored,
+        })
+    }
+}

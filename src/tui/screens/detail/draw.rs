@@ -1,0 +1,334 @@
+//! One process: who it is, what it may use, where it ran, what it did lately, and its threads.
+
+use std::collections::BTreeMap;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::{Detail, balancing, mappings, moved};
+use crate::metric::Value;
+use crate::metric::format::short;
+use crate::metric::identity::{CGROUP, COMM};
+use crate::metric::identity::{policy, state, user};
+use crate::metric::interference::{IRQ_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT};
+use crate::metric::mempolicy;
+use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
+use crate::metric::{Metric, task};
+use crate::model::counters::Counter;
+use crate::model::sample::Reading;
+use crate::model::units::NodeId;
+use crate::snapshot::{SmtNeighbour, Snapshot, Task};
+use crate::text::clean;
+use crate::text::quantity::{bytes, duration, percent};
+use crate::tui::history::process::{Point, ProcessSnapshot};
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widgets::bar::{bar, sparkline};
+use crate::tui::widgets::columns;
+use crate::tui::widgets::pen::Pen;
+use crate::tui::widgets::table::{Look, Table};
+
+/// Lines about identity and limits, and lines of history.
+const FACTS: u16 = 6;
+const HISTORY: u16 = 3;
+/// Nodes with a line of their own.
+const NODE_LINES: usize = 4;
+/// Cells for the memory on a node, as in `mem 1023M 99.9%`.
+const MEMORY: u16 = 16;
+/// Processes on SMT siblings that are named.
+const BESIDE: usize = 3;
+/// Cells before the content of a line.
+const LABEL: u16 = 9;
+
+/// Divides `area` between what is said about the process and its threads.
+pub fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
+    let nodes = snapshot.map_or(1, |snapshot| snapshot.host.topology.nodes.len());
+    let lines = FACTS + HISTORY + node_lines(nodes) + balancing_lines(nodes);
+    // At least titles and two threads stay in view.
+    let height = lines.min(area.height.saturating_sub(3));
+    let facts = Rect { height, ..area };
+    (facts, Rect { y: facts.bottom(), height: area.height - height, ..area })
+}
+
+/// Lines for nodes: one each, or the busiest and one for all others.
+fn node_lines(nodes: usize) -> u16 {
+    nodes.min(NODE_LINES) as u16
+}
+
+/// Lines on NUMA balancing and on moved pages, where there is something to balance.
+fn balancing_lines(nodes: usize) -> u16 {
+    if nodes > 1 { 2 } else { 0 }
+}
+
+pub fn render(
+    snapshot: &Snapshot,
+    detail: &Detail,
+    seen: &ProcessSnapshot,
+    theme: &Theme,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let (facts_area, threads_area) = split(area, Some(snapshot));
+    let ellipsis = theme.glyphs.ellipsis;
+    let Some(task) = &seen.task else {
+        let text = format!("process {} was not there in this interval", seen.process.0);
+        Pen::new(buf, area, 0, ellipsis).gap(1).write(&text, theme.style(Role::Warn));
+        return;
+    };
+    identity(snapshot, task, theme, &mut Pen::new(buf, facts_area, 0, ellipsis));
+    let said = said(detail, task, snapshot).into_iter().chain([beside(seen, task, snapshot)]);
+    for (row, (label, text, role)) in (1..FACTS).zip(said) {
+        let mut pen = Pen::new(buf, facts_area, row, ellipsis);
+        label_of(&mut pen, label, theme);
+        pen.write(&text, theme.style(role));
+    }
+    shares(snapshot, task, theme, facts_area, FACTS, buf);
+    let nodes = snapshot.host.topology.nodes.len();
+    let lines = [("balance", balancing::words(task, snapshot)), ("moved", moved::words(task, snapshot))];
+    for (row, (label, text)) in (FACTS + node_lines(nodes)..).zip(lines) {
+        let Some(text) = text else { continue };
+        let mut pen = Pen::new(buf, facts_area, row, ellipsis);
+        label_of(&mut pen, label, theme);
+        pen.write(&text, theme.style(Role::Plain));
+    }
+    let first = FACTS + node_lines(nodes) + balancing_lines(nodes);
+    for (row, series) in (first..).zip(SERIES) {
+        let mut pen = Pen::new(buf, facts_area, row, ellipsis);
+        line_of_history(series, snapshot, task, &seen.history, theme, &mut pen);
+    }
+    match &detail.maps {
+        Some(maps) => mappings::render(maps, task.rss_bytes, theme, threads_area, buf),
+        None => threads(seen, detail.offset, theme, threads_area, buf),
+    }
+}
+
+fn label_of(pen: &mut Pen<'_>, label: &str, theme: &Theme) {
+    pen.gap(1).write_within(
+        &format!("{label:width$}", width = usize::from(LABEL)),
+        LABEL,
+        theme.style(Role::Dim),
+    );
+}
+
+fn identity(snapshot: &Snapshot, task: &Task, theme: &Theme, pen: &mut Pen<'_>) {
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    let raw = &task.raw;
+    pen.gap(1).write(&format!("{} ", raw.pid), theme.style(Role::Title));
+    pen.write(&clean(raw.comm.bytes()), theme.style(Role::Title));
+    if task.exited {
+        pen.gap(2).write("ENDED", theme.style(Role::Alert));
+    }
+    for (label, text) in [
+        ("user", user(raw.uid, snapshot)),
+        ("state", state(task).to_string()),
+        ("policy", policy(raw.policy)),
+        ("nice", raw.nice.to_string()),
+        ("threads", task.threads.to_string()),
+        ("rss", if task.exited { "-".into() } else { bytes(task.rss_bytes as f64) }),
+        ("parent", raw.ppid.to_string()),
+    ] {
+        pen.gap(2).write(label, dim).gap(1).write(&text, plain);
+    }
+}
+
+/// Details from /proc as label, text and role.
+fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, String, Role); 4] {
+    let cgroup = match CGROUP.read(task, snapshot) {
+        Ok(Value::Text(path)) => Some(path),
+        _ => None,
+    };
+    let details = match &detail.details {
+        Some(Ok(details)) => details,
+        other => {
+            let why = match other {
+                Some(Err(why)) => why.clone(),
+                _ if task.raw.kthread => "a kernel thread".into(),
+                _ => "asking /proc".into(),
+            };
+            let cgroup = cgroup.unwrap_or_else(|| "-".into());
+            return [
+                ("command", why, Role::Dim),
+                ("cgroup", cgroup, Role::Plain),
+                ("may use", format!("{} CPUs", task.raw.cpus_allowed), Role::Plain),
+                ("so far", "-".into(), Role::Dim),
+            ];
+        }
+    };
+    let command = match &details.texts.cmdline {
+        Err(why) => ("command", why.to_string(), Role::Dim),
+        Ok(none) if none.is_empty() => {
+            ("command", "none: a kernel thread, or it erased its arguments".to_string(), Role::Dim)
+        }
+        Ok(text) => ("command", text.clone(), Role::Plain),
+    };
+    let list = |list: &Reading<String>| list.clone().unwrap_or_else(|why| format!("unknown ({why})"));
+    let cgroups =
+        if details.cgroups.is_empty() { cgroup.unwrap_or_default() } else { details.cgroups.join(" ") };
+    let may_use = format!(
+        "CPUs {} ({} of {}), memory of nodes {}, policy {}",
+        list(&details.texts.cpus_allowed),
+        task.raw.cpus_allowed,
+        snapshot.online_cpus,
+        list(&details.texts.mems_allowed),
+        mempolicy::of(task).unwrap_or_else(|_| "gone".into())
+    );
+    let mut since = Vec::new();
+    if let Some([ran, waited]) = details.schedstat {
+        since.push(format!("main thread: ran {}, waited {}", duration(ran), duration(waited)));
+    }
+    if let Some([anon, file, shared]) = details.rss {
+        let [anon, file, shared] = [anon, file, shared].map(|amount| bytes(amount as f64));
+        since.push(format!("rss: anon {anon}, file {file}, shm {shared}"));
+    }
+    [
+        command,
+        ("cgroup", cgroups, Role::Plain),
+        ("may use", may_use, Role::Plain),
+        ("so far", since.join("; "), Role::Plain),
+    ]
+}
+
+/// What gets into its way: waits, interrupts, and who is on the other threads of its cores.
+fn beside(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static str, String, Role) {
+    let read =
+        |metric: &Metric<Task>| metric.read(task, snapshot).ok().map(|value| short(&value, metric.unit));
+    let mut parts = Vec::new();
+    if snapshot.host.topology.smt() {
+        let busy = read(&task::SMT_BUSY_PCT).map_or(String::new(), |busy| format!(" busy {busy}%"));
+        let name = |other: &SmtNeighbour| match other.process == seen.process {
+            true => format!("itself ~{}%", percent(other.pct)),
+            false => format!("{} {} ~{}%", clean(other.comm.bytes()), other.process.0, percent(other.pct)),
+        };
+        let named: Vec<String> = seen.beside.iter().take(BESIDE).map(name).collect();
+        let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+        parts.push(format!("sibling{busy}{who}"));
+    }
+    if let Some(wait) = read(&task::RUNQ_WAIT_PCT) {
+        let idle = read(&RUNQ_WAIT_IDLE_ELSEWHERE_PCT).filter(|_| task.delta[Counter::RunDelayNs] > 0);
+        let idle = idle.map_or(String::new(), |idle| format!(", {idle}% beside idle nodes"));
+        parts.push(format!("waits {wait}%{idle}"));
+    }
+    parts.extend(read(&IRQ_PCT).map(|irq| format!("interrupts {irq}%")));
+    ("beside", parts.join("; "), Role::Plain)
+}
+
+/// A task's share of a node.
+#[derive(Clone, Copy, Default)]
+struct OnNode {
+    /// Share of its on-CPU time, in per cent.
+    ran: f64,
+    memory: Option<f64>,
+    memory_pct: Option<f64>,
+}
+
+impl OnNode {
+    /// By what it is ordered: nodes with memory of a task matter as much as those that it ran on.
+    fn weight(&self) -> f64 {
+        self.ran.max(self.memory_pct.unwrap_or(0.0))
+    }
+
+    fn add(self, other: OnNode) -> OnNode {
+        let sum = |a: Option<f64>, b: Option<f64>| a.map_or(b, |a| Some(a + b.unwrap_or(0.0)));
+        OnNode {
+            ran: self.ran + other.ran,
+            memory: sum(self.memory, other.memory),
+            memory_pct: sum(self.memory_pct, other.memory_pct),
+        }
+    }
+
+    /// Its memory there, in a few words.
+    fn memory_words(&self) -> String {
+        let share = self.memory_pct.map_or(String::new(), |share| format!(" {}%", percent(share)));
+        self.memory.map_or(String::new(), |on| format!("mem {}{share}", bytes(on)))
+    }
+}
+
+/// Where it ran and where its memory is: a bar for each node in their order, or for those with most of either; what
+/// has no line is summed up in the last.
+fn shares(snapshot: &Snapshot, task: &Task, theme: &Theme, area: Rect, first: u16, buf: &mut Buffer) {
+    let ran = task.run_pct_by_node().unwrap_or_default();
+    let home = task.home_node();
+    let mut lines = on_nodes(snapshot, task, &ran);
+    let mut rest = None;
+    if lines.len() > NODE_LINES {
+        lines.sort_by(|(_, a), (_, b)| b.weight().total_cmp(&a.weight()));
+        let others = lines.split_off(NODE_LINES - 1);
+        let sum = others.iter().fold(OnNode::default(), |sum, (_, there)| sum.add(*there));
+        rest = Some((format!("{} more", others.len()), false, sum));
+    }
+    let named = lines.into_iter().map(|(node, there)| (format!("node {node}"), home == Some(node), there));
+    for (row, (name, is_home, there)) in (first..).zip(named.chain(rest)) {
+        let mut pen = Pen::new(buf, area, row, theme.glyphs.ellipsis);
+        label_of(&mut pen, &name, theme);
+        let width = pen.room().saturating_sub(16 + MEMORY).min(60);
+        let role = if is_home { Role::Local } else { Role::Remote };
+        bar(&mut pen, width, &[(there.ran / 100.0, role)], theme);
+        let text = if ran.is_empty() { "-".into() } else { format!("{}%", percent(there.ran)) };
+        pen.write_right(&text, 7, theme.style(Role::Plain));
+        pen.write(if is_home { " home" } else { "     " }, theme.style(Role::Local));
+        pen.gap(1).write(&there.memory_words(), theme.style(Role::Dim));
+    }
+}
+
+/// What it has of each node of the machine, in their order.
+fn on_nodes(snapshot: &Snapshot, task: &Task, ran: &[(NodeId, f64)]) -> Vec<(NodeId, OnNode)> {
+    let read = |metric: &Metric<Task>| match metric.read(task, snapshot) {
+        Ok(Value::ByNode(values)) => values.into_iter().collect(),
+        _ => BTreeMap::new(),
+    };
+    let (memory, memory_pct) = (read(&MEM_BYTES_BY_NODE), read(&MEM_PCT_BY_NODE));
+    let ran: BTreeMap<NodeId, f64> = ran.iter().copied().collect();
+    let there = |id: NodeId| OnNode {
+        ran: ran.get(&id).copied().unwrap_or(0.0),
+        memory: memory.get(&id).copied(),
+        memory_pct: memory_pct.get(&id).copied(),
+    };
+    snapshot.host.topology.nodes.iter().map(|node| (node.id, there(node.id))).collect()
+}
+
+/// A metric with its history.
+type Series = (&'static str, &'static Metric<Task>, fn(&Point) -> Option<f64>);
+
+const SERIES: [Series; HISTORY as usize] = [
+    ("CPU%", &task::CPU_PCT, |point| point.cpu_pct),
+    ("IPC", &task::IPC, |point| point.ipc),
+    ("NODMIG/s", &task::NODE_MIGRATIONS_PER_S, |point| point.node_migrations),
+];
+
+fn line_of_history(
+    (label, metric, value): Series,
+    snapshot: &Snapshot,
+    task: &Task,
+    history: &[Point],
+    theme: &Theme,
+    pen: &mut Pen<'_>,
+) {
+    label_of(pen, label, theme);
+    if let Some(why) = snapshot.host_missing(metric.id) {
+        let why = crate::text::clean_str(&why.to_string());
+        pen.write("n/a: ", theme.style(Role::Dim)).write(&why, theme.style(Role::Dim));
+        return;
+    }
+    let values: Vec<Option<f64>> = history.iter().map(value).collect();
+    let width = pen.room().saturating_sub(16).min(60);
+    sparkline(pen, width, &values, theme);
+    let now = metric
+        .read(task, snapshot)
+        .map_or("-".into(), |value| crate::metric::format::short(&value, metric.unit));
+    let top = values.iter().flatten().copied().fold(0.0, f64::max);
+    pen.write_right(&now, 7, theme.style(Role::Plain));
+    pen.write(
+        &format!(" top {}", crate::metric::format::short(&Value::F64(top), metric.unit)),
+        theme.style(Role::Dim),
+    );
+}
+
+fn threads(seen: &ProcessSnapshot, offset: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
+    let threads = &seen.threads;
+    let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width, COMM.id);
+    let table = Table { columns: &columns, sort: None, snapshot: threads, theme, name: COMM.id };
+    table.titles(area, 0, buf);
+    for (row, at) in (1..area.height).zip(seen.order.iter().skip(offset)) {
+        let task = &threads.tasks[*at];
+        table.row(task, &Look { ended: task.exited, ..Look::default() }, area, row, buf);
+    }
+}

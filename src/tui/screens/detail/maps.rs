@@ -1,0 +1,82 @@
+//! The mappings of the process in the detail view: asked for, counted page by page on request, scrolled.
+
+use super::Detail;
+use crate::collect::mappings::{Mappings, walk_ns};
+use crate::text::quantity::bytes;
+use crate::tui::input::action::{Effect, Motion};
+use crate::tui::state::State;
+
+/// A walk that takes less is made without asking.
+const AT_ONCE_NS: u64 = 10_000_000;
+
+/// Open beside a process's facts instead of its threads.
+#[derive(Default)]
+pub struct Maps {
+    /// What was found, or why nothing was; `None` while it is waited for.
+    pub found: Option<Result<Mappings, String>>,
+    /// First mapping in view.
+    pub offset: usize,
+    /// The cost of counting every page was said: the next time it is done.
+    asked: bool,
+}
+
+impl Maps {
+    /// Takes what was found, or why nothing was.
+    pub fn take(&mut self, found: Result<Mappings, String>) {
+        self.found = Some(found);
+        self.offset = 0;
+    }
+
+    /// Moves the view.
+    pub fn go(&mut self, motion: Motion, height: usize) {
+        let rows = match &self.found {
+            Some(Ok(found)) => found.rows.len(),
+            _ => 0,
+        };
+        self.offset = motion.of_view(self.offset, rows, height);
+    }
+}
+
+impl Detail {
+    /// Shows mappings, or threads again. Small processes are counted at once.
+    pub(super) fn toggle_maps(&mut self, state: &mut State) -> Option<Effect> {
+        if state.replay.is_some() {
+            state.message = Some("a recording has no mappings: they are asked of the process".into());
+            return None;
+        }
+        if self.maps.take().is_some() {
+            return None;
+        }
+        let rss_bytes = self.live_bytes(state)?;
+        self.maps = Some(Maps::default());
+        let exact = walk_ns(rss_bytes) <= AT_ONCE_NS;
+        Some(Effect::Map { process: self.process, rss_bytes, exact })
+    }
+
+    /// Says what counting every page costs; asked again, has it done.
+    pub(super) fn walk_maps(&mut self, state: &mut State) -> Option<Effect> {
+        let rss_bytes = self.live_bytes(state)?;
+        let Some(maps) = &mut self.maps else {
+            state.message = Some("m shows the mappings first".into());
+            return None;
+        };
+        let ns = walk_ns(rss_bytes);
+        if !maps.asked && ns > AT_ONCE_NS {
+            maps.asked = true;
+            state.message = Some(format!(
+                "counting all pages of {} takes up to {} ms and stalls it meanwhile: M again",
+                bytes(rss_bytes as f64),
+                ns / 1_000_000
+            ));
+            return None;
+        }
+        *maps = Maps::default();
+        Some(Effect::Map { process: self.process, rss_bytes, exact: true })
+    }
+
+    /// Memory of the process while it lives, bytes.
+    fn live_bytes(&self, state: &State) -> Option<u64> {
+        let task = self.seen(state)?.task.as_ref();
+        task.filter(|task| !task.exited).map(|task| task.rss_bytes)
+    }
+}

@@ -1,0 +1,159 @@
+//! The table of nodes, above the facts of the selected one; or a matrix from node to node in place of both.
+
+mod facts;
+mod matrix;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::{Answer, Screen, Subject};
+use crate::metric::matrix::{PAIR_METRICS, PairMetric};
+use crate::metric::node::NODE_METRICS;
+use crate::metric::{Metric, Order};
+use crate::model::units::NodeId;
+use crate::snapshot::{Node, Snapshot};
+use crate::tui::input::action::{Action, Motion, ScreenId};
+use crate::tui::input::keymap::context;
+use crate::tui::state::State;
+use crate::tui::widgets::columns;
+use crate::tui::widgets::layout::below;
+use crate::tui::widgets::list::{List, Row};
+use crate::tui::widgets::table::{Look, Sort};
+use crate::tui::widgets::tabular::Tabular;
+
+/// Rows that the part below the table needs to be worth drawing.
+const FACTS_MIN: u16 = 4;
+
+impl Row for Node {
+    type Key = NodeId;
+    /// They stay as they are: by id.
+    type Tie = ();
+    /// Numbers need no more room than they have.
+    const NAME: &'static str = "";
+
+    fn metrics() -> &'static [Metric<Node>] {
+        NODE_METRICS
+    }
+
+    fn all(snapshot: &Snapshot) -> &[Node] {
+        &snapshot.nodes
+    }
+
+    fn key(&self) -> NodeId {
+        NodeId(self.raw.id)
+    }
+
+    fn tie(&self) {}
+
+    fn columns(width: u16, snapshot: &Snapshot, sorted: &str) -> Vec<&'static Metric<Node>> {
+        columns::nodes_for(width, &snapshot.host, sorted)
+    }
+}
+
+pub struct Nodes {
+    pub list: List<Node>,
+    /// The one of [`PAIR_METRICS`] that is shown from node to node, instead of the table.
+    pairs: Option<usize>,
+    /// The first column of that matrix, where not all fit.
+    first_column: usize,
+}
+
+impl Default for Nodes {
+    /// Sorted by node id.
+    fn default() -> Nodes {
+        let metric = &NODE_METRICS[0];
+        let sort = Sort { metric, reversed: metric.order == Order::Descending };
+        Nodes { list: List::new(sort), pairs: None, first_column: 0 }
+    }
+}
+
+impl Nodes {
+    /// The metric of the matrix; `None` while the table is shown.
+    fn matrix(&self) -> Option<&'static PairMetric> {
+        self.pairs.and_then(|at| PAIR_METRICS.get(at))
+    }
+
+    /// From the table through all matrices and back.
+    fn next_matrix(&mut self) {
+        let next = self.pairs.map_or(0, |at| at + 1);
+        self.pairs = (next < PAIR_METRICS.len()).then_some(next);
+    }
+
+    /// Moves the columns of the matrix.
+    fn shift_columns(&mut self, right: bool) {
+        let last = self.list.rows().len().saturating_sub(1);
+        self.first_column =
+            if right { (self.first_column + 1).min(last) } else { self.first_column.saturating_sub(1) };
+    }
+}
+
+/// Divides `area` between the table and the facts below it.
+fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
+    let rows = snapshot.map_or(0, |snapshot| snapshot.nodes.len()).min(1 << 15) as u16 + 1;
+    let left = area.height.saturating_sub(rows);
+    let table = Rect { height: if left < FACTS_MIN { area.height } else { rows }, ..area };
+    (table, Rect { y: table.bottom(), height: area.height - table.height, ..area })
+}
+
+impl Screen for Nodes {
+    fn context(&self) -> u16 {
+        context::NODES
+    }
+
+    fn draw(&self, state: &State, area: Rect, buf: &mut Buffer) {
+        let (Some(snapshot), theme) = (state.snapshot(), &state.theme) else { return };
+        if let Some(metric) = self.matrix() {
+            return matrix::render(snapshot, &self.list, self.first_column, metric, theme, area, buf);
+        }
+        let (table_area, facts_area) = split(area, Some(snapshot));
+        self.list.draw(snapshot, theme, table_area, buf, |_| Look::default());
+        if let Some(node) = self.list.selected(snapshot) {
+            facts::render(snapshot, node, theme, facts_area, buf);
+        }
+    }
+
+    fn list(&self, body: Rect, state: &State) -> Rect {
+        below(split(body, state.snapshot()).0, 1)
+    }
+
+    fn arrange(&mut self, state: &State, height: usize) {
+        if let Some(snapshot) = state.snapshot() {
+            self.list.arrange(snapshot, height, |_| true, usize::MAX);
+        }
+    }
+
+    fn subject(&self, state: &State) -> Option<Subject> {
+        self.list.selected(state.snapshot()?).map(|node| Subject::Node(node.key()))
+    }
+
+    fn leads_to(&self) -> Option<ScreenId> {
+        Some(ScreenId::Tasks)
+    }
+
+    fn table(&self) -> Option<&dyn Tabular> {
+        Some(&self.list)
+    }
+
+    fn table_mut(&mut self) -> Option<&mut dyn Tabular> {
+        Some(&mut self.list)
+    }
+
+    fn go(&mut self, motion: Motion, height: usize, _state: &State) {
+        self.list.go(motion, height);
+    }
+
+    fn select(&mut self, line: usize, height: usize) {
+        self.list.click(line, height);
+    }
+
+    fn act(&mut self, action: Action, _height: usize, _state: &mut State) -> Answer {
+        match action {
+            Action::Matrix => self.next_matrix(),
+            Action::SortLeft | Action::SortRight if self.matrix().is_some() => {
+                self.shift_columns(action == Action::SortRight);
+            }
+            _ => return Answer::Ignored,
+        }
+        Answer::Done
+    }
+}

@@ -1,0 +1,158 @@
+//! From node to node: one metric of every pair of nodes, the heat by role and by number.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::metric::Unit;
+use crate::metric::format::ABSENT;
+use crate::metric::matrix::PairMetric;
+use crate::model::units::NodeId;
+use crate::snapshot::{Node, Snapshot};
+use crate::text::quantity::{count, percent};
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widgets::list::List;
+use crate::tui::widgets::pen::Pen;
+
+/// Cells for the node of a row, and for the name of the metric above them.
+const LABEL: u16 = 8;
+/// Cells of a column, the gap before it included.
+const CELL_MIN: u16 = 4;
+const CELL_MAX: u16 = 9;
+
+/// Node ids above, and a row for each node in the order of the table; below it what is shown.
+pub fn render(
+    snapshot: &Snapshot,
+    list: &List<Node>,
+    first_column: usize,
+    metric: &PairMetric,
+    theme: &Theme,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let nodes: Vec<NodeId> = snapshot.nodes.iter().map(|node| NodeId(node.raw.id)).collect();
+    let room = area.width.saturating_sub(LABEL);
+    let cell = (room / (nodes.len() as u16).max(1)).clamp(CELL_MIN, CELL_MAX);
+    let shown = usize::from(room / cell).min(nodes.len());
+    let first = first_column.min(nodes.len() - shown);
+    let columns = &nodes[first..first + shown];
+
+    let mut pen = Pen::new(buf, area, 0, theme.glyphs.ellipsis);
+    pen.repeat(' ', area.width, theme.style(Role::Header)).column(area.x, 1);
+    pen.write_within(metric.title, LABEL - 1, theme.style(Role::Sorted)).column(area.x, LABEL);
+    for node in columns {
+        pen.write_right(&node.to_string(), cell, theme.style(Role::Header));
+    }
+    let largest = metric.largest(snapshot);
+    let offset = list.cursor.offset();
+    let rows = list.keys().iter().copied();
+    let mut line = 1;
+    for (at, from) in rows.enumerate().skip(offset).take(usize::from(area.height.saturating_sub(1))) {
+        let selected = at == list.cursor.at();
+        let style = |role| theme.style(if selected { Role::Selected } else { role });
+        let mut pen = Pen::new(buf, area, line, theme.glyphs.ellipsis);
+        if selected {
+            pen.repeat(' ', area.width, theme.style(Role::Selected)).column(area.x, 0);
+        }
+        pen.gap(1).write(&format!("node {from}"), style(Role::Plain)).column(area.x, LABEL);
+        for to in columns {
+            let value = metric.read(snapshot, from, *to);
+            let (text, role) = match value {
+                Ok(value) => (written(value, metric.unit, cell - 1), heat(value, largest, from == *to)),
+                Err(_) => (ABSENT.to_string(), Role::Dim),
+            };
+            pen.write_right(&text, cell, style(role));
+        }
+        line += 1;
+    }
+    let hidden = nodes.len() - shown;
+    legend(
+        snapshot,
+        metric,
+        hidden,
+        theme,
+        Rect { y: area.y + line, height: area.height - line, ..area },
+        buf,
+    );
+}
+
+/// What row and column mean, or why there is nothing; as much as fits.
+fn legend(
+    snapshot: &Snapshot,
+    metric: &PairMetric,
+    hidden: usize,
+    theme: &Theme,
+    area: Rect,
+    buf: &mut Buffer,
+) {
+    let mut lines = Vec::new();
+    if hidden > 0 {
+        lines.push((format!("{hidden} more nodes: < and > move through them"), Role::Warn));
+    }
+    // From one node to another: what stays on a node may not be counted.
+    let node = |at: usize| snapshot.nodes.get(at).map(|node| NodeId(node.raw.id));
+    let pair = node(0).zip(node(1).or(node(0)));
+    if let Some(Err(why)) = pair.map(|(from, to)| metric.read(snapshot, from, to)) {
+        lines.push((format!("nothing to show: {why}"), Role::Warn));
+    }
+    lines.extend(wrap(metric.help, usize::from(area.width.saturating_sub(2)), Role::Dim));
+    for (row, (text, role)) in (0..area.height).zip(lines) {
+        Pen::new(buf, area, row, theme.glyphs.ellipsis).gap(1).write(&text, theme.style(role));
+    }
+}
+
+/// Lines of at most `width` characters.
+fn wrap(text: &str, width: usize, role: Role) -> Vec<(String, Role)> {
+    let text = crate::text::hanging("", crate::text::words(text), width);
+    text.lines().map(|line| (line.to_string(), role)).collect()
+}
+
+/// Short enough for `width` cells.
+fn written(value: f64, unit: Unit, width: u16) -> String {
+    match unit {
+        Unit::Percent if width >= 5 => percent(value),
+        // A share of a hundredth of the pages is not none.
+        Unit::Percent if value > 0.0 && value < 9.95 => format!("{value:.1}"),
+        Unit::Percent => format!("{value:.0}"),
+        Unit::Id => format!("{value:.0}"),
+        _ => count(value),
+    }
+}
+
+/// On the diagonal things are at home. Elsewhere heat is the share of the largest value.
+fn heat(value: f64, largest: f64, at_home: bool) -> Role {
+    match value {
+        _ if at_home => Role::Local,
+        0.0 => Role::Dim,
+        _ if value * 3.0 >= largest * 2.0 => Role::Alert,
+        _ if value * 3.0 >= largest => Role::Remote,
+        _ => Role::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heat_is_by_thirds_of_the_largest() {
+        let roles = [0.0, 9.0, 20.0, 30.0].map(|value| heat(value, 30.0, false));
+        assert_eq!(roles, [Role::Dim, Role::Plain, Role::Alert, Role::Alert]);
+        assert_eq!(heat(15.0, 30.0, false), Role::Remote);
+        assert_eq!(heat(30.0, 30.0, true), Role::Local);
+    }
+
+    #[test]
+    fn numbers_fit_their_cells() {
+        for (value, unit, width, text) in [
+            (33.333, Unit::Percent, 3, "33"),
+            (0.14, Unit::Percent, 3, "0.1"),
+            (0.0, Unit::Percent, 3, "0"),
+            (33.333, Unit::Percent, 6, "33.3"),
+            (100.0, Unit::Percent, 3, "100"),
+            (255.0, Unit::Id, 3, "255"),
+            (12_345.0, Unit::PerSecond, 3, "12k"),
+        ] {
+            assert_eq!(written(value, unit, width), text);
+        }
+    }
+}

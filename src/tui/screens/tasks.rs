@@ -1,0 +1,298 @@
+//! The table of tasks: what is shown of them, which is followed, and what is searched for.
+
+mod choice;
+mod row;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+pub use self::choice::Choice;
+use self::choice::matches;
+pub use self::row::RowKey;
+use super::{Answer, Screen, Subject, is_below};
+use crate::analysis::filter::RowFilter;
+use crate::metric::identity::user;
+use crate::metric::{Metric, on_demand, task};
+use crate::model::process::ProcessId;
+use crate::snapshot::{Snapshot, Task};
+use crate::source::Focus;
+use crate::text::{clean, clean_str};
+use crate::tui::history::Want;
+use crate::tui::input::action::{Action, Effect, Motion, ScreenId};
+use crate::tui::input::keymap::context;
+use crate::tui::state::State;
+use crate::tui::theme::Role;
+use crate::tui::widgets::layout::below;
+use crate::tui::widgets::list::{List, Row};
+use crate::tui::widgets::pen::Pen;
+use crate::tui::widgets::picker::{Line, Pickable, Picker};
+use crate::tui::widgets::prompt::{Prompt, Purpose};
+use crate::tui::widgets::table::{Look, Sort};
+use crate::tui::widgets::tabular::Tabular;
+
+/// The look at a task's memory is dim when it is older, ns.
+const AGED_NS: u64 = 15_000_000_000;
+
+pub struct Tasks {
+    pub list: List<Task>,
+    pub choice: Choice,
+    pub threads: bool,
+    pub follow: bool,
+    /// The text that is searched for; empty for none.
+    pub search: String,
+}
+
+impl Default for Tasks {
+    fn default() -> Tasks {
+        Tasks::new(Sort { metric: &task::CPU_PCT, reversed: false }, RowFilter::default(), None, false)
+    }
+}
+
+impl Tasks {
+    pub fn new(
+        sort: Sort<Task>,
+        filter: RowFilter,
+        columns: Option<Vec<&'static Metric<Task>>>,
+        threads: bool,
+    ) -> Tasks {
+        let mut list = List::new(sort);
+        list.columns = columns;
+        let choice = Choice { filter, ..Choice::default() };
+        Tasks { list, choice, threads, follow: false, search: String::new() }
+    }
+
+    /// The selected task.
+    pub fn selected<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Task> {
+        self.list.selected(snapshot)
+    }
+
+    /// Filters in the words of the header, and the order if no column says it.
+    pub fn facts(&self, snapshot: &Snapshot, width: u16) -> Vec<String> {
+        let (choice, sorted) = (&self.choice, self.list.sort.metric);
+        let columns = self.list.columns_at(width, snapshot);
+        let is_hidden = !columns.placed.iter().any(|column| column.metric.id == sorted.id);
+        let container = choice.container.map(|id| {
+            let group = snapshot.names.groups.get(&id);
+            group.map_or_else(|| id.to_string(), |group| group.name.clone())
+        });
+        let facts = [
+            is_hidden.then(|| format!("by {}", sorted.title)),
+            choice.filter.comm.as_ref().map(|comm| format!("name ~ {}", clean_str(comm.as_str()))),
+            (!choice.text.is_empty()).then(|| format!("filter '{}'", choice.text)),
+            choice.uid.map(|uid| format!("user {}", user(uid, snapshot))),
+            container.map(|name| format!("in {name}")),
+            choice.node.or(choice.filter.node).map(|node| format!("node {node} only")),
+        ];
+        facts.into_iter().flatten().collect()
+    }
+
+    /// Processes in view, after those of `first`, and what their columns need.
+    pub fn focus(&self, first: Option<ProcessId>, snapshot: &Snapshot, height: usize) -> Focus {
+        let first = first.or_else(|| self.selected(snapshot).map(|task| task.raw.process()));
+        let mut processes: Vec<ProcessId> = first.into_iter().collect();
+        for key in self.list.in_view(height) {
+            if !processes.contains(&key.process) {
+                processes.push(key.process);
+            }
+        }
+        let columns = self.list.columns.iter().flatten().chain([&self.list.sort.metric]);
+        Focus { processes: Some(processes), asked: on_demand::asked(columns), ..Focus::default() }
+    }
+
+    /// Drops search, filter and user, and returns whether there was any of them.
+    pub fn drop_filters(&mut self) -> bool {
+        let choice = &mut self.choice;
+        let any = !choice.text.is_empty() || choice.uid.is_some() || !self.search.is_empty();
+        choice.text.clear();
+        choice.uid = None;
+        self.search.clear();
+        any
+    }
+
+    /// Shows tasks of all containers, or of all nodes, again. Returns where the one was chosen.
+    pub fn leave(&mut self) -> Option<ScreenId> {
+        if self.choice.container.take().is_some() {
+            return Some(ScreenId::Containers);
+        }
+        self.choice.node.take().map(|_| ScreenId::Nodes)
+    }
+
+    /// Follows the selected task, or no longer.
+    fn toggle_follow(&mut self, height: usize) {
+        self.follow = !self.follow;
+        if self.follow {
+            self.list.select(self.list.cursor.at(), height);
+        }
+    }
+
+    /// Selects the next match (`step` 1), the one before (-1), or the first from the selected row on (0).
+    fn find(&mut self, step: isize, height: usize, state: &mut State) {
+        let Some(snapshot) = state.snapshot.as_deref() else { return };
+        if self.search.is_empty() {
+            state.message = Some("no search yet: / starts one".into());
+            return;
+        }
+        let rows = self.list.rows();
+        let len = rows.len();
+        let start = self.list.cursor.at().min(len.saturating_sub(1));
+        let found = (0..len)
+            .map(|i| match step {
+                -1 => (start + len - 1 - i) % len,
+                step => (start + i + step as usize) % len,
+            })
+            .find(|at| matches(&snapshot.tasks[rows[*at].at], snapshot, &self.search));
+        match found {
+            Some(at) => self.list.select(at, height),
+            None => state.message = Some(format!("nothing matches '{}'", self.search)),
+        }
+    }
+
+    /// Users with rows, by name of who has most.
+    fn users(&self, snapshot: &Snapshot) -> Picker {
+        let mut rows: BTreeMap<u32, usize> = BTreeMap::new();
+        for task in &snapshot.tasks {
+            *rows.entry(task.raw.uid).or_default() += 1;
+        }
+        let mut users: Vec<(u32, usize)> = rows.into_iter().collect();
+        users.sort_by_key(|(uid, rows)| (Reverse(*rows), *uid));
+        let line = |uid: Option<u32>, rows: usize| Line {
+            checked: None,
+            name: uid.map_or_else(|| "everybody".into(), |uid| user(uid, snapshot)),
+            note: format!("{rows} {}", if rows == 1 { "row" } else { "rows" }),
+            what: Pickable::User(uid),
+        };
+        let everybody = line(None, snapshot.tasks.len());
+        let lines = users.into_iter().map(|(uid, rows)| line(Some(uid), rows));
+        let lines = std::iter::once(everybody).chain(lines).collect();
+        Picker::new("Tasks of", lines, Some(Pickable::User(self.choice.uid)))
+    }
+}
+
+impl Screen for Tasks {
+    fn context(&self) -> u16 {
+        context::TASKS
+    }
+
+    fn draw(&self, state: &State, area: Rect, buf: &mut Buffer) {
+        let (Some(snapshot), theme) = (state.snapshot(), &state.theme) else { return };
+        let followed = self.list.cursor.selected().filter(|_| self.follow);
+        self.list.draw(snapshot, theme, area, buf, |task| Look {
+            ended: task.exited,
+            aged: task.memory_age_ns(snapshot.mono_ns).is_some_and(|age| age > AGED_NS),
+            followed: followed == Some(task.key()),
+            found: !self.search.is_empty() && matches(task, snapshot, &self.search),
+            ..Look::default()
+        });
+        if self.list.rows().is_empty() {
+            let text = if snapshot.tasks.is_empty() {
+                "no task is in scope"
+            } else {
+                "no task matches the filters: Esc drops them"
+            };
+            Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(text, theme.style(Role::Dim));
+        }
+    }
+
+    fn list(&self, body: Rect, _state: &State) -> Rect {
+        below(body, 1)
+    }
+
+    fn want(&self, want: &mut Want) {
+        want.threads = self.threads;
+    }
+
+    fn arrange(&mut self, state: &State, height: usize) {
+        let Some(snapshot) = state.snapshot() else { return };
+        let wanted = self.list.cursor.selected();
+        let (choice, top) = (&self.choice, self.choice.filter.top.unwrap_or(usize::MAX));
+        self.list.arrange(snapshot, height, |task| choice.keeps(task, snapshot), top);
+        // A followed task may have ended or be filtered out: no other one is followed in its place.
+        self.follow &= self.list.cursor.selected() == wanted;
+        if self.follow {
+            self.list.cursor.reveal(height);
+        }
+    }
+
+    /// The tasks of what is selected elsewhere.
+    fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
+        match subject {
+            Some(Subject::Node(node)) => self.choice.node = Some(node),
+            Some(Subject::Container(id, _)) => self.choice.container = Some(id),
+            Some(Subject::Process(..)) | None => {}
+        }
+        Ok(None)
+    }
+
+    fn subject(&self, state: &State) -> Option<Subject> {
+        let raw = &self.selected(state.snapshot()?)?.raw;
+        Some(Subject::Process(raw.process(), format!("{} {}", raw.pid, clean(raw.comm.bytes()))))
+    }
+
+    fn leads_to(&self) -> Option<ScreenId> {
+        Some(ScreenId::Detail)
+    }
+
+    fn table(&self) -> Option<&dyn Tabular> {
+        Some(&self.list)
+    }
+
+    fn table_mut(&mut self) -> Option<&mut dyn Tabular> {
+        Some(&mut self.list)
+    }
+
+    fn go(&mut self, motion: Motion, height: usize, _state: &State) {
+        self.list.go(motion, height);
+    }
+
+    fn select(&mut self, line: usize, height: usize) {
+        self.list.click(line, height);
+    }
+
+    fn act(&mut self, action: Action, height: usize, state: &mut State) -> Answer {
+        match action {
+            Action::Threads => self.threads = !self.threads,
+            Action::Tree => self.list.tree = !self.list.tree,
+            Action::Fold if !self.list.tree => {
+                state.message = Some("only the tree folds: F5 or e shows it".into());
+            }
+            Action::Fold if !self.list.toggle_fold() => {
+                state.message = Some("nothing hangs below this row".into());
+            }
+            Action::Fold => {}
+            Action::Follow => self.toggle_follow(height),
+            Action::Search => return Answer::Ask(Prompt::new(Purpose::Search, "")),
+            Action::Filter => return Answer::Ask(Prompt::new(Purpose::Filter, &self.choice.text)),
+            Action::SearchNext => self.find(1, height, state),
+            Action::SearchPrevious => self.find(-1, height, state),
+            Action::PickUser => {
+                let users = state.snapshot().map(|snapshot| self.users(snapshot));
+                return users.map_or(Answer::Done, Answer::Pick);
+            }
+            _ => return Answer::Ignored,
+        }
+        Answer::Done
+    }
+
+    /// Searching and filtering happen with every character.
+    fn typed(&mut self, purpose: Purpose, text: &str, height: usize, state: &mut State) {
+        match purpose {
+            Purpose::Filter => self.choice.text = text.to_string(),
+            Purpose::Search => {
+                self.search = text.to_string();
+                if !text.is_empty() {
+                    self.find(0, height, state);
+                }
+            }
+            Purpose::Interval | Purpose::Forward | Purpose::Backward => {}
+        }
+    }
+
+    fn picked(&mut self, what: Pickable) {
+        if let Pickable::User(uid) = what {
+            self.choice.uid = uid;
+        }
+    }
+}

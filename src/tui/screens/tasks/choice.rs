@@ -1,0 +1,46 @@
+//! The tasks that are shown: filters, of the command line and typed.
+
+use super::is_below;
+use crate::analysis::filter::RowFilter;
+use crate::metric::identity::user;
+use crate::model::units::NodeId;
+use crate::snapshot::{Snapshot, Task};
+use crate::text;
+
+/// The tasks to show.
+#[derive(Clone, Default)]
+pub struct Choice {
+    /// From the command line.
+    pub filter: RowFilter,
+    /// Typed: see [`matches()`].
+    pub text: String,
+    pub uid: Option<u32>,
+    pub node: Option<NodeId>,
+    /// Cgroup id of a container: tasks in it and below it.
+    pub container: Option<u64>,
+}
+
+impl Choice {
+    /// Whether `task` is to be shown.
+    pub fn keeps(&self, task: &Task, snapshot: &Snapshot) -> bool {
+        let here = RowFilter { node: self.node, ..RowFilter::default() };
+        self.filter.keeps(task)
+            && self.uid.is_none_or(|uid| uid == task.raw.uid)
+            && here.keeps(task)
+            && self.container.is_none_or(|top| is_below(task.raw.cgroup_id, top, snapshot))
+            && (self.text.is_empty() || matches(task, snapshot, &self.text))
+    }
+}
+
+/// Whether `needle` is part of the task's name, cgroup or user, or is its pid or tid. Capital letters
+/// count when there are any in `needle`.
+pub fn matches(task: &Task, snapshot: &Snapshot, needle: &str) -> bool {
+    let exact = needle.chars().any(char::is_uppercase);
+    let contains = |text: &str| {
+        if exact { text.contains(needle) } else { text.to_lowercase().contains(needle) }
+    };
+    contains(&text::clean(task.raw.comm.bytes()))
+        || needle.parse().is_ok_and(|id: u32| id == task.raw.pid || Some(id) == task.tid)
+        || user(task.raw.uid, snapshot) == needle
+        || snapshot.names.cgroups.get(&task.raw.cgroup_id).is_some_and(|path| contains(path))
+}

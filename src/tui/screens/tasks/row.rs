@@ -1,0 +1,68 @@
+//! A task as a row of a list: its identity, its order and its parent.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use crate::metric::Metric;
+use crate::metric::identity::COMM;
+use crate::metric::task::TASK_METRICS;
+use crate::model::process::ProcessId;
+use crate::snapshot::{RowKind, Snapshot, Task};
+use crate::tui::widgets::columns;
+use crate::tui::widgets::list::Row;
+
+/// The identity of a row, for as long as the task lives and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowKey {
+    pub process: ProcessId,
+    pub tid: Option<u32>,
+}
+
+impl Row for Task {
+    type Key = RowKey;
+    /// Ties go to the busier, then the older task, so that a screen does not flicker.
+    type Tie = (Reverse<u64>, u32, u32, u64);
+    const NAME: &'static str = COMM.id;
+
+    fn metrics() -> &'static [Metric<Task>] {
+        TASK_METRICS
+    }
+
+    fn all(snapshot: &Snapshot) -> &[Task] {
+        &snapshot.tasks
+    }
+
+    fn key(&self) -> RowKey {
+        RowKey { process: self.raw.process(), tid: self.tid }
+    }
+
+    fn tie(&self) -> Self::Tie {
+        (Reverse(self.total.cpu_ns()), self.raw.pid, self.raw.tid, self.raw.serial)
+    }
+
+    fn columns(width: u16, snapshot: &Snapshot, sorted: &str) -> Vec<&'static Metric<Task>> {
+        columns::tasks_for(width, &snapshot.host, snapshot.grain != RowKind::Processes, sorted)
+    }
+
+    /// Threads hang below their process, and that below the one that made it. Parents that are not shown make roots of
+    /// their children.
+    fn parents(snapshot: &Snapshot, order: &[usize]) -> HashMap<usize, usize> {
+        // Live tasks win where an ended one had the same id.
+        let mut leaders: HashMap<u32, usize> = HashMap::with_capacity(order.len());
+        for at in order {
+            let task = &snapshot.tasks[*at];
+            if task.tid.is_none_or(|tid| tid == task.raw.pid)
+                && (!task.exited || !leaders.contains_key(&task.raw.pid))
+            {
+                leaders.insert(task.raw.pid, *at);
+            }
+        }
+        let parent = |at: &usize| {
+            let task = &snapshot.tasks[*at];
+            let is_thread = task.tid.is_some_and(|tid| tid != task.raw.pid);
+            let id = if is_thread { task.raw.pid } else { task.raw.ppid };
+            Some((*at, leaders.get(&id).copied().filter(|parent| parent != at)?))
+        };
+        order.iter().filter_map(parent).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! State that all screens share: the interval on the screen, where in time it is, and what has to be said.
+
+mod replay;
+pub mod time;
+mod timeline;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use ratatui::layout::Rect;
+
+pub use self::replay::Replay;
+pub use self::time::seconds;
+pub use self::timeline::Timeline;
+use super::history::process::{Point, ProcessSnapshot};
+use super::history::{Kept, Shown, Want};
+use super::input::action::Effect;
+use super::theme::Theme;
+use crate::analysis::highlights::Highlights;
+use crate::pmu::sets::Choice;
+use crate::record::recorder::Progress;
+use crate::snapshot::Snapshot;
+use crate::text;
+
+pub struct State {
+    pub theme: Theme,
+    /// In which times of day are shown.
+    pub zone: TimeZone,
+    pub interval: Duration,
+    /// The whole screen.
+    pub area: Rect,
+    /// The interval on the screen; `None` before the first sample.
+    pub snapshot: Option<Arc<Snapshot>>,
+    /// Whether its rows of containers were derived.
+    pub has_containers: bool,
+    /// The process in the detail view, once it is derived.
+    pub process: Option<Arc<ProcessSnapshot>>,
+    /// Number of the sample that ends the interval.
+    pub(super) number: Option<u64>,
+    pub(super) kept: Kept,
+    /// Number of the sample that ends the interval to show; `None` follows the newest.
+    pub(super) paused_at: Option<u64>,
+    /// Moments worth a look among the samples that were kept when it was paused, and how much was looked through, 0 or 1.
+    pub(super) kept_marks: Highlights,
+    pub(super) kept_looked: f64,
+    /// Cgroup id of the container that was made the scope here.
+    pub scope: Option<u64>,
+    /// Said once, until the next key.
+    pub message: Option<String>,
+    /// The last event worth a word, until Esc.
+    pub note: Option<String>,
+    /// Properties that make this machine's numbers misleading.
+    pub warnings: Vec<String>,
+    /// Sets of events that can be chosen, and what each counts here; none for a recording.
+    pub sets: Vec<(&'static str, Choice)>,
+    /// Progress of the recording of what is measured here; `None` when nothing is recorded.
+    pub recording: Option<Progress>,
+    /// The machine is made up: the header says so.
+    pub demo: bool,
+    /// Where in which recording we are; `None` when this is now.
+    pub replay: Option<Replay>,
+}
+
+impl State {
+    /// Before the first sample, on a screen of 80 by 24.
+    pub fn new(theme: Theme, zone: TimeZone, interval: Duration, sets: Vec<(&'static str, Choice)>) -> State {
+        State {
+            theme,
+            zone,
+            interval,
+            area: Rect::new(0, 0, 80, 24),
+            snapshot: None,
+            has_containers: false,
+            process: None,
+            number: None,
+            kept: Kept::default(),
+            paused_at: None,
+            kept_marks: Highlights::default(),
+            kept_looked: 0.0,
+            scope: None,
+            message: None,
+            note: None,
+            warnings: Vec::new(),
+            sets,
+            recording: None,
+            demo: false,
+            replay: None,
+        }
+    }
+
+    /// The interval on the screen; `None` before the first sample.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_deref()
+    }
+
+    /// Intervals of the process in the detail view, up to the one shown.
+    pub fn history(&self) -> &[Point] {
+        self.process.as_ref().map_or(&[], |process| &process.history)
+    }
+
+    /// Takes an interval, unless it was derived for something else than `want`, before a key: the answer to what the key
+    /// asked for is on its way. True when it is another interval than before.
+    pub(super) fn show(&mut self, shown: Shown, want: Want) -> bool {
+        if let Some(note) = shown.note {
+            self.note = Some(note);
+        }
+        if let (Some(replay), Some((_, newest))) = (&mut self.replay, shown.kept.span()) {
+            replay.span.1 = replay.span.1.max(newest);
+        }
+        self.kept = shown.kept;
+        if shown.want != want {
+            return false;
+        }
+        let host = &shown.snapshot.host;
+        if !self.snapshot().is_some_and(|known| Arc::ptr_eq(&known.host, host)) {
+            self.warnings = host.topology.warnings().iter().map(|text| text::clean_str(text)).collect();
+        }
+        // The wanted interval may not be kept any more.
+        self.paused_at = self.paused_at.map(|_| shown.number);
+        self.has_containers = shown.want.containers;
+        self.snapshot = Some(shown.snapshot);
+        self.process = shown.process;
+        self.number.replace(shown.number) != Some(shown.number)
+    }
+
+    /// The line below the header.
+    pub fn notice(&self) -> Option<&str> {
+        self.note.as_deref().or(self.warnings.first().map(String::as_str))
+    }
+
+    /// Has a container watched only, or what the command line asked for.
+    pub fn set_scope(&mut self, scope: Option<u64>) -> Option<Effect> {
+        if self.replay.is_some() {
+            self.message = Some("the scope of a recording is what was recorded".into());
+            return None;
+        }
+        if self.scope == scope {
+            self.message = Some("no scope was chosen here: c on a container does".into());
+            return None;
+        }
+        self.scope = scope;
+        Some(Effect::SetScope(scope))
+    }
+}

@@ -1,0 +1,108 @@
+//! The stretch of time that can be gone through, a recording or what is kept while paused, and how.
+
+use super::State;
+use crate::analysis::highlights::{Highlight, Highlights, Kind};
+use crate::record::time;
+use crate::text::clean_str;
+use crate::text::quantity::count;
+use crate::tui::input::action::{Effect, Seek};
+
+/// From when to when, where in it the screen is, and what is worth a look; wall clock, ns since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeline<'a> {
+    pub span: (i64, i64),
+    pub at: i64,
+    pub marks: &'a Highlights,
+    /// How much was looked through for marks, 0 to 1.
+    pub looked: f64,
+}
+
+impl Timeline<'_> {
+    /// How far along a moment is, 0 to 1.
+    pub fn share(&self, wall_ns: i64) -> f64 {
+        let length = self.span.1.saturating_sub(self.span.0).max(1);
+        (wall_ns.saturating_sub(self.span.0) as f64 / length as f64).clamp(0.0, 1.0)
+    }
+}
+
+impl State {
+    /// `None` while now is shown.
+    pub fn timeline(&self) -> Option<Timeline<'_>> {
+        let at = self.snapshot.as_ref()?.wall_ns;
+        if let Some(replay) = &self.replay {
+            return Some(Timeline { span: replay.span, at, marks: &replay.marks, looked: replay.looked });
+        }
+        self.paused_at?;
+        Some(Timeline { span: self.kept.span()?, at, marks: &self.kept_marks, looked: self.kept_looked })
+    }
+
+    /// Goes elsewhere: by itself among what is kept, or it asks for it.
+    pub fn seek(&mut self, seek: Seek) -> Option<Effect> {
+        if let Some(replay) = &mut self.replay {
+            replay.playing = false;
+            replay.following = replay.follow && seek == Seek::End;
+            return Some(Effect::Seek(seek));
+        }
+        match seek {
+            Seek::Next => self.scrub(1),
+            Seek::Previous => self.scrub(-1),
+            Seek::Start => self.pause_at(self.kept.numbers().map(|(oldest, _)| oldest)),
+            Seek::End => self.pause_at(self.kept.numbers().map(|(_, newest)| newest)),
+            Seek::To(wall_ns) => self.pause_at(self.kept.at_or_before(wall_ns)),
+            Seek::Play(_) => {}
+        }
+        None
+    }
+
+    /// Takes what is worth a look in what is kept.
+    pub fn kept_marked(&mut self, marks: Highlights) {
+        (self.kept_marks, self.kept_looked) = (marks, 1.0);
+    }
+
+    /// To the next mark, or to the one before.
+    pub fn go_to_mark(&mut self, ahead: bool) -> Option<Effect> {
+        let timeline = self.timeline()?;
+        let (at, marks) = (timeline.at, timeline.marks.all());
+        let found = if ahead {
+            marks.iter().find(|mark| mark.wall_ns > at)
+        } else {
+            marks.iter().rev().find(|mark| mark.wall_ns < at)
+        };
+        let Some(mark) = found.copied() else {
+            self.message = Some(format!("no mark {} here", if ahead { "after" } else { "before" }));
+            return None;
+        };
+        let words = describe(mark, timeline.marks);
+        let effect = self.seek(Seek::To(mark.wall_ns));
+        self.message = Some(words);
+        effect
+    }
+
+    /// Goes where `text` says: to a time, or `ahead` by so long or back.
+    ///
+    /// # Errors
+    /// It is neither a time nor a length of time; what would do is in the question.
+    pub fn jump(&mut self, text: &str, ahead: bool) -> Result<Option<Effect>, String> {
+        let Some(timeline) = self.timeline() else { return Ok(None) };
+        let text = text.trim();
+        let wanted = match time::duration(text.trim_start_matches(['+', '-'])) {
+            Some(ns) if text.starts_with('-') || (!ahead && !text.starts_with('+')) => {
+                timeline.at.saturating_sub(ns)
+            }
+            Some(ns) => timeline.at.saturating_add(ns),
+            None => time::parse(text, timeline.span, &self.zone)
+                .map_err(|_| format!("'{}' is no time", clean_str(text)))?,
+        };
+        Ok(self.seek(Seek::To(wanted)))
+    }
+}
+
+fn describe(mark: Highlight, marks: &Highlights) -> String {
+    let value = marks.value(mark.kind).unwrap_or(0.0);
+    match mark.kind {
+        Kind::Gap => "samples are missing before this one".into(),
+        Kind::Loss => "something was measured and lost in this interval: see LOST above".into(),
+        Kind::Remote => format!("the most remote accesses: {}/s", count(value)),
+        Kind::Ipc => format!("the fewest instructions per cycle: {value:.2}"),
+    }
+}

@@ -1,0 +1,180 @@
+//! The screens and what lies on top of what; actions and answers change it. Needs no terminal.
+
+mod actions;
+mod answers;
+mod mouse;
+mod order;
+mod popups;
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use ratatui::layout::Rect;
+
+use super::history::Want;
+use super::input::action::ScreenId;
+use super::input::keymap::context;
+use super::screens::tasks::Tasks;
+use super::screens::{Screen, Screens};
+use super::state::State;
+use super::theme::Theme;
+use super::widgets::layout::{self, Parts, Wanted};
+use super::widgets::picker::Picker;
+use super::widgets::prompt::Prompt;
+use super::widgets::table::Sort;
+use crate::analysis::filter::RowFilter;
+use crate::metric::{Metric, task};
+use crate::pmu::sets::Choice;
+use crate::snapshot::Task;
+use crate::source::Focus;
+
+/// Choices of the command line.
+pub struct Settings {
+    pub interval: Duration,
+    /// `None` lets the width of the screen decide.
+    pub columns: Option<Vec<&'static Metric<Task>>>,
+    /// Metric, and whether against its natural order.
+    pub sort: Option<(&'static Metric<Task>, bool)>,
+    pub threads: bool,
+    /// The screen to begin with.
+    pub screen: ScreenId,
+    pub filter: RowFilter,
+    pub theme: Theme,
+    /// In which times of day are shown.
+    pub zone: TimeZone,
+    /// Sets of events that can be chosen, and what each counts here.
+    pub sets: Vec<(&'static str, Choice)>,
+}
+
+pub struct App {
+    pub state: State,
+    pub screens: Screens,
+    /// A table, and what was opened on top of it.
+    base: ScreenId,
+    on_top: Vec<ScreenId>,
+    pub picker: Option<Picker>,
+    pub prompt: Option<Prompt>,
+}
+
+impl App {
+    pub fn new(settings: Settings) -> App {
+        let natural = (&task::CPU_PCT, false);
+        let (metric, reversed) = settings.sort.unwrap_or(natural);
+        let sort = Sort { metric, reversed };
+        let tasks = Tasks::new(sort, settings.filter, settings.columns, settings.threads);
+        App {
+            state: State::new(settings.theme, settings.zone, settings.interval, settings.sets),
+            screens: Screens { tasks, ..Screens::default() },
+            base: settings.screen,
+            on_top: Vec::new(),
+            picker: None,
+            prompt: None,
+        }
+    }
+
+    /// The table on the screen, or below what is.
+    pub fn base(&self) -> ScreenId {
+        self.base
+    }
+
+    /// The view that keys are for.
+    pub fn top(&self) -> ScreenId {
+        self.on_top.last().copied().unwrap_or(self.base)
+    }
+
+    pub fn is_open(&self, id: ScreenId) -> bool {
+        self.stack().any(|open| open == id)
+    }
+
+    /// Open views, from the top down.
+    fn stack(&self) -> impl Iterator<Item = ScreenId> + '_ {
+        self.on_top.iter().rev().copied().chain([self.base])
+    }
+
+    fn screen(&self) -> &dyn Screen {
+        self.screens.get(self.top())
+    }
+
+    /// The view to draw: the topmost that can be.
+    pub fn visible(&self) -> &dyn Screen {
+        let mut open = self.stack().map(|id| self.screens.get(id));
+        open.find(|screen| screen.is_ready(&self.state)).unwrap_or(&self.screens.tasks)
+    }
+
+    /// The interval to derive.
+    pub fn want(&self) -> Want {
+        let mut want = Want { number: self.state.paused_at, ..Want::default() };
+        // Rows of the table of tasks are what the header counts.
+        self.screens.tasks.want(&mut want);
+        self.stack().for_each(|id| self.screens.get(id).want(&mut want));
+        want
+    }
+
+    /// Rows on the screen: groups in the view of containers, else processes, the selected one first.
+    pub fn in_view(&self) -> Focus {
+        let Some(snapshot) = self.state.snapshot() else { return Focus::default() };
+        let height = self.list_height();
+        let open = || self.stack().map(|id| self.screens.get(id));
+        if let Some(groups) = open().find_map(|screen| screen.groups_in_view(height)) {
+            return Focus { groups, ..Focus::default() };
+        }
+        self.screens.tasks.focus(open().find_map(|screen| screen.process()), snapshot, height)
+    }
+
+    /// Takes the size of the screen.
+    pub fn resize(&mut self, area: Rect) {
+        if self.state.area != area {
+            self.state.area = area;
+            self.arrange();
+        }
+    }
+
+    /// The parts of the screen as it is now.
+    pub fn parts(&self) -> Parts {
+        let topology = self.state.snapshot().map(|snapshot| &snapshot.host.topology);
+        let wanted = Wanted {
+            compact: self.screen().is_compact(),
+            notice: self.state.notice().is_some(),
+            time: self.state.timeline().is_some(),
+        };
+        layout::parts(self.state.area, topology, wanted)
+    }
+
+    /// The place of the list that keys move in, without its titles or frame.
+    pub fn list(&self) -> Rect {
+        let body = self.parts().body;
+        match &self.picker {
+            Some(picker) => picker.inside(body),
+            None => self.screen().list(body, &self.state),
+        }
+    }
+
+    fn list_height(&self) -> usize {
+        usize::from(self.list().height)
+    }
+
+    /// The meaning of keys now.
+    pub fn contexts(&self) -> u16 {
+        let paused = if self.state.paused_at.is_some() { context::PAUSED } else { 0 };
+        let time = paused | if self.state.replay.is_some() { context::REPLAY } else { 0 };
+        match (&self.prompt, &self.picker) {
+            (Some(_), _) => context::PROMPT,
+            (None, Some(picker)) if picker.is_of_columns() => context::PICKER | context::COLUMNS,
+            (None, Some(_)) => context::PICKER,
+            (None, None) => self.screen().context() | time & self.screen().contexts_of_time(),
+        }
+    }
+
+    /// Puts rows in order and keeps selections in place: of the tasks, whose rows the header counts, and of what is open.
+    fn arrange(&mut self) {
+        let height = self.list_height();
+        self.screens.tasks.arrange(&self.state, height);
+        let open: Vec<ScreenId> = self.stack().filter(|id| *id != ScreenId::Tasks).collect();
+        for id in open {
+            self.screens.get_mut(id).arrange(&self.state, height);
+        }
+        if let Some(picker) = &mut self.picker {
+            picker.scroll(height);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Actions in prompts and pickers.
+
+use super::App;
+use crate::pmu::sets::Choice;
+use crate::text::{clean_str, plural};
+use crate::tui::input::action::{Action, Effect};
+use crate::tui::state::time::parse_interval;
+use crate::tui::widgets::picker::{Line, Pickable, Picker};
+use crate::tui::widgets::prompt::Purpose;
+
+const COLUMNS: &str = "Columns";
+
+impl App {
+    /// Opens the list of sets of events.
+    pub(super) fn pick_events(&mut self) {
+        let state = &mut self.state;
+        if state.demo {
+            state.message = Some("what the demo machine counts cannot be chosen".into());
+        } else if state.sets.is_empty() {
+            state.message = Some("what is counted in a recording was chosen when it was made".into());
+        } else if state.snapshot.is_some() {
+            let line = |(set, choice): &(&'static str, Choice)| Line {
+                checked: None,
+                name: (*set).to_string(),
+                note: counts(choice),
+                what: Pickable::Events(set),
+            };
+            self.picker = Some(Picker::new("Count", state.sets.iter().map(line).collect(), None));
+        }
+    }
+
+    /// Opens the list of metrics to sort by.
+    pub(super) fn pick_sort(&mut self) {
+        let Some((snapshot, table)) = self.state.snapshot().zip(self.screen().table()) else { return };
+        let sorted = Pickable::Metric(table.sorted());
+        self.picker = Some(Picker::new("Sort by", table.metrics(snapshot), Some(sorted)));
+    }
+
+    /// Opens the list of columns.
+    pub(super) fn pick_columns(&mut self) {
+        let Some((snapshot, table)) = self.state.snapshot().zip(self.screen().table()) else { return };
+        let lines = table.columns(self.state.area.width, snapshot);
+        self.picker = Some(Picker::new(COLUMNS, lines, None));
+    }
+
+    /// Changes the columns; the table shows it at once.
+    pub(super) fn edit_columns(&mut self, action: Action) {
+        let top = self.top();
+        let (Some(picker), Some(table)) = (&mut self.picker, self.screens.get_mut(top).table_mut()) else {
+            return;
+        };
+        match action {
+            Action::Toggle if !picker.toggle() => {
+                self.state.message = Some("one column has to stay".into());
+            }
+            Action::Toggle => {}
+            Action::Earlier => picker.shift(false),
+            Action::Later => picker.shift(true),
+            _ => {
+                table.set_columns(None);
+                self.pick_columns();
+                let words = "the width of the screen decides which columns are shown";
+                self.state.message = Some(words.into());
+                return;
+            }
+        }
+        table.set_columns(Some(picker.shown()));
+        let Some(snapshot) = self.state.snapshot.as_deref() else { return };
+        let hidden = table.places(self.state.area.width, snapshot).1;
+        if hidden > 0 {
+            let message = format!("no room for {}: [ moves a column to the left", plural(hidden, "column"));
+            self.state.message.get_or_insert(message);
+        }
+    }
+
+    /// Takes what was typed or selected.
+    pub(super) fn accept(&mut self) -> Option<Effect> {
+        let Some(prompt) = self.prompt.take() else { return self.choose() };
+        let taken = match prompt.purpose {
+            Purpose::Interval => {
+                parse_interval(&prompt.text).map(|interval| self.state.set_interval(interval))
+            }
+            Purpose::Forward | Purpose::Backward => {
+                self.state.jump(&prompt.text, prompt.purpose == Purpose::Forward)
+            }
+            // Search and filter took effect while they were typed.
+            Purpose::Search | Purpose::Filter => Ok(None),
+        };
+        taken.unwrap_or_else(|why| {
+            self.state.message = Some(why);
+            self.prompt = Some(prompt);
+            None
+        })
+    }
+
+    fn choose(&mut self) -> Option<Effect> {
+        let picker = self.picker.take()?;
+        match picker.chosen()? {
+            // Columns took effect while they were chosen.
+            Pickable::Metric(_) if picker.is_of_columns() => None,
+            Pickable::Metric(id) => {
+                self.sort_by(id);
+                None
+            }
+            Pickable::Events(set) => Some(Effect::SetEvents(set)),
+            what @ Pickable::User(_) => {
+                let top = self.top();
+                self.screens.get_mut(top).picked(what);
+                None
+            }
+        }
+    }
+
+    /// Types or erases.
+    pub(super) fn edit_prompt(&mut self, action: Action) {
+        let Some(prompt) = &mut self.prompt else { return };
+        match action {
+            Action::Type(c) => prompt.push(c),
+            Action::Erase => drop(prompt.text.pop()),
+            _ => prompt.text.clear(),
+        }
+        let (purpose, text) = (prompt.purpose, prompt.text.clone());
+        self.typed(purpose, &text);
+    }
+
+    /// Tells the view on top what is typed.
+    pub(super) fn typed(&mut self, purpose: Purpose, text: &str) {
+        let (height, top) = (self.list_height(), self.top());
+        self.screens.get_mut(top).typed(purpose, text, height, &mut self.state);
+    }
+}
+
+/// The events of a set, after those that it is without and why: a narrow screen cuts the end.
+fn counts(choice: &Choice) -> String {
+    let names: Vec<&str> = choice.events.iter().map(|event| event.name.as_str()).collect();
+    let mut text = String::new();
+    for (role, why) in &choice.absent {
+        text += &format!("no {}: {why}; ", role.id());
+    }
+    if names.is_empty() && text.is_empty() {
+        return "nothing".into();
+    }
+    clean_str(&(text + &names.join(", ")))
+}

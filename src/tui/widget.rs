@@ -1,5 +1,0 @@
-//! Parts that views are made of.
-
-pub mod bar;
-pub mod pen;
-pub mod table;

@@ -1,0 +1,291 @@
+//! The lines at the top: whose machine, what its nodes do, what is lost, what we cost.
+
+use jiff::Timestamp;
+use ratatui::buffer::Buffer;
+
+use crate::metric::counters::{ipc, running_pct};
+use crate::metric::task;
+use crate::model::sample::Reading;
+use crate::snapshot::{Node, RowKind, Snapshot, Swapped};
+use crate::text::clean_str;
+use crate::text::quantity::{bytes, count, duration, percent};
+use crate::tui::state::{Replay, State, seconds};
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widgets::bar::{bar, level};
+use crate::tui::widgets::layout::{LABEL, NodeStyle, Parts, node_style};
+use crate::tui::widgets::pen::Pen;
+
+/// Bars longer than this say no more.
+const BAR_MAX: u16 = 40;
+
+/// Facts about the rows of tasks.
+pub struct Rows {
+    /// Filters, and the order if no column says it.
+    pub facts: Vec<String>,
+    /// Rows that are shown.
+    pub shown: usize,
+}
+
+/// Everything above the body.
+pub fn render(snapshot: &Snapshot, state: &State, rows: &Rows, parts: &Parts, buf: &mut Buffer) {
+    let ellipsis = state.theme.glyphs.ellipsis;
+    title(snapshot, state, &rows.facts, &mut Pen::new(buf, parts.title, 0, ellipsis));
+    if parts.nodes.height > 0 {
+        let screen = (parts.title.width, parts.footer.bottom());
+        match node_style(snapshot.host.topology.nodes.len(), screen.0, screen.1) {
+            NodeStyle::Lines => {
+                for (row, node) in (0..parts.nodes.height).zip(&snapshot.nodes) {
+                    node_line(snapshot, node, &state.theme, &mut Pen::new(buf, parts.nodes, row, ellipsis));
+                }
+            }
+            NodeStyle::Cells(width) => {
+                for row in 0..parts.nodes.height {
+                    let pen = &mut Pen::new(buf, parts.nodes, row, ellipsis);
+                    node_cells(snapshot, row, width, &state.theme, pen);
+                }
+            }
+            NodeStyle::Strip => {
+                for row in 0..parts.nodes.height {
+                    node_strip(snapshot, row, &state.theme, &mut Pen::new(buf, parts.nodes, row, ellipsis));
+                }
+            }
+        }
+    }
+    status(snapshot, state, rows.shown, &mut Pen::new(buf, parts.status, 0, ellipsis));
+    if let Some(text) = state.notice() {
+        let more = if state.note.is_none() && state.warnings.len() > 1 {
+            format!(" (+{} more)", state.warnings.len() - 1)
+        } else {
+            String::new()
+        };
+        let mut pen = Pen::new(buf, parts.notice, 0, ellipsis);
+        let room = pen.room().saturating_sub(more.len() as u16 + 2);
+        pen.write("! ", state.theme.style(Role::Alert)).write_within(
+            text,
+            room,
+            state.theme.style(Role::Warn),
+        );
+        pen.write(&more, state.theme.style(Role::Warn));
+    }
+}
+
+fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pen<'_>) {
+    let theme = &state.theme;
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    pen.write("numatop-ng ", theme.style(Role::Title));
+    let time = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
+        .map_or("?".into(), |time| time.to_zoned(state.zone.clone()).strftime("%H:%M:%S").to_string());
+    pen.write(&time, plain);
+    if state.demo {
+        pen.gap(1).write("DEMO", theme.style(Role::Alert));
+    }
+    if let Some(replay) = &state.replay {
+        let motion = match replay {
+            Replay { playing: true, speed, .. } => format!("x{speed}"),
+            Replay { following: true, .. } => "follows".into(),
+            _ => "still".into(),
+        };
+        pen.gap(1).write("REPLAY ", theme.style(Role::Alert)).write(&motion, theme.style(Role::Alert)).gap(1);
+        let date = Timestamp::from_nanosecond(i128::from(snapshot.wall_ns))
+            .map_or("?".into(), |time| time.to_zoned(state.zone.clone()).strftime("%Y-%m-%d").to_string());
+        pen.write(&date, plain);
+    }
+    match &state.recording {
+        Some(recording) if recording.waiting > 0 => {
+            pen.gap(1).write("REC PAUSED", theme.style(Role::Alert));
+        }
+        Some(recording) => {
+            let size = format!("REC {}", bytes(recording.bytes as f64));
+            pen.gap(1).write(&size, theme.style(Role::Title));
+        }
+        None => {}
+    }
+    if let Some(behind) = state.behind_ns() {
+        let text = format!("PAUSED -{}s", (behind as f64 / 1e9).round());
+        pen.gap(1).write(&text, theme.style(Role::Alert));
+    }
+    let host = &snapshot.host;
+    let nodes = host.topology.nodes.len();
+    let interval = match (&state.replay, snapshot.interval_ns) {
+        (Some(_), Some(ns)) => format!("over {:.1} s", ns as f64 / 1e9),
+        (Some(_), None) => "the first sample".into(),
+        (None, _) => format!("every {}", seconds(state.interval)),
+    };
+    let mut facts = vec![
+        interval,
+        clean_str(&host.hostname),
+        format!("{} CPUs", snapshot.online_cpus),
+        format!("{nodes} node{}", if nodes == 1 { "" } else { "s" }),
+    ];
+    if !host.scope.is_empty() {
+        facts.insert(1, format!("only {}", clean_str(&host.scope)));
+    }
+    facts.splice(1..1, about_rows.iter().cloned());
+    if let Some(file) = state.recording.as_ref().and_then(|recording| recording.file.as_ref()) {
+        facts.push(format!("into {file}"));
+    }
+    for fact in facts {
+        pen.write(&format!(" {} ", theme.glyphs.dot), dim).write(&fact, plain);
+    }
+}
+
+/// `node 0  CPU ####....  42.0%  MEM ####==..  free 33M of 128G`
+fn node_line(snapshot: &Snapshot, node: &Node, theme: &Theme, pen: &mut Pen<'_>) {
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    let fixed = 9 + 4 + 7 + 2 + 4 + 19;
+    let width = (pen.room().saturating_sub(fixed) / 2).min(BAR_MAX);
+    pen.write(&format!("node {:<4}", node.raw.id), plain).write("CPU ", dim);
+    let cpu = cpu_share(node, snapshot);
+    let share = cpu.as_ref().ok().copied().unwrap_or(0.0);
+    bar(pen, width, &[(share, busy_role(share))], theme);
+    let text = cpu.map_or("-".into(), |share| format!("{}%", percent(share * 100.0)));
+    pen.write_right(&text, 7, plain).write("  MEM ", dim);
+    bar(pen, width, &memory(node), theme);
+    let free = format!(
+        "  free {} of {}",
+        bytes(node.raw.mem_free_bytes as f64),
+        bytes(node.raw.mem_total_bytes as f64)
+    );
+    pen.write(&free, plain);
+}
+
+/// Row 0: ids; row 1: CPU; row 2: free memory.
+fn node_cells(snapshot: &Snapshot, row: u16, width: u16, theme: &Theme, pen: &mut Pen<'_>) {
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    let label = match row {
+        0 => "node",
+        1 => "CPU%",
+        _ if width >= 6 => "free",
+        _ => "free%",
+    };
+    pen.write_within(&format!("{label:LABEL$}", LABEL = usize::from(LABEL)), LABEL, dim);
+    for node in &snapshot.nodes {
+        // Wide cells have room for a picture beside the number.
+        let picture = if width >= 12 { width - 8 } else { 0 };
+        pen.gap(1);
+        match row {
+            0 => {
+                pen.gap(picture);
+                pen.write_right(&node.raw.id.to_string(), width - 1 - picture, dim);
+            }
+            1 => {
+                let cpu = cpu_share(node, snapshot).ok();
+                let share = cpu.unwrap_or(0.0);
+                bar(pen, picture, &[(share, busy_role(share))], theme);
+                let text = cpu.map_or("-".into(), |share| {
+                    if width >= 6 { percent(share * 100.0) } else { format!("{:.0}", share * 100.0) }
+                });
+                let role = if share >= 0.9 { Role::Warn } else { Role::Plain };
+                pen.write_right(&text, width - 1 - picture, theme.style(role));
+            }
+            _ => {
+                bar(pen, picture, &memory(node), theme);
+                let free = node.raw.mem_free_bytes as f64;
+                let text = match node.raw.mem_total_bytes {
+                    0 => "-".into(),
+                    _ if width >= 6 => bytes(free),
+                    total => format!("{:.0}", free * 100.0 / total as f64),
+                };
+                pen.write_right(&text, width - 1 - picture, plain);
+            }
+        }
+    }
+}
+
+/// One character per node. Row 0: CPU; row 1: memory in use, page cache included.
+fn node_strip(snapshot: &Snapshot, row: u16, theme: &Theme, pen: &mut Pen<'_>) {
+    let label = if row == 0 { "CPU" } else { "MEM" };
+    pen.write_within(&format!("{label:LABEL$}", LABEL = usize::from(LABEL)), LABEL, theme.style(Role::Dim));
+    let hidden = snapshot.nodes.len().saturating_sub(usize::from(pen.room()));
+    let more = if hidden > 0 { format!(" +{}", hidden + 5) } else { String::new() };
+    let room = usize::from(pen.room()) - more.len().min(usize::from(pen.room()));
+    for node in snapshot.nodes.iter().take(room) {
+        let share = if row == 0 {
+            cpu_share(node, snapshot).ok()
+        } else {
+            Some(memory(node).iter().map(|(share, _)| share).sum())
+        };
+        match share {
+            Some(share) => pen.repeat(level(share, theme), 1, theme.style(busy_role(share))),
+            None => pen.repeat('-', 1, theme.style(Role::Dim)),
+        };
+    }
+    pen.write(&more, theme.style(Role::Warn));
+}
+
+/// Busy share of the node's CPUs, 0.0..=1.0.
+fn cpu_share(node: &Node, snapshot: &Snapshot) -> Reading<f64> {
+    let share = snapshot.share(node.busy_ns)? / 100.0;
+    if node.cpus == 0 {
+        return Err(crate::model::sample::Missing::NotCollected("the node has no CPUs".into()));
+    }
+    Ok((share / f64::from(node.cpus)).min(1.0))
+}
+
+fn busy_role(share: f64) -> Role {
+    if share >= 0.9 { Role::Warn } else { Role::Local }
+}
+
+/// Shares of the node's memory: what programs and the kernel use, then page cache.
+fn memory(node: &Node) -> [(f64, Role); 2] {
+    let raw = &node.raw;
+    let total = raw.mem_total_bytes.max(1) as f64;
+    let used = raw.mem_total_bytes.saturating_sub(raw.mem_free_bytes.saturating_add(raw.mem_file_bytes));
+    [(used as f64 / total, Role::Local), (raw.mem_file_bytes as f64 / total, Role::Cache)]
+}
+
+/// Losses first: what is not shown must not be believed complete. Then what makes everything else slow.
+fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
+    let theme = &state.theme;
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    let mut lost: Vec<String> = snapshot
+        .lost
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(cause, lost)| format!("{} {}", clean_str(cause), count(*lost as f64)))
+        .collect();
+    if snapshot.exit_lost_ns > 0 {
+        lost.push(format!("{} of ended tasks", duration(snapshot.exit_lost_ns)));
+    }
+    if !lost.is_empty() {
+        pen.write(&format!("LOST {}", lost.join(", ")), theme.style(Role::Alert)).gap(2);
+    }
+    if let Some(swapped) = snapshot.swapped.filter(|swapped| *swapped != Swapped::default()) {
+        let rate = |pages| snapshot.rate(pages).map_or("-".into(), count);
+        let text = format!("in {} out {}", rate(swapped.pages_in), rate(swapped.pages_out));
+        pen.write("SWAP/s ", dim).write(&text, theme.style(Role::Warn)).gap(2);
+    }
+    let all = snapshot.tasks.len();
+    let what = if snapshot.grain == RowKind::Threads { "threads" } else { "tasks" };
+    let rows = if shown == all { count_of(all) } else { format!("{} of {}", count_of(shown), count_of(all)) };
+    pen.write(&format!("{what} "), dim).write(&rows, plain);
+    let rate = snapshot.rate(snapshot.switches).map_or("-".into(), count);
+    pen.gap(2).write("CSW/s ", dim).write(&rate, plain);
+    let own = snapshot.share(snapshot.own.cpu_ns).map_or("-".into(), |pct| format!("{}%", percent(pct)));
+    let memory = bytes(snapshot.own.raw.rss_bytes as f64);
+    pen.gap(2).write("self ", dim).write(&format!("{own} {memory}"), plain);
+    pen.gap(2);
+    if lost.is_empty() {
+        pen.write("lost ", dim).write("0", plain).gap(2);
+    }
+    let host_ipc = match snapshot.host_missing(task::IPC.id) {
+        Some(why) => Err(why.clone()),
+        None => ipc(&snapshot.slots, snapshot),
+    };
+    match host_ipc {
+        Ok(ipc) => {
+            pen.write("IPC ", dim).write(&format!("{ipc:.2}"), plain);
+            match running_pct(&snapshot.slots, snapshot) {
+                Ok(share) if share < 99.95 => {
+                    pen.write(&format!(" counted {}% of the time", percent(share)), theme.style(Role::Warn))
+                }
+                _ => pen,
+            }
+        }
+        Err(why) => pen.write("IPC n/a: ", dim).write(&clean_str(&why.to_string()), dim),
+    };
+}
+
+fn count_of(rows: usize) -> String {
+    if rows < 100_000 { rows.to_string() } else { count(rows as f64) }
+}

@@ -1,0 +1,167 @@
+//! A list of rows with columns, whatever the rows are: its order, its columns, its tree, and which row is selected.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::columns::{Columns, place};
+use super::cursor::Cursor;
+use super::table::{Look, Sort, Table};
+use super::tree::{self, Branch};
+use crate::analysis::filter;
+use crate::metric::Metric;
+use crate::snapshot::Snapshot;
+use crate::tui::input::action::Motion;
+use crate::tui::theme::Theme;
+
+/// A kind of rows.
+pub trait Row: Sized + 'static {
+    /// The identity of a row, for as long as it lives.
+    type Key: Copy + Eq + Hash;
+    /// The order of rows that are equal.
+    type Tie: Ord;
+    /// The metric that names a row: branches of the tree stand before it, and it takes what room is left over.
+    const NAME: &'static str;
+
+    fn metrics() -> &'static [Metric<Self>];
+
+    /// Rows of this kind.
+    fn all(snapshot: &Snapshot) -> &[Self];
+
+    fn key(&self) -> Self::Key;
+
+    fn tie(&self) -> Self::Tie;
+
+    /// The metrics that suit `width`, what rows are sorted by among them.
+    fn columns(width: u16, snapshot: &Snapshot, sorted: &str) -> Vec<&'static Metric<Self>>;
+
+    /// The parent of each of the rows of `order` that has one among them, by index.
+    fn parents(_snapshot: &Snapshot, _order: &[usize]) -> HashMap<usize, usize> {
+        HashMap::new()
+    }
+
+    /// Levels of the tree that are drawn before a name of this width; deeper rows are drawn as if they were this deep.
+    fn levels(name: u16) -> u16 {
+        name / 4
+    }
+}
+
+/// The state of a list.
+pub struct List<R: Row> {
+    pub sort: Sort<R>,
+    /// Chosen by hand; `None` lets the width decide.
+    pub columns: Option<Vec<&'static Metric<R>>>,
+    pub tree: bool,
+    pub cursor: Cursor<R::Key>,
+    folded: HashSet<R::Key>,
+    rows: Vec<Branch>,
+    keys: Vec<R::Key>,
+}
+
+impl<R: Row> List<R> {
+    /// Without rows, which come with [`List::arrange`].
+    pub fn new(sort: Sort<R>) -> List<R> {
+        List {
+            sort,
+            columns: None,
+            tree: false,
+            cursor: Cursor::new(),
+            folded: HashSet::new(),
+            rows: Vec::new(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// Rows in the order of the screen.
+    pub fn rows(&self) -> &[Branch] {
+        &self.rows
+    }
+
+    pub fn keys(&self) -> &[R::Key] {
+        &self.keys
+    }
+
+    /// Arranges the rows that `keeps` keeps of a new snapshot, or of the same one after a choice changed, and shows at
+    /// most `top`. `height` is the number of rows in view.
+    pub fn arrange(&mut self, snapshot: &Snapshot, height: usize, keeps: impl Fn(&R) -> bool, top: usize) {
+        let all = R::all(snapshot);
+        let order = filter::order(all, keeps, snapshot, self.sort.metric, self.sort.reversed, R::tie);
+        self.rows = if self.tree {
+            let parents = R::parents(snapshot, &order);
+            tree::forest(&order, &parents, &|at| self.folded.contains(&all[at].key()))
+        } else {
+            order.into_iter().map(Branch::flat).collect()
+        };
+        self.rows.truncate(top);
+        self.keys = self.rows.iter().map(|row| all[row.at].key()).collect();
+        self.cursor.settle(&self.keys, height);
+    }
+
+    pub fn go(&mut self, motion: Motion, height: usize) {
+        self.cursor.go(motion, &self.keys, height);
+    }
+
+    /// Selects the row at this place of the whole list.
+    pub fn select(&mut self, at: usize, height: usize) {
+        self.cursor.select(at, &self.keys, height);
+    }
+
+    /// Selects the row in this line of what is in view.
+    pub fn click(&mut self, line: usize, height: usize) {
+        self.select(self.cursor.offset() + line, height);
+    }
+
+    pub fn selected<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a R> {
+        R::all(snapshot).get(self.rows.get(self.cursor.at())?.at)
+    }
+
+    /// Keys of the rows in view.
+    pub fn in_view(&self, height: usize) -> impl Iterator<Item = R::Key> + '_ {
+        self.keys.iter().skip(self.cursor.offset()).take(height).copied()
+    }
+
+    /// Folds or unfolds what hangs below the selected row. False when nothing does.
+    pub fn toggle_fold(&mut self) -> bool {
+        let at = self.cursor.at();
+        let Some(key) = self.keys.get(at) else { return false };
+        if self.folded.remove(key) {
+            return true;
+        }
+        let has_children = self.rows.get(at + 1).is_some_and(|next| next.depth() > self.rows[at].depth());
+        has_children && self.folded.insert(*key)
+    }
+
+    /// The columns at this width.
+    pub fn columns_at(&self, width: u16, snapshot: &Snapshot) -> Columns<R> {
+        match &self.columns {
+            Some(chosen) => place(chosen, width, R::NAME),
+            None => place(&R::columns(width, snapshot, self.sort.metric.id), width, R::NAME),
+        }
+    }
+
+    /// Titles and the rows in view; `dress` says how a row looks beside its selection and its place in the tree.
+    pub fn draw(
+        &self,
+        snapshot: &Snapshot,
+        theme: &Theme,
+        area: Rect,
+        buf: &mut Buffer,
+        dress: impl Fn(&R) -> Look,
+    ) {
+        let columns = self.columns_at(area.width, snapshot);
+        let table = Table { columns: &columns, sort: Some(self.sort), snapshot, theme, name: R::NAME };
+        table.titles(area, 0, buf);
+        let name = columns.placed.iter().find(|column| column.metric.id == R::NAME);
+        let levels = R::levels(name.map_or(0, |column| column.width));
+        let offset = self.cursor.offset();
+        for (line, branch) in (1..area.height).zip(self.rows.iter().skip(offset)) {
+            // A snapshot for another screen may be without rows of this kind; the next one has them.
+            let Some(row) = R::all(snapshot).get(branch.at) else { break };
+            let selected = offset + usize::from(line) - 1 == self.cursor.at();
+            let look = Look { selected, prefix: branch.prefix(theme.glyphs, levels), ..dress(row) };
+            table.row(row, &look, area, line, buf);
+        }
+    }
+}

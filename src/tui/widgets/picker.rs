@@ -1,0 +1,178 @@
+//! A box with lines to choose from.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Margin, Rect};
+use ratatui::style::Style;
+use unicode_width::UnicodeWidthStr;
+
+use super::cursor::Cursor;
+use super::layout;
+use super::pen::Pen;
+use crate::tui::input::action::Motion;
+use crate::tui::theme::{Role, Theme};
+
+/// Something that a line stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pickable {
+    /// The id of a metric.
+    Metric(&'static str),
+    /// A set of events.
+    Events(&'static str),
+    /// A user id; `None` is everybody.
+    User(Option<u32>),
+}
+
+/// One line as it is drawn.
+pub struct Line {
+    /// Whether the column is shown; `None` where one line is chosen.
+    pub checked: Option<bool>,
+    pub name: String,
+    pub note: String,
+    pub what: Pickable,
+}
+
+pub struct Picker {
+    title: &'static str,
+    lines: Vec<Line>,
+    pub at: usize,
+    pub offset: usize,
+}
+
+impl Picker {
+    /// With the line of `selected` selected, or else the first.
+    pub fn new(title: &'static str, lines: Vec<Line>, selected: Option<Pickable>) -> Picker {
+        let at = lines.iter().position(|line| Some(line.what) == selected).unwrap_or(0);
+        Picker { title, lines, at, offset: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// True for a choice of columns, in which more can be done than choosing.
+    pub fn is_of_columns(&self) -> bool {
+        self.lines.iter().any(|line| line.checked.is_some())
+    }
+
+    pub fn line(&self, at: usize) -> Option<&Line> {
+        self.lines.get(at)
+    }
+
+    /// The selected line stands for this.
+    pub fn chosen(&self) -> Option<Pickable> {
+        self.line(self.at).map(|line| line.what)
+    }
+
+    /// Ids of the columns that are shown, in order.
+    pub fn shown(&self) -> Vec<&'static str> {
+        let shown = self.lines.iter().filter(|line| line.checked == Some(true));
+        let id = |line: &Line| match line.what {
+            Pickable::Metric(id) => Some(id),
+            _ => None,
+        };
+        shown.filter_map(id).collect()
+    }
+
+    pub fn go(&mut self, motion: Motion, height: usize) {
+        let mut cursor = Cursor::new();
+        let keys: Vec<usize> = (0..self.len()).collect();
+        cursor.select(self.at, &keys, height.max(1));
+        match motion {
+            // In a list this short the wheel moves the selection.
+            Motion::WheelUp => cursor.go(Motion::Up, &keys, height),
+            Motion::WheelDown => cursor.go(Motion::Down, &keys, height),
+            motion => cursor.go(motion, &keys, height),
+        }
+        self.at = cursor.at();
+        self.scroll(height);
+    }
+
+    /// Selects the line in this row of what is in view.
+    pub fn click(&mut self, row: usize) {
+        if self.offset + row < self.len() {
+            self.at = self.offset + row;
+        }
+    }
+
+    /// Keeps the selected line in view.
+    pub fn scroll(&mut self, height: usize) {
+        self.offset = self.offset.clamp((self.at + 1).saturating_sub(height.max(1)), self.at);
+    }
+
+    /// Shows or hides the selected column. False when it is the only one, which has to stay.
+    pub fn toggle(&mut self) -> bool {
+        let only = self.shown().len() == 1;
+        match self.lines.get_mut(self.at).and_then(|line| line.checked.as_mut()) {
+            Some(shown) if *shown && only => false,
+            Some(shown) => {
+                *shown = !*shown;
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// Moves the selected column one place.
+    pub fn shift(&mut self, later: bool) {
+        let to = if later { self.at + 1 } else { self.at.wrapping_sub(1) };
+        if self.is_of_columns() && to < self.len() && self.at < self.len() {
+            self.lines.swap(self.at, to);
+            self.at = to;
+        }
+    }
+
+    /// The place of the box.
+    pub fn frame(&self, body: Rect) -> Rect {
+        layout::popup(body, 76, self.len().min(200) as u16 + 2)
+    }
+
+    /// The place of its lines: inside the frame.
+    pub fn inside(&self, body: Rect) -> Rect {
+        inside(self.frame(body))
+    }
+
+    /// The box, its title, and the lines in view.
+    pub fn draw(&self, theme: &Theme, body: Rect, buf: &mut Buffer) {
+        let frame = self.frame(body).intersection(buf.area);
+        let glyphs = theme.glyphs;
+        for row in 0..frame.height {
+            let edge = row == 0 || row + 1 == frame.height;
+            let (side, fill) =
+                if edge { (glyphs.horizontal, glyphs.horizontal) } else { (glyphs.vertical, ' ') };
+            // The view below must not shine through.
+            let dim = reset(theme.style(Role::Dim));
+            let mut pen = Pen::new(buf, frame, row, glyphs.ellipsis);
+            pen.repeat(side, 1, dim).repeat(fill, frame.width.saturating_sub(2), dim).repeat(side, 1, dim);
+        }
+        let title = format!(" {} ", self.title);
+        Pen::new(buf, frame, 0, glyphs.ellipsis).gap(2).write(&title, reset(theme.style(Role::Title)));
+        let inside = inside(frame);
+        for row in 0..inside.height {
+            let at = self.offset + usize::from(row);
+            let Some(line) = self.line(at) else { break };
+            let selected = at == self.at;
+            let style = |role| reset(theme.style(if selected { Role::Selected } else { role }));
+            let mut pen = Pen::new(buf, inside, row, glyphs.ellipsis);
+            pen.repeat(' ', inside.width, style(Role::Plain)).column(inside.x, 1);
+            if let Some(checked) = line.checked {
+                pen.write(if checked { "[x] " } else { "[ ] " }, style(Role::Plain));
+            }
+            pen.write_within(&line.name, 24, style(Role::Key));
+            pen.gap(12u16.saturating_sub(line.name.width() as u16) + 1);
+            pen.write(&line.note, style(Role::Plain));
+        }
+    }
+}
+
+fn inside(frame: Rect) -> Rect {
+    frame.inner(Margin::new(1, 1))
+}
+
+/// Takes everything away from a cell that `style` does not set.
+fn reset(style: Style) -> Style {
+    Style::reset().patch(style)
+}

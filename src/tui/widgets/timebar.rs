@@ -1,0 +1,112 @@
+//! The line that shows where in time the screen is, and which moments are worth a look.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+use crate::analysis::highlights::{Highlights, Kind};
+use crate::text::quantity::count;
+use crate::tui::state::Timeline;
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widgets::pen::Pen;
+
+/// From this width on the legend says it in full.
+const WIDE: u16 = 120;
+
+/// All kinds in the order of the legend.
+const KINDS: [Kind; 4] = [Kind::Remote, Kind::Ipc, Kind::Loss, Kind::Gap];
+
+/// `03:10:00 ---R-----#--I--- 04:10:00  R remote  I IPC`
+pub fn render(timeline: Timeline<'_>, zone: &TimeZone, theme: &Theme, area: Rect, buf: &mut Buffer) {
+    let mut pen = Pen::new(buf, area, 0, theme.glyphs.ellipsis);
+    let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
+    let days = timeline.span.1.saturating_sub(timeline.span.0) / 86_400_000_000_000;
+    let [from, to] = [timeline.span.0, timeline.span.1].map(|wall_ns| clock(wall_ns, days > 0, zone));
+    let legend = legend(timeline, area.width >= WIDE);
+    let words: usize = legend.iter().map(|(_, words)| words.width() + 4).sum();
+    let taken = from.width() + to.width() + 2 + words;
+    let width = area.width.saturating_sub(taken as u16);
+    pen.write(&from, plain).gap(1);
+    for (letter, role) in cells(timeline, width, theme) {
+        pen.write(letter.encode_utf8(&mut [0; 4]), theme.style(role));
+    }
+    pen.gap(1).write(&to, plain);
+    for (kind, words) in legend {
+        pen.gap(2);
+        if let Some(kind) = kind {
+            pen.write(letter(kind), theme.style(role(kind))).gap(1);
+        }
+        pen.write(&words, dim);
+    }
+}
+
+/// What is in each cell of the bar: the mark that weighs most, and where we are above all.
+fn cells(timeline: Timeline<'_>, width: u16, theme: &Theme) -> Vec<(char, Role)> {
+    let Some(last) = usize::from(width).checked_sub(1) else { return Vec::new() };
+    let cell = |wall_ns| (timeline.share(wall_ns) * last as f64).round() as usize;
+    let mut cells = vec![(theme.glyphs.horizontal, Role::Dim); last + 1];
+    let mut marks = timeline.marks.all();
+    marks.sort_by_key(|mark| mark.kind);
+    for mark in marks {
+        cells[cell(mark.wall_ns)] = (letter(mark.kind).chars().next().unwrap_or('?'), role(mark.kind));
+    }
+    let here = &mut cells[cell(timeline.at)];
+    let glyph = if here.1 == Role::Dim { theme.glyphs.local } else { here.0 };
+    *here = (glyph, if here.1 == Role::Dim { Role::Alert } else { Role::Selected });
+    cells
+}
+
+fn letter(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Remote => "R",
+        Kind::Ipc => "I",
+        Kind::Loss => "L",
+        Kind::Gap => "G",
+    }
+}
+
+fn role(kind: Kind) -> Role {
+    match kind {
+        Kind::Remote => Role::Remote,
+        Kind::Ipc | Kind::Gap => Role::Warn,
+        Kind::Loss => Role::Alert,
+    }
+}
+
+/// Kinds of marks on the bar, with their letters.
+fn legend(timeline: Timeline<'_>, wide: bool) -> Vec<(Option<Kind>, String)> {
+    let marks = timeline.marks;
+    let present = KINDS.into_iter().filter(|kind| marks.count(*kind) > 0);
+    let mut legend: Vec<_> = present.map(|kind| (Some(kind), words(kind, marks, wide))).collect();
+    if timeline.looked < 1.0 {
+        legend.push((None, format!("looking {:.0}%", timeline.looked * 100.0)));
+    } else if legend.is_empty() {
+        legend.push((None, "nothing marked".into()));
+    } else if wide {
+        legend.push((None, "] [ go there".into()));
+    }
+    legend
+}
+
+fn words(kind: Kind, marks: &Highlights, wide: bool) -> String {
+    let (value, many) = (marks.value(kind).unwrap_or(0.0), marks.count(kind));
+    match (kind, wide) {
+        (Kind::Remote, false) => "remote".into(),
+        (Kind::Remote, true) => format!("most remote {}/s", count(value)),
+        (Kind::Ipc, false) => "low IPC".into(),
+        (Kind::Ipc, true) => format!("lowest IPC {value:.2}"),
+        (Kind::Loss, false) => "lost".into(),
+        (Kind::Loss, true) => format!("losses: {many}"),
+        (Kind::Gap, false) => "gap".into(),
+        (Kind::Gap, true) => format!("gaps: {many}"),
+    }
+}
+
+/// Time of day, with the day where there are several.
+fn clock(wall_ns: i64, with_day: bool, zone: &TimeZone) -> String {
+    let form = if with_day { "%m-%d %H:%M" } else { "%H:%M:%S" };
+    Timestamp::from_nanosecond(i128::from(wall_ns))
+        .map_or("?".into(), |time| time.to_zoned(zone.clone()).strftime(form).to_string())
+}
