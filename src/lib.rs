@@ -29,5 +29,4 @@ pub mod source;
 pub mod symbolize;
 pub mod sys;
 pub mod text;
-#[allow(unreachable_pub, reason = "not gone through yet")]
 pub mod tui;

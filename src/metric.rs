@@ -104,7 +104,7 @@ pub enum Value {
     ByNode(Vec<(NodeId, f64)>),
 }
 
-/// What a share was taken from. Shown in front of its number.
+/// The source of a share. Shown in front of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Witness {
     /// All of it was counted.

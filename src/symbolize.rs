@@ -6,10 +6,10 @@
 //! wait for asks the first, which asks the second.
 
 pub mod child;
+mod client;
 mod confine;
 pub mod demangle;
 pub mod elf;
-mod helper;
 mod ledger;
 pub mod listing;
 pub mod namer;
@@ -35,7 +35,7 @@ use self::names::Answers;
 use self::queue::{Queue, Turn};
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};
-use crate::program::helper::{Failure, Remote};
+use crate::program::helper::{Failure, HelperProcess};
 
 /// Places that are remembered as asked for; then all may be asked for again.
 const ASKED_MAX: usize = 200_000;
@@ -104,7 +104,7 @@ const HUNG_MAX: usize = 4096;
 
 /// Answers questions until no more can come.
 fn work(program: PathBuf, asked: &Receiver<Vec<Question>>, answers: &Sender<Answers>) {
-    let mut namer = Remote::new(program, namer::NAME, BATCH_MAX);
+    let mut namer = HelperProcess::new(program, namer::NAME, BATCH_MAX);
     let mut ledger = Ledger::default();
     let mut queue = Queue::default();
     let mut hung: HashSet<ProcessId> = HashSet::new();

@@ -60,10 +60,10 @@ use crate::source::recording::Recording;
 use crate::source::synthetic::demo;
 use crate::source::{Focus, Source};
 
-/// Messages that wait at most. Those of the collector wait elsewhere (`mail`), because it must not.
+/// Messages that wait at most. The collector, which must not wait, has a place of its own for its messages (`mail`).
 const QUEUE: usize = 64;
 
-/// The thread that measures is waited for so long when the view is closed. What it measures with ends with the process.
+/// The thread that measures is waited for so long when the view is closed. Its probes end with the process.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// As [`PATIENCE`], while a recording is to be ended: a slow disk is waited for, until a second signal.
@@ -79,7 +79,7 @@ pub struct TuiOptions {
     pub iterations: Option<u64>,
     /// Columns in order; `None` lets the width of the screen decide.
     pub columns: Option<Vec<&'static Metric<Task>>>,
-    /// What to sort by, and whether against its natural order.
+    /// The metric to sort by, and whether against its natural order.
     pub sort: Option<(&'static Metric<Task>, bool)>,
     pub threads: bool,
     /// The screen to begin with.
@@ -102,13 +102,13 @@ pub enum Ended {
     Signal(i32),
 }
 
-/// What the threads tell the loop.
+/// Messages of the threads to the loop.
 enum Message {
     /// Messages are in the mailbox.
     Mail,
     /// To the deriver: a sample, and how many it holds.
     Sample(Arc<HostFacts>, Box<Sample>, u64),
-    /// How far the recording of the samples is, each time before one of them.
+    /// Progress of the recording of the samples, each time before one of them.
     Recording(Progress),
     /// To the deriver: the recording was moved; the one before the sample to show, and that.
     Moved(Arc<HostFacts>, Option<Box<Sample>>, Box<Sample>),
@@ -119,12 +119,12 @@ enum Message {
     /// Moments worth a look among the samples that were kept when a pause began.
     KeptMarks(Box<Highlights>),
     SourceEnded,
-    /// What became of the file that is followed, none if nothing; and whether more of it can come.
+    /// Trouble with the file that is followed, none if all is well; and whether more of it can come.
     Outlook {
         what: Option<String>,
         more: bool,
     },
-    /// What is worth a look in the recording, and how much of it was looked through, 0 to 1.
+    /// Moments worth a look in the recording, and the part of it that was looked through, 0 to 1.
     Marks(Box<Highlights>, f64),
     /// The source could not start or go on.
     Failed(anyhow::Error),
@@ -134,7 +134,7 @@ enum Message {
     NotScoped(String),
     /// Another set of events cannot be counted, for this reason.
     NotCounted(String),
-    /// What was sampled of stacks, or why they cannot be.
+    /// Stacks that were sampled, or why they cannot be.
     Hot(Result<StackBatch, String>),
     /// Statistics of our own programs, or why there are none.
     Statistics(Result<Statistics, String>),
@@ -149,7 +149,7 @@ enum Message {
 /// returns.
 ///
 /// # Errors
-/// What `start` or the source reported, or that the terminal cannot be used.
+/// Errors of `start` or of the source, or that the terminal cannot be used.
 pub fn run(
     options: TuiOptions,
     recorded: bool,

@@ -23,7 +23,7 @@ use self::locked::{Failure, Locked};
 use self::wire::{Answer, Job, Question, Turn};
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
-use crate::program::helper::{self, Remote};
+use crate::program::helper::{self, HelperProcess};
 
 /// A reading that waits for longer than this has no value. Beyond the budget of its turn.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ const NONE: u64 = u64::MAX;
 
 /// The reader, started when it is first asked. Dropped, it is ended.
 pub struct MmReader {
-    remote: Remote,
+    process: HelperProcess,
     /// Shared with the reader, which writes there with which job it is busy.
     mark: Option<File>,
     turn: Option<Asked>,
@@ -68,7 +68,7 @@ impl MmReader {
     /// `program` is numatop-ng itself.
     pub fn new(program: PathBuf) -> MmReader {
         MmReader {
-            remote: Remote::new(program, child::NAME, WAIT_MAX),
+            process: HelperProcess::new(program, child::NAME, WAIT_MAX),
             mark: None,
             turn: None,
             locked: Locked::default(),
@@ -96,10 +96,10 @@ impl MmReader {
         if let Some(mark) = &self.mark {
             let _ = mark.write_all_at(&NONE.to_ne_bytes(), 0);
         }
-        match self.remote.tell(&Question::Turn(turn), self.mark.as_ref()) {
+        match self.process.tell(&Question::Turn(turn), self.mark.as_ref()) {
             Ok(()) => {
                 let at = Instant::now();
-                self.turn = Some(Asked { at, budget, jobs, seen: (at, self.remote.cpu_ns()) });
+                self.turn = Some(Asked { at, budget, jobs, seen: (at, self.process.cpu_ns()) });
             }
             Err(failure) => self.complain(failure),
         }
@@ -109,7 +109,7 @@ impl MmReader {
     pub fn take(&mut self) -> Came {
         let mut came = Came::default();
         while self.turn.is_some() {
-            match self.remote.heard::<Answer>() {
+            match self.process.heard::<Answer>() {
                 Ok(Some(answer)) => {
                     let placed = answer.placed.iter().map(|placed| &placed.process);
                     for process in placed.chain(answer.abouts.iter().map(|(process, _)| process)) {
@@ -140,11 +140,11 @@ impl MmReader {
     fn overdue(&mut self, now: Instant) -> Option<Failure> {
         let turn = self.turn.as_mut()?;
         let late = now.saturating_duration_since(turn.at).saturating_sub(turn.budget);
-        let seen = std::mem::replace(&mut turn.seen, (now, self.remote.cpu_ns()));
+        let seen = std::mem::replace(&mut turn.seen, (now, self.process.cpu_ns()));
         let worked = Duration::from_nanos(turn.seen.1.saturating_sub(seen.1)) * AT_WORK >= now - seen.0;
         match late {
             late if late >= WORK_MAX => Some(Failure::Slow(WORK_MAX)),
-            late if late >= WAIT_MAX && !worked && !self.remote.is_runnable() => {
+            late if late >= WAIT_MAX && !worked && !self.process.is_runnable() => {
                 Some(Failure::Waited(WAIT_MAX))
             }
             _ => None,
@@ -156,7 +156,7 @@ impl MmReader {
         let read = self.mark.as_ref().map(|mark| mark.read_exact_at(&mut bytes, 0));
         let at = read.is_some_and(|read| read.is_ok()).then(|| u64::from_ne_bytes(bytes));
         let culprit = self.turn.take().and_then(|turn| turn.jobs.get(usize::try_from(at?).ok()?).copied());
-        self.remote.leave(culprit.map(|(_, uid)| uid));
+        self.process.leave(culprit.map(|(_, uid)| uid));
         // A reader that is left behind may write there yet.
         self.mark = None;
         came.broken = true;
@@ -183,11 +183,11 @@ impl MmReader {
 
     /// Takes those out that may not be asked about now, and puts those last that may be locked.
     pub fn admit(&self, jobs: &mut Vec<Job>) {
-        if self.locked.is_empty() && self.remote.left_behind(None) == 0 {
+        if self.locked.is_empty() && self.process.left_behind(None) == 0 {
             return;
         }
         let now = Instant::now();
-        jobs.retain(|job| self.locked.allows(&job.process, self.remote.left_behind(Some(job.uid)), now));
+        jobs.retain(|job| self.locked.allows(&job.process, self.process.left_behind(Some(job.uid)), now));
         for job in jobs.iter_mut() {
             job.careful = self.locked.suspects(job.uid);
         }
@@ -204,6 +204,6 @@ impl MmReader {
 
     /// CPU time of readers so far, in ns, and memory that is the reader's alone, in bytes.
     pub fn uses(&mut self, page_size: u64) -> (u64, u64) {
-        (self.remote.cpu_ns(), self.remote.private_pages() * page_size)
+        (self.process.cpu_ns(), self.process.private_pages() * page_size)
     }
 }

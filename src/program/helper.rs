@@ -67,7 +67,7 @@ impl fmt::Display for Failure {
 }
 
 /// Such a process, started when it is first asked. Dropped, it is ended.
-pub struct Remote {
+pub struct HelperProcess {
     program: PathBuf,
     name: &'static str,
     answer_max: Duration,
@@ -89,11 +89,19 @@ struct Running {
     seen_ns: u64,
 }
 
-impl Remote {
+impl HelperProcess {
     /// `program` is numatop-ng itself, which is another under this `name`. An answer that takes longer than `answer_max`
     /// has none.
-    pub fn new(program: PathBuf, name: &'static str, answer_max: Duration) -> Remote {
-        Remote { program, name, answer_max, running: None, not_before: None, ending: Vec::new(), cpu_ns: 0 }
+    pub fn new(program: PathBuf, name: &'static str, answer_max: Duration) -> HelperProcess {
+        HelperProcess {
+            program,
+            name,
+            answer_max,
+            running: None,
+            not_before: None,
+            ending: Vec::new(),
+            cpu_ns: 0,
+        }
     }
 
     /// Asks, with an open file if there is one, and waits for the answer.
@@ -108,7 +116,7 @@ impl Remote {
         self.ask_within(question, file, self.answer_max)
     }
 
-    /// As [`Remote::ask`], with another limit for this answer.
+    /// As [`HelperProcess::ask`], with another limit for this answer.
     ///
     /// # Errors
     /// There is no answer. The process begins anew with the next question.
@@ -141,7 +149,7 @@ impl Remote {
         self.running.as_ref().is_some_and(|running| running.ready)
     }
 
-    /// Asks, and waits for nothing: [`Remote::heard`] has the answer later.
+    /// Asks, and waits for nothing: [`HelperProcess::heard`] has the answer later.
     ///
     /// # Errors
     /// There is no such process, or it takes nothing.
@@ -261,7 +269,7 @@ impl Remote {
     }
 }
 
-impl Drop for Remote {
+impl Drop for HelperProcess {
     fn drop(&mut self) {
         self.leave(None);
         let until = Instant::now() + Duration::from_millis(200);

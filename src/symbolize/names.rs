@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
-use super::helper::Helper;
+use super::client::Client;
 use super::objects::{Object, Objects};
 use super::process::{Mapping, Process};
 use super::wire::{Answer, Found, PLACES_MAX, Question};
@@ -59,7 +59,7 @@ impl Answers {
 
 /// Everything that is looked up in, with its caches.
 pub(super) struct Names {
-    helper: Helper,
+    client: Client,
     objects: Objects,
     kallsyms: Option<File>,
     vdso: Option<File>,
@@ -69,7 +69,7 @@ impl Names {
     /// `program` is numatop-ng itself, which is started as the symbolizer.
     pub(super) fn new(program: PathBuf) -> Names {
         Names {
-            helper: Helper::new(program),
+            client: Client::new(program),
             objects: Objects::default(),
             kallsyms: File::open("/proc/kallsyms").ok(),
             vdso: own_vdso(),
@@ -79,7 +79,7 @@ impl Names {
     /// Names of addresses of the kernel.
     pub(super) fn in_kernel(&mut self, addresses: &[u64]) -> Answers {
         let found = match &self.kallsyms {
-            Some(file) => ask(&mut self.helper, addresses, Question::Kernel, file).unwrap_or_default(),
+            Some(file) => ask(&mut self.client, addresses, Question::Kernel, file).unwrap_or_default(),
             None => Vec::new(),
         };
         let mut found = found.into_iter();
@@ -121,13 +121,13 @@ impl Names {
         if self.objects.known(id).is_none() && self.objects.try_again(id) {
             let process = Process::open(seen_in).ok_or_else(|| (unknown(), None))?;
             let owner = process.owner().unwrap_or(u32::MAX);
-            let scanned = self.objects.scan(&mut self.helper, &process, owner);
+            let scanned = self.objects.scan(&mut self.client, &process, owner);
             if let (Err(failure), None) = (scanned, self.objects.known(id)) {
                 return Err((unknown(), Some(failure)));
             }
         }
         let object = self.objects.known(id).ok_or_else(|| (unknown(), None))?;
-        let found = in_object(&mut self.helper, object, offsets);
+        let found = in_object(&mut self.client, object, offsets);
         let found = found.map_err(|failure| (object.name.clone(), Some(failure)))?;
         let function =
             |found: Found| Function { name: found.name, module: object.name.clone(), kernel: false };
@@ -157,19 +157,19 @@ impl Names {
     }
 
     fn in_mapping(&mut self, process: &Process, mapping: &Mapping<'_>, addresses: &[u64]) -> Told {
-        let helper = &mut self.helper;
+        let client = &mut self.client;
         let (module, found) = if mapping.path == "[vdso]" {
             let offsets: Vec<u64> = addresses.iter().map(|at| at - mapping.start).collect();
             let same = |vdso: &&File| vdso.metadata().is_ok_and(|m| m.len() == mapping.end - mapping.start);
             let vdso = self.vdso.as_ref().filter(same).ok_or_else(|| ("[vdso]".to_string(), None))?;
-            ("[vdso]".into(), ask(helper, &offsets, Question::Offsets, vdso))
+            ("[vdso]".into(), ask(client, &offsets, Question::Offsets, vdso))
         } else if let Some(file) = mapping.is_file().then(|| process.mapped(mapping).ok()).flatten() {
             let offset = |at: &u64| (at - mapping.start).saturating_add(mapping.offset);
             let offsets: Vec<u64> = addresses.iter().map(offset).collect();
-            (text::clean_str(mapping.file_name()), ask(helper, &offsets, Question::Offsets, &file))
+            (text::clean_str(mapping.file_name()), ask(client, &offsets, Question::Offsets, &file))
         } else {
             let map = process.perf_map().ok_or_else(|| ("[unknown]".to_string(), None))?;
-            ("[jit]".into(), ask(helper, addresses, Question::PerfMap, &map))
+            ("[jit]".into(), ask(client, addresses, Question::PerfMap, &map))
         };
         let found = found.map_err(|failure| (module.clone(), Some(failure)))?;
         // Memory that is no file and not in the map either is not known to be compiled code.
@@ -185,12 +185,12 @@ impl Names {
 }
 
 /// Functions at offsets into a file: by its own symbols, or by those that were split from it.
-fn in_object(helper: &mut Helper, object: &Object, offsets: &[u64]) -> Result<Vec<Found>, Failure> {
-    let mut found = ask(helper, offsets, Question::Offsets, &object.file)?;
+fn in_object(client: &mut Client, object: &Object, offsets: &[u64]) -> Result<Vec<Found>, Failure> {
+    let mut found = ask(client, offsets, Question::Offsets, &object.file)?;
     if let Some(debug) = &object.debug {
         let without = |found: &Found| found.name.is_none().then_some(found.address).flatten();
         let addresses: Vec<u64> = found.iter().filter_map(without).collect();
-        let mut split = ask(helper, &addresses, Question::Addresses, debug).unwrap_or_default().into_iter();
+        let mut split = ask(client, &addresses, Question::Addresses, debug).unwrap_or_default().into_iter();
         for found in found.iter_mut().filter(|found| without(found).is_some()) {
             found.name = split.next().and_then(|found| found.name);
         }
@@ -200,14 +200,14 @@ fn in_object(helper: &mut Helper, object: &Object, offsets: &[u64]) -> Result<Ve
 
 /// Asks about all places, a packet at a time. The answer of the symbolizer is checked like that of any stranger.
 fn ask(
-    helper: &mut Helper,
+    client: &mut Client,
     places: &[u64],
     question: fn(Vec<u64>) -> Question,
     file: &File,
 ) -> Result<Vec<Found>, Failure> {
     let mut all = Vec::with_capacity(places.len());
     for places in places.chunks(PLACES_MAX) {
-        match helper.ask(&question(places.to_vec()), file)? {
+        match client.ask(&question(places.to_vec()), file)? {
             Answer::Found(found) if found.len() == places.len() => all.extend(found),
             _ => return Err(Failure::Died),
         }

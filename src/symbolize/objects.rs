@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::helper::Helper;
+use super::client::Client;
 use super::open::{self, LastLink, below};
 use super::process::{Mapping, Process};
 use super::split;
@@ -80,7 +80,7 @@ impl Objects {
     ///
     /// # Errors
     /// A file could not be read; the others were looked at.
-    pub(super) fn scan(&mut self, helper: &mut Helper, process: &Process, owner: u32) -> Result<(), Failure> {
+    pub(super) fn scan(&mut self, client: &mut Client, process: &Process, owner: u32) -> Result<(), Failure> {
         let (Ok(maps), root) = (process.maps(), process.root().ok()) else { return Ok(()) };
         let roots: Vec<OwnedFd> = root.into_iter().chain(open::host_root()).collect();
         let mut seen = HashSet::new();
@@ -91,7 +91,7 @@ impl Objects {
                 continue;
             }
             let Ok(file) = process.mapped(&mapping) else { continue };
-            let identity = match helper.ask(&Question::Identify, &file) {
+            let identity = match client.ask(&Question::Identify, &file) {
                 Ok(Answer::Identity(Some(identity))) => identity,
                 Ok(_) => continue,
                 Err(failure) => {
@@ -104,7 +104,7 @@ impl Objects {
                 continue;
             }
             let path = mapping.path.strip_suffix(" (deleted)").unwrap_or(mapping.path);
-            let debug = find_split(helper, id, path, identity.link.as_deref(), &roots);
+            let debug = find_split(client, id, path, identity.link.as_deref(), &roots);
             let name = text::clean_str(mapping.file_name());
             self.make_room();
             self.tried.remove(&id);
@@ -131,7 +131,7 @@ impl Objects {
 /// The split symbols of the file with this build id at `path` below the first of `roots`: there, or below another. They
 /// have to have the same build id, which says more than the checksum of the link.
 fn find_split(
-    helper: &mut Helper,
+    client: &mut Client,
     id: BuildId,
     path: &str,
     link: Option<&str>,
@@ -140,7 +140,7 @@ fn find_split(
     let places = split::places(id, path, link);
     roots.iter().flat_map(|root| places.iter().map(move |place| (root, place))).find_map(|(root, place)| {
         let file = below(root.as_fd(), place, LastLink::Followed).ok()?;
-        match helper.ask(&Question::Identify, &file) {
+        match client.ask(&Question::Identify, &file) {
             Ok(Answer::Identity(Some(found))) if found.build_id == id.0 => Some(file),
             _ => None,
         }

@@ -13,20 +13,20 @@ use crate::model::process::ProcessId;
 use crate::program::helper::OWN_PROGRAM;
 
 /// A question about a process.
-pub enum Asked {
+pub(super) enum Asked {
     Inspect(ProcessId),
     Map { process: ProcessId, rss_bytes: u64, exact: bool },
 }
 
 /// Asks the thread. Dropped, it ends it when it has its answer.
-pub struct Closeup(Sender<Asked>);
+pub(super) struct Closeup(Sender<Asked>);
 
 impl Closeup {
     /// Starts the thread; answers go to `mail`.
     ///
     /// # Errors
     /// No thread could be made.
-    pub fn start(mail: Mail) -> Result<Closeup> {
+    pub(super) fn start(mail: Mail) -> Result<Closeup> {
         let (asks, asked) = channel();
         let work = move || answer(&asked, &mail);
         thread::Builder::new().name("closeup".into()).spawn(work).context("starting a thread")?;
@@ -34,7 +34,7 @@ impl Closeup {
     }
 
     /// Has this asked after what was asked before.
-    pub fn ask(&self, asked: Asked) {
+    pub(super) fn ask(&self, asked: Asked) {
         // It ends before us only when the screen is gone.
         let _ = self.0.send(asked);
     }

@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_millis(250);
 const NAMES_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Requests of the screen.
-pub enum Command {
+pub(super) enum Command {
     SetInterval(Duration),
     /// Watch the cgroup of this id only, or what the command line asked for.
     SetScope(Option<u64>),
@@ -52,7 +52,7 @@ pub enum Command {
 }
 
 /// The screen's end of the collector. Dropped, it ends the thread.
-pub struct Collector {
+pub(super) struct Collector {
     commands: Sender<Command>,
     wake: PipeWriter,
     thread: Option<JoinHandle<()>>,
@@ -65,8 +65,8 @@ impl Collector {
     /// fails goes to `mail`.
     ///
     /// # Errors
-    /// No pipe or no thread could be made. What goes wrong later comes as [`Message::Failed`].
-    pub fn spawn(
+    /// No pipe or no thread could be made. Later failures come as [`Message::Failed`].
+    pub(super) fn spawn(
         mail: Mail,
         collect: impl FnOnce(Receiver<Command>, PipeReader) -> Result<()> + Send + 'static,
     ) -> Result<Collector> {
@@ -91,19 +91,19 @@ impl Collector {
     }
 
     /// Hands over a command. A collector that has ended does not mind.
-    pub fn send(&mut self, command: Command) {
+    pub(super) fn send(&mut self, command: Command) {
         if self.commands.send(command).is_ok() {
             let _ = self.wake.write_all(&[0]);
         }
     }
 
     /// Tells the thread to end; what it does now is done before that.
-    pub fn quit(&mut self) {
+    pub(super) fn quit(&mut self) {
         self.send(Command::Quit);
     }
 
     /// Waits until the thread has ended and its source is closed, but for no longer than `patience`.
-    pub fn stop(mut self, patience: Duration) {
+    pub(super) fn stop(mut self, patience: Duration) {
         self.quit();
         let ended = self.done.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected);
         if let Some(thread) = self.thread.take().filter(|_| ended) {
@@ -116,7 +116,7 @@ impl Collector {
 ///
 /// # Errors
 /// The source cannot start or go on.
-pub fn collect(
+pub(super) fn collect(
     start: impl FnOnce() -> Result<Box<dyn Source>>,
     interval: Duration,
     mail: &Mail,
@@ -279,7 +279,7 @@ impl AtWork<'_> {
                     self.mail.send(Message::Statistics(now))?;
                 }
             }
-            // What is measured now has no other time.
+            // A live source has no other time.
             Command::Seek(_) => {}
             Command::Quit => return Err(Stop::Told),
         }

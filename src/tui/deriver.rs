@@ -11,7 +11,7 @@ use super::mail::{Closed, Inbox, Mail};
 use super::{Message, QUEUE};
 
 /// Both ways to the thread.
-pub struct Deriver {
+pub(super) struct Deriver {
     /// For threads that may wait until a message has room.
     pub messages: SyncSender<Message>,
     /// For threads that may not.
@@ -24,7 +24,7 @@ impl Deriver {
     ///
     /// # Errors
     /// No thread could be made.
-    pub fn start(want: Want, screen: Mail) -> Result<Deriver> {
+    pub(super) fn start(want: Want, screen: Mail) -> Result<Deriver> {
         let (messages, received) = sync_channel(QUEUE);
         let mail = Mail::new(messages.clone());
         let inbox = mail.inbox();

@@ -18,7 +18,7 @@ const TELL_EVERY: Duration = Duration::from_millis(300);
 ///
 /// # Errors
 /// No thread could be started.
-pub fn spawn(
+pub(super) fn spawn(
     mut recording: Recording,
     (first, last): (i64, i64),
     messages: SyncSender<Message>,

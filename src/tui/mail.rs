@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Message;
 use crate::source::merge::Merger;
 
-/// Samples that wait one by one. What comes after them is one interval, until the screen takes some.
+/// Samples that wait one by one. Later ones become one interval, until the screen takes some.
 const WAITING: usize = 8;
 
 /// The reader is gone, and nothing needs to be sent to it.
 #[derive(Debug)]
-pub struct Closed;
+pub(super) struct Closed;
 
 #[derive(Default)]
 struct Waiting {
@@ -25,14 +25,14 @@ struct Waiting {
 
 /// The senders' end; clones are of the same box.
 #[derive(Clone)]
-pub struct Mail {
+pub(super) struct Mail {
     waiting: Arc<Mutex<Waiting>>,
     /// Wakes the reader.
     wake: SyncSender<Message>,
 }
 
 impl Mail {
-    pub fn new(wake: SyncSender<Message>) -> Mail {
+    pub(super) fn new(wake: SyncSender<Message>) -> Mail {
         Mail { waiting: Arc::default(), wake }
     }
 
@@ -40,7 +40,7 @@ impl Mail {
     ///
     /// # Errors
     /// The reader is gone.
-    pub fn send(&self, message: Message) -> Result<(), Closed> {
+    pub(super) fn send(&self, message: Message) -> Result<(), Closed> {
         lock(&self.waiting).put(message);
         // A full channel wakes it as well: it looks here after whatever it gets from there.
         match self.wake.try_send(Message::Mail) {
@@ -50,17 +50,17 @@ impl Mail {
     }
 
     /// The reader's end.
-    pub fn inbox(&self) -> Inbox {
+    pub(super) fn inbox(&self) -> Inbox {
         Inbox(Arc::clone(&self.waiting))
     }
 }
 
 /// The reader's end. It keeps no channel open.
-pub struct Inbox(Arc<Mutex<Waiting>>);
+pub(super) struct Inbox(Arc<Mutex<Waiting>>);
 
 impl Inbox {
     /// All there is, in the order it came.
-    pub fn take(&self) -> VecDeque<Message> {
+    pub(super) fn take(&self) -> VecDeque<Message> {
         let mut waiting = lock(&self.0);
         waiting.samples = 0;
         let Waiting { messages, merger, .. } = &mut *waiting;

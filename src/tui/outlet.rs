@@ -50,7 +50,7 @@ impl Shared {
 /// Takes bytes and never waits. Flushed, it hands them to the thread, but for while it is held. Clones write to the same
 /// place.
 #[derive(Clone)]
-pub struct Outlet {
+pub(super) struct Outlet {
     shared: Arc<Shared>,
     gathered: Vec<u8>,
     held: Arc<AtomicBool>,
@@ -61,7 +61,7 @@ impl Outlet {
     ///
     /// # Errors
     /// The descriptor cannot be copied, or no thread can be started.
-    pub fn start(out: impl AsFd) -> io::Result<Outlet> {
+    pub(super) fn start(out: impl AsFd) -> io::Result<Outlet> {
         let out = File::from(out.as_fd().try_clone_to_owned()?);
         let shared = Arc::new(Shared::default());
         let given = Arc::clone(&shared);
@@ -70,12 +70,12 @@ impl Outlet {
     }
 
     /// Keeps what all clones gather, flushed or not, so that a frame wakes the thread once; or does so no longer.
-    pub fn hold(&self, held: bool) {
+    pub(super) fn hold(&self, held: bool) {
         self.held.store(held, Ordering::SeqCst);
     }
 
     /// Hands what was gathered to the thread.
-    pub fn hand_over(&mut self) {
+    pub(super) fn hand_over(&mut self) {
         let mut state = self.shared.lock();
         if state.failed.is_none() && !self.gathered.is_empty() {
             if state.waiting.is_empty() {
@@ -90,7 +90,7 @@ impl Outlet {
     }
 
     /// Leaves out what waits, and the rest of what is being written. `empty` has to make room for [`CHUNK`] bytes.
-    pub fn discard(&self, empty: impl FnOnce()) {
+    pub(super) fn discard(&self, empty: impl FnOnce()) {
         {
             let mut state = self.shared.lock();
             state.waiting.clear();
@@ -105,12 +105,12 @@ impl Outlet {
 
     /// Has `tell` called when a frame was left out and there is room for one again, and when writing fails. It must not
     /// wait, and must not call the outlet.
-    pub fn on_change(&self, tell: impl Fn() + Send + 'static) {
+    pub(super) fn on_change(&self, tell: impl Fn() + Send + 'static) {
         self.shared.lock().tell = Some(Box::new(tell));
     }
 
     /// Whether a frame would be taken soon. If not, it is told when one is.
-    pub fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         let mut state = self.shared.lock();
         let room = state.waiting.len() <= LITTLE;
         state.left_out |= !room;
@@ -118,7 +118,7 @@ impl Outlet {
     }
 
     /// Waits until all was written, or `patience` is over, or writing fails. Whether all was.
-    pub fn wait(&self, patience: Duration) -> bool {
+    pub(super) fn wait(&self, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         let mut state = self.shared.lock();
         while state.writing || !state.waiting.is_empty() {
@@ -135,7 +135,7 @@ impl Outlet {
     ///
     /// # Errors
     /// That failure.
-    pub fn check(&self) -> io::Result<()> {
+    pub(super) fn check(&self) -> io::Result<()> {
         match &self.shared.lock().failed {
             Some((kind, why)) => Err(io::Error::new(*kind, why.clone())),
             None => Ok(()),

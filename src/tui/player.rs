@@ -19,7 +19,7 @@ use crate::source::{Source, poll};
 /// Pauses of the recorder and missing files are not waited out.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// How often a recording that is being written is looked at for more while it is followed.
+/// Time between two looks for more in a recording that is being written, while it is followed.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// Said when hot spots are asked for where there are none.
@@ -52,7 +52,7 @@ struct Player {
 ///
 /// # Errors
 /// The recording cannot be read.
-pub fn play(
+pub(super) fn play(
     recording: Recording,
     span: (i64, i64),
     at: i64,
@@ -88,7 +88,7 @@ pub fn play(
             due = Instant::now()
                 + match (motion, passed) {
                     (Motion::Playing(speed), Some(passed)) => passed.min(LONGEST) / speed,
-                    // What has been written meanwhile is shown at once.
+                    // Samples written meanwhile are shown at once.
                     (Motion::Following, Some(_)) => Duration::ZERO,
                     _ => FOLLOW_EVERY,
                 };
@@ -185,7 +185,7 @@ impl Player {
         }
     }
 
-    /// On to the next sample. How much later it was taken, or `None` at the end.
+    /// Goes on to the next sample. Gives the time that it was taken later, or `None` at the end.
     fn forward(&mut self, say_end: bool) -> Result<Option<Duration>> {
         let Some(mut sample) = self.recording.next()? else {
             if say_end {

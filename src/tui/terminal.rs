@@ -40,7 +40,7 @@ static ENTERED: AtomicBool = AtomicBool::new(false);
 static OUTLET: Mutex<Option<Outlet>> = Mutex::new(None);
 
 /// The terminal while it shows our screen. Dropped, it gives the terminal back.
-pub struct Tty {
+pub(super) struct Tty {
     terminal: Terminal<CrosstermBackend<Outlet>>,
     outlet: Outlet,
     mouse: bool,
@@ -52,7 +52,7 @@ impl Tty {
     ///
     /// # Errors
     /// Standard output is not a terminal that can be written to.
-    pub fn enter(mouse: bool, redraw: impl Fn() + Send + 'static) -> Result<Tty> {
+    pub(super) fn enter(mouse: bool, redraw: impl Fn() + Send + 'static) -> Result<Tty> {
         let outlet =
             Outlet::start(io::stdout()).context("starting the thread that writes to the terminal")?;
         outlet.on_change(redraw);
@@ -73,7 +73,7 @@ impl Tty {
     ///
     /// # Errors
     /// The terminal cannot be written to.
-    pub fn resume(&mut self) -> Result<()> {
+    pub(super) fn resume(&mut self) -> Result<()> {
         ENTERED.store(true, Ordering::SeqCst);
         // Without a terminal to read from there are no keys, but the screen is as good.
         let _ = enable_raw_mode();
@@ -89,7 +89,7 @@ impl Tty {
     ///
     /// # Errors
     /// The terminal cannot be written to.
-    pub fn redraw(&mut self) -> Result<()> {
+    pub(super) fn redraw(&mut self) -> Result<()> {
         // Not Terminal::clear, which asks the terminal where the cursor is: the input thread would get
         // the answer.
         let size = self.terminal.size().context("asking for the size of the terminal")?;
@@ -100,7 +100,7 @@ impl Tty {
     ///
     /// # Errors
     /// The terminal cannot be written to.
-    pub fn draw(&mut self, app: &mut App) -> Result<()> {
+    pub(super) fn draw(&mut self, app: &mut App) -> Result<()> {
         if !ENTERED.load(Ordering::SeqCst) {
             // A thread panicked: what it has to say must stay readable.
             return Ok(());
@@ -127,7 +127,7 @@ impl Tty {
     ///
     /// # Errors
     /// The terminal cannot be written to.
-    pub fn suspend(&mut self) -> Result<()> {
+    pub(super) fn suspend(&mut self) -> Result<()> {
         leave();
         signal_hook::low_level::emulate_default_handler(libc::SIGTSTP).context("stopping")?;
         self.resume()
@@ -142,7 +142,7 @@ impl Drop for Tty {
 
 /// Gives the terminal back, once, as far as it takes it. Takes a second at most. Errors are ignored: nothing is left
 /// that could show them.
-pub fn leave() {
+pub(super) fn leave() {
     if !ENTERED.swap(false, Ordering::SeqCst) {
         return;
     }
@@ -170,12 +170,12 @@ fn give_back(outlet: &mut Outlet) {
 
 /// Waits until the terminal is closed: its window, or the connection to it. Returns at once where standard output is no
 /// terminal any more, and never while it is.
-pub fn until_closed() {
+pub(super) fn until_closed() {
     let _ = rustix::io::retry_on_intr(|| poll_hang_up(None));
 }
 
 /// Whether the terminal is closed.
-pub fn is_closed() -> bool {
+pub(super) fn is_closed() -> bool {
     poll_hang_up(Some(&Timespec::default())).is_ok_and(|found| found > 0)
 }
 

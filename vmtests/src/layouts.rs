@@ -1,5 +1,5 @@
-//! `bpf/core_compat.bpf.h`, compiled beside the types of a kernel as `bpftool btf dump … format c` gives them: does the
-//! kernel have each field, with the same kind and width? No guest is booted; the types are in the kernel's image.
+//! `bpf/core_compat.bpf.h`, compiled beside the types of a kernel as `bpftool btf dump … format c` gives them: each
+//! field is there, with the same kind and width. No guest is booted; the types are in the kernel's image.
 
 #[path = "../../tests/common/core_compat.rs"]
 mod core_compat;
@@ -204,7 +204,7 @@ fn find_types(bytes: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// What a tool makes of bytes, and of what follows them: it may complain about the rest.
+/// The output of a tool for packed bytes and whatever follows them: it may complain about the rest.
 fn unpack(tool: &[&str], packed: &[u8]) -> Result<Vec<u8>, String> {
     let tell = |error: std::io::Error| format!("{}: {error}", tool[0]);
     let mut child = Command::new(tool[0])

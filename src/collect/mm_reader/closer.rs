@@ -15,7 +15,7 @@ use crate::collect::proc_details;
 use crate::model::process::Details;
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
-use crate::program::helper::{Failure, Remote};
+use crate::program::helper::{Failure, HelperProcess};
 
 /// An answer that takes longer has none.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 /// Asks a reader of its own, started with the first question. Dropped, the reader is ended.
 pub struct Closer {
-    remote: Remote,
+    process: HelperProcess,
     /// The last process that had no answer, why, and since when.
     locked: Option<(ProcessId, String, Instant)>,
 }
@@ -35,7 +35,7 @@ pub struct Closer {
 impl Closer {
     /// `program` is numatop-ng itself.
     pub fn new(program: PathBuf) -> Closer {
-        Closer { remote: Remote::new(program, child::NAME, ANSWER_MAX), locked: None }
+        Closer { process: HelperProcess::new(program, child::NAME, ANSWER_MAX), locked: None }
     }
 
     /// The answer of /proc about a process; without its command line where that is locked.
@@ -71,7 +71,7 @@ impl Closer {
         let made = rustix::fs::memfd_create("nng-pages", MemfdFlags::CLOEXEC);
         let file = made.map(File::from).map_err(|error| format!("making a file for the answer: {error}"))?;
         let length: u64 =
-            self.remote.ask_within(question, Some(&file), most).map_err(|failure| match failure {
+            self.process.ask_within(question, Some(&file), most).map_err(|failure| match failure {
                 Failure::Slow => {
                     format!(
                         "its address space is locked, or has very much in it: no answer within {} s",

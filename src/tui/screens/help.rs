@@ -151,7 +151,7 @@ fn lines(width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
         }
     }
     heading(&mut lines, "Containers");
-    // What is summed over tasks is described there.
+    // Sums over tasks are described with those.
     for metric in CONTAINER_METRICS.iter().filter(|metric| task::by_id(metric.id).is_none()) {
         describe(&mut lines, metric, snapshot, width);
     }

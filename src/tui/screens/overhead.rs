@@ -131,7 +131,7 @@ fn of_program(cost: &Cost) -> Line {
     line(&cost.program, &[ns, count(cost.probe_runs_per_s), small(cost.cpu_pct)], "", Role::Plain)
 }
 
-/// What counters cost, and what each set of `--events` would.
+/// The cost of counters, and of each set of `--events`.
 fn of_counters(snapshot: &Snapshot, now: &Statistics) -> Vec<Line> {
     let Some(read) = now.read else {
         let why = "no counter is open: nobody knows what reading one costs here";

@@ -18,13 +18,13 @@ pub struct Replay {
     /// It grows; at its end, what is added is shown.
     pub follow: bool,
     pub following: bool,
-    /// What is worth a look, and how much of the recording was looked through for it, 0 to 1.
+    /// Moments worth a look, and the part of the recording that was looked through for them, 0 to 1.
     pub marks: Highlights,
     pub looked: f64,
 }
 
 impl State {
-    /// What is shown is a recording from the first to the second of `span`; with `follow` it grows.
+    /// Shows a recording from the first to the second of `span`; with `follow` it grows.
     pub fn replay(&mut self, span: (i64, i64), follow: bool) {
         let (marks, speed) = (Highlights::default(), SPEEDS[0]);
         let (playing, following) = (false, follow);

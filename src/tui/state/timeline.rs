@@ -13,12 +13,12 @@ pub struct Timeline<'a> {
     pub span: (i64, i64),
     pub at: i64,
     pub marks: &'a Highlights,
-    /// How much was looked through for marks, 0 to 1.
+    /// The part that was looked through for marks, 0 to 1.
     pub looked: f64,
 }
 
 impl Timeline<'_> {
-    /// How far along a moment is, 0 to 1.
+    /// The place of a moment along the bar, 0 to 1.
     pub fn share(&self, wall_ns: i64) -> f64 {
         let length = self.span.1.saturating_sub(self.span.0).max(1);
         (wall_ns.saturating_sub(self.span.0) as f64 / length as f64).clamp(0.0, 1.0)

@@ -28,7 +28,7 @@ pub struct Columns<R: 'static> {
     pub hidden: usize,
 }
 
-/// The task metrics that suit `width` on this host, in the order of the screen. What the table is
+/// The task metrics that suit `width` on this host, in the order of the screen. The column that the table is
 /// sorted by is among them, whatever it is.
 pub fn tasks_for(width: u16, host: &HostFacts, threads: bool, sorted: &str) -> Vec<&'static Metric<Task>> {
     let urgent = [COMM.id, sorted, if threads { TID.id } else { PID.id }];
@@ -66,7 +66,7 @@ pub fn containers_for(width: u16, host: &HostFacts, sorted: &str) -> Vec<&'stati
     in_order(CONTAINER_METRICS, CONTAINER_PRIORITY, width, host, [CONTAINER.id, sorted])
 }
 
-/// Those of `metrics` that get room, the `urgent` ones before all others.
+/// The part of `metrics` that gets room, the `urgent` ones before all others.
 fn in_order<R>(
     metrics: &'static [Metric<R>],
     priority: &[&'static str],

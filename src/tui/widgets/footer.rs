@@ -40,7 +40,7 @@ pub fn render(
     let mut words: Vec<(String, &str)> = first
         .chain(then)
         .filter(|line| line.contexts & context != 0 && !line.label.is_empty())
-        // What the key means here is what counts: a recording has another meaning for some.
+        // The meaning that a key has here counts: for some it is another in a recording.
         .filter(|line| {
             let key = &line.keys[0];
             let press = KeyEvent::new(key.0, if key.1 { KeyModifiers::CONTROL } else { KeyModifiers::NONE });
@@ -53,7 +53,7 @@ pub fn render(
     words.retain(|(key, _)| named.insert(key.clone()));
     let Some((way_out, others)) = words.split_last() else { return };
     let cells = |(key, label): &(String, &str)| (key.width() + label.len() + 3) as u16;
-    // How to get out is worth more than any other key.
+    // The way out is worth more than any other key.
     let fitting = others.iter().scan(pen.room().saturating_sub(cells(way_out)), |room, word| {
         *room = room.checked_sub(cells(word))?;
         Some(word)

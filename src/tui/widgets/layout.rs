@@ -4,7 +4,7 @@ use ratatui::layout::Rect;
 
 use crate::model::topology::Topology;
 
-/// How the header shows the nodes, by how many there are and how wide the screen is.
+/// Form in which the header shows the nodes, by their number and the width of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeStyle {
     /// A line with bars for each node.
@@ -31,7 +31,7 @@ pub struct Parts {
     pub footer: Rect,
 }
 
-/// How `nodes` nodes are shown in `width` columns of a screen with `height` rows.
+/// The form for `nodes` nodes in `width` columns of a screen with `height` rows.
 pub fn node_style(nodes: usize, width: u16, height: u16) -> NodeStyle {
     let wide = usize::from(width.saturating_sub(LABEL)) / nodes.max(1);
     if nodes <= 2 || (nodes <= 4 && height >= 40) {

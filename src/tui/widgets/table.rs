@@ -34,7 +34,7 @@ impl<R> Sort<R> {
     }
 }
 
-/// How a row looks apart from its values.
+/// The look of a row apart from its values.
 #[derive(Clone, Default)]
 pub struct Look {
     pub selected: bool,
@@ -179,7 +179,7 @@ fn by_node(
     }
 }
 
-/// What a number is for the reader: zeros recede, what may hurt stands out.
+/// The role of a number for the reader: zeros recede, what may hurt stands out.
 fn role_of(stands: Stands, value: &Value) -> Role {
     let Some(number) = value.number() else { return Role::Plain };
     // An estimate stands out only if its lower end would: placement alone is no alarm.

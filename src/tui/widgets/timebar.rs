@@ -42,7 +42,7 @@ pub fn render(timeline: Timeline<'_>, zone: &TimeZone, theme: &Theme, area: Rect
     }
 }
 
-/// What is in each cell of the bar: the mark that weighs most, and where we are above all.
+/// The content of each cell of the bar: the mark that weighs most, and above all the place that is shown.
 fn cells(timeline: Timeline<'_>, width: u16, theme: &Theme) -> Vec<(char, Role)> {
     let Some(last) = usize::from(width).checked_sub(1) else { return Vec::new() };
     let cell = |wall_ns| (timeline.share(wall_ns) * last as f64).round() as usize;

@@ -7,7 +7,7 @@ use crate::model::counters::Counter;
 use crate::snapshot::{Snapshot, Task};
 
 /// The line; `None` where balancing has nothing to choose between.
-pub fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
+pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
     if snapshot.host.topology.nodes.len() < 2 {
         return None;
     }

@@ -40,7 +40,7 @@ const BESIDE: usize = 3;
 const LABEL: u16 = 9;
 
 /// Divides `area` between what is said about the process and its threads.
-pub fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
+pub(super) fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
     let nodes = snapshot.map_or(1, |snapshot| snapshot.host.topology.nodes.len());
     let lines = FACTS + HISTORY + node_lines(nodes) + balancing_lines(nodes);
     // At least titles and two threads stay in view.
@@ -59,7 +59,7 @@ fn balancing_lines(nodes: usize) -> u16 {
     if nodes > 1 { 2 } else { 0 }
 }
 
-pub fn render(
+pub(super) fn render(
     snapshot: &Snapshot,
     detail: &Detail,
     seen: &ProcessSnapshot,
@@ -187,7 +187,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
     ]
 }
 
-/// What gets into its way: waits, interrupts, and who is on the other threads of its cores.
+/// Things in its way: waits, interrupts, and programs on the other threads of its cores.
 fn beside(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static str, String, Role) {
     let read =
         |metric: &Metric<Task>| metric.read(task, snapshot).ok().map(|value| short(&value, metric.unit));
@@ -269,7 +269,7 @@ fn shares(snapshot: &Snapshot, task: &Task, theme: &Theme, area: Rect, first: u1
     }
 }
 
-/// What it has of each node of the machine, in their order.
+/// Its share of each node of the machine, in their order.
 fn on_nodes(snapshot: &Snapshot, task: &Task, ran: &[(NodeId, f64)]) -> Vec<(NodeId, OnNode)> {
     let read = |metric: &Metric<Task>| match metric.read(task, snapshot) {
         Ok(Value::ByNode(values)) => values.into_iter().collect(),

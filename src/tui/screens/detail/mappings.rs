@@ -15,10 +15,10 @@ const NUMBER: u16 = 7;
 const POLICY: u16 = 12;
 const NODES: u16 = 16;
 /// Lines above the mappings: what the list was made from, and titles.
-pub const HEAD: u16 = 2;
+pub(super) const HEAD: u16 = 2;
 
-/// What the list was made from, titles, and mappings in view. `rss_bytes` is all of the process's memory.
-pub fn render(maps: &Maps, rss_bytes: u64, theme: &Theme, area: Rect, buf: &mut Buffer) {
+/// The source of the list, titles, and mappings in view. `rss_bytes` is all of the process's memory.
+pub(super) fn render(maps: &Maps, rss_bytes: u64, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let ellipsis = theme.glyphs.ellipsis;
     let found = match &maps.found {
         Some(Ok(found)) => found,

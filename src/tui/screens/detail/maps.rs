@@ -11,8 +11,8 @@ const AT_ONCE_NS: u64 = 10_000_000;
 
 /// Open beside a process's facts instead of its threads.
 #[derive(Default)]
-pub struct Maps {
-    /// What was found, or why nothing was; `None` while it is waited for.
+pub(super) struct Maps {
+    /// The mappings, or why there are none; `None` while they are waited for.
     pub found: Option<Result<Mappings, String>>,
     /// First mapping in view.
     pub offset: usize,
@@ -22,13 +22,13 @@ pub struct Maps {
 
 impl Maps {
     /// Takes what was found, or why nothing was.
-    pub fn take(&mut self, found: Result<Mappings, String>) {
+    pub(super) fn take(&mut self, found: Result<Mappings, String>) {
         self.found = Some(found);
         self.offset = 0;
     }
 
     /// Moves the view.
-    pub fn go(&mut self, motion: Motion, height: usize) {
+    pub(super) fn go(&mut self, motion: Motion, height: usize) {
         let rows = match &self.found {
             Some(Ok(found)) => found.rows.len(),
             _ => 0,

@@ -8,7 +8,7 @@ use crate::snapshot::{Snapshot, Task};
 use crate::text::quantity::count;
 
 /// The line; `None` where pages have nowhere to go.
-pub fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
+pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
     if snapshot.host.topology.nodes.len() < 2 {
         return None;
     }

@@ -13,7 +13,7 @@ use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::pen::Pen;
 
 /// Lines above the list: what it is about, what was sampled, titles.
-pub const HEAD: u16 = 3;
+pub(super) const HEAD: u16 = 3;
 
 /// Cells of a share, of its error, and of what follows.
 const SHARE: u16 = 7;
@@ -25,7 +25,7 @@ const WIDE: u16 = 60;
 /// Levels of the tree that are drawn indented; deeper ones are drawn as if they were this deep.
 const LEVELS: usize = 24;
 
-pub fn render(view: &Hot, theme: &Theme, area: Rect, buf: &mut Buffer) {
+pub(super) fn render(view: &Hot, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let ellipsis = theme.glyphs.ellipsis;
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     let mut pen = Pen::new(buf, area, 0, ellipsis);
@@ -120,7 +120,7 @@ fn describe(
     }
 }
 
-/// How much there is to go by, and what is missing of it.
+/// The number of samples, and what is missing of them.
 fn sampled(view: &Hot, theme: &Theme, pen: &mut Pen<'_>) {
     let profile = &view.profile;
     if profile.event.is_empty() {

@@ -44,7 +44,7 @@ const RECLAIM: [Named; 3] = [
 ];
 
 /// As many lines as there is room for. The machine may have changed since: then less is known.
-pub fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect, buf: &mut Buffer) {
+pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let (topology, id) = (&snapshot.host.topology, NodeId(node.raw.id));
     let Some(facts) = topology.node(id) else { return };
     let lines = [

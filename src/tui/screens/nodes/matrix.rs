@@ -20,7 +20,7 @@ const CELL_MIN: u16 = 4;
 const CELL_MAX: u16 = 9;
 
 /// Node ids above, and a row for each node in the order of the table; below it what is shown.
-pub fn render(
+pub(super) fn render(
     snapshot: &Snapshot,
     list: &List<Node>,
     first_column: usize,
@@ -75,7 +75,7 @@ pub fn render(
     );
 }
 
-/// What row and column mean, or why there is nothing; as much as fits.
+/// The meaning of row and column, or why there is nothing; as much as fits.
 fn legend(
     snapshot: &Snapshot,
     metric: &PairMetric,

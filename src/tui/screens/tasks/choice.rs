@@ -34,7 +34,7 @@ impl Choice {
 
 /// Whether `needle` is part of the task's name, cgroup or user, or is its pid or tid. Capital letters
 /// count when there are any in `needle`.
-pub fn matches(task: &Task, snapshot: &Snapshot, needle: &str) -> bool {
+pub(super) fn matches(task: &Task, snapshot: &Snapshot, needle: &str) -> bool {
     let exact = needle.chars().any(char::is_uppercase);
     let contains = |text: &str| {
         if exact { text.contains(needle) } else { text.to_lowercase().contains(needle) }

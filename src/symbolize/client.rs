@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::child;
 use super::wire::{Answer, Question};
-use crate::program::helper::{Failure, Remote};
+use crate::program::helper::{Failure, HelperProcess};
 
 /// An answer that takes longer has none: a file of half a gigabyte takes a tenth of it, unless it comes from a slow disk.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -19,16 +19,16 @@ const FAILURES_MAX: u32 = 3;
 const FILES_MAX: usize = 65_536;
 
 /// The symbolizer, started when it is first asked. Dropped, it is ended.
-pub(super) struct Helper {
-    remote: Remote,
+pub(super) struct Client {
+    process: HelperProcess,
     /// Files that had no answer, by device and inode, and how often.
     failures: HashMap<(u64, u64), u32>,
 }
 
-impl Helper {
+impl Client {
     /// `program` is numatop-ng itself.
-    pub(super) fn new(program: PathBuf) -> Helper {
-        Helper { remote: Remote::new(program, child::NAME, ANSWER_MAX), failures: HashMap::new() }
+    pub(super) fn new(program: PathBuf) -> Client {
+        Client { process: HelperProcess::new(program, child::NAME, ANSWER_MAX), failures: HashMap::new() }
     }
 
     /// Asks about `file`, and waits for the answer.
@@ -41,7 +41,7 @@ impl Helper {
         if self.failures.get(&key).is_some_and(|failures| *failures >= FAILURES_MAX) {
             return Err(Failure::GivenUp);
         }
-        self.remote.ask(question, Some(file)).inspect_err(|failure| {
+        self.process.ask(question, Some(file)).inspect_err(|failure| {
             if failure.may_pass() {
                 if self.failures.len() >= FILES_MAX {
                     self.failures.clear();
