@@ -5,6 +5,7 @@ mod draw;
 mod mappings;
 mod maps;
 mod moved;
+mod remote;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

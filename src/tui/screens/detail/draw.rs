@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Detail, balancing, mappings, moved};
+use super::{Detail, balancing, mappings, moved, remote};
 use crate::metric::Value;
 use crate::metric::format::short;
 use crate::metric::identity::{CGROUP, COMM};
@@ -54,9 +54,9 @@ fn node_lines(nodes: usize) -> u16 {
     nodes.min(NODE_LINES) as u16
 }
 
-/// Lines on NUMA balancing and on moved pages, where there is something to balance.
+/// Lines on remote memory, NUMA balancing and moved pages, where there are several nodes.
 fn balancing_lines(nodes: usize) -> u16 {
-    if nodes > 1 { 2 } else { 0 }
+    if nodes > 1 { 3 } else { 0 }
 }
 
 pub(super) fn render(
@@ -83,7 +83,11 @@ pub(super) fn render(
     }
     shares(snapshot, task, theme, facts_area, FACTS, buf);
     let nodes = snapshot.host.topology.nodes.len();
-    let lines = [("balance", balancing::words(task, snapshot)), ("moved", moved::words(task, snapshot))];
+    let lines = [
+        ("remote", remote::words(task, snapshot)),
+        ("balance", balancing::words(task, snapshot)),
+        ("moved", moved::words(task, snapshot)),
+    ];
     for (row, (label, text)) in (FACTS + node_lines(nodes)..).zip(lines) {
         let Some(text) = text else { continue };
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);
