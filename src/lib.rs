@@ -5,6 +5,7 @@
 // `expect` says what makes it true.
 #![warn(clippy::unwrap_used)]
 
+pub mod access;
 pub mod batch;
 pub mod cli;
 pub mod collect;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["sys", "text"],
     &["model", "say", "signals"],
-    &["overhead", "remote", "pace", "hot", "host"],
+    &["overhead", "remote", "pace", "access", "hot", "host"],
     &["pmu", "container", "snapshot"],
     &["metric"],
     &["collect", "filter", "record", "marks"],
@@ -21,6 +21,7 @@ const LAYERS: &[&[&str]] = &[
 
 /// Modules that take values and return values: no file, no system call, no clock.
 const PURE: &[&str] = &[
+    "access",
     "cli",
     "events_cmd",
     "filter",
