@@ -9,3 +9,5 @@ pub mod decode_a64;
 pub mod decode_x86;
 pub mod outcome;
 pub mod sample;
+pub mod self_check;
+pub mod window;

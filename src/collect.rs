@@ -1,6 +1,7 @@
 //! From the kernel to a [`crate::model::sample::Sample`]: BPF objects and the files of /proc and /sys.
 
 pub mod about;
+pub mod access;
 pub mod attach;
 pub mod check;
 pub mod hot;

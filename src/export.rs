@@ -1,5 +1,6 @@
 //! Snapshots for programs and for pipes: one writer per format.
 
+pub mod access;
 pub mod csv;
 mod hot;
 pub mod json;

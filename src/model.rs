@@ -1,5 +1,6 @@
 //! Data that all layers share. Nothing here reads the machine or a clock.
 
+pub mod access;
 pub mod cgroup_path;
 pub mod counters;
 pub mod event;
@@ -7,6 +8,7 @@ pub mod facility;
 pub mod group;
 pub mod process;
 pub mod sample;
+pub mod share;
 pub mod stacks;
 pub mod topology;
 pub mod units;

@@ -112,6 +112,14 @@ pub fn check_places(format: BatchFormat, hot: bool, overhead: bool, kept: bool) 
     Ok(())
 }
 
+/// Refuses `--access` on the screen, which does not show memory in use yet.
+///
+/// # Errors
+/// Says what shows it.
+pub fn check_access(access: bool) -> Result<(), BadValue> {
+    if access { Err(bad("--access", "is for batch mode (--batch, --format)")) } else { Ok(()) }
+}
+
 /// Refuses ids that no task below `root` has: they would show an empty screen for ever.
 fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
     // What cannot be found out decides nothing.

@@ -40,6 +40,8 @@ pub enum Facility {
     Placement,
     /// How sure, and how old, the answer to that is.
     PlacementError,
+    /// Samples of the memory that processes use, from a clock.
+    MemoryUse,
     /// Pages that tasks are given, by node.
     NewPages,
     /// Pages that are moved for tasks.

@@ -16,6 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use self::events::Fresh;
 use self::missing::with_balancing;
+use super::access::Access;
 use super::hot::Hot;
 use super::{Focus, Source, poll};
 use crate::collect::about::AboutReader;
@@ -45,7 +46,7 @@ use crate::metric::needs;
 use crate::metric::needs::Demand;
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
-use crate::model::sample::{CpuRaw, HostFacts, Names, Sample, Slot};
+use crate::model::sample::{CpuRaw, HostFacts, Missing, Names, Sample, Slot};
 use crate::model::stacks::News;
 use crate::model::topology::{Topology, parse_cpulist};
 use crate::model::units::CpuId;
@@ -126,6 +127,9 @@ pub struct LiveSource {
     cgroup_subsys: Option<u32>,
     sampling: Sampling,
     hot: Option<Hot>,
+    access: Option<Access>,
+    /// Why memory use is not sampled, though it was asked for.
+    access_refused: Option<Missing>,
     sets: Vec<(&'static str, Choice)>,
     fresh: Fresh,
     /// The cost of reading one counter.
@@ -245,6 +249,8 @@ impl LiveSource {
             cgroup_subsys: subsys,
             sampling: options.sampling,
             hot: None,
+            access: None,
+            access_refused: None,
             sets: options.sets,
             fresh: Fresh::default(),
             read_cost,
@@ -281,6 +287,9 @@ impl LiveSource {
         self.say_missing();
         if let Some(hot) = &mut self.hot {
             hot.follow(&now)?;
+        }
+        if let Some(access) = &mut self.access {
+            access.follow(&now)?;
         }
         self.online = now;
         Ok(())
@@ -410,6 +419,10 @@ impl LiveSource {
             false => BTreeMap::new(),
         };
         let (placement, about) = self.look_at_memory(&tasks, mono_ns);
+        let memory_use = match &mut self.access {
+            Some(access) => Some(access.turn(&self.host.topology, &tasks, mono_ns)?),
+            None => None,
+        };
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
         let names = self.visible.of(self.groups.scope(), &self.names, occupied);
         self.watch_multiplexing(&cpus);
@@ -417,6 +430,10 @@ impl LiveSource {
         let mut own = own::read(self.page_size);
         let (reader_ns, reader_bytes) = self.mm_reader.uses(self.page_size);
         (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
+        if let Some(access) = &mut self.access {
+            let (reader_ns, reader_bytes) = access.reader_uses(self.page_size);
+            (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
+        }
         own.sample_ns = began.elapsed().as_nanos() as u64;
         Ok(Sample {
             wall_ns,
@@ -436,6 +453,7 @@ impl LiveSource {
             groups,
             placement,
             about,
+            memory_use,
             hot: None,
             notes: std::mem::take(&mut self.notes),
         })
@@ -491,6 +509,9 @@ impl Source for LiveSource {
         if let Some(hot) = &mut self.hot {
             hot.set_scoped(scoped);
         }
+        if let Some(access) = &mut self.access {
+            access.set_scoped(scoped);
+        }
         self.tasks.set_scope(&before, self.groups.scope())?;
         self.forget = true;
         self.visible.forget();
@@ -513,6 +534,19 @@ impl Source for LiveSource {
         Ok(())
     }
 
+    fn set_access(&mut self, on: bool) -> Result<()> {
+        (self.access, self.access_refused) = (None, None);
+        if on {
+            let scoped = !self.groups.scope().is_everything();
+            match Access::start(&self.records, scoped, &self.online, self.page_size, clock::mono_ns()) {
+                Ok(access) => self.access = Some(access),
+                Err(why) => self.access_refused = Some(why),
+            }
+        }
+        self.say_missing();
+        Ok(())
+    }
+
     fn set_statistics(&mut self, on: bool) -> Result<()> {
         self.statistics = None;
         if on {
@@ -526,6 +560,7 @@ impl Source for LiveSource {
             return Ok(None);
         }
         let sampler = self.hot.iter().flat_map(Hot::programs);
+        let sampler = sampler.chain(self.access.iter().flat_map(Access::programs));
         let programs = self.sched.programs().chain(self.tasks.programs()).chain(sampler);
         let runs = |program: Program<'_>| {
             Ok((program.name().to_string_lossy().into_owned(), stats::runs(program.as_fd())?))
@@ -548,11 +583,18 @@ impl Source for LiveSource {
         loop {
             let mut fds = vec![stop, self.tasks.exit_fd()];
             fds.extend(self.hot.as_ref().map(Hot::fd));
+            let hot = fds.len();
+            fds.extend(self.access.as_ref().map(Access::fd));
             match poll(&fds, due).context("waiting for the next sample")? {
                 None => return Ok(false),
                 Some(0) => return Ok(true),
                 Some(1) => self.tasks.gather_exits()?,
-                Some(_) => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
+                Some(at) if at < hot => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
+                Some(_) => {
+                    if let Some(access) = &mut self.access {
+                        access.gather(&self.host.topology)?;
+                    }
+                }
             }
         }
     }

@@ -153,6 +153,7 @@ fn only(sample: &Sample, process: (u32, u64)) -> Sample {
         groups: Default::default(),
         placement: Arc::clone(&sample.placement),
         about: Arc::default(),
+        memory_use: None,
         hot: None,
         names: Arc::clone(&sample.names),
         notes: Vec::new(),
