@@ -311,7 +311,8 @@ pub fn derive_tasks(
     if let Some(uses) = &current.memory_use {
         for task in &mut tasks {
             let of_process = uses.processes.get(&task.raw.process()).cloned();
-            task.memory_use = of_process.map(|found| SampledUse { source: uses.source, window_s: uses.window_s, found });
+            task.memory_use =
+                of_process.map(|found| SampledUse { source: uses.source, window_s: uses.window_s, found });
         }
     }
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);

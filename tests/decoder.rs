@@ -75,13 +75,17 @@ impl Tally {
             }
         };
         if !same {
-            self.different.push(format!("{:x}: {}: {outcome:x?}, not {expected:x?}", line.address, line.text));
+            self.different
+                .push(format!("{:x}: {}: {outcome:x?}, not {expected:x?}", line.address, line.text));
         }
     }
 
     fn print(&self, what: &str) {
         let (instructions, operands) = (self.instructions, self.operands);
-        println!("{what}: {operands} operands of {instructions} instructions, {} different", self.different.len());
+        println!(
+            "{what}: {operands} operands of {instructions} instructions, {} different",
+            self.different.len()
+        );
         self.different.iter().take(SHOWN).for_each(|line| println!("  {line}"));
     }
 }
@@ -144,8 +148,10 @@ fn number(text: &str) -> Option<u64> {
 /// The address of an operand in AT&T syntax.
 fn expected_x86(line: &Line, registers: &decode_x86::Registers) -> Expected {
     let mut words = line.text.split(' ').filter(|word| !word.is_empty());
-    let prefixes =
-        ["lock", "rep", "repz", "repnz", "notrack", "bnd", "data16", "cs", "ds", "addr32", "xacquire", "xrelease"];
+    let prefixes = [
+        "lock", "rep", "repz", "repnz", "notrack", "bnd", "data16", "cs", "ds", "addr32", "xacquire",
+        "xrelease",
+    ];
     let Some(name) = words.find(|word| !prefixes.contains(word) && !word.starts_with("rex")) else {
         return Expected::Skip;
     };

@@ -108,7 +108,8 @@ fn ending_at(bits: u32, before: &[u8], ip: u64) -> Option<Instruction> {
             continue;
         };
         let next = offset + instruction.len();
-        last_of[offset] = if next == length { Some(offset as u8) } else { last_of.get(next).copied().flatten() };
+        last_of[offset] =
+            if next == length { Some(offset as u8) } else { last_of.get(next).copied().flatten() };
         if let Some(last) = last_of[offset] {
             votes[usize::from(last)] += 1;
         }

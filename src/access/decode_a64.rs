@@ -99,7 +99,12 @@ enum Writeback {
 /// What an instruction does with memory.
 enum Operand {
     /// `base` and `offset`; `written` are the general registers that are loaded.
-    Memory { base: u32, offset: Offset, writeback: Writeback, written: [Option<u32>; 2] },
+    Memory {
+        base: u32,
+        offset: Offset,
+        writeback: Writeback,
+        written: [Option<u32>; 2],
+    },
     /// Relative to the instruction.
     Literal(i64),
     /// Memory whose address is not computed.

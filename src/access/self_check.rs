@@ -43,7 +43,8 @@ pub fn judge(interrupted: &[u64], landmarks: Landmarks) -> Result<Verdict, Missi
     }
     let share = |at: u64| interrupted.iter().filter(|ip| **ip == at).count() as f64 / samples as f64;
     let (behind, at) = (share(landmarks.behind), share(landmarks.load));
-    let (attribution, share) = if behind >= ENOUGH { (Attribution::Behind, behind) } else { (Attribution::At, at) };
+    let (attribution, share) =
+        if behind >= ENOUGH { (Attribution::Behind, behind) } else { (Attribution::At, at) };
     if share < ENOUGH {
         return Err(Missing::Unsupported(format!(
             "clock samples do not fall behind slow instructions on this CPU ({:.0} %)",

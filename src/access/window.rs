@@ -174,7 +174,9 @@ impl Window {
 }
 
 fn add_mapping(sums: &mut BTreeMap<u64, MappingUse>, mapping: &MappingUse) {
-    let sum = sums.entry(mapping.start).or_insert_with(|| MappingUse { by_node: BTreeMap::new(), ..mapping.clone() });
+    let sum = sums
+        .entry(mapping.start)
+        .or_insert_with(|| MappingUse { by_node: BTreeMap::new(), ..mapping.clone() });
     // It may have grown, and its address may be another mapping's now: the last one counts.
     sum.bytes = mapping.bytes;
     sum.name.clone_from(&mapping.name);

@@ -12,7 +12,9 @@ fn sampled(task: &Task) -> Reading<&SampledUse> {
         Some(sampled) if task.tid.is_none_or(|tid| tid == task.raw.pid) => Ok(sampled),
         Some(_) => Err(no("samples of memory use are added up by process")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
-        None => Err(no("no samples: --access of batch mode asks for them, and the process must have run; not recorded")),
+        None => Err(no(
+            "no samples: --access of batch mode asks for them, and the process must have run; not recorded",
+        )),
     }
 }
 
@@ -94,7 +96,9 @@ pub const MEM_TIME_PCT_BY_NODE: Metric<Task> = metric(
             (None, true) => Err(no("the nodes of its pages are not known yet")),
             (_, false) => {
                 let all: f64 = by_node.values().sum();
-                Ok(Value::ByNode(by_node.into_iter().map(|(node, samples)| (node, 100.0 * samples / all)).collect()))
+                Ok(Value::ByNode(
+                    by_node.into_iter().map(|(node, samples)| (node, 100.0 * samples / all)).collect(),
+                ))
             }
         }
     },

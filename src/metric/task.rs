@@ -2,8 +2,7 @@
 
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
-    access,
-    balancing, counters, identity, interference, mempolicy, moved, on_demand, pages, placement, smt,
+    access, balancing, counters, identity, interference, mempolicy, moved, on_demand, pages, placement, smt,
 };
 use crate::model::counters::Counter;
 use crate::model::event::Role;
@@ -70,12 +69,6 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     mempolicy::POLICY,
     on_demand::MEMS_ALLOWED,
     on_demand::HUGE_PCT,
-    access::MEM_TIME_PCT,
-    access::MEM_TIME_REMOTE_PCT,
-    access::MEM_TIME_ERROR_POINTS,
-    access::MEM_TIME_PCT_BY_NODE,
-    access::ACCESS_SOURCE,
-    access::ACCESS_SAMPLES,
     placement::MEM_PCT_BY_NODE,
     placement::MEM_BYTES_BY_NODE,
     placement::MEM_ERROR_POINTS,
@@ -103,6 +96,12 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     balancing::HINT_FAULTS,
     balancing::HINT_REMOTE_PCT,
     balancing::BALANCING_PCT,
+    access::MEM_TIME_PCT,
+    access::MEM_TIME_REMOTE_PCT,
+    access::MEM_TIME_ERROR_POINTS,
+    access::MEM_TIME_PCT_BY_NODE,
+    access::ACCESS_SOURCE,
+    access::ACCESS_SAMPLES,
 ];
 
 pub const CPU_NS: Metric<Task> = Metric {

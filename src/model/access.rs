@@ -125,7 +125,10 @@ impl MemoryUse {
 
     /// Samples whose page is on another node than the CPU, and those of which both are known.
     pub fn remote(&self) -> (f64, f64) {
-        self.mappings.iter().map(MappingUse::remote).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        self.mappings
+            .iter()
+            .map(MappingUse::remote)
+            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// Whether there are enough samples for shares.

@@ -62,7 +62,13 @@ impl Access {
     ///
     /// # Errors
     /// Why there are no samples, or why they say nothing here.
-    pub fn start(records: &OwnedFd, scoped: bool, cpus: &[CpuId], page_size: u64, now_ns: u64) -> Result<Access, Missing> {
+    pub fn start(
+        records: &OwnedFd,
+        scoped: bool,
+        cpus: &[CpuId],
+        page_size: u64,
+        now_ns: u64,
+    ) -> Result<Access, Missing> {
         let failed = |error: anyhow::Error| Missing::Unsupported(format!("{error:#}"));
         let count = cpus.len() as u32;
         let mut probe = AccessProbe::load(records, rate(count), count).map_err(failed)?;
@@ -103,7 +109,12 @@ impl Access {
     ///
     /// # Errors
     /// The ring could not be read.
-    pub fn turn(&mut self, topology: &Topology, tasks: &[Arc<TaskRaw>], now_ns: u64) -> Result<Arc<MemoryUses>> {
+    pub fn turn(
+        &mut self,
+        topology: &Topology,
+        tasks: &[Arc<TaskRaw>],
+        now_ns: u64,
+    ) -> Result<Arc<MemoryUses>> {
         self.gather(topology)?;
         let came = self.reader.take();
         if let Some(asked) = &mut self.asked {
@@ -133,9 +144,9 @@ impl Access {
 
     fn ask(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64) {
         let lost = self.probe.lost();
-        let since = lost.iter().map(|(cause, count)| {
-            (*cause, count.saturating_sub(self.lost.get(cause).copied().unwrap_or(0)))
-        });
+        let since = lost
+            .iter()
+            .map(|(cause, count)| (*cause, count.saturating_sub(self.lost.get(cause).copied().unwrap_or(0))));
         let mut asked = Asked {
             from_ns: std::mem::replace(&mut self.until_ns, now_ns),
             to_ns: now_ns,

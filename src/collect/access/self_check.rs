@@ -13,8 +13,9 @@ use crate::sys;
 const HZ: u32 = 4999;
 /// Duration of the loop.
 const LENGTH: Duration = Duration::from_millis(60);
-/// Places of the chain: one in each cache line of 8 MiB, which is more than a cache of the second level holds.
-const LINES: usize = 1 << 17;
+/// Places of the chain: one in each cache line of 32 MiB, which is more than a cache of the second level holds. They are
+/// freed after the check.
+const LINES: usize = 1 << 19;
 /// Words of a cache line.
 const WORDS: usize = 8;
 /// Steps between two looks at the clock.
