@@ -7,6 +7,7 @@
 pub mod code_x86;
 pub mod decode_a64;
 pub mod decode_x86;
+pub mod follow;
 pub mod outcome;
 pub mod sample;
 pub mod self_check;
