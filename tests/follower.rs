@@ -24,6 +24,8 @@ const STOPS_MAX: usize = 2000;
 /// A child that is traced. Killed when dropped.
 struct Traced {
     child: Child,
+    /// Its thread that is traced: the last one, which the test harness runs a test in.
+    tid: i32,
     /// It was stopped in a system call, which may begin anew: samples are of user mode only.
     in_kernel: Cell<bool>,
 }
@@ -31,6 +33,8 @@ struct Traced {
 impl Drop for Traced {
     fn drop(&mut self) {
         let _ = self.child.kill();
+        // A thread that is traced is not gone before its tracer has seen its end.
+        while self.wait() {}
         let _ = self.child.wait();
     }
 }
@@ -46,12 +50,15 @@ impl Traced {
         command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // Its own process group: nothing else gets its signals.
         let child = command.process_group(0).spawn().ok()?;
-        let traced = Traced { child, in_kernel: Cell::new(false) };
+        std::thread::sleep(Duration::from_millis(100));
+        let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?.flatten();
+        let tids = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let traced = Traced { tid: tids.max()?, child, in_kernel: Cell::new(false) };
         ptrace(libc::PTRACE_SEIZE, traced.pid(), std::ptr::null_mut()).then_some(traced)
     }
 
     fn pid(&self) -> i32 {
-        self.child.id() as i32
+        self.tid
     }
 
     /// Waits for it to stop; false when it has ended.
@@ -197,7 +204,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ),
     ("mawk", &["BEGIN { while (1) { n = (n * 31 + 7) % 65521; a[n % 9973] += n } }"]),
     (
-        "python3",
+        "/usr/bin/python3",
         &["-c", "d = {}\ni = 0\nwhile True:\n  i = (i * 31 + 7) % 65521\n  d[i % 9973] = d.get(i, 0) + i"],
     ),
     ("bash", &["-c", "while :; do n=$(( (n * 31 + 7) % 65521 )); a[n % 997]=$n; done"]),
@@ -210,16 +217,15 @@ fn every_value_that_is_known_is_right() {
     // Loops of this very program, built without optimisation.
     let own = std::env::current_exe().unwrap();
     let own = own.to_str().unwrap();
-    let mut programs: Vec<(&str, &[&str])> =
-        vec![(own, &["--ignored", "--exact", "loops", "--test-threads=1"])];
+    let mut programs: Vec<(&str, &[&str])> = vec![(own, &["--ignored", "--exact", "loops"])];
     programs.extend(PROGRAMS);
+    let mut followed = 0;
     let mut random: u64 = 88_172_645_463_325_252;
     for (at, (program, words)) in programs.iter().enumerate() {
         let Some(traced) = Traced::start(program, words) else {
             eprintln!("SKIPPED: {program} is not installed, or may not be traced");
             continue;
         };
-        std::thread::sleep(Duration::from_millis(100));
         let mut tally = Tally::default();
         let share = ENOUGH / 6;
         while tally.addresses < share && tally.wrong.is_empty() {
@@ -255,11 +261,16 @@ fn every_value_that_is_known_is_right() {
             tally.wrong.len(),
             tally.gave_up
         );
+        followed += 1;
         all.addresses += tally.addresses;
         all.wrong.extend(tally.wrong.into_iter().map(|wrong| format!("{program}: {wrong}")));
     }
     println!("{} addresses, {} wrong", all.addresses, all.wrong.len());
     assert!(all.wrong.is_empty(), "{:#?}", all.wrong);
+    if followed < 6 {
+        eprintln!("SKIPPED: the number of addresses, which six programs have; {followed} are here");
+        return;
+    }
     assert!(all.addresses >= 100_000, "{} addresses", all.addresses);
 }
 
