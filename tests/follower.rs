@@ -287,7 +287,7 @@ fn loops() {
             let at = (state >> 33) as usize % table.len();
             table[at] = table[at].rotate_left(5) ^ state as u32;
             let narrow = (state >> 40) as u8;
-            table[usize::from(narrow)] += u32::from(narrow.leading_zeros()) / (1 + state as u32 % 7);
+            table[usize::from(narrow)] += narrow.leading_zeros() / (1 + state as u32 % 7);
         }
         *map.entry(state % 997).or_insert(0i64) += (state as i64) / 77 % 1000;
         let mut words: Vec<u16> = table[..200].iter().map(|word| *word as u16).collect();

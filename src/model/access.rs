@@ -92,7 +92,7 @@ impl MappingUse {
 
     /// Samples whose page is on another node than the CPU, and those of which both are known.
     pub fn remote(&self) -> (f64, f64) {
-        let known = self.by_node.iter().filter_map(|((page, cpu), samples)| Some((*page, *cpu, *samples)));
+        let known = self.by_node.iter().map(|((page, cpu), samples)| (*page, *cpu, *samples));
         known.fold((0.0, 0.0), |(remote, all), (page, cpu, samples)| match (page, cpu) {
             (Some(page), Some(cpu)) if page != cpu => (remote + samples, all + samples),
             (Some(_), Some(_)) => (remote, all + samples),

@@ -15,7 +15,7 @@ use crate::access::self_check::Verdict;
 use crate::access::window::{Batch, Losses, Place, Places, Window};
 use crate::collect::access::{AccessProbe, lookup, rate, self_check};
 use crate::collect::mm_reader::MmReader;
-use crate::collect::mm_reader::wire::{Job, PagesPlaced, PagesTurn, Turn};
+use crate::collect::mm_reader::wire::{JOBS_MAX, Job, PagesPlaced, PagesTurn, Turn};
 use crate::model::access::{MemoryUse, MemoryUses};
 use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, TaskRaw};
@@ -166,6 +166,8 @@ impl Access {
             })
             .collect();
         self.reader.admit(&mut jobs);
+        // A packet holds no more; samples of the others count without a mapping.
+        jobs.truncate(JOBS_MAX);
         let mut left = PAGES_MAX;
         let mut pages = Vec::new();
         jobs.retain(|job| {

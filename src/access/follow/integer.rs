@@ -61,7 +61,7 @@ pub(super) fn execute(
             run.put(value.filter(|_| size >= 4));
         }
         Mnemonic::Popcnt | Mnemonic::Tzcnt | Mnemonic::Lzcnt | Mnemonic::Bsf | Mnemonic::Bsr => {
-            run.count_bits()
+            run.count_bits();
         }
         Mnemonic::Bt if instruction.op0_kind() == OpKind::Register => {
             let bits = run.bits(0);
@@ -404,7 +404,7 @@ fn shifted(mnemonic: Mnemonic, value: u64, count: u64, size: usize) -> (u64, Opt
             let wide = extended(value, size) as i64;
             (
                 wide.checked_shr(count as u32).unwrap_or(0) as u64,
-                count.checked_sub(1).and_then(|at| Some(wide >> at & 1 == 1)),
+                count.checked_sub(1).map(|at| wide >> at & 1 == 1),
             )
         }
         Mnemonic::Rol | Mnemonic::Ror => {
