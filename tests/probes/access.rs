@@ -269,10 +269,10 @@ pub fn run(kind: &str) -> bool {
         "memory-random" => phases(|base, seed| random_loop!(base, seed, "mov {other}, [{base} + {at} * 8]")),
         // The words are zero, so that each address depends on the load before and is random all the same.
         "memory-dependent" => {
-            phases(|base, seed| random_loop!(base, seed, "add {state}, [{base} + {at} * 8] // {other}"))
+            phases(|base, seed| random_loop!(base, seed, "add {state}, [{base} + {at} * 8] // {other}"));
         }
         "memory-stores" => {
-            phases(|base, seed| random_loop!(base, seed, "mov [{base} + {at} * 8], {at} // {other}"))
+            phases(|base, seed| random_loop!(base, seed, "mov [{base} + {at} * 8], {at} // {other}"));
         }
         "memory-secret" => secret(),
         _ => return false,
