@@ -103,10 +103,17 @@ fn ending_at(bits: u32, before: &[u8], ip: u64) -> Option<Instruction> {
     // The last instruction of the chain from each offset, from the end to the front.
     let mut last_of = [None::<u8>; BEFORE];
     let mut votes = [0u8; BEFORE];
+    // One decoder for all: making one takes longer than decoding.
+    let mut decoder = Decoder::with_ip(bits, before, start, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
     for offset in (0..length).rev() {
-        let Some(instruction) = decode(bits, &before[offset..], start.wrapping_add(offset as u64)) else {
+        if decoder.set_position(offset).is_err() {
             continue;
-        };
+        }
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            continue;
+        }
         let next = offset + instruction.len();
         last_of[offset] =
             if next == length { Some(offset as u8) } else { last_of.get(next).copied().flatten() };
