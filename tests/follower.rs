@@ -111,7 +111,7 @@ impl Traced {
     }
 }
 
-/// What was said of one instruction before it ran.
+/// The prediction for one instruction.
 struct Said {
     ip: u64,
     general: [Option<u64>; 16],
@@ -187,7 +187,7 @@ fn compare(traced: &Traced, said: &[Said], tally: &mut Tally) -> bool {
     true
 }
 
-/// What is run where it is installed: each goes on for longer than it is looked at.
+/// Programs that are run where they are installed: each goes on for longer than it is looked at.
 const PROGRAMS: &[(&str, &[&str])] = &[
     (
         "perl",

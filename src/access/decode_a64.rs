@@ -96,7 +96,7 @@ enum Writeback {
     Pre,
 }
 
-/// What an instruction does with memory.
+/// The memory that an instruction accesses.
 enum Operand {
     /// `base` and `offset`; `written` are the general registers that are loaded.
     Memory {

@@ -19,7 +19,7 @@ pub struct Landmarks {
     pub behind: u64,
 }
 
-/// What the samples of the loop say.
+/// The result of the samples of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     /// Where to look for the instruction that held up the CPU.

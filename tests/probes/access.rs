@@ -30,7 +30,7 @@ const REGION: usize = 256 << 20;
 /// Accesses of one phase.
 const PHASE: u64 = 20_000;
 
-/// What a run of a workload says.
+/// The shares of one run.
 struct Shares {
     /// Share of the first region in samples, and in the time that the program measured, in per cent.
     sampled: f64,

@@ -7,7 +7,7 @@ pub const PAIRS_MIN: usize = 100;
 /// Correlation up to which one run of an instruction does not know where the next one goes.
 const UNRELATED: f64 = 0.3;
 
-/// What shares of followed samples are shares of.
+/// The quantity that shares of followed samples divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// Accesses: one run and the next one go to unrelated places.

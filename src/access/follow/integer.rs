@@ -355,7 +355,7 @@ impl Run<'_, '_> {
             self.flags.cf = value.map(|value| value == 0);
             self.flags.zf = result.map(|result| result == 0);
         }
-        // What is left of a register when nothing is found differs between processors.
+        // A register is left as it was or undefined when nothing is found: processors differ.
         self.put(result);
     }
 

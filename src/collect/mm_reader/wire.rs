@@ -55,7 +55,7 @@ pub struct PagesTurn {
 pub struct PagesPlaced {
     /// First address, size in bytes, and name of mappings.
     pub mappings: Vec<(u64, u64, String)>,
-    /// By page asked for: index of its mapping, and its node; negative where there is none.
+    /// By page asked for: index of its mapping, and its node; negative where it has none.
     pub pages: Vec<(i32, i32)>,
     /// Why nodes are not known, if so.
     pub no_nodes: Option<Missing>,
