@@ -174,6 +174,11 @@ struct mempolicy {
 	nodemask_t nodes;
 } NT_RELOCATED;
 
+/* Of x86 only. */
+struct thread_struct {
+	unsigned long fsbase;
+} NT_RELOCATED;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -206,6 +211,7 @@ struct task_struct {
 	unsigned long numa_faults_locality[3];
 	unsigned long numa_pages_migrated;
 	struct numa_group *numa_group;
+	struct thread_struct thread;
 } NT_RELOCATED;
 
 /* The tasks it is placed together with; by probe, because the group may go while we look. 0: none. */

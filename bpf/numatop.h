@@ -263,7 +263,45 @@ struct nt_hot {
 	__u32 user_bytes;
 };
 
+/* Bytes of code in a sample of memory use: as many as NT_ACCESS_BEFORE end at the instruction. */
+#define NT_ACCESS_CODE 128
+#if defined(__TARGET_ARCH_arm64)
+#define NT_ACCESS_BEFORE 32
+#define NT_ACCESS_FROM 64
+#else
+#define NT_ACCESS_BEFORE 48
+#define NT_ACCESS_FROM 80
+#endif
+
+/* Registers in it: those of struct user_pt_regs on arm64; on x86 those of pt_regs, and the base of fs. */
+#define NT_ACCESS_WORDS_ARM64 34
+#define NT_ACCESS_WORDS_X86 22
+
+/* Says of a sample of memory use. */
+enum nt_access_flags {
+	NT_ACCESS_KERNEL = 1, /* it was in the kernel: nothing follows */
+	NT_ACCESS_AHEAD = 2,  /* code from the instruction on could be read */
+	NT_ACCESS_BEHIND = 4, /* code in front of it, too */
+};
+
+/* Causes of a missing sample of memory use. Indexes access_lost; names are in wire.rs. */
+enum nt_access_loss {
+	NT_ACCESS_RING_FULL, /* user space did not empty the ring in time */
+	NT_ACCESS_RING_BUSY, /* the ring was locked by what the sample interrupted */
+	NT_ACCESS_LOSSES,
+};
+
+/* A sample of memory use: followed by NT_ACCESS_CODE bytes of code and by registers. */
+struct nt_access {
+	__u32 pid; /* thread group */
+	__u32 tid;
+	__u64 leader_start_ns; /* (pid, leader_start_ns) is a process */
+	__u32 cpu;
+	__u32 flags; /* enum nt_access_flags */
+};
+
 #ifndef __cplusplus
+_Static_assert(sizeof(struct nt_access) == 24, "nt_access");
 _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_cpu_topo) == 24, "nt_cpu_topo");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");

@@ -136,7 +136,7 @@ pub struct LiveArgs {
         // By flag, not by role: clap would name all flags of the role in its message.
         conflicts_with_all = [
             "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "events", "pmu_dir", "placement_budget", "hot_event", "hot_rate", "overhead",
+            "runtime_sockets", "events", "pmu_dir", "placement_budget", "hot_event", "hot_rate", "overhead", "access",
         ]
     )]
     pub demo: bool,
@@ -156,6 +156,11 @@ pub struct LiveArgs {
     /// Measure what each of our own BPF programs costs, too: in JSON output (on the screen, o does). Adds to the cost.
     #[arg(long, help_heading = MEASUREMENT)]
     pub overhead: bool,
+
+    /// Sample which memory is used, too: a clock finds the instructions that processes wait at. In batch mode; JSON has
+    /// shares by mapping.
+    #[arg(long, help_heading = MEASUREMENT)]
+    pub access: bool,
 
     /// Record everything that is measured, to a new file or in a directory (made if it ends with '/').
     #[arg(long, value_name = "FILE|DIR", help_heading = RECORDING)]

@@ -1,5 +1,6 @@
 //! From the kernel to a [`crate::model::sample::Sample`]: BPF objects and the files of /proc and /sys.
 
+pub mod access;
 pub mod attach;
 pub mod bpf_stats;
 pub mod check;

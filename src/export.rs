@@ -1,5 +1,6 @@
 //! Formats of batch output: one table of them, and a writer for each in a file of its own.
 
+pub mod access;
 pub mod csv;
 mod hot;
 pub mod interruptible;

@@ -7,6 +7,7 @@
 // Tests and benchmarks are crates whose public items nothing reaches, so that the lint is for the library only.
 #![warn(unreachable_pub)]
 
+pub mod access;
 pub mod analysis;
 pub mod cli;
 pub mod collect;

@@ -2,6 +2,7 @@
 //!
 //! One entry makes a metric a column, a sort key, a key in JSON and CSV, and a line of the help.
 
+pub mod access;
 pub mod balancing;
 pub mod columns;
 pub mod container;

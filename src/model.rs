@@ -2,6 +2,7 @@
 
 #![warn(missing_docs)]
 
+pub mod access;
 pub mod cgroup_path;
 pub mod counters;
 pub mod event;
@@ -9,6 +10,7 @@ pub mod facility;
 pub mod group;
 pub mod process;
 pub mod sample;
+pub mod share;
 pub mod stacks;
 pub mod topology;
 pub mod units;

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::hot::profile::Profile;
+use crate::model::access::{AccessSource, MemoryUse};
 use crate::model::event::Role;
 use crate::model::process::ProcFields;
 use crate::model::sample::{
@@ -39,6 +40,15 @@ pub enum RowKind {
     ThreadsOf(u32),
 }
 
+/// Memory that a process uses, from samples.
+#[derive(Clone, Debug)]
+pub struct SampledUse {
+    pub source: AccessSource,
+    /// Length of the window in seconds.
+    pub window_s: f64,
+    pub found: Arc<MemoryUse>,
+}
+
 /// One row: identity and gauges of a task, and what it did since we first saw it and in the interval.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -55,6 +65,8 @@ pub struct Task {
     pub memory: Option<(u64, Reading<Memory>)>,
     /// Fields of its process that were read on demand.
     pub about: Option<Reading<Arc<ProcFields>>>,
+    /// The memory that its process uses, and the source and the window of that.
+    pub memory_use: Option<SampledUse>,
     /// Cumulative. Fields that the kernel keeps since birth are since birth here.
     pub total: Tally,
     /// In the interval; all zero in a first sample.
@@ -206,6 +218,7 @@ impl Task {
             rss_bytes: 0,
             memory: None,
             about: None,
+            memory_use: None,
             total: Tally::Nothing,
             delta: Tally::Nothing,
         }
@@ -298,6 +311,13 @@ pub fn derive_tasks(
     if !current.about.is_empty() {
         for task in &mut tasks {
             task.about = current.about.get(&task.raw.process()).cloned();
+        }
+    }
+    if let Some(uses) = &current.memory_use {
+        for task in &mut tasks {
+            let of_process = uses.processes.get(&task.raw.process()).cloned();
+            task.memory_use =
+                of_process.map(|found| SampledUse { source: uses.source, window_s: uses.window_s, found });
         }
     }
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);

@@ -1,5 +1,6 @@
 //! Sources of samples: this machine, recordings, a made-up machine. Everything downstream is the same for all of them.
 
+pub mod access;
 pub mod hot;
 pub mod live;
 pub mod merge;
@@ -81,6 +82,14 @@ pub trait Source {
     /// The source cannot go on.
     fn hot_news(&mut self, _patience: Duration) -> Result<Option<StackBatch>> {
         Ok(None)
+    }
+
+    /// Begins to sample which memory is used, or ends it. Where that says nothing, metrics are missing with the reason.
+    ///
+    /// # Errors
+    /// The source has no samples of memory use.
+    fn set_access(&mut self, _on: bool) -> Result<()> {
+        bail!("memory use is sampled on the running machine only")
     }
 
     /// Begins to keep statistics on the BPF programs of the source, or ends it.

@@ -123,6 +123,7 @@ fn a_slow_reader_delays_no_sample_and_loses_nothing() {
         counted: Counted::Written,
         grain: RowKind::Processes,
         hot: false,
+        access: false,
         overhead: false,
     };
     run(&mut source, &mut JsonLines::new(selection), &mut out, pace, never.as_fd()).unwrap();
@@ -186,6 +187,7 @@ fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reade
         counted: Counted::Taken,
         grain: RowKind::Processes,
         hot: false,
+        access: false,
         overhead: false,
     };
     run(&mut source, &mut JsonLines::new(all_rows()), &mut out, pace, never.as_fd()).unwrap();
@@ -211,6 +213,7 @@ fn asked(filter: RowFilter) -> Option<Vec<u32>> {
         counted: Counted::Written,
         grain: RowKind::Processes,
         hot: false,
+        access: false,
         overhead: false,
     };
     run(&mut source, &mut export, &mut std::io::sink(), pace, never.as_fd()).unwrap();

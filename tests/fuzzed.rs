@@ -48,6 +48,31 @@ fn machines_of_the_corpus_do_no_harm() {
 }
 
 #[test]
+fn memory_samples_of_the_corpus_do_no_harm() {
+    assert!(corpus("access", target::access::read) > 0, "it has a load with an address");
+}
+
+/// Any registers and code, of which most are no program.
+#[test]
+fn made_up_memory_samples_do_no_harm() {
+    let mut state: u64 = 88_172_645_463_325_252;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let found: usize = (0..20_000)
+        .map(|_| {
+            let length = random() % 300;
+            let input: Vec<u8> = (0..length).map(|_| random() as u8).collect();
+            target::access::read(&input)
+        })
+        .sum();
+    assert!(found > 1000, "{found} addresses");
+}
+
+#[test]
 fn elf_files_of_the_corpus_do_no_harm() {
     assert!(corpus("elf", target::elf::read) > 0, "it has a function with a name");
 }

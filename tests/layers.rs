@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["sys", "text"],
     &["model"],
-    &["program", "hot", "host"],
+    &["program", "access", "hot", "host"],
     &["pmu", "container", "snapshot"],
     &["metric"],
     &["collect", "analysis", "record"],
@@ -38,7 +38,7 @@ const TUI_LAYERS: &[&[&str]] = &[
 
 /// Modules and files that take values and return values: no file, no system call, no clock.
 const PURE: &[&str] =
-    &["analysis", "cli", "hot", "list", "metric", "model", "program/overhead", "snapshot", "text"];
+    &["access", "analysis", "cli", "hot", "list", "metric", "model", "program/overhead", "snapshot", "text"];
 
 /// Rooms outside of these layers in which files are opened.
 const FILES: &[&str] =

@@ -1,6 +1,7 @@
 //! All of the fuzz targets but their calls. Tests of the crate above have these modules too (`tests/fuzzed.rs`,
 //! `tests/recordings/fuzzed.rs`).
 
+pub mod access;
 pub mod cgroups;
 pub mod elf;
 pub mod input;

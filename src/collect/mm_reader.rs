@@ -112,7 +112,9 @@ impl MmReader {
             match self.process.heard::<Answer>() {
                 Ok(Some(answer)) => {
                     let placed = answer.placed.iter().map(|placed| &placed.process);
-                    for process in placed.chain(answer.abouts.iter().map(|(process, _)| process)) {
+                    let looked_up = answer.pages.iter().map(|(process, _)| process);
+                    let others = answer.abouts.iter().map(|(process, _)| process).chain(looked_up);
+                    for process in placed.chain(others) {
                         self.locked.clear(process);
                     }
                     if answer.end.is_some() {

@@ -231,7 +231,7 @@ mod tests {
     ) -> Arc<ProcFieldsOf> {
         let reader = MmReader::new("/nonexistent".into());
         if let Some(turn) = about.turn(alive.into_iter().map(|process| (process, 0)), &reader) {
-            let turn = Turn { about: Some(turn), placement: None };
+            let turn = Turn { about: Some(turn), ..Turn::default() };
             let mut answers = Vec::new();
             let mut send = |answer: &Answer| {
                 answers.push(answer.clone());

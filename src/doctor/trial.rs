@@ -6,6 +6,8 @@ use std::slice::from_ref;
 
 use anyhow::{Context, Error, Result};
 
+use crate::access::outcome::Attribution;
+use crate::collect::access::{self, AccessProbe};
 use crate::collect::check::HostCheck;
 use crate::collect::placement::Walk;
 use crate::collect::placement::draw::Random;
@@ -85,7 +87,8 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
         let seen = probe.try_out(&shared).map(|seen| ((), seen));
         note(trials, probe.name, from_ref(&probe.facility), seen);
     }
-    note(trials, "memory by node", &[Facility::Placement], placement())
+    note(trials, "memory by node", &[Facility::Placement], placement());
+    note(trials, "memory in use", &[Facility::MemoryUse], memory_use(&store))
 }
 
 /// Looks at our own memory: what the kernel refuses for that, it refuses for everybody's.
@@ -111,6 +114,17 @@ fn placement() -> Result<((), String)> {
             plural(nodes, "node")
         ),
     ))
+}
+
+/// Whether samples of a clock say which instruction a thread was held up by.
+fn memory_use(store: &OwnedFd) -> Result<((), String)> {
+    let probe = AccessProbe::load(store, access::rate(1), 1)?;
+    let verdict = access::self_check::run(&probe).map_err(Error::msg)?;
+    let place = match verdict.attribution {
+        Attribution::Behind => "behind the slow instruction",
+        Attribution::At => "on the slow instruction",
+    };
+    Ok(((), format!("{:.0} % of {} clock samples fall {place}", verdict.pct, verdict.samples)))
 }
 
 fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {

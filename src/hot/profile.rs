@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use super::NAMES_MAX;
 use crate::model::process::ProcessId;
 use crate::model::sample::Comm;
+use crate::model::share::wilson;
 use crate::model::stacks::{Function, Place, Stack, StackBatch};
 
 /// Different stacks that are kept whole. Of those that come after, only the innermost frame is: shares of functions
@@ -146,14 +147,7 @@ impl Profile {
 /// Share of `part` in `whole` samples in per cent, and how far from it the true share may be: half the width of the
 /// 95 % interval after Wilson (1927), which is right for few samples too. `None` without samples.
 pub fn share(part: u64, whole: u64) -> Option<(f64, f64)> {
-    const Z: f64 = 1.96;
-    if whole == 0 {
-        return None;
-    }
-    let n = whole as f64;
-    let p = part as f64 / n;
-    let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt() / (1.0 + Z * Z / n);
-    Some((100.0 * p, 100.0 * half))
+    wilson(part as f64, whole as f64)
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
-    balancing, counters, identity, interference, mempolicy, on_demand, page_migrations, pages, placement, smt,
+    access, balancing, counters, identity, interference, mempolicy, on_demand, page_migrations, pages,
+    placement, smt,
 };
 use crate::model::counters::Counter;
 use crate::model::event::Role;
@@ -98,6 +99,12 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     balancing::HINT_FAULTS,
     balancing::HINT_REMOTE_PCT,
     balancing::BALANCING_PCT,
+    access::MEM_TIME_PCT,
+    access::MEM_TIME_REMOTE_PCT,
+    access::MEM_TIME_ERROR_POINTS,
+    access::MEM_TIME_PCT_BY_NODE,
+    access::ACCESS_SOURCE,
+    access::ACCESS_SAMPLES,
 ];
 
 pub const CPU_NS: Metric<Task> = Metric {

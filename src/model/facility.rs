@@ -40,6 +40,8 @@ pub enum Facility {
     Placement,
     /// The error and the age of that answer.
     PlacementError,
+    /// Samples of the memory that processes use, from a clock.
+    MemoryUse,
     /// Pages that tasks are given, by node.
     NewPages,
     /// Pages that are moved for tasks.

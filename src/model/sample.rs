@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::access::MemoryUses;
 use crate::model::counters::{Counter, Scalars};
 use crate::model::event::TableInUse;
 use crate::model::event::{Event, Role};
@@ -531,6 +532,9 @@ pub struct Sample {
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
     /// Fields of processes beside their counts, as far as asked for; recordings do not keep it.
     pub about: Arc<ProcFieldsOf>,
+    /// Memory that processes use, from samples of the last ten seconds; `None` while it is not sampled. Recordings do not
+    /// keep it.
+    pub memory_use: Option<Arc<MemoryUses>>,
     /// Stacks that were sampled since the sample before; `None` while nobody asks for them.
     pub hot: Option<Arc<StackBatch>>,
     /// Hotplug and other events worth a word, since the sample before.

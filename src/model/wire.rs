@@ -387,6 +387,42 @@ pub const FRAME_HAS_ADDRESS: i32 = 2;
 const _: () = assert!(size_of::<HotHead>() == 48);
 const _: () = assert!(size_of::<UserFrame>() == 32);
 
+/// Bytes of code in a sample of memory use (`NT_ACCESS_CODE`).
+pub const ACCESS_CODE: usize = 128;
+/// Bytes of it in front of the instruction, and from it on (`NT_ACCESS_BEFORE`, `NT_ACCESS_FROM`).
+pub const ACCESS_BEFORE: usize = if cfg!(target_arch = "aarch64") { 32 } else { 48 };
+/// See [`ACCESS_BEFORE`].
+pub const ACCESS_FROM: usize = if cfg!(target_arch = "aarch64") { 64 } else { 80 };
+/// Registers in it (`NT_ACCESS_WORDS_ARM64`, `NT_ACCESS_WORDS_X86`).
+pub const ACCESS_WORDS: usize = if cfg!(target_arch = "aarch64") { 34 } else { 22 };
+/// `NT_ACCESS_KERNEL`: the thread was in the kernel, nothing follows.
+pub const ACCESS_KERNEL: u32 = 1;
+/// `NT_ACCESS_AHEAD`: code from the instruction on could be read.
+pub const ACCESS_AHEAD: u32 = 2;
+/// `NT_ACCESS_BEHIND`: code in front of it, too.
+pub const ACCESS_BEHIND: u32 = 4;
+
+/// Causes for which a sample of memory use is missing (`enum nt_access_loss`), as they are called in JSON.
+pub const ACCESS_LOSSES: [&str; 2] = ["ring_full", "ring_busy"];
+
+/// `struct nt_access`: followed by code and by registers.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct AccessHead {
+    /// The process, as the host numbers it.
+    pub pid: u32,
+    /// The thread, as the host numbers it.
+    pub tid: u32,
+    /// Start of the leader of the process, ns since boot.
+    pub leader_start_ns: u64,
+    /// The CPU that was interrupted.
+    pub cpu: u32,
+    /// `ACCESS_*`.
+    pub flags: u32,
+}
+
+const _: () = assert!(size_of::<AccessHead>() == 24);
+
 /// One row as the walk or the exit ring delivers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {

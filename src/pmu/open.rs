@@ -36,6 +36,15 @@ pub fn open_sampling(event: &Event, cpu: CpuId, hz: u32) -> Result<OwnedFd, Miss
         .map_err(|error| refusal(event, &format!("sampling on CPU {cpu}"), &error))
 }
 
+/// The same for the calling thread, on whatever CPU it runs.
+///
+/// # Errors
+/// The reason, ready to be shown.
+pub fn open_sampling_self(event: &Event, hz: u32) -> Result<OwnedFd, Missing> {
+    perf_event_open(event, Target::ThisThread, Some(hz))
+        .map_err(|error| refusal(event, "sampling this thread", &error))
+}
+
 /// Opens an event: one that counts, or with `hz` one that is sampled so many times a second.
 fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result<OwnedFd> {
     let times = libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED | libbpf_sys::PERF_FORMAT_TOTAL_TIME_RUNNING;

@@ -267,6 +267,7 @@ pub fn decode(
         groups: groups::decode(limits, base.map(|base| &base.groups), &mut room)?,
         placement: placement::decode(places, base.map(|base| &base.placement), &mut room)?,
         about: Arc::default(),
+        memory_use: None,
         hot: stacks::decode(sampled, &mut room)?.map(Arc::new),
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
     };

@@ -35,6 +35,8 @@ pub struct Pace {
     pub grain: RowKind,
     /// Hot spots too: the source samples stacks.
     pub hot: bool,
+    /// Memory use too: the source samples it with a clock.
+    pub access: bool,
     /// The cost of our own programs, too.
     pub overhead: bool,
 }
@@ -100,6 +102,9 @@ pub fn run(
     let sampled = Instant::now();
     if pace.hot {
         source.set_hot(true)?;
+    }
+    if pace.access {
+        source.set_access(true)?;
     }
     if pace.overhead {
         source.set_statistics(true)?;

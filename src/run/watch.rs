@@ -54,6 +54,7 @@ pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
 pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
     // On the screen, stacks are sampled while hot spots are looked at, whether or not there is a recording.
     options::check_places(args.output.batch_format(), args.watch.hot.hot, args.overhead, false)?;
+    options::check_access(args.access)?;
     let mut live = live_options(args)?;
     live.sets = options::event_sets(&args.watch.measure.counters.tables)?;
     let recorder = recorder(args)?;
@@ -85,6 +86,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
         counted: Counted::Taken,
         grain: options::grain(false, Some(&args.watch.scope)),
         hot: args.watch.hot.hot,
+        access: false,
         overhead: false,
     };
     let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace, stop);
@@ -126,6 +128,7 @@ pub(super) fn pace(args: &LiveArgs) -> Pace {
         counted: Counted::Written,
         grain: options::grain(args.display.threads, Some(&args.watch.scope)),
         hot: args.watch.hot.hot,
+        access: args.access,
         overhead: args.overhead,
     }
 }

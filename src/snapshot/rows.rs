@@ -225,6 +225,7 @@ mod tests {
             groups: BTreeMap::new(),
             placement: Default::default(),
             about: Default::default(),
+            memory_use: None,
             hot: None,
             names: Arc::default(),
             notes: vec![],

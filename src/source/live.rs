@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::Program;
 
 use self::events::Fresh;
+use super::access::Access;
 use super::hot::Hot;
 use super::{Focus, Source, poll};
 use crate::collect::bpf_stats;
@@ -38,7 +39,7 @@ use crate::host::cgroups::Hierarchy;
 use crate::host::clock;
 use crate::metric::needs::Demand;
 use crate::model::cgroup_path;
-use crate::model::sample::{HostFacts, Names, Sample};
+use crate::model::sample::{HostFacts, Missing, Names, Sample};
 use crate::model::stacks::StackBatch;
 use crate::model::units::CpuId;
 use crate::pmu::sets::Choice;
@@ -113,6 +114,9 @@ pub struct LiveSource {
     cgroup_subsys: Option<u32>,
     sampling: Sampling,
     hot: Option<Hot>,
+    access: Option<Access>,
+    /// Why memory use is not sampled, though it was asked for.
+    access_refused: Option<Missing>,
     sets: Vec<(&'static str, Choice)>,
     fresh: Fresh,
     /// The cost of reading one counter.
@@ -174,6 +178,9 @@ impl Source for LiveSource {
         if let Some(hot) = &mut self.hot {
             hot.set_scoped(scoped);
         }
+        if let Some(access) = &mut self.access {
+            access.set_scoped(scoped);
+        }
         self.tasks.set_scope(&before, self.groups.scope())?;
         self.forget = true;
         self.visible.forget();
@@ -196,6 +203,19 @@ impl Source for LiveSource {
         Ok(())
     }
 
+    fn set_access(&mut self, on: bool) -> Result<()> {
+        (self.access, self.access_refused) = (None, None);
+        if on {
+            let scoped = !self.groups.scope().is_everything();
+            match Access::start(&self.records, scoped, &self.online, self.page_size, clock::mono_ns()) {
+                Ok(access) => self.access = Some(access),
+                Err(why) => self.access_refused = Some(why),
+            }
+        }
+        self.say_missing();
+        Ok(())
+    }
+
     fn set_statistics(&mut self, on: bool) -> Result<()> {
         self.statistics = None;
         if on {
@@ -209,6 +229,7 @@ impl Source for LiveSource {
             return Ok(None);
         }
         let sampler = self.hot.iter().flat_map(Hot::programs);
+        let sampler = sampler.chain(self.access.iter().flat_map(Access::programs));
         let programs = self.sched.programs().chain(self.tasks.programs()).chain(sampler);
         let runs = |program: Program<'_>| {
             Ok((program.name().to_string_lossy().into_owned(), bpf_stats::runs(program.as_fd())?))
@@ -231,11 +252,18 @@ impl Source for LiveSource {
         loop {
             let mut fds = vec![stop, self.tasks.exit_fd()];
             fds.extend(self.hot.as_ref().map(Hot::fd));
+            let hot = fds.len();
+            fds.extend(self.access.as_ref().map(Access::fd));
             match poll(&fds, due).context("waiting for the next sample")? {
                 None => return Ok(false),
                 Some(0) => return Ok(true),
                 Some(1) => self.tasks.gather_exits()?,
-                Some(_) => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
+                Some(at) if at < hot => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
+                Some(_) => {
+                    if let Some(access) = &mut self.access {
+                        access.gather(&self.host.topology)?;
+                    }
+                }
             }
         }
     }

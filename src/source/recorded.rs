@@ -93,6 +93,10 @@ impl<S: Source> Source for Recorded<S> {
         self.source.set_scope(cgroup)
     }
 
+    fn set_access(&mut self, on: bool) -> Result<()> {
+        self.source.set_access(on)
+    }
+
     fn set_hot(&mut self, on: bool) -> Result<()> {
         self.source.set_hot(on)
     }

@@ -175,6 +175,7 @@ impl Machine {
             groups: self.groups.clone(),
             placement: Arc::new(self.placements()),
             about: Arc::default(),
+            memory_use: None,
             hot: None,
             notes: std::mem::take(&mut self.notes),
         }

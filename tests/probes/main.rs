@@ -2,6 +2,7 @@
 //! compared with what the kernel says itself.
 #![expect(unsafe_code, reason = "calls C")]
 
+mod access;
 mod attack;
 mod balancing;
 mod bounds;
@@ -215,6 +216,7 @@ fn main() {
         placement::kernel_threads_have_no_memory,
         placement::without_privilege_the_reason_names_the_capability,
         placement::every_process_here_is_placed_or_has_a_reason,
+        access::no_memory_use_is_sampled_unless_asked_for,
         hot::functions_have_the_shares_they_burn,
         hot::a_recording_names_functions_of_a_process_that_is_gone,
         hot::kernel_functions_are_named,
@@ -282,6 +284,22 @@ fn main() {
         with_engine:
         engine::a_container_of_podman_is_watched_by_name,
         engine::a_container_of_podman_is_chosen_on_the_screen,
+    ]);
+    let no_x86 =
+        (!cfg!(target_arch = "x86_64")).then_some("the workloads of memory use are written for x86-64");
+    if let Some(why) = no_x86 {
+        eprintln!("tests/probes: {why}: their tests are ignored");
+    }
+    let with_x86 = |name: &'static str, run: fn() -> anyhow::Result<()>| {
+        trial(name, run).with_ignored_flag(!root || no_x86.is_some())
+    };
+    tests.extend(tests![
+        with_x86:
+        access::random_loads_have_the_share_of_their_time,
+        access::dependent_loads_have_the_share_of_their_time,
+        access::stores_have_the_share_of_their_time,
+        access::a_number_in_registers_and_on_the_stack_is_in_no_output,
+        access::json_has_the_mapping_that_is_used,
     ]);
     let no_binutils = hot::no_binutils();
     if let Some(why) = no_binutils {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{hostile, locking};
+use crate::{access, hostile, locking};
 
 /// Set in the environment of a workload.
 pub const VARIABLE: &str = "NUMATOP_NG_TEST_WORKLOAD";
@@ -217,6 +217,9 @@ fn rename() {
 /// Runs as the workload called `name`.
 pub fn run(name: &str) {
     rename();
+    if access::run(name) {
+        return;
+    }
     match name {
         "hog" => {
             ready();

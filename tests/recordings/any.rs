@@ -259,6 +259,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 groups,
                 placement: Arc::new(placement),
                 about: Arc::default(),
+                memory_use: None,
                 hot: hot.map(Arc::new),
                 notes,
             }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::wire::{AboutTurn, Answer, End, Job, Placed, PlacementTurn, Question, Turn};
+use super::wire::{AboutTurn, Answer, End, Job, PagesTurn, Placed, PlacementTurn, Question, Turn};
+use crate::collect::access::lookup;
 use crate::collect::placement::draw::Random;
 use crate::collect::placement::{DRAW, Walk};
 use crate::collect::proc_fields;
@@ -130,6 +131,10 @@ impl Reads {
         }
         if let Some(about) = &turn.about {
             end.about = Some((about.asked, self.read_about(about, &mut told)?));
+            told.begun += about.lists.iter().map(Vec::len).sum::<usize>() as u64;
+        }
+        if let Some(pages) = &turn.pages {
+            self.look_up(pages, &mut told)?;
         }
         told.answer.end = Some(end);
         told.flush()
@@ -175,6 +180,20 @@ impl Reads {
             Ok(true) => walk.draw(&mut self.random, self.page_size).map(|found| found.to_raw(self.page_size)),
             Err(missing) => Err(missing),
         })
+    }
+
+    fn look_up(&mut self, turn: &PagesTurn, told: &mut Told<'_>) -> io::Result<()> {
+        let deadline = Instant::now() + turn.budget;
+        for (at, (job, pages)) in turn.jobs.iter().zip(&turn.pages).enumerate() {
+            if Instant::now() > deadline {
+                break;
+            }
+            told.begin(job, at)?;
+            let placed = lookup::places(&self.root, job.process, pages, self.page_size);
+            told.bytes += placed.as_ref().map_or(200, lookup::bytes);
+            told.answer.pages.push((job.process, placed));
+        }
+        Ok(())
     }
 
     /// Gives the new debts.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::process::ProcessId;
 use crate::model::process::{Asked, ProcFields};
-use crate::model::sample::{PagesFound, Reading};
+use crate::model::sample::{Missing, PagesFound, Reading};
 
 /// Processes in one list of a question: three lists fit one packet.
 pub const JOBS_MAX: usize = 768;
@@ -37,6 +37,28 @@ pub enum Question {
 pub struct Turn {
     pub placement: Option<PlacementTurn>,
     pub about: Option<AboutTurn>,
+    /// Asked of a reader that has no other part: three lists fill a packet.
+    pub pages: Option<PagesTurn>,
+}
+
+/// Mappings and nodes of pages, see [`crate::collect::access::lookup`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PagesTurn {
+    pub jobs: Vec<Job>,
+    /// Page numbers of each job, ascending.
+    pub pages: Vec<Vec<u64>>,
+    pub budget: Duration,
+}
+
+/// The answer about pages of a process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PagesPlaced {
+    /// First address, size in bytes, and name of mappings.
+    pub mappings: Vec<(u64, u64, String)>,
+    /// By page asked for: index of its mapping, and its node; negative where it has none.
+    pub pages: Vec<(i32, i32)>,
+    /// Why nodes are not known, if so.
+    pub no_nodes: Option<Missing>,
 }
 
 /// Where memory is, within a budget of time.
@@ -63,13 +85,15 @@ impl Turn {
     /// Every process, in the order in which they are read about.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
         let placement = self.placement.iter().flat_map(|turn| &turn.jobs);
-        placement.chain(self.about.iter().flat_map(|turn| turn.lists.iter().flatten()))
+        let pages = self.pages.iter().flat_map(|turn| &turn.jobs);
+        placement.chain(self.about.iter().flat_map(|turn| turn.lists.iter().flatten())).chain(pages)
     }
 
     /// Time it may take.
     pub fn budget(&self) -> Duration {
         let placement = self.placement.as_ref().map_or(Duration::ZERO, |turn| turn.budget);
-        placement + self.about.as_ref().map_or(Duration::ZERO, |turn| turn.for_all)
+        let pages = self.pages.as_ref().map_or(Duration::ZERO, |turn| turn.budget);
+        placement + pages + self.about.as_ref().map_or(Duration::ZERO, |turn| turn.for_all)
     }
 }
 
@@ -78,6 +102,7 @@ impl Turn {
 pub struct Answer {
     pub placed: Vec<Placed>,
     pub abouts: Vec<(ProcessId, Reading<ProcFields>)>,
+    pub pages: Vec<(ProcessId, Reading<PagesPlaced>)>,
     pub end: Option<End>,
 }
 

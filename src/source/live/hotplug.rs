@@ -40,6 +40,9 @@ impl LiveSource {
         if let Some(hot) = &mut self.hot {
             hot.follow(&now)?;
         }
+        if let Some(access) = &mut self.access {
+            access.follow(&now)?;
+        }
         self.online = now;
         Ok(())
     }

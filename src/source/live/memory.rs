@@ -38,7 +38,7 @@ impl LiveSource {
         let several = self.host.topology.nodes.len() > 1;
         let placement = if several { self.placements.turn(tasks, now_ns, &self.mm_reader) } else { None };
         let about = self.about.turn(leaders().map(|task| (task.process(), task.uid)), &self.mm_reader);
-        self.mm_reader.ask(Turn { placement, about });
+        self.mm_reader.ask(Turn { placement, about, pages: None });
         self.notes.extend(self.mm_reader.trouble());
         (self.placements.known(), self.about.known())
     }

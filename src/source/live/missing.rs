@@ -11,6 +11,7 @@ use crate::collect::probes::PROBES;
 use crate::host::fact::Fact;
 use crate::host::kernel;
 use crate::metric::needs;
+use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 
 /// The plan for a host whose NUMA balancing is on, or may be switched on while we watch.
@@ -66,6 +67,9 @@ impl LiveSource {
             for (facility, why) in of_probes {
                 needs::add_missing(&mut missing, *facility, why);
             }
+        }
+        if let Some(why) = &self.access_refused {
+            needs::add_missing(&mut missing, Facility::MemoryUse, why);
         }
         let not_asked = Missing::NotCollected("not collected: no column asks for it".into());
         for probe in PROBES.iter().filter(|probe| !self.demand.includes(probe.facility)) {

@@ -120,6 +120,8 @@ impl LiveSource {
             cgroup_subsys: subsys,
             sampling: options.sampling,
             hot: None,
+            access: None,
+            access_refused: None,
             sets: options.sets,
             fresh: Fresh::default(),
             read_cost,

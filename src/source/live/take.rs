@@ -80,6 +80,10 @@ impl LiveSource {
             false => BTreeMap::new(),
         };
         let (placement, about) = self.look_at_memory(&tasks, mono_ns);
+        let memory_use = match &mut self.access {
+            Some(access) => Some(access.turn(&self.host.topology, &tasks, mono_ns)?),
+            None => None,
+        };
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
         let names = self.visible.of(self.groups.scope(), &self.names, occupied);
         self.watch_multiplexing(&cpus);
@@ -87,6 +91,10 @@ impl LiveSource {
         let mut own = self_usage::read(self.page_size);
         let (reader_ns, reader_bytes) = self.mm_reader.uses(self.page_size);
         (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
+        if let Some(access) = &mut self.access {
+            let (reader_ns, reader_bytes) = access.reader_uses(self.page_size);
+            (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
+        }
         own.sample_ns = began.elapsed().as_nanos() as u64;
         Ok(Sample {
             wall_ns,
@@ -106,6 +114,7 @@ impl LiveSource {
             groups,
             placement,
             about,
+            memory_use,
             hot: None,
             notes: std::mem::take(&mut self.notes),
         })

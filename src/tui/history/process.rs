@@ -165,6 +165,7 @@ fn times(sample: &Sample) -> Sample {
         groups: Default::default(),
         placement: Arc::default(),
         about: Arc::default(),
+        memory_use: None,
         hot: None,
         names: Arc::clone(&sample.names),
         notes: Vec::new(),

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Samples of memory use: at each tick of a clock the registers of the thread that runs, and the
+ * code around its instruction, go into a ring. User space computes the address that the thread was
+ * held up by. Code comes along, because programs that make their own code, or have ended, have it
+ * nowhere else.
+ */
+#include "records.bpf.h"
+
+/* Set by user space at any time: not every task is wanted. */
+__u32 scoped = 0;
+__u64 access_lost[NT_ACCESS_LOSSES];
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} samples SEC(".maps");
+
+#if defined(__TARGET_ARCH_arm64)
+#define CONTEXT_WORDS 34
+#define WORDS NT_ACCESS_WORDS_ARM64
+#define IP 32
+#else
+#define CONTEXT_WORDS 21
+#define WORDS NT_ACCESS_WORDS_X86
+#define IP 16
+#endif
+
+struct sample {
+	struct nt_access head;
+	__u8 code[NT_ACCESS_CODE];
+	__u64 words[WORDS];
+};
+
+/* Too large for the stack. No second sample can come in between: perf does not nest its programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sample);
+} scratch SEC(".maps");
+
+static inline bool is_sampled(struct task_struct *task)
+{
+	struct nt_rec *rec;
+
+	if (!scoped)
+		return true;
+	rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
+	return rec && rec->in_scope;
+}
+
+/*
+ * The context is read as words, in the layout of bpf_user_pt_regs_t, which user space sees too. A
+ * relocated access to a field of pt_regs loads on some kernels only: cs became a u16 in a union with FRED.
+ */
+static inline bool in_user_mode(__u64 *words)
+{
+#if defined(__TARGET_ARCH_arm64)
+	return !(words[33] & 0xf);
+#else
+	return words[17] & 3;
+#endif
+}
+
+static inline void read_code(struct sample *sample, __u64 ip)
+{
+	if (!bpf_probe_read_user(sample->code, NT_ACCESS_BEFORE + NT_ACCESS_FROM, (void *)(ip - NT_ACCESS_BEFORE))) {
+		sample->head.flags |= NT_ACCESS_AHEAD | NT_ACCESS_BEHIND;
+		return;
+	}
+	/* The page in front is not there. */
+	if (!bpf_probe_read_user(sample->code + NT_ACCESS_BEFORE, NT_ACCESS_FROM, (void *)ip))
+		sample->head.flags |= NT_ACCESS_AHEAD;
+}
+
+static inline void send(struct sample *sample, __u64 bytes)
+{
+	__u64 half_full = bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) * 2 >
+			  bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE);
+
+	if (!bpf_ringbuf_output(&samples, sample, bytes, half_full ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
+		return;
+	/* One error for both: what tells them apart is whether there was room. */
+	__sync_fetch_and_add(&access_lost[bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) + sizeof(*sample) >
+							  bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE) ?
+						  NT_ACCESS_RING_FULL :
+						  NT_ACCESS_RING_BUSY],
+			     1);
+}
+
+SEC("perf_event")
+int on_tick(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 *words = ctx;
+	struct sample *sample;
+	__u32 zero = 0;
+
+	if (!task->pid || task->flags & PF_KTHREAD || !is_sampled(task))
+		return 0;
+	sample = bpf_map_lookup_elem(&scratch, &zero);
+	if (!sample)
+		return 0;
+	sample->head.pid = task->tgid;
+	sample->head.tid = task->pid;
+	sample->head.leader_start_ns = task->group_leader->start_boottime;
+	sample->head.cpu = bpf_get_smp_processor_id();
+	if (!in_user_mode(words)) {
+		sample->head.flags = NT_ACCESS_KERNEL;
+		send(sample, sizeof(sample->head));
+		return 0;
+	}
+	sample->head.flags = 0;
+	/* The verifier takes constant offsets into the context only. */
+#pragma unroll
+	for (int i = 0; i < CONTEXT_WORDS; i++)
+		sample->words[i] = words[i];
+#if !defined(__TARGET_ARCH_arm64)
+	sample->words[CONTEXT_WORDS] = task->thread.fsbase;
+#endif
+	read_code(sample, sample->words[IP]);
+	send(sample, sizeof(*sample));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,64 @@
+//! Samples of memory use with any registers and any code: decoders and the follower end, soon, and say the same twice.
+
+use numatop_ng::access::decode_a64;
+use numatop_ng::access::decode_x86::{Decoder, Registers};
+use numatop_ng::access::follow::Follower;
+use numatop_ng::access::outcome::{Attribution, Outcome};
+use numatop_ng::access::sample::Code;
+
+/// Runs of an instruction that are followed.
+const RUNS: usize = 4;
+
+/// A byte of choices, one that says how much code is in front, registers, and code. Memory is the input, over and over.
+/// Returns how many addresses were found.
+pub fn read(input: &[u8]) -> usize {
+    let [choices, length, rest @ ..] = input else { return 0 };
+    let mut words =
+        rest.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+    let mut word = || words.next().unwrap_or(0);
+    let (ip, flags, fs_base) = (word(), word(), word());
+    let general: [u64; 16] = std::array::from_fn(|_| word());
+    let code = rest.get(19 * 8..).unwrap_or(&[]);
+    let (before, from) = code.split_at(usize::from(*length).min(code.len()));
+    let code = Code { before, from };
+    let attribution = if choices & 1 == 0 { Attribution::Behind } else { Attribution::At };
+    let registers = Registers { general, ip, flags, fs_base, compat: choices & 2 != 0 };
+    let mut decoder = Decoder::default();
+    let outcome = decoder.outcome(&registers, code, attribution);
+    assert_eq!(decoder.outcome(&registers, code, attribution), outcome);
+    check(outcome);
+    let a64 = decode_a64::Registers {
+        general: std::array::from_fn(|number| general[number % 16]),
+        sp: fs_base,
+        pc: ip,
+    };
+    let of_a64 = decode_a64::outcome(&a64, code, attribution);
+    check(of_a64);
+    let followed = follow(&registers, from);
+    followed + outcome.addresses().count() + of_a64.addresses().count()
+}
+
+fn check(outcome: Outcome) {
+    let shares: f64 = outcome.addresses().map(|(_, share)| share).sum();
+    assert!(shares == 0.0 || shares == 1.0, "{outcome:?}");
+}
+
+/// Follows to the first instruction of the code, some times.
+fn follow(registers: &Registers, code: &[u8]) -> usize {
+    let Some(mut follower) = Follower::new(registers) else { return 0 };
+    let mut reads = 0usize;
+    let mut memory = |address: u64, bytes: &mut [u8]| {
+        reads += 1;
+        assert!(bytes.len() <= 15, "{} bytes at once", bytes.len());
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            let from = address.wrapping_sub(registers.ip).wrapping_add(at as u64);
+            let Some(place) = from.checked_rem(code.len() as u64) else { return false };
+            *byte = code[place as usize];
+        }
+        true
+    };
+    let found = (0..RUNS).map_while(|_| follower.next_address(registers.ip, &mut memory).ok()).count();
+    // An instruction is fetched twice at most, and has two operands in memory at most.
+    assert!(reads <= RUNS * 1000 * 8, "{reads} reads");
+    found
+}

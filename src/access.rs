@@ -1,0 +1,14 @@
+//! Memory in use: from samples of a clock to the addresses that instructions access.
+//!
+//! Pure: samples come from `collect/access.rs`, pages and their nodes from `collect/access/`. A clock interrupts a CPU
+//! behind the instruction that it was held up by, with the registers as that instruction left them; so the address that
+//! it accessed can be computed. docs/memory-in-use.md says what was verified.
+
+pub mod code_x86;
+pub mod decode_a64;
+pub mod decode_x86;
+pub mod follow;
+pub mod outcome;
+pub mod sample;
+pub mod self_check;
+pub mod window;

@@ -1,0 +1,219 @@
+//! A program followed from the registers of a sample: instructions are executed as far as their values are known, until
+//! one runs again. Nothing is guessed: a value is known or not. For x86-64.
+
+#![warn(missing_docs)]
+
+pub mod by_count;
+mod flags;
+mod integer;
+mod values;
+
+use iced_x86::{
+    Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
+};
+
+use self::flags::Flags;
+use self::values::Values;
+use super::code_x86::decode;
+use super::decode_x86::Registers;
+
+/// Steps after which a program is followed no further.
+pub const STEPS_MAX: usize = 1000;
+
+/// Bytes of the longest instruction.
+const LONGEST: usize = 15;
+
+/// Reads memory of the program: fills the bytes from the address on, or says that it cannot.
+pub type Read<'a> = dyn FnMut(u64, &mut [u8]) -> bool + 'a;
+
+/// Why a program is not followed further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GaveUp {
+    /// The way that a branch takes is not known.
+    Branch,
+    /// An instruction that repeats itself, or enters the kernel.
+    Instruction,
+    /// Code that cannot be read or decoded.
+    Code,
+    /// Too many steps.
+    Steps,
+    /// The instruction was reached, and its address is not known.
+    Address,
+}
+
+/// A program on its way.
+pub struct Follower {
+    values: Values,
+    flags: Flags,
+    ip: u64,
+    info: InstructionInfoFactory,
+}
+
+impl Follower {
+    /// From these registers on; `None` for programs of 32 bits.
+    pub fn new(registers: &Registers) -> Option<Follower> {
+        (!registers.compat).then(|| Follower {
+            values: Values::new(registers),
+            flags: Flags::from_bits(registers.flags),
+            ip: registers.ip,
+            info: InstructionInfoFactory::new(),
+        })
+    }
+
+    /// The address of the next instruction.
+    pub fn ip(&self) -> u64 {
+        self.ip
+    }
+
+    /// The value of a general register, where it is known.
+    pub fn register(&self, number: usize) -> Option<u64> {
+        self.values.general.get(number).copied().flatten()
+    }
+
+    /// The address that the instruction at `target` accesses when it runs next: at least one step from here.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub fn next_address(&mut self, target: u64, read: &mut Read<'_>) -> Result<u64, GaveUp> {
+        for _ in 0..STEPS_MAX {
+            self.step(read)?;
+            if self.ip == target {
+                let instruction = self.fetch(read)?;
+                return self.address(&instruction).ok_or(GaveUp::Address);
+            }
+        }
+        Err(GaveUp::Steps)
+    }
+
+    /// The next instruction.
+    ///
+    /// # Errors
+    /// It cannot be read or decoded.
+    pub fn fetch(&self, read: &mut Read<'_>) -> Result<Instruction, GaveUp> {
+        let mut bytes = [0; LONGEST];
+        // The last instruction of a mapping has nothing behind it.
+        let to_page_end = (4096 - self.ip % 4096) as usize;
+        let length = if read(self.ip, &mut bytes) {
+            LONGEST
+        } else if to_page_end < LONGEST && read(self.ip, &mut bytes[..to_page_end]) {
+            to_page_end
+        } else {
+            return Err(GaveUp::Code);
+        };
+        decode(64, &bytes[..length], self.ip).ok_or(GaveUp::Code)
+    }
+
+    /// The address of the memory operand of an instruction before it runs, where it has one and it is known.
+    pub fn address(&self, instruction: &Instruction) -> Option<u64> {
+        let explicit = (0..instruction.op_count()).any(|at| instruction.op_kind(at) == OpKind::Memory);
+        if explicit { self.values.operand_address(instruction) } else { None }
+    }
+
+    /// Executes one instruction.
+    ///
+    /// # Errors
+    /// Why the program cannot be followed.
+    pub fn step(&mut self, read: &mut Read<'_>) -> Result<(), GaveUp> {
+        let instruction = self.fetch(read)?;
+        let next = match instruction.flow_control() {
+            FlowControl::Next => {
+                self.execute(&instruction, read)?;
+                Some(instruction.next_ip())
+            }
+            FlowControl::UnconditionalBranch => Some(instruction.near_branch_target()),
+            FlowControl::ConditionalBranch => self.conditional(&instruction),
+            FlowControl::IndirectBranch => self.values.read(&instruction, 0, read),
+            FlowControl::Call | FlowControl::IndirectCall => self.call(&instruction, read)?,
+            FlowControl::Return => self.return_from(&instruction, read)?,
+            _ => return Err(GaveUp::Instruction),
+        };
+        self.ip = next.ok_or(GaveUp::Branch)?;
+        Ok(())
+    }
+
+    fn conditional(&mut self, instruction: &Instruction) -> Option<u64> {
+        let taken = match instruction.code() {
+            Code::Jrcxz_rel8_64 => self.values.general[1]? == 0,
+            Code::Loop_rel8_64_RCX => {
+                let left = self.values.general[1]?.wrapping_sub(1);
+                self.values.general[1] = Some(left);
+                left != 0
+            }
+            _ if instruction.is_jcc_short_or_near() => self.flags.holds(instruction.condition_code())?,
+            _ => return None,
+        };
+        Some(if taken { instruction.near_branch_target() } else { instruction.next_ip() })
+    }
+
+    fn call(&mut self, instruction: &Instruction, read: &mut Read<'_>) -> Result<Option<u64>, GaveUp> {
+        let target = match instruction.op0_kind() {
+            OpKind::NearBranch64 if instruction.mnemonic() == Mnemonic::Call => {
+                Some(instruction.near_branch_target())
+            }
+            OpKind::Register | OpKind::Memory if instruction.is_call_near_indirect() => {
+                self.values.read(instruction, 0, read)
+            }
+            // System calls, and calls of another segment.
+            _ => return Err(GaveUp::Instruction),
+        };
+        self.values.push(Some(instruction.next_ip()), 8);
+        Ok(target)
+    }
+
+    fn return_from(&mut self, instruction: &Instruction, read: &mut Read<'_>) -> Result<Option<u64>, GaveUp> {
+        if !matches!(instruction.code(), Code::Retnq | Code::Retnq_imm16) {
+            return Err(GaveUp::Instruction);
+        }
+        let target = self.values.pop(8, read);
+        if instruction.code() == Code::Retnq_imm16 {
+            let more = instruction.immediate(0);
+            self.values.move_stack(more);
+        }
+        Ok(target)
+    }
+
+    fn execute(&mut self, instruction: &Instruction, read: &mut Read<'_>) -> Result<(), GaveUp> {
+        if instruction.is_string_instruction() {
+            return Err(GaveUp::Instruction);
+        }
+        if integer::execute(instruction, &mut self.values, &mut self.flags, read) {
+            return Ok(());
+        }
+        if instruction.is_stack_instruction() || instruction.is_privileged() {
+            return Err(GaveUp::Instruction);
+        }
+        self.forget_results(instruction);
+        Ok(())
+    }
+
+    /// Makes all that an instruction writes unknown.
+    fn forget_results(&mut self, instruction: &Instruction) {
+        let writes = |access| {
+            !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
+        };
+        let info = self.info.info(instruction);
+        for used in info.used_registers().iter().filter(|used| writes(used.access())) {
+            let full = used.register().full_register();
+            if full.is_gpr64() {
+                self.values.general[full.number()] = None;
+            }
+            // The base moves on a system call only.
+            if full == Register::FS {
+                self.values.forget_fs();
+            }
+        }
+        for memory in info.used_memory().iter().filter(|memory| writes(memory.access())) {
+            let size = memory.memory_size().size();
+            let single = !instruction.is_vsib() && size > 0;
+            let address = memory.virtual_address(0, |register, _, _| self.values.for_address(register));
+            match address.filter(|_| single) {
+                Some(address) => self.values.store(Some(address), size, None),
+                None => self.values.store(None, 0, None),
+            }
+        }
+        let modified = instruction.rflags_modified();
+        if modified != RflagsBits::NONE {
+            self.flags.forget(modified);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A raw sample: registers and code around the interrupted instruction. It never leaves the process, and has no text
+//! form (no `Debug`), so that no log or error can show it.
+
+#![warn(missing_docs)]
+
+use super::outcome::{Attribution, Outcome};
+use super::{decode_a64, decode_x86};
+use crate::model::process::ProcessId;
+use crate::model::units::CpuId;
+
+/// Bytes of code around the interrupted instruction.
+#[derive(Clone, Copy)]
+pub struct Code<'a> {
+    /// Bytes that end at the instruction; empty where they could not be read.
+    pub before: &'a [u8],
+    /// Bytes from the instruction on.
+    pub from: &'a [u8],
+}
+
+/// Registers of an interrupted thread.
+pub enum Registers {
+    /// x86, 64 or 32 bits.
+    X86(decode_x86::Registers),
+    /// arm64.
+    A64(decode_a64::Registers),
+}
+
+/// One interruption of a thread.
+pub struct RawSample {
+    /// The process: its id, and the time its leader started in ns since boot.
+    pub process: ProcessId,
+    /// Thread id.
+    pub tid: u32,
+    /// The CPU that it ran on.
+    pub cpu: CpuId,
+    /// `None`: it was in the kernel.
+    pub user: Option<UserState>,
+}
+
+/// The user side of an interrupted thread.
+pub struct UserState {
+    /// Its registers.
+    pub registers: Registers,
+    /// Code in front of the instruction, then from it on.
+    pub code: Box<[u8]>,
+    /// Bytes of `code` in front of the instruction.
+    pub before: usize,
+}
+
+impl UserState {
+    /// The code around the interrupted instruction.
+    pub fn code(&self) -> Code<'_> {
+        let (before, from) = self.code.split_at_checked(self.before).unwrap_or((&[], &[]));
+        Code { before, from }
+    }
+}
+
+/// Decoders of every kind of sample.
+#[derive(Default)]
+pub struct Decoders {
+    x86: decode_x86::Decoder,
+}
+
+impl Decoders {
+    /// The address that a thread was held up by.
+    pub fn outcome(&mut self, state: &UserState, attribution: Attribution) -> Outcome {
+        match &state.registers {
+            Registers::X86(registers) => self.x86.outcome(registers, state.code(), attribution),
+            Registers::A64(registers) => decode_a64::outcome(registers, state.code(), attribution),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Decoded accesses of the last seconds, added up by process.
+
+#![warn(missing_docs)]
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::outcome::Outcome;
+use crate::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses};
+use crate::model::process::ProcessId;
+use crate::model::sample::Missing;
+use crate::model::units::NodeId;
+
+/// Length of the window.
+pub const WINDOW_NS: u64 = 10_000_000_000;
+
+/// Mappings of a process that are kept in one result: the most used ones.
+const MAPPINGS_MAX: usize = 1000;
+
+/// Samples of one process, of which pages are not yet looked up.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    counts: MemoryUse,
+    /// Samples by page and node of the CPU.
+    pages: HashMap<(u64, Option<NodeId>), f64>,
+}
+
+/// Samples of one interval by process.
+pub type Batch = BTreeMap<ProcessId, Tally>;
+
+/// The mapping of a page, and its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index among the mappings of the answer.
+    pub mapping: usize,
+    /// The node of the page; `None`: not known.
+    pub node: Option<NodeId>,
+}
+
+/// The answer about pages of one process.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// First address, size and name.
+    pub mappings: Vec<(u64, u64, String)>,
+    /// By page number; pages without an entry lie in no mapping.
+    pub pages: HashMap<u64, Place>,
+    /// Why nodes are not known, if so.
+    pub no_nodes: Option<Missing>,
+}
+
+impl Tally {
+    /// Adds one sample; `None` is one in the kernel. Pages have 2 to the power of `page_shift` bytes.
+    pub fn add(&mut self, outcome: Option<Outcome>, cpu_node: Option<NodeId>, page_shift: u32) {
+        let counts = &mut self.counts;
+        let Some(outcome) = outcome else {
+            counts.kernel += 1;
+            return;
+        };
+        counts.samples += 1;
+        let count = match outcome {
+            Outcome::Address(_) | Outcome::Pair(..) => &mut counts.with_address,
+            Outcome::Plain => &mut counts.plain,
+            Outcome::Gone => &mut counts.gone,
+            Outcome::Nowhere => &mut counts.nowhere,
+            Outcome::Unknown => &mut counts.unknown,
+        };
+        *count += 1;
+        for (address, share) in outcome.addresses() {
+            *self.pages.entry((address >> page_shift, cpu_node)).or_default() += share;
+        }
+    }
+
+    /// Adds another tally of the same process.
+    pub fn merge(&mut self, other: Tally) {
+        add_counts(&mut self.counts, &other.counts);
+        for (page, samples) in other.pages {
+            *self.pages.entry(page).or_default() += samples;
+        }
+    }
+
+    /// The pages that were accessed, each once.
+    pub fn pages(&self) -> Vec<u64> {
+        let mut pages: Vec<u64> = self.pages.keys().map(|(page, _)| *page).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    /// With what was found out about its pages.
+    pub fn place(self, places: &Places) -> MemoryUse {
+        let mut found = self.counts;
+        let mapping = |(start, bytes, name): &(u64, u64, String)| MappingUse {
+            start: *start,
+            bytes: *bytes,
+            name: name.clone(),
+            by_node: BTreeMap::new(),
+        };
+        let mut mappings: Vec<MappingUse> = places.mappings.iter().map(mapping).collect();
+        for ((page, cpu_node), samples) in self.pages {
+            let place = places.pages.get(&page);
+            match place.and_then(|place| Some((mappings.get_mut(place.mapping)?, place.node))) {
+                Some((mapping, node)) => *mapping.by_node.entry((node, cpu_node)).or_default() += samples,
+                None => found.unmapped += samples,
+            }
+        }
+        mappings.retain(|mapping| !mapping.by_node.is_empty());
+        (found.mappings, found.no_nodes) = (mappings, places.no_nodes.clone());
+        found
+    }
+}
+
+fn add_counts(sum: &mut MemoryUse, more: &MemoryUse) {
+    sum.samples += more.samples;
+    sum.with_address += more.with_address;
+    sum.plain += more.plain;
+    sum.gone += more.gone;
+    sum.nowhere += more.nowhere;
+    sum.unknown += more.unknown;
+    sum.kernel += more.kernel;
+    sum.unmapped += more.unmapped;
+}
+
+/// Losses by cause, as differences.
+pub type Losses = BTreeMap<&'static str, u64>;
+
+/// The intervals of the last ten seconds.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    intervals: VecDeque<(u64, u64, BTreeMap<ProcessId, MemoryUse>, Losses)>,
+}
+
+impl Window {
+    /// Adds an interval that lasted from `from_ns` to `to_ns`, and forgets those that ended ten seconds before.
+    pub fn add(&mut self, from_ns: u64, to_ns: u64, uses: BTreeMap<ProcessId, MemoryUse>, lost: Losses) {
+        self.intervals.push_back((from_ns, to_ns, uses, lost));
+        // The newest one stays, however long it is.
+        while self.intervals.len() > 1
+            && self.intervals.front().is_some_and(|(_, end_ns, ..)| end_ns + WINDOW_NS <= to_ns)
+        {
+            self.intervals.pop_front();
+        }
+    }
+
+    /// The sum of all that is in the window.
+    pub fn sum(&self) -> MemoryUses {
+        let mut sums: BTreeMap<ProcessId, (MemoryUse, BTreeMap<u64, MappingUse>)> = BTreeMap::new();
+        let mut lost = Losses::new();
+        let mut of_all = 0;
+        for (_, _, uses, losses) in &self.intervals {
+            losses.iter().for_each(|(cause, count)| *lost.entry(cause).or_default() += count);
+            for (process, found) in uses {
+                of_all += found.samples + found.kernel;
+                let (sum, mappings) = sums.entry(*process).or_default();
+                add_counts(sum, found);
+                sum.no_nodes.clone_from(&found.no_nodes);
+                found.mappings.iter().for_each(|mapping| add_mapping(mappings, mapping));
+            }
+        }
+        let finish = |(process, (mut sum, mappings)): (ProcessId, (MemoryUse, BTreeMap<u64, MappingUse>))| {
+            sum.mappings = mappings.into_values().collect();
+            sum.mappings.sort_by(|one, other| other.samples().total_cmp(&one.samples()));
+            sum.mappings.truncate(MAPPINGS_MAX);
+            (sum.lost, sum.of_all) = (lost.clone(), of_all);
+            (process, Arc::new(sum))
+        };
+        let from = self.intervals.front().map_or(0, |(from, ..)| *from);
+        let to = self.intervals.back().map_or(0, |(_, to, ..)| *to);
+        MemoryUses {
+            source: AccessSource::Clock,
+            window_s: to.saturating_sub(from) as f64 / 1e9,
+            processes: sums.into_iter().map(finish).collect(),
+        }
+    }
+}
+
+fn add_mapping(sums: &mut BTreeMap<u64, MappingUse>, mapping: &MappingUse) {
+    let sum = sums
+        .entry(mapping.start)
+        .or_insert_with(|| MappingUse { by_node: BTreeMap::new(), ..mapping.clone() });
+    // It may have grown, and its address may be another mapping's now: the last one counts.
+    sum.bytes = mapping.bytes;
+    sum.name.clone_from(&mapping.name);
+    mapping.by_node.iter().for_each(|(nodes, samples)| *sum.by_node.entry(*nodes).or_default() += samples);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROCESS: ProcessId = (7, 1);
+    const S: u64 = 1_000_000_000;
+
+    fn places() -> Places {
+        let place = |mapping, node| Place { mapping, node: Some(NodeId(node)) };
+        Places {
+            mappings: vec![(0x1000, 0x2000, "heap".into()), (0x8000, 0x1000, "shared".into())],
+            pages: HashMap::from([(1, place(0, 0)), (2, place(0, 1)), (8, place(1, 1))]),
+            no_nodes: None,
+        }
+    }
+
+    fn found() -> MemoryUse {
+        let mut tally = Tally::default();
+        let on = Some(NodeId(0));
+        for outcome in [
+            Outcome::Address(0x1008),
+            Outcome::Address(0x2008),
+            Outcome::Pair(0x1010, 0x8000),
+            Outcome::Address(0x9999_9000),
+            Outcome::Plain,
+            Outcome::Gone,
+            Outcome::Nowhere,
+            Outcome::Unknown,
+        ] {
+            tally.add(Some(outcome), on, 12);
+        }
+        tally.add(None, on, 12);
+        assert_eq!(tally.pages(), [1, 2, 8, 0x99999]);
+        tally.place(&places())
+    }
+
+    #[test]
+    fn samples_go_to_the_mapping_and_nodes_of_their_pages() {
+        let found = found();
+        assert_eq!((found.samples, found.with_address, found.kernel), (8, 4, 1));
+        assert_eq!((found.plain, found.gone, found.nowhere, found.unknown), (1, 1, 1, 1));
+        assert_eq!(found.unmapped, 1.0);
+        assert_eq!(found.placed(), 3.0);
+        assert_eq!(found.remote(), (1.5, 3.0));
+        assert_eq!(found.by_page_node(), BTreeMap::from([(NodeId(0), 1.5), (NodeId(1), 1.5)]));
+    }
+
+    #[test]
+    fn a_window_is_ten_seconds_long() {
+        let mut window = Window::default();
+        let once = || BTreeMap::from([(PROCESS, found())]);
+        for second in 0..30 {
+            window.add(second * S, (second + 1) * S, once(), Losses::from([("ring_full", 2)]));
+        }
+        let sum = window.sum();
+        assert_eq!(sum.window_s, 10.0);
+        let process = &sum.processes[&PROCESS];
+        assert_eq!((process.samples, process.lost["ring_full"], process.of_all), (80, 20, 90));
+        assert_eq!(process.mappings[0].name, "heap");
+        assert_eq!(process.mappings[0].samples(), 25.0);
+    }
+
+    #[test]
+    fn shares_have_reasons_where_they_say_nothing() {
+        let mut found = found();
+        found.with_address = 99;
+        assert!(found.sound().unwrap_err().to_string().contains("shares need 100"));
+        (found.with_address, found.gone) = (200, 150);
+        assert_eq!(found.sound(), Ok(()));
+        found.gone = 300;
+        assert!(found.sound().unwrap_err().to_string().contains("less than half"));
+        (found.of_all, found.lost) = (1000, Losses::from([("ring_full", 100)]));
+        assert!(matches!(found.sound(), Err(Missing::Lost(_))));
+    }
+}

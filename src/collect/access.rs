@@ -1,0 +1,243 @@
+//! The clock sampler of memory use: loads `access.bpf.c`, opens a clock on every CPU, empties its ring. It is there only
+//! while it is asked for: dropped, it is gone from the kernel, and so are the samples in its ring.
+
+pub mod lookup;
+pub mod self_check;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use libbpf_rs::skel::{OpenSkel, Skel};
+use libbpf_rs::{Link, Program, RingBuffer, RingBufferBuilder};
+
+use super::object;
+use super::skel::access::{AccessSkel, AccessSkelBuilder};
+use crate::access::sample::{RawSample, Registers, UserState};
+use crate::access::{decode_a64, decode_x86};
+use crate::model::event::Event;
+use crate::model::units::CpuId;
+use crate::model::wire::{
+    ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CODE, ACCESS_FROM, ACCESS_KERNEL, ACCESS_LOSSES,
+    ACCESS_WORDS, AccessHead, Wire,
+};
+use crate::pmu::open::open_sampling;
+use crate::sys;
+
+/// Samples a second on the whole machine: decoding them takes less than 1 % of a CPU.
+const SAMPLES_PER_S: u32 = 2000;
+/// Times a second that each CPU is sampled, at most and at least. Not round numbers: work that is done a hundred times a
+/// second would always or never be seen.
+const HZ_MAX: u32 = 97;
+const HZ_MIN: u32 = 7;
+
+/// Room for two seconds of samples until the ring is half full; at least [`RING_MIN`].
+const RING_PER_CPU: u32 = 128 * 1024;
+const RING_MIN: u32 = 1024 * 1024;
+const RING_MAX: u32 = 8 * 1024 * 1024;
+
+/// Times a second that each of so many CPUs is sampled.
+pub fn rate(cpus: u32) -> u32 {
+    (SAMPLES_PER_S / cpus.max(1)).clamp(HZ_MIN, HZ_MAX)
+}
+
+/// The clock, which every machine has.
+fn clock() -> Event {
+    Event::named("cpu-clock").unwrap_or_default()
+}
+
+/// The loaded sampler. Dropping it detaches everything.
+pub struct AccessProbe {
+    // Order matters: links go before the object they belong to. Each owns the descriptor of its event.
+    links: BTreeMap<CpuId, Link>,
+    ring: RingBuffer<'static>,
+    pending: Arc<Mutex<Vec<RawSample>>>,
+    hz: u32,
+    skel: AccessSkel<'static>,
+}
+
+impl AccessProbe {
+    /// Loads the sampler; [`AccessProbe::follow`] starts it on CPUs, so many times a second on each. `records` is the
+    /// task storage map, which says which tasks are in scope.
+    ///
+    /// # Errors
+    /// Loading failed.
+    pub fn load(records: &OwnedFd, hz: u32, cpus: u32) -> Result<AccessProbe> {
+        let mut open = object::open("access", AccessSkelBuilder::default())?;
+        open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+        open.maps.samples.set_max_entries(ring_bytes(cpus))?;
+        let skel = open.load().context("loading access.bpf.o")?;
+        let pending: Arc<Mutex<Vec<RawSample>>> = Arc::default();
+        let sink = Arc::clone(&pending);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.samples, move |bytes| {
+                if let Some(sample) = parse(bytes) {
+                    sink.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
+                }
+                0
+            })
+            .context("mapping the ring of memory samples")?;
+        let ring = builder.build().context("mapping the ring of memory samples")?;
+        Ok(AccessProbe { links: BTreeMap::new(), ring, pending, hz, skel })
+    }
+
+    /// Samples on these CPUs, and on those that went offline no longer.
+    ///
+    /// # Errors
+    /// The clock cannot be sampled on one of them.
+    pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
+        self.links.retain(|cpu, _| cpus.contains(cpu));
+        for cpu in cpus {
+            if self.links.contains_key(cpu) {
+                continue;
+            }
+            let fd = match open_sampling(&clock(), *cpu, self.hz) {
+                Ok(fd) => fd,
+                Err(why) => bail!("{why}"),
+            };
+            let link = self.attach(fd).with_context(|| format!("attaching to a clock on CPU {cpu}"))?;
+            self.links.insert(*cpu, link);
+        }
+        Ok(())
+    }
+
+    fn attach(&self, fd: OwnedFd) -> Result<Link> {
+        let link = self.skel.progs.on_tick.attach_perf_event(fd.as_raw_fd())?;
+        // libbpf closes it with the link.
+        let _ = fd.into_raw_fd();
+        Ok(link)
+    }
+
+    /// Says whether tasks without a record are out of scope from now on.
+    pub fn set_scoped(&mut self, scoped: bool) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.scoped = u32::from(scoped);
+        }
+    }
+
+    /// The programs that are attached.
+    pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
+        object::programs(self.skel.object())
+    }
+
+    /// Becomes readable when the ring is half full.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        sys::ring_fd(&self.ring)
+    }
+
+    /// The samples since the call before.
+    ///
+    /// # Errors
+    /// The ring could not be read.
+    pub fn take(&self) -> Result<Vec<RawSample>> {
+        self.ring.consume().context("reading the ring of memory samples")?;
+        Ok(std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Samples that are missing since the start, by cause.
+    pub fn lost(&self) -> BTreeMap<&'static str, u64> {
+        let counts = self.skel.maps.bss_data.as_deref().map(|bss| sys::read_variable(&bss.access_lost));
+        ACCESS_LOSSES.iter().copied().zip(counts.unwrap_or_default()).collect()
+    }
+}
+
+fn ring_bytes(cpus: u32) -> u32 {
+    cpus.saturating_mul(RING_PER_CPU).next_power_of_two().clamp(RING_MIN, RING_MAX)
+}
+
+/// A sample as the kernel wrote it. `None` when it contradicts itself.
+fn parse(bytes: &[u8]) -> Option<RawSample> {
+    let head = AccessHead::from_bytes(bytes)?;
+    let user = if head.flags & ACCESS_KERNEL != 0 {
+        None
+    } else {
+        let rest = bytes.get(size_of::<AccessHead>()..)?;
+        let (code, words) = rest.split_at_checked(ACCESS_CODE)?;
+        let mut registers = [0; ACCESS_WORDS];
+        let words = words.get(..ACCESS_WORDS * size_of::<u64>())?.chunks_exact(size_of::<u64>());
+        for (register, word) in registers.iter_mut().zip(words) {
+            *register = u64::from_ne_bytes(word.try_into().ok()?);
+        }
+        let from = if head.flags & ACCESS_BEHIND != 0 { 0 } else { ACCESS_BEFORE };
+        let to = if head.flags & ACCESS_AHEAD != 0 { ACCESS_BEFORE + ACCESS_FROM } else { from };
+        let code = code.get(from..to)?.into();
+        Some(UserState { registers: named(&registers), code, before: ACCESS_BEFORE - from })
+    };
+    let process = (head.pid, head.leader_start_ns);
+    Some(RawSample { process, tid: head.tid, cpu: CpuId(head.cpu), user })
+}
+
+/// Registers by their numbers in instructions.
+fn named(words: &[u64; ACCESS_WORDS]) -> Registers {
+    let word = |at: usize| words.get(at).copied().unwrap_or(0);
+    if cfg!(target_arch = "aarch64") {
+        let general = std::array::from_fn(word);
+        return Registers::A64(decode_a64::Registers { general, sp: word(31), pc: word(32) });
+    }
+    // Places of rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15 in struct pt_regs.
+    const PLACES: [usize; 16] = [10, 11, 12, 5, 19, 4, 13, 14, 9, 8, 7, 6, 3, 2, 1, 0];
+    /// Selector of code of 32 bits (arch/x86/include/asm/segment.h).
+    const CS_32: u64 = 0x23;
+    Registers::X86(decode_x86::Registers {
+        general: PLACES.map(word),
+        ip: word(16),
+        flags: word(18),
+        fs_base: word(21),
+        compat: word(17) & 0xffff == CS_32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(flags: u32) -> Vec<u8> {
+        let head = AccessHead { pid: 7, tid: 8, leader_start_ns: 9, cpu: 1, flags };
+        let mut bytes = head.as_bytes().to_vec();
+        bytes.extend((0..ACCESS_CODE).map(|at| at as u8));
+        (0..ACCESS_WORDS as u64).for_each(|word| bytes.extend((word + 1000).to_ne_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn code_is_what_could_be_read() {
+        let code = |flags| {
+            let user = parse(&bytes(flags)).unwrap().user.unwrap();
+            (user.code().before.len(), user.code().from.len())
+        };
+        assert_eq!(code(ACCESS_AHEAD | ACCESS_BEHIND), (ACCESS_BEFORE, ACCESS_FROM));
+        assert_eq!(code(ACCESS_AHEAD), (0, ACCESS_FROM));
+        assert_eq!(code(0), (0, 0));
+    }
+
+    #[test]
+    fn a_sample_in_the_kernel_has_no_registers() {
+        let sample = parse(&bytes(ACCESS_KERNEL)[..size_of::<AccessHead>()]).unwrap();
+        assert!(sample.user.is_none());
+        assert_eq!((sample.process, sample.tid, sample.cpu), ((7, 9), 8, CpuId(1)));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn registers_have_the_numbers_of_instructions() {
+        let user = parse(&bytes(ACCESS_AHEAD)).unwrap().user.unwrap();
+        let Registers::X86(registers) = user.registers else { panic!("not x86") };
+        let of = |number: usize| registers.general[number] - 1000;
+        // rax, rsp, r8, r15 in the order of struct pt_regs.
+        assert_eq!((of(0), of(4), of(8), of(15)), (10, 19, 9, 0));
+        assert_eq!((registers.ip, registers.fs_base), (1016, 1021));
+    }
+
+    #[test]
+    fn a_cut_sample_is_none() {
+        let whole = bytes(ACCESS_AHEAD);
+        (0..whole.len()).for_each(|cut| assert!(parse(&whole[..cut]).is_none(), "cut at {cut}"));
+    }
+
+    #[test]
+    fn many_cpus_are_sampled_less_often() {
+        assert_eq!((rate(2), rate(64), rate(1024)), (97, 31, 7));
+    }
+}

@@ -1,0 +1,91 @@
+//! The self-check of the sampler: samples of a loop of our own, whose slow instruction is known.
+
+use std::time::{Duration, Instant};
+
+use super::{AccessProbe, clock};
+use crate::access::sample::Registers;
+use crate::access::self_check::{Landmarks, Verdict, judge};
+use crate::model::sample::Missing;
+use crate::pmu::open::open_sampling_self;
+use crate::sys;
+
+/// Times a second that the loop is sampled.
+const HZ: u32 = 4999;
+/// Duration of the loop.
+const LENGTH: Duration = Duration::from_millis(60);
+/// Places of the chain: one in each cache line of 32 MiB, which is more than a cache of the second level holds. They are
+/// freed after the check.
+const LINES: usize = 1 << 19;
+/// Words of a cache line.
+const WORDS: usize = 8;
+/// Steps between two looks at the clock.
+const STEPS: u64 = 2000;
+
+/// Runs the loop in the calling thread, sampled by `probe`, which must not be attached to anything yet.
+///
+/// # Errors
+/// Why samples cannot be taken, or say nothing on this CPU.
+pub fn run(probe: &AccessProbe) -> Result<Verdict, Missing> {
+    let lost = |error: anyhow::Error| Missing::Lost(format!("the self-check of the sampler: {error:#}"));
+    let chain = sys::Chain::new(chain()).ok_or_else(|| Missing::Lost("the self-check has no loop".into()))?;
+    let fd = open_sampling_self(&clock(), HZ)?;
+    let link = probe.attach(fd).map_err(lost)?;
+    let began = Instant::now();
+    let mut landmarks = None;
+    while began.elapsed() < LENGTH {
+        landmarks = chain.run(STEPS);
+        if landmarks.is_none() {
+            break;
+        }
+    }
+    drop(link);
+    let samples = probe.take().map_err(lost)?;
+    let Some((load, behind)) = landmarks else {
+        return Err(Missing::Unsupported("instructions of this CPU are not decoded".into()));
+    };
+    let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    let interrupted: Vec<u64> = samples
+        .iter()
+        .filter(|sample| sample.tid == tid)
+        .filter_map(|sample| match &sample.user.as_ref()?.registers {
+            Registers::X86(registers) => Some(registers.ip),
+            Registers::A64(registers) => Some(registers.pc),
+        })
+        .collect();
+    judge(&interrupted, Landmarks { load, behind })
+}
+
+/// One cycle through all lines, in an order that no prefetcher guesses (Sattolo).
+fn chain() -> Vec<u64> {
+    let mut order: Vec<u32> = (0..LINES as u32).collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for at in (1..LINES).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        order.swap(at, (state % at as u64) as usize);
+    }
+    let mut next = vec![0; LINES * WORDS];
+    for (at, to) in order.iter().enumerate() {
+        next[at * WORDS] = u64::from(*to) * WORDS as u64;
+    }
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_is_one_cycle() {
+        let next = chain();
+        let (mut at, mut steps) = (0, 0);
+        loop {
+            (at, steps) = (next[at] as usize, steps + 1);
+            if at == 0 {
+                break;
+            }
+        }
+        assert_eq!(steps, LINES);
+    }
+}

@@ -1,0 +1,122 @@
+//! The metrics of memory in use: shares of time at memory accesses, from samples of a clock.
+
+use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
+use crate::model::facility::Facility;
+use crate::model::sample::Reading;
+use crate::model::share::wilson;
+use crate::snapshot::{SampledUse, Snapshot, Task};
+
+/// The samples of a row: of its process, so threads have none.
+fn sampled(task: &Task) -> Reading<&SampledUse> {
+    match &task.memory_use {
+        Some(sampled) if task.tid.is_none_or(|tid| tid == task.raw.pid) => Ok(sampled),
+        Some(_) => Err(no("samples of memory use are added up by process")),
+        None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
+        None => Err(no(
+            "no samples: --access of batch mode asks for them, and the process must have run; not recorded",
+        )),
+    }
+}
+
+/// Remote samples, and those whose page and CPU have a known node.
+fn remote(task: &Task, snapshot: &Snapshot) -> Reading<(f64, f64)> {
+    let found = &sampled(task)?.found;
+    if snapshot.host.topology.nodes.len() < 2 {
+        return Err(no("the machine has one node"));
+    }
+    found.sound()?;
+    match (found.remote(), &found.no_nodes) {
+        ((_, known), Some(why)) if known <= 0.0 => Err(why.clone()),
+        ((_, known), None) if known <= 0.0 => Err(no("the nodes of its pages are not known yet")),
+        (counts, _) => Ok(counts),
+    }
+}
+
+const NEEDS: Traits = Traits::NONE.needs(&[Facility::MemoryUse]);
+
+const fn metric(
+    id: &'static str,
+    (title, width): (&'static str, u16),
+    (unit, order): (Unit, Order),
+    help: &'static str,
+    value: fn(&Task, &Snapshot) -> Reading<Value>,
+) -> Metric<Task> {
+    Metric { id, title, width, group: Group::Memory, unit, order, help, value, traits: NEEDS }
+}
+
+pub const MEM_TIME_PCT: Metric<Task> = metric(
+    "mem_time_pct",
+    ("MEMTIME%", 8),
+    (Unit::Percent, Order::Descending),
+    "Share of its CPU time in user mode at instructions that access memory, in the last ten seconds: an upper bound of \
+     waiting, because accesses that hit a cache count too. From samples of a clock (--access).",
+    |task, _| {
+        let found = &sampled(task)?.found;
+        let share = wilson(found.at_memory() as f64, found.samples as f64);
+        Ok(Value::F64(share.ok_or_else(|| no("it was not sampled in user mode"))?.0))
+    },
+);
+
+pub const MEM_TIME_REMOTE_PCT: Metric<Task> = metric(
+    "mem_time_remote_pct",
+    ("MEMTIMEREM", 10),
+    (Unit::Percent, Order::Descending),
+    "Share of its time at memory accesses whose page is on another node than the CPU. By time, not by count: remote \
+     accesses take longer, and stores are waited for less.",
+    |task, snapshot| {
+        let (remote, known) = remote(task, snapshot)?;
+        Ok(Value::F64(100.0 * remote / known))
+    },
+)
+.with(NEEDS.several(Several::Nodes).stands(Stands::Remote(|pct| pct > 0.0)));
+
+pub const MEM_TIME_ERROR_POINTS: Metric<Task> = metric(
+    "mem_time_error_points",
+    ("MEMTIMEERR", 10),
+    (Unit::Percent, Order::Descending),
+    "The share in mem_time_remote_pct is this near the truth in 95 of 100 cases, in percentage points.",
+    |task, snapshot| {
+        let (remote, known) = remote(task, snapshot)?;
+        Ok(Value::F64(wilson(remote, known).map_or(100.0, |(_, error)| error)))
+    },
+)
+.with(NEEDS.several(Several::Nodes));
+
+pub const MEM_TIME_PCT_BY_NODE: Metric<Task> = metric(
+    "mem_time_pct_by_node",
+    ("USED ON", 11),
+    (Unit::Percent, Order::Descending),
+    "Shares of its time at memory accesses by the node of the page.",
+    |task, _| {
+        let found = &sampled(task)?.found;
+        found.sound()?;
+        let by_node = found.by_page_node();
+        match (&found.no_nodes, by_node.is_empty()) {
+            (Some(why), true) => Err(why.clone()),
+            (None, true) => Err(no("the nodes of its pages are not known yet")),
+            (_, false) => {
+                let all: f64 = by_node.values().sum();
+                Ok(Value::ByNode(
+                    by_node.into_iter().map(|(node, samples)| (node, 100.0 * samples / all)).collect(),
+                ))
+            }
+        }
+    },
+)
+.with(NEEDS.several(Several::Nodes).least_width(11));
+
+pub const ACCESS_SOURCE: Metric<Task> = metric(
+    "access_source",
+    ("ACCSRC", 6),
+    (Unit::Text, Order::Ascending),
+    "The sampler of memory use: clock, which says where time goes.",
+    |task, _| Ok(Value::Text(sampled(task)?.source.id().into())),
+);
+
+pub const ACCESS_SAMPLES: Metric<Task> = metric(
+    "access_samples",
+    ("ACCSAMPLES", 10),
+    (Unit::Count, Order::Descending),
+    "Samples in user mode in the last ten seconds.",
+    |task, _| Ok(Value::U64(sampled(task)?.found.samples)),
+);

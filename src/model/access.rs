@@ -1,0 +1,158 @@
+//! Memory in use: the result of sampled accesses, by process. Nothing of it says an address inside a mapping.
+
+#![warn(missing_docs)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::process::ProcessId;
+use super::sample::Missing;
+use super::units::NodeId;
+
+/// Samples with an address from which on a share says something.
+pub const ENOUGH: f64 = 100.0;
+
+/// Share of lost samples from which on shares say nothing.
+const LOST_MAX: f64 = 0.05;
+
+/// The sampler of accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessSource {
+    /// A clock: shares are shares of time.
+    Clock,
+}
+
+impl AccessSource {
+    /// Its name in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            AccessSource::Clock => "clock",
+        }
+    }
+}
+
+/// Memory in use in a sliding window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryUses {
+    /// The sampler.
+    pub source: AccessSource,
+    /// Length of the window in seconds: shorter soon after the start.
+    pub window_s: f64,
+    /// Processes that were sampled.
+    pub processes: BTreeMap<ProcessId, Arc<MemoryUse>>,
+}
+
+/// Samples of one process in the window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemoryUse {
+    /// Samples in user mode.
+    pub samples: u64,
+    /// Of those: with an address, without memory, with an address that is gone, behind a jump, without an answer.
+    pub with_address: u64,
+    /// The instruction accesses no memory.
+    pub plain: u64,
+    /// The instruction has overwritten its address.
+    pub gone: u64,
+    /// The instruction before is not known.
+    pub nowhere: u64,
+    /// Code that could not be read or decoded.
+    pub unknown: u64,
+    /// Samples in the kernel, which have no address.
+    pub kernel: u64,
+    /// Samples of all processes that were lost in the window, by cause.
+    pub lost: BTreeMap<&'static str, u64>,
+    /// Samples of all processes in the window.
+    pub of_all: u64,
+    /// Addresses whose mapping was not found.
+    pub unmapped: f64,
+    /// Why nodes of pages are not known, if so.
+    pub no_nodes: Option<Missing>,
+    /// Mappings that were accessed, the most used one first.
+    pub mappings: Vec<MappingUse>,
+}
+
+/// Samples in one mapping.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MappingUse {
+    /// First address of the mapping.
+    pub start: u64,
+    /// Size of the mapping in bytes.
+    pub bytes: u64,
+    /// Path or name, clean; empty for anonymous memory.
+    pub name: String,
+    /// Samples by node of the page (`None`: not known) and node of the CPU.
+    pub by_node: BTreeMap<(Option<NodeId>, Option<NodeId>), f64>,
+}
+
+impl MappingUse {
+    /// Samples in it. Copies count half a sample for each side.
+    pub fn samples(&self) -> f64 {
+        self.by_node.values().sum()
+    }
+
+    /// Samples whose page is on another node than the CPU, and those of which both are known.
+    pub fn remote(&self) -> (f64, f64) {
+        let known = self.by_node.iter().map(|((page, cpu), samples)| (*page, *cpu, *samples));
+        known.fold((0.0, 0.0), |(remote, all), (page, cpu, samples)| match (page, cpu) {
+            (Some(page), Some(cpu)) if page != cpu => (remote + samples, all + samples),
+            (Some(_), Some(_)) => (remote, all + samples),
+            _ => (remote, all),
+        })
+    }
+}
+
+impl MemoryUse {
+    /// Addresses that were found in mappings.
+    pub fn placed(&self) -> f64 {
+        self.mappings.iter().map(MappingUse::samples).sum()
+    }
+
+    /// Samples at instructions that access memory, whether or not their address is known.
+    pub fn at_memory(&self) -> u64 {
+        self.with_address + self.gone
+    }
+
+    /// Samples by node of the page.
+    pub fn by_page_node(&self) -> BTreeMap<NodeId, f64> {
+        let mut by_node = BTreeMap::new();
+        for ((page, _), samples) in self.mappings.iter().flat_map(|mapping| &mapping.by_node) {
+            if let Some(page) = page {
+                *by_node.entry(*page).or_default() += samples;
+            }
+        }
+        by_node
+    }
+
+    /// Samples whose page is on another node than the CPU, and those of which both are known.
+    pub fn remote(&self) -> (f64, f64) {
+        self.mappings
+            .iter()
+            .map(MappingUse::remote)
+            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Whether there are enough samples for shares.
+    ///
+    /// # Errors
+    /// Why there are not.
+    pub fn sound(&self) -> Result<(), Missing> {
+        let no = |why: String| Err(Missing::NotCollected(why));
+        let lost: u64 = self.lost.values().sum();
+        if lost as f64 > LOST_MAX * (lost + self.of_all) as f64 {
+            return Err(Missing::Lost(format!("{lost} samples of {} were lost", lost + self.of_all)));
+        }
+        if (self.with_address as f64) < ENOUGH {
+            let (with, all) = (self.with_address, self.samples);
+            return no(format!("{with} of {all} samples have an address: shares need {ENOUGH}"));
+        }
+        let memory = self.at_memory() + self.nowhere;
+        if self.with_address * 2 < memory {
+            let (gone, nowhere) = (self.gone, self.nowhere);
+            return no(format!(
+                "less than half of its memory samples have an address: in {gone} it is overwritten, {nowhere} are behind \
+                 a jump"
+            ));
+        }
+        Ok(())
+    }
+}

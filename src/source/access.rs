@@ -1,0 +1,276 @@
+//! The sampling of memory use as a source offers it: the sampler, the decoder, and the reader that looks up pages.
+//! Registers and code end here: what goes on are numbers of pages, and what comes out are sums by mapping.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use libbpf_rs::Program;
+
+use crate::access::sample::Decoders;
+use crate::access::self_check::Verdict;
+use crate::access::window::{Batch, Losses, Place, Places, Window};
+use crate::collect::access::{AccessProbe, lookup, rate, self_check};
+use crate::collect::mm_reader::MmReader;
+use crate::collect::mm_reader::wire::{JOBS_MAX, Job, PagesPlaced, PagesTurn, Turn};
+use crate::model::access::{MemoryUse, MemoryUses};
+use crate::model::process::ProcessId;
+use crate::model::sample::{Missing, TaskRaw};
+use crate::model::topology::Topology;
+use crate::model::units::{CpuId, NodeId};
+use crate::program::helper::OWN_PROGRAM;
+
+/// Pages that are looked up with one sample, of all processes: a packet holds them.
+const PAGES_MAX: usize = 6000;
+/// Time for that.
+const BUDGET: Duration = Duration::from_millis(20);
+
+/// There while memory use is sampled.
+pub struct Access {
+    probe: AccessProbe,
+    verdict: Verdict,
+    decoders: Decoders,
+    reader: MmReader,
+    page_shift: u32,
+    /// Samples since pages were last asked about.
+    fresh: Batch,
+    asked: Option<Asked>,
+    window: Window,
+    /// CLOCK_MONOTONIC up to which samples are in batches, and losses until then.
+    until_ns: u64,
+    lost: Losses,
+    known: Arc<MemoryUses>,
+}
+
+/// A batch whose pages are being looked up.
+struct Asked {
+    from_ns: u64,
+    to_ns: u64,
+    batch: Batch,
+    /// Pages asked about.
+    pages: HashMap<ProcessId, Vec<u64>>,
+    found: BTreeMap<ProcessId, MemoryUse>,
+    lost: Losses,
+}
+
+impl Access {
+    /// Loads the sampler, checks what its samples mean on this CPU, and starts it on `cpus`. `records` is the task storage
+    /// map; `now_ns` is CLOCK_MONOTONIC.
+    ///
+    /// # Errors
+    /// Why there are no samples, or why they say nothing here.
+    pub fn start(
+        records: &OwnedFd,
+        scoped: bool,
+        cpus: &[CpuId],
+        page_size: u64,
+        now_ns: u64,
+    ) -> Result<Access, Missing> {
+        let failed = |error: anyhow::Error| Missing::Unsupported(format!("{error:#}"));
+        let count = cpus.len() as u32;
+        let mut probe = AccessProbe::load(records, rate(count), count).map_err(failed)?;
+        let verdict = self_check::run(&probe)?;
+        probe.set_scoped(scoped);
+        probe.follow(cpus).map_err(failed)?;
+        Ok(Access {
+            lost: probe.lost(),
+            probe,
+            verdict,
+            decoders: Decoders::default(),
+            reader: MmReader::new(PathBuf::from(OWN_PROGRAM)),
+            page_shift: page_size.trailing_zeros(),
+            fresh: Batch::new(),
+            asked: None,
+            window: Window::default(),
+            until_ns: now_ns,
+            known: Arc::new(Window::default().sum()),
+        })
+    }
+
+    /// Moves samples out of the kernel's ring and decodes them.
+    ///
+    /// # Errors
+    /// The ring could not be read.
+    pub fn gather(&mut self, topology: &Topology) -> Result<()> {
+        for sample in self.probe.take()? {
+            let outcome =
+                sample.user.as_ref().map(|state| self.decoders.outcome(state, self.verdict.attribution));
+            let node = topology.cpu(sample.cpu).and_then(|cpu| cpu.node);
+            self.fresh.entry(sample.process).or_default().add(outcome, node, self.page_shift);
+        }
+        Ok(())
+    }
+
+    /// Takes what was found out about pages, asks about those of new samples, and says what is known of the last ten
+    /// seconds. Waits for nothing. `now_ns` is CLOCK_MONOTONIC.
+    ///
+    /// # Errors
+    /// The ring could not be read.
+    pub fn turn(
+        &mut self,
+        topology: &Topology,
+        tasks: &[Arc<TaskRaw>],
+        now_ns: u64,
+    ) -> Result<Arc<MemoryUses>> {
+        self.gather(topology)?;
+        let came = self.reader.take();
+        if let Some(asked) = &mut self.asked {
+            for (process, placed) in came.answers.into_iter().flat_map(|answer| answer.pages) {
+                asked.take(process, placed);
+            }
+            if let Some((process, why)) = came.locked {
+                asked.take(process, Err(why));
+            }
+        }
+        if self.reader.is_free() {
+            if let Some(asked) = self.asked.take() {
+                self.finish(asked);
+            }
+            self.ask(tasks, now_ns);
+        }
+        Ok(Arc::clone(&self.known))
+    }
+
+    fn finish(&mut self, mut asked: Asked) {
+        for (process, tally) in asked.batch {
+            asked.found.insert(process, tally.place(&Places::default()));
+        }
+        self.window.add(asked.from_ns, asked.to_ns, asked.found, asked.lost);
+        self.known = Arc::new(self.window.sum());
+    }
+
+    fn ask(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64) {
+        let lost = self.probe.lost();
+        let since = lost
+            .iter()
+            .map(|(cause, count)| (*cause, count.saturating_sub(self.lost.get(cause).copied().unwrap_or(0))));
+        let mut asked = Asked {
+            from_ns: std::mem::replace(&mut self.until_ns, now_ns),
+            to_ns: now_ns,
+            batch: std::mem::take(&mut self.fresh),
+            pages: HashMap::new(),
+            found: BTreeMap::new(),
+            lost: since.collect(),
+        };
+        self.lost = lost;
+        let uids: HashMap<ProcessId, u32> = tasks.iter().map(|task| (task.process(), task.uid)).collect();
+        let mut jobs: Vec<Job> = asked
+            .batch
+            .keys()
+            .map(|process| {
+                let uid = uids.get(process).copied().unwrap_or(0);
+                Job { process: *process, uid, rss_bytes: 0, careful: false }
+            })
+            .collect();
+        self.reader.admit(&mut jobs);
+        // A packet holds no more; samples of the others count without a mapping.
+        jobs.truncate(JOBS_MAX);
+        let mut left = PAGES_MAX;
+        let mut pages = Vec::new();
+        jobs.retain(|job| {
+            let of_job = asked.batch.get(&job.process).map(|tally| tally.pages()).unwrap_or_default();
+            let of_job = thinned(of_job, lookup::PAGES_MAX.min(left), now_ns);
+            if of_job.is_empty() {
+                return false;
+            }
+            left -= of_job.len();
+            asked.pages.insert(job.process, of_job.clone());
+            pages.push(of_job);
+            true
+        });
+        if jobs.is_empty() {
+            self.finish(asked);
+            return;
+        }
+        self.reader.ask(Turn { pages: Some(PagesTurn { jobs, pages, budget: BUDGET }), ..Turn::default() });
+        self.asked = Some(asked);
+    }
+
+    /// The judgement of the self-check.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// The sampler's programs.
+    pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
+        self.probe.programs()
+    }
+
+    /// Becomes readable when the ring is half full.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.probe.fd()
+    }
+
+    /// Says whether tasks without a record are out of scope from now on.
+    pub fn set_scoped(&mut self, scoped: bool) {
+        self.probe.set_scoped(scoped);
+    }
+
+    /// Samples on the CPUs that are online now.
+    ///
+    /// # Errors
+    /// The clock cannot be sampled on one of them.
+    pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
+        self.probe.follow(cpus)
+    }
+
+    /// CPU time of the reader so far, in ns, and memory that is its alone, in bytes.
+    pub fn reader_uses(&mut self, page_size: u64) -> (u64, u64) {
+        self.reader.uses(page_size)
+    }
+}
+
+impl Asked {
+    fn take(&mut self, process: ProcessId, placed: Result<PagesPlaced, Missing>) {
+        let Some(tally) = self.batch.remove(&process) else { return };
+        let asked = self.pages.remove(&process).unwrap_or_default();
+        let places = match placed {
+            Ok(placed) => places(&asked, placed),
+            Err(why) => Places { no_nodes: Some(why), ..Places::default() },
+        };
+        self.found.insert(process, tally.place(&places));
+    }
+}
+
+fn places(asked: &[u64], placed: PagesPlaced) -> Places {
+    let place = |(page, (mapping, node)): (&u64, &(i32, i32))| {
+        let mapping = usize::try_from(*mapping).ok()?;
+        let node = u32::try_from(*node).ok().map(NodeId);
+        Some((*page, Place { mapping, node }))
+    };
+    Places {
+        pages: asked.iter().zip(&placed.pages).filter_map(place).collect(),
+        mappings: placed.mappings,
+        no_nodes: placed.no_nodes,
+    }
+}
+
+/// At most `most` of `pages`, evenly spread; `seed` says where they begin.
+fn thinned(pages: Vec<u64>, most: usize, seed: u64) -> Vec<u64> {
+    if pages.len() <= most {
+        return pages;
+    }
+    let Some(step) = pages.len().checked_div(most).map(|step| step + 1) else { return Vec::new() };
+    pages.into_iter().skip(seed as usize % step).step_by(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_pages_are_thinned_evenly() {
+        let pages: Vec<u64> = (0..10_000).collect();
+        for seed in 0..10 {
+            let kept = thinned(pages.clone(), 1500, seed);
+            assert!((1000..=1500).contains(&kept.len()), "{}", kept.len());
+            let middle = kept.iter().filter(|page| **page < 5000).count() as f64 / kept.len() as f64;
+            assert!((middle - 0.5).abs() < 0.01);
+        }
+        assert!(thinned(pages.clone(), 0, 1).is_empty());
+        assert_eq!(thinned(pages[..9].to_vec(), 9, 1), pages[..9]);
+    }
+}

@@ -1,0 +1,323 @@
+//! Programs that are followed, beside the processor: each is stopped at random, followed in advance, and then executed
+//! step by step. Every value that was said to be known must be right.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#![expect(unsafe_code, reason = "calls ptrace(2)")]
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use numatop_ng::access::decode_x86::Registers;
+use numatop_ng::access::follow::{Follower, GaveUp};
+
+/// Addresses that are compared, of all programs together.
+const ENOUGH: usize = 126_000;
+/// Steps that a program is followed from one stop.
+const STEPS: usize = 300;
+
+/// Stops of one program at most.
+const STOPS_MAX: usize = 2000;
+
+/// A child that is traced. Killed when dropped.
+struct Traced {
+    child: Child,
+    /// Its thread that is traced: the last one, which the test harness runs a test in.
+    tid: i32,
+    /// It was stopped in a system call, which may begin anew: samples are of user mode only.
+    in_kernel: Cell<bool>,
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        // A thread that is traced is not gone before its tracer has seen its end.
+        while self.wait() {}
+        let _ = self.child.wait();
+    }
+}
+
+fn ptrace(request: libc::c_uint, pid: i32, data: *mut c_void) -> bool {
+    // SAFETY: the child is ours; what data points to outlives the call and is as large as the request needs.
+    unsafe { libc::ptrace(request, pid, std::ptr::null_mut::<c_void>(), data) != -1 }
+}
+
+impl Traced {
+    fn start(program: &str, words: &[&str]) -> Option<Traced> {
+        let mut command = Command::new(program);
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Its own process group: nothing else gets its signals.
+        let child = command.process_group(0).spawn().ok()?;
+        std::thread::sleep(Duration::from_millis(100));
+        let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).ok()?.flatten();
+        let tids = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let traced = Traced { tid: tids.max()?, child, in_kernel: Cell::new(false) };
+        ptrace(libc::PTRACE_SEIZE, traced.pid(), std::ptr::null_mut()).then_some(traced)
+    }
+
+    fn pid(&self) -> i32 {
+        self.tid
+    }
+
+    /// Waits for it to stop; false when it has ended.
+    fn wait(&self) -> bool {
+        let mut status = 0;
+        // SAFETY: the status is a local that outlives the call.
+        let pid = unsafe { libc::waitpid(self.pid(), &mut status, libc::__WALL) };
+        pid == self.pid() && libc::WIFSTOPPED(status)
+    }
+
+    fn stop_after(&self, time: Duration) -> bool {
+        std::thread::sleep(time);
+        ptrace(libc::PTRACE_INTERRUPT, self.pid(), std::ptr::null_mut()) && self.wait()
+    }
+
+    fn go_on(&self) -> bool {
+        ptrace(libc::PTRACE_CONT, self.pid(), std::ptr::null_mut())
+    }
+
+    fn step(&self) -> bool {
+        ptrace(libc::PTRACE_SINGLESTEP, self.pid(), std::ptr::null_mut()) && self.wait()
+    }
+
+    fn registers(&self) -> Option<Registers> {
+        // SAFETY: all bytes of the structure may be zero.
+        let mut user: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        if !ptrace(libc::PTRACE_GETREGS, self.pid(), (&raw mut user).cast()) {
+            return None;
+        }
+        self.in_kernel.set(user.orig_rax as i64 >= 0);
+        Some(Registers {
+            general: [
+                user.rax, user.rcx, user.rdx, user.rbx, user.rsp, user.rbp, user.rsi, user.rdi, user.r8,
+                user.r9, user.r10, user.r11, user.r12, user.r13, user.r14, user.r15,
+            ],
+            ip: user.rip,
+            flags: user.eflags,
+            fs_base: user.fs_base,
+            compat: user.cs == 0x23,
+        })
+    }
+
+    fn read_page(&self, page: u64) -> Option<Box<[u8; 4096]>> {
+        let mut bytes = Box::new([0u8; 4096]);
+        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: 4096 };
+        let remote = libc::iovec { iov_base: (page << 12) as *mut c_void, iov_len: 4096 };
+        // SAFETY: both vectors are locals, and the local one names a buffer of that length.
+        let got = unsafe { libc::process_vm_readv(self.pid(), &local, 1, &remote, 1, 0) };
+        (got == 4096).then_some(bytes)
+    }
+}
+
+/// The prediction for one instruction.
+struct Said {
+    ip: u64,
+    general: [Option<u64>; 16],
+    address: Option<u64>,
+    text: String,
+}
+
+#[derive(Default)]
+struct Tally {
+    stops: usize,
+    steps: usize,
+    values: usize,
+    addresses: usize,
+    wrong: Vec<String>,
+    gave_up: HashMap<String, usize>,
+}
+
+fn follow(traced: &Traced, registers: &Registers, tally: &mut Tally) -> Vec<Said> {
+    let Some(mut follower) = Follower::new(registers) else { return Vec::new() };
+    let mut pages: HashMap<u64, Option<Box<[u8; 4096]>>> = HashMap::new();
+    let mut read = |address: u64, bytes: &mut [u8]| {
+        let (mut at, mut address) = (0, address);
+        while at < bytes.len() {
+            let page = pages.entry(address >> 12).or_insert_with(|| traced.read_page(address >> 12));
+            let (Some(page), from) = (page, (address & 4095) as usize) else { return false };
+            let length = (bytes.len() - at).min(4096 - from);
+            bytes[at..at + length].copy_from_slice(&page[from..from + length]);
+            (at, address) = (at + length, address.wrapping_add(length as u64));
+        }
+        true
+    };
+    let mut said = Vec::new();
+    for _ in 0..STEPS {
+        let Ok(instruction) = follower.fetch(&mut read) else { break };
+        said.push(Said {
+            ip: follower.ip(),
+            general: std::array::from_fn(|number| follower.register(number)),
+            address: follower.address(&instruction),
+            text: format!("{:?}", instruction.code()),
+        });
+        if let Err(why) = follower.step(&mut read) {
+            *tally.gave_up.entry(format!("{why:?}")).or_default() += 1;
+            break;
+        }
+    }
+    said
+}
+
+/// Lets the processor do what was said, and compares. False when the program has ended.
+fn compare(traced: &Traced, said: &[Said], tally: &mut Tally) -> bool {
+    let mut before = String::new();
+    for said in said {
+        let Some(now) = traced.registers() else { return false };
+        if now.ip != said.ip {
+            tally.wrong.push(format!("after {before}: at {:x}, not {:x}", now.ip, said.ip));
+            return true;
+        }
+        tally.steps += 1;
+        for (number, (value, truth)) in said.general.iter().zip(now.general).enumerate() {
+            let Some(value) = value else { continue };
+            tally.values += 1;
+            if *value != truth {
+                tally.wrong.push(format!("after {before}: register {number} is {truth:x}, not {value:x}"));
+                return true;
+            }
+        }
+        tally.addresses += usize::from(said.address.is_some());
+        before.clone_from(&said.text);
+        if !traced.step() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Programs that are run where they are installed: each goes on for longer than it is looked at.
+const PROGRAMS: &[(&str, &[&str])] = &[
+    (
+        "perl",
+        &[
+            "-e",
+            "my %h; my $i = 0; while (1) { $h{$i % 9973} .= 'x' x ($i % 7); delete $h{$i % 131}; $i += 7 }",
+        ],
+    ),
+    (
+        "gawk",
+        &[
+            "BEGIN { while (1) { n = (n * 31 + 7) % 65521; a[n % 9973] += n; s = s substr(\"abc\", n % 3, 1); s = substr(s, 1, 99) } }",
+        ],
+    ),
+    ("mawk", &["BEGIN { while (1) { n = (n * 31 + 7) % 65521; a[n % 9973] += n } }"]),
+    (
+        "/usr/bin/python3",
+        &["-c", "d = {}\ni = 0\nwhile True:\n  i = (i * 31 + 7) % 65521\n  d[i % 9973] = d.get(i, 0) + i"],
+    ),
+    ("bash", &["-c", "while :; do n=$(( (n * 31 + 7) % 65521 )); a[n % 997]=$n; done"]),
+    ("sort", &["-R", "/proc/self/maps", "/usr/bin/bash", "/usr/bin/bash", "--parallel=1"]),
+];
+
+#[test]
+fn every_value_that_is_known_is_right() {
+    let mut all = Tally::default();
+    // Loops of this very program, built without optimisation.
+    let own = std::env::current_exe().unwrap();
+    let own = own.to_str().unwrap();
+    let mut programs: Vec<(&str, &[&str])> = vec![(own, &["--ignored", "--exact", "loops"])];
+    programs.extend(PROGRAMS);
+    let mut followed = 0;
+    let mut random: u64 = 88_172_645_463_325_252;
+    for (at, (program, words)) in programs.iter().enumerate() {
+        let Some(traced) = Traced::start(program, words) else {
+            eprintln!("SKIPPED: {program} is not installed, or may not be traced");
+            continue;
+        };
+        let mut tally = Tally::default();
+        let share = ENOUGH / 6;
+        while tally.addresses < share && tally.wrong.is_empty() {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            if !traced.stop_after(Duration::from_micros(200 + random % 2000)) {
+                break;
+            }
+            let Some(registers) = traced.registers() else { break };
+            tally.stops += 1;
+            if traced.in_kernel.get() {
+                if tally.stops > STOPS_MAX || !traced.go_on() {
+                    break;
+                }
+                continue;
+            }
+            let said = follow(&traced, &registers, &mut tally);
+            if !compare(&traced, &said, &mut tally) || !traced.go_on() {
+                break;
+            }
+            if tally.stops > STOPS_MAX {
+                break;
+            }
+        }
+        let name = if at == 0 { "own loops" } else { program };
+        println!(
+            "{name}: {} stops, {} steps, {} addresses, {} values of registers, {} wrong; gave up: {:?}",
+            tally.stops,
+            tally.steps,
+            tally.addresses,
+            tally.values,
+            tally.wrong.len(),
+            tally.gave_up
+        );
+        followed += 1;
+        all.addresses += tally.addresses;
+        all.wrong.extend(tally.wrong.into_iter().map(|wrong| format!("{program}: {wrong}")));
+    }
+    println!("{} addresses, {} wrong", all.addresses, all.wrong.len());
+    assert!(all.wrong.is_empty(), "{:#?}", all.wrong);
+    if followed < 6 {
+        eprintln!("SKIPPED: the number of addresses, which six programs have; {followed} are here");
+        return;
+    }
+    assert!(all.addresses >= 100_000, "{} addresses", all.addresses);
+}
+
+/// Not a test: what the test above traces.
+#[test]
+#[ignore = "runs for ever: another test traces it"]
+fn loops() {
+    let mut table = vec![0u32; 1 << 16];
+    let mut map = std::collections::BTreeMap::new();
+    let mut state: u64 = 1;
+    loop {
+        for _ in 0..1000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let at = (state >> 33) as usize % table.len();
+            table[at] = table[at].rotate_left(5) ^ state as u32;
+            let narrow = (state >> 40) as u8;
+            table[usize::from(narrow)] += narrow.leading_zeros() / (1 + state as u32 % 7);
+        }
+        *map.entry(state % 997).or_insert(0i64) += (state as i64) / 77 % 1000;
+        let mut words: Vec<u16> = table[..200].iter().map(|word| *word as u16).collect();
+        words.sort_unstable();
+        std::hint::black_box((&table, &words, &map));
+    }
+}
+
+/// A loop through memory that the closure makes up, without a process.
+#[test]
+fn the_next_run_of_an_instruction_is_predicted() {
+    // 1000: mov rax,[rbx+rcx*8]; inc rcx; cmp rcx,16; jne 1000; ret
+    let code = [0x48, 0x8b, 0x04, 0xcb, 0x48, 0xff, 0xc1, 0x48, 0x83, 0xf9, 0x10, 0x75, 0xf3, 0xc3];
+    let mut read = |address: u64, bytes: &mut [u8]| {
+        let at = address.wrapping_sub(0x1000) as usize;
+        bytes.fill(0);
+        let Some(from) = code.get(at..) else { return false };
+        let length = from.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&from[..length]);
+        true
+    };
+    let mut registers = Registers { ip: 0x1004, ..Registers::default() };
+    registers.general[3] = 0x7000_0000;
+    registers.general[1] = 3;
+    let mut follower = Follower::new(&registers).unwrap();
+    assert_eq!(follower.next_address(0x1000, &mut read), Ok(0x7000_0000 + 4 * 8));
+    assert_eq!(follower.next_address(0x1000, &mut read), Ok(0x7000_0000 + 5 * 8));
+    registers.general[1] = 15;
+    let mut follower = Follower::new(&registers).unwrap();
+    assert_eq!(follower.next_address(0x1000, &mut read), Err(GaveUp::Branch), "its stack cannot be read");
+    registers.compat = true;
+    assert!(Follower::new(&registers).is_none());
+}

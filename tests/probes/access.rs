@@ -1,0 +1,344 @@
+//! Memory in use, beside programs that time their own accesses and hide a number.
+
+use std::fs;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use numatop_ng::access::sample::Decoders;
+use numatop_ng::access::self_check::Verdict;
+use numatop_ng::collect::access::{AccessProbe, self_check};
+use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::model::topology::Topology;
+use numatop_ng::model::units::CpuId;
+
+use crate::command::{intervals, numatop};
+use crate::until::until;
+use crate::workload::Workload;
+
+/// Samples a second: the error of a share is that of so many.
+const HZ: u32 = 997;
+/// Samples in the two regions that a comparison needs.
+const SAMPLES: usize = 1500;
+/// Points between the share of samples and the share of time.
+const TOLERANCE: f64 = 5.0;
+
+/// Bytes of each of the two regions.
+const REGION: usize = 256 << 20;
+/// Accesses of one phase.
+const PHASE: u64 = 20_000;
+
+/// The shares of one run.
+struct Shares {
+    /// Share of the first region in samples, and in the time that the program measured, in per cent.
+    sampled: f64,
+    timed: f64,
+    samples: usize,
+}
+
+/// A sampler that is not attached yet, and what its self-check said.
+fn sampler() -> Result<(AccessProbe, Result<Verdict, String>)> {
+    let store = records::create(Layout::new(1, false, &[]))?;
+    let probe = AccessProbe::load(&store, HZ, 1)?;
+    let verdict = self_check::run(&probe).map_err(|why| why.to_string());
+    Ok((probe, verdict))
+}
+
+/// An emulator is the only place where the self-check may refuse.
+fn is_emulated() -> bool {
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("QEMU") || text.contains("TCG"))
+}
+
+fn compare(kind: &str, tenths: u32) -> Result<Option<Shares>> {
+    let (mut probe, verdict) = sampler()?;
+    let verdict = match verdict {
+        Ok(verdict) => verdict,
+        Err(why) if is_emulated() => {
+            println!("not compared: {why}");
+            return Ok(None);
+        }
+        Err(why) => bail!("{why}"),
+    };
+    let mut workload = Workload::start_with(kind, |command| {
+        command.env("NUMATOP_NG_TEST_TENTHS", tenths.to_string());
+    })?;
+    let words = workload.line()?;
+    let starts: Vec<u64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
+    let region = |start: u64| start..start + REGION as u64;
+    let regions: [Range<u64>; 2] = [region(starts[0]), region(starts[1])];
+    let online: Vec<CpuId> = Topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect();
+    probe.follow(&online)?;
+    let mut decoders = Decoders::default();
+    let mut counts = [0.0; 2];
+    let (mut user, mut known) = (0, 0);
+    until("the workload is sampled", || {
+        for sample in probe.take()?.iter().filter(|sample| sample.process.0 == workload.pid()) {
+            let Some(state) = &sample.user else { continue };
+            user += 1;
+            let outcome = decoders.outcome(state, verdict.attribution);
+            for (address, part) in outcome.addresses() {
+                known += 1;
+                let found = regions.iter().position(|region| region.contains(&address));
+                found.into_iter().for_each(|at| counts[at] += part);
+            }
+        }
+        Ok(counts[0] + counts[1] >= SAMPLES as f64)
+    })?;
+    workload.go()?;
+    let words = workload.line()?;
+    let times: Vec<f64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
+    let share = |of: &[f64]| 100.0 * of[0] / (of[0] + of[1]);
+    let shares =
+        Shares { sampled: share(&counts), timed: share(&times), samples: (counts[0] + counts[1]) as usize };
+    println!(
+        "{kind} {tenths}/10: {:.1} % of {} samples, {:.1} % of the time; {known} of {user} samples have an address; \
+         self-check {:.0} %",
+        shares.sampled, shares.samples, shares.timed, verdict.pct
+    );
+    Ok(Some(shares))
+}
+
+fn shares_by_time_are_right(kind: &str, tenths: u32) -> Result<()> {
+    if let Some(Shares { sampled, timed, samples }) = compare(kind, tenths)? {
+        ensure!(samples >= SAMPLES, "{samples} samples");
+        ensure!(
+            (sampled - timed).abs() <= TOLERANCE,
+            "{kind}: {sampled:.1} % of samples, {timed:.1} % of the time"
+        );
+    }
+    Ok(())
+}
+
+pub fn random_loads_have_the_share_of_their_time() -> Result<()> {
+    shares_by_time_are_right("memory-random", 9)?;
+    shares_by_time_are_right("memory-random", 5)
+}
+
+pub fn dependent_loads_have_the_share_of_their_time() -> Result<()> {
+    shares_by_time_are_right("memory-dependent", 1)
+}
+
+pub fn stores_have_the_share_of_their_time() -> Result<()> {
+    shares_by_time_are_right("memory-stores", 3)
+}
+
+/// A number that is in every register of the workload, and on its stack.
+const MAGIC: u64 = 0x5ca1_ab1e_c0ff_ee42;
+/// Place in a mapping that the workload accesses.
+const PLACE: u64 = 0x12_3458;
+
+pub fn a_number_in_registers_and_on_the_stack_is_in_no_output() -> Result<()> {
+    let mut workload = Workload::start("memory-secret")?;
+    let start: u64 = workload.line()?.parse()?;
+    let pid = workload.pid().to_string();
+    let place = crate::recording::Place::new("access", None)?;
+    let file = place.path.join("file");
+    let file = crate::recording::text(&file)?;
+    let words = ["-b", "--format", "json", "--access", "-n", "4", "-d", "0.5", "-p", &pid, "--record", file];
+    let output = numatop(&words)?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = [
+        output.stdout,
+        output.stderr,
+        fs::read(file)?,
+        intervals(&["export", file, "--format", "json"])?
+            .iter()
+            .flat_map(|line| line.to_string().into_bytes())
+            .collect(),
+    ];
+    let text = String::from_utf8_lossy(&said[0]).into_owned();
+    ensure!(text.contains("\"access\":{"), "it was not sampled: {text}");
+    for secret in [MAGIC, start + PLACE] {
+        for bytes in &said {
+            let forms = [
+                format!("{secret:x}").into_bytes(),
+                format!("{secret:X}").into_bytes(),
+                secret.to_string().into_bytes(),
+                secret.to_le_bytes()[..6].to_vec(),
+                secret.to_be_bytes()[2..].to_vec(),
+            ];
+            for form in &forms {
+                let found = bytes.windows(form.len()).any(|window| window == &form[..]);
+                ensure!(!found, "{} is in the output", String::from_utf8_lossy(form));
+            }
+        }
+    }
+    Ok(())
+}
+
+pub fn json_has_the_mapping_that_is_used() -> Result<()> {
+    let mut workload = Workload::start_with("memory-random", |command| {
+        command.env("NUMATOP_NG_TEST_TENTHS", "9");
+    })?;
+    let words = workload.line()?;
+    let start: u64 = words.split(' ').next().context("a start")?.parse()?;
+    let pid = workload.pid().to_string();
+    let lines = intervals(&["-b", "--format", "json", "--access", "-n", "12", "-d", "0.5", "-p", &pid])?;
+    let access = &lines.last().context("an interval")?["tasks"][0]["access"];
+    if is_emulated() && access.is_null() {
+        return Ok(());
+    }
+    println!("{access}");
+    // A busy machine gives the workload little time; then the reason stands in place of mappings.
+    let Some(mappings) = access["mappings"].as_array() else {
+        let why = access["missing"]["mappings"].as_str().context("neither mappings nor a reason")?;
+        ensure!(why.contains("shares need"), "{why}");
+        return Ok(());
+    };
+    let (from, bytes) = (mappings[0]["start"].as_str().context("start")?, mappings[0]["bytes"].as_u64());
+    let from = u64::from_str_radix(from, 16)?;
+    ensure!((from..from + bytes.context("bytes")?).contains(&start), "{access}");
+    ensure!(mappings[0]["use_pct"].as_f64() > Some(60.0), "{access}");
+    Ok(())
+}
+
+pub fn no_memory_use_is_sampled_unless_asked_for() -> Result<()> {
+    let lines = intervals(&["-b", "-n", "1", "-d", "0.2", "--format", "json"])?;
+    let tasks = lines[0]["tasks"].as_array().context("tasks")?;
+    ensure!(tasks.iter().all(|task| task.get("access").is_none() && task["access_source"].is_null()));
+    Ok(())
+}
+
+/// Memory of its own mapping, all of it touched.
+fn region(advice: libc::c_int) -> *mut u64 {
+    // SAFETY: a new mapping, which is written within its length.
+    unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // Guards keep it apart from its neighbours.
+        let at = libc::mmap(std::ptr::null_mut(), REGION + (4 << 20), libc::PROT_NONE, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        let at = (at as usize + (2 << 20)) & !((2 << 20) - 1);
+        let at = at as *mut libc::c_void;
+        assert_eq!(libc::mprotect(at, REGION, protection), 0);
+        libc::madvise(at, REGION, advice);
+        std::ptr::write_bytes(at.cast::<u8>(), 0, REGION);
+        at.cast()
+    }
+}
+
+/// Time that this thread has run, in ns.
+fn thread_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the result is a local that outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A loop of random accesses: `$access` is given the address as `{base} + {at} * 8`.
+macro_rules! random_loop {
+    ($base:expr, $seed:expr, $access:literal) => {{
+        let mut state: u64 = $seed;
+        // SAFETY: the index is below the words of the region.
+        unsafe {
+            std::arch::asm!(
+                "2:",
+                "mov {at}, {state}",
+                "shl {at}, 13",
+                "xor {state}, {at}",
+                "mov {at}, {state}",
+                "shr {at}, 7",
+                "xor {state}, {at}",
+                "mov {at}, {state}",
+                "shl {at}, 17",
+                "xor {state}, {at}",
+                "mov {at}, {state}",
+                "and {at}, {mask}",
+                $access,
+                "dec {steps}",
+                "jnz 2b",
+                at = out(reg) _,
+                state = inout(reg) state,
+                mask = in(reg) (REGION / 8 - 1) as u64,
+                base = in(reg) $base,
+                steps = inout(reg) PHASE => _,
+                other = out(reg) _,
+                options(nostack),
+            );
+        }
+        state
+    }};
+}
+
+/// Runs as the workload of this kind; false where it is none of these.
+#[cfg(target_arch = "x86_64")]
+pub fn run(kind: &str) -> bool {
+    match kind {
+        "memory-random" => phases(|base, seed| random_loop!(base, seed, "mov {other}, [{base} + {at} * 8]")),
+        // The words are zero, so that each address depends on the load before and is random all the same.
+        "memory-dependent" => {
+            phases(|base, seed| random_loop!(base, seed, "add {state}, [{base} + {at} * 8] // {other}"));
+        }
+        "memory-stores" => {
+            phases(|base, seed| random_loop!(base, seed, "mov [{base} + {at} * 8], {at} // {other}"));
+        }
+        "memory-secret" => secret(),
+        _ => return false,
+    }
+    true
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn run(_: &str) -> bool {
+    false
+}
+
+/// Two regions in phases, the first one in so many tenths of them: says where they are, and, when told to go on, how long
+/// each was accessed. Pages of the first are small ones, so that it is slower.
+#[cfg(target_arch = "x86_64")]
+fn phases(access: impl Fn(*mut u64, u64) -> u64) {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    let tenths: u64 = std::env::var("NUMATOP_NG_TEST_TENTHS").unwrap().parse().unwrap();
+    // Fast stores leave more of their time to the loop around them, which is no memory use: both are as fast then.
+    let stores = std::env::var("NUMATOP_NG_TEST_WORKLOAD").is_ok_and(|name| name == "memory-stores");
+    let second = if stores { libc::MADV_NOHUGEPAGE } else { libc::MADV_HUGEPAGE };
+    let regions = [region(libc::MADV_NOHUGEPAGE), region(second)];
+    println!("ready");
+    println!("{} {}", regions[0] as u64, regions[1] as u64);
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_line(&mut String::new());
+        DONE.store(true, Ordering::SeqCst);
+    });
+    let (mut times, mut seed) = ([0; 2], 88_172_645_463_325_252_u64);
+    loop {
+        // At random: an order that repeats would do so in step with the clock.
+        let which = usize::from((seed >> 32) % 10 >= tenths);
+        let began = thread_ns();
+        seed = access(regions[which], seed);
+        times[which] += thread_ns() - began;
+        if DONE.load(Ordering::SeqCst) {
+            break;
+        }
+    }
+    println!("{} {}", times[0], times[1]);
+    std::thread::sleep(Duration::from_secs(1));
+}
+
+/// Loads from one place with the magic number in all other registers and on the stack.
+#[cfg(target_arch = "x86_64")]
+fn secret() {
+    let start = region(libc::MADV_NOHUGEPAGE);
+    let stack = [MAGIC; 512];
+    println!("ready");
+    println!("{}", start as u64);
+    loop {
+        std::hint::black_box(&stack);
+        // SAFETY: the place is inside of the region, and registers that change are named.
+        unsafe {
+            std::arch::asm!(
+                "2: add qword ptr [rdi], 1",
+                "cmp byte ptr [rdi + 3], 0",
+                "je 2b",
+                "mov qword ptr [rdi], 0",
+                in("rdi") start as u64 + PLACE,
+                inout("rax") MAGIC => _, inout("rcx") MAGIC => _, inout("rdx") MAGIC => _,
+                inout("rsi") MAGIC => _, inout("r8") MAGIC => _, inout("r9") MAGIC => _,
+                inout("r10") MAGIC => _, inout("r11") MAGIC => _, inout("r12") MAGIC => _,
+                inout("r13") MAGIC => _, inout("r14") MAGIC => _, inout("r15") MAGIC => _,
+                options(nostack),
+            );
+        }
+    }
+}
