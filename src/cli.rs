@@ -157,8 +157,8 @@ pub struct LiveArgs {
     #[arg(long, help_heading = MEASUREMENT)]
     pub overhead: bool,
 
-    /// Sample which memory is used, too: a clock finds the instructions that processes wait at. In batch mode; JSON has
-    /// shares by mapping.
+    /// Sample which memory is used, too: a clock finds the instructions that processes wait at. JSON has shares by mapping,
+    /// as has the live view, where u in the details asks for it, too.
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
 

@@ -116,14 +116,6 @@ pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> R
     Ok(())
 }
 
-/// Refuses `--access` on the screen, which does not show memory in use yet.
-///
-/// # Errors
-/// Says what shows it.
-pub fn check_access(access: bool) -> Result<(), BadValue> {
-    if access { Err(bad("--access", "is for batch mode (--batch, --format)")) } else { Ok(()) }
-}
-
 /// Refuses ids that no task below `root` has: they would show an empty screen for ever.
 fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
     // A fact that cannot be found out decides nothing.

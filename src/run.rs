@@ -78,6 +78,7 @@ fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Re
         ascii: screen.ascii,
         sets: Vec::new(),
         demo: false,
+        access: false,
     })
 }
 

@@ -92,6 +92,8 @@ pub struct TuiOptions {
     pub sets: Vec<(&'static str, Choice)>,
     /// The machine is made up: the header says so.
     pub demo: bool,
+    /// Memory use is sampled from the start to the end.
+    pub access: bool,
 }
 
 /// Why the view was closed.
@@ -136,6 +138,8 @@ enum Message {
     NotCounted(String),
     /// Stacks that were sampled, or why they cannot be.
     Hot(Result<StackBatch, String>),
+    /// Why memory use cannot be sampled.
+    NotSampled(String),
     /// Statistics of our own programs, or why there are none.
     Statistics(Result<Statistics, String>),
     Input(Event),
@@ -157,9 +161,10 @@ pub fn run(
 ) -> Result<Ended> {
     let (interval, iterations, mouse) = (options.interval, options.iterations, options.mouse);
     let patience = if recorded { PATIENCE_OF_RECORDINGS } else { PATIENCE };
-    let made_up = options.demo;
+    let (made_up, access) = (options.demo, options.access);
     let mut app = new_app(options);
     app.state.demo = made_up;
+    app.state.access = access;
     run_with(app, mouse, iterations, patience, move |deriver, commands, wake| {
         collector::collect(start, interval, &deriver.mail, &commands, wake)
     })
@@ -314,6 +319,10 @@ fn show(
                     app.hot_news(news);
                     None
                 }
+                Message::NotSampled(why) => {
+                    app.state.message = Some(why);
+                    None
+                }
                 Message::Statistics(now) => {
                     app.statistics(now);
                     None
@@ -349,6 +358,7 @@ fn show(
                     collector.send(Command::Map { process, rss_bytes, exact });
                 }
                 Some(Effect::SetHot(on)) => collector.send(Command::SetHot(on)),
+                Some(Effect::SetAccess(on)) => collector.send(Command::SetAccess(on)),
                 Some(Effect::SetStatistics(on)) => collector.send(Command::SetStatistics(on)),
                 Some(Effect::Inspect(pid, start_ns)) => collector.send(Command::Inspect(pid, start_ns)),
             }

@@ -9,8 +9,10 @@ use common::screen::{draw, dump, text};
 use common::{Actor, App, World, app, press, type_text};
 use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
+use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses};
 use numatop_ng::model::process::{Details, Texts};
-use numatop_ng::model::sample::{Comm, PagesFound, PlacementRaw};
+use numatop_ng::model::sample::{Comm, PagesFound, PlacementRaw, Sample};
+use numatop_ng::model::units::NodeId;
 use numatop_ng::program::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
 use numatop_ng::tui::input::action::{Effect, ScreenId};
@@ -223,6 +225,73 @@ fn mappings_of_a_process() {
         }
         app.mapped((4242, 4242 * 1_000_000), Ok(mappings()));
     });
+}
+
+/// Samples of the database: the file is used most, from another node than it is on, and a mapping that is not listed.
+fn memory_use() -> MemoryUses {
+    let node = |id| Some(NodeId(id));
+    let used = |start, bytes, name: &str, by_node: &[((u32, u32), f64)]| MappingUse {
+        start,
+        bytes,
+        name: name.into(),
+        by_node: by_node.iter().map(|((page, cpu), samples)| ((node(*page), node(*cpu)), *samples)).collect(),
+    };
+    let found = MemoryUse {
+        samples: 970,
+        with_address: 880,
+        gone: 20,
+        of_all: 970,
+        mappings: vec![
+            used(0x7fa0_0000_0000, 700 << 20, "/var/lib/mysql/ibdata1", &[((0, 1), 600.0), ((0, 0), 100.0)]),
+            used(0x7f10_0000_0000, 16 << 30, "", &[((0, 0), 60.0), ((1, 1), 60.0)]),
+            used(0x7fff_0000_0000, 132 << 10, "[stack]", &[((0, 0), 60.0)]),
+        ],
+        ..MemoryUse::default()
+    };
+    let processes = [((4242, 4242 * 1_000_000), Arc::new(found))].into();
+    MemoryUses { source: AccessSource::Clock, window_s: 10.0, processes }
+}
+
+#[test]
+fn mappings_that_are_used() {
+    for (width, height) in [(80, 24), (130, 40)] {
+        let mut world = World::intel();
+        let mut app = app(&mut world, 3, (width, height), Theme::new(false, false));
+        for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "m"] {
+            press(&mut app, key);
+        }
+        app.mapped((4242, 4242 * 1_000_000), Ok(Mappings { error_points: Some(2.9), ..mappings() }));
+        assert_eq!(press(&mut app, "u"), Some(Effect::SetAccess(true)));
+        press(&mut app, "Esc");
+        press(&mut app, "Enter");
+        press(&mut app, "m");
+        app.mapped((4242, 4242 * 1_000_000), Ok(Mappings { error_points: Some(2.9), ..mappings() }));
+        let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
+        app.sample(Arc::clone(&world.host), sample);
+        insta::assert_snapshot!(
+            format!("mappings_in_use_{width}x{height}"),
+            text(&draw(&app, width, height))
+        );
+    }
+}
+
+#[test]
+fn memory_use_is_sampled_until_the_view_is_closed() {
+    let open = |app: &mut App| {
+        press(app, "Enter");
+    };
+    let mut live = app(&mut World::intel(), 4, (80, 24), Theme::new(false, false));
+    open(&mut live);
+    assert_eq!(press(&mut live, "u"), Some(Effect::SetAccess(true)));
+    assert_eq!(press(&mut live, "u"), Some(Effect::SetAccess(false)));
+    press(&mut live, "u");
+    assert_eq!(press(&mut live, "Esc"), Some(Effect::SetAccess(false)));
+    // With --access it goes on, and a recording has none.
+    live.state.access = true;
+    open(&mut live);
+    assert_eq!(press(&mut live, "u"), None);
+    assert!(text(&draw(&live, 80, 24)).contains("all the time (--access)"));
+    assert_eq!(press(&mut live, "Esc"), None);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn sampled(task: &Task) -> Reading<&SampledUse> {
         Some(_) => Err(no("samples of memory use are added up by process")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
         None => Err(no(
-            "no samples: --access of batch mode asks for them, and the process must have run; not recorded",
+            "no samples: --access asks for them, or u in the details, and the process must have run; not recorded",
         )),
     }
 }

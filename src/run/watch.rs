@@ -54,15 +54,18 @@ pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
 pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
     // On the screen, stacks are sampled while hot spots are looked at, whether or not there is a recording.
     options::check_places(args.output.batch_format(), args.watch.hot.hot, args.overhead, false)?;
-    options::check_access(args.access)?;
     let mut live = live_options(args)?;
     live.sets = options::event_sets(&args.watch.measure.counters.tables)?;
     let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
     let recorded = recorder.is_some();
-    let options = TuiOptions { sets: live.sets.clone(), ..screen(args)? };
+    let options = TuiOptions { sets: live.sets.clone(), access: args.access, ..screen(args)? };
+    let access = args.access;
     let start = move || {
-        let source = start(live)?;
+        let mut source = start(live)?;
+        if access {
+            source.set_access(true)?;
+        }
         Ok(match recorder {
             Some(recorder) => Box::new(Recorded::new(source, recorder, rotate)) as Box<dyn Source>,
             None => Box::new(source),

@@ -46,6 +46,8 @@ pub(super) enum Command {
     Focus(Focus),
     /// Begin to sample stacks, or end it.
     SetHot(bool),
+    /// Begin to sample which memory is used, or end it.
+    SetAccess(bool),
     /// Begin to keep statistics on our own programs, or end it.
     SetStatistics(bool),
     Quit,
@@ -271,6 +273,14 @@ impl AtWork<'_> {
                 }
                 self.pacing.spent(Cause::Setup, began.elapsed());
                 self.pacing.hurry_from(SOON, Instant::now(), "the sampling of stacks was switched");
+            }
+            Command::SetAccess(on) => {
+                let began = Instant::now();
+                if let Err(error) = self.source.set_access(on) {
+                    self.mail.send(Message::NotSampled(format!("{error:#}")))?;
+                }
+                // The self-check takes a tenth of a second.
+                self.pacing.spent(Cause::Setup, began.elapsed());
             }
             Command::SetStatistics(on) => {
                 let source = &mut self.source;

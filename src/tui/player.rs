@@ -109,6 +109,7 @@ pub(super) fn play(
                 | Command::SetEvents(_)
                 | Command::Focus(_)
                 | Command::Map { .. }
+                | Command::SetAccess(_)
                 | Command::SetStatistics(_) => {}
                 Command::SetHot(on) => {
                     player.shows_hot = on;

@@ -58,6 +58,8 @@ pub struct State {
     pub recording: Option<Progress>,
     /// The machine is made up: the header says so.
     pub demo: bool,
+    /// Memory use is sampled whatever is on the screen (`--access`).
+    pub access: bool,
     /// Where in which recording we are; `None` when this is now.
     pub replay: Option<Replay>,
 }
@@ -85,6 +87,7 @@ impl State {
             sets,
             recording: None,
             demo: false,
+            access: false,
             replay: None,
         }
     }

@@ -130,6 +130,7 @@ fn only(sample: &Sample, process: ProcessId) -> Sample {
         cpus: sample.cpus.clone(),
         own: sample.own.clone(),
         placement: Arc::clone(&sample.placement),
+        memory_use: sample.memory_use.clone(),
         ..times(sample)
     }
 }

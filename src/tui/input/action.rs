@@ -33,6 +33,7 @@ pub enum Action {
     Mappings,
     /// Count every page of them.
     WalkMappings,
+    MemoryUse,
     Tree,
     /// The table of nodes, or what goes from node to node.
     Matrix,
@@ -155,6 +156,8 @@ pub enum Effect {
     },
     /// Begin to sample stacks, or end it.
     SetHot(bool),
+    /// Begin to sample which memory is used, or end it.
+    SetAccess(bool),
     /// Begin to keep statistics on our own programs, or end it.
     SetStatistics(bool),
 }

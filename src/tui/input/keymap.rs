@@ -151,6 +151,13 @@ pub static KEYS: &[Binding] = &[
         "",
         "Mappings: count every page and read policies, after the cost is said",
     ),
+    bind(
+        DETAIL,
+        &[ch('u')],
+        Action::MemoryUse,
+        "Use",
+        "Details: sample which memory is used, mapping by mapping, until the view is closed",
+    ),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
     bind(
         TASKS | CONTAINERS,

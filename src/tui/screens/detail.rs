@@ -32,6 +32,8 @@ pub struct Detail {
     details: Option<Result<Details, String>>,
     /// Its mappings, while they are shown.
     maps: Option<Maps>,
+    /// Memory use is sampled for this view.
+    samples: bool,
 }
 
 impl Detail {
@@ -90,14 +92,15 @@ impl Screen for Detail {
 
     fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
         if let Some(Subject::Process(process, _)) = subject {
-            *self = Detail { process, ..Detail::default() };
+            *self = Detail { process, samples: self.samples, ..Detail::default() };
         }
         Ok(self.at_interval())
     }
 
     fn close(&mut self) -> Option<Effect> {
+        let samples = self.samples;
         *self = Detail::default();
-        None
+        samples.then_some(Effect::SetAccess(false))
     }
 
     fn subject(&self, state: &State) -> Option<Subject> {
@@ -114,7 +117,7 @@ impl Screen for Detail {
     }
 
     fn elsewhere(&mut self) {
-        *self = Detail { process: self.process, ..Detail::default() };
+        *self = Detail { process: self.process, samples: self.samples, ..Detail::default() };
     }
 
     /// Moves the view over the threads, or the mappings.
@@ -130,6 +133,7 @@ impl Screen for Detail {
         Answer::Effect(match action {
             Action::Mappings => self.toggle_maps(state),
             Action::WalkMappings => self.walk_maps(state),
+            Action::MemoryUse => self.toggle_samples(state),
             _ => return Answer::Ignored,
         })
     }

@@ -100,7 +100,7 @@ pub(super) fn render(
         line_of_history(series, snapshot, task, &seen.history, theme, &mut pen);
     }
     match &detail.maps {
-        Some(maps) => mappings::render(maps, task.rss_bytes, theme, threads_area, buf),
+        Some(maps) => mappings::render(maps, task, snapshot, theme, threads_area, buf),
         None => threads(seen, detail.offset, theme, threads_area, buf),
     }
 }

@@ -1,24 +1,82 @@
-//! The mappings of one process: how large, how much of it is where, under which policy.
+//! The mappings of one process: how large, how much of it is where, under which policy, and which are used.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::maps::Maps;
 use crate::collect::mappings::{Mapping, Mappings, walk_ns};
+use crate::metric::access::MEM_TIME_PCT;
+use crate::model::access::{MappingUse, MemoryUse};
+use crate::model::sample::Missing;
+use crate::model::share::wilson;
+use crate::snapshot::{Snapshot, Task};
 use crate::text::plural;
-use crate::text::quantity::bytes;
+use crate::text::quantity::{bytes, count, percent};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::pen::Pen;
 
-/// Where columns begin, and how wide the numbers are.
+/// Cells of numbers, policies, shares by node, a share, and its error or a share without decimals.
 const NUMBER: u16 = 7;
 const POLICY: u16 = 12;
 const NODES: u16 = 16;
-/// Lines above the mappings: what the list was made from, and titles.
+const SHARE: u16 = 5;
+const ERROR: u16 = 4;
+/// Share of remote samples of a mapping from which on it stands out, percent: as that of a process.
+const REMOTE_MIN: f64 = 20.0;
+/// Cells from which on size and policy stand beside the use.
+const WIDE: u16 = 120;
+/// Lines above the mappings: the source of the list, and titles.
 pub(super) const HEAD: u16 = 2;
 
-/// The source of the list, titles, and mappings in view. `rss_bytes` is all of the process's memory.
-pub(super) fn render(maps: &Maps, rss_bytes: u64, theme: &Theme, area: Rect, buf: &mut Buffer) {
+/// Mappings, and the use of each where it is sampled.
+struct List<'a> {
+    rows: Vec<(Option<&'a Mapping>, Option<&'a MappingUse>)>,
+    /// Samples in all mappings; `None` where use is not sampled, or says nothing.
+    placed: Option<f64>,
+    /// Size and policy are shown.
+    whole: bool,
+}
+
+impl<'a> List<'a> {
+    /// The mappings that were found, in their order; those in use first where it is sampled.
+    fn of(found: &'a Mappings, used: Option<&'a MemoryUse>, width: u16) -> List<'a> {
+        let used = used.filter(|used| used.sound().is_ok());
+        let uses = used.map_or(&[][..], |used| &used.mappings);
+        let use_of = |mapping: &Mapping| uses.iter().find(|one| one.start == mapping.start);
+        let mut rows: Vec<_> = found.rows.iter().map(|mapping| (Some(mapping), use_of(mapping))).collect();
+        // Mappings that are newer than the list, or too small for it.
+        let listed = |one: &MappingUse| found.rows.iter().any(|mapping| mapping.start == one.start);
+        rows.extend(uses.iter().filter(|one| !listed(one)).map(|one| (None, Some(one))));
+        rows.sort_by(|a, b| samples(b.1).total_cmp(&samples(a.1)));
+        List { rows, placed: used.map(MemoryUse::placed), whole: used.is_none() || width >= WIDE }
+    }
+
+    /// Titles, with the cells that each takes; a title at the right of its column is that of a number.
+    fn titles(&self) -> Vec<(&'static str, u16, bool)> {
+        let mut titles = vec![("SIZE", NUMBER, true), ("RES", NUMBER, true)];
+        if self.placed.is_some() {
+            titles.extend([("USE%", SHARE, true), ("ERR", ERROR, true)]);
+            titles.extend([("REM%", ERROR, true), ("USED ON", NODES, false)]);
+        }
+        titles.extend([("POLICY", POLICY, false), ("MEM BY NODE", NODES, false)]);
+        titles.retain(|(title, ..)| self.whole || !matches!(*title, "SIZE" | "POLICY"));
+        titles
+    }
+}
+
+fn samples(used: Option<&MappingUse>) -> f64 {
+    used.map_or(0.0, MappingUse::samples)
+}
+
+/// The source of the list, titles, and mappings in view.
+pub(super) fn render(
+    maps: &Maps,
+    task: &Task,
+    snapshot: &Snapshot,
+    theme: &Theme,
+    area: Rect,
+    buf: &mut Buffer,
+) {
     let ellipsis = theme.glyphs.ellipsis;
     let found = match &maps.found {
         Some(Ok(found)) => found,
@@ -31,19 +89,51 @@ pub(super) fn render(maps: &Maps, rss_bytes: u64, theme: &Theme, area: Rect, buf
             return;
         }
     };
-    let summary = summary(found, rss_bytes);
+    let used = task.memory_use.as_ref().map(|used| &*used.found);
+    let list = List::of(found, used, area.width);
+    let mut summary = summary(found, task.rss_bytes);
+    if let Some(use_words) = use_words(task, snapshot) {
+        summary = format!("{use_words}; {summary}");
+    }
     Pen::new(buf, area, 0, ellipsis).gap(1).write(&summary, theme.style(Role::Dim));
     let mut pen = Pen::new(buf, area, 1, ellipsis);
-    pen.repeat(' ', area.width, theme.style(Role::Header)).column(area.x, 1);
-    pen.write_right("SIZE", NUMBER, theme.style(Role::Header)).gap(1);
-    pen.write_right("RES", NUMBER, theme.style(Role::Header)).gap(1);
-    for (title, width) in [("POLICY", POLICY), ("MEM BY NODE", NODES)] {
-        pen.write(&format!("{title:width$}", width = usize::from(width)), theme.style(Role::Header)).gap(1);
+    let header = theme.style(Role::Header);
+    pen.repeat(' ', area.width, header).column(area.x, 1);
+    for (title, width, right) in list.titles() {
+        match right {
+            true => pen.write_right(title, width, header).gap(1),
+            false => pen.write(&format!("{title:width$}", width = usize::from(width)), header).gap(1),
+        };
     }
-    pen.write("MAPPING", theme.style(Role::Header));
-    for (row, mapping) in (HEAD..area.height).zip(found.rows.iter().skip(maps.offset)) {
-        line(mapping, theme, &mut Pen::new(buf, area, row, ellipsis));
+    pen.write("MAPPING", header);
+    for (row, (mapping, used)) in (HEAD..area.height).zip(list.rows.iter().skip(maps.offset)) {
+        line(*mapping, *used, &list, theme, &mut Pen::new(buf, area, row, ellipsis));
     }
+}
+
+/// The samples of its use, or why they say nothing; `None` where none are taken.
+fn use_words(task: &Task, snapshot: &Snapshot) -> Option<String> {
+    let Some(used) = &task.memory_use else {
+        return match snapshot.host_missing(MEM_TIME_PCT.id) {
+            Some(why @ Missing::Unsupported(_)) => {
+                Some(format!("use n/a: {}", crate::text::clean_str(&why.to_string())))
+            }
+            _ => None,
+        };
+    };
+    let found = &used.found;
+    Some(match found.sound() {
+        Err(why) => format!("use: {why}"),
+        Ok(()) => {
+            let memory = (found.at_memory() + found.nowhere + found.unknown) as f64;
+            let known = wilson(found.with_address as f64, memory).map_or(0.0, |(pct, _)| pct);
+            format!(
+                "use: {} samples of the last {:.0} s, {known:.0}% with address",
+                count(found.samples as f64),
+                used.window_s
+            )
+        }
+    })
 }
 
 fn summary(found: &Mappings, rss_bytes: u64) -> String {
@@ -60,19 +150,73 @@ fn summary(found: &Mappings, rss_bytes: u64) -> String {
     }
 }
 
-fn line(mapping: &Mapping, theme: &Theme, pen: &mut Pen<'_>) {
+/// One mapping. A mapping that is not in the list has no size, and one that was not sampled no use.
+fn line(
+    mapping: Option<&Mapping>,
+    used: Option<&MappingUse>,
+    list: &List<'_>,
+    theme: &Theme,
+    pen: &mut Pen<'_>,
+) {
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
-    let resident = mapping.resident();
-    pen.gap(1).write_right(&bytes(mapping.bytes as f64), NUMBER, plain).gap(1);
-    pen.write_right(&bytes(resident), NUMBER, if resident > 0.0 { plain } else { dim }).gap(1);
-    let policy = mapping.policy.as_deref().unwrap_or("-");
-    pen.write_within(&format!("{policy:width$}", width = usize::from(POLICY)), POLICY, dim).gap(1);
-    let mut nodes: Vec<(usize, f64)> =
-        mapping.by_node.iter().copied().enumerate().filter(|(_, bytes)| *bytes > 0.0).collect();
+    let resident = mapping.map(Mapping::resident);
+    let size = mapping.map(|mapping| mapping.bytes).or(used.map(|used| used.bytes)).unwrap_or(0);
+    pen.gap(1);
+    if list.whole {
+        pen.write_right(&bytes(size as f64), NUMBER, plain).gap(1);
+    }
+    let text = resident.map_or("-".into(), bytes);
+    pen.write_right(&text, NUMBER, if resident > Some(0.0) { plain } else { dim }).gap(1);
+    if let Some(placed) = list.placed {
+        let share = used.and_then(|used| wilson(used.samples(), placed));
+        let (pct, error) =
+            share.map_or(("-".into(), String::new()), |(pct, error)| (percent(pct), percent(error)));
+        pen.write_right(&pct, SHARE, if share.is_some() { plain } else { dim }).gap(1);
+        pen.write_right(&error, ERROR, dim).gap(1);
+        let remote = used.map(MappingUse::remote).filter(|(_, known)| *known > 0.0);
+        let (text, role) = match remote.map(|(remote, known)| remote * 100.0 / known) {
+            None => ("-".into(), Role::Dim),
+            Some(pct) => (format!("{pct:.0}"), if pct >= REMOTE_MIN { Role::Remote } else { Role::Plain }),
+        };
+        pen.write_right(&text, ERROR, theme.style(role)).gap(1);
+        by_node(used.map(on_nodes).unwrap_or_default(), NODES, theme, pen);
+    }
+    if list.whole {
+        let policy = mapping.and_then(|mapping| mapping.policy.as_deref()).unwrap_or("-");
+        pen.write_within(&format!("{policy:width$}", width = usize::from(POLICY)), POLICY, dim).gap(1);
+    }
+    let nodes = mapping.map(|mapping| mapping.by_node.iter().copied().enumerate().collect());
+    by_node(nodes.unwrap_or_default(), NODES, theme, pen);
+    let (start, name) = match (mapping, used) {
+        (Some(mapping), _) => (mapping.start, mapping.name.as_str()),
+        (None, Some(used)) => (used.start, used.name.as_str()),
+        (None, None) => return,
+    };
+    let name = if name.is_empty() { "anonymous" } else { name };
+    pen.write(&format!("{start:x} "), dim).write(name, plain);
+}
+
+/// Samples by node of the page, those of unknown nodes left out.
+fn on_nodes(used: &MappingUse) -> Vec<(usize, f64)> {
+    let mut nodes: Vec<(usize, f64)> = Vec::new();
+    for ((page, _), samples) in &used.by_node {
+        let Some(page) = page.map(|page| page.0 as usize) else { continue };
+        match nodes.iter_mut().find(|(node, _)| *node == page) {
+            Some((_, sum)) => *sum += samples,
+            None => nodes.push((page, *samples)),
+        }
+    }
+    nodes
+}
+
+/// Shares by node, the largest first, as many as `width` cells hold, and a gap.
+fn by_node(mut nodes: Vec<(usize, f64)>, width: u16, theme: &Theme, pen: &mut Pen<'_>) {
+    nodes.retain(|(_, on)| *on > 0.0);
     nodes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let mut left = NODES;
+    let all: f64 = nodes.iter().map(|(_, on)| on).sum();
+    let mut left = width;
     for (i, (node, on)) in nodes.into_iter().enumerate() {
-        let word = format!("{node}:{:.0} ", on * 100.0 / resident);
+        let word = format!("{node}:{:.0} ", on * 100.0 / all);
         let cells = word.len() as u16;
         if cells > left {
             break;
@@ -81,6 +225,4 @@ fn line(mapping: &Mapping, theme: &Theme, pen: &mut Pen<'_>) {
         left -= cells;
     }
     pen.gap(left + 1);
-    let name = if mapping.name.is_empty() { "anonymous" } else { &mapping.name };
-    pen.write(&format!("{:x} ", mapping.start), dim).write(name, plain);
 }

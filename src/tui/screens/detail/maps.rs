@@ -53,6 +53,25 @@ impl Detail {
         Some(Effect::Map { process: self.process, rss_bytes, exact })
     }
 
+    /// Begins to sample which memory is used, with the mappings in view, or ends it.
+    pub(super) fn toggle_samples(&mut self, state: &mut State) -> Option<Effect> {
+        if state.replay.is_some() || state.demo {
+            state.message = Some("memory use is sampled on the running machine only".into());
+            return None;
+        }
+        if state.access {
+            state.message =
+                Some("memory use is sampled all the time (--access); m shows it by mapping".into());
+            return None;
+        }
+        self.samples = !self.samples;
+        state.message = Some(match self.samples {
+            true => "sampling which memory is used, until this view is closed; m shows it by mapping".into(),
+            false => "memory use is sampled no longer".into(),
+        });
+        Some(Effect::SetAccess(self.samples))
+    }
+
     /// Says what counting every page costs; asked again, has it done.
     pub(super) fn walk_maps(&mut self, state: &mut State) -> Option<Effect> {
         let rss_bytes = self.live_bytes(state)?;
