@@ -307,6 +307,9 @@ pub fn json_has_the_mapping_that_is_used() -> Result<()> {
         return Ok(());
     }
     println!("{access}");
+    let why = access["missing"]["by_count"].as_str().context("phases are by time")?;
+    ensure!(access["by"] == "time" && (why.starts_with("correlated") || why.starts_with("too few")), "{why}");
+    ensure!(access["followed"]["resolved"].as_u64() > Some(0), "{access}");
     // A busy machine gives the workload little time; then the reason stands in place of mappings.
     let Some(mappings) = access["mappings"].as_array() else {
         let why = access["missing"]["mappings"].as_str().context("neither mappings nor a reason")?;
