@@ -3,6 +3,7 @@
 
 pub mod follow;
 pub mod lookup;
+pub mod memory;
 pub mod self_check;
 
 use std::collections::BTreeMap;
