@@ -8,6 +8,7 @@ pub mod code_x86;
 pub mod decode_a64;
 pub mod decode_x86;
 pub mod follow;
+pub mod next_runs;
 pub mod outcome;
 pub mod sample;
 pub mod self_check;

@@ -72,6 +72,23 @@ pub fn nodes_of_pages(pid: u32, addresses: &[u64]) -> io::Result<Vec<i32>> {
     Ok(status)
 }
 
+/// Fills `bytes` with memory of a process from `address` on. Returns how many were read: fewer where a page is not there.
+/// Memory of devices is not read.
+///
+/// # Errors
+/// The errno of process_vm_readv(2): EFAULT where the first page is not there, EPERM without CAP_SYS_PTRACE.
+pub fn read_memory(pid: u32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as usize as *mut c_void, iov_len: bytes.len() };
+    // SAFETY: both vectors outlive the call, and the local one names bytes that are ours to write; the kernel checks the
+    // other one in the address space of that process.
+    let got = checked(unsafe {
+        libc::process_vm_readv(pid as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0)
+            as libc::c_long
+    })?;
+    Ok(got as usize)
+}
+
 /// `struct page_region` of include/uapi/linux/fs.h.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

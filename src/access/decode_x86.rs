@@ -107,6 +107,21 @@ impl Decoder {
     }
 }
 
+/// The address of the instruction that a thread was held up by; `None` for one that repeats itself or is not known.
+pub fn target(registers: &Registers, code: Code<'_>, attribution: Attribution) -> Option<u64> {
+    let next = decode(registers.bits(), code.from, registers.ip);
+    if next.as_ref().is_some_and(|next| repeated(next, registers).is_some()) {
+        return None;
+    }
+    match attribution {
+        Attribution::At => Some(registers.ip),
+        Attribution::Behind => match previous(registers.bits(), code, registers.ip) {
+            Previous::Instruction(last) => Some(last.ip()),
+            _ => None,
+        },
+    }
+}
+
 /// The addresses of a string instruction that is being repeated: it is interrupted inside itself.
 fn repeated(next: &Instruction, registers: &Registers) -> Option<Outcome> {
     if !next.is_string_instruction() || !(next.has_rep_prefix() || next.has_repne_prefix()) {

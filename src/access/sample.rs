@@ -69,4 +69,12 @@ impl Decoders {
             Registers::A64(registers) => decode_a64::outcome(registers, state.code(), attribution),
         }
     }
+
+    /// The address of the instruction itself, where its next runs can be looked for: on x86, not while it repeats itself.
+    pub fn target(&self, state: &UserState, attribution: Attribution) -> Option<u64> {
+        match &state.registers {
+            Registers::X86(registers) => decode_x86::target(registers, state.code(), attribution),
+            Registers::A64(_) => None,
+        }
+    }
 }

@@ -5,8 +5,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::next_runs::NextRun;
 use super::outcome::Outcome;
-use crate::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses};
+use crate::model::access::{AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses};
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::model::units::NodeId;
@@ -23,6 +24,10 @@ pub struct Tally {
     counts: MemoryUse,
     /// Samples by page and node of the CPU.
     pages: HashMap<(u64, Option<NodeId>), f64>,
+    /// Followed samples in the same way.
+    next_pages: HashMap<(u64, Option<NodeId>), f64>,
+    /// Followed samples by pages of the next two runs and node of the CPU.
+    pairs: HashMap<(u64, u64, Option<NodeId>), u64>,
 }
 
 /// Samples of one interval by process.
@@ -70,17 +75,50 @@ impl Tally {
         }
     }
 
+    /// Adds a sample at memory whose program was followed. One that was not resolved counts with its own address.
+    pub fn add_next(&mut self, next: &NextRun, page_shift: u32) {
+        let runs = &mut self.counts.next_runs;
+        runs.followed += 1;
+        let page = |address: u64| address >> page_shift;
+        let [first, second] = next.runs;
+        let Some(first) = first else {
+            for (address, share) in next.outcome.addresses() {
+                *self.next_pages.entry((page(address), next.cpu_node)).or_default() += share;
+            }
+            return;
+        };
+        runs.resolved += 1;
+        runs.gone_resolved += u64::from(next.outcome == Outcome::Gone);
+        *self.next_pages.entry((page(first), next.cpu_node)).or_default() += 1.0;
+        if let Some(second) = second {
+            *self.pairs.entry((page(first), page(second), next.cpu_node)).or_default() += 1;
+        }
+    }
+
+    /// Counts a sample that was not followed for want of time.
+    pub fn leave_out(&mut self) {
+        self.counts.next_runs.left_out += 1;
+    }
+
     /// Adds another tally of the same process.
     pub fn merge(&mut self, other: Tally) {
         add_counts(&mut self.counts, &other.counts);
         for (page, samples) in other.pages {
             *self.pages.entry(page).or_default() += samples;
         }
+        for (page, samples) in other.next_pages {
+            *self.next_pages.entry(page).or_default() += samples;
+        }
+        for (pair, samples) in other.pairs {
+            *self.pairs.entry(pair).or_default() += samples;
+        }
     }
 
-    /// The pages that were accessed, each once.
+    /// The pages that were accessed or will be, each once.
     pub fn pages(&self) -> Vec<u64> {
-        let mut pages: Vec<u64> = self.pages.keys().map(|(page, _)| *page).collect();
+        let of_runs = self.pages.keys().chain(self.next_pages.keys()).map(|(page, _)| *page);
+        let of_pairs = self.pairs.keys().flat_map(|(first, second, _)| [*first, *second]);
+        let mut pages: Vec<u64> = of_runs.chain(of_pairs).collect();
         pages.sort_unstable();
         pages.dedup();
         pages
@@ -93,7 +131,8 @@ impl Tally {
             start: *start,
             bytes: *bytes,
             name: name.clone(),
-            by_node: BTreeMap::new(),
+            by_node: ByNodes::new(),
+            next_by_node: ByNodes::new(),
         };
         let mut mappings: Vec<MappingUse> = places.mappings.iter().map(mapping).collect();
         for ((page, cpu_node), samples) in self.pages {
@@ -103,7 +142,26 @@ impl Tally {
                 None => found.unmapped += samples,
             }
         }
-        mappings.retain(|mapping| !mapping.by_node.is_empty());
+        for ((page, cpu_node), samples) in self.next_pages {
+            if let Some(place) = places.pages.get(&page)
+                && let Some(mapping) = mappings.get_mut(place.mapping)
+            {
+                *mapping.next_by_node.entry((place.node, cpu_node)).or_default() += samples;
+            }
+        }
+        for ((first, second, cpu_node), samples) in self.pairs {
+            let (Some(first), Some(second)) = (places.pages.get(&first), places.pages.get(&second)) else {
+                continue;
+            };
+            let start = |place: &Place| mappings.get(place.mapping).map(|mapping| mapping.start);
+            if let (Some(one), Some(other)) = (start(first), start(second)) {
+                *found.next_runs.by_mapping.entry((one, other)).or_default() += samples;
+            }
+            if let (Some(cpu), Some(one), Some(other)) = (cpu_node, first.node, second.node) {
+                *found.next_runs.by_remote.entry((one != cpu, other != cpu)).or_default() += samples;
+            }
+        }
+        mappings.retain(|mapping| !mapping.by_node.is_empty() || !mapping.next_by_node.is_empty());
         (found.mappings, found.no_nodes) = (mappings, places.no_nodes.clone());
         found
     }
@@ -118,6 +176,7 @@ fn add_counts(sum: &mut MemoryUse, more: &MemoryUse) {
     sum.unknown += more.unknown;
     sum.kernel += more.kernel;
     sum.unmapped += more.unmapped;
+    sum.next_runs.add(&more.next_runs);
 }
 
 /// Losses by cause, as differences.
@@ -158,7 +217,11 @@ impl Window {
         }
         let finish = |(process, (mut sum, mappings)): (ProcessId, (MemoryUse, BTreeMap<u64, MappingUse>))| {
             sum.mappings = mappings.into_values().collect();
-            sum.mappings.sort_by(|one, other| other.samples().total_cmp(&one.samples()));
+            let used = |mapping: &MappingUse| (mapping.samples(), mapping.followed());
+            sum.mappings.sort_by(|one, other| {
+                let (one, other) = (used(one), used(other));
+                other.0.total_cmp(&one.0).then(other.1.total_cmp(&one.1))
+            });
             sum.mappings.truncate(MAPPINGS_MAX);
             (sum.lost, sum.of_all) = (lost.clone(), of_all);
             (process, Arc::new(sum))
@@ -174,13 +237,19 @@ impl Window {
 }
 
 fn add_mapping(sums: &mut BTreeMap<u64, MappingUse>, mapping: &MappingUse) {
-    let sum = sums
-        .entry(mapping.start)
-        .or_insert_with(|| MappingUse { by_node: BTreeMap::new(), ..mapping.clone() });
+    let sum = sums.entry(mapping.start).or_insert_with(|| MappingUse {
+        by_node: ByNodes::new(),
+        next_by_node: ByNodes::new(),
+        ..mapping.clone()
+    });
     // It may have grown, and its address may be another mapping's now: the last one counts.
     sum.bytes = mapping.bytes;
     sum.name.clone_from(&mapping.name);
-    mapping.by_node.iter().for_each(|(nodes, samples)| *sum.by_node.entry(*nodes).or_default() += samples);
+    let add = |sum: &mut ByNodes, more: &ByNodes| {
+        more.iter().for_each(|(nodes, samples)| *sum.entry(*nodes).or_default() += samples);
+    };
+    add(&mut sum.by_node, &mapping.by_node);
+    add(&mut sum.next_by_node, &mapping.next_by_node);
 }
 
 #[cfg(test)]
@@ -228,6 +297,27 @@ mod tests {
         assert_eq!(found.placed(), 3.0);
         assert_eq!(found.remote(), (1.5, 3.0));
         assert_eq!(found.by_page_node(), BTreeMap::from([(NodeId(0), 1.5), (NodeId(1), 1.5)]));
+    }
+
+    #[test]
+    fn next_runs_go_to_mappings_and_unresolved_ones_to_their_own_address() {
+        let mut tally = Tally::default();
+        let next = |outcome, runs| NextRun { outcome, cpu_node: Some(NodeId(0)), runs };
+        tally.add_next(&next(Outcome::Gone, [Some(0x1000), Some(0x2000)]), 12);
+        tally.add_next(&next(Outcome::Address(0x1000), [Some(0x8000), None]), 12);
+        tally.add_next(&next(Outcome::Pair(0x1000, 0x2000), [None, None]), 12);
+        tally.add_next(&next(Outcome::Gone, [None, None]), 12);
+        tally.leave_out();
+        assert_eq!(tally.pages(), [1, 2, 8]);
+        let mut merged = Tally::default();
+        merged.merge(tally);
+        let found = merged.place(&places());
+        let runs = &found.next_runs;
+        assert_eq!((runs.followed, runs.resolved, runs.gone_resolved, runs.left_out), (4, 2, 1, 1));
+        assert_eq!(found.remote_by_count(), (1.5, 3.0));
+        assert_eq!((found.placed_by_count(), found.placed()), (3.0, 0.0));
+        assert_eq!(runs.by_remote, BTreeMap::from([((false, true), 1)]));
+        assert_eq!(runs.by_mapping, BTreeMap::from([((0x1000, 0x1000), 1)]));
     }
 
     #[test]

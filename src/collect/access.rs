@@ -1,7 +1,9 @@
 //! The clock sampler of memory use: loads `access.bpf.c`, opens a clock on every CPU, empties its ring. It is there only
 //! while it is asked for: dropped, it is gone from the kernel, and so are the samples in its ring.
 
+pub mod follow;
 pub mod lookup;
+pub mod memory;
 pub mod self_check;
 
 use std::collections::BTreeMap;

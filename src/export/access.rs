@@ -4,18 +4,23 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::model::access::MappingUse;
+use crate::access::follow::by_count::{ByTime, Evidence, by_count};
+use crate::model::access::{MappingUse, MemoryUse};
 use crate::model::share::wilson;
 use crate::snapshot::SampledUse;
 
 /// Mappings that are listed: those that are used most.
 const MAPPINGS_MAX: usize = 50;
 
-/// The samples of a process.
-pub fn object(sampled: &SampledUse) -> Json {
+/// The samples of a process, on a machine with so many nodes.
+pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
     let found = &sampled.found;
     let memory = found.at_memory() + found.nowhere + found.unknown;
-    let placed = found.placed();
+    // An address that was overwritten is known where the next run of its instruction is.
+    let known = found.with_address + found.next_runs.gone_resolved.min(found.gone);
+    let of_mappings = Evidence::of_mappings(found);
+    let evidence = if nodes > 1 { Evidence::of_remote(found) } else { of_mappings };
+    let why_by_time = judged(found, &evidence).err();
     let mut object = json!({
         "source": sampled.source.id(),
         "window_s": (sampled.window_s * 1e3).round() / 1e3,
@@ -28,19 +33,41 @@ pub fn object(sampled: &SampledUse) -> Json {
         "kernel": found.kernel,
         "not_mapped": found.unmapped,
         "lost": found.lost,
-        "resolved_pct": percent(found.with_address as f64, memory as f64),
+        "resolved_pct": percent(known as f64, memory as f64),
+        "by": if why_by_time.is_none() { "count" } else { "time" },
+        "followed": {
+            "samples": found.next_runs.followed,
+            "resolved": found.next_runs.resolved,
+            "left_out": found.next_runs.left_out,
+            "pairs": evidence.pairs,
+            "correlation": evidence.correlation.map(|found| (found * 1e3).round() / 1e3),
+        },
     });
     if let Some(why) = &found.no_nodes {
         object["missing"] = json!({ "nodes": why.to_string() });
     }
-    match found.sound() {
-        Err(why) => object["missing"]["mappings"] = json!(why.to_string()),
-        Ok(()) => {
-            let rows = found.mappings.iter().take(MAPPINGS_MAX).map(|mapping| row(mapping, placed));
-            object["mappings"] = rows.collect();
-        }
+    if let Some(why) = why_by_time {
+        object["missing"]["by_count"] = json!(why);
+    }
+    let by_count = judged(found, &of_mappings).is_ok();
+    let by_time = found.sound();
+    if let Err(why) = &by_time {
+        let key = if by_count { "use_pct" } else { "mappings" };
+        object["missing"][key] = json!(why.to_string());
+    }
+    if by_time.is_ok() || by_count {
+        let wholes = (by_time.is_ok().then(|| found.placed()), by_count.then(|| found.placed_by_count()));
+        let listed = |mapping: &&MappingUse| by_count || mapping.samples() > 0.0;
+        let rows = found.mappings.iter().filter(listed).take(MAPPINGS_MAX);
+        object["mappings"] = rows.map(|mapping| row(mapping, wholes)).collect();
     }
     object
+}
+
+/// Whether shares are by count, and why not.
+fn judged(found: &MemoryUse, evidence: &Evidence) -> Result<(), String> {
+    found.complete().map_err(|why| why.to_string())?;
+    by_count(evidence).map_err(|why: ByTime| why.to_string())
 }
 
 fn percent(part: f64, whole: f64) -> Option<f64> {
@@ -51,24 +78,33 @@ fn rounded(pct: f64) -> f64 {
     (pct * 10.0).round() / 10.0
 }
 
-fn row(mapping: &MappingUse, placed: f64) -> Json {
-    let (pct, error) = wilson(mapping.samples(), placed).unwrap_or_default();
+/// A mapping, with all samples by time and by count, where shares of them say something.
+fn row(mapping: &MappingUse, (placed, by_count): (Option<f64>, Option<f64>)) -> Json {
+    let time = placed.map(|placed| wilson(mapping.samples(), placed).unwrap_or_default());
     let mut by_node: BTreeMap<String, f64> = BTreeMap::new();
     for ((page, _), samples) in &mapping.by_node {
         if let Some(page) = page {
             *by_node.entry(page.to_string()).or_default() += samples;
         }
     }
-    let by_node: Map<String, Json> =
-        by_node.into_iter().map(|(node, samples)| (node, json!(percent(samples, placed)))).collect();
+    let by_node: Map<String, Json> = by_node
+        .into_iter()
+        .filter(|_| placed.is_some())
+        .map(|(node, samples)| (node, json!(percent(samples, placed.unwrap_or_default()))))
+        .collect();
     let (remote, known) = mapping.remote();
-    json!({
+    let mut row = json!({
         "start": format!("{:x}", mapping.start),
         "name": mapping.name,
         "bytes": mapping.bytes,
-        "use_pct": rounded(pct),
+        "use_pct": time.map(|(pct, _)| rounded(pct)),
         "use_by_node": by_node,
-        "error_points": rounded(error),
-        "remote_pct": percent(remote, known),
-    })
+        "error_points": time.map(|(_, error)| rounded(error)),
+        "remote_pct": percent(remote, known).filter(|_| time.is_some()),
+    });
+    if let Some((pct, error)) = by_count.and_then(|all| wilson(mapping.followed(), all)) {
+        row["accesses_pct"] = json!(rounded(pct));
+        row["accesses_error_points"] = json!(rounded(error));
+    }
+    row
 }

@@ -168,7 +168,7 @@ fn task_object(
     }
     let of_process = task.tid.is_none_or(|tid| tid == task.raw.pid);
     if let Some(sampled) = task.memory_use.as_ref().filter(|_| of_process) {
-        row.insert("access".into(), super::access::object(sampled));
+        row.insert("access".into(), super::access::object(sampled, snapshot.host.topology.nodes.len()));
     }
     row.insert("exited".into(), json!(task.ended()));
     if task.left() {

@@ -1,8 +1,11 @@
 //! The metrics of where memory is, and of how much of its use is remote.
 
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, Witness, balancing, counters, no};
+use crate::access::follow::by_count::{Evidence, by_count};
+use crate::model::access::MemoryUse;
 use crate::model::facility::Facility;
 use crate::model::sample::{Hints, Reading};
+use crate::model::share::wilson;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
 
@@ -99,6 +102,8 @@ enum Basis {
     OneNode,
     /// RMA / (RMA + LMA).
     Counted,
+    /// Sampled accesses, where their shares are by count.
+    Sampled,
     /// Where it ran and where its memory is.
     Placement,
     /// The share of its hinting faults.
@@ -110,6 +115,7 @@ impl Basis {
         match self {
             Basis::OneNode => "one_node",
             Basis::Counted => "counted",
+            Basis::Sampled => "sampled",
             Basis::Placement => "placement",
             Basis::Hinting => "hinting",
         }
@@ -118,6 +124,7 @@ impl Basis {
     fn witness(self) -> Witness {
         match self {
             Basis::OneNode | Basis::Counted => Witness::Counted,
+            Basis::Sampled => Witness::Estimate,
             Basis::Placement => Witness::Memory,
             Basis::Hinting => Witness::Hints,
         }
@@ -160,10 +167,21 @@ fn of_hints(hints: Option<Hints>) -> Option<Known> {
     Some(Known { basis: Basis::Hinting, pct, range })
 }
 
-/// `lma` and `rma` of a row, and what its placement says or why it says nothing.
+/// The share of sampled accesses, where it is one of accesses and not of time.
+fn of_samples(found: &MemoryUse) -> Option<Known> {
+    found.complete().ok()?;
+    by_count(&Evidence::of_remote(found)).ok()?;
+    let (remote, known) = found.remote_by_count();
+    let (pct, error) = wilson(remote, known)?;
+    let range = ((pct - error).max(0.0), (pct + error).min(100.0));
+    Some(Known { basis: Basis::Sampled, pct, range })
+}
+
+/// `lma` and `rma` of a row, what its samples say, and what its placement says or why it says nothing.
 fn known(
     snapshot: &Snapshot,
     accesses: (Reading<f64>, Reading<f64>),
+    sampled: Option<&MemoryUse>,
     ran: bool,
     remote: Reading<Remote>,
     hints: Option<Hints>,
@@ -176,6 +194,9 @@ fn known(
     {
         return Ok(Known::exactly(Basis::Counted, rma * 100.0 / (lma + rma)));
     }
+    if let Some(sampled) = sampled.and_then(of_samples) {
+        return Ok(sampled);
+    }
     let placed = remote.and_then(|remote| match (remote.pct(), remote.range_pct()) {
         (Some(pct), Some(range)) => Ok(Known { basis: Basis::Placement, pct, range }),
         _ if ran => Err(no("where the memory of what ran is has not been looked at yet")),
@@ -187,7 +208,9 @@ fn known(
 fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
     let slots = &task.delta.slots;
     let accesses = (counters::lma(slots, snapshot), counters::rma(slots, snapshot));
-    known(snapshot, accesses, task.run_ns() > 0, remote_of(task), Some(balancing::of_task(task)))
+    // Samples are added up by process, so threads have none.
+    let sampled = task.memory_use.as_ref().filter(|_| task.tid.is_none()).map(|sampled| &*sampled.found);
+    known(snapshot, accesses, sampled, task.run_ns() > 0, remote_of(task), Some(balancing::of_task(task)))
 }
 
 fn remote_of(task: &Task) -> Reading<Remote> {
@@ -200,12 +223,13 @@ fn remote_of(task: &Task) -> Reading<Remote> {
 fn of_container(row: &Container, snapshot: &Snapshot) -> Reading<Known> {
     let slots = &row.sum.delta.slots;
     let accesses = (counters::lma(slots, snapshot), counters::rma(slots, snapshot));
-    known(snapshot, accesses, row.sum.run_ns() > 0, Ok(row.remote), Some(balancing::of_task(&row.sum)))
+    let hints = Some(balancing::of_task(&row.sum));
+    known(snapshot, accesses, None, row.sum.run_ns() > 0, Ok(row.remote), hints)
 }
 
 fn of_node(node: &Node, snapshot: &Snapshot) -> Reading<Known> {
     let accesses = (counters::lma(&node.slots, snapshot), counters::rma(&node.slots, snapshot));
-    known(snapshot, accesses, node.busy_ns > 0, Ok(node.remote), node.hints)
+    known(snapshot, accesses, None, node.busy_ns > 0, Ok(node.remote), node.hints)
 }
 
 fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
@@ -215,15 +239,16 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs where it ran and where its memory is"))
 }
 
-const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; mem: not its \
+const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ sampled (--access); mem: not its \
     accesses but the share of its memory that is on other nodes than it runs on, which is the same only if it uses all \
     pages alike (remote_low_pct and remote_high_pct say how far off that may be); hint: the share of its hinting faults; \
     ? not known. Half of the time on each of two nodes with half of the memory on each is 50 %. With one node it is 0.";
-const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), placement (where it ran and where its memory \
+const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), sampled (accesses of its next instructions, \
+    with --access, where they are shares of accesses and not of time), placement (where it ran and where its memory \
     is), hinting (its hinting faults, where its memory could not be looked at: a poor witness, see hint_remote_pct), \
     one_node.";
 const ERROR_HELP: &str = "How far the share of accesses may be from remote_pct, in percentage points: the distance to the \
-    farther of remote_low_pct and remote_high_pct; 0 for counted.";
+    farther of remote_low_pct and remote_high_pct; 0 for counted. With sampled: in 95 of 100 cases.";
 const LOW_HELP: &str = "The least share of remote accesses that fits what is known. With placement: if its hot pages, at \
     least a megabyte and a hundredth of its memory, are as near as its memory allows.";
 const HIGH_HELP: &str = "The most share of remote accesses that fits what is known. With placement: if its hot pages, at \
@@ -345,6 +370,8 @@ pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric::<Container>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::access::next_runs::NextRuns;
+    use crate::model::access::{ByNodes, MappingUse};
 
     #[test]
     fn hinting_faults_are_a_source_when_there_are_enough() {
@@ -354,6 +381,50 @@ mod tests {
         assert_eq!((known.basis.id(), known.pct), ("hinting", 30.0));
         // Wilson's interval, which has the same middle and is a little narrower, is 21.9 to 39.6.
         assert!((8.8..9.0).contains(&known.error_points()), "{}", known.error_points());
+    }
+
+    /// A process of which `remote` and `local` followed samples are unrelated to the runs after them.
+    fn followed(remote: u64, local: u64) -> MemoryUse {
+        let by_node = [(1, remote), (0, local)]
+            .map(|(node, samples)| ((Some(NodeId(node)), Some(NodeId(0))), samples as f64));
+        let mapping = MappingUse {
+            start: 0x1000,
+            bytes: 0x1000,
+            name: String::new(),
+            by_node: ByNodes::new(),
+            next_by_node: by_node.into(),
+        };
+        let pairs = [(false, false), (false, true), (true, false), (true, true)].map(|pair| (pair, 25));
+        let all = remote + local;
+        let next_runs =
+            NextRuns { followed: all, resolved: all, by_remote: pairs.into(), ..NextRuns::default() };
+        MemoryUse { next_runs, mappings: vec![mapping], of_all: all, ..MemoryUse::default() }
+    }
+
+    #[test]
+    fn samples_by_count_are_a_source_with_their_own_error() {
+        let known = of_samples(&followed(300, 100)).unwrap();
+        assert_eq!(
+            (known.basis.id(), known.basis.witness(), known.pct),
+            ("sampled", Witness::Estimate, 75.0)
+        );
+        // Wilson: 1.96 * sqrt(0.75 * 0.25 / 400 + ...) = 4.2
+        assert!((4.1..4.3).contains(&known.error_points()), "{}", known.error_points());
+        assert!(of_samples(&followed(70, 29)).is_none(), "99 are too few");
+        assert!(of_samples(&MemoryUse::default()).is_none());
+    }
+
+    #[test]
+    fn samples_by_time_or_with_losses_are_no_source() {
+        let mut found = followed(300, 100);
+        found.next_runs.resolved = 319;
+        assert!(of_samples(&found).is_none(), "not resolved");
+        let mut found = followed(300, 100);
+        found.next_runs.by_remote = [((false, false), 50), ((true, true), 50)].into();
+        assert!(of_samples(&found).is_none(), "in runs");
+        let mut found = followed(300, 100);
+        found.lost.insert("ring_full", 100);
+        assert!(of_samples(&found).is_none(), "lost");
     }
 
     #[test]

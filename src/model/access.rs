@@ -2,9 +2,12 @@
 
 #![warn(missing_docs)]
 
+pub mod next_runs;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use self::next_runs::NextRuns;
 use super::process::ProcessId;
 use super::sample::Missing;
 use super::units::NodeId;
@@ -63,6 +66,8 @@ pub struct MemoryUse {
     pub lost: BTreeMap<&'static str, u64>,
     /// Samples of all processes in the window.
     pub of_all: u64,
+    /// Samples that were followed to the next run of their instruction.
+    pub next_runs: NextRuns,
     /// Addresses whose mapping was not found.
     pub unmapped: f64,
     /// Why nodes of pages are not known, if so.
@@ -81,8 +86,13 @@ pub struct MappingUse {
     /// Path or name, clean; empty for anonymous memory.
     pub name: String,
     /// Samples by node of the page (`None`: not known) and node of the CPU.
-    pub by_node: BTreeMap<(Option<NodeId>, Option<NodeId>), f64>,
+    pub by_node: ByNodes,
+    /// Followed samples in the same way: by the page of the next run, or of the sampled one where that is not known.
+    pub next_by_node: ByNodes,
 }
+
+/// Samples by node of the page (`None`: not known) and node of the CPU.
+pub type ByNodes = BTreeMap<(Option<NodeId>, Option<NodeId>), f64>;
 
 impl MappingUse {
     /// Samples in it. Copies count half a sample for each side.
@@ -92,13 +102,23 @@ impl MappingUse {
 
     /// Samples whose page is on another node than the CPU, and those of which both are known.
     pub fn remote(&self) -> (f64, f64) {
-        let known = self.by_node.iter().map(|((page, cpu), samples)| (*page, *cpu, *samples));
-        known.fold((0.0, 0.0), |(remote, all), (page, cpu, samples)| match (page, cpu) {
-            (Some(page), Some(cpu)) if page != cpu => (remote + samples, all + samples),
-            (Some(_), Some(_)) => (remote, all + samples),
-            _ => (remote, all),
-        })
+        remote(&self.by_node)
     }
+
+    /// Followed samples in it.
+    pub fn followed(&self) -> f64 {
+        self.next_by_node.values().sum()
+    }
+}
+
+/// Samples whose page is on another node than the CPU, and those of which both are known.
+fn remote(by_node: &ByNodes) -> (f64, f64) {
+    let known = by_node.iter().map(|((page, cpu), samples)| (*page, *cpu, *samples));
+    known.fold((0.0, 0.0), |(remote, all), (page, cpu, samples)| match (page, cpu) {
+        (Some(page), Some(cpu)) if page != cpu => (remote + samples, all + samples),
+        (Some(_), Some(_)) => (remote, all + samples),
+        _ => (remote, all),
+    })
 }
 
 impl MemoryUse {
@@ -131,16 +151,36 @@ impl MemoryUse {
             .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
+    /// Followed samples whose page is on another node than the CPU, and those of which both are known.
+    pub fn remote_by_count(&self) -> (f64, f64) {
+        let each = self.mappings.iter().map(|mapping| remote(&mapping.next_by_node));
+        each.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Followed samples that were found in mappings.
+    pub fn placed_by_count(&self) -> f64 {
+        self.mappings.iter().map(MappingUse::followed).sum()
+    }
+
+    /// Whether so few samples were lost that shares say something.
+    ///
+    /// # Errors
+    /// Too many were.
+    pub fn complete(&self) -> Result<(), Missing> {
+        let lost: u64 = self.lost.values().sum();
+        if lost as f64 > LOST_MAX * (lost + self.of_all) as f64 {
+            return Err(Missing::Lost(format!("{lost} samples of {} were lost", lost + self.of_all)));
+        }
+        Ok(())
+    }
+
     /// Whether there are enough samples for shares.
     ///
     /// # Errors
     /// Why there are not.
     pub fn sound(&self) -> Result<(), Missing> {
         let no = |why: String| Err(Missing::NotCollected(why));
-        let lost: u64 = self.lost.values().sum();
-        if lost as f64 > LOST_MAX * (lost + self.of_all) as f64 {
-            return Err(Missing::Lost(format!("{lost} samples of {} were lost", lost + self.of_all)));
-        }
+        self.complete()?;
         if (self.with_address as f64) < ENOUGH {
             let (with, all) = (self.with_address, self.samples);
             return no(format!("{with} of {all} samples have an address: shares need {ENOUGH}"));

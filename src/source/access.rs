@@ -10,12 +10,15 @@ use std::time::Duration;
 use anyhow::Result;
 use libbpf_rs::Program;
 
-use crate::access::sample::Decoders;
+use crate::access::outcome::Outcome;
+use crate::access::sample::{Decoders, RawSample, Registers};
 use crate::access::self_check::Verdict;
 use crate::access::window::{Batch, Losses, Place, Places, Window};
+use crate::collect::access::follow::{BATCH_MAX, Done, Followers, Job as FollowJob};
 use crate::collect::access::{AccessProbe, lookup, rate, self_check};
 use crate::collect::mm_reader::MmReader;
 use crate::collect::mm_reader::wire::{JOBS_MAX, Job, PagesPlaced, PagesTurn, Turn};
+use crate::collect::placement::draw::Random;
 use crate::model::access::{MemoryUse, MemoryUses};
 use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, TaskRaw};
@@ -34,6 +37,11 @@ pub struct Access {
     verdict: Verdict,
     decoders: Decoders,
     reader: MmReader,
+    /// Follows samples to the next run of their instruction. Absent where no thread can be started.
+    followers: Option<Followers>,
+    /// Samples for it.
+    waiting: Vec<FollowJob>,
+    random: Random,
     page_shift: u32,
     /// Samples since pages were last asked about.
     fresh: Batch,
@@ -81,6 +89,9 @@ impl Access {
             verdict,
             decoders: Decoders::default(),
             reader: MmReader::new(PathBuf::from(OWN_PROGRAM)),
+            followers: Followers::start(verdict.attribution, page_size, now_ns),
+            waiting: Vec::new(),
+            random: Random(now_ns),
             page_shift: page_size.trailing_zeros(),
             fresh: Batch::new(),
             asked: None,
@@ -100,8 +111,46 @@ impl Access {
                 sample.user.as_ref().map(|state| self.decoders.outcome(state, self.verdict.attribution));
             let node = topology.cpu(sample.cpu).and_then(|cpu| cpu.node);
             self.fresh.entry(sample.process).or_default().add(outcome, node, self.page_shift);
+            if let Some(outcome) = outcome.filter(|outcome| outcome.is_memory()) {
+                self.keep(sample, outcome, node);
+            }
         }
         Ok(())
+    }
+
+    /// Keeps a sample at memory for the follower.
+    fn keep(&mut self, sample: RawSample, outcome: Outcome, cpu_node: Option<NodeId>) {
+        let (Some(state), Some(_)) = (sample.user, &self.followers) else { return };
+        // The arm64 side has a decoder alone.
+        if !matches!(state.registers, Registers::X86(_)) {
+            return;
+        }
+        let process = sample.process;
+        self.waiting.push(FollowJob { process, state, outcome, cpu_node });
+        if self.waiting.len() > BATCH_MAX {
+            // The oldest or the newest alone would be of one part of the interval.
+            let at = self.random.below(self.waiting.len() as u64) as usize;
+            let left_out = self.waiting.swap_remove(at);
+            self.add_done(vec![(left_out.process, None)]);
+        }
+    }
+
+    /// Takes samples that were followed, and hands over those since. Their pages are asked about with the next question.
+    fn follow_programs(&mut self) {
+        let Some(followers) = &mut self.followers else { return };
+        let mut done = followers.take();
+        done.extend(followers.offer(std::mem::take(&mut self.waiting)));
+        self.add_done(done);
+    }
+
+    fn add_done(&mut self, done: Vec<Done>) {
+        for (process, next) in done {
+            let tally = self.fresh.entry(process).or_default();
+            match next {
+                Some(next) => tally.add_next(&next, self.page_shift),
+                None => tally.leave_out(),
+            }
+        }
     }
 
     /// Takes what was found out about pages, asks about those of new samples, and says what is known of the last ten
@@ -116,6 +165,7 @@ impl Access {
         now_ns: u64,
     ) -> Result<Arc<MemoryUses>> {
         self.gather(topology)?;
+        self.follow_programs();
         let came = self.reader.take();
         if let Some(asked) = &mut self.asked {
             for (process, placed) in came.answers.into_iter().flat_map(|answer| answer.pages) {

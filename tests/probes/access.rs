@@ -7,10 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use numatop_ng::access::follow::by_count::{ByTime, Evidence, by_count};
 use numatop_ng::access::sample::Decoders;
 use numatop_ng::access::self_check::Verdict;
+use numatop_ng::access::window::{Place, Places, Tally};
+use numatop_ng::collect::access::follow::{Job, follow};
 use numatop_ng::collect::access::{AccessProbe, self_check};
+use numatop_ng::collect::placement::draw::Random;
 use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::model::access::MemoryUse;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 
@@ -29,6 +34,8 @@ const TOLERANCE: f64 = 5.0;
 const REGION: usize = 256 << 20;
 /// Accesses of one phase.
 const PHASE: u64 = 20_000;
+/// Bytes of a page on the machines that have a follower.
+const PAGE: u64 = 4096;
 
 /// The shares of one run.
 struct Shares {
@@ -124,6 +131,125 @@ pub fn stores_have_the_share_of_their_time() -> Result<()> {
     shares_by_time_are_right("memory-stores", 3)
 }
 
+/// Samples followed that a comparison by count needs.
+const FOLLOWED: u64 = 1500;
+
+/// Samples of one run that were followed.
+struct Followed {
+    /// Sums, with the regions as mappings.
+    found: MemoryUse,
+    /// Where the first region begins.
+    first: u64,
+    /// Share of the first region in the accesses that the workload counted, in per cent.
+    counted: f64,
+}
+
+/// Follows samples of a workload with two regions, of which the first gets so many tenths of the accesses.
+fn followed(kind: &str, tenths: u32) -> Result<Option<Followed>> {
+    let (mut probe, verdict) = sampler()?;
+    let verdict = match verdict {
+        Ok(verdict) => verdict,
+        Err(why) if is_emulated() => {
+            println!("not compared: {why}");
+            return Ok(None);
+        }
+        Err(why) => bail!("{why}"),
+    };
+    let mut workload = Workload::start_with(kind, |command| {
+        command.env("NUMATOP_NG_TEST_TENTHS", tenths.to_string());
+    })?;
+    let words = workload.line()?;
+    let starts: Vec<u64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
+    let online: Vec<CpuId> = Topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect();
+    probe.follow(&online)?;
+    let (mut decoders, mut random, mut tally) = (Decoders::default(), Random(1), Tally::default());
+    let (mut resolved, mut took) = (0, Duration::ZERO);
+    until("the workload is sampled and followed", || {
+        let mut jobs = Vec::new();
+        for sample in probe.take()?.into_iter().filter(|sample| sample.process.0 == workload.pid()) {
+            let Some(state) = sample.user else { continue };
+            let outcome = decoders.outcome(&state, verdict.attribution);
+            if outcome.is_memory() {
+                jobs.push(Job { process: sample.process, state, outcome, cpu_node: None });
+            }
+        }
+        let began = std::time::Instant::now();
+        // The budget of the product is for release builds.
+        let budget = Duration::from_secs(1);
+        for (_, next) in follow("/".as_ref(), jobs, verdict.attribution, PAGE, budget, &mut random) {
+            if let Some(next) = next {
+                resolved += u64::from(next.runs[0].is_some());
+                tally.add_next(&next, PAGE.trailing_zeros());
+            }
+        }
+        took += began.elapsed();
+        Ok(resolved >= FOLLOWED)
+    })?;
+    workload.go()?;
+    let words = workload.line()?;
+    let counts: Vec<f64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
+    let of_page = |page: u64| {
+        let region =
+            starts.iter().position(|start| (*start..start + REGION as u64).contains(&(page * PAGE)))?;
+        Some((page, Place { mapping: region, node: None }))
+    };
+    let places = Places {
+        mappings: starts.iter().map(|start| (*start, REGION as u64, String::new())).collect(),
+        pages: tally.pages().into_iter().filter_map(of_page).collect(),
+        no_nodes: None,
+    };
+    let found = tally.place(&places);
+    let runs = &found.next_runs;
+    println!(
+        "{kind} {tenths}/10: {} followed in {took:?}, {} resolved, {} of them gone",
+        runs.followed, runs.resolved, runs.gone_resolved
+    );
+    let counted = 100.0 * counts[0] / (counts[0] + counts[1]);
+    Ok(Some(Followed { found, first: starts[0], counted }))
+}
+
+fn shares_by_count_are_right(kind: &str, tenths: u32) -> Result<Option<MemoryUse>> {
+    let Some(Followed { found, first, counted }) = followed(kind, tenths)? else { return Ok(None) };
+    let evidence = Evidence::of_mappings(&found);
+    let of_first = found.mappings.iter().filter(|mapping| mapping.start == first);
+    let sampled = 100.0 * of_first.map(|mapping| mapping.followed()).sum::<f64>() / found.placed_by_count();
+    println!(
+        "{sampled:.1} % of {:.0} samples, {counted:.1} % of the accesses; {evidence:?}",
+        evidence.samples
+    );
+    by_count(&evidence).map_err(|why| anyhow::anyhow!("{kind}: {why}"))?;
+    ensure!(evidence.samples >= 1000.0, "{} samples", evidence.samples);
+    ensure!(
+        (sampled - counted).abs() <= TOLERANCE,
+        "{kind}: {sampled:.1} % of samples, {counted:.1} % of the accesses"
+    );
+    Ok(Some(found))
+}
+
+pub fn random_loads_have_the_share_of_their_count() -> Result<()> {
+    shares_by_count_are_right("memory-mixed-random", 9).map(drop)
+}
+
+pub fn a_pointer_chase_has_the_share_of_its_count() -> Result<()> {
+    let Some(found) = shares_by_count_are_right("memory-mixed-chase", 1)? else { return Ok(()) };
+    let runs = found.next_runs;
+    ensure!(runs.gone_resolved * 2 > runs.resolved, "{runs:?}: its addresses are overwritten");
+    Ok(())
+}
+
+pub fn stores_have_the_share_of_their_count() -> Result<()> {
+    shares_by_count_are_right("memory-mixed-stores", 3).map(drop)
+}
+
+pub fn phases_are_said_to_be_by_time() -> Result<()> {
+    let Some(Followed { found, .. }) = followed("memory-random", 5)? else { return Ok(()) };
+    let evidence = Evidence::of_mappings(&found);
+    println!("{evidence:?}");
+    let said = by_count(&evidence);
+    ensure!(matches!(said, Err(ByTime::Correlated(correlation)) if correlation > 0.9), "{said:?}");
+    Ok(())
+}
+
 /// A number that is in every register of the workload, and on its stack.
 const MAGIC: u64 = 0x5ca1_ab1e_c0ff_ee42;
 /// Place in a mapping that the workload accesses.
@@ -181,6 +307,9 @@ pub fn json_has_the_mapping_that_is_used() -> Result<()> {
         return Ok(());
     }
     println!("{access}");
+    let why = access["missing"]["by_count"].as_str().context("phases are by time")?;
+    ensure!(access["by"] == "time" && (why.starts_with("correlated") || why.starts_with("too few")), "{why}");
+    ensure!(access["followed"]["resolved"].as_u64() > Some(0), "{access}");
     // A busy machine gives the workload little time; then the reason stands in place of mappings.
     let Some(mappings) = access["mappings"].as_array() else {
         let why = access["missing"]["mappings"].as_str().context("neither mappings nor a reason")?;
@@ -262,6 +391,55 @@ macro_rules! random_loop {
     }};
 }
 
+/// As [`random_loop`], with the region chosen anew before each access: the first one in so many tenths. Gives the state
+/// of the random numbers and the accesses to the first region.
+#[cfg(target_arch = "x86_64")]
+macro_rules! mixed_loop {
+    ($regions:expr, $tenths:expr, $seed:expr, $access:literal, $then:literal) => {{
+        let mut state: u64 = $seed;
+        let mut count: u64 = 0;
+        // SAFETY: the index is below the words of a region, and both regions are as long.
+        unsafe {
+            std::arch::asm!(
+                "2:",
+                "mov {at}, {state}",
+                "shl {at}, 13",
+                "xor {state}, {at}",
+                "mov {at}, {state}",
+                "shr {at}, 7",
+                "xor {state}, {at}",
+                "mov {at}, {state}",
+                "shl {at}, 17",
+                "xor {state}, {at}",
+                "mov {at}, {state}",
+                "shr {at}, 40",
+                "cmp {at}, {below}",
+                "mov {base}, {first}",
+                "cmovae {base}, {second}",
+                "adc {count}, 0",
+                "mov {at}, {state}",
+                "and {at}, {mask}",
+                $access,
+                $then,
+                "dec {steps}",
+                "jnz 2b",
+                at = out(reg) _,
+                base = out(reg) _,
+                state = inout(reg) state,
+                mask = in(reg) (REGION / 8 - 1) as u64,
+                first = in(reg) $regions[0],
+                second = in(reg) $regions[1],
+                below = in(reg) (1u64 << 24) * $tenths / 10,
+                count = inout(reg) count,
+                steps = inout(reg) PHASE => _,
+                other = out(reg) _,
+                options(nostack),
+            );
+        }
+        (state, count)
+    }};
+}
+
 /// Runs as the workload of this kind; false where it is none of these.
 #[cfg(target_arch = "x86_64")]
 pub fn run(kind: &str) -> bool {
@@ -274,6 +452,22 @@ pub fn run(kind: &str) -> bool {
         "memory-stores" => {
             phases(|base, seed| random_loop!(base, seed, "mov [{base} + {at} * 8], {at} // {other}"));
         }
+        "memory-mixed-random" => mixed(|regions, tenths, seed| {
+            mixed_loop!(regions, tenths, seed, "mov {other}, [{base} + {at} * 8]", "")
+        }),
+        // The load overwrites its own index, and the next address depends on its result.
+        "memory-mixed-chase" => mixed(|regions, tenths, seed| {
+            mixed_loop!(
+                regions,
+                tenths,
+                seed,
+                "mov {at}, [{base} + {at} * 8] // {other}",
+                "add {state}, {at}"
+            )
+        }),
+        "memory-mixed-stores" => mixed(|regions, tenths, seed| {
+            mixed_loop!(regions, tenths, seed, "mov [{base} + {at} * 8], {at} // {other}", "")
+        }),
         "memory-secret" => secret(),
         _ => return false,
     }
@@ -313,6 +507,29 @@ fn phases(access: impl Fn(*mut u64, u64) -> u64) {
         }
     }
     println!("{} {}", times[0], times[1]);
+    std::thread::sleep(Duration::from_secs(1));
+}
+
+/// Two regions, chosen anew before each access: says where they are, and, when told to go on, how often each was
+/// accessed. Pages of the first are small ones, so that it is slower.
+#[cfg(target_arch = "x86_64")]
+fn mixed(access: impl Fn([*mut u64; 2], u64, u64) -> (u64, u64)) {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    let tenths: u64 = std::env::var("NUMATOP_NG_TEST_TENTHS").unwrap().parse().unwrap();
+    let regions = [region(libc::MADV_NOHUGEPAGE), region(libc::MADV_HUGEPAGE)];
+    println!("ready");
+    println!("{} {}", regions[0] as u64, regions[1] as u64);
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_line(&mut String::new());
+        DONE.store(true, Ordering::SeqCst);
+    });
+    let (mut counts, mut seed) = ([0; 2], 88_172_645_463_325_252_u64);
+    while !DONE.load(Ordering::SeqCst) {
+        let first;
+        (seed, first) = access(regions, tenths, seed);
+        counts = [counts[0] + first, counts[1] + PHASE - first];
+    }
+    println!("{} {}", counts[0], counts[1]);
     std::thread::sleep(Duration::from_secs(1));
 }
 

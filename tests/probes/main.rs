@@ -298,6 +298,10 @@ fn main() {
         access::random_loads_have_the_share_of_their_time,
         access::dependent_loads_have_the_share_of_their_time,
         access::stores_have_the_share_of_their_time,
+        access::random_loads_have_the_share_of_their_count,
+        access::a_pointer_chase_has_the_share_of_its_count,
+        access::stores_have_the_share_of_their_count,
+        access::phases_are_said_to_be_by_time,
         access::a_number_in_registers_and_on_the_stack_is_in_no_output,
         access::json_has_the_mapping_that_is_used,
     ]);

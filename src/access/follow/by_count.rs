@@ -2,65 +2,207 @@
 
 #![warn(missing_docs)]
 
-/// Pairs below which nothing is said.
-pub const PAIRS_MIN: usize = 100;
-/// Correlation up to which one run of an instruction does not know where the next one goes.
-const UNRELATED: f64 = 0.3;
+use std::collections::BTreeMap;
+use std::fmt;
 
-/// The quantity that shares of followed samples divide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
-    /// Accesses: one run and the next one go to unrelated places.
-    Count,
-    /// Time: they go to the same, or there are too few pairs to tell.
-    Time,
+use crate::model::access::MemoryUse;
+use crate::model::access::next_runs::Pairs;
+
+/// Samples below which nothing is said.
+pub const SAMPLES_MIN: f64 = 100.0;
+/// Share of followed samples whose next run is known, at least, in per cent.
+pub const RESOLVED_MIN_PCT: u64 = 80;
+/// Pairs below which nothing is said.
+pub const PAIRS_MIN: u64 = 100;
+/// Correlation up to which one run of an instruction does not know where the next one goes.
+pub const UNRELATED: f64 = 0.3;
+
+/// The facts that the rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evidence {
+    /// Samples whose places are known; those that are not resolved count with their own address.
+    pub samples: f64,
+    /// Samples that were followed.
+    pub followed: u64,
+    /// Of those: the address of the next run is known.
+    pub resolved: u64,
+    /// Samples of which the places of the next two runs are known.
+    pub pairs: u64,
+    /// Correlation of the two; `None` where one of them never changes.
+    pub correlation: Option<f64>,
 }
 
-/// The rule: `pairs` says of the next run of an instruction and of the one after it whether they are remote (or in the
-/// first of two places).
-pub fn weight(pairs: &[(bool, bool)]) -> Weight {
-    match correlation(pairs) {
-        Some(correlation) if pairs.len() >= PAIRS_MIN && correlation.abs() <= UNRELATED => Weight::Count,
-        _ => Weight::Time,
+/// The reason why shares are by time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ByTime {
+    /// Too few samples, of so many that are needed.
+    FewSamples(f64),
+    /// So many per cent of the samples are resolved.
+    Unresolved(f64),
+    /// Too few pairs to correlate.
+    FewPairs(u64),
+    /// One place is all that is accessed: nothing to correlate.
+    OnePlace,
+    /// The next run goes where this one went, or never does.
+    Correlated(f64),
+}
+
+impl fmt::Display for ByTime {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ByTime::FewSamples(samples) => {
+                write!(to, "too few: {samples:.0} samples were followed and placed, {SAMPLES_MIN} are needed")
+            }
+            ByTime::Unresolved(pct) => write!(
+                to,
+                "unresolved: the next run is known of {pct:.0} % of the samples, {RESOLVED_MIN_PCT} % are needed"
+            ),
+            ByTime::FewPairs(pairs) => {
+                write!(to, "too few: the next two runs are known of {pairs} samples, {PAIRS_MIN} are needed")
+            }
+            ByTime::OnePlace => write!(to, "too few: all next runs go to one place"),
+            ByTime::Correlated(correlation) => write!(
+                to,
+                "correlated: one run goes where the next one goes (correlation {correlation:.2}, {UNRELATED} at most)"
+            ),
+        }
     }
 }
 
-/// Pearson's correlation of the two sides. `None` where one of them never changes: it says nothing then.
-pub fn correlation(pairs: &[(bool, bool)]) -> Option<f64> {
-    let n = pairs.len() as f64;
-    let share = |of: fn(&(bool, bool)) -> bool| pairs.iter().filter(|pair| of(pair)).count() as f64 / n;
-    let (one, other, both) = (share(|pair| pair.0), share(|pair| pair.1), share(|pair| pair.0 && pair.1));
-    let spread = one * (1.0 - one) * other * (1.0 - other);
-    (spread > 0.0).then(|| (both - one * other) / spread.sqrt())
+impl Evidence {
+    /// Of the places remote and local.
+    pub fn of_remote(found: &MemoryUse) -> Evidence {
+        Evidence::new(found, found.remote_by_count().1, &found.next_runs.by_remote)
+    }
+
+    /// Of mappings.
+    pub fn of_mappings(found: &MemoryUse) -> Evidence {
+        Evidence::new(found, found.placed_by_count(), &found.next_runs.by_mapping)
+    }
+
+    fn new<T: Copy + Ord>(found: &MemoryUse, samples: f64, pairs: &Pairs<T>) -> Evidence {
+        Evidence {
+            samples,
+            followed: found.next_runs.followed,
+            resolved: found.next_runs.resolved,
+            pairs: pairs.values().sum(),
+            correlation: correlation(pairs),
+        }
+    }
+}
+
+/// Whether shares are shares of accesses.
+///
+/// # Errors
+/// Why they are shares of time.
+pub fn by_count(evidence: &Evidence) -> Result<(), ByTime> {
+    if evidence.samples < SAMPLES_MIN {
+        return Err(ByTime::FewSamples(evidence.samples));
+    }
+    if evidence.resolved * 100 < evidence.followed * RESOLVED_MIN_PCT {
+        return Err(ByTime::Unresolved(100.0 * evidence.resolved as f64 / evidence.followed as f64));
+    }
+    if evidence.pairs < PAIRS_MIN {
+        return Err(ByTime::FewPairs(evidence.pairs));
+    }
+    match evidence.correlation {
+        None => Err(ByTime::OnePlace),
+        Some(correlation) if correlation.abs() > UNRELATED => Err(ByTime::Correlated(correlation)),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Correlation of the two sides of pairs: of two places Pearson's, of more that of their indicators all together.
+/// `None` where one of the sides never changes: it says nothing then.
+pub fn correlation<T: Copy + Ord>(pairs: &Pairs<T>) -> Option<f64> {
+    let n = pairs.values().sum::<u64>() as f64;
+    let mut sides: BTreeMap<T, [f64; 2]> = BTreeMap::new();
+    let mut same = 0.0;
+    for ((one, other), count) in pairs {
+        let share = *count as f64 / n;
+        sides.entry(*one).or_default()[0] += share;
+        sides.entry(*other).or_default()[1] += share;
+        same += if one == other { share } else { 0.0 };
+    }
+    let sum = |of: fn(&[f64; 2]) -> f64| sides.values().map(of).sum::<f64>();
+    let by_chance = sum(|share| share[0] * share[1]);
+    let spread = (1.0 - sum(|share| share[0] * share[0])) * (1.0 - sum(|share| share[1] * share[1]));
+    // Shares that add up to one do so but for rounding.
+    (n > 0.0 && spread > 1e-12).then(|| (same - by_chance) / spread.sqrt())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ENOUGH: Evidence =
+        Evidence { samples: 100.0, followed: 100, resolved: 80, pairs: 100, correlation: Some(0.3) };
+
     #[test]
-    fn unrelated_places_are_by_count() {
-        let pairs: Vec<(bool, bool)> = (0..200).map(|at| (at % 2 == 0, at % 4 < 2)).collect();
-        assert_eq!(correlation(&pairs), Some(0.0));
-        assert_eq!(weight(&pairs), Weight::Count);
+    fn all_conditions_at_their_edge_are_by_count() {
+        assert_eq!(by_count(&ENOUGH), Ok(()));
+        assert_eq!(by_count(&Evidence { correlation: Some(-0.3), ..ENOUGH }), Ok(()));
     }
 
     #[test]
-    fn runs_of_one_place_are_by_time() {
-        let pairs: Vec<(bool, bool)> = (0..200).map(|at| (at < 90, at < 90)).collect();
-        assert!((correlation(&pairs).unwrap() - 1.0).abs() < 1e-9);
-        assert_eq!(weight(&pairs), Weight::Time);
-        // Taking turns is as related as staying.
-        let turns: Vec<(bool, bool)> = (0..200).map(|at| (at % 2 == 0, at % 2 == 1)).collect();
-        assert_eq!(weight(&turns), Weight::Time);
+    fn fewer_samples_are_too_few() {
+        assert_eq!(by_count(&Evidence { samples: 99.5, ..ENOUGH }), Err(ByTime::FewSamples(99.5)));
+        let none = Evidence { samples: 0.0, followed: 0, resolved: 0, pairs: 0, correlation: None };
+        assert_eq!(by_count(&none), Err(ByTime::FewSamples(0.0)));
     }
 
     #[test]
-    fn few_pairs_and_one_place_say_nothing() {
-        let few: Vec<(bool, bool)> = (0..99).map(|at| (at % 2 == 0, at % 4 < 2)).collect();
-        assert_eq!(weight(&few), Weight::Time);
-        assert_eq!(correlation(&[(true, true); 200]), None);
-        assert_eq!(weight(&[(true, true); 200]), Weight::Time);
-        assert_eq!(weight(&[]), Weight::Time);
+    fn fewer_that_are_resolved_are_by_time() {
+        assert_eq!(by_count(&Evidence { resolved: 79, ..ENOUGH }), Err(ByTime::Unresolved(79.0)));
+        assert!(by_count(&Evidence { followed: 1001, resolved: 801, ..ENOUGH }).is_ok());
+        assert!(by_count(&Evidence { followed: 1001, resolved: 800, ..ENOUGH }).is_err());
+    }
+
+    #[test]
+    fn fewer_pairs_are_too_few() {
+        assert_eq!(by_count(&Evidence { pairs: 99, ..ENOUGH }), Err(ByTime::FewPairs(99)));
+    }
+
+    #[test]
+    fn related_runs_are_by_time() {
+        for correlation in [0.301, -0.301, 1.0, -1.0] {
+            let related = Evidence { correlation: Some(correlation), ..ENOUGH };
+            assert_eq!(by_count(&related), Err(ByTime::Correlated(correlation)));
+        }
+        assert_eq!(by_count(&Evidence { correlation: None, ..ENOUGH }), Err(ByTime::OnePlace));
+    }
+
+    #[test]
+    fn two_places_have_the_correlation_of_pearson() {
+        let even =
+            Pairs::from([((false, false), 50), ((false, true), 50), ((true, false), 50), ((true, true), 50)]);
+        assert_eq!(correlation(&even), Some(0.0));
+        let near = |pairs: Pairs<bool>, expected: f64| {
+            let found = correlation(&pairs).unwrap();
+            assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        };
+        near(Pairs::from([((false, false), 110), ((true, true), 90)]), 1.0);
+        near(Pairs::from([((false, true), 100), ((true, false), 100)]), -1.0);
+        // (0.4 - 0.5 * 0.6) / sqrt(0.25 * 0.24)
+        near(
+            Pairs::from([((true, true), 40), ((true, false), 10), ((false, true), 20), ((false, false), 30)]),
+            0.1 / 0.06_f64.sqrt(),
+        );
+    }
+
+    #[test]
+    fn more_places_are_correlated_together() {
+        let all = |count: fn(u64, u64) -> u64| -> Pairs<u64> {
+            (0..3).flat_map(|one| (0..3).map(move |other| ((one, other), count(one, other)))).collect()
+        };
+        assert!(correlation(&all(|_, _| 20)).unwrap().abs() < 1e-9);
+        assert!((correlation(&all(|one, other| u64::from(one == other) * 20)).unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_place_says_nothing() {
+        assert_eq!(correlation(&Pairs::from([((true, true), 200)])), None);
+        assert_eq!(correlation(&Pairs::from([((true, true), 100), ((true, false), 100)])), None);
+        assert_eq!(correlation::<bool>(&Pairs::new()), None);
     }
 }
