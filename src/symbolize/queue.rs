@@ -1,13 +1,13 @@
 //! The places that wait for a name, and whose turn it is: the user for whom least time was taken.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use super::Question;
 use super::ledger::Ledger;
-use super::names::Answers;
 use super::process::Process;
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};
@@ -64,8 +64,10 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Takes in questions. Places for which no room is left are answered: they have no name.
-    pub(super) fn add(&mut self, questions: Vec<Question>) -> Answers {
-        let mut refused = Answers::default();
+    pub(super) fn add(&mut self, questions: Vec<Question>) -> Vec<(Place, Arc<Function>)> {
+        let module = "[too many places to name]".into();
+        let unnamed = Arc::new(Function { name: None, module, kernel: false });
+        let mut refused = Vec::new();
         for (place, seen_in) in questions {
             let process = (!matches!(place, Place::Kernel(_))).then_some(seen_in);
             let waiting = self
@@ -77,8 +79,7 @@ impl Queue {
                 *count += 1;
                 waiting.places.push_back(place);
             } else {
-                let module = "[too many places to name]".into();
-                refused.names.push((place, Function { name: None, module, kernel: false }));
+                refused.push((place, Arc::clone(&unnamed)));
             }
         }
         self.waiting.retain(|_, waiting| !waiting.places.is_empty());
@@ -165,8 +166,8 @@ mod tests {
         let mut queue = Queue::default();
         let me = (std::process::id(), crate::collect::proc_details::start_ns(std::process::id()).unwrap());
         let many = |count: usize| (0..count as u64).map(|at| (Place::Address(me, at), me)).collect();
-        assert_eq!(queue.add(many(WAITING_MAX + 7)).names.len(), 7);
+        assert_eq!(queue.add(many(WAITING_MAX + 7)).len(), 7);
         assert!(queue.next(&Ledger::default(), Instant::now()).is_some());
-        assert_eq!(queue.add(many(BATCH + 1)).names.len(), 1);
+        assert_eq!(queue.add(many(BATCH + 1)).len(), 1);
     }
 }
