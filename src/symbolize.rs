@@ -117,12 +117,15 @@ impl Namer {
 
 /// A batch of places that takes longer has no names: a file takes two seconds at most, so this is one that cannot be opened.
 const BATCH_MAX: Duration = Duration::from_secs(5);
+/// Processes that wait for files which do not answer: a user has two of them at most (`symbolize/ledger.rs`), so that it
+/// takes many users before no names are looked for.
+const LEFT_BEHIND_MAX: usize = 16;
 /// Processes whose files did not answer that are remembered.
 const HUNG_MAX: usize = 4096;
 
 /// Answers questions until no more can come.
 fn work(program: PathBuf, asked: &Receiver<Asked>, answers: &Sender<Named>) {
-    let mut namer = HelperProcess::new(program, namer::NAME, BATCH_MAX);
+    let mut namer = HelperProcess::new(program, namer::NAME, BATCH_MAX).with_left_behind_max(LEFT_BEHIND_MAX);
     let mut ledger = Ledger::default();
     let mut queue = Queue::default();
     let mut allotment = Allotment::default();
@@ -150,7 +153,8 @@ fn work(program: PathBuf, asked: &Receiver<Asked>, answers: &Sender<Named>) {
         }
         let Some(batch) = queue.next(&ledger, Instant::now()) else { continue };
         let began = Instant::now();
-        let is_hung = batch.process.is_some_and(|process| hung.contains(&process));
+        let is_hung =
+            batch.process.is_some_and(|process| hung.contains(&process) || ledger.is_given_up(batch.owner));
         let told = if is_hung { Err(Failure::GivenUp) } else { namer.ask::<Answers>(&batch, None) };
         let found = told.unwrap_or_else(|failure| {
             if failure == Failure::Slow
@@ -160,6 +164,7 @@ fn work(program: PathBuf, asked: &Receiver<Asked>, answers: &Sender<Named>) {
                     hung.clear();
                 }
                 hung.insert(process);
+                ledger.hung(batch.owner);
             }
             Answers::without(&batch.places, "[files of the process]", failure)
         });

@@ -94,10 +94,11 @@ impl Queue {
         }
     }
 
-    /// The process whose owner has used least time, if any has time left.
+    /// The process whose owner has used least time, if any has time left; those of users whose files have hung come last.
     fn first(&self, ledger: &Ledger, now: Instant) -> Option<Option<ProcessId>> {
         let with_credit = self.waiting.iter().filter(|(_, waiting)| ledger.has_credit(waiting.owner, now));
-        with_credit.min_by_key(|(_, waiting)| ledger.debt(waiting.owner, now)).map(|(process, _)| *process)
+        let order = |owner| (ledger.is_last(owner), ledger.debt(owner, now));
+        with_credit.min_by_key(|(_, waiting)| order(waiting.owner)).map(|(process, _)| *process)
     }
 
     /// The places that are looked up next.
@@ -159,6 +160,29 @@ mod tests {
         }
         assert_eq!((queue.turn(&ledger, now), queue.next(&ledger, now)), (Turn::Later, None));
         assert_eq!(queue.turn(&ledger, now + Duration::from_secs(21)), Turn::Now);
+    }
+
+    /// Two users with six processes whose files never answer, and one whose files do.
+    #[test]
+    fn files_that_hang_keep_no_other_user_waiting_twice() {
+        let mut queue =
+            queue(&[(1, 1000, 1), (2, 1000, 1), (3, 1000, 1), (4, 1001, 1), (5, 1001, 1), (6, 1001, 1)]);
+        let (mut ledger, mut now) = (Ledger::default(), Instant::now());
+        let mut hung = Vec::new();
+        for turn in 0..20 {
+            // The innocent has a question each time.
+            let innocent = ((100 + turn, 1), Waiting { owner: 7, places: [Place::Kernel(0)].into() });
+            queue.waiting.insert(Some(innocent.0), innocent.1);
+            let Some(batch) = queue.next(&ledger, now) else { break };
+            if batch.owner != 7 {
+                assert!(!ledger.is_last(batch.owner), "a user who was known to hang came before another");
+                hung.push(batch.owner);
+                ledger.hung(batch.owner);
+                ledger.charge(batch.owner, Duration::from_secs(5), now);
+            }
+            now += Duration::from_secs(5);
+        }
+        assert!(hung.len() <= 2, "{hung:?}");
     }
 
     #[test]
