@@ -149,7 +149,8 @@ fn in_kernel(table: &Table, address: u64) -> Found {
 /// A name as it may be shown: demangled, clean, and of [`NAME_MAX`] bytes at most.
 pub fn shown(name: &[u8]) -> String {
     let mut name = text::clean_str(&demangle(name));
-    name.truncate(name.floor_char_boundary(NAME_MAX));
+    let end = (0..=NAME_MAX.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+    name.truncate(end.unwrap_or_default());
     name.shrink_to_fit();
     name
 }
