@@ -102,7 +102,7 @@ pub struct StackBatch {
     pub hz: u32,
     /// Each different stack once.
     pub stacks: Vec<Stack>,
-    /// Places that have a name now. Those of one function share it.
+    /// Places that have a name now. Places of one function share it.
     pub names: Vec<(Place, Arc<Function>)>,
     /// Samples that are missing or not whole since the start, by cause.
     pub lost: BTreeMap<String, u64>,
