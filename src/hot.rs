@@ -3,8 +3,6 @@
 //! Pure: stacks come from `collect/hot.rs`, names from `symbolize.rs`.
 
 pub mod frame_names;
+mod known_names;
 pub mod profile;
 pub mod tree;
-
-/// Names that are kept, by who shows them and by who records them.
-const NAMES_MAX: usize = 200_000;

@@ -3,5 +3,6 @@
 pub mod helper;
 pub mod overhead;
 pub mod pace;
+pub mod reopened;
 pub mod say;
 pub mod signals;

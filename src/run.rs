@@ -9,7 +9,7 @@ mod watch;
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::export::interruptible::Interruptible;
 use crate::export::{Format, Writer};
 use crate::options;
 use crate::program::say::{self, Form, Notes};
-use crate::program::signals;
+use crate::program::{reopened, signals};
 use crate::snapshot::RowKind;
 use crate::tui::input::action::ScreenId;
 use crate::tui::{ColourChoice, Ended, TuiOptions};
@@ -115,8 +115,7 @@ fn stop_signals() -> Result<BorrowedFd<'static>> {
 
 /// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.
 fn output(stop: BorrowedFd<'_>) -> Result<Interruptible<'_, File>> {
-    let out =
-        io::stdout().as_fd().try_clone_to_owned().context("copying the descriptor of standard output")?;
+    let out = reopened::output(io::stdout()).context("copying the descriptor of standard output")?;
     Ok(Interruptible::new(out.into(), stop))
 }
 

@@ -181,6 +181,47 @@ fn a_signal_right_after_the_start_ends_it_in_good_order() {
     });
 }
 
+/// Bytes that were written to a terminal and can be read from its other side.
+fn unread(terminal: i32) -> i32 {
+    let mut bytes = 0;
+    // SAFETY: the descriptor is open, and the number outlives the call.
+    assert_eq!(unsafe { libc::ioctl(terminal, libc::FIONREAD, &mut bytes) }, 0);
+    bytes
+}
+
+#[test]
+fn each_signal_ends_batch_output_on_a_terminal_that_is_no_longer_read() {
+    with_each(|signal| {
+        let format = if signal % 2 == 0 { "text" } else { "json" };
+        let size = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
+        let pty = native_pty_system().openpty(size).unwrap();
+        let mut command = CommandBuilder::new(BINARY);
+        command.args(["--demo", "-b", "-n", "1000000", "--format", format]);
+        let mut child = pty.slave.spawn_command(command).unwrap();
+        let mut reader = pty.master.try_clone_reader().unwrap();
+        reader.read_exact(&mut [0; 10_000]).unwrap();
+        let master = pty.master.as_raw_fd().unwrap();
+        // The kernel keeps more behind what it has ready to be read.
+        let (mut ready, mut since) = (0, Instant::now());
+        until("nothing more fits into the terminal", || {
+            let now = unread(master);
+            if now != ready || now == 0 {
+                (ready, since) = (now, Instant::now());
+            }
+            since.elapsed() > Duration::from_secs(1)
+        });
+        send(child.process_id().unwrap(), signal);
+        let sent = Instant::now();
+        let mut status = None;
+        until("the program ends", || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(sent.elapsed() < PROMPT, "signal {signal}: it took {:?}", sent.elapsed());
+        assert_eq!(status.unwrap().exit_code(), code(signal) as u32, "signal {signal}");
+    });
+}
+
 /// A view in a pseudo-terminal.
 struct View {
     terminal: Terminal,

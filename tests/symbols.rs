@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use numatop_ng::collect::proc_details;
@@ -67,7 +68,7 @@ fn a_name_that_means_gigabytes_holds_up_no_other() {
     let hostile = of(a_name_of_gigabytes as extern "C" fn(u64) -> u64 as usize);
     let honest = of(a_function_of_this_test as fn(u64) -> u64 as usize);
     namer.ask([hostile, honest].into_iter().map(|place| (place, me())));
-    let answers: BTreeMap<Place, Function> = namer.answers(PATIENCE).into_iter().collect();
+    let answers: BTreeMap<Place, Arc<Function>> = namer.answers(PATIENCE).into_iter().collect();
     let name = |place| answers.get(place).and_then(|function| function.name.as_deref()).unwrap_or_default();
     assert!(name(&honest).contains("a_function_of_this_test"), "{answers:?}");
     assert!(name(&hostile).starts_with("f(std::tuple<int>, std::tuple<"), "{answers:?}");
@@ -80,7 +81,7 @@ fn a_place_without_a_name_says_why() {
     let other = (pid, start_ns + 5_000_000_000);
     let places = [Place::Address(other, 4096), Place::File(BuildId([7; 20]), 4096), Place::Address(me(), 1)];
     namer.ask(places.into_iter().map(|place| (place, if place == places[0] { other } else { me() })));
-    let answers: BTreeMap<Place, Function> = namer.answers(PATIENCE).into_iter().collect();
+    let answers: BTreeMap<Place, Arc<Function>> = namer.answers(PATIENCE).into_iter().collect();
     assert_eq!(answers[&places[0]].module, "[process has ended]");
     assert!(answers[&places[1]].module.starts_with("[build id 0707"), "{answers:?}");
     assert_eq!((answers[&places[2]].name.clone(), answers.len()), (None, 3));

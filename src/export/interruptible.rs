@@ -1,8 +1,9 @@
 //! Output that a signal can end while its reader has stalled: a write to a full pipe has no end, and would keep the
-//! signal waiting.
+//! signal waiting. A terminal has to be open without waiting (`program/reopened.rs`).
 
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -11,6 +12,9 @@ const ROOM: usize = rustix::pipe::PIPE_BUF;
 
 /// A reader who takes nothing for so long after we were asked to stop does not read.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// A terminal that has room, but not for the next character, is tried again after this: poll(2) would not wait for more.
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// Output that is waited for until `stop` becomes readable, and after that as long as somebody reads: a line is not cut
 /// because the pipe is full for a moment.
@@ -40,22 +44,51 @@ impl<'a, W: Write + AsFd> Interruptible<'a, W> {
         }
         if fds[0].revents().is_empty() {
             self.given_up = true;
-            return Err(io::Error::new(ErrorKind::BrokenPipe, "stopped while nobody read the output"));
+            return Err(unread());
         }
         // An error is for the write to tell.
+        Ok(())
+    }
+
+    /// Waits a moment. Since `stopped` we are to stop.
+    ///
+    /// # Errors
+    /// As those of [`Interruptible::wait`].
+    fn pause(&mut self, stopped: &mut Option<Instant>) -> io::Result<()> {
+        let mut stop = [PollFd::from_borrowed_fd(self.stop, PollFlags::IN)];
+        rustix::event::poll(&mut stop, Some(&AGAIN))?;
+        if stop[0].revents().is_empty() {
+            return Ok(());
+        }
+        rustix::event::poll(&mut [], Some(&AGAIN))?;
+        let since = *stopped.get_or_insert_with(Instant::now);
+        if self.given_up || since.elapsed().as_secs() >= PATIENCE.tv_sec as u64 {
+            self.given_up = true;
+            return Err(unread());
+        }
         Ok(())
     }
 }
 
 impl<W: Write + AsFd> Write for Interruptible<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.wait()?;
-        self.out.write(&bytes[..bytes.len().min(ROOM)])
+        let mut stopped = None;
+        loop {
+            self.wait()?;
+            match self.out.write(&bytes[..bytes.len().min(ROOM)]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.pause(&mut stopped)?,
+                written => return written,
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+fn unread() -> io::Error {
+    io::Error::new(ErrorKind::BrokenPipe, "stopped while nobody read the output")
 }
 
 #[cfg(test)]
@@ -111,6 +144,34 @@ mod tests {
         for stopped in [false, true] {
             written(ROOM + 1, stopped).unwrap();
         }
+    }
+
+    /// An output that always has room, but never for the next character.
+    struct Narrow(io::PipeWriter);
+
+    impl AsFd for Narrow {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    impl Write for Narrow {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(ErrorKind::WouldBlock.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn room_that_is_too_narrow_for_a_character_is_given_up() {
+        let (_reader, out) = io::pipe().unwrap();
+        let (stop, mut asked) = io::pipe().unwrap();
+        asked.write_all(b"x").unwrap();
+        let mut out = Interruptible::new(Narrow(out), stop.as_fd());
+        assert_eq!(out.write_all(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
     }
 
     #[test]

@@ -1,47 +1,90 @@
 //! Stacks as a recording keeps them: each interval on its own, with all names that are known of its places.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::NAMES_MAX;
+use super::known_names::KnownNames;
 use crate::model::stacks::{Function, Place, Stack, StackBatch};
 
 /// The cause under which stacks are counted that were too many for one interval.
 const TOO_MANY: &str = "stacks_not_recorded";
 
+/// The cause under which places are counted whose names were too many for one interval.
+const TOO_MANY_NAMES: &str = "names_not_recorded";
+
+/// Frames that a recording has of one interval, half a megabyte of addresses: three thousand different stacks of twenty
+/// frames have fewer.
+pub const FRAMES_MAX: usize = 1 << 16;
+
+/// Bytes of names that a recording has of one interval: some 3,000 functions. A process that makes up functions as it
+/// runs would fill a ring with them.
+const NAME_BYTES_MAX: usize = 256 << 10;
+
 /// Remembers names, because they come once, and maybe later than the stacks they belong to.
 #[derive(Debug, Default)]
 pub struct FrameNames {
-    names: HashMap<Place, Arc<Function>>,
+    names: KnownNames,
     dropped: u64,
+    unnamed: u64,
 }
 
 impl FrameNames {
-    /// `news` with equal stacks counted, the names of all of their places as far as they are known, and no more
-    /// than `most` frames.
+    /// `news` with equal stacks counted, no more than `most` frames, and the names of their places as far as they are
+    /// known and have room. Stacks and functions with more samples come first.
     pub fn complete(&mut self, news: &StackBatch, most: usize) -> StackBatch {
-        if self.names.len() + news.names.len() > NAMES_MAX {
-            self.names.clear();
-        }
-        self.names.extend(news.names.iter().map(|(place, function)| (*place, Arc::new(function.clone()))));
+        self.names.extend(news.names.iter().cloned());
         let mut stacks = counted(news.stacks.clone());
-        let mut room = most;
-        stacks.retain(|stack| {
-            let fits = stack.frames.len() <= room;
-            room -= if fits { stack.frames.len() } else { 0 };
-            self.dropped += if fits { 0 } else { stack.samples };
-            fits
-        });
+        if stacks.iter().map(|stack| stack.frames.len()).sum::<usize>() > most {
+            let mut room = most;
+            stacks.sort_by_key(|stack| std::cmp::Reverse(stack.samples));
+            stacks.retain(|stack| {
+                let fits = stack.frames.len() <= room;
+                room -= if fits { stack.frames.len() } else { 0 };
+                self.dropped += if fits { 0 } else { stack.samples };
+                fits
+            });
+            stacks.sort();
+        }
         let places = stacks.iter().flat_map(Stack::places).chain(news.names.iter().map(|(place, _)| *place));
         let named = places.filter_map(|place| Some((place, self.names.get(&place)?)));
-        let names: BTreeMap<Place, &Arc<Function>> = named.collect();
+        let mut names: BTreeMap<Place, &Arc<Function>> = named.collect();
+        let all = names.len();
+        let chosen = seen_most(&stacks, &names);
+        names.retain(|_, function| chosen.contains(*function));
+        self.unnamed += (all - names.len()) as u64;
         let mut lost = news.lost.clone();
         if self.dropped > 0 {
             lost.insert(TOO_MANY.into(), self.dropped);
         }
-        let names = names.into_iter().map(|(place, function)| (place, Function::clone(function))).collect();
+        if self.unnamed > 0 {
+            lost.insert(TOO_MANY_NAMES.into(), self.unnamed);
+        }
+        let names = names.into_iter().map(|(place, function)| (place, Arc::clone(function))).collect();
         StackBatch { event: news.event.clone(), hz: news.hz, stacks, names, lost }
     }
+}
+
+/// The functions with most samples whose names have room.
+fn seen_most(stacks: &[Stack], names: &BTreeMap<Place, &Arc<Function>>) -> HashSet<Arc<Function>> {
+    let mut samples: HashMap<&Arc<Function>, u64> = names.values().map(|function| (*function, 0)).collect();
+    for stack in stacks {
+        for function in stack.places().filter_map(|place| names.get(&place)) {
+            let count = samples.entry(function).or_default();
+            *count = count.saturating_add(stack.samples);
+        }
+    }
+    let mut functions: Vec<(&Arc<Function>, u64)> = samples.into_iter().collect();
+    functions.sort_by_key(|(function, samples)| (std::cmp::Reverse(*samples), *function));
+    let mut room = NAME_BYTES_MAX;
+    let mut fits = |function: &Function| {
+        let bytes = function.name.as_ref().map_or(0, String::len) + function.module.len();
+        room.checked_sub(bytes).map(|left| room = left).is_some()
+    };
+    functions
+        .into_iter()
+        .map(|(function, _)| Arc::clone(function))
+        .filter(|function| fits(function))
+        .collect()
 }
 
 /// Equal stacks of a task once, with their number.
@@ -67,8 +110,23 @@ mod tests {
         Stack { process: (1, 2), tid, cgroup_id: 3, comm: Comm::new("x"), samples: 1, frames }
     }
 
-    fn function(name: &str) -> Function {
-        Function { name: Some(name.into()), module: "kernel".into(), kernel: true }
+    fn function(name: &str) -> Arc<Function> {
+        Arc::new(Function { name: Some(name.into()), module: "kernel".into(), kernel: true })
+    }
+
+    #[test]
+    fn names_that_are_too_many_are_those_with_few_samples() {
+        let mut book = FrameNames::default();
+        let long = |at: u64| (Place::Kernel(at), function(&format!("{at:0390}")));
+        let mut stacks: Vec<Stack> = (0..1000).map(|at| stack(1, &[at])).collect();
+        stacks.push(Stack { samples: 50, ..stack(2, &[9999]) });
+        let names = (0..1000).chain([9999]).map(long).collect();
+        let kept = book.complete(&StackBatch { stacks, names, ..StackBatch::default() }, FRAMES_MAX);
+        let bytes: usize = kept.names.iter().map(|(_, function)| function.to_string().len()).sum();
+        assert!(bytes <= NAME_BYTES_MAX && bytes > NAME_BYTES_MAX / 2, "{bytes} bytes");
+        assert!(kept.names.iter().any(|(place, _)| *place == Place::Kernel(9999)));
+        assert_eq!(kept.lost[TOO_MANY_NAMES], 1001 - kept.names.len() as u64);
+        assert_eq!(kept.stacks.len(), 1001);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
-use super::NAMES_MAX;
+use super::known_names::KnownNames;
 use crate::model::process::ProcessId;
 use crate::model::sample::Comm;
 use crate::model::share::wilson;
@@ -12,6 +12,12 @@ use crate::model::stacks::{Function, Place, Stack, StackBatch};
 /// Different stacks that are kept whole. Of those that come after, only the innermost frame is: shares of functions
 /// stay right, callers are lost.
 const STACKS_MAX: usize = 50_000;
+
+/// Frames of the stacks that are kept whole, beyond which it is as beyond [`STACKS_MAX`]: some 10 MB.
+const FRAMES_MAX: usize = 300_000;
+
+/// Stacks beyond which the innermost frame is not kept either.
+const TOPS_MAX: usize = 2 * STACKS_MAX;
 
 /// The samples of one process.
 #[derive(Clone, Debug)]
@@ -32,8 +38,9 @@ pub struct Profile {
     /// Samples missing or not whole since sampling began, by cause.
     pub lost: BTreeMap<String, u64>,
     processes: BTreeMap<ProcessId, Process>,
-    names: HashMap<Place, Arc<Function>>,
+    names: KnownNames,
     stacks: usize,
+    frames: usize,
 }
 
 /// One function, and how many samples it is in.
@@ -57,22 +64,7 @@ impl Profile {
     /// Adds what came.
     pub fn add(&mut self, news: StackBatch) {
         (self.event, self.hz, self.lost) = (news.event, news.hz, news.lost);
-        if self.names.len() + news.names.len() > NAMES_MAX {
-            self.names.clear();
-        }
-        // Functions are shared by all of their places.
-        let mut known: BTreeSet<Arc<Function>> = BTreeSet::new();
-        for (place, function) in news.names {
-            let function = match known.get(&function) {
-                Some(shared) => Arc::clone(shared),
-                None => {
-                    let shared = Arc::new(function);
-                    known.insert(Arc::clone(&shared));
-                    shared
-                }
-            };
-            self.names.insert(place, function);
-        }
+        self.names.extend(news.names);
         for stack in &news.stacks {
             self.count(stack);
         }
@@ -90,19 +82,25 @@ impl Profile {
         process.samples = process.samples.saturating_add(stack.samples);
         self.samples = self.samples.saturating_add(stack.samples);
         let mut places: Box<[Place]> = stack.places().collect();
-        if self.stacks >= STACKS_MAX && !process.stacks.contains_key(&places) {
+        let is_full = self.stacks >= STACKS_MAX || self.frames + places.len() > FRAMES_MAX;
+        if is_full && !process.stacks.contains_key(&places) {
             places = places.first().copied().into_iter().collect();
+            if self.stacks >= TOPS_MAX && !process.stacks.contains_key(&places) {
+                places = Box::default();
+            }
         }
-        let known = process.stacks.len();
+        let (known, frames) = (process.stacks.len(), places.len());
         let count = process.stacks.entry(places).or_insert(0);
         *count = count.saturating_add(stack.samples);
-        self.stacks += process.stacks.len() - known;
+        let new = process.stacks.len() - known;
+        self.stacks += new;
+        self.frames += new * frames;
     }
 
     /// Forgets all samples; names stay.
     pub fn restart(&mut self) {
         self.processes.clear();
-        (self.samples, self.stacks) = (0, 0);
+        (self.samples, self.stacks, self.frames) = (0, 0, 0);
     }
 
     pub fn processes(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
@@ -160,9 +158,9 @@ mod tests {
         Stack { process: (pid, 1), tid: pid, cgroup_id: 5, comm: Comm::new("x"), samples: 1, frames }
     }
 
-    fn name(address: u64, name: &str) -> (Place, Function) {
+    fn name(address: u64, name: &str) -> (Place, Arc<Function>) {
         let function = Function { name: Some(name.into()), module: "kernel".into(), kernel: true };
-        (Place::Kernel(address), function)
+        (Place::Kernel(address), Arc::new(function))
     }
 
     #[test]
@@ -193,6 +191,23 @@ mod tests {
         let spots = profile.spots(&|_, _| true);
         assert_eq!((spots[0].own, profile.samples), (STACKS_MAX as u64 + 500, STACKS_MAX as u64 + 500));
         assert!(profile.stacks <= STACKS_MAX + 1);
+    }
+
+    #[test]
+    fn stacks_of_random_frames_take_bounded_memory() {
+        let mut profile = Profile::default();
+        let random = |at: u64| (0..64).map(|frame| (at << 8) + frame).collect::<Vec<u64>>();
+        let all = TOPS_MAX as u64 + 1000;
+        let many = (0..all).map(|at| stack(7, &random(at)));
+        many.for_each(|stack| profile.count(&stack));
+        let kept: usize = profile
+            .processes
+            .values()
+            .flat_map(|process| process.stacks.keys())
+            .map(|places| places.len())
+            .sum();
+        assert!(kept <= FRAMES_MAX + TOPS_MAX, "{kept} frames");
+        assert_eq!((profile.stacks, profile.samples), (TOPS_MAX + 1, all));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,14 @@ pub struct Function {
     pub kernel: bool,
 }
 
+impl Function {
+    /// Memory that it takes, in bytes, with what a set of shared ones needs for each.
+    pub fn bytes(&self) -> usize {
+        let shared = 4 * size_of::<usize>();
+        size_of::<Function>() + shared + self.name.as_ref().map_or(0, String::len) + self.module.len()
+    }
+}
+
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
@@ -93,8 +102,8 @@ pub struct StackBatch {
     pub hz: u32,
     /// Each different stack once.
     pub stacks: Vec<Stack>,
-    /// Places that have a name now.
-    pub names: Vec<(Place, Function)>,
+    /// Places that have a name now. Places of one function share it.
+    pub names: Vec<(Place, Arc<Function>)>,
     /// Samples that are missing or not whole since the start, by cause.
     pub lost: BTreeMap<String, u64>,
 }

@@ -32,7 +32,7 @@ const READY_MAX: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Processes that were killed and have not ended yet: as long as there are so many no other is started. A process in a
-/// system call of a filesystem that does not answer cannot be ended.
+/// system call of a filesystem that does not answer cannot be ended. See [`HelperProcess::with_left_behind_max`].
 const LEFT_BEHIND_MAX: usize = 4;
 
 /// Why there is no answer.
@@ -71,6 +71,7 @@ pub struct HelperProcess {
     program: PathBuf,
     name: &'static str,
     answer_max: Duration,
+    left_behind_max: usize,
     running: Option<Running>,
     not_before: Option<Instant>,
     /// Children that were killed and have not ended yet, with the user who is to blame.
@@ -97,11 +98,19 @@ impl HelperProcess {
             program,
             name,
             answer_max,
+            left_behind_max: LEFT_BEHIND_MAX,
             running: None,
             not_before: None,
             ending: Vec::new(),
             cpu_ns: 0,
         }
+    }
+
+    /// As long as so many that were left behind have not ended no other is started; 4 where this is not called. For
+    /// callers that stop asking about a user before all of them are of that user.
+    pub fn with_left_behind_max(mut self, most: usize) -> HelperProcess {
+        self.left_behind_max = most;
+        self
     }
 
     /// Asks, with an open file if there is one, and waits for the answer.
@@ -195,7 +204,7 @@ impl HelperProcess {
         self.ending.retain_mut(|(child, _)| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
         if self.running.is_none() {
             let too_soon = self.not_before.is_some_and(|moment| Instant::now() < moment);
-            if too_soon || self.ending.len() >= LEFT_BEHIND_MAX {
+            if too_soon || self.ending.len() >= self.left_behind_max {
                 return Err(io::ErrorKind::NotConnected.into());
             }
             self.not_before = Some(Instant::now() + PAUSE);

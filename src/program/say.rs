@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::reopened;
 use crate::text::{is_harmless, printable};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -33,7 +34,7 @@ pub fn report(text: &str, form: Form) -> io::Result<()> {
 /// # Errors
 /// The errno of dup(2): there are too many descriptors.
 pub fn descriptor() -> io::Result<OwnedFd> {
-    io::stderr().as_fd().try_clone_to_owned()
+    reopened::output(io::stderr())
 }
 
 /// A place for notes that are written one after the other. A write never fails and never waits: notes are dropped while
@@ -61,6 +62,8 @@ impl<W: Write + AsFd> Notes<W> {
             match self.out.write(&self.begun[..some]) {
                 Ok(written) => drop(self.begun.drain(..written)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A terminal has room, but not for the next character.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // A reader that is gone misses nothing.
                 Err(_) => self.begun.clear(),
             }

@@ -51,7 +51,11 @@ pub fn encode(out: &mut Vec<u8>, delta: Option<Delta<'_>>, sample: &Sample) -> R
     if out.len() > MAX_PAYLOAD {
         return Err(TooLarge("bytes"));
     }
-    Ok(least_stored_for(room::needed(delta, sample, out.len())))
+    let needed = room::needed(delta, sample, out.len());
+    if !room::fits(needed, out.len()) {
+        return Err(TooLarge("memory"));
+    }
+    Ok(least_stored_for(needed))
 }
 
 fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>, sample: &Sample) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::format::memory_limit;
+use super::format::{MEMORY_MAX, memory_limit};
 use super::payload::Delta;
 use super::varint::Malformed;
 use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
@@ -29,6 +29,7 @@ impl Room {
     pub fn new(stored: usize, raw: usize) -> Result<Room, Malformed> {
         let mut room = Room(memory_limit(stored));
         room.take(raw, PER_BYTE)?;
+        room.0 = room.0.min(MEMORY_MAX);
         Ok(room)
     }
 
@@ -89,6 +90,11 @@ fn of_losses(lost: &BTreeMap<String, u64>) -> usize {
 
 fn of_named(function: &Function) -> usize {
     size_of::<(Place, Function)>() + function.name.as_ref().map_or(0, String::len) + function.module.len()
+}
+
+/// Whether a reader takes a sample that needs so much, of which `raw` bytes are written.
+pub(super) fn fits(needed: usize, raw: usize) -> bool {
+    needed - raw * PER_BYTE <= MEMORY_MAX
 }
 
 /// The share of its [`Room`] that a reader takes for a sample of which `raw` bytes are written; never less.

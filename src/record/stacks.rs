@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
+use std::sync::Arc;
 
 use super::format::{MAX_FRAMES, MAX_NAMES, MAX_ROWS, MAX_TEXT};
 use super::room::Room;
@@ -45,7 +46,7 @@ pub(super) fn encode(out: &mut Vec<u8>, news: Option<&StackBatch>) {
             put(&mut names, pid.into());
             put(&mut names, start_ns);
         }
-        put(&mut names, functions.of(function));
+        put(&mut names, functions.of(&**function));
     }
     for stack in &news.stacks {
         put(&mut stacks, stack.process.0.into());
@@ -132,7 +133,7 @@ pub(super) fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<Sta
     let functions = list(&mut input, |input| {
         let flags = input.number()?;
         let name = if flags & HAS_NAME != 0 { Some(clean(input)?) } else { None };
-        Ok(Function { name, module: clean(input)?, kernel: flags & IN_KERNEL != 0 })
+        Ok(Arc::new(Function { name, module: clean(input)?, kernel: flags & IN_KERNEL != 0 }))
     })?;
     let mut last = 0;
     let names = list(&mut input, |input| {
@@ -144,7 +145,7 @@ pub(super) fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<Sta
         let function = functions.get(input.count(MAX_NAMES)?);
         let function = function.ok_or(Malformed("a place has a function that is not there"))?;
         room.take_named(function)?;
-        Ok((place, function.clone()))
+        Ok((place, Arc::clone(function)))
     })?;
     let mut left = MAX_FRAMES;
     let mut stacks = Vec::new();
@@ -224,9 +225,9 @@ mod tests {
                 stack(2, vec![]),
             ],
             names: vec![
-                (Place::Kernel(u64::MAX), Function { kernel: true, ..named("do_syscall_64") }),
-                (Place::File(id, 0x1000), named("main")),
-                (Place::Address((1, 5), 7), Function { name: None, ..named("") }),
+                (Place::Kernel(u64::MAX), Function { kernel: true, ..named("do_syscall_64") }.into()),
+                (Place::File(id, 0x1000), named("main").into()),
+                (Place::Address((1, 5), 7), Function { name: None, ..named("") }.into()),
             ],
             lost: [("ring".to_string(), 4)].into(),
         }
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn a_name_that_would_move_the_cursor_is_refused() {
         let mut news = news();
-        news.names[1].1.name = Some("\x1b[2J".into());
+        Arc::make_mut(&mut news.names[1].1).name = Some("\x1b[2J".into());
         let mut bytes = Vec::new();
         encode(&mut bytes, Some(&news));
         assert!(decode(Bytes(&bytes), &mut Room::endless()).is_err());

@@ -16,7 +16,7 @@ const NOTES_KEPT: usize = 100;
 
 /// Stacks and names that are carried along.
 const STACKS_KEPT: usize = 1 << 16;
-const NAMES_KEPT: usize = 200_000;
+const NAMES_KEPT: usize = 100_000;
 
 /// The name of the loss of samples of stacks that were too many to be carried along.
 const STACKS_NOT_SHOWN: &str = "stacks_not_shown";

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{Focus, Source};
-use crate::hot::frame_names::FrameNames;
+use crate::hot::frame_names::{FRAMES_MAX, FrameNames};
 use crate::model::process::Details;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::program::overhead::Statistics;
-use crate::record::format::MAX_FRAMES;
 use crate::record::recorder::{Progress, Recorder};
 
 /// Functions are looked up for so long at most before an interval is recorded, and for half of an interval if that is
@@ -61,7 +60,7 @@ impl<S: Source> Source for Recorded<S> {
             self.recorder.rotate();
         }
         self.news = self.source.hot_news(patience)?;
-        sample.hot = self.news.as_ref().map(|news| Arc::new(self.book.complete(news, MAX_FRAMES)));
+        sample.hot = self.news.as_ref().map(|news| Arc::new(self.book.complete(news, FRAMES_MAX)));
         let words = self.recorder.record(&self.source.host(), &sample)?;
         sample.notes.extend(words);
         // A view that shows it asks for it, and a history of samples need not keep it.

@@ -146,13 +146,13 @@ fn in_kernel(table: &Table, address: u64) -> Found {
     Found { name, module, address: None }
 }
 
-/// A name as it may be shown: demangled, clean, and of [`NAME_MAX`] characters at most.
+/// A name as it may be shown: demangled, clean, and of [`NAME_MAX`] bytes at most.
 pub fn shown(name: &[u8]) -> String {
-    let name = text::clean_str(&demangle(name));
-    match name.char_indices().nth(NAME_MAX) {
-        Some((cut, _)) => name[..cut].to_string(),
-        None => name,
-    }
+    let mut name = text::clean_str(&demangle(name));
+    let end = (0..=NAME_MAX.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+    name.truncate(end.unwrap_or_default());
+    name.shrink_to_fit();
+    name
 }
 
 #[cfg(test)]
@@ -179,7 +179,9 @@ mod tests {
 
     #[test]
     fn a_long_name_is_cut() {
-        assert_eq!(shown("é".repeat(5000).as_bytes()).chars().count(), NAME_MAX);
+        assert_eq!(shown("é".repeat(5000).as_bytes()), "é".repeat(NAME_MAX / 2));
+        // A character of four bytes takes as much room as four of one.
+        assert_eq!(shown(format!("x{}", "🦀".repeat(5000)).as_bytes()).len(), NAME_MAX - 3);
         assert_eq!(shown(b"a\x1b[2Jb"), "a\\x1b[2Jb");
     }
 }

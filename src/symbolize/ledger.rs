@@ -1,4 +1,5 @@
-//! The time that looking for names may take for each user: one whose files are slow to read waits, and no other.
+//! The time that looking for names may take for each user: one whose files are slow to read waits, and no other. A user
+//! whose files do not answer at all comes last, and after a second time has no more names.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,10 +11,16 @@ const SHARE: u32 = 10;
 /// A file that ends the symbolizer counts so much: all that it knew has to be read again.
 pub(super) const DEATH: Duration = Duration::from_millis(500);
 
+/// Files of a user that did not answer, after which no other of that user is opened. Each leaves a process behind for as
+/// long as it does not answer, and their owner can have any number.
+const HANGS_MAX: u32 = 2;
+
 /// Time that was taken for each user, and is not paid back yet.
 #[derive(Default)]
 pub(super) struct Ledger {
     debts: HashMap<u32, (Duration, Instant)>,
+    /// Times that files of a user did not answer.
+    hangs: HashMap<u32, u32>,
 }
 
 impl Ledger {
@@ -27,6 +34,22 @@ impl Ledger {
     /// Whether more may be looked up for a user.
     pub(super) fn has_credit(&self, user: u32, now: Instant) -> bool {
         self.debt(user, now) < CREDIT
+    }
+
+    /// Notes that a file of this user did not answer.
+    pub(super) fn hung(&mut self, user: u32) {
+        let hangs = self.hangs.entry(user).or_default();
+        *hangs = hangs.saturating_add(1);
+    }
+
+    /// Whether files of this user are looked at after those of all others: one of them did not answer.
+    pub(super) fn is_last(&self, user: u32) -> bool {
+        self.hangs.contains_key(&user)
+    }
+
+    /// Whether no file of this user is opened any more.
+    pub(super) fn is_given_up(&self, user: u32) -> bool {
+        self.hangs.get(&user).is_some_and(|hangs| *hangs >= HANGS_MAX)
     }
 
     /// Notes that it took so long.
@@ -56,5 +79,15 @@ mod tests {
         }
         assert!((11..=13).contains(&busy.as_secs()), "{busy:?}");
         assert!(ledger.has_credit(8, now));
+    }
+
+    #[test]
+    fn a_user_whose_files_do_not_answer_is_given_up_and_no_other() {
+        let mut ledger = Ledger::default();
+        ledger.hung(7);
+        assert!(ledger.is_last(7) && !ledger.is_given_up(7));
+        ledger.hung(7);
+        assert!(ledger.is_given_up(7));
+        assert!(!ledger.is_last(8) && !ledger.is_given_up(8));
     }
 }

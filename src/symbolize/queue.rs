@@ -1,13 +1,13 @@
 //! The places that wait for a name, and whose turn it is: the user for whom least time was taken.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use super::Question;
 use super::ledger::Ledger;
-use super::names::Answers;
 use super::process::Process;
 use crate::model::process::ProcessId;
 use crate::model::stacks::{Function, Place};
@@ -64,8 +64,10 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Takes in questions. Places for which no room is left are answered: they have no name.
-    pub(super) fn add(&mut self, questions: Vec<Question>) -> Answers {
-        let mut refused = Answers::default();
+    pub(super) fn add(&mut self, questions: Vec<Question>) -> Vec<(Place, Arc<Function>)> {
+        let module = "[too many places to name]".into();
+        let unnamed = Arc::new(Function { name: None, module, kernel: false });
+        let mut refused = Vec::new();
         for (place, seen_in) in questions {
             let process = (!matches!(place, Place::Kernel(_))).then_some(seen_in);
             let waiting = self
@@ -77,8 +79,7 @@ impl Queue {
                 *count += 1;
                 waiting.places.push_back(place);
             } else {
-                let module = "[too many places to name]".into();
-                refused.names.push((place, Function { name: None, module, kernel: false }));
+                refused.push((place, Arc::clone(&unnamed)));
             }
         }
         self.waiting.retain(|_, waiting| !waiting.places.is_empty());
@@ -93,10 +94,11 @@ impl Queue {
         }
     }
 
-    /// The process whose owner has used least time, if any has time left.
+    /// The process whose owner has used least time, if any has time left; those of users whose files have hung come last.
     fn first(&self, ledger: &Ledger, now: Instant) -> Option<Option<ProcessId>> {
         let with_credit = self.waiting.iter().filter(|(_, waiting)| ledger.has_credit(waiting.owner, now));
-        with_credit.min_by_key(|(_, waiting)| ledger.debt(waiting.owner, now)).map(|(process, _)| *process)
+        let order = |owner| (ledger.is_last(owner), ledger.debt(owner, now));
+        with_credit.min_by_key(|(_, waiting)| order(waiting.owner)).map(|(process, _)| *process)
     }
 
     /// The places that are looked up next.
@@ -160,13 +162,36 @@ mod tests {
         assert_eq!(queue.turn(&ledger, now + Duration::from_secs(21)), Turn::Now);
     }
 
+    /// Two users with six processes whose files never answer, and one whose files do.
+    #[test]
+    fn files_that_hang_keep_no_other_user_waiting_twice() {
+        let mut queue =
+            queue(&[(1, 1000, 1), (2, 1000, 1), (3, 1000, 1), (4, 1001, 1), (5, 1001, 1), (6, 1001, 1)]);
+        let (mut ledger, mut now) = (Ledger::default(), Instant::now());
+        let mut hung = Vec::new();
+        for turn in 0..20 {
+            // The innocent has a question each time.
+            let innocent = ((100 + turn, 1), Waiting { owner: 7, places: [Place::Kernel(0)].into() });
+            queue.waiting.insert(Some(innocent.0), innocent.1);
+            let Some(batch) = queue.next(&ledger, now) else { break };
+            if batch.owner != 7 {
+                assert!(!ledger.is_last(batch.owner), "a user who was known to hang came before another");
+                hung.push(batch.owner);
+                ledger.hung(batch.owner);
+                ledger.charge(batch.owner, Duration::from_secs(5), now);
+            }
+            now += Duration::from_secs(5);
+        }
+        assert!(hung.len() <= 2, "{hung:?}");
+    }
+
     #[test]
     fn a_place_too_many_is_answered_at_once() {
         let mut queue = Queue::default();
         let me = (std::process::id(), crate::collect::proc_details::start_ns(std::process::id()).unwrap());
         let many = |count: usize| (0..count as u64).map(|at| (Place::Address(me, at), me)).collect();
-        assert_eq!(queue.add(many(WAITING_MAX + 7)).names.len(), 7);
+        assert_eq!(queue.add(many(WAITING_MAX + 7)).len(), 7);
         assert!(queue.next(&Ledger::default(), Instant::now()).is_some());
-        assert_eq!(queue.add(many(BATCH + 1)).names.len(), 1);
+        assert_eq!(queue.add(many(BATCH + 1)).len(), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! Stacks of tasks that are on the screen, as the sampler would deliver them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 use numatop_ng::snapshot::Snapshot;
@@ -31,10 +32,9 @@ pub fn news(snapshot: &Snapshot) -> StackBatch {
             stacks.push(stack);
         }
     }
-    let function = |name: &str, module: &str| Function {
-        name: Some(name.into()),
-        module: module.into(),
-        kernel: module == "kernel",
+    let function = |name: &str, module: &str| {
+        let kernel = module == "kernel";
+        Arc::new(Function { name: Some(name.into()), module: module.into(), kernel })
     };
     let names = vec![
         (Place::File(MYSQLD, 100), function("row_search_mvcc(unsigned char*, page_cur_mode_t)", "mysqld")),

@@ -20,6 +20,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_numatop-ng");
 const NOBODY: u32 = 65_534;
 /// Peak memory of the tool and of its symbolizer, each, in KiB.
 const RSS_MAX_KIB: u64 = 150 << 10;
+/// The same where names are without end: the tool and both of its helpers together stay below 150 MB.
+const NAMES_RSS_MAX_KIB: u64 = 100 << 10;
 /// Intervals that are looked at, at least.
 const INTERVALS: usize = 5;
 const INTERVAL_S: f64 = 0.5;
@@ -166,6 +168,21 @@ pub fn a_perf_map_that_is_truncated_while_it_is_read_ends_nothing() -> Result<()
 
 pub fn a_perf_map_of_250_mib_takes_no_memory_and_no_time() -> Result<()> {
     sampled_beside("hostile-map-huge")
+}
+
+/// Random callers, each with a name of 390 characters: the memory of names does not follow their number.
+pub fn names_without_end_take_bounded_memory() -> Result<()> {
+    const LONG: usize = 40;
+    let attacker = Attacker::start("hostile-map-names")?;
+    let pid = attacker.pid().to_string();
+    let words = ["-b", "-n", "60", "-d", "0.5", "--format", "json", "--hot", "--hot-event", "cpu-clock"];
+    let rate = ["--hot-rate", "997", "--events", "", "-p", &pid];
+    let run = run_until(&[&words[..], &rate[..]].concat(), |lines| lines.len() >= LONG)?;
+    ensure!((1..=NAMES_RSS_MAX_KIB).contains(&run.rss_kib), "{} KiB at the peak", run.rss_kib);
+    let names: std::collections::HashSet<String> = functions(&run.lines, attacker.pid()).collect();
+    ensure!(names.iter().any(|name| name.len() > 300), "the names were not found: {names:?}");
+    println!("names: {} KiB at the peak, {} intervals", run.rss_kib, run.lines.len());
+    Ok(())
 }
 
 pub fn a_perf_map_that_becomes_a_pipe_is_not_waited_for() -> Result<()> {

@@ -70,6 +70,54 @@ fn map_of(first: usize) -> String {
         .collect()
 }
 
+/// Functions that [`burn_in_random_stacks`] names, and the bytes of code that each has: their names fill a perf map.
+const NAMES: usize = 40_000;
+const NAMED: usize = 1024;
+
+/// Runs in one place with a chain of frames that is another each time: each of 64 callers is anywhere in 40 MB of code.
+fn burn_in_random_stacks() {
+    const FRAMES: usize = 1 << 16;
+    let code = map_code(None, NAMES * NAMED / PAGE);
+    let name = |at: usize| format!("{:x} {NAMED:x} {at:0390}\n", code + at * NAMED);
+    let map: String = (0..NAMES).map(name).collect();
+    fs::write(own_map(), &map[..map.len().min((16 << 20) - PAGE)]).unwrap();
+    thread::spawn(move || {
+        // A frame: the place of the next one, and where it goes on.
+        let mut frames = vec![[0_usize; 2]; FRAMES];
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move |most: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % most as u64) as usize
+        };
+        loop {
+            for at in 0..FRAMES - 1 {
+                frames[at] = [(&raw const frames[at + 1]) as usize, code + random(NAMES * NAMED)];
+            }
+            for _ in 0..2000 {
+                let first = &raw const frames[random(FRAMES - 100)];
+                // SAFETY: the frame pointer is put back, and nothing between uses it.
+                #[cfg(target_arch = "x86_64")]
+                unsafe {
+                    std::arch::asm!(
+                        "push rbp", "mov rbp, {first}", "2:", "dec {left}", "jnz 2b", "pop rbp",
+                        first = in(reg) first, left = inout(reg) 1_u64 << 20 => _,
+                    );
+                }
+                // SAFETY: as above.
+                #[cfg(target_arch = "aarch64")]
+                unsafe {
+                    std::arch::asm!(
+                        "mov {kept}, x29", "mov x29, {first}", "2:", "subs {left}, {left}, 1", "b.ne 2b", "mov x29, {kept}",
+                        first = in(reg) first, left = inout(reg) 1_u64 << 20 => _, kept = out(reg) _,
+                    );
+                }
+            }
+        }
+    });
+}
+
 /// Where the symbols of [`library`] begin.
 const SYMBOLS_AT: u64 = 2 * PAGE as u64;
 
@@ -228,6 +276,8 @@ pub fn run(name: &str) -> bool {
                 }
             });
         }
+        // As many names as a map can have, and all of them in use.
+        "hostile-map-names" => burn_in_random_stacks(),
         // A map of 250 MiB.
         "hostile-map-huge" => {
             burn_at(map_code(None, 1));

@@ -237,6 +237,7 @@ fn main() {
         attack::a_library_with_a_terabyte_of_symbols_takes_no_memory,
         attack::a_perf_map_that_is_truncated_while_it_is_read_ends_nothing,
         attack::a_perf_map_of_250_mib_takes_no_memory_and_no_time,
+        attack::names_without_end_take_bounded_memory,
         attack::a_perf_map_that_becomes_a_pipe_is_not_waited_for,
         attack::a_recording_goes_on_beside_a_library_that_is_truncated,
         attack::a_link_to_a_pipe_or_a_device_is_not_opened,

@@ -184,7 +184,7 @@ fn placement() -> impl Strategy<Value = Arc<PlacementRaw>> {
 fn stacks() -> impl Strategy<Value = StackBatch> {
     let id = any::<u8>().prop_map(|byte| BuildId([byte; 20]));
     let function = (proptest::option::of("[a-z:<>]{1,9}"), "[a-z/.]{1,9}", any::<bool>());
-    let function = function.prop_map(|(name, module, kernel)| Function { name, module, kernel });
+    let function = function.prop_map(|(name, module, kernel)| Arc::new(Function { name, module, kernel }));
     let place = prop_oneof![
         any::<u64>().prop_map(Place::Kernel),
         (id.clone(), any::<u64>()).prop_map(|(id, offset)| Place::File(id, offset)),

@@ -42,8 +42,18 @@ impl Forged {
 
     /// Appends a frame that says it depends on the one at `base`, as small as it can be. Returns where it is.
     pub fn frame(&mut self, kind: Kind, base: u64, payload: &[u8]) -> u64 {
+        self.frame_with_room(kind, base, payload, 0)
+    }
+
+    /// As [`Forged::frame`], with so many bytes behind the payload that decoders skip.
+    fn frame_with_room(&mut self, kind: Kind, base: u64, payload: &[u8], room: usize) -> u64 {
         let at = self.bytes.len() as u64;
-        let stored = zstd::bulk::compress(payload, 19).unwrap();
+        let mut stored = zstd::bulk::compress(payload, 19).unwrap();
+        if room > 0 {
+            stored.extend(0x184d_2a50_u32.to_le_bytes());
+            stored.extend((room as u32).to_le_bytes());
+            stored.resize(stored.len() + room, 0);
+        }
         let head = FrameHead {
             kind,
             compressed: true,
@@ -224,6 +234,21 @@ fn rows_that_take_no_bytes_are_not_made() {
             forged.frame(Kind::Key, 0, &payload);
         }
         read_by_all(&scratch, name, &forged.bytes);
+    }
+}
+
+/// A frame that is long because of bytes that are skipped has no more in it than any other.
+#[test]
+fn room_behind_a_payload_is_no_room_for_rows_without_end() {
+    let scratch = Scratch::new();
+    let most = 1 << 19;
+    for (name, rows) in [("tasks", [most, 0, 0]), ("tasks and ends", [most, most, 0])] {
+        let payload = Payload { rows, ..Payload::default() }.bytes();
+        let mut forged = Forged::new();
+        for _ in 0..3 {
+            forged.frame_with_room(Kind::Key, 0, &payload, 1 << 20);
+        }
+        assert_eq!(read_by_all(&scratch, name, &forged.bytes), 0, "{name}: samples are read");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Made-up stacks: in which functions the processes of the demo machine spend their time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Actor, SECOND};
 use crate::model::sample::{Counts, Sample, TaskRaw};
@@ -107,7 +108,7 @@ const OTHERS: Shapes = &[(100, &["main"])];
 
 /// Stacks sampled between two samples of the machine.
 pub(super) fn news(actors: &[Actor], before: Option<&Sample>, now: &Sample) -> StackBatch {
-    let mut names: BTreeMap<Place, Function> = BTreeMap::new();
+    let mut names: BTreeMap<Place, Arc<Function>> = BTreeMap::new();
     let mut stacks = Vec::new();
     for task in &now.tasks {
         let earlier = before.and_then(|sample| {
@@ -170,21 +171,21 @@ fn build_id(program: &str) -> BuildId {
 }
 
 /// The functions of a program by the places that frames have, interrupted or calling.
-fn functions(program: &str) -> Vec<(Place, Function)> {
+fn functions(program: &str) -> Vec<(Place, Arc<Function>)> {
     let all = shapes(program).iter().flat_map(|(_, functions)| *functions);
     all.flat_map(|function| {
         let kernel = function.starts_with('[');
-        let named = Function {
+        let named = Arc::new(Function {
             name: Some(function.trim_start_matches('[').into()),
             module: if kernel { "kernel".into() } else { program.into() },
             kernel,
-        };
+        });
         [0, 1].map(|back| {
             let place = match frame(program, function) {
                 Frame::Kernel(address) | Frame::Address(address) => Place::Kernel(address - back),
                 Frame::File(id, offset) => Place::File(id, offset - back),
             };
-            (place, named.clone())
+            (place, Arc::clone(&named))
         })
     })
     .collect()
