@@ -235,6 +235,7 @@ fn memory_use() -> MemoryUses {
         bytes,
         name: name.into(),
         by_node: by_node.iter().map(|((page, cpu), samples)| ((node(*page), node(*cpu)), *samples)).collect(),
+        next_by_node: [].into(),
     };
     let found = MemoryUse {
         samples: 970,
