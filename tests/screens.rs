@@ -11,7 +11,7 @@ use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
 use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses};
 use numatop_ng::model::process::{Details, Texts};
-use numatop_ng::model::sample::{Comm, PagesFound, PlacementRaw, Sample};
+use numatop_ng::model::sample::{Comm, Missing, PagesFound, PlacementRaw, Sample};
 use numatop_ng::model::units::NodeId;
 use numatop_ng::program::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
@@ -274,6 +274,25 @@ fn mappings_that_are_used() {
             text(&draw(&app, width, height))
         );
     }
+}
+
+#[test]
+fn a_cpu_whose_samples_say_nothing_is_named_above_the_mappings() {
+    let mut world = World::intel();
+    let why =
+        Missing::Unsupported("clock samples do not fall behind slow instructions on this CPU (3 %)".into());
+    Arc::make_mut(&mut world.host).missing.insert("mem_time_pct".into(), why);
+    let mut app = app(&mut world, 4, (130, 40), Theme::new(false, false));
+    for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "m"] {
+        press(&mut app, key);
+    }
+    app.mapped((4242, 4242 * 1_000_000), Ok(mappings()));
+    let refused = "use n/a: clock samples do not fall behind slow instructions on this CPU (3 %); 5 of";
+    assert!(!text(&draw(&app, 130, 40)).contains(refused), "nothing was asked for");
+    press(&mut app, "u");
+    press(&mut app, "Space");
+    let shown = text(&draw(&app, 130, 40));
+    assert!(shown.contains(refused), "{shown}");
 }
 
 #[test]

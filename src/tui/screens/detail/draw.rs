@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 
 use super::{Detail, balancing, mappings, moved, remote};
 use crate::metric::Value;
+use crate::metric::access::MEM_TIME_PCT;
 use crate::metric::format::short;
 use crate::metric::identity::{CGROUP, COMM};
 use crate::metric::identity::{policy, state, user};
@@ -100,9 +101,15 @@ pub(super) fn render(
         line_of_history(series, snapshot, task, &seen.history, theme, &mut pen);
     }
     match &detail.maps {
-        Some(maps) => mappings::render(maps, task, snapshot, theme, threads_area, buf),
+        Some(maps) => mappings::render(maps, task, use_missing(detail, snapshot), theme, threads_area, buf),
         None => threads(seen, detail.offset, theme, threads_area, buf),
     }
+}
+
+/// Why the mappings have no use, though it was asked for.
+fn use_missing(detail: &Detail, snapshot: &Snapshot) -> Option<String> {
+    let why = snapshot.host_missing(MEM_TIME_PCT.id).filter(|_| detail.samples)?;
+    Some(crate::text::clean_str(&why.to_string()))
 }
 
 fn label_of(pen: &mut Pen<'_>, label: &str, theme: &Theme) {

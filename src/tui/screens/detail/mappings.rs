@@ -5,11 +5,9 @@ use ratatui::layout::Rect;
 
 use super::maps::Maps;
 use crate::collect::mappings::{Mapping, Mappings, walk_ns};
-use crate::metric::access::MEM_TIME_PCT;
 use crate::model::access::{MappingUse, MemoryUse};
-use crate::model::sample::Missing;
 use crate::model::share::wilson;
-use crate::snapshot::{Snapshot, Task};
+use crate::snapshot::{SampledUse, Task};
 use crate::text::plural;
 use crate::text::quantity::{bytes, count, percent};
 use crate::tui::theme::{Role, Theme};
@@ -72,7 +70,7 @@ fn samples(used: Option<&MappingUse>) -> f64 {
 pub(super) fn render(
     maps: &Maps,
     task: &Task,
-    snapshot: &Snapshot,
+    use_missing: Option<String>,
     theme: &Theme,
     area: Rect,
     buf: &mut Buffer,
@@ -92,7 +90,8 @@ pub(super) fn render(
     let used = task.memory_use.as_ref().map(|used| &*used.found);
     let list = List::of(found, used, area.width);
     let mut summary = summary(found, task.rss_bytes);
-    if let Some(use_words) = use_words(task, snapshot) {
+    let use_words = task.memory_use.as_ref().map(use_words);
+    if let Some(use_words) = use_words.or(use_missing.map(|why| format!("use n/a: {why}"))) {
         summary = format!("{use_words}; {summary}");
     }
     Pen::new(buf, area, 0, ellipsis).gap(1).write(&summary, theme.style(Role::Dim));
@@ -111,18 +110,10 @@ pub(super) fn render(
     }
 }
 
-/// The samples of its use, or why they say nothing; `None` where none are taken.
-fn use_words(task: &Task, snapshot: &Snapshot) -> Option<String> {
-    let Some(used) = &task.memory_use else {
-        return match snapshot.host_missing(MEM_TIME_PCT.id) {
-            Some(why @ Missing::Unsupported(_)) => {
-                Some(format!("use n/a: {}", crate::text::clean_str(&why.to_string())))
-            }
-            _ => None,
-        };
-    };
+/// The samples of its use, or why they say nothing.
+fn use_words(used: &SampledUse) -> String {
     let found = &used.found;
-    Some(match found.sound() {
+    match found.sound() {
         Err(why) => format!("use: {why}"),
         Ok(()) => {
             let memory = (found.at_memory() + found.nowhere + found.unknown) as f64;
@@ -133,7 +124,7 @@ fn use_words(task: &Task, snapshot: &Snapshot) -> Option<String> {
                 used.window_s
             )
         }
-    })
+    }
 }
 
 fn summary(found: &Mappings, rss_bytes: u64) -> String {
