@@ -175,7 +175,7 @@ struct mempolicy {
 } NT_RELOCATED;
 
 /* Of x86 only. */
-struct thread_struct {
+struct thread_struct___x86 {
 	unsigned long fsbase;
 } NT_RELOCATED;
 
@@ -211,7 +211,7 @@ struct task_struct {
 	unsigned long numa_faults_locality[3];
 	unsigned long numa_pages_migrated;
 	struct numa_group *numa_group;
-	struct thread_struct thread;
+	struct thread_struct___x86 thread;
 } NT_RELOCATED;
 
 /* The tasks it is placed together with; by probe, because the group may go while we look. 0: none. */
