@@ -5,16 +5,9 @@
  * held up by. Code comes along, because programs that make their own code, or have ended, have it
  * nowhere else.
  */
-#include "records.bpf.h"
+#include "sampler.bpf.h"
 
-/* Set by user space at any time: not every task is wanted. */
-__u32 scoped = 0;
 __u64 access_lost[NT_ACCESS_LOSSES];
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} samples SEC(".maps");
 
 #if defined(__TARGET_ARCH_arm64)
 #define CONTEXT_WORDS 34
@@ -39,16 +32,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct sample);
 } scratch SEC(".maps");
-
-static inline bool is_sampled(struct task_struct *task)
-{
-	struct nt_rec *rec;
-
-	if (!scoped)
-		return true;
-	rec = bpf_task_storage_get(&task_recs, task, NULL, 0);
-	return rec && rec->in_scope;
-}
 
 /*
  * The context is read as words, in the layout of bpf_user_pt_regs_t, which user space sees too. A
@@ -76,17 +59,8 @@ static inline void read_code(struct sample *sample, __u64 ip)
 
 static inline void send(struct sample *sample, __u64 bytes)
 {
-	__u64 half_full = bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) * 2 >
-			  bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE);
-
-	if (!bpf_ringbuf_output(&samples, sample, bytes, half_full ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
-		return;
-	/* One error for both: what tells them apart is whether there was room. */
-	__sync_fetch_and_add(&access_lost[bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) + sizeof(*sample) >
-							  bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE) ?
-						  NT_ACCESS_RING_FULL :
-						  NT_ACCESS_RING_BUSY],
-			     1);
+	send_sample(sample, bytes, sizeof(*sample), &access_lost[NT_ACCESS_RING_FULL],
+		    &access_lost[NT_ACCESS_RING_BUSY]);
 }
 
 SEC("perf_event")

@@ -20,6 +20,7 @@ pub mod proc_details;
 pub mod proc_fields;
 pub mod reasons;
 pub mod records;
+mod sampler;
 pub mod sched;
 pub mod self_usage;
 pub mod table;

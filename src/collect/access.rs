@@ -7,14 +7,14 @@ pub mod memory;
 pub mod self_check;
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel};
-use libbpf_rs::{Link, Program, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, Program};
 
 use super::object;
+use super::sampler::{self, CpuLinks, SampleRing, ring_bytes};
 use super::skel::access::{AccessSkel, AccessSkelBuilder};
 use crate::access::sample::{RawSample, Registers, UserState};
 use crate::access::{decode_a64, decode_x86};
@@ -24,7 +24,6 @@ use crate::model::wire::{
     ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CODE, ACCESS_FROM, ACCESS_KERNEL, ACCESS_LOSSES,
     ACCESS_WORDS, AccessHead, Wire,
 };
-use crate::pmu::open::open_sampling;
 use crate::sys;
 
 /// Samples a second on the whole machine: decoding them takes less than 1 % of a CPU.
@@ -34,9 +33,8 @@ const SAMPLES_PER_S: u32 = 2000;
 const HZ_MAX: u32 = 97;
 const HZ_MIN: u32 = 7;
 
-/// Room for two seconds of samples until the ring is half full; at least [`RING_MIN`].
+/// Room for two seconds of samples until the ring is half full.
 const RING_PER_CPU: u32 = 128 * 1024;
-const RING_MIN: u32 = 1024 * 1024;
 const RING_MAX: u32 = 8 * 1024 * 1024;
 
 /// Times a second that each of so many CPUs is sampled.
@@ -51,10 +49,9 @@ fn clock() -> Event {
 
 /// The loaded sampler. Dropping it detaches everything.
 pub struct AccessProbe {
-    // Order matters: links go before the object they belong to. Each owns the descriptor of its event.
-    links: BTreeMap<CpuId, Link>,
-    ring: RingBuffer<'static>,
-    pending: Arc<Mutex<Vec<RawSample>>>,
+    // Order matters: links go before the object they belong to.
+    links: CpuLinks,
+    ring: SampleRing<RawSample>,
     hz: u32,
     skel: AccessSkel<'static>,
 }
@@ -68,21 +65,10 @@ impl AccessProbe {
     pub fn load(records: &OwnedFd, hz: u32, cpus: u32) -> Result<AccessProbe> {
         let mut open = object::open("access", AccessSkelBuilder::default())?;
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
-        open.maps.samples.set_max_entries(ring_bytes(cpus))?;
+        open.maps.samples.set_max_entries(ring_bytes(cpus, RING_PER_CPU, RING_MAX))?;
         let skel = open.load().context("loading access.bpf.o")?;
-        let pending: Arc<Mutex<Vec<RawSample>>> = Arc::default();
-        let sink = Arc::clone(&pending);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.samples, move |bytes| {
-                if let Some(sample) = parse(bytes) {
-                    sink.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
-                }
-                0
-            })
-            .context("mapping the ring of memory samples")?;
-        let ring = builder.build().context("mapping the ring of memory samples")?;
-        Ok(AccessProbe { links: BTreeMap::new(), ring, pending, hz, skel })
+        let ring = SampleRing::new(&skel.maps.samples, "memory samples", parse)?;
+        Ok(AccessProbe { links: CpuLinks::default(), ring, hz, skel })
     }
 
     /// Samples on these CPUs, and on those that went offline no longer.
@@ -90,26 +76,11 @@ impl AccessProbe {
     /// # Errors
     /// The clock cannot be sampled on one of them.
     pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
-        self.links.retain(|cpu, _| cpus.contains(cpu));
-        for cpu in cpus {
-            if self.links.contains_key(cpu) {
-                continue;
-            }
-            let fd = match open_sampling(&clock(), *cpu, self.hz) {
-                Ok(fd) => fd,
-                Err(why) => bail!("{why}"),
-            };
-            let link = self.attach(fd).with_context(|| format!("attaching to a clock on CPU {cpu}"))?;
-            self.links.insert(*cpu, link);
-        }
-        Ok(())
+        self.links.follow(cpus, &clock(), self.hz, &self.skel.progs.on_tick)
     }
 
     fn attach(&self, fd: OwnedFd) -> Result<Link> {
-        let link = self.skel.progs.on_tick.attach_perf_event(fd.as_raw_fd())?;
-        // libbpf closes it with the link.
-        let _ = fd.into_raw_fd();
-        Ok(link)
+        sampler::attach(&self.skel.progs.on_tick, fd)
     }
 
     /// Says whether tasks without a record are out of scope from now on.
@@ -126,7 +97,7 @@ impl AccessProbe {
 
     /// Becomes readable when the ring is half full.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        sys::ring_fd(&self.ring)
+        self.ring.fd()
     }
 
     /// The samples since the call before.
@@ -134,8 +105,7 @@ impl AccessProbe {
     /// # Errors
     /// The ring could not be read.
     pub fn take(&self) -> Result<Vec<RawSample>> {
-        self.ring.consume().context("reading the ring of memory samples")?;
-        Ok(std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner)))
+        self.ring.take()
     }
 
     /// Samples that are missing since the start, by cause.
@@ -143,10 +113,6 @@ impl AccessProbe {
         let counts = self.skel.maps.bss_data.as_deref().map(|bss| sys::read_variable(&bss.access_lost));
         ACCESS_LOSSES.iter().copied().zip(counts.unwrap_or_default()).collect()
     }
-}
-
-fn ring_bytes(cpus: u32) -> u32 {
-    cpus.saturating_mul(RING_PER_CPU).next_power_of_two().clamp(RING_MIN, RING_MAX)
 }
 
 /// A sample as the kernel wrote it. `None` when it contradicts itself.

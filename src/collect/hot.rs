@@ -2,14 +2,14 @@
 //! somebody looks at hot spots: dropped, it is gone from the kernel.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use libbpf_rs::Program;
 use libbpf_rs::skel::{OpenSkel, Skel};
-use libbpf_rs::{Link, Program, RingBuffer, RingBufferBuilder};
 
 use super::object;
+use super::sampler::{CpuLinks, SampleRing, ring_bytes};
 use super::skel::hot::{HotSkel, HotSkelBuilder};
 use crate::model::event::Event;
 use crate::model::sample::Comm;
@@ -18,7 +18,6 @@ use crate::model::units::CpuId;
 use crate::model::wire::{
     FRAME_HAS_ADDRESS, FRAME_HAS_BUILD_ID, HOT_FRAMES, HOT_LOSSES, HotHead, UserFrame, Wire,
 };
-use crate::pmu::open::open_sampling;
 use crate::sys;
 
 /// Samples a second that all CPUs together may make: user space looks at each of them.
@@ -28,10 +27,9 @@ const SAMPLES_PER_S: u32 = 20_000;
 /// hundred times a second would always or never be seen.
 pub const SAMPLES_HZ: u32 = 97;
 
-/// Room for samples until user space looks again, per CPU; at least [`RING_MIN`]. A stack of 16 user and 8 kernel
+/// Room for samples until user space looks again, per CPU. A stack of 16 user and 8 kernel
 /// frames takes 632 bytes: at 97 a second there is room for two seconds until the ring is half full.
 const RING_PER_CPU: u32 = 256 * 1024;
-const RING_MIN: u32 = 1024 * 1024;
 const RING_MAX: u32 = 32 * 1024 * 1024;
 
 /// The event that is sampled, and how often.
@@ -58,10 +56,9 @@ impl Sampling {
 
 /// The loaded and attached sampler. Dropping it detaches everything.
 pub struct HotProbe {
-    // Order matters: links go before the object they belong to. Each owns the descriptor of its event.
-    links: BTreeMap<CpuId, Link>,
-    ring: RingBuffer<'static>,
-    pending: Arc<Mutex<Vec<Stack>>>,
+    // Order matters: links go before the object they belong to.
+    links: CpuLinks,
+    ring: SampleRing<Stack>,
     sampling: Sampling,
     skel: HotSkel<'static>,
 }
@@ -83,22 +80,10 @@ impl HotProbe {
         let rodata = open.maps.rodata_data.as_deref_mut().context("hot.bpf.o has no .rodata")?;
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
-        open.maps.samples.set_max_entries(ring_bytes(cpus.len() as u32))?;
+        open.maps.samples.set_max_entries(ring_bytes(cpus.len() as u32, RING_PER_CPU, RING_MAX))?;
         let skel = open.load().context("loading hot.bpf.o")?;
-
-        let pending: Arc<Mutex<Vec<Stack>>> = Arc::default();
-        let sink = Arc::clone(&pending);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.samples, move |bytes| {
-                if let Some(stack) = parse(bytes) {
-                    sink.lock().unwrap_or_else(PoisonError::into_inner).push(stack);
-                }
-                0
-            })
-            .context("mapping the ring of stacks")?;
-        let ring = builder.build().context("mapping the ring of stacks")?;
-        let mut probe = HotProbe { links: BTreeMap::new(), ring, pending, sampling, skel };
+        let ring = SampleRing::new(&skel.maps.samples, "stacks", parse)?;
+        let mut probe = HotProbe { links: CpuLinks::default(), ring, sampling, skel };
         probe.set_scoped(scoped);
         probe.follow(cpus)?;
         Ok(probe)
@@ -109,26 +94,7 @@ impl HotProbe {
     /// # Errors
     /// The event cannot be sampled on one of them.
     pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
-        self.links.retain(|cpu, _| cpus.contains(cpu));
-        for cpu in cpus {
-            if self.links.contains_key(cpu) || !self.sampling.event.is_on(*cpu) {
-                continue;
-            }
-            let fd = match open_sampling(&self.sampling.event, *cpu, self.sampling.hz) {
-                Ok(fd) => fd,
-                Err(why) => bail!("{why}"),
-            };
-            let link = self
-                .skel
-                .progs
-                .on_sample
-                .attach_perf_event(fd.as_raw_fd())
-                .with_context(|| format!("attaching to {} on CPU {cpu}", self.sampling.event.name))?;
-            // libbpf closes it with the link.
-            let _ = fd.into_raw_fd();
-            self.links.insert(*cpu, link);
-        }
-        Ok(())
+        self.links.follow(cpus, &self.sampling.event, self.sampling.hz, &self.skel.progs.on_sample)
     }
 
     /// Says whether tasks without a record are out of scope from now on.
@@ -152,12 +118,12 @@ impl HotProbe {
     /// # Errors
     /// The ring could not be read.
     pub fn gather(&self) -> Result<()> {
-        self.ring.consume().context("reading the ring of stacks")
+        self.ring.gather()
     }
 
     /// Becomes readable when the ring is half full.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        sys::ring_fd(&self.ring)
+        self.ring.fd()
     }
 
     /// The samples since the call before.
@@ -165,8 +131,7 @@ impl HotProbe {
     /// # Errors
     /// The ring could not be read.
     pub fn take(&self) -> Result<Vec<Stack>> {
-        self.gather()?;
-        Ok(std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner)))
+        self.ring.take()
     }
 
     /// Samples that are missing or not whole since the start, by cause.
@@ -178,10 +143,6 @@ impl HotProbe {
             .map(|(name, count)| (name.to_string(), count))
             .collect()
     }
-}
-
-fn ring_bytes(cpus: u32) -> u32 {
-    cpus.saturating_mul(RING_PER_CPU).next_power_of_two().clamp(RING_MIN, RING_MAX)
 }
 
 /// A sample as the kernel wrote it. `None` when it contradicts itself.
