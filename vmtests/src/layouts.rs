@@ -40,25 +40,35 @@ pub fn all(kernels: &[Kernel], wanted: &Wanted) -> u8 {
         (wanted.kernels.is_empty() || wanted.kernels.contains(&kernel.name))
             && (wanted.archs.is_empty() || wanted.archs.contains(&kernel.arch))
     };
-    let mut status = 0;
+    let (mut failed, mut partial) = (false, false);
     for kernel in kernels.iter().filter(named) {
-        let said = match check(kernel) {
-            _ if kernel.name == DEGRADED => {
-                "has other structures, and the programs that need them are not loaded".to_owned()
-            }
-            Ok(compared) => format!("has all {compared} fields"),
-            Err(Trouble::NotCovered(why)) => {
-                status = status.max(summary::PARTIAL);
-                format!("not covered: {why}")
-            }
-            Err(Trouble::Differs(why)) => {
-                status = 1;
-                format!("FAILED: {why}")
+        let said = if kernel.name == DEGRADED {
+            "has other structures, and the programs that need them are not loaded".to_owned()
+        } else {
+            match check(kernel) {
+                Ok(compared) => format!("has all {compared} fields"),
+                Err(Trouble::NotCovered(why)) => {
+                    partial = true;
+                    format!("not covered: {why}")
+                }
+                Err(Trouble::Differs(why)) => {
+                    failed = true;
+                    format!("FAILED: {why}")
+                }
             }
         };
         report::print(format_args!("{} {}: {said}\n", kernel.name, kernel.arch));
     }
-    status
+    status(failed, partial)
+}
+
+/// The exit status of a run: a difference outweighs kernels that could not be had.
+fn status(failed: bool, partial: bool) -> u8 {
+    match (failed, partial) {
+        (true, _) => 1,
+        (false, true) => summary::PARTIAL,
+        (false, false) => 0,
+    }
 }
 
 /// Why a kernel was not compared, or what differs.
@@ -241,6 +251,12 @@ mod tests {
         assert_eq!(find_types(&image), Some(&image[at..at + 24 + TYPES_MIN + 10]));
         assert_eq!(find_types(&image[..at]), None);
         assert_eq!(find_types(&image[..image.len() - 51]), None);
+    }
+
+    #[test]
+    fn a_difference_is_not_hidden_by_a_kernel_that_cannot_be_had() {
+        assert_eq!([status(true, true), status(true, false)], [1, 1]);
+        assert_eq!([status(false, true), status(false, false)], [summary::PARTIAL, 0]);
     }
 
     #[test]
