@@ -100,20 +100,6 @@ impl Tally {
         self.counts.next_runs.left_out += 1;
     }
 
-    /// Adds another tally of the same process.
-    pub fn merge(&mut self, other: Tally) {
-        add_counts(&mut self.counts, &other.counts);
-        for (page, samples) in other.pages {
-            *self.pages.entry(page).or_default() += samples;
-        }
-        for (page, samples) in other.next_pages {
-            *self.next_pages.entry(page).or_default() += samples;
-        }
-        for (pair, samples) in other.pairs {
-            *self.pairs.entry(pair).or_default() += samples;
-        }
-    }
-
     /// The pages that were accessed or will be, each once.
     pub fn pages(&self) -> Vec<u64> {
         let of_runs = self.pages.keys().chain(self.next_pages.keys()).map(|(page, _)| *page);
@@ -309,9 +295,7 @@ mod tests {
         tally.add_next(&next(Outcome::Gone, [None, None]), 12);
         tally.leave_out();
         assert_eq!(tally.pages(), [1, 2, 8]);
-        let mut merged = Tally::default();
-        merged.merge(tally);
-        let found = merged.place(&places());
+        let found = tally.place(&places());
         let runs = &found.next_runs;
         assert_eq!((runs.followed, runs.resolved, runs.gone_resolved, runs.left_out), (4, 2, 1, 1));
         assert_eq!(found.remote_by_count(), (1.5, 3.0));

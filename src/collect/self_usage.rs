@@ -2,18 +2,15 @@
 
 use std::fs;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 
+use crate::host::clock::clock;
 use crate::model::sample::SelfUsage;
 
 /// CPU time and memory of this process. `sample_ns` is left at zero.
 pub fn read(page_size: u64) -> SelfUsage {
-    SelfUsage { cpu_ns: cpu_ns(), rss_bytes: rss_pages().unwrap_or(0) * page_size, sample_ns: 0 }
-}
-
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    let cpu_ns = clock(ClockId::ProcessCPUTime).as_nanos() as u64;
+    SelfUsage { cpu_ns, rss_bytes: rss_pages().unwrap_or(0) * page_size, sample_ns: 0 }
 }
 
 fn rss_pages() -> Option<u64> {

@@ -10,6 +10,11 @@ pub fn clock(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// CPU time of the calling thread.
+pub fn thread_time() -> Duration {
+    clock(ClockId::ThreadCPUTime)
+}
+
 /// CLOCK_MONOTONIC, as samples have it.
 pub fn mono_ns() -> u64 {
     clock(ClockId::Monotonic).as_nanos() as u64

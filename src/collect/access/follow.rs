@@ -7,13 +7,12 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::memory::Memory;
 use crate::access::next_runs::{NextRun, next_runs};
 use crate::access::outcome::{Attribution, Outcome};
 use crate::access::sample::{Decoders, UserState};
 use crate::collect::placement::draw::Random;
+use crate::host::clock::thread_time;
 use crate::model::process::ProcessId;
 use crate::model::units::NodeId;
 
@@ -128,12 +127,6 @@ pub fn follow(
         }
     }
     done
-}
-
-/// CPU time of this thread.
-fn thread_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::{AccessProbe, clock};
 use crate::access::sample::Registers;
 use crate::access::self_check::{Landmarks, Verdict, judge};
+use crate::host::clock::thread_time;
 use crate::model::sample::Missing;
 use crate::pmu::open::open_sampling_self;
 use crate::sys;
@@ -34,9 +33,9 @@ pub fn run(probe: &AccessProbe) -> Result<Verdict, Missing> {
     let chain = sys::Chain::new(chain()).ok_or_else(|| Missing::Lost("the self-check has no loop".into()))?;
     let fd = open_sampling_self(&clock(), HZ)?;
     let link = probe.attach(fd).map_err(lost)?;
-    let (began, ran) = (Instant::now(), thread_ns());
+    let (began, ran) = (Instant::now(), thread_time());
     let mut landmarks = None;
-    while Duration::from_nanos(thread_ns().saturating_sub(ran)) < LENGTH && began.elapsed() < PATIENCE {
+    while thread_time().saturating_sub(ran) < LENGTH && began.elapsed() < PATIENCE {
         landmarks = chain.run(STEPS);
         if landmarks.is_none() {
             break;
@@ -57,12 +56,6 @@ pub fn run(probe: &AccessProbe) -> Result<Verdict, Missing> {
         })
         .collect();
     judge(&interrupted, Landmarks { load, behind })
-}
-
-/// CPU time of this thread, ns.
-fn thread_ns() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// One cycle through all lines, in an order that no prefetcher guesses (Sattolo).
