@@ -14,6 +14,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("where memory is", &["placement", "placement_kinds", "placement_reserved"]),
     ("how much of its use is remote", &["remote"]),
     ("the same after NUMA balancing has moved it", &["remote_balanced"]),
+    ("memory in use: no number from an emulated CPU, and the reason", &["memory_use"]),
     ("new pages and moved pages by node", &["fresh"]),
     (
         "NUMA balancing: hinting faults, pages and tasks that it moves, the time it takes",

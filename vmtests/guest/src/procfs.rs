@@ -81,6 +81,14 @@ pub fn bytes_by_node(pid: i32) -> Result<BTreeMap<u32, f64>, String> {
     Ok(parse_numa_maps(&sysfs::read(format!("/proc/{pid}/numa_maps"))?))
 }
 
+/// Resident memory of a process in bytes, as `VmRSS` of /proc/PID/status tells it.
+pub fn resident_bytes(pid: i32) -> Result<u64, String> {
+    let status = sysfs::read(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| format!("/proc/{pid}/status has no VmRSS"))
+}
+
 fn parse_numa_maps(text: &str) -> BTreeMap<u32, f64> {
     let mut bytes: BTreeMap<u32, f64> = BTreeMap::new();
     for line in text.lines() {

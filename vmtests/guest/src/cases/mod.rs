@@ -12,6 +12,7 @@ mod hinting;
 mod hotplug;
 mod instructions;
 mod load;
+mod memory_use;
 mod moving;
 mod nodes;
 mod page_moves;
@@ -57,6 +58,7 @@ const CASES: &[Case] = &[
     storm::CASE,
     exits::CASE,
     sent::CASE,
+    memory_use::CASE,
     siblings::CASE,
     switches::CASE,
     counters::CASE,
