@@ -95,11 +95,15 @@ pub enum Value {
     I64(i64),
     F64(f64),
     Text(String),
-    /// A share in percent, the least that it can be, and what it is a share of.
+    /// A share in percent, the least that it can be, and its source.
     Share {
         pct: f64,
         at_least: f64,
         witness: Witness,
+        /// The amount that it is a share of, in a unit of the metric's own: rows are sorted by the product of both.
+        of: f64,
+        /// The row is too small for the share to matter.
+        small: bool,
     },
     /// Shares or amounts by node; nodes with none are left out.
     ByNode(Vec<(NodeId, f64)>),
@@ -133,7 +137,7 @@ impl Witness {
 impl Value {
     /// An estimated share of which no more than zero is certain.
     pub fn estimate(pct: f64) -> Value {
-        Value::Share { pct, at_least: 0.0, witness: Witness::Estimate }
+        Value::Share { pct, at_least: 0.0, witness: Witness::Estimate, of: 1.0, small: false }
     }
 
     /// As a JSON value; shares by node become an object from node id to number.
@@ -152,7 +156,15 @@ impl Value {
         }
     }
 
-    /// The number to compare when sorting; `None` for text.
+    /// The number to compare when sorting; `None` for text. A large share of little comes after a small share of much.
+    pub fn rank(&self) -> Option<f64> {
+        match self {
+            Value::Share { pct, of, .. } => Some(pct * of),
+            value => value.number(),
+        }
+    }
+
+    /// The number to compare with a limit; `None` for text.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::U64(v) => Some(*v as f64),

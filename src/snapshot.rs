@@ -8,6 +8,7 @@ mod rows;
 mod smt_neighbours;
 mod tally;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::program::overhead::Cost;
 
 pub use containers::Container;
 pub use cpus::CpuDelta;
-pub use remote::{Accesses, Memory, Remote, shares as memory_shares};
+pub use remote::{Accesses, Memory, Remote, Room, shares as memory_shares};
 pub use smt_neighbours::{SmtNeighbour, beside};
 pub use tally::Tally;
 
@@ -72,6 +73,9 @@ pub struct Task {
     /// In the interval; all zero in a first sample.
     pub delta: Tally,
 }
+
+/// See [`Task::tie`].
+pub type Tie = (Reverse<u64>, u32, u32, u64);
 
 /// One node of the machine.
 #[derive(Clone, Debug)]
@@ -140,6 +144,8 @@ pub struct Snapshot {
     pub nodes: Vec<Node>,
     /// In the interval, of all rows with known memory.
     pub accesses: Accesses,
+    /// For as much time and memory as the nodes have.
+    pub room: Room,
     /// In the interval, like [`Sample::flows`] and [`Sample::page_flows`].
     pub flows: Vec<Flow>,
     pub page_flows: Vec<Flow>,
@@ -224,6 +230,16 @@ impl Task {
         }
     }
 
+    /// True for the row of a process, and for that of its main thread.
+    pub fn leads(&self) -> bool {
+        self.tid.is_none_or(|tid| tid == self.raw.pid)
+    }
+
+    /// The order of rows that are equal: the busier, then the older task first, so that a screen does not flicker.
+    pub fn tie(&self) -> Tie {
+        (Reverse(self.total.cpu_ns()), self.raw.pid, self.raw.tid, self.raw.serial)
+    }
+
     /// True for a row of a task that lives on where nobody looks: it was moved out of the scope.
     pub fn left(&self) -> bool {
         self.exited && self.raw.tid != 0 && self.raw.exit_state == 0
@@ -286,7 +302,8 @@ pub fn derive(
     grain: RowKind,
 ) -> Snapshot {
     let mut snapshot = derive_tasks(host, previous, current, grain);
-    snapshot.containers = containers::containers(&host.topology, previous, current, &snapshot.tasks);
+    snapshot.containers =
+        containers::containers(&host.topology, previous, current, &snapshot.tasks, &snapshot.room);
     snapshot
 }
 
@@ -320,18 +337,21 @@ pub fn derive_tasks(
                 of_process.map(|found| SampledUse { source: uses.source, window_s: uses.window_s, found });
         }
     }
+    let interval_ns = previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns));
+    let room = Room::of(current, interval_ns.unwrap_or(0));
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
         wall_ns: current.wall_ns,
         mono_ns: current.mono_ns,
-        interval_ns: previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns)),
+        interval_ns,
         grain,
         containers: Vec::new(),
-        nodes: nodes(previous, current, &cpus, &tasks),
+        nodes: nodes(previous, current, &cpus, &tasks, &room),
         flows: flows(previous, current, |sample| &sample.flows),
         page_flows: Vec::new(),
         accesses: accesses(&tasks),
+        room,
         tasks,
         busy_ns: 0,
         irq_ns: 0,
@@ -418,7 +438,13 @@ fn add_slots(sum: &mut [Slot], slots: &[Slot]) {
     }
 }
 
-fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: &[Task]) -> Vec<Node> {
+fn nodes(
+    previous: Option<&Sample>,
+    current: &Sample,
+    cpus: &[CpuDelta],
+    tasks: &[Task],
+    room: &Room,
+) -> Vec<Node> {
     let row = |raw: &NodeRaw| {
         let before =
             previous.and_then(|sample| sample.nodes.iter().find(|node| node.id == raw.id)).unwrap_or(raw);
@@ -447,7 +473,7 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: 
         };
         for task in tasks {
             if let Some((_, Ok(memory))) = &task.memory {
-                node.remote += &Remote::on(raw.id as usize, &task.delta.run_ns, memory);
+                node.remote += &Remote::on(raw.id as usize, &task.delta.run_ns, memory, room);
             }
         }
         for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {

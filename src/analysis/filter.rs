@@ -74,7 +74,7 @@ pub fn sort_rows<T>(rows: &mut [T], value: impl Fn(&T) -> Option<Value>, order: 
 fn compare(a: &Value, b: &Value) -> std::cmp::Ordering {
     match (a, b) {
         (Value::Text(a), Value::Text(b)) => a.cmp(b),
-        (a, b) => a.number().unwrap_or(f64::NEG_INFINITY).total_cmp(&b.number().unwrap_or(f64::NEG_INFINITY)),
+        (a, b) => a.rank().unwrap_or(f64::NEG_INFINITY).total_cmp(&b.rank().unwrap_or(f64::NEG_INFINITY)),
     }
 }
 
@@ -94,7 +94,7 @@ impl Key {
             Ok(Value::Text(text)) if descending => Key::TextFromTheEnd(Reverse(text)),
             Ok(Value::Text(text)) => Key::Text(text),
             Ok(value) => {
-                let bits = ordered_bits(value.number().unwrap_or(f64::NEG_INFINITY));
+                let bits = ordered_bits(value.rank().unwrap_or(f64::NEG_INFINITY));
                 Key::Number(if descending { !bits } else { bits })
             }
         }
@@ -108,11 +108,9 @@ fn ordered_bits(number: f64) -> u64 {
 }
 
 /// Indexes into `snapshot.tasks` of the rows that `filter` keeps, sorted by `metric` in its natural
-/// order (or reversed). Rows without a value come last; ties go to the busier, then the older task.
+/// order (or reversed). Rows without a value come last; ties are in the order of [`Task::tie`].
 pub fn select(snapshot: &Snapshot, filter: &RowFilter, metric: &Metric<Task>, reversed: bool) -> Vec<usize> {
-    // A screen does not flicker.
-    let tie = |task: &Task| (Reverse(task.total.cpu_ns()), task.raw.pid, task.raw.tid, task.raw.serial);
-    let ranks = ranks(&snapshot.tasks, |task| filter.keeps(task), snapshot, metric, reversed, tie);
+    let ranks = ranks(&snapshot.tasks, |task| filter.keeps(task), snapshot, metric, reversed, Task::tie);
     sorted(ranks, filter.top)
 }
 

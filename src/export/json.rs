@@ -166,7 +166,7 @@ fn task_object(
         let counts: Map<String, Json> = snapshot.host.events.iter().enumerate().map(count).collect();
         row.insert("counters".into(), Json::Object(counts));
     }
-    let of_process = task.tid.is_none_or(|tid| tid == task.raw.pid);
+    let of_process = task.leads();
     if let Some(sampled) = task.memory_use.as_ref().filter(|_| of_process) {
         row.insert("access".into(), super::access::object(sampled, snapshot.host.topology.nodes.len()));
     }

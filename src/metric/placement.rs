@@ -210,14 +210,21 @@ fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
     let accesses = (counters::lma(slots, snapshot), counters::rma(slots, snapshot));
     // Samples are added up by process, so threads have none.
     let sampled = task.memory_use.as_ref().filter(|_| task.tid.is_none()).map(|sampled| &*sampled.found);
-    known(snapshot, accesses, sampled, task.run_ns() > 0, remote_of(task), Some(balancing::of_task(task)))
+    known(
+        snapshot,
+        accesses,
+        sampled,
+        task.run_ns() > 0,
+        remote_of(task, snapshot),
+        Some(balancing::of_task(task)),
+    )
 }
 
-fn remote_of(task: &Task) -> Reading<Remote> {
+fn remote_of(task: &Task, snapshot: &Snapshot) -> Reading<Remote> {
     if task.run_ns() == 0 {
         return Err(no("did not run in this interval"));
     }
-    memory(task).map(|memory| Remote::of(&task.delta.run_ns, memory))
+    memory(task).map(|memory| Remote::of(&task.delta.run_ns, memory, &snapshot.room))
 }
 
 fn of_container(row: &Container, snapshot: &Snapshot) -> Reading<Known> {
@@ -239,10 +246,14 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs where it ran and where its memory is"))
 }
 
+/// Resident memory below which a share of remote accesses is dim, in bytes: the last-level cache of a server keeps it.
+const SMALL_BYTES: u64 = 16 << 20;
+
 const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; ~ sampled (--access); mem: not its \
     accesses but the share of its memory that is on other nodes than it runs on, which is the same only if it uses all \
     pages alike (remote_low_pct and remote_high_pct say how far off that may be); hint: the share of its hinting faults; \
-    ? not known. Half of the time on each of two nodes with half of the memory on each is 50 %. With one node it is 0.";
+    ? not known. Half of the time on each of two nodes with half of the memory on each is 50 %. With one node it is 0. Rows are \
+    sorted by the CPU time that it is a share of, too; below 16 MiB of resident memory it is dim.";
 const SOURCE_HELP: &str = "Where remote_pct is from: counted (RMA and LMA), sampled (accesses of its next instructions, \
     with --access, where they are shares of accesses and not of time), placement (where it ran and where its memory \
     is), hinting (its hinting faults, where its memory could not be looked at: a poor witness, see hint_remote_pct), \
@@ -253,11 +264,11 @@ const LOW_HELP: &str = "The least share of remote accesses that fits what is kno
     least a megabyte and a hundredth of its memory, are as near as its memory allows.";
 const HIGH_HELP: &str = "The most share of remote accesses that fits what is known. With placement: if its hot pages, at \
     least a megabyte and a hundredth of its memory, are as far as its memory allows.";
-const BEST_HELP: &str = "The least remote_pct that moving could reach: all of its time to the node with most of its memory, \
-    or all of its memory to the node it ran on most, if there were room.";
+const BEST_HELP: &str = "The least remote_pct that moving could reach, if nothing else were on the machine: time and memory \
+    together on as few nodes as have the CPUs and the memory for them, 0 where one has. Uniform use of pages is assumed.";
 
 macro_rules! remote_metrics {
-    ($row:ty, $known:path, $remote:expr, $pct:ident, $source:ident, $error:ident, $low:ident, $high:ident, $best:ident) => {
+    ($row:ty, $known:path, $remote:expr, $run_ns:expr, $rss_bytes:expr, $pct:ident, $source:ident, $error:ident, $low:ident, $high:ident, $best:ident) => {
         pub const $pct: Metric<$row> = metric(
             "remote_pct",
             ("REMOTE%", 7),
@@ -266,7 +277,13 @@ macro_rules! remote_metrics {
             PCT_HELP,
             |row, snapshot| {
                 let known = $known(row, snapshot)?;
-                Ok(Value::Share { pct: known.pct, at_least: known.range.0, witness: known.basis.witness() })
+                Ok(Value::Share {
+                    pct: known.pct,
+                    at_least: known.range.0,
+                    witness: known.basis.witness(),
+                    of: $run_ns(row) as f64,
+                    small: $rss_bytes(row) < SMALL_BYTES,
+                })
             },
         )
         .with(Traits {
@@ -311,7 +328,7 @@ macro_rules! remote_metrics {
             Group::Memory,
             (Unit::Percent, Order::Descending),
             BEST_HELP,
-            |row, snapshot| best(snapshot, $remote(row)),
+            |row, snapshot| best(snapshot, $remote(row, snapshot)),
         )
         .with(Traits::NONE.needs(&[Facility::Placement]));
     };
@@ -321,6 +338,8 @@ remote_metrics!(
     Task,
     of_task,
     remote_of,
+    Task::run_ns,
+    (|task: &Task| task.rss_bytes),
     REMOTE_PCT,
     REMOTE_SOURCE,
     REMOTE_ERROR_POINTS,
@@ -331,7 +350,9 @@ remote_metrics!(
 remote_metrics!(
     Container,
     of_container,
-    (|row: &Container| Ok(row.remote)),
+    (|row: &Container, _: &Snapshot| Ok(row.remote)),
+    (|row: &Container| row.sum.run_ns()),
+    (|row: &Container| row.sum.rss_bytes),
     CONTAINER_REMOTE_PCT,
     CONTAINER_REMOTE_SOURCE,
     CONTAINER_REMOTE_ERROR_POINTS,
@@ -342,7 +363,9 @@ remote_metrics!(
 remote_metrics!(
     Node,
     of_node,
-    (|node: &Node| Ok(node.remote)),
+    (|node: &Node, _: &Snapshot| Ok(node.remote)),
+    (|node: &Node| node.busy_ns),
+    (|node: &Node| node.raw.mem_total_bytes),
     NODE_REMOTE_PCT,
     NODE_REMOTE_SOURCE,
     NODE_REMOTE_ERROR_POINTS,

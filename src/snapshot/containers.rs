@@ -5,7 +5,7 @@ use std::mem::take;
 use std::sync::Arc;
 
 use super::rows::{add_exited, join, newcomer};
-use super::{Remote, RowKind, Task};
+use super::{Remote, Room, RowKind, Task};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::sample::{Comm, Counts, GroupRaw, MemPolicy, Names, Sample, TaskRaw};
 use crate::model::topology::{Topology, parse_cpulist};
@@ -46,6 +46,7 @@ pub(super) fn containers(
     previous: Option<&Sample>,
     current: &Sample,
     tasks: &[Task],
+    room: &Room,
 ) -> Vec<Container> {
     let mut list = List { names: &current.names, rows: Vec::new(), at: HashMap::new() };
     let mut processes: HashSet<(usize, (u32, u64))> = HashSet::with_capacity(tasks.len());
@@ -80,7 +81,7 @@ pub(super) fn containers(
     for task in tasks {
         if let Some((_, Ok(memory))) = &task.memory {
             let at = list.row_of(task.raw.cgroup_id);
-            list.rows[at].remote += &Remote::of(&task.delta.run_ns, memory);
+            list.rows[at].remote += &Remote::of(&task.delta.run_ns, memory, room);
         }
     }
     let order = list.connect();

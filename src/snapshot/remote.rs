@@ -50,6 +50,48 @@ impl Memory {
     }
 }
 
+/// The room of the nodes, by node id.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Room {
+    /// Time on their CPUs in the interval, ns.
+    run_ns: Vec<f64>,
+    /// Memory, bytes.
+    bytes: Vec<f64>,
+}
+
+impl Room {
+    /// Of the nodes that are online, for an interval of so many ns.
+    pub(super) fn of(sample: &Sample, interval_ns: u64) -> Room {
+        let ids = sample.nodes.iter().map(|node| node.id as usize + 1).max().unwrap_or(0);
+        let mut room = Room { run_ns: vec![0.0; ids], bytes: vec![0.0; ids] };
+        for node in &sample.nodes {
+            room.bytes[node.id as usize] = node.mem_total_bytes as f64;
+        }
+        for cpu in sample.cpus.iter().filter(|cpu| cpu.online) {
+            if let Some(run_ns) = room.run_ns.get_mut(cpu.node as usize) {
+                *run_ns += interval_ns as f64;
+            }
+        }
+        room
+    }
+
+    /// The share of accesses that are local when one node after another is filled with time and memory, the largest
+    /// first, 0 to 1. All of it if one node has the room.
+    fn local(&self, run_ns: f64, bytes: f64) -> f64 {
+        let fits = |node: usize| ((self.run_ns[node] / run_ns).min(1.0), (self.bytes[node] / bytes).min(1.0));
+        let mut nodes: Vec<(f64, f64)> = (0..self.run_ns.len().min(self.bytes.len())).map(fits).collect();
+        nodes.sort_by(|a, b| (b.0 * b.1).total_cmp(&(a.0 * a.1)));
+        let (mut run_left, mut bytes_left, mut local) = (1.0f64, 1.0f64, 0.0);
+        for (run, bytes) in nodes {
+            let (run, bytes) = (run.min(run_left), bytes.min(bytes_left));
+            local += run * bytes;
+            run_left -= run;
+            bytes_left -= bytes;
+        }
+        local
+    }
+}
+
 /// Time on a CPU, and what of it counts as spent with memory of other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Remote {
@@ -66,13 +108,13 @@ pub struct Remote {
 impl Remote {
     /// Of a task that ran so long on each node, with its memory where it is.
     ///
-    /// The least that is possible: all of its time on the node with most of its memory, or all of its memory on the
-    /// node where it ran most, whichever leaves less.
+    /// The least that is possible: time and memory together on as few nodes as have the room, all of its time on the node
+    /// with most of its memory, or all of its memory on the node where it ran most, whichever leaves least.
     ///
     /// The range: a hot set of a share h of the memory, of which m is on the node that runs, is there up to min(m, h) and
     /// elsewhere up to min(1 − m, h), and may differ for each node that runs. Shares of memory count with
     /// their own error.
-    pub fn of(run_ns: &[u64], memory: &Memory) -> Remote {
+    pub fn of(run_ns: &[u64], memory: &Memory, room: &Room) -> Remote {
         let run: f64 = run_ns.iter().map(|ns| *ns as f64).sum();
         if run <= 0.0 || memory.bytes() <= 0.0 {
             return Remote::default();
@@ -81,6 +123,7 @@ impl Remote {
         let most_memory = (0..memory.bytes_by_node.len()).map(|node| memory.share(node)).fold(0.0, f64::max);
         let most_run = run_ns.iter().copied().max().unwrap_or(0) as f64;
         let remote = (run - local).max(0.0);
+        let kept = most_run.max(run * most_memory).max(run * room.local(run, memory.bytes()));
         let hot = (HOT_BYTES / memory.bytes()).clamp(HOT_SHARE, 1.0);
         let error = memory.error_points / 100.0;
         let (mut low, mut high) = (0.0, 0.0);
@@ -92,17 +135,17 @@ impl Remote {
         Remote {
             run_ns: run,
             remote_ns: remote,
-            best_ns: (run - most_run.max(run * most_memory)).clamp(0.0, remote),
+            best_ns: (run - kept).clamp(0.0, remote),
             low_ns: low.min(remote),
             high_ns: high.max(remote),
         }
     }
 
     /// The same of what it did on one node alone.
-    pub fn on(node: usize, run_ns: &[u64], memory: &Memory) -> Remote {
+    pub fn on(node: usize, run_ns: &[u64], memory: &Memory, room: &Room) -> Remote {
         let mut alone = vec![0; run_ns.len().max(node + 1)];
         alone[node] = run_ns.get(node).copied().unwrap_or(0);
-        Remote::of(&alone, memory)
+        Remote::of(&alone, memory, room)
     }
 
     /// Share that is remote, in percent; `None` when nothing with known memory ran.
@@ -184,9 +227,25 @@ mod tests {
         Memory { bytes_by_node: bytes.to_vec(), error_points: 3.0 }
     }
 
+    /// Nothing is known of the room: time or memory stays where it is.
+    const NONE: Room = Room { run_ns: Vec::new(), bytes: Vec::new() };
+
+    #[test]
+    fn time_and_memory_that_one_node_has_room_for_can_be_local() {
+        let spread = |room: &Room| Remote::of(&[500, 500], &memory(&[1e9, 1e9]), room).best_pct().unwrap();
+        let room = |run_ns: [f64; 2], bytes: [f64; 2]| Room { run_ns: run_ns.into(), bytes: bytes.into() };
+        assert_eq!(spread(&room([1000.0, 1000.0], [2e9, 2e9])), 0.0);
+        // A tenth of its memory has no room on the node of its time.
+        assert!((spread(&room([1000.0, 1000.0], [1.8e9, 1.8e9])) - 10.0).abs() < 1e-9);
+        // Three quarters of both on one node, a quarter on the other: 1 - 9/16 - 1/16.
+        assert!((spread(&room([750.0, 750.0], [1.5e9, 1.5e9])) - 37.5).abs() < 1e-9);
+        // A node of memory alone takes no time.
+        assert_eq!(spread(&room([1000.0, 0.0], [1e9, 8e9])), 50.0);
+    }
+
     #[test]
     fn half_and_half_is_half_remote() {
-        let remote = Remote::of(&[500, 500], &memory(&[1e9, 1e9]));
+        let remote = Remote::of(&[500, 500], &memory(&[1e9, 1e9]), &NONE);
         assert_eq!((remote.pct(), remote.best_pct()), (Some(50.0), Some(50.0)));
         // Each node may use its own half, or the other's.
         assert_eq!(remote.range_pct(), Some((0.0, 100.0)));
@@ -194,7 +253,7 @@ mod tests {
 
     #[test]
     fn bound_to_one_node_it_is_what_lies_on_the_others() {
-        let remote = Remote::of(&[0, 0, 800], &memory(&[3.0, 0.0, 7.0]));
+        let remote = Remote::of(&[0, 0, 800], &memory(&[3.0, 0.0, 7.0]), &NONE);
         assert_eq!(remote.pct().map(f64::round), Some(30.0));
         assert_eq!(remote.best_pct(), Some(0.0));
         // So little memory is hot as a whole: only the error of its shares is left.
@@ -207,7 +266,7 @@ mod tests {
         const MB: f64 = 1e6;
         // 95 % of the accesses go to the 10 MB on its node, or to the 10 MB on the other.
         for (here, there, truth) in [(10.0, 82.0, 5.0), (82.0, 10.0, 95.0)] {
-            let remote = Remote::of(&[1000, 0], &memory(&[here * MB, there * MB]));
+            let remote = Remote::of(&[1000, 0], &memory(&[here * MB, there * MB]), &NONE);
             let (low, high) = remote.range_pct().unwrap();
             assert!(low <= truth && truth <= high, "{low} to {high}");
         }
@@ -217,7 +276,7 @@ mod tests {
     fn memory_on_one_node_leaves_little_room() {
         let sure = |bytes: &[f64], error_points| {
             let memory = Memory { bytes_by_node: bytes.to_vec(), error_points };
-            Remote::of(&[1000, 0], &memory).range_pct().unwrap()
+            Remote::of(&[1000, 0], &memory, &NONE).range_pct().unwrap()
         };
         assert_eq!(sure(&[8e9, 0.0], 0.0), (0.0, 0.0));
         assert_eq!(sure(&[0.0, 8e9], 0.0), (100.0, 100.0));
@@ -228,8 +287,8 @@ mod tests {
 
     #[test]
     fn two_local_processes_are_local_together() {
-        let mut sum = Remote::of(&[900, 0], &memory(&[5.0, 0.0]));
-        sum += &Remote::of(&[0, 900], &memory(&[0.0, 5.0]));
+        let mut sum = Remote::of(&[900, 0], &memory(&[5.0, 0.0]), &NONE);
+        sum += &Remote::of(&[0, 900], &memory(&[0.0, 5.0]), &NONE);
         assert_eq!(sum.pct(), Some(0.0));
     }
 
@@ -245,8 +304,8 @@ mod tests {
 
     #[test]
     fn what_did_not_run_has_no_share() {
-        assert_eq!(Remote::of(&[0, 0], &memory(&[1.0])).pct(), None);
-        assert_eq!(Remote::of(&[5, 0], &memory(&[])).pct(), None);
+        assert_eq!(Remote::of(&[0, 0], &memory(&[1.0]), &NONE).pct(), None);
+        assert_eq!(Remote::of(&[5, 0], &memory(&[]), &NONE).pct(), None);
     }
 
     proptest! {
@@ -256,7 +315,7 @@ mod tests {
             bytes in prop::collection::vec(0.0f64..1e12, 1..9),
             node in 0usize..9,
         ) {
-            let here = Remote::of(&run, &memory(&bytes));
+            let here = Remote::of(&run, &memory(&bytes), &NONE);
             let Some((pct, best)) = here.pct().zip(here.best_pct()) else { return Ok(()) };
             prop_assert!((0.0..=100.0 + 1e-9).contains(&pct) && best <= pct + 1e-9, "{best} of {pct}");
             let (low, high) = here.range_pct().unwrap();
@@ -267,7 +326,7 @@ mod tests {
             time[node] = run.iter().sum();
             let mut place = vec![0.0; 9];
             place[node] = 1.0;
-            for moved in [Remote::of(&time, &memory(&bytes)), Remote::of(&run, &memory(&place))] {
+            for moved in [Remote::of(&time, &memory(&bytes), &NONE), Remote::of(&run, &memory(&place), &NONE)] {
                 prop_assert!(moved.pct().unwrap() >= best - 1e-6, "{} is below {best}", moved.pct().unwrap());
             }
         }
@@ -277,9 +336,9 @@ mod tests {
             run in prop::collection::vec(0u64..1_000_000_000, 1..9),
             bytes in prop::collection::vec(0.0f64..1e12, 1..9),
         ) {
-            let whole = Remote::of(&run, &memory(&bytes));
+            let whole = Remote::of(&run, &memory(&bytes), &NONE);
             let mut sum = Remote::default();
-            (0..run.len()).for_each(|node| sum += &Remote::on(node, &run, &memory(&bytes)));
+            (0..run.len()).for_each(|node| sum += &Remote::on(node, &run, &memory(&bytes), &NONE));
             prop_assert!((whole.remote_ns - sum.remote_ns).abs() <= 1e-6 * whole.run_ns.max(1.0));
             prop_assert!((whole.run_ns - sum.run_ns).abs() <= 1e-6 * whole.run_ns.max(1.0));
         }

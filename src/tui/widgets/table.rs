@@ -182,6 +182,9 @@ fn by_node(
 /// The role of a number for the reader: zeros recede, what may hurt stands out.
 fn role_of(stands: Stands, value: &Value) -> Role {
     let Some(number) = value.number() else { return Role::Plain };
+    if matches!(value, Value::Share { small: true, .. }) {
+        return Role::Dim;
+    }
     // An estimate stands out only if its lower end would: placement alone is no alarm.
     let sure = match value {
         Value::Share { at_least, witness: Witness::Memory | Witness::Hints, .. } => *at_least,
@@ -190,9 +193,8 @@ fn role_of(stands: Stands, value: &Value) -> Role {
     match stands {
         Stands::Plain => Role::Plain,
         Stands::Home => Role::Local,
-        Stands::Remote(when) if !when(sure) && when(number) => Role::Plain,
         Stands::Harm(when) if when(number) => Role::Warn,
-        Stands::Remote(when) if when(number) => Role::Remote,
+        Stands::Remote(when) if when(sure) => Role::Remote,
         _ if number == 0.0 => Role::Dim,
         _ => Role::Plain,
     }

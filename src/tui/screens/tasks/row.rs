@@ -1,13 +1,12 @@
 //! A task as a row of a list: its identity, its order and its parent.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::metric::Metric;
 use crate::metric::identity::COMM;
 use crate::metric::task::TASK_METRICS;
 use crate::model::process::ProcessId;
-use crate::snapshot::{RowKind, Snapshot, Task};
+use crate::snapshot::{RowKind, Snapshot, Task, Tie};
 use crate::tui::widgets::columns;
 use crate::tui::widgets::list::Row;
 
@@ -20,8 +19,7 @@ pub struct RowKey {
 
 impl Row for Task {
     type Key = RowKey;
-    /// Ties go to the busier, then the older task, so that a screen does not flicker.
-    type Tie = (Reverse<u64>, u32, u32, u64);
+    type Tie = Tie;
     const NAME: &'static str = COMM.id;
 
     fn metrics() -> &'static [Metric<Task>] {
@@ -36,8 +34,8 @@ impl Row for Task {
         RowKey { process: self.raw.process(), tid: self.tid }
     }
 
-    fn tie(&self) -> Self::Tie {
-        (Reverse(self.total.cpu_ns()), self.raw.pid, self.raw.tid, self.raw.serial)
+    fn tie(&self) -> Tie {
+        Task::tie(self)
     }
 
     fn columns(width: u16, snapshot: &Snapshot, sorted: &str) -> Vec<&'static Metric<Task>> {
@@ -51,16 +49,13 @@ impl Row for Task {
         let mut leaders: HashMap<u32, usize> = HashMap::with_capacity(order.len());
         for at in order {
             let task = &snapshot.tasks[*at];
-            if task.tid.is_none_or(|tid| tid == task.raw.pid)
-                && (!task.exited || !leaders.contains_key(&task.raw.pid))
-            {
+            if task.leads() && (!task.exited || !leaders.contains_key(&task.raw.pid)) {
                 leaders.insert(task.raw.pid, *at);
             }
         }
         let parent = |at: &usize| {
             let task = &snapshot.tasks[*at];
-            let is_thread = task.tid.is_some_and(|tid| tid != task.raw.pid);
-            let id = if is_thread { task.raw.pid } else { task.raw.ppid };
+            let id = if task.leads() { task.raw.ppid } else { task.raw.pid };
             Some((*at, leaders.get(&id).copied().filter(|parent| parent != at)?))
         };
         order.iter().filter_map(parent).collect()
