@@ -11,7 +11,6 @@ use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -23,6 +22,7 @@ use crate::program::say::{self, Form, Notes};
 use crate::program::{reopened, signals};
 use crate::snapshot::RowKind;
 use crate::tui::input::action::ScreenId;
+use crate::tui::update::Settings;
 use crate::tui::{ColourChoice, Ended, TuiOptions};
 
 /// Does what was asked for. The exit code is that of a run that went well or found nothing.
@@ -62,13 +62,15 @@ fn wants_batch(args: &OutputArgs) -> bool {
 /// The screen, as it was asked for, with an interval of a second and rows of `grain`.
 fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Result<TuiOptions> {
     Ok(TuiOptions {
-        interval: Duration::from_secs(1),
+        view: Settings {
+            columns: options::columns(display)?,
+            sort: options::sort(display)?,
+            threads: grain == RowKind::Threads,
+            screen: if display.by_container { ScreenId::Containers } else { ScreenId::Tasks },
+            filter: options::filter(display)?,
+            ..Settings::default()
+        },
         iterations: None,
-        columns: options::columns(display)?,
-        sort: options::sort(display)?,
-        threads: grain == RowKind::Threads,
-        screen: if display.by_container { ScreenId::Containers } else { ScreenId::Tasks },
-        filter: options::filter(display)?,
         mouse: !screen.no_mouse,
         colour: match screen.color {
             ColourArg::Auto => ColourChoice::Auto,
@@ -76,9 +78,6 @@ fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Re
             ColourArg::Never => ColourChoice::Never,
         },
         ascii: screen.ascii,
-        sets: Vec::new(),
-        demo: false,
-        access: false,
     })
 }
 

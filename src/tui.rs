@@ -37,25 +37,21 @@ use signal_hook::iterator::Signals;
 use self::collector::{Collector, Command};
 use self::deriver::Deriver;
 use self::history::{Shown, Want};
-use self::input::action::{Effect, ScreenId};
+use self::input::action::Effect;
 use self::mail::{Inbox, Mail};
 use self::terminal::Tty;
 pub use self::theme::ColourChoice;
 use self::theme::Theme;
 use self::update::{App, Settings};
-use crate::analysis::filter::RowFilter;
 use crate::analysis::highlights::Highlights;
 use crate::collect::mappings::Mappings;
-use crate::metric::Metric;
 use crate::model::process::Details;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
-use crate::pmu::sets::Choice;
 use crate::program::overhead::Statistics;
 use crate::program::signals;
 use crate::record::recorder::Progress;
-use crate::snapshot::Task;
 use crate::source::recording::Recording;
 use crate::source::synthetic::demo;
 use crate::source::{Focus, Source};
@@ -72,28 +68,14 @@ const PATIENCE_OF_RECORDINGS: Duration = Duration::from_secs(60);
 /// A second signal that comes so long after the first ends the program at once.
 const SECOND_SIGNAL: Duration = Duration::from_secs(1);
 
-/// Choices of the command line.
+/// Choices of the command line: of the view, and of its terminal.
 pub struct TuiOptions {
-    pub interval: Duration,
+    pub view: Settings,
     /// Closes the view after this many intervals.
     pub iterations: Option<u64>,
-    /// Columns in order; `None` lets the width of the screen decide.
-    pub columns: Option<Vec<&'static Metric<Task>>>,
-    /// The metric to sort by, and whether against its natural order.
-    pub sort: Option<(&'static Metric<Task>, bool)>,
-    pub threads: bool,
-    /// The screen to begin with.
-    pub screen: ScreenId,
-    pub filter: RowFilter,
     pub mouse: bool,
     pub colour: ColourChoice,
     pub ascii: bool,
-    /// Sets of events that can be chosen, and what each counts here; none for a recording.
-    pub sets: Vec<(&'static str, Choice)>,
-    /// The machine is made up: the header says so.
-    pub demo: bool,
-    /// Memory use is sampled from the start to the end.
-    pub access: bool,
 }
 
 /// Why the view was closed.
@@ -159,13 +141,9 @@ pub fn run(
     recorded: bool,
     start: impl FnOnce() -> Result<Box<dyn Source>> + Send + 'static,
 ) -> Result<Ended> {
-    let (interval, iterations, mouse) = (options.interval, options.iterations, options.mouse);
+    let (interval, iterations, mouse) = (options.view.interval, options.iterations, options.mouse);
     let patience = if recorded { PATIENCE_OF_RECORDINGS } else { PATIENCE };
-    let (made_up, access) = (options.demo, options.access);
-    let mut app = new_app(options);
-    app.state.demo = made_up;
-    app.state.access = access;
-    run_with(app, mouse, iterations, patience, move |deriver, commands, wake| {
+    run_with(new_app(options), mouse, iterations, patience, move |deriver, commands, wake| {
         collector::collect(start, interval, &deriver.mail, &commands, wake)
     })
 }
@@ -191,17 +169,8 @@ pub fn replay(
 }
 
 fn new_app(options: TuiOptions) -> App {
-    App::new(Settings {
-        interval: options.interval,
-        columns: options.columns,
-        sort: options.sort,
-        threads: options.threads,
-        screen: options.screen,
-        filter: options.filter,
-        theme: Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok()),
-        zone: TimeZone::system(),
-        sets: options.sets,
-    })
+    let theme = Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok());
+    App::new(options.view, theme, TimeZone::system())
 }
 
 /// The view with a thread of its own for where samples come from, which is waited for up to `patience` at the end.

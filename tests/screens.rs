@@ -356,8 +356,24 @@ fn the_details_name_who_is_on_the_sibling() {
     }
     press(&mut app, "Enter");
     let shown = text(&draw(&app, 160, 50));
-    let said = "sibling busy 25.0%: batch 8 ~54.0%; waits 12.0%, ~12.0% beside idle nodes";
+    let said = "sibling busy 25.0%: batch 8 ~54.0%; waits 12.0% (~12.0% while another node had an idle CPU)";
     assert!(shown.contains(said), "{shown}");
+}
+
+#[test]
+fn enter_on_a_thread_opens_the_thread() {
+    let mut world = World::intel();
+    let mut app = app(&mut world, 3, (100, 30), Theme::new(false, true));
+    press(&mut app, "H");
+    let row = |app: &App| app.screens.tasks.selected(app.state.snapshot().unwrap()).unwrap().clone();
+    while row(&app).leads() {
+        press(&mut app, "Down");
+    }
+    let thread = row(&app);
+    let (tid, asked) = (thread.tid.unwrap(), press(&mut app, "Enter"));
+    assert_eq!(asked, Some(Effect::Inspect(tid, thread.raw.start_ns)), "/proc has threads by their ids");
+    let shown = text(&draw(&app, 100, 30));
+    assert!(shown.contains(&format!("thread {tid} of {}", thread.raw.pid)), "{shown}");
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn machine(topology: &Fact<Topology>) -> Finding {
 fn cgroups(hierarchy: &Hierarchy) -> Finding {
     let mode = match hierarchy.mode {
         Mode::Unified => "unified (v2)",
-        Mode::Hybrid => "hybrid (v1 controllers beside v2)",
+        Mode::Hybrid => "hybrid (v1 controllers and v2)",
         Mode::Legacy => "legacy (v1)",
         Mode::None => return warn("none is mounted"),
     };

@@ -88,7 +88,7 @@ impl<W: Write + AsFd> Write for Interruptible<'_, W> {
 }
 
 fn unread() -> io::Error {
-    io::Error::new(ErrorKind::BrokenPipe, "stopped while nobody read the output")
+    io::Error::new(ErrorKind::BrokenPipe, "stopped while the output was not read")
 }
 
 #[cfg(test)]

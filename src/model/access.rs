@@ -50,7 +50,7 @@ pub struct MemoryUses {
 pub struct MemoryUse {
     /// Samples in user mode.
     pub samples: u64,
-    /// Of those: with an address, without memory, with an address that is gone, behind a jump, without an answer.
+    /// Samples with an address, without memory, with an address that is gone, behind a jump, without an answer.
     pub with_address: u64,
     /// The instruction accesses no memory.
     pub plain: u64,

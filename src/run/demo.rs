@@ -17,7 +17,7 @@ use crate::run::replay::{Part, intervals};
 use crate::source::recorded::Recorded;
 use crate::source::synthetic::demo::Demo;
 use crate::source::{Focus, Source};
-use crate::tui::{self, TuiOptions};
+use crate::tui;
 
 pub(super) fn run(args: &LiveArgs) -> Result<ExitCode> {
     options::check_node(&args.display, &Demo::new().host().topology)?;
@@ -27,7 +27,8 @@ pub(super) fn run(args: &LiveArgs) -> Result<ExitCode> {
 }
 
 fn live(args: &LiveArgs) -> Result<ExitCode> {
-    let options = TuiOptions { demo: true, ..screen(args)? };
+    let mut options = screen(args)?;
+    options.view.demo = true;
     let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
     let recorded = recorder.is_some();

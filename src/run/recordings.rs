@@ -33,14 +33,12 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let grain = options::grain(display.threads, None);
     if !wants_batch(out) {
         options::check_by_hand(&out.count)?;
-        let begin = if follow { span.1 } else { span.0 };
-        return ended(tui::replay(
-            tui_options(display, screen, grain)?,
-            recording,
-            span,
-            at.unwrap_or(begin),
-            follow,
-        )?);
+        let at = match at {
+            Some(at) => at,
+            None if follow => span.1,
+            None => first_whole(&mut recording)?.unwrap_or(span.0),
+        };
+        return ended(tui::replay(tui_options(display, screen, grain)?, recording, span, at, follow)?);
     }
     let mut export = exporter(format, display)?;
     let part = Part { from_wall_ns: at, to_wall_ns: None, iterations: out.count.iterations, follow, grain };
@@ -74,6 +72,28 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, sink), args.format.form);
     let written = replay::run(&mut recording, export.as_mut(), &mut out, part, stop, &mut tell)?;
     Ok(if written > 0 || signals::ended_by().is_some() { ran() } else { nothing_there(&args.path, span) })
+}
+
+/// Samples among which the first whole interval is looked for.
+const LOOKED_AT: usize = 30;
+
+/// The end of the first interval in which the memory of processes and the limits of groups are known, or else of the
+/// first of all, as wall clock in ns since 1970: a recorder needs some time to look at them. `None` without intervals.
+fn first_whole(recording: &mut Recording) -> Result<Option<i64>> {
+    let several_nodes = recording.host().topology.nodes.len() > 1;
+    let mut first = None;
+    for number in 0..LOOKED_AT {
+        let Some(sample) = recording.next()? else { break };
+        if number == 0 {
+            continue;
+        }
+        let has_placement = !several_nodes || !sample.placement.is_empty();
+        if has_placement && (sample.names.groups.is_empty() || !sample.groups.is_empty()) {
+            return Ok(Some(sample.wall_ns));
+        }
+        first = first.or(Some(sample.wall_ns));
+    }
+    Ok(first)
 }
 
 /// Names the recording where a time is right and the recording is not.

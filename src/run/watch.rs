@@ -59,7 +59,9 @@ pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
     let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
     let recorded = recorder.is_some();
-    let options = TuiOptions { sets: live.sets.clone(), access: args.access, ..screen(args)? };
+    let mut options = screen(args)?;
+    options.view.sets = live.sets.clone();
+    options.view.access = args.access;
     let access = args.access;
     let start = move || {
         let mut source = start(live)?;
@@ -116,11 +118,10 @@ pub(super) fn recorder(args: &LiveArgs) -> Result<Option<Recorder>> {
 /// The screen, as it was asked for.
 pub(super) fn screen(args: &LiveArgs) -> Result<TuiOptions> {
     let grain = options::grain(args.display.threads, Some(&args.watch.scope));
-    Ok(TuiOptions {
-        interval: args.watch.measure.interval(),
-        iterations: args.output.count.iterations,
-        ..tui_options(&args.display, &args.screen, grain)?
-    })
+    let mut options = tui_options(&args.display, &args.screen, grain)?;
+    options.view.interval = args.watch.measure.interval();
+    options.iterations = args.output.count.iterations;
+    Ok(options)
 }
 
 /// Length and number of intervals, and what is measured beside the rows.

@@ -27,6 +27,8 @@ use crate::snapshot::Snapshot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     Process(ProcessId, String),
+    /// A thread of a process: that, its own id, and its start in ns since boot.
+    Thread(ProcessId, (u32, u64), String),
     /// A cgroup and those below it.
     Container(u64, String),
     Node(NodeId),
@@ -124,10 +126,18 @@ pub trait Screen {
         None
     }
 
-    fn go(&mut self, _motion: Motion, _height: usize, _state: &State) {}
+    fn go(&mut self, motion: Motion, height: usize, _state: &State) {
+        if let Some(table) = self.table_mut() {
+            table.go(motion, height);
+        }
+    }
 
     /// A click on this line of its list.
-    fn select(&mut self, _line: usize, _height: usize) {}
+    fn select(&mut self, line: usize, height: usize) {
+        if let Some(table) = self.table_mut() {
+            table.click(line, height);
+        }
+    }
 
     /// Does what only this view can.
     fn act(&mut self, _action: Action, _height: usize, _state: &mut State) -> Answer {

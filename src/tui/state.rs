@@ -66,7 +66,7 @@ pub struct State {
 
 impl State {
     /// Before the first sample, on a screen of 80 by 24.
-    pub fn new(theme: Theme, zone: TimeZone, interval: Duration, sets: Vec<(&'static str, Choice)>) -> State {
+    pub fn new(theme: Theme, zone: TimeZone, interval: Duration) -> State {
         State {
             theme,
             zone,
@@ -84,7 +84,7 @@ impl State {
             message: None,
             note: None,
             warnings: Vec::new(),
-            sets,
+            sets: Vec::new(),
             recording: None,
             demo: false,
             access: false,

@@ -39,11 +39,29 @@ pub struct Settings {
     /// The screen to begin with.
     pub screen: ScreenId,
     pub filter: RowFilter,
-    pub theme: Theme,
-    /// In which times of day are shown.
-    pub zone: TimeZone,
-    /// Sets of events that can be chosen, and what each counts here.
+    /// Sets of events that can be chosen, and what each counts here; none for a recording.
     pub sets: Vec<(&'static str, Choice)>,
+    /// The machine is made up: the header says so.
+    pub demo: bool,
+    /// Memory use is sampled from the start to the end.
+    pub access: bool,
+}
+
+impl Default for Settings {
+    /// All processes, once a second.
+    fn default() -> Settings {
+        Settings {
+            interval: Duration::from_secs(1),
+            columns: None,
+            sort: None,
+            threads: false,
+            screen: ScreenId::Tasks,
+            filter: RowFilter::default(),
+            sets: Vec::new(),
+            demo: false,
+            access: false,
+        }
+    }
 }
 
 pub struct App {
@@ -57,13 +75,19 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(settings: Settings) -> App {
+    /// Without samples; times of day are shown in `zone`.
+    pub fn new(settings: Settings, theme: Theme, zone: TimeZone) -> App {
         let natural = (&task::CPU_PCT, false);
         let (metric, reversed) = settings.sort.unwrap_or(natural);
         let sort = Sort { metric, reversed };
         let tasks = Tasks::new(sort, settings.filter, settings.columns, settings.threads);
         App {
-            state: State::new(settings.theme, settings.zone, settings.interval, settings.sets),
+            state: State {
+                sets: settings.sets,
+                demo: settings.demo,
+                access: settings.access,
+                ..State::new(theme, zone, settings.interval)
+            },
             screens: Screens { tasks, ..Screens::default() },
             base: settings.screen,
             on_top: Vec::new(),

@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseEvent};
 use ratatui::layout::Rect;
 
-use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::Counter;
@@ -317,17 +315,7 @@ pub fn sets() -> Vec<(&'static str, Choice)> {
 
 /// An app that has seen `ticks` samples of `world` on a screen of this size.
 pub fn app(world: &mut Machine, ticks: usize, size: (u16, u16), theme: Theme) -> App {
-    let mut app = App::new(Settings {
-        interval: Duration::from_secs(1),
-        columns: None,
-        sort: None,
-        threads: false,
-        screen: numatop_ng::tui::input::action::ScreenId::Tasks,
-        filter: RowFilter::default(),
-        theme,
-        zone: TimeZone::UTC,
-        sets: sets(),
-    });
+    let mut app = App::new(Settings { sets: sets(), ..Settings::default() }, theme);
     app.resize(Rect::new(0, 0, size.0, size.1));
     for _ in 0..ticks {
         let sample = world.tick();
@@ -344,9 +332,9 @@ pub struct App {
 }
 
 impl App {
-    /// Without samples.
-    pub fn new(settings: Settings) -> App {
-        let inner = update::App::new(settings);
+    /// Without samples; times of day are in UTC.
+    pub fn new(settings: Settings, theme: Theme) -> App {
+        let inner = update::App::new(settings, theme, TimeZone::UTC);
         let history = History::new(inner.want());
         App { inner, history }
     }

@@ -24,7 +24,7 @@ pub struct Evidence {
     pub samples: f64,
     /// Samples that were followed.
     pub followed: u64,
-    /// Of those: the address of the next run is known.
+    /// Samples of which the address of the next run is known.
     pub resolved: u64,
     /// Samples of which the places of the next two runs are known.
     pub pairs: u64,

@@ -10,7 +10,7 @@ pub type Pairs<T> = BTreeMap<(T, T), u64>;
 pub struct NextRuns {
     /// Samples that were followed, however far.
     pub followed: u64,
-    /// Of those: the address of the next run is known.
+    /// Samples of which the address of the next run is known.
     pub resolved: u64,
     /// Of the resolved ones: the instruction has overwritten its address, so that no other is known.
     pub gone_resolved: u64,

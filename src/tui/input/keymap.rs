@@ -183,7 +183,7 @@ pub static KEYS: &[Binding] = &[
         "Fold",
         "Hot spots: fold or unfold what is below a function",
     ),
-    bind(HOT, &[ch('r')], Action::HotRestart, "Restart", "Hot spots: forget the samples so far"),
+    bind(HOT, &[ch('r')], Action::HotRestart, "Restart", "Hot spots: begin anew"),
     bind(SCREENS, &[ch('o')], Action::Overhead, "", "What numatop-ng itself costs, program by program"),
     bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
     bind(PAUSED, &[ch(' ')], Action::Pause, "Now", ""),

@@ -11,7 +11,7 @@ use crate::metric::{Metric, task};
 use crate::model::group::Kind;
 use crate::snapshot::{Container, Snapshot};
 use crate::tui::history::Want;
-use crate::tui::input::action::{Action, Motion, ScreenId};
+use crate::tui::input::action::{Action, ScreenId};
 use crate::tui::input::keymap::context;
 use crate::tui::state::State;
 use crate::tui::theme::Role;
@@ -128,24 +128,10 @@ impl Screen for Containers {
         Some(&mut self.list)
     }
 
-    fn go(&mut self, motion: Motion, height: usize, _state: &State) {
-        self.list.go(motion, height);
-    }
-
-    fn select(&mut self, line: usize, height: usize) {
-        self.list.click(line, height);
-    }
-
     fn act(&mut self, action: Action, _height: usize, state: &mut State) -> Answer {
         match action {
             Action::Tree => self.list.tree = !self.list.tree,
-            Action::Fold if !self.list.tree => {
-                state.message = Some("only the tree folds: F5 or e shows it".into());
-            }
-            Action::Fold if !self.list.toggle_fold() => {
-                state.message = Some("nothing hangs below this row".into());
-            }
-            Action::Fold => {}
+            Action::Fold => state.message = self.list.fold().err().map(String::from),
             // The selected container, or no scope when it is that already.
             Action::Scope => {
                 let selected = state.snapshot().and_then(|snapshot| self.list.selected(snapshot));

@@ -1,4 +1,4 @@
-//! One process looked at closely: its threads or its mappings, what it did lately, and what /proc says about it.
+//! One process, or one thread of it, looked at closely: its threads or its mappings, what it did lately, and what /proc says about it.
 
 mod balancing;
 mod draw;
@@ -26,6 +26,8 @@ use crate::tui::widgets::layout::below;
 pub struct Detail {
     /// The process; meaningless while the view is closed.
     process: ProcessId,
+    /// The thread that is looked at, and its start in ns since boot; `None` for the process as a whole.
+    thread: Option<(u32, u64)>,
     /// First thread in view.
     offset: usize,
     /// The last details from /proc, or why there are none.
@@ -42,9 +44,14 @@ impl Detail {
         state.process.as_deref().filter(|seen| seen.process == self.process)
     }
 
-    /// Takes what /proc said about a process.
-    pub fn inspected(&mut self, pid: u32, found: Result<Details, String>) {
-        if self.process.0 == pid {
+    /// The id that /proc is asked about, and its start.
+    fn asked(&self) -> (u32, u64) {
+        self.thread.unwrap_or(self.process)
+    }
+
+    /// Takes what /proc said about a process or a thread.
+    pub fn inspected(&mut self, id: u32, found: Result<Details, String>) {
+        if self.asked().0 == id {
             self.details = Some(found);
         }
     }
@@ -91,9 +98,12 @@ impl Screen for Detail {
     }
 
     fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
-        if let Some(Subject::Process(process, _)) = subject {
-            *self = Detail { process, samples: self.samples, ..Detail::default() };
-        }
+        let (process, thread) = match subject {
+            Some(Subject::Process(process, _)) => (process, None),
+            Some(Subject::Thread(process, thread, _)) => (process, Some(thread)),
+            _ => return Ok(self.at_interval()),
+        };
+        *self = Detail { process, thread, samples: self.samples, ..Detail::default() };
         Ok(self.at_interval())
     }
 
@@ -113,11 +123,13 @@ impl Screen for Detail {
     }
 
     fn at_interval(&self) -> Option<Effect> {
-        Some(Effect::Inspect(self.process.0, self.process.1))
+        let (id, start_ns) = self.asked();
+        Some(Effect::Inspect(id, start_ns))
     }
 
     fn elsewhere(&mut self) {
-        *self = Detail { process: self.process, samples: self.samples, ..Detail::default() };
+        let (process, thread, samples) = (self.process, self.thread, self.samples);
+        *self = Detail { process, thread, samples, ..Detail::default() };
     }
 
     /// Moves the view over the threads, or the mappings.

@@ -65,7 +65,7 @@ impl Hot {
     fn work_out(&mut self, snapshot: Option<&Snapshot>, height: usize) {
         let target = self.target.clone();
         let wanted = |id: ProcessId, process: &Process| match target {
-            Some(Subject::Process(wanted, _)) => id == wanted,
+            Some(Subject::Process(wanted, _) | Subject::Thread(wanted, ..)) => id == wanted,
             Some(Subject::Container(top, _)) => {
                 snapshot.is_some_and(|snapshot| is_below(process.cgroup_id, top, snapshot))
             }
@@ -171,7 +171,9 @@ impl Screen for Hot {
     /// Shows the hot spots of what is selected, and has stacks sampled.
     fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
         let title = match &subject {
-            Some(Subject::Process(_, name) | Subject::Container(_, name)) => name.clone(),
+            Some(Subject::Process(_, name) | Subject::Thread(_, _, name) | Subject::Container(_, name)) => {
+                name.clone()
+            }
             Some(Subject::Node(_)) | None => "everything in scope".into(),
         };
         *self = Hot { target: subject, title, ..Hot::default() };

@@ -12,7 +12,7 @@ use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Order};
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
-use crate::tui::input::action::{Action, Motion, ScreenId};
+use crate::tui::input::action::{Action, ScreenId};
 use crate::tui::input::keymap::context;
 use crate::tui::state::State;
 use crate::tui::widgets::columns;
@@ -136,14 +136,6 @@ impl Screen for Nodes {
 
     fn table_mut(&mut self) -> Option<&mut dyn Tabular> {
         Some(&mut self.list)
-    }
-
-    fn go(&mut self, motion: Motion, height: usize, _state: &State) {
-        self.list.go(motion, height);
-    }
-
-    fn select(&mut self, line: usize, height: usize) {
-        self.list.click(line, height);
     }
 
     fn act(&mut self, action: Action, _height: usize, _state: &mut State) -> Answer {

@@ -21,7 +21,7 @@ use crate::snapshot::{Snapshot, Task};
 use crate::source::Focus;
 use crate::text::{clean, clean_str};
 use crate::tui::history::Want;
-use crate::tui::input::action::{Action, Effect, Motion, ScreenId};
+use crate::tui::input::action::{Action, Effect, ScreenId};
 use crate::tui::input::keymap::context;
 use crate::tui::state::State;
 use crate::tui::theme::Role;
@@ -221,14 +221,21 @@ impl Screen for Tasks {
         match subject {
             Some(Subject::Node(node)) => self.choice.node = Some(node),
             Some(Subject::Container(id, _)) => self.choice.container = Some(id),
-            Some(Subject::Process(..)) | None => {}
+            Some(Subject::Process(..) | Subject::Thread(..)) | None => {}
         }
         Ok(None)
     }
 
     fn subject(&self, state: &State) -> Option<Subject> {
-        let raw = &self.selected(state.snapshot()?)?.raw;
-        Some(Subject::Process(raw.process(), format!("{} {}", raw.pid, clean(raw.comm.bytes()))))
+        let task = self.selected(state.snapshot()?)?;
+        let (raw, name) = (&task.raw, clean(task.raw.comm.bytes()));
+        Some(match task.tid {
+            // The main thread's row leads to its process; so does that of threads that have ended.
+            Some(tid) if tid != 0 && !task.leads() => {
+                Subject::Thread(raw.process(), (tid, raw.start_ns), format!("{tid} {name}"))
+            }
+            _ => Subject::Process(raw.process(), format!("{} {name}", raw.pid)),
+        })
     }
 
     fn leads_to(&self) -> Option<ScreenId> {
@@ -243,25 +250,11 @@ impl Screen for Tasks {
         Some(&mut self.list)
     }
 
-    fn go(&mut self, motion: Motion, height: usize, _state: &State) {
-        self.list.go(motion, height);
-    }
-
-    fn select(&mut self, line: usize, height: usize) {
-        self.list.click(line, height);
-    }
-
     fn act(&mut self, action: Action, height: usize, state: &mut State) -> Answer {
         match action {
             Action::Threads => self.threads = !self.threads,
             Action::Tree => self.list.tree = !self.list.tree,
-            Action::Fold if !self.list.tree => {
-                state.message = Some("only the tree folds: F5 or e shows it".into());
-            }
-            Action::Fold if !self.list.toggle_fold() => {
-                state.message = Some("nothing hangs below this row".into());
-            }
-            Action::Fold => {}
+            Action::Fold => state.message = self.list.fold().err().map(String::from),
             Action::Follow => self.toggle_follow(height),
             Action::Search => return Answer::Ask(Prompt::new(Purpose::Search, "")),
             Action::Filter => return Answer::Ask(Prompt::new(Purpose::Filter, &self.choice.text)),

@@ -4,6 +4,7 @@ use crate::metric::columns::{CONTAINER_PRIORITY, NODE_PRIORITY, TASK_ORDER, TASK
 use crate::metric::container::{CONTAINER, CONTAINER_METRICS};
 use crate::metric::identity::{CGROUP, COMM, NAME_LEAST, PID, THREADS, TID, USER};
 use crate::metric::node::{self, NODE_METRICS};
+use crate::metric::placement::MEM_PCT_BY_NODE;
 use crate::metric::{Metric, task};
 use crate::model::sample::HostFacts;
 use crate::snapshot::{Container, Node, Task};
@@ -128,10 +129,12 @@ pub fn place<R>(metrics: &[&'static Metric<R>], width: u16, name: &str) -> Colum
                 spare -= more;
             }
         };
-        let shares = at(task::RUN_PCT_BY_NODE.id);
-        widen(shares, 3);
+        let (ran, memory) = (at(task::RUN_PCT_BY_NODE.id), at(MEM_PCT_BY_NODE.id));
+        widen(ran, 3);
+        widen(memory, 3);
         widen(Some(name), NAME_ENOUGH - NAME_LEAST);
-        widen(shares, 20);
+        widen(ran, 20);
+        widen(memory, 20);
         widen(Some(name), u16::MAX);
     }
     let mut x = GUTTER;

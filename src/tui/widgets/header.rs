@@ -282,7 +282,8 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
                 _ => pen,
             }
         }
-        Err(why) => pen.write("IPC n/a: ", dim).write(&clean_str(&why.to_string()), dim),
+        // Help says why.
+        Err(_) => pen.write("IPC n/a", dim),
     };
 }
 

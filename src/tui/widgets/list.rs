@@ -99,18 +99,14 @@ impl<R: Row> List<R> {
         self.cursor.settle(&self.keys, height);
     }
 
-    pub fn go(&mut self, motion: Motion, height: usize) {
+    /// Moves the selection.
+    pub fn step(&mut self, motion: Motion, height: usize) {
         self.cursor.go(motion, &self.keys, height);
     }
 
     /// Selects the row at this place of the whole list.
     pub fn select(&mut self, at: usize, height: usize) {
         self.cursor.select(at, &self.keys, height);
-    }
-
-    /// Selects the row in this line of what is in view.
-    pub fn click(&mut self, line: usize, height: usize) {
-        self.select(self.cursor.offset() + line, height);
     }
 
     pub fn selected<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a R> {
@@ -122,15 +118,24 @@ impl<R: Row> List<R> {
         self.keys.iter().skip(self.cursor.offset()).take(height).copied()
     }
 
-    /// Folds or unfolds what hangs below the selected row. False when nothing does.
-    pub fn toggle_fold(&mut self) -> bool {
-        let at = self.cursor.at();
-        let Some(key) = self.keys.get(at) else { return false };
-        if self.folded.remove(key) {
-            return true;
+    /// Folds or unfolds the rows below the selected one.
+    ///
+    /// # Errors
+    /// In words for the reader: the list is no tree, or the row has none below it.
+    pub fn fold(&mut self) -> Result<(), &'static str> {
+        if !self.tree {
+            return Err("only the tree folds: F5 or e shows it");
         }
-        let has_children = self.rows.get(at + 1).is_some_and(|next| next.depth() > self.rows[at].depth());
-        has_children && self.folded.insert(*key)
+        let at = self.cursor.at();
+        let Some(key) = self.keys.get(at) else { return Ok(()) };
+        if self.folded.remove(key) {
+            return Ok(());
+        }
+        if self.rows.get(at + 1).is_none_or(|next| next.depth() <= self.rows[at].depth()) {
+            return Err("nothing hangs below this row");
+        }
+        self.folded.insert(*key);
+        Ok(())
     }
 
     /// The columns at this width.

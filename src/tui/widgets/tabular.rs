@@ -8,6 +8,7 @@ use crate::metric::Metric;
 use crate::model::sample::Missing;
 use crate::snapshot::Snapshot;
 use crate::text;
+use crate::tui::input::action::Motion;
 
 /// A column on the screen: where it begins, where it ends, and its metric.
 pub struct Place {
@@ -37,6 +38,12 @@ pub trait Tabular {
 
     /// Shows these columns; `None` lets the width decide.
     fn set_columns(&mut self, ids: Option<Vec<&'static str>>);
+
+    /// Moves the selection; `height` is the number of rows in view.
+    fn go(&mut self, motion: Motion, height: usize);
+
+    /// Selects the row in this line of those in view.
+    fn click(&mut self, line: usize, height: usize);
 }
 
 impl<R: Row> Tabular for List<R> {
@@ -80,6 +87,14 @@ impl<R: Row> Tabular for List<R> {
 
     fn set_columns(&mut self, ids: Option<Vec<&'static str>>) {
         self.columns = ids.map(|ids| ids.into_iter().filter_map(by_id::<R>).collect());
+    }
+
+    fn go(&mut self, motion: Motion, height: usize) {
+        self.step(motion, height);
+    }
+
+    fn click(&mut self, line: usize, height: usize) {
+        self.select(self.cursor.offset() + line, height);
     }
 }
 

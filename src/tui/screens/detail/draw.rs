@@ -1,4 +1,4 @@
-//! One process: who it is, what it may use, where it ran, what it did lately, and its threads.
+//! One process or thread: who it is, what it may use, where it ran, what it did lately, and its threads.
 
 use std::collections::BTreeMap;
 
@@ -70,13 +70,20 @@ pub(super) fn render(
 ) {
     let (facts_area, threads_area) = split(area, Some(snapshot));
     let ellipsis = theme.glyphs.ellipsis;
-    let Some(task) = &seen.task else {
-        let text = format!("process {} was not there in this interval", seen.process.0);
+    let (shown, what) = match detail.thread {
+        None => (seen.task.as_ref(), format!("process {}", seen.process.0)),
+        Some((tid, _)) => {
+            let row = seen.threads.tasks.iter().find(|task| task.tid == Some(tid));
+            (row, format!("thread {tid} of process {}", seen.process.0))
+        }
+    };
+    let Some(task) = shown else {
+        let text = format!("{what} was not there in this interval");
         Pen::new(buf, area, 0, ellipsis).gap(1).write(&text, theme.style(Role::Warn));
         return;
     };
     identity(snapshot, task, theme, &mut Pen::new(buf, facts_area, 0, ellipsis));
-    let said = said(detail, task, snapshot).into_iter().chain([beside(seen, task, snapshot)]);
+    let said = said(detail, task, snapshot).into_iter().chain([delays(seen, task, snapshot)]);
     for (row, (label, text, role)) in (1..FACTS).zip(said) {
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);
         label_of(&mut pen, label, theme);
@@ -98,11 +105,13 @@ pub(super) fn render(
     let first = FACTS + node_lines(nodes) + balancing_lines(nodes);
     for (row, series) in (first..).zip(SERIES) {
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);
-        line_of_history(series, snapshot, task, &seen.history, theme, &mut pen);
+        // The history is that of the process.
+        let history = if detail.thread.is_none() { &seen.history[..] } else { &[] };
+        line_of_history(series, snapshot, task, history, theme, &mut pen);
     }
     match &detail.maps {
         Some(maps) => mappings::render(maps, task, use_missing(detail, snapshot), theme, threads_area, buf),
-        None => threads(seen, detail.offset, theme, threads_area, buf),
+        None => threads(seen, detail, theme, threads_area, buf),
     }
 }
 
@@ -123,7 +132,8 @@ fn label_of(pen: &mut Pen<'_>, label: &str, theme: &Theme) {
 fn identity(snapshot: &Snapshot, task: &Task, theme: &Theme, pen: &mut Pen<'_>) {
     let (plain, dim) = (theme.style(Role::Plain), theme.style(Role::Dim));
     let raw = &task.raw;
-    pen.gap(1).write(&format!("{} ", raw.pid), theme.style(Role::Title));
+    let thread = task.tid.filter(|_| !task.leads()).map_or(String::new(), |tid| format!("thread {tid} of "));
+    pen.gap(1).write(&format!("{thread}{} ", raw.pid), theme.style(Role::Title));
     pen.write(&clean(raw.comm.bytes()), theme.style(Role::Title));
     if task.exited {
         pen.gap(2).write("ENDED", theme.style(Role::Alert));
@@ -160,7 +170,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
                 ("command", why, Role::Dim),
                 ("cgroup", cgroup, Role::Plain),
                 ("may use", format!("{} CPUs", task.raw.cpus_allowed), Role::Plain),
-                ("so far", "-".into(), Role::Dim),
+                ("total", "-".into(), Role::Dim),
             ];
         }
     };
@@ -184,7 +194,8 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
     );
     let mut since = Vec::new();
     if let Some([ran, waited]) = details.schedstat {
-        since.push(format!("main thread: ran {}, waited {}", duration(ran), duration(waited)));
+        let whose = if task.leads() { "main thread: " } else { "" };
+        since.push(format!("{whose}ran {}, waited {}", duration(ran), duration(waited)));
     }
     if let Some([anon, file, shared]) = details.rss {
         let [anon, file, shared] = [anon, file, shared].map(|amount| bytes(amount as f64));
@@ -194,12 +205,12 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
         command,
         ("cgroup", cgroups, Role::Plain),
         ("may use", may_use, Role::Plain),
-        ("so far", since.join("; "), Role::Plain),
+        ("total", since.join("; "), Role::Plain),
     ]
 }
 
 /// Things in its way: waits, interrupts, and programs on the other threads of its cores.
-fn beside(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static str, String, Role) {
+fn delays(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static str, String, Role) {
     let read =
         |metric: &Metric<Task>| metric.read(task, snapshot).ok().map(|value| short(&value, metric.unit));
     let mut parts = Vec::new();
@@ -215,11 +226,12 @@ fn beside(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static
     }
     if let Some(wait) = read(&task::RUNQ_WAIT_PCT) {
         let idle = read(&RUNQ_WAIT_IDLE_ELSEWHERE_PCT).filter(|_| task.delta[Counter::RunDelayNs] > 0);
-        let idle = idle.map_or(String::new(), |idle| format!(", {idle}% beside idle nodes"));
+        let idle =
+            idle.map_or(String::new(), |idle| format!(" ({idle}% while another node had an idle CPU)"));
         parts.push(format!("waits {wait}%{idle}"));
     }
     parts.extend(read(&IRQ_PCT).map(|irq| format!("interrupts {irq}%")));
-    ("beside", parts.join("; "), Role::Plain)
+    ("delays", parts.join("; "), Role::Plain)
 }
 
 /// A task's share of a node.
@@ -333,13 +345,14 @@ fn line_of_history(
     );
 }
 
-fn threads(seen: &ProcessSnapshot, offset: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
+fn threads(seen: &ProcessSnapshot, detail: &Detail, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let threads = &seen.threads;
     let columns = columns::place(&columns::threads_for(area.width, &threads.host), area.width, COMM.id);
     let table = Table { columns: &columns, sort: None, snapshot: threads, theme, name: COMM.id };
     table.titles(area, 0, buf);
-    for (row, at) in (1..area.height).zip(seen.order.iter().skip(offset)) {
+    for (row, at) in (1..area.height).zip(seen.order.iter().skip(detail.offset)) {
         let task = &threads.tasks[*at];
-        table.row(task, &Look { ended: task.exited, ..Look::default() }, area, row, buf);
+        let selected = detail.thread.is_some() && task.tid == detail.thread.map(|(tid, _)| tid);
+        table.row(task, &Look { ended: task.exited, selected, ..Look::default() }, area, row, buf);
     }
 }
