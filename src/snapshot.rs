@@ -131,6 +131,8 @@ pub struct Snapshot {
     pub wall_ns: i64,
     /// CLOCK_MONOTONIC of the later sample; identifies the snapshot.
     pub mono_ns: u64,
+    /// CLOCK_BOOTTIME of the later sample: see [`TaskRaw::start_ns`].
+    pub boot_ns: u64,
     /// Length of the interval; `None` when there is no sample before.
     pub interval_ns: Option<u64>,
     pub grain: RowKind,
@@ -174,6 +176,29 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The same without rows of tasks and containers.
+    #[must_use]
+    pub fn machine(&self) -> Snapshot {
+        Snapshot {
+            host: Arc::clone(&self.host),
+            nodes: self.nodes.clone(),
+            tasks: Vec::new(),
+            containers: Vec::new(),
+            accesses: self.accesses.clone(),
+            flows: self.flows.clone(),
+            page_flows: self.page_flows.clone(),
+            cpus: self.cpus.clone(),
+            silent: self.silent.clone(),
+            own: self.own.clone(),
+            lost: self.lost.clone(),
+            names: Arc::clone(&self.names),
+            notes: Vec::new(),
+            hot: None,
+            overhead: None,
+            ..*self
+        }
+    }
+
     /// Why `metric` cannot be measured on this host, if it cannot.
     pub fn host_missing(&self, metric: &str) -> Option<&Missing> {
         self.host.missing.get(metric)
@@ -325,6 +350,7 @@ pub fn derive_tasks(
         host: Arc::clone(host),
         wall_ns: current.wall_ns,
         mono_ns: current.mono_ns,
+        boot_ns: current.boot_ns,
         interval_ns: previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns)),
         grain,
         containers: Vec::new(),
