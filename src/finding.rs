@@ -110,7 +110,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// How bad it is. It never rises because something lasts.
+/// The gravity of a finding. It never rises because something lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// True and worth knowing, and not worth waking anybody.
@@ -144,7 +144,7 @@ impl Severity {
     }
 }
 
-/// How sure it is, from the errors of the values that the condition used.
+/// The certainty of a finding, from the errors of the values that the condition used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
     /// A value passes its limit and its lower end does not, or a guard could not be decided.
@@ -355,9 +355,9 @@ pub struct Finding {
     pub title: &'static str,
     /// The subject in words.
     pub identity: Identity,
-    /// How bad it is.
+    /// Its gravity.
     pub severity: Severity,
-    /// How sure it is.
+    /// Its certainty.
     pub confidence: Confidence,
     /// Its place in its life.
     pub state: State,

@@ -16,8 +16,8 @@ use crate::model::access::{AccessSource, MemoryUse};
 use crate::model::event::Role;
 use crate::model::process::ProcFields;
 use crate::model::sample::{
-    Flow, Hints, HostFacts, MachineRaw, Missing, Names, NodeRaw, Pressure, Reading, Resident, Sample, SelfUsage,
-    Slot, TaskRaw,
+    Flow, Hints, HostFacts, MachineRaw, Missing, Names, NodeRaw, Pressure, Reading, Resident, Sample,
+    SelfUsage, Slot, TaskRaw,
 };
 use crate::model::units::NodeId;
 use crate::program::overhead::Cost;

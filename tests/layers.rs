@@ -37,8 +37,19 @@ const TUI_LAYERS: &[&[&str]] = &[
 ];
 
 /// Modules and files that take values and return values: no file, no system call, no clock.
-const PURE: &[&str] =
-    &["access", "analysis", "cli", "finding", "hot", "list", "metric", "model", "program/overhead", "snapshot", "text"];
+const PURE: &[&str] = &[
+    "access",
+    "analysis",
+    "cli",
+    "finding",
+    "hot",
+    "list",
+    "metric",
+    "model",
+    "program/overhead",
+    "snapshot",
+    "text",
+];
 
 /// Rooms outside of these layers in which files are opened.
 const FILES: &[&str] =

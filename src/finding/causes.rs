@@ -49,7 +49,8 @@ pub fn explain(mut findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> 
         let which = findings.iter_mut().filter(|finding| COUNTERS.contains(&finding.key.id));
         which.for_each(|finding| finding.confidence = finding.confidence.min(Confidence::Estimated));
     }
-    let causes: Vec<_> = findings.iter().map(|finding| cause_of(finding, &findings, snapshot, rows)).collect();
+    let causes: Vec<_> =
+        findings.iter().map(|finding| cause_of(finding, &findings, snapshot, rows)).collect();
     for (finding, cause) in findings.iter_mut().zip(causes) {
         finding.because_of = cause;
     }
@@ -59,7 +60,8 @@ pub fn explain(mut findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> 
 fn cause_of(symptom: &Finding, all: &[Finding], snapshot: &Snapshot, rows: &Rows) -> Option<super::Key> {
     CAUSES.iter().filter(|(_, explained)| explained.contains(&symptom.key.id)).find_map(|(id, _)| {
         let causes = all.iter().filter(|cause| cause.key.id == *id);
-        let mut related = causes.filter(|cause| is_related(&cause.key.subject, &symptom.key.subject, snapshot, rows));
+        let mut related =
+            causes.filter(|cause| is_related(&cause.key.subject, &symptom.key.subject, snapshot, rows));
         related.next().map(|cause| cause.key.clone())
     })
 }
@@ -92,13 +94,19 @@ pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) ->
                 delta.run_ns.get(node.index()).is_some_and(|ns| *ns * 20 >= delta.cpu_ns())
             })
         }
-        (Subject::Container(a), Subject::Container(b)) => is_above(*a, *b, snapshot, rows) || is_above(*b, *a, snapshot, rows),
+        (Subject::Container(a), Subject::Container(b)) => {
+            is_above(*a, *b, snapshot, rows) || is_above(*b, *a, snapshot, rows)
+        }
         (Subject::Node(node), Subject::Device(name)) | (Subject::Device(name), Subject::Node(node)) => {
             let place = snapshot.host.topology.node(*node);
             let on = place.is_some_and(|place| place.devices.iter().any(|device| device.name == *name));
-            let interrupts = snapshot.host.topology.nodes.iter().flat_map(|node| &node.devices).any(|device| {
-                device.name == *name && device.irq_nodes.contains(node)
-            });
+            let interrupts = snapshot
+                .host
+                .topology
+                .nodes
+                .iter()
+                .flat_map(|node| &node.devices)
+                .any(|device| device.name == *name && device.irq_nodes.contains(node));
             on || interrupts
         }
         _ => false,
@@ -138,7 +146,9 @@ pub fn order(findings: Vec<Finding>, place: impl Fn(&str) -> usize) -> Vec<Findi
     }
     // Circles cannot come from the table; were they in it, nothing would be lost.
     let rest = std::mem::take(&mut below).into_values().flatten();
-    roots.extend(rest.map(|finding| (finding.told.gain.weight(), vec![Finding { because_of: None, ..finding }])));
+    roots.extend(
+        rest.map(|finding| (finding.told.gain.weight(), vec![Finding { because_of: None, ..finding }])),
+    );
     roots.sort_by(|(a_weight, a), (b_weight, b)| {
         let order = b[0].severity.cmp(&a[0].severity).then(b_weight.total_cmp(a_weight));
         order.then(place(a[0].key.id).cmp(&place(b[0].key.id))).then(a[0].key.cmp(&b[0].key))
@@ -152,11 +162,7 @@ pub fn order(findings: Vec<Finding>, place: impl Fn(&str) -> usize) -> Vec<Findi
 }
 
 /// Adds what the last of `tree` explains, and what that explains.
-fn hang(
-    tree: &mut Vec<Finding>,
-    below: &mut BTreeMap<Option<super::Key>, Vec<Finding>>,
-    level: usize,
-) {
+fn hang(tree: &mut Vec<Finding>, below: &mut BTreeMap<Option<super::Key>, Vec<Finding>>, level: usize) {
     let Some(cause) = tree.last().map(|finding| finding.key.clone()) else { return };
     for symptom in below.remove(&Some(cause)).unwrap_or_default() {
         tree.push(symptom);
@@ -204,7 +210,10 @@ mod tests {
 
     #[test]
     fn a_symptom_whose_cause_ended_stands_for_itself() {
-        let mut swap = Finding::example(Key { id: "swap-while-memory-free", subject: Subject::Host }, Severity::Critical);
+        let mut swap = Finding::example(
+            Key { id: "swap-while-memory-free", subject: Subject::Host },
+            Severity::Critical,
+        );
         swap.because_of = Some(Key { id: "zone-reclaim", subject: Subject::Host });
         let ordered = order(vec![swap], |_| 0);
         assert_eq!((ordered[0].because_of.as_ref(), ordered[0].rank), (None, Some(1)));

@@ -216,7 +216,8 @@ mod tests {
     #[test]
     fn lists_are_those_of_the_kernel() {
         let nodes = [NodeId(3), NodeId(1), NodeId(2)];
-        let text = line("migratepages").number(7).nodes(&nodes).nodes(&[NodeId(0)]).done().map(|l| l.to_string());
+        let text =
+            line("migratepages").number(7).nodes(&nodes).nodes(&[NodeId(0)]).done().map(|l| l.to_string());
         assert_eq!(text.as_deref(), Some("migratepages 7 1-3 0"));
         assert!(line("x").joined("AllowedCPUs=", "0-7;reboot").done().is_none());
     }

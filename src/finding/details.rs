@@ -7,7 +7,7 @@ use super::{Command, Finding, Note, State, Subject, text};
 pub enum Section {
     /// Rule, subject, how sure, how long.
     Head,
-    /// What it is.
+    /// The sentence.
     Sentence,
     /// Values that the condition used.
     Evidence,
@@ -86,10 +86,11 @@ fn words(section: Section, words: impl Into<String>) -> Paragraph {
 /// The details of a finding, section by section.
 pub fn details(finding: &Finding) -> Vec<Paragraph> {
     let mut all = vec![words(Section::Head, head(finding)), words(Section::Sentence, &finding.told.sentence)];
-    all.extend(rows(finding).into_iter().map(|row| Paragraph {
-        section: Section::Evidence,
-        content: Content::Row(row),
-    }));
+    all.extend(
+        rows(finding)
+            .into_iter()
+            .map(|row| Paragraph { section: Section::Evidence, content: Content::Row(row) }),
+    );
     all.extend(short(finding));
     all
 }
@@ -124,7 +125,11 @@ fn push_command(all: &mut Vec<Paragraph>, section: Section, command: &Command) {
         (super::When::ForGood, None) => "for good: ",
         (super::When::ForGood, Some(_)) => "for good",
     };
-    let text = format!("{when}{}{}", if when == "for good" && !command.words.is_empty() { ": " } else { "" }, command.words);
+    let text = format!(
+        "{when}{}{}",
+        if when == "for good" && !command.words.is_empty() { ": " } else { "" },
+        command.words
+    );
     if !text.is_empty() {
         all.push(words(section, text));
     }

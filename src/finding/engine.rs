@@ -120,7 +120,8 @@ impl Engine {
     /// An engine that has seen nothing.
     pub fn new(options: Options) -> Engine {
         let wanted = |rule: &&'static Rule| {
-            options.only.as_ref().is_none_or(|only| only.contains(rule.id)) && !options.without.contains(rule.id)
+            options.only.as_ref().is_none_or(|only| only.contains(rule.id))
+                && !options.without.contains(rule.id)
         };
         let rules: Vec<&'static Rule> = rules::RULES.iter().copied().filter(wanted).collect();
         Engine {
@@ -158,7 +159,8 @@ impl Engine {
             usual_ns: self.usual(length),
         };
         self.machine.add(from_ns, interval.to_ns, self.scaled(KEEP_NS), |sums| sums.add(snapshot));
-        let tracked: BTreeSet<Subject> = self.states.iter().flat_map(|states| states.keys().cloned()).collect();
+        let tracked: BTreeSet<Subject> =
+            self.states.iter().flat_map(|states| states.keys().cloned()).collect();
         let mut rows = rows::find(snapshot, &tracked);
         self.uses.add(snapshot, &rows, interval.from_ns, self.scaled(NEED_NS));
         rows.need = self.uses.need(&tracked);
@@ -213,7 +215,8 @@ impl Engine {
     pub fn pending(&self) -> Vec<Finding> {
         let mut pending = Vec::new();
         for (rule, states) in self.rules.iter().zip(&self.states) {
-            let length = hold::length(rule.hold.on_s, self.options.scale, self.lengths.back().copied().unwrap_or(0));
+            let length =
+                hold::length(rule.hold.on_s, self.options.scale, self.lengths.back().copied().unwrap_or(0));
             for (subject, episode) in states {
                 if episode.state == State::Pending && episode.trail.held_so_far(self.last_ns, length) {
                     pending.extend(episode.finding(rule, subject, self.last_ns));
@@ -274,14 +277,25 @@ impl Engine {
             let first = first.or(why);
             if let Some(why) = first {
                 let subjects = (looked > 0).then_some(blind);
-                self.blind.push(Blind { id: rule.id, reason: why.reason, words: why.words.into_owned(), subjects });
+                self.blind.push(Blind {
+                    id: rule.id,
+                    reason: why.reason,
+                    words: why.words.into_owned(),
+                    subjects,
+                });
             }
         }
         looks
     }
 
     /// Notes in which intervals conditions held.
-    fn hold(&mut self, snapshot: &Snapshot, rows: &Rows, looks: Vec<(usize, Subject, Look)>, interval: Interval) {
+    fn hold(
+        &mut self,
+        snapshot: &Snapshot,
+        rows: &Rows,
+        looks: Vec<(usize, Subject, Look)>,
+        interval: Interval,
+    ) {
         let mut visited: Vec<BTreeSet<Subject>> = self.rules.iter().map(|_| BTreeSet::new()).collect();
         let length = interval.to_ns - interval.from_ns;
         for (at, subject, look) in looks {
@@ -302,7 +316,8 @@ impl Engine {
         }
         // A subject that no rule was asked about has rested, or is no more.
         for (at, states) in self.states.iter_mut().enumerate() {
-            for (subject, episode) in states.iter_mut().filter(|(subject, _)| !visited[at].contains(*subject)) {
+            for (subject, episode) in states.iter_mut().filter(|(subject, _)| !visited[at].contains(*subject))
+            {
                 episode.gone = !rows::exists(snapshot, rows, subject);
                 episode.trail.add(interval.from_ns, interval.to_ns, false, KEEP_NS);
             }
@@ -311,7 +326,8 @@ impl Engine {
 
     /// Adds the interval to the sums of subjects with a state, and forgets others.
     fn keep_sums(&mut self, snapshot: &Snapshot, rows: &Rows, interval: Interval) {
-        let tracked: BTreeSet<Subject> = self.states.iter().flat_map(|states| states.keys().cloned()).collect();
+        let tracked: BTreeSet<Subject> =
+            self.states.iter().flat_map(|states| states.keys().cloned()).collect();
         self.sums.retain(|subject, _| tracked.contains(subject));
         let keep = self.scaled(KEEP_NS).max(interval.usual_ns * 4);
         for subject in tracked {
@@ -345,7 +361,7 @@ impl Engine {
                 let over = episode.is_shown();
                 let end = if episode.gone {
                     Some(End::Gone)
-                } else if episode.blind_ns >= 2 * on_ns.max(off_ns) {
+                } else if episode.blind_ns > 2 * on_ns.max(off_ns) {
                     Some(End::Unseen)
                 } else if over && episode.trail.held(false, now, off_ns) {
                     Some(End::Cleared)
@@ -384,7 +400,8 @@ impl Engine {
                     return true;
                 }
                 let key = Key { id: rule.id, subject: subject.clone() };
-                let past = self.past.get(&key).filter(|past| now.saturating_sub(past.ended_ns) <= SAME_NS).copied();
+                let past =
+                    self.past.get(&key).filter(|past| now.saturating_sub(past.ended_ns) <= SAME_NS).copied();
                 episode.take(seen, told, identity);
                 if due {
                     episode.begin(past, interval.wall_ns, now);
@@ -396,7 +413,14 @@ impl Engine {
         self.past.retain(|_, past| now.saturating_sub(past.ended_ns) <= SAME_NS);
     }
 
-    fn end(&mut self, rule: &'static Rule, subject: &Subject, episode: &Episode, end: End, interval: Interval) {
+    fn end(
+        &mut self,
+        rule: &'static Rule,
+        subject: &Subject,
+        episode: &Episode,
+        end: End,
+        interval: Interval,
+    ) {
         if !episode.is_shown() {
             return;
         }
@@ -426,7 +450,8 @@ impl Engine {
         let before = std::mem::replace(&mut self.findings, list);
         let is_new = |finding: &&Finding| !before.iter().any(|old| old.key == finding.key);
         let began = self.findings.iter().filter(is_new).filter(|finding| finding.times == 1);
-        let mut changes: Vec<Change> = began.map(|finding| Change::Began(Box::new(finding.clone()))).collect();
+        let mut changes: Vec<Change> =
+            began.map(|finding| Change::Began(Box::new(finding.clone()))).collect();
         for old in before.iter().filter(|old| !self.findings.iter().any(|new| new.key == old.key)) {
             // One that became a part of another has not ended.
             let now = interval.to_ns;

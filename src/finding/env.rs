@@ -4,7 +4,7 @@ use super::command::{Command, Scope, When, cpu_list, line, node_list};
 use crate::model::group::{Engine, Group, Kind};
 use crate::model::units::NodeId;
 
-/// What manages a subject: it decides which command lasts.
+/// The manager of a subject: it decides which command lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Env {
     /// A process of a session, or of a user.
@@ -55,10 +55,17 @@ pub fn memory_follows(env: &Env, unified: Option<bool>) -> bool {
 
 /// Commands that bind a subject to CPUs, and its memory to nodes: at once, and for good. `unified`: the machine has cgroup v2
 /// alone, where that is known; `pid` is its main process where it is known.
-pub fn bind(env: &Env, cpus: &[u32], nodes: &[NodeId], pid: Option<u32>, unified: Option<bool>) -> Vec<Command> {
+pub fn bind(
+    env: &Env,
+    cpus: &[u32],
+    nodes: &[NodeId],
+    pid: Option<u32>,
+    unified: Option<bool>,
+) -> Vec<Command> {
     let (c, n) = (cpu_list(cpus), node_list(nodes));
     let container = |program, id: &str| {
-        let words = line(program).word("--cpuset-cpus").cpus(cpus).word("--cpuset-mems").nodes(nodes).name(id);
+        let words =
+            line(program).word("--cpuset-cpus").cpus(cpus).word("--cpuset-mems").nodes(nodes).name(id);
         Command::new(When::Now, Scope::Container, words, "")
     };
     let options = |where_: &str| {
@@ -83,7 +90,8 @@ pub fn bind(env: &Env, cpus: &[u32], nodes: &[NodeId], pid: Option<u32>, unified
         }
         // AllowedCPUs needs the unified hierarchy [S11].
         Env::Unit(_) if unified == Some(false) => {
-            let words = format!("a drop-in with CPUAffinity={c}, NUMAPolicy=preferred, NUMAMask={n}, and a restart");
+            let words =
+                format!("a drop-in with CPUAffinity={c}, NUMAPolicy=preferred, NUMAMask={n}, and a restart");
             pid.map(taskset)
                 .into_iter()
                 .chain([Command::words(When::ForGood, Scope::Container, words)])
@@ -95,22 +103,37 @@ pub fn bind(env: &Env, cpus: &[u32], nodes: &[NodeId], pid: Option<u32>, unified
         Env::Nerdctl(id) => vec![container("nerdctl update", id), options("nerdctl run")],
         Env::Pod(id) => {
             let mut now = container("crictl update", id);
-            now.words = "to try it for a moment: the kubelet writes its own list again, by default every 10 s".into();
+            now.words =
+                "to try it for a moment: the kubelet writes its own list again, by default every 10 s".into();
             let words = "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static, \
                          memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node";
             vec![now, Command::words(When::ForGood, Scope::Container, words)]
         }
         Env::Libvirt(name) => {
             let now = line("virsh emulatorpin").name(name).cpus(cpus).word("--live");
-            let good = line("virsh numatune").name(name).word("--mode strict --nodeset").nodes(nodes).word("--config");
+            let good = line("virsh numatune")
+                .name(name)
+                .word("--mode strict --nodeset")
+                .nodes(nodes)
+                .word("--config");
             vec![
                 Command::new(When::Now, Scope::Container, now, "and virsh vcpupin for each vCPU"),
                 Command::new(When::ForGood, Scope::Container, good, "and <vcpu cpuset=...>"),
             ]
         }
         Env::Lxc(name) => vec![
-            Command::new(When::Now, Scope::Container, line("lxc-cgroup -n").name(name).word("cpuset.cpus").cpus(cpus), ""),
-            Command::new(When::Now, Scope::Container, line("lxc-cgroup -n").name(name).word("cpuset.mems").nodes(nodes), ""),
+            Command::new(
+                When::Now,
+                Scope::Container,
+                line("lxc-cgroup -n").name(name).word("cpuset.cpus").cpus(cpus),
+                "",
+            ),
+            Command::new(
+                When::Now,
+                Scope::Container,
+                line("lxc-cgroup -n").name(name).word("cpuset.mems").nodes(nodes),
+                "",
+            ),
             Command::words(When::ForGood, Scope::Container, "lxc.cgroup2.cpuset.* in its configuration"),
         ],
         Env::Nspawn(name) => {
@@ -118,8 +141,18 @@ pub fn bind(env: &Env, cpus: &[u32], nodes: &[NodeId], pid: Option<u32>, unified
             vec![unit(&scope, true)]
         }
         Env::Cgroup(path) if unified == Some(true) => vec![
-            Command::new(When::Now, Scope::Container, line("echo").cpus(cpus).into_file_of(path, "cpuset.cpus"), ""),
-            Command::new(When::Now, Scope::Container, line("echo").nodes(nodes).into_file_of(path, "cpuset.mems"), ""),
+            Command::new(
+                When::Now,
+                Scope::Container,
+                line("echo").cpus(cpus).into_file_of(path, "cpuset.cpus"),
+                "",
+            ),
+            Command::new(
+                When::Now,
+                Scope::Container,
+                line("echo").nodes(nodes).into_file_of(path, "cpuset.mems"),
+                "",
+            ),
             Command::words(When::ForGood, Scope::Container, "where its cgroup is made"),
         ],
         Env::Cgroup(_) => pid.map(taskset).into_iter().collect(),
@@ -151,25 +184,49 @@ pub fn quota(env: &Env, cpus: u64) -> Vec<Command> {
     let percent = cpus * 100;
     match env {
         Env::Docker(id) => {
-            vec![Command::new(When::Now, Scope::Container, line("docker update --cpus").number(cpus).name(id), "")]
+            vec![Command::new(
+                When::Now,
+                Scope::Container,
+                line("docker update --cpus").number(cpus).name(id),
+                "",
+            )]
         }
         Env::Podman(id) => {
-            vec![Command::new(When::Now, Scope::Container, line("podman update --cpus").number(cpus).name(id), "")]
+            vec![Command::new(
+                When::Now,
+                Scope::Container,
+                line("podman update --cpus").number(cpus).name(id),
+                "",
+            )]
         }
         Env::Nerdctl(id) => {
-            vec![Command::new(When::Now, Scope::Container, line("nerdctl update --cpus").number(cpus).name(id), "")]
+            vec![Command::new(
+                When::Now,
+                Scope::Container,
+                line("nerdctl update --cpus").number(cpus).name(id),
+                "",
+            )]
         }
         Env::Unit(name) => [true, false]
             .map(|runtime| {
-                let begin = if runtime { "systemctl set-property --runtime" } else { "systemctl set-property" };
+                let begin =
+                    if runtime { "systemctl set-property --runtime" } else { "systemctl set-property" };
                 let words = line(begin).name(name).joined("CPUQuota=", &format!("{percent}%"));
                 Command::new(if runtime { When::Now } else { When::ForGood }, Scope::Container, words, "")
             })
             .into(),
         Env::Pod(_) => {
-            vec![Command::words(When::ForGood, Scope::Container, format!("limits.cpu: {cpus} in its manifest"))]
+            vec![Command::words(
+                When::ForGood,
+                Scope::Container,
+                format!("limits.cpu: {cpus} in its manifest"),
+            )]
         }
-        _ => vec![Command::words(When::Now, Scope::Container, format!("a quota of {cpus} CPUs where its cgroup is made"))],
+        _ => vec![Command::words(
+            When::Now,
+            Scope::Container,
+            format!("a quota of {cpus} CPUs where its cgroup is made"),
+        )],
     }
 }
 
@@ -198,7 +255,9 @@ mod tests {
 
     #[test]
     fn each_environment_has_its_own_command() {
-        let bound = |group: &Group| lines(&bind(&env(Some(group), Some("/x")), &[0, 1], &[NodeId(0)], Some(7), Some(true)));
+        let bound = |group: &Group| {
+            lines(&bind(&env(Some(group), Some("/x")), &[0, 1], &[NodeId(0)], Some(7), Some(true)))
+        };
         let docker = group(Kind::Container, Some(Engine::Docker), "web", Some("3c0f"));
         assert_eq!(bound(&docker), ["docker update --cpuset-cpus 0-1 --cpuset-mems 0 3c0f"]);
         let pod = Group { pod_uid: Some("uid".into()), ..docker };
@@ -220,7 +279,8 @@ mod tests {
 
     #[test]
     fn lists_of_a_move_do_not_overlap() {
-        let (n, of) = (NodeId, |from: &[NodeId], to: &[NodeId]| move_memory(7, from, to, "").map(|c| lines(&[c])));
+        let (n, of) =
+            (NodeId, |from: &[NodeId], to: &[NodeId]| move_memory(7, from, to, "").map(|c| lines(&[c])));
         assert_eq!(of(&[n(0), n(1), n(2)], &[n(1)]), Some(vec!["migratepages 7 0,2 1".to_owned()]));
         assert_eq!(of(&[n(1)], &[n(1)]), None);
     }

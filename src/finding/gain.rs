@@ -54,7 +54,7 @@ pub enum Arithmetic {
     Twins {
         /// Its cycles per instruction.
         cpi: f64,
-        /// Those of its twins.
+        /// The same of its twins.
         twins: f64,
     },
 }
@@ -137,7 +137,7 @@ pub struct Gain {
     pub of: Option<f64>,
     /// The formula.
     pub how: Option<Arithmetic>,
-    /// What it takes for granted.
+    /// Assumptions.
     pub assumes: Vec<Assumption>,
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::model::sample::{Counts, Slot};
+use crate::model::sample::{Counts, Pressure, Slot};
 use crate::model::wire::SLOTS;
 use crate::snapshot::{Container, NumaPages, Remote, Snapshot, Swapped, Tally, Task};
 
@@ -150,6 +150,8 @@ pub struct MachineSums {
     switches: u64,
     slots: [Slot; SLOTS],
     swapped: Option<Swapped>,
+    steal_ns: Option<u64>,
+    pressure: Option<Pressure>,
 }
 
 fn add_slots(sum: &mut [Slot], more: &[Slot]) {
@@ -196,7 +198,19 @@ impl MachineSums {
             add(&mut sum.pages_in, swapped.pages_in);
             add(&mut sum.pages_out, swapped.pages_out);
         }
+        if let Some(steal_ns) = snapshot.steal_ns {
+            add(self.steal_ns.get_or_insert_default(), steal_ns);
+        }
+        if let Some(pressure) = snapshot.pressure {
+            add_pressure(self.pressure.get_or_insert_default(), pressure);
+        }
     }
+}
+
+fn add_pressure(sum: &mut Pressure, more: Pressure) {
+    add(&mut sum.cpu_some_us, more.cpu_some_us);
+    add(&mut sum.memory_some_us, more.memory_some_us);
+    add(&mut sum.memory_full_us, more.memory_full_us);
 }
 
 fn add_pages(sum: &mut NumaPages, more: &NumaPages) {
@@ -213,6 +227,7 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
     let mut over = snapshot.machine();
     over.interval_ns = Some(series.measured_ns(since_ns));
     (over.busy_ns, over.irq_ns, over.switches, over.swapped) = (0, 0, 0, None);
+    (over.steal_ns, over.pressure) = (None, None);
     over.slots = Default::default();
     let mut flows: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for node in &mut over.nodes {
@@ -233,6 +248,12 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
             let sum = over.swapped.get_or_insert_default();
             add(&mut sum.pages_in, swapped.pages_in);
             add(&mut sum.pages_out, swapped.pages_out);
+        }
+        if let Some(steal_ns) = sums.steal_ns {
+            add(over.steal_ns.get_or_insert_default(), steal_ns);
+        }
+        if let Some(pressure) = sums.pressure {
+            add_pressure(over.pressure.get_or_insert_default(), pressure);
         }
         for node in &mut over.nodes {
             let Some(sums) = sums.nodes.get(&node.raw.id) else { continue };

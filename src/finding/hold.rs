@@ -70,7 +70,10 @@ impl Trail {
             return self.last_is(so);
         }
         let (measured, held, intervals) = self.sums(so, now_ns, length_ns);
-        self.last_is(so) && intervals >= INTERVALS && measured >= SHARE * length_ns as f64 && held >= SHARE * measured
+        self.last_is(so)
+            && intervals >= INTERVALS
+            && measured >= SHARE * length_ns as f64
+            && held >= SHARE * measured
     }
 
     /// Whether it was so in most of what was measured, however short that is.

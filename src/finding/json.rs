@@ -75,7 +75,9 @@ fn gain(gain: &Gain) -> Json {
             Arithmetic::Placement { now, then, phi } => {
                 json!({ "distance_now": round(now * 10.0), "distance_then": round(then * 10.0), "phi": round(phi) })
             }
-            Arithmetic::Waiting { wait, idle } => json!({ "wait_cpus": round(wait), "idle_cpus": round(idle) }),
+            Arithmetic::Waiting { wait, idle } => {
+                json!({ "wait_cpus": round(wait), "idle_cpus": round(idle) })
+            }
             Arithmetic::Siblings { busy, k } => json!({ "busy": round(busy), "k": round(k) }),
             Arithmetic::Moves { per_s } => json!({ "moves_per_s": round(per_s) }),
             Arithmetic::Twins { cpi, twins } => json!({ "cpi": round(cpi), "twins_cpi": round(twins) }),

@@ -70,7 +70,9 @@ fn upwards(findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> Vec<Find
         let all = row.map_or(u64::MAX, |row| row.sum.run_ns());
         let most = of_container.len() > 1 && theirs.saturating_mul(100) >= all.saturating_mul(SHARE_PCT);
         if of_container.len() >= OF_CONTAINER || most {
-            let name = row.and_then(|row| row.group.as_ref()).map_or_else(|| id.to_string(), |group| text::name(&group.name));
+            let name = row
+                .and_then(|row| row.group.as_ref())
+                .map_or_else(|| id.to_string(), |group| text::name(&group.name));
             others.push(sum(of_container, subject, name));
         } else {
             others.extend(of_container);
@@ -120,7 +122,8 @@ fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
         let more = unique.len().saturating_sub(COMMANDS);
         unique.truncate(COMMANDS);
         if let Some(last) = unique.last_mut().filter(|_| more > 0) {
-            last.words = format!("{}{}and {more} more", last.words, if last.words.is_empty() { "" } else { "; " });
+            last.words =
+                format!("{}{}and {more} more", last.words, if last.words.is_empty() { "" } else { "; " });
         }
         *commands = unique;
     }
@@ -130,8 +133,10 @@ fn sum(mut findings: Vec<Finding>, subject: Subject, label: String) -> Finding {
     one.told.gain.at_most = gains(|finding| finding.told.gain.at_most);
     one.told.gain.of = gains(|finding| finding.told.gain.of);
     one.confidence = findings.iter().map(|finding| finding.confidence).min().unwrap_or(one.confidence);
-    one.since_mono_ns = findings.iter().map(|finding| finding.since_mono_ns).min().unwrap_or(one.since_mono_ns);
-    one.since_wall_ns = findings.iter().map(|finding| finding.since_wall_ns).min().unwrap_or(one.since_wall_ns);
+    one.since_mono_ns =
+        findings.iter().map(|finding| finding.since_mono_ns).min().unwrap_or(one.since_mono_ns);
+    one.since_wall_ns =
+        findings.iter().map(|finding| finding.since_wall_ns).min().unwrap_or(one.since_wall_ns);
     one.held_ns = findings.iter().map(|finding| finding.held_ns).max().unwrap_or(one.held_ns);
     one.key = Key { id: one.key.id, subject };
     one.identity.label = label;

@@ -89,13 +89,13 @@ impl Reason {
 /// A condition that holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
-    /// How bad it is.
+    /// Its gravity.
     pub severity: Severity,
-    /// How sure it is.
+    /// Its certainty.
     pub confidence: Confidence,
     /// Every value that the condition used, the one that matters most first.
     pub evidence: Vec<Evidence>,
-    /// What commands will be made of.
+    /// Nodes, CPUs and amounts for its commands.
     pub plan: Plan,
 }
 

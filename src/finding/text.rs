@@ -54,8 +54,12 @@ pub fn pct_with_error(value: f64, error: f64) -> String {
 
 /// `17.1 GiB`, `300 MiB`.
 pub fn bytes(value: f64) -> String {
-    const UNITS: [(&str, f64); 4] =
-        [("TiB", (1u64 << 40) as f64), ("GiB", (1u64 << 30) as f64), ("MiB", (1u64 << 20) as f64), ("KiB", 1024.0)];
+    const UNITS: [(&str, f64); 4] = [
+        ("TiB", (1u64 << 40) as f64),
+        ("GiB", (1u64 << 30) as f64),
+        ("MiB", (1u64 << 20) as f64),
+        ("KiB", 1024.0),
+    ];
     for (unit, size) in UNITS {
         if value >= size {
             return format!("{} {unit}", number(value / size));
@@ -188,7 +192,10 @@ mod tests {
         assert_eq!(pct_with_error(41.8, 3.1), "41.8 +-3.1 %");
         assert_eq!(nodes(&[NodeId(0), NodeId(1), NodeId(4)]), "nodes 0-1,4");
         assert_eq!((number(-0.0), number(100.4)), ("0.0".into(), "100".into()));
-        assert_eq!((duration(65_000_000_000), duration(400_000_000_000)), ("65 s".into(), "6 min 40 s".into()));
+        assert_eq!(
+            (duration(65_000_000_000), duration(400_000_000_000)),
+            ("65 s".into(), "6 min 40 s".into())
+        );
     }
 
     #[test]

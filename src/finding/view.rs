@@ -218,7 +218,8 @@ impl<'a> View<'a> {
     /// CPUs that were idle in the window, as a sum over online CPUs, or over those of one node.
     pub fn idle_cpus(&self, of: Option<NodeId>) -> f64 {
         let length = self.over_ns().max(1) as f64;
-        let here = self.window.cpus.iter().filter(|cpu| cpu.online && of.is_none_or(|node| cpu.node == node.0));
+        let here =
+            self.window.cpus.iter().filter(|cpu| cpu.online && of.is_none_or(|node| cpu.node == node.0));
         here.map(|cpu| (1.0 - cpu.busy_ns as f64 / length).clamp(0.0, 1.0)).sum()
     }
 
@@ -283,7 +284,16 @@ impl<'a> View<'a> {
 
     /// A value that the condition used.
     pub fn evidence(&self, metric: &'static str, of: Subject, value: f64) -> Evidence {
-        Evidence { metric, of, node: None, value, error: 0.0, over_ns: self.over_ns(), limit: None, note: None }
+        Evidence {
+            metric,
+            of,
+            node: None,
+            value,
+            error: 0.0,
+            over_ns: self.over_ns(),
+            limit: None,
+            note: None,
+        }
     }
 }
 

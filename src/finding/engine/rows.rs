@@ -93,7 +93,9 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
 pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &Rows) -> Vec<(Subject, Of<'a>)> {
     let mut all = vec![(Subject::Host, Of::Host)];
     all.extend(snapshot.nodes.iter().map(|node| (Subject::Node(NodeId(node.raw.id)), Of::Node(node))));
-    all.extend(rows.processes.iter().map(|(subject, at)| (subject.clone(), Of::Process(&snapshot.tasks[*at]))));
+    all.extend(
+        rows.processes.iter().map(|(subject, at)| (subject.clone(), Of::Process(&snapshot.tasks[*at]))),
+    );
     let mut containers: Vec<usize> = rows.containers.values().copied().collect();
     if containers.len() > CONTAINERS_MAX {
         let use_of = |at: &usize| {
@@ -107,7 +109,10 @@ pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &Rows) -> Vec<(Subject,
         let row = &snapshot.containers[at];
         (Subject::Container(row.id), Of::Container(row))
     }));
-    all.extend(devices(snapshot).map(|(device, node)| (Subject::Device(device.name.clone()), Of::Device(device, node))));
+    all.extend(
+        devices(snapshot)
+            .map(|(device, node)| (Subject::Device(device.name.clone()), Of::Device(device, node))),
+    );
     all.sort_by(|a, b| a.0.cmp(&b.0));
     all.dedup_by(|a, b| a.0 == b.0);
     all
@@ -175,7 +180,8 @@ impl Uses {
             Of::Container(row) => {
                 let members = rows.members.get(&row.id).into_iter().flatten();
                 let oldest = members.map(|at| age(&snapshot.tasks[*at])).fold(0.0, f64::max);
-                let seen = self.seen.get(&row.id).map_or(0.0, |seen| now_ns.saturating_sub(*seen) as f64 / 1e9);
+                let seen =
+                    self.seen.get(&row.id).map_or(0.0, |seen| now_ns.saturating_sub(*seen) as f64 / 1e9);
                 Some(oldest.max(seen))
             }
             _ => None,

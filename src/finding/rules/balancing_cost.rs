@@ -32,7 +32,11 @@ pub(super) static RULE: Rule = Rule {
     needs: &[BALANCING_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("share", 5.0, "[S5]; a scan that has settled takes far less, 1.3 % was reported upstream [S16]"),
+        Limit::least(
+            "share",
+            5.0,
+            "[S5]; a scan that has settled takes far less, 1.3 % was reported upstream [S16]",
+        ),
         Limit::least("cpus", 0.1, "reasoned: a finding below costs less than a wrong move"),
     ],
     idle_too: false,
@@ -57,7 +61,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let mut confidence = if tiered { Confidence::Suspected } else { Confidence::Measured };
     let subject = of.subject();
     let mut evidence = vec![
-        view.evidence(BALANCING_PCT.id, subject.clone(), share).limit(view.limit("share")).note(Note::Measured),
+        view.evidence(BALANCING_PCT.id, subject.clone(), share)
+            .limit(view.limit("share"))
+            .note(Note::Measured),
         view.evidence(CPU_PCT.id, subject.clone(), cpus * 100.0),
     ];
     if !view.is_interval() {

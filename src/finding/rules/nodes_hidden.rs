@@ -66,7 +66,9 @@ fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let topology = view.topology();
     let (by, words) = match topology.numa {
         NumaSupport::On => ("the BIOS hides NUMA", "BIOS: NUMA on, or Node Interleaving off"),
-        NumaSupport::SwitchedOff => ("numa=off hides NUMA", "remove numa=off from the kernel's command line and reboot"),
+        NumaSupport::SwitchedOff => {
+            ("numa=off hides NUMA", "remove numa=off from the kernel's command line and reboot")
+        }
         NumaSupport::NotBuilt => ("the kernel has no NUMA", "boot a kernel with CONFIG_NUMA"),
     };
     let nodes = seen.plan.number as u64;

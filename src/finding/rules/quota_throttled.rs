@@ -48,9 +48,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Some(files) = row.raw.as_deref() else { return Ok(Look::Quiet) };
     let Some(quota) = need(quota(files))? else { return Ok(Look::Quiet) };
     let quota_pct = quota as f64 / 10.0;
-    let throttled = need((THROTTLED_PCT.value)(row, view.window)).and_then(|value| {
-        value.number().ok_or(Look::Quiet)
-    })?;
+    let throttled =
+        need((THROTTLED_PCT.value)(row, view.window)).and_then(|value| value.number().ok_or(Look::Quiet))?;
     let cpu = need(view.number(&CPU_PCT, of))?;
     if throttled < view.limit("throttled") || throttled * 100.0 < cpu * view.limit("share") {
         return Ok(Look::Quiet);
@@ -104,12 +103,18 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let environment = view.env(of);
     // Burst needs the file of cgroup v2, so it is words.
     let mut commands = env::quota(&environment, (quota + throttled).ceil() as u64);
-    commands.push(Command::words(When::Now, Scope::Container, "or cpu.max.burst of its cgroup, which allows bursts (v2)"));
+    commands.push(Command::words(
+        When::Now,
+        Scope::Container,
+        "or cpu.max.burst of its cgroup, which allows bursts (v2)",
+    ));
     Told {
         sentence,
         gain: gain::waiting(cpu, throttled, seen.plan.number),
         commands,
-        undo: if quota.fract() == 0.0 { env::quota(&environment, quota as u64) } else {
+        undo: if quota.fract() == 0.0 {
+            env::quota(&environment, quota as u64)
+        } else {
             vec![Command::words(When::Now, Scope::Container, format!("the quota it had: {quota} CPUs"))]
         },
         check: vec![Check {

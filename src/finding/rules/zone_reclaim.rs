@@ -18,7 +18,10 @@ pub(super) static RULE: Rule = Rule {
     about: "vm.zone_reclaim_mode is set, and allocations clean up a node although a near one has free memory.",
     not_when: &[
         ("unused", "the mode is set and costs nothing, because nodes have room"),
-        ("far", "the free memory is farther than 30, where the kernel would not have taken it in time either"),
+        (
+            "far",
+            "the free memory is farther than 30, where the kernel would not have taken it in time either",
+        ),
         ("full", "no other node has free memory"),
     ],
     of: &[Kind::Host],
@@ -54,7 +57,8 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
             view.topology().distance(id, other).is_some_and(|distance| distance <= RECLAIM_DISTANCE)
         };
         let free = view.free_elsewhere(id, near);
-        let others = view.window.nodes.iter().filter(|other| other.raw.id != id.0 && near(NodeId(other.raw.id)));
+        let others =
+            view.window.nodes.iter().filter(|other| other.raw.id != id.0 && near(NodeId(other.raw.id)));
         let roomy = others.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
         if let Some(roomy) = roomy.filter(|_| free >= view.enough_free())
             && worst.is_none_or(|(most, ..)| rate > most)
@@ -73,7 +77,13 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
                 .limit(view.enough_free())
                 .note(Note::FreeElsewhere),
         ],
-        plan: Plan { from: vec![node], to: vec![roomy], bytes: free, number: f64::from(mode), ..Plan::default() },
+        plan: Plan {
+            from: vec![node],
+            to: vec![roomy],
+            bytes: free,
+            number: f64::from(mode),
+            ..Plan::default()
+        },
     }))
 }
 
