@@ -20,7 +20,7 @@ use crate::model::sample::Missing;
 use crate::options;
 use crate::pmu::catalog::Catalog;
 
-pub use self::findings::{Finding, Mark};
+pub use self::findings::{Line, Mark};
 pub use self::render::{render_json, render_text};
 pub use self::trial::Trial;
 
@@ -62,7 +62,7 @@ pub struct Live {
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
     pub title: &'static str,
-    pub findings: Vec<Finding>,
+    pub findings: Vec<Line>,
 }
 
 /// The result of one probe when it was tried.

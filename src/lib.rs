@@ -15,6 +15,7 @@ pub mod container;
 pub mod doctor;
 pub mod error;
 pub mod export;
+pub mod finding;
 pub mod host;
 pub mod hot;
 pub mod list;

@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["program", "access", "hot", "host"],
     &["pmu", "container", "snapshot"],
     &["metric"],
-    &["collect", "analysis", "record"],
+    &["collect", "analysis", "finding", "record"],
     &["symbolize", "error", "export"],
     &["source"],
     &["tui", "cli"],
@@ -37,8 +37,19 @@ const TUI_LAYERS: &[&[&str]] = &[
 ];
 
 /// Modules and files that take values and return values: no file, no system call, no clock.
-const PURE: &[&str] =
-    &["access", "analysis", "cli", "hot", "list", "metric", "model", "program/overhead", "snapshot", "text"];
+const PURE: &[&str] = &[
+    "access",
+    "analysis",
+    "cli",
+    "finding",
+    "hot",
+    "list",
+    "metric",
+    "model",
+    "program/overhead",
+    "snapshot",
+    "text",
+];
 
 /// Rooms outside of these layers in which files are opened.
 const FILES: &[&str] =

@@ -26,21 +26,21 @@ pub enum Mark {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct Line {
     pub mark: Mark,
     pub text: String,
 }
 
-fn ok(text: impl Into<String>) -> Finding {
-    Finding { mark: Mark::Ok, text: text.into() }
+fn ok(text: impl Into<String>) -> Line {
+    Line { mark: Mark::Ok, text: text.into() }
 }
 
-fn warn(text: impl Into<String>) -> Finding {
-    Finding { mark: Mark::Warn, text: text.into() }
+fn warn(text: impl Into<String>) -> Line {
+    Line { mark: Mark::Warn, text: text.into() }
 }
 
-fn no(text: impl Into<String>) -> Finding {
-    Finding { mark: Mark::No, text: text.into() }
+fn no(text: impl Into<String>) -> Line {
+    Line { mark: Mark::No, text: text.into() }
 }
 
 /// Facts about the host, section by section.
@@ -54,7 +54,7 @@ pub(super) fn sections(check: &HostCheck) -> Vec<Section> {
     ]
 }
 
-fn kernel(facts: &KernelFacts) -> Vec<Finding> {
+fn kernel(facts: &KernelFacts) -> Vec<Line> {
     let release = match &facts.release {
         Fact::Known(release) => ok(format!("Linux {release} ({})", facts.arch)),
         Fact::Unknown { unknown } => warn(format!("release unknown: {unknown}")),
@@ -76,7 +76,7 @@ fn kernel(facts: &KernelFacts) -> Vec<Finding> {
     findings
 }
 
-fn btf(facts: &BtfFacts) -> Vec<Finding> {
+fn btf(facts: &BtfFacts) -> Vec<Line> {
     match facts {
         BtfFacts::Has(present) => {
             let lacking: Vec<Feature> = Feature::all().filter(|one| !present.contains(one)).collect();
@@ -88,7 +88,7 @@ fn btf(facts: &BtfFacts) -> Vec<Finding> {
             let lacks = |one: &Feature| {
                 let essential = Facility::ESSENTIAL.iter().any(|part| features(*part).contains(one));
                 let mark = if essential { Mark::No } else { Mark::Warn };
-                Finding { mark, text: format!("missing: {} ({})", one.name(), one.origin()) }
+                Line { mark, text: format!("missing: {} ({})", one.name(), one.origin()) }
             };
             std::iter::once(warn(found)).chain(lacking.iter().map(lacks)).collect()
         }
@@ -99,7 +99,7 @@ fn btf(facts: &BtfFacts) -> Vec<Finding> {
     }
 }
 
-fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Finding> {
+fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
     let who = own.uid.known().map_or("uid unknown".into(), |uid| format!("uid {uid}"));
     let mut findings = match &own.effective {
         Fact::Known(effective) => {
@@ -138,7 +138,7 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Finding> {
     findings
 }
 
-fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Finding> {
+fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Line> {
     let mut findings = vec![match &pmu.sources {
         Fact::Known(names) => ok(format!("event sources: {}", names.join(" "))),
         Fact::Unknown { unknown } => no(format!("event sources unknown: {unknown}")),
@@ -170,14 +170,14 @@ fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Finding> {
 }
 
 /// A value that is neither good nor bad by itself: the rules say what follows from it.
-fn sysctl(name: &str, value: &Fact<i64>) -> Finding {
+fn sysctl(name: &str, value: &Fact<i64>) -> Line {
     match value {
         Fact::Known(value) => ok(format!("{name} is {value}")),
         Fact::Unknown { unknown } => warn(format!("{name} unknown: {unknown}")),
     }
 }
 
-fn machine(topology: &Fact<Topology>) -> Finding {
+fn machine(topology: &Fact<Topology>) -> Line {
     let topology = match topology {
         Fact::Known(topology) => topology,
         Fact::Unknown { unknown } => return no(format!("topology: {unknown}")),
@@ -195,7 +195,7 @@ fn machine(topology: &Fact<Topology>) -> Finding {
     ))
 }
 
-fn cgroups(hierarchy: &Hierarchy) -> Finding {
+fn cgroups(hierarchy: &Hierarchy) -> Line {
     let mode = match hierarchy.mode {
         Mode::Unified => "unified (v2)",
         Mode::Hybrid => "hybrid (v1 controllers and v2)",

@@ -75,6 +75,12 @@ impl Room {
         room
     }
 
+    /// The same for a time so many times as long.
+    #[must_use]
+    pub fn over(&self, times: f64) -> Room {
+        Room { run_ns: self.run_ns.iter().map(|ns| ns * times).collect(), bytes: self.bytes.clone() }
+    }
+
     /// The share of accesses that are local when one node after another is filled with time and memory, the largest
     /// first, 0 to 1. All of it if one node has the room.
     fn local(&self, run_ns: f64, bytes: f64) -> f64 {

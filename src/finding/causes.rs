@@ -1,0 +1,221 @@
+//! Causes and symptoms: one cause is one finding, and what it explains goes below it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::view::Rows;
+use super::{Confidence, Finding, Severity, Subject};
+use crate::snapshot::Snapshot;
+
+/// Levels of a tree of causes.
+const LEVELS: usize = 3;
+
+/// Rules and the rules whose findings they explain, where the subjects are related. The first row that matches wins.
+pub static CAUSES: &[(&str, &[&str])] = &[
+    ("zone-reclaim", &["node-short-of-memory", "swap-while-memory-free", "reclaim-threads-busy"]),
+    ("bound-to-full-node", &["node-short-of-memory", "swap-while-memory-free", "reclaim-threads-busy"]),
+    ("larger-than-node", &["remote-after-pin", "memory-on-other-node"]),
+    ("page-cache-fills-node", &["remote-after-pin", "memory-on-other-node", "reclaim-threads-busy"]),
+    ("node-short-of-memory", &["reclaim-threads-busy", "swap-while-memory-free"]),
+    ("cpus-and-memory-apart", &["remote-after-pin", "memory-on-other-node", "slow-tier-memory"]),
+    (
+        "spread-over-nodes",
+        &["moves-between-nodes", "balancing-cost", "balancing-ping-pong", "memory-on-other-node"],
+    ),
+    ("balancing-ping-pong", &["balancing-cost"]),
+    ("shared-cores", &["sibling-contention", "cpus-too-few"]),
+    ("lopsided-nodes", &["noisy-neighbour", "sibling-contention", "cpus-too-few", "idle-elsewhere"]),
+    ("cores-exhausted", &["sibling-contention", "idle-elsewhere"]),
+    ("quota-throttled", &["cpus-too-few", "idle-elsewhere"]),
+    ("interrupts-on-busy-node", &["interrupts-off-node"]),
+];
+
+/// Rules whose finding lowers those of others to an info.
+pub static LOWERS: &[(&str, &[&str])] =
+    &[("stolen-time", &["idle-elsewhere", "cpus-too-few", "noisy-neighbour", "slow-clock"])];
+
+/// Rules whose findings use counters, and are estimates while counters take turns.
+pub static COUNTERS: &[&str] = &["sibling-contention", "cores-exhausted", "slow-clock", "noisy-neighbour"];
+
+/// Findings with the cause of each, and severities as other findings make them.
+pub fn explain(mut findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> Vec<Finding> {
+    let active = |findings: &[Finding], id: &str| findings.iter().any(|finding| finding.key.id == id);
+    for (cause, lowered) in LOWERS {
+        if active(&findings, cause) {
+            let which = findings.iter_mut().filter(|finding| lowered.contains(&finding.key.id));
+            which.for_each(|finding| finding.severity = Severity::Info);
+        }
+    }
+    if active(&findings, "counters-taken-turns") {
+        let which = findings.iter_mut().filter(|finding| COUNTERS.contains(&finding.key.id));
+        which.for_each(|finding| finding.confidence = finding.confidence.min(Confidence::Estimated));
+    }
+    let causes: Vec<_> =
+        findings.iter().map(|finding| cause_of(finding, &findings, snapshot, rows)).collect();
+    for (finding, cause) in findings.iter_mut().zip(causes) {
+        finding.because_of = cause;
+    }
+    findings
+}
+
+fn cause_of(symptom: &Finding, all: &[Finding], snapshot: &Snapshot, rows: &Rows) -> Option<super::Key> {
+    CAUSES.iter().filter(|(_, explained)| explained.contains(&symptom.key.id)).find_map(|(id, _)| {
+        let causes = all.iter().filter(|cause| cause.key.id == *id);
+        let mut related =
+            causes.filter(|cause| is_related(&cause.key.subject, &symptom.key.subject, snapshot, rows));
+        related.next().map(|cause| cause.key.clone())
+    })
+}
+
+/// Whether two subjects have to do with each other: the same one; a process and its container, or a container above that; a
+/// node and a process that runs on it or has memory on it; the machine and all.
+pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) -> bool {
+    let task = |subject: &Subject| rows.processes.get(subject).map(|at| &snapshot.tasks[*at]);
+    let holds = |id: &u64, process: &Subject| {
+        let place = rows.processes.get(process);
+        place.is_some_and(|at| rows.members.get(id).is_some_and(|members| members.contains(at)))
+    };
+    match (a, b) {
+        _ if a == b => true,
+        (Subject::Host, _) | (_, Subject::Host) => true,
+        (Subject::Container(id), process @ Subject::Process(..))
+        | (process @ Subject::Process(..), Subject::Container(id)) => holds(id, process),
+        (Subject::Node(node), process @ Subject::Process(..))
+        | (process @ Subject::Process(..), Subject::Node(node)) => task(process).is_some_and(|task| {
+            let ran = task.delta.run_ns.get(node.index()).is_some_and(|ns| *ns * 20 >= task.run_ns());
+            let memory = task.memory.as_ref().and_then(|(_, memory)| memory.as_ref().ok());
+            let held = memory.is_some_and(|memory| {
+                memory.bytes_by_node.get(node.index()).is_some_and(|bytes| *bytes * 20.0 >= memory.bytes())
+            });
+            ran || held
+        }),
+        (Subject::Node(node), Subject::Container(id)) | (Subject::Container(id), Subject::Node(node)) => {
+            rows.containers.get(id).is_some_and(|at| {
+                let delta = &snapshot.containers[*at].sum.delta;
+                delta.run_ns.get(node.index()).is_some_and(|ns| *ns * 20 >= delta.cpu_ns())
+            })
+        }
+        (Subject::Container(a), Subject::Container(b)) => {
+            is_above(*a, *b, snapshot, rows) || is_above(*b, *a, snapshot, rows)
+        }
+        (Subject::Node(node), Subject::Device(name)) | (Subject::Device(name), Subject::Node(node)) => {
+            let place = snapshot.host.topology.node(*node);
+            let on = place.is_some_and(|place| place.devices.iter().any(|device| device.name == *name));
+            let interrupts = snapshot
+                .host
+                .topology
+                .nodes
+                .iter()
+                .flat_map(|node| &node.devices)
+                .any(|device| device.name == *name && device.irq_nodes.contains(node));
+            on || interrupts
+        }
+        _ => false,
+    }
+}
+
+fn is_above(above: u64, below: u64, snapshot: &Snapshot, rows: &Rows) -> bool {
+    let mut place = rows.containers.get(&below).and_then(|at| snapshot.containers[*at].parent);
+    for _ in 0..snapshot.containers.len() {
+        let Some(row) = place.and_then(|at| snapshot.containers.get(at)) else { return false };
+        if row.id == above {
+            return true;
+        }
+        place = row.parent;
+    }
+    false
+}
+
+/// Findings in the order of lists: causes by the gravest severity and the largest weight among themselves and what they
+/// explain, each followed by its symptoms. `place` is the place of a rule in the table. A cause takes over the gravest severity
+/// of what it explains.
+pub fn order(findings: Vec<Finding>, place: impl Fn(&str) -> usize) -> Vec<Finding> {
+    let mut below: BTreeMap<Option<super::Key>, Vec<Finding>> = BTreeMap::new();
+    let keys: BTreeSet<super::Key> = findings.iter().map(|finding| finding.key.clone()).collect();
+    for mut finding in findings {
+        finding.because_of = finding.because_of.filter(|cause| keys.contains(cause) && *cause != finding.key);
+        below.entry(finding.because_of.clone()).or_default().push(finding);
+    }
+    let mut roots: Vec<(f64, Vec<Finding>)> = Vec::new();
+    for root in below.remove(&None).unwrap_or_default() {
+        let mut tree = vec![root];
+        hang(&mut tree, &mut below, 1);
+        let gravest = tree.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Info);
+        let weight = tree.iter().map(|finding| finding.told.gain.weight()).fold(0.0, f64::max);
+        tree[0].severity = gravest;
+        roots.push((weight, tree));
+    }
+    // Circles cannot come from the table; were they in it, nothing would be lost.
+    let rest = std::mem::take(&mut below).into_values().flatten();
+    roots.extend(
+        rest.map(|finding| (finding.told.gain.weight(), vec![Finding { because_of: None, ..finding }])),
+    );
+    roots.sort_by(|(a_weight, a), (b_weight, b)| {
+        let order = b[0].severity.cmp(&a[0].severity).then(b_weight.total_cmp(a_weight));
+        order.then(place(a[0].key.id).cmp(&place(b[0].key.id))).then(a[0].key.cmp(&b[0].key))
+    });
+    let mut ordered = Vec::new();
+    for (rank, (_, mut tree)) in (1..).zip(roots) {
+        tree[0].rank = Some(rank);
+        ordered.extend(tree);
+    }
+    ordered
+}
+
+/// Adds what the last of `tree` explains, and what that explains.
+fn hang(tree: &mut Vec<Finding>, below: &mut BTreeMap<Option<super::Key>, Vec<Finding>>, level: usize) {
+    let Some(cause) = tree.last().map(|finding| finding.key.clone()) else { return };
+    for symptom in below.remove(&Some(cause)).unwrap_or_default() {
+        tree.push(symptom);
+        if level < LEVELS {
+            hang(tree, below, level + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Gain, Key};
+    use super::*;
+
+    #[test]
+    fn the_table_has_no_circles() {
+        for (start, _) in CAUSES {
+            let (mut reached, mut next) = (BTreeSet::new(), vec![*start]);
+            while let Some(id) = next.pop() {
+                for (_, explained) in CAUSES.iter().filter(|(cause, _)| *cause == id) {
+                    next.extend(explained.iter().filter(|id| reached.insert(**id)));
+                }
+            }
+            assert!(!reached.contains(start), "{start} explains itself");
+        }
+    }
+
+    #[test]
+    fn symptoms_go_below_their_cause_and_lend_it_their_weight() {
+        let of = |id: &'static str, subject, severity, at_most| {
+            let mut finding = Finding::example(Key { id, subject }, severity);
+            finding.told.gain = Gain { at_most, ..Gain::default() };
+            finding
+        };
+        let mut swap = of("swap-while-memory-free", Subject::Host, Severity::Critical, None);
+        let zone = of("zone-reclaim", Subject::Host, Severity::Warning, None);
+        swap.because_of = Some(zone.key.clone());
+        let quota = of("quota-throttled", Subject::Container(7), Severity::Warning, Some(2.0));
+        let ordered = order(vec![quota, swap, zone], |_| 0);
+        let ids: Vec<&str> = ordered.iter().map(|finding| finding.key.id).collect();
+        assert_eq!(ids, ["zone-reclaim", "swap-while-memory-free", "quota-throttled"]);
+        assert_eq!(ordered[0].severity, Severity::Critical);
+        assert_eq!((ordered[0].rank, ordered[1].rank, ordered[2].rank), (Some(1), None, Some(2)));
+    }
+
+    #[test]
+    fn a_symptom_whose_cause_ended_stands_for_itself() {
+        let mut swap = Finding::example(
+            Key { id: "swap-while-memory-free", subject: Subject::Host },
+            Severity::Critical,
+        );
+        swap.because_of = Some(Key { id: "zone-reclaim", subject: Subject::Host });
+        let ordered = order(vec![swap], |_| 0);
+        assert_eq!((ordered[0].because_of.as_ref(), ordered[0].rank), (None, Some(1)));
+    }
+}

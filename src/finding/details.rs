@@ -1,0 +1,172 @@
+//! The details of a finding as typed paragraphs, which the screen, `diagnose` and text share.
+
+use super::{Command, Finding, Note, State, Subject, text};
+
+/// Parts of the details, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// Rule, subject, how sure, how long.
+    Head,
+    /// The sentence.
+    Sentence,
+    /// Values that the condition used.
+    Evidence,
+    /// CPU time that can be won.
+    Gain,
+    /// Commands.
+    Type,
+    /// Commands that undo them.
+    Undo,
+    /// Numbers that must change.
+    Check,
+    /// Numbers that say to undo it.
+    Stop,
+    /// Effects that are not wanted.
+    Risk,
+    /// Other explanations.
+    Else,
+}
+
+impl Section {
+    /// The word in front of it, in small letters; empty for the head and the sentence.
+    pub fn word(self) -> &'static str {
+        match self {
+            Section::Head | Section::Sentence => "",
+            Section::Evidence => "evidence",
+            Section::Gain => "gain",
+            Section::Type => "type",
+            Section::Undo => "undo",
+            Section::Check => "check",
+            Section::Stop => "stop if",
+            Section::Risk => "risk",
+            Section::Else => "else",
+        }
+    }
+}
+
+/// A line of the evidence. Texts are clean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Metric and object: `irq_pct, node 0`.
+    pub what: String,
+    /// With its unit.
+    pub value: String,
+    /// Half of its 95 % interval; empty where none is known.
+    pub error: String,
+    /// The limit; empty where the value is not compared with one.
+    pub limit: String,
+    /// Its meaning; empty where the metric says it.
+    pub note: &'static str,
+}
+
+/// The content of a paragraph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Words, which may be wrapped.
+    Words(String),
+    /// A command line, which is copied whole.
+    Line(String),
+    /// A line of the evidence.
+    Row(Row),
+}
+
+/// A paragraph of the details.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paragraph {
+    /// The part that it belongs to.
+    pub section: Section,
+    /// Its content.
+    pub content: Content,
+}
+
+fn words(section: Section, words: impl Into<String>) -> Paragraph {
+    Paragraph { section, content: Content::Words(words.into()) }
+}
+
+/// The details of a finding, section by section.
+pub fn details(finding: &Finding) -> Vec<Paragraph> {
+    let mut all = vec![words(Section::Head, head(finding)), words(Section::Sentence, &finding.told.sentence)];
+    all.extend(
+        rows(finding)
+            .into_iter()
+            .map(|row| Paragraph { section: Section::Evidence, content: Content::Row(row) }),
+    );
+    all.extend(short(finding));
+    all
+}
+
+/// The same without the evidence and other explanations: what must not be cut.
+pub fn short(finding: &Finding) -> Vec<Paragraph> {
+    let told = &finding.told;
+    let mut all = Vec::new();
+    // A finding without a command has no gain to speak of.
+    if !told.commands.is_empty() || told.gain.at_most.or(told.gain.at_least).is_some() {
+        all.push(words(Section::Gain, text::gain(&told.gain)));
+    }
+    for (section, commands) in [(Section::Type, &told.commands), (Section::Undo, &told.undo)] {
+        commands.iter().for_each(|command| push_command(&mut all, section, command));
+    }
+    all.extend(told.check.iter().map(|check| words(Section::Check, text::check(check, finding))));
+    all.extend(told.stop.iter().map(|check| words(Section::Stop, text::check(check, finding))));
+    if !told.risk.is_empty() {
+        all.push(words(Section::Risk, &told.risk));
+    }
+    all.extend(told.or_else.iter().map(|other| words(Section::Else, other)));
+    all
+}
+
+fn push_command(all: &mut Vec<Paragraph>, section: Section, command: &Command) {
+    if let Some(line) = &command.line {
+        all.push(Paragraph { section, content: Content::Line(line.to_string()) });
+    }
+    let when = match (command.when, &command.line) {
+        (super::When::Now, _) => "",
+        (super::When::NextStart, _) => "next start: ",
+        (super::When::ForGood, None) => "for good: ",
+        (super::When::ForGood, Some(_)) => "for good",
+    };
+    let text = format!(
+        "{when}{}{}",
+        if when == "for good" && !command.words.is_empty() { ": " } else { "" },
+        command.words
+    );
+    if !text.is_empty() {
+        all.push(words(section, text));
+    }
+}
+
+/// Rule, subject, container, severity, confidence and time.
+pub fn head(finding: &Finding) -> String {
+    let mut parts = vec![finding.key.id.to_owned(), finding.identity.label.clone()];
+    if let (Subject::Process(..), Some(container)) = (&finding.key.subject, &finding.identity.container) {
+        parts.push(text::name(container));
+    }
+    parts.push(finding.severity.name().to_owned());
+    parts.push(finding.confidence.name().to_owned());
+    parts.push(match finding.state {
+        State::Clearing => format!("clearing after {}", text::duration(finding.held_ns)),
+        State::Ended => format!("ended after {}", text::duration(finding.held_ns)),
+        _ => format!("held {}", text::duration(finding.held_ns)),
+    });
+    parts.join(" - ")
+}
+
+/// Lines of the evidence.
+pub fn rows(finding: &Finding) -> Vec<Row> {
+    let row = |evidence: &super::Evidence| {
+        let unit = text::unit_of(evidence.metric, &evidence.of);
+        let whose = match (&evidence.of, evidence.node) {
+            (_, Some(node)) => format!(", node {node}"),
+            (subject, None) if *subject == finding.key.subject => String::new(),
+            (subject, None) => format!(", {}", text::of(subject, finding)),
+        };
+        Row {
+            what: format!("{}{whose}", evidence.metric),
+            value: text::value(evidence.value, unit),
+            error: text::error(evidence, finding.confidence),
+            limit: evidence.limit.map_or(String::new(), |limit| text::value(limit, unit)),
+            note: evidence.note.map_or("", Note::words),
+        }
+    };
+    finding.evidence.iter().map(row).collect()
+}

@@ -1,0 +1,555 @@
+//! The fold: takes one interval after the other, and says what is so for long enough. Same snapshots, same findings: no clock,
+//! no file, no random number, no order of a hash table.
+
+mod rows;
+mod state;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use self::rows::Uses;
+use self::state::{Episode, Past};
+use super::history::{MachineSums, RowSums, Series, container_over, machine_over, task_over};
+use super::hold;
+use super::rule::{Blindness, Look, Reason, Rule, Seen};
+use super::view::{Of, Rows, View};
+use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, causes, rollup, rules};
+use crate::model::sample::Missing;
+use crate::snapshot::{RowKind, Snapshot, Task};
+
+/// Sums are kept for so long, ns: somewhat more than the longest time that a condition must hold.
+const KEEP_NS: u64 = 200_000_000_000;
+
+/// CPU time is kept for so long, ns: the need of a subject is taken from it.
+const NEED_NS: u64 = 300_000_000_000;
+
+/// An episode that begins so soon after the last one is the same one, ns: pmie holds off 10 minutes by default [S15].
+const SAME_NS: u64 = 600_000_000_000;
+
+/// Findings that have ended and are kept.
+const ENDED_MAX: usize = 200;
+
+/// Seconds that a subject must live.
+const LIVES_S: f64 = 60.0;
+
+/// CPUs that a subject must use to matter: the threshold of numad and of this tool [S2].
+const MATTERS_CPUS: f64 = 0.5;
+
+/// The choice of rules and the scale of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Factor of all times that a condition must hold; 1 but for tests in guests, which cannot wait for minutes.
+    pub scale: f64,
+    /// Ids of the rules that look; `None`: all.
+    pub only: Option<BTreeSet<String>>,
+    /// Ids of rules that do not.
+    pub without: BTreeSet<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { scale: 1.0, only: None, without: BTreeSet::new() }
+    }
+}
+
+/// Something that began or ended in an interval.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It has been so for long enough.
+    Began(Box<Finding>),
+    /// It is not so any more, for long enough.
+    Ended(Box<Finding>),
+}
+
+/// Numbers of findings and rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Causes that are critical.
+    pub critical: usize,
+    /// Causes that are warnings.
+    pub warning: usize,
+    /// Causes that are infos.
+    pub info: usize,
+    /// Findings that another one explains.
+    pub explained: usize,
+    /// Rules that could look at some subject.
+    pub could_look: usize,
+    /// Rules that were asked.
+    pub rules: usize,
+}
+
+/// States of one rule.
+type States = BTreeMap<Subject, Episode>;
+
+/// The fold.
+pub struct Engine {
+    options: Options,
+    rules: Vec<&'static Rule>,
+    machine: Series<MachineSums>,
+    /// Sums of subjects that have a state.
+    sums: BTreeMap<Subject, Series<RowSums>>,
+    uses: Uses,
+    /// By the place of the rule.
+    states: Vec<States>,
+    past: BTreeMap<Key, Past>,
+    findings: Vec<Finding>,
+    ended: VecDeque<Finding>,
+    blind: Vec<Blind>,
+    /// Lengths of the last intervals, ns.
+    lengths: VecDeque<u64>,
+    began_ns: Option<u64>,
+    last_ns: u64,
+}
+
+impl Default for Engine {
+    fn default() -> Engine {
+        Engine::new(Options::default())
+    }
+}
+
+/// One interval.
+#[derive(Clone, Copy)]
+struct Interval {
+    from_ns: u64,
+    to_ns: u64,
+    wall_ns: i64,
+    /// The usual length, ns.
+    usual_ns: u64,
+}
+
+impl Engine {
+    /// An engine that has seen nothing.
+    pub fn new(options: Options) -> Engine {
+        let wanted = |rule: &&'static Rule| {
+            options.only.as_ref().is_none_or(|only| only.contains(rule.id))
+                && !options.without.contains(rule.id)
+        };
+        let rules: Vec<&'static Rule> = rules::RULES.iter().copied().filter(wanted).collect();
+        Engine {
+            states: rules.iter().map(|_| States::new()).collect(),
+            rules,
+            options,
+            machine: Series::default(),
+            sums: BTreeMap::new(),
+            uses: Uses::default(),
+            past: BTreeMap::new(),
+            findings: Vec::new(),
+            ended: VecDeque::new(),
+            blind: Vec::new(),
+            lengths: VecDeque::new(),
+            began_ns: None,
+            last_ns: 0,
+        }
+    }
+
+    /// Takes one interval, whose rows are processes, and says what began and what ended. Snapshots of one run come in the
+    /// order of time; one of an earlier time begins anew.
+    pub fn take(&mut self, snapshot: &Snapshot) -> Vec<Change> {
+        debug_assert_eq!(snapshot.grain, RowKind::Processes, "rules look at processes");
+        if snapshot.mono_ns <= self.last_ns && self.last_ns > 0 {
+            *self = Engine::new(self.options.clone());
+        }
+        self.last_ns = snapshot.mono_ns;
+        let Some(length) = snapshot.interval_ns.filter(|ns| *ns > 0) else { return Vec::new() };
+        let from_ns = snapshot.mono_ns - length.min(snapshot.mono_ns);
+        self.began_ns.get_or_insert(from_ns);
+        let interval = Interval {
+            from_ns,
+            to_ns: snapshot.mono_ns,
+            wall_ns: snapshot.wall_ns,
+            usual_ns: self.usual(length),
+        };
+        self.machine.add(from_ns, interval.to_ns, self.scaled(KEEP_NS), |sums| sums.add(snapshot));
+        let tracked: BTreeSet<Subject> =
+            self.states.iter().flat_map(|states| states.keys().cloned()).collect();
+        let mut rows = rows::find(snapshot, &tracked);
+        self.uses.add(snapshot, &rows, interval.from_ns, self.scaled(NEED_NS));
+        rows.need = self.uses.need(&tracked);
+        let looks = self.look(snapshot, &rows, interval);
+        self.hold(snapshot, &rows, looks, interval);
+        self.keep_sums(snapshot, &rows, interval);
+        self.judge(snapshot, &rows, interval);
+        self.list(snapshot, &rows, interval)
+    }
+
+    /// Findings that are active or clearing: causes by rank, each followed by its symptoms, infos last.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Rules that could not look in the last interval, and why.
+    pub fn blind(&self) -> &[Blind] {
+        &self.blind
+    }
+
+    /// Findings that have ended, the oldest first.
+    pub fn ended(&self) -> impl Iterator<Item = &Finding> {
+        self.ended.iter()
+    }
+
+    /// Time from the first interval to the end of the last one, ns.
+    pub fn watched_ns(&self) -> u64 {
+        self.began_ns.map_or(0, |began| self.last_ns.saturating_sub(began))
+    }
+
+    /// Numbers of findings and rules.
+    pub fn summary(&self) -> Summary {
+        let all_blind = self.blind.iter().filter(|blind| blind.subjects.is_none()).map(|blind| blind.id);
+        let all_blind: BTreeSet<&str> = all_blind.collect();
+        let mut summary = Summary {
+            rules: self.rules.len(),
+            could_look: self.rules.len() - all_blind.len(),
+            ..Summary::default()
+        };
+        for finding in &self.findings {
+            match (finding.is_symptom(), finding.severity) {
+                (true, _) => summary.explained += 1,
+                (false, Severity::Critical) => summary.critical += 1,
+                (false, Severity::Warning) => summary.warning += 1,
+                (false, Severity::Info) => summary.info += 1,
+            }
+        }
+        summary
+    }
+
+    /// Conditions that held all of the time that was watched, which was too short: suspected.
+    pub fn pending(&self) -> Vec<Finding> {
+        let mut pending = Vec::new();
+        for (rule, states) in self.rules.iter().zip(&self.states) {
+            let length =
+                hold::length(rule.hold.on_s, self.options.scale, self.lengths.back().copied().unwrap_or(0));
+            for (subject, episode) in states {
+                if episode.state == State::Pending && episode.trail.held_so_far(self.last_ns, length) {
+                    pending.extend(episode.finding(rule, subject, self.last_ns));
+                }
+            }
+        }
+        pending
+    }
+
+    fn scaled(&self, ns: u64) -> u64 {
+        (ns as f64 * self.options.scale) as u64
+    }
+
+    /// The usual length of an interval: the shortest of the last five.
+    fn usual(&mut self, length: u64) -> u64 {
+        self.lengths.push_back(length);
+        if self.lengths.len() > 5 {
+            self.lengths.pop_front();
+        }
+        self.lengths.iter().copied().min().unwrap_or(length)
+    }
+
+    /// Asks each rule about each subject in the interval. Returns what is not quiet or has a state.
+    fn look(&mut self, snapshot: &Snapshot, rows: &Rows, interval: Interval) -> Vec<(usize, Subject, Look)> {
+        let subjects = rows::subjects(snapshot, rows);
+        let nodes = snapshot.host.topology.nodes.len();
+        let hidden = rules::hides_nodes(snapshot);
+        let mut looks = Vec::new();
+        self.blind.clear();
+        for (at, rule) in self.rules.iter().enumerate() {
+            let why = cannot_look(rule, snapshot, hidden);
+            let (mut looked, mut blind, mut first): (usize, usize, Option<Blindness>) = (0, 0, None);
+            for (subject, of) in subjects.iter().filter(|(_, of)| rule.of.contains(&of.subject_kind())) {
+                let over = self.states[at].get(subject).is_some_and(Episode::is_shown);
+                let look = match &why {
+                    Some(why) => Look::Blind(why.clone()),
+                    None if rule.group.needs_nodes() && nodes < 2 => Look::Quiet,
+                    None => {
+                        let view = View { snapshot, window: snapshot, rows, rule, over, trend: None };
+                        if matters(rule, &view, of, self.uses.age_s(snapshot, rows, of, interval.to_ns)) {
+                            (rule.look)(&view, of)
+                        } else {
+                            Look::Quiet
+                        }
+                    }
+                };
+                match &look {
+                    Look::Blind(why) => {
+                        blind += 1;
+                        first.get_or_insert_with(|| why.clone());
+                    }
+                    _ => looked += 1,
+                }
+                if !matches!(look, Look::Quiet | Look::Blind(_)) || self.states[at].contains_key(subject) {
+                    looks.push((at, subject.clone(), look));
+                }
+            }
+            let first = first.or(why);
+            if let Some(why) = first {
+                let subjects = (looked > 0).then_some(blind);
+                self.blind.push(Blind {
+                    id: rule.id,
+                    reason: why.reason,
+                    words: why.words.into_owned(),
+                    subjects,
+                });
+            }
+        }
+        looks
+    }
+
+    /// Notes in which intervals conditions held.
+    fn hold(
+        &mut self,
+        snapshot: &Snapshot,
+        rows: &Rows,
+        looks: Vec<(usize, Subject, Look)>,
+        interval: Interval,
+    ) {
+        let mut visited: Vec<BTreeSet<Subject>> = self.rules.iter().map(|_| BTreeSet::new()).collect();
+        let length = interval.to_ns - interval.from_ns;
+        for (at, subject, look) in looks {
+            visited[at].insert(subject.clone());
+            let so = match look {
+                Look::Blind(_) => {
+                    if let Some(episode) = self.states[at].get_mut(&subject) {
+                        episode.blind_ns += length;
+                    }
+                    continue;
+                }
+                Look::Quiet => false,
+                Look::Seen(_) => true,
+            };
+            let episode = self.states[at].entry(subject).or_insert_with(|| Episode::new(interval.from_ns));
+            episode.blind_ns = 0;
+            episode.trail.add(interval.from_ns, interval.to_ns, so, KEEP_NS);
+        }
+        // A subject that no rule was asked about has rested, or is no more.
+        for (at, states) in self.states.iter_mut().enumerate() {
+            for (subject, episode) in states.iter_mut().filter(|(subject, _)| !visited[at].contains(*subject))
+            {
+                episode.gone = !rows::exists(snapshot, rows, subject);
+                episode.trail.add(interval.from_ns, interval.to_ns, false, KEEP_NS);
+            }
+        }
+    }
+
+    /// Adds the interval to the sums of subjects with a state, and forgets others.
+    fn keep_sums(&mut self, snapshot: &Snapshot, rows: &Rows, interval: Interval) {
+        let tracked: BTreeSet<Subject> =
+            self.states.iter().flat_map(|states| states.keys().cloned()).collect();
+        self.sums.retain(|subject, _| tracked.contains(subject));
+        let keep = self.scaled(KEEP_NS).max(interval.usual_ns * 4);
+        for subject in tracked {
+            let (from, to) = (interval.from_ns, interval.to_ns);
+            match &subject {
+                Subject::Process(..) => {
+                    let Some(at) = rows.processes.get(&subject) else { continue };
+                    let task = &snapshot.tasks[*at];
+                    self.sums
+                        .entry(subject)
+                        .or_default()
+                        .add(from, to, keep, |sums| sums.add_task(task, &snapshot.room));
+                }
+                Subject::Container(id) => {
+                    let Some(at) = rows.containers.get(id) else { continue };
+                    let row = &snapshot.containers[*at];
+                    self.sums.entry(subject).or_default().add(from, to, keep, |sums| sums.add_container(row));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks again at what has held for long enough, over all of that time; makes it active, or ends it.
+    fn judge(&mut self, snapshot: &Snapshot, rows: &Rows, interval: Interval) {
+        let mut windows: BTreeMap<u64, Snapshot> = BTreeMap::new();
+        let now = interval.to_ns;
+        for at in 0..self.rules.len() {
+            let rule = self.rules[at];
+            let on_ns = hold::length(rule.hold.on_s, self.options.scale, interval.usual_ns);
+            let off_ns = hold::length(rule.hold.off_s, self.options.scale, interval.usual_ns);
+            let mut states = std::mem::take(&mut self.states[at]);
+            states.retain(|subject, episode| {
+                let over = episode.is_shown();
+                let end = if episode.gone {
+                    Some(End::Gone)
+                } else if episode.blind_ns > 2 * on_ns.max(off_ns) {
+                    Some(End::Unseen)
+                } else if over && episode.trail.held(false, now, off_ns) {
+                    Some(End::Cleared)
+                } else {
+                    None
+                };
+                if let Some(end) = end {
+                    self.end(rule, subject, episode, end, interval);
+                    return false;
+                }
+                if !over && episode.trail.never(true) {
+                    return false;
+                }
+                if !episode.trail.last_is(true) {
+                    if over {
+                        episode.state = State::Clearing;
+                    }
+                    return true;
+                }
+                let due = over || episode.trail.held(true, now, on_ns);
+                // A one-shot asks for what is pending, too, so its text is made when it is new and when it is due.
+                if !due && episode.seen.is_some() {
+                    return true;
+                }
+                let since = now.saturating_sub(on_ns.max(now - interval.from_ns));
+                let window =
+                    windows.entry(since).or_insert_with(|| machine_over(snapshot, &self.machine, since));
+                let trend = self.sums.get(subject).and_then(|series| trend(series, since));
+                let view = View { snapshot, window, rows, rule, over, trend };
+                let Some(seen_told) = look_over(&view, subject, &self.sums, since) else { return true };
+                let (mut seen, told, identity) = seen_told;
+                if seen.confidence == Confidence::Suspected {
+                    seen.severity = Severity::Info;
+                }
+                if seen.severity == Severity::Warning && told.gain.is_too_small(over) {
+                    return true;
+                }
+                let key = Key { id: rule.id, subject: subject.clone() };
+                let past =
+                    self.past.get(&key).filter(|past| now.saturating_sub(past.ended_ns) <= SAME_NS).copied();
+                episode.take(seen, told, identity);
+                if due {
+                    episode.begin(past, interval.wall_ns, now);
+                }
+                true
+            });
+            self.states[at] = states;
+        }
+        self.past.retain(|_, past| now.saturating_sub(past.ended_ns) <= SAME_NS);
+    }
+
+    fn end(
+        &mut self,
+        rule: &'static Rule,
+        subject: &Subject,
+        episode: &Episode,
+        end: End,
+        interval: Interval,
+    ) {
+        if !episode.is_shown() {
+            return;
+        }
+        let key = Key { id: rule.id, subject: subject.clone() };
+        self.past.insert(key, episode.past(interval.to_ns));
+        let Some(mut finding) = episode.finding(rule, subject, interval.to_ns) else { return };
+        finding.state = State::Ended;
+        finding.until_wall_ns = Some(interval.wall_ns);
+        finding.until_mono_ns = Some(interval.to_ns);
+        finding.end = Some((end, episode.last_value));
+        self.ended.push_back(finding);
+        if self.ended.len() > ENDED_MAX {
+            self.ended.pop_front();
+        }
+    }
+
+    /// Makes the list: several findings of one rule become one, symptoms go below their causes, and all are ordered.
+    fn list(&mut self, snapshot: &Snapshot, rows: &Rows, interval: Interval) -> Vec<Change> {
+        let mut list = Vec::new();
+        for (rule, states) in self.rules.iter().zip(&self.states) {
+            for (subject, episode) in states.iter().filter(|(_, episode)| episode.is_shown()) {
+                list.extend(episode.finding(rule, subject, interval.to_ns));
+            }
+        }
+        let list = rollup::roll_up(list, snapshot, rows);
+        let list = causes::order(causes::explain(list, snapshot, rows), |id| rules::place(id));
+        let before = std::mem::replace(&mut self.findings, list);
+        let is_new = |finding: &&Finding| !before.iter().any(|old| old.key == finding.key);
+        let began = self.findings.iter().filter(is_new).filter(|finding| finding.times == 1);
+        let mut changes: Vec<Change> =
+            began.map(|finding| Change::Began(Box::new(finding.clone()))).collect();
+        for old in before.iter().filter(|old| !self.findings.iter().any(|new| new.key == old.key)) {
+            // One that became a part of another has not ended.
+            let now = interval.to_ns;
+            let ended = self.ended.iter().rev().take_while(|ended| ended.until_mono_ns == Some(now));
+            match ended.into_iter().find(|ended| ended.key == old.key) {
+                Some(ended) => changes.push(Change::Ended(Box::new(ended.clone()))),
+                None if rollup::is_sum(old) && !self.findings.iter().any(|new| new.key.id == old.key.id) => {
+                    changes.push(Change::Ended(Box::new(Finding { state: State::Ended, ..old.clone() })));
+                }
+                None => {}
+            }
+        }
+        changes
+    }
+}
+
+/// The result of a rule over a longer window, with its text.
+fn look_over(
+    view: &View<'_>,
+    subject: &Subject,
+    sums: &BTreeMap<Subject, Series<RowSums>>,
+    since: u64,
+) -> Option<(Seen, super::Told, super::Identity)> {
+    let look = |of: &Of<'_>| match (view.rule.look)(view, of) {
+        Look::Seen(seen) => {
+            let told = (view.rule.tell)(view, of, &seen);
+            Some((seen, told, view.identity(of)))
+        }
+        _ => None,
+    };
+    match subject {
+        Subject::Host => look(&Of::Host),
+        Subject::Node(id) => look(&Of::Node(view.node(*id)?)),
+        Subject::Process(..) => {
+            let task: &Task = &view.snapshot.tasks[*view.rows.processes.get(subject)?];
+            let task = task_over(task, sums.get(subject)?, since);
+            look(&Of::Process(&task))
+        }
+        Subject::Container(id) => {
+            let row = &view.snapshot.containers[*view.rows.containers.get(id)?];
+            let row = container_over(row, sums.get(subject)?, since);
+            look(&Of::Container(&row))
+        }
+        Subject::Device(name) => {
+            let (device, node) = rows::devices(view.snapshot).find(|(device, _)| device.name == *name)?;
+            look(&Of::Device(device, node))
+        }
+    }
+}
+
+/// Shares of remote accesses in the first and in the last third of a window, in percent.
+fn trend(series: &Series<RowSums>, since: u64) -> Option<(f64, f64)> {
+    let third = series.end_ns().saturating_sub(since) / 3;
+    let mut first = crate::snapshot::Remote::default();
+    let mut last = first;
+    for segment in series.since(since) {
+        if segment.to_ns <= since + third + third / 2 {
+            first += &segment.sums.remote;
+        }
+        if segment.from_ns + third + third / 2 >= series.end_ns() {
+            last += &segment.sums.remote;
+        }
+    }
+    first.pct().zip(last.pct())
+}
+
+/// Why a rule can look at nothing on this machine.
+fn cannot_look(rule: &Rule, snapshot: &Snapshot, hidden: bool) -> Option<Blindness> {
+    if rule.group.needs_nodes() && hidden {
+        return Some(Blindness::new(Reason::HiddenNodes, "the machine hides its nodes"));
+    }
+    if rule.group.needs_nodes() && snapshot.host.topology.nodes.len() < 2 {
+        return None;
+    }
+    let missing = |id: &&&str| snapshot.host_missing(id).is_some();
+    let id = rule.needs.iter().find(missing)?;
+    snapshot.host_missing(id).map(|why: &Missing| {
+        let why = Blindness::from(why.clone());
+        Blindness { words: format!("{id}: {}", why.words).into(), ..why }
+    })
+}
+
+/// Guards that all rules have: the subject lives long enough, uses enough CPU time, and is not numatop-ng itself.
+fn matters(rule: &Rule, view: &View<'_>, of: &Of<'_>, age_s: Option<f64>) -> bool {
+    let task = match of {
+        Of::Process(task) => task,
+        Of::Container(row) => &row.sum,
+        _ => return true,
+    };
+    let comm = task.raw.comm;
+    let own = comm.bytes().starts_with(b"numatop-ng") || comm.bytes().starts_with(b"nng-");
+    let least = if view.over { MATTERS_CPUS * 0.75 } else { MATTERS_CPUS };
+    age_s.is_some_and(|age| age >= LIVES_S)
+        && !own
+        && !task.raw.kthread
+        && !task.exited
+        && (rule.idle_too || view.cpus(of) >= least)
+}

@@ -1,0 +1,190 @@
+//! Rows that rules look at: the processes and containers that use most, and those that have a state.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::history::Series;
+use super::super::view::{Of, Rows, process};
+use super::super::{Kind, Subject};
+use crate::model::topology::Device;
+use crate::model::units::NodeId;
+use crate::snapshot::{Snapshot, Task};
+
+/// Processes that rules look at: those that use most CPU time, then most memory.
+pub(super) const PROCESSES_MAX: usize = 256;
+
+/// Containers that rules look at.
+pub(super) const CONTAINERS_MAX: usize = 64;
+
+/// Share of a CPU, in percent of the interval, that makes a process one of them; or a share of a node's memory.
+const CPU_PCT: u64 = 5;
+const MEMORY_PCT: u64 = 1;
+
+impl Of<'_> {
+    pub(super) fn subject_kind(&self) -> Kind {
+        match self {
+            Of::Host => Kind::Host,
+            Of::Node(_) => Kind::Node,
+            Of::Process(_) => Kind::Process,
+            Of::Container(_) => Kind::Container,
+            Of::Device(..) => Kind::Device,
+        }
+    }
+}
+
+/// Devices of the machine, each with the node that it is on.
+pub(super) fn devices(snapshot: &Snapshot) -> impl Iterator<Item = (&Device, Option<NodeId>)> {
+    let nodes = &snapshot.host.topology.nodes;
+    nodes.iter().flat_map(|node| node.devices.iter().map(|device| (device, Some(node.id))))
+}
+
+/// Rows of this interval.
+pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
+    let interval = snapshot.interval_ns.unwrap_or(0);
+    let sizes = snapshot.nodes.iter().map(|node| node.raw.mem_total_bytes).filter(|bytes| *bytes > 0);
+    let memory = sizes.min().unwrap_or(u64::MAX) / 100 * MEMORY_PCT;
+    let (mut found, mut rows) = (Vec::new(), Rows::default());
+    for (at, task) in snapshot.tasks.iter().enumerate() {
+        if task.exited || task.raw.kthread || task.raw.tid == 0 && task.threads == 0 {
+            continue;
+        }
+        let ran = task.run_ns();
+        if ran * 100 >= interval * CPU_PCT || task.rss_bytes >= memory {
+            found.push((ran, task.rss_bytes, at));
+        } else if !tracked.is_empty() {
+            let subject = process(&task.raw);
+            if tracked.contains(&subject) {
+                rows.processes.insert(subject, at);
+            }
+        }
+    }
+    if found.len() > PROCESSES_MAX {
+        // Ties are cut by the order of subjects, so that the order of rows does not matter.
+        let order = |(ran, rss, at): &(u64, u64, usize)| {
+            (std::cmp::Reverse((*ran, *rss)), snapshot.tasks[*at].raw.process())
+        };
+        found.select_nth_unstable_by_key(PROCESSES_MAX, order);
+        let rest = found.split_off(PROCESSES_MAX);
+        if !tracked.is_empty() {
+            for (.., at) in rest {
+                let subject = process(&snapshot.tasks[at].raw);
+                if tracked.contains(&subject) {
+                    rows.processes.insert(subject, at);
+                }
+            }
+        }
+    }
+    rows.processes.extend(found.iter().map(|(.., at)| (process(&snapshot.tasks[*at].raw), *at)));
+    rows.containers = snapshot.containers.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
+    for at in rows.processes.values() {
+        let cgroup = snapshot.tasks[*at].raw.cgroup_id;
+        let top = snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
+        let mut place = rows.containers.get(&top).copied();
+        // Rows above it have it, too. A circle would be longer than the list.
+        for _ in 0..snapshot.containers.len() {
+            let Some(row) = place.and_then(|place| snapshot.containers.get(place)) else { break };
+            rows.members.entry(row.id).or_default().push(*at);
+            place = row.parent;
+        }
+    }
+    rows
+}
+
+/// All subjects, in their order.
+pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &Rows) -> Vec<(Subject, Of<'a>)> {
+    let mut all = vec![(Subject::Host, Of::Host)];
+    all.extend(snapshot.nodes.iter().map(|node| (Subject::Node(NodeId(node.raw.id)), Of::Node(node))));
+    all.extend(
+        rows.processes.iter().map(|(subject, at)| (subject.clone(), Of::Process(&snapshot.tasks[*at]))),
+    );
+    let mut containers: Vec<usize> = rows.containers.values().copied().collect();
+    if containers.len() > CONTAINERS_MAX {
+        let use_of = |at: &usize| {
+            let row = &snapshot.containers[*at];
+            (std::cmp::Reverse((row.sum.run_ns(), row.sum.rss_bytes)), row.id)
+        };
+        containers.select_nth_unstable_by_key(CONTAINERS_MAX, use_of);
+        containers.truncate(CONTAINERS_MAX);
+    }
+    all.extend(containers.into_iter().map(|at| {
+        let row = &snapshot.containers[at];
+        (Subject::Container(row.id), Of::Container(row))
+    }));
+    all.extend(
+        devices(snapshot)
+            .map(|(device, node)| (Subject::Device(device.name.clone()), Of::Device(device, node))),
+    );
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all.dedup_by(|a, b| a.0 == b.0);
+    all
+}
+
+/// Whether a subject is still there.
+pub(super) fn exists(snapshot: &Snapshot, rows: &Rows, subject: &Subject) -> bool {
+    match subject {
+        Subject::Process(..) => rows.processes.contains_key(subject),
+        Subject::Container(id) => rows.containers.contains_key(id),
+        Subject::Node(id) => snapshot.nodes.iter().any(|node| node.raw.id == id.0),
+        Subject::Host => true,
+        Subject::Device(name) => devices(snapshot).any(|(device, _)| device.name == *name),
+    }
+}
+
+/// CPU time of the last minutes, and when containers were seen first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Uses {
+    cpu: BTreeMap<Subject, Series<u64>>,
+    seen: BTreeMap<u64, u64>,
+    began_ns: Option<u64>,
+}
+
+/// Segments from which the need of a subject is taken, at least.
+const NEED_SEGMENTS: usize = 6;
+
+impl Uses {
+    /// Adds an interval that began at `from_ns`.
+    pub(super) fn add(&mut self, snapshot: &Snapshot, rows: &Rows, from_ns: u64, keep_ns: u64) {
+        self.began_ns.get_or_insert(from_ns);
+        let to = snapshot.mono_ns;
+        for (subject, at) in &rows.processes {
+            let ran = snapshot.tasks[*at].run_ns();
+            self.cpu.entry(subject.clone()).or_default().add(from_ns, to, keep_ns, |sum| *sum += ran);
+        }
+        self.cpu.retain(|_, series| series.end_ns() + keep_ns > to);
+        for id in rows.containers.keys() {
+            self.seen.entry(*id).or_insert(from_ns);
+        }
+        self.seen.retain(|id, _| rows.containers.contains_key(id));
+    }
+
+    /// CPUs that each of these used in all but a twentieth of the last minutes.
+    pub(super) fn need(&self, subjects: &BTreeSet<Subject>) -> BTreeMap<Subject, f64> {
+        let of = |subject: &Subject| {
+            let series = self.cpu.get(subject)?;
+            let segments = series.since(0).filter(|segment| segment.measured_ns > 0);
+            let mut used: Vec<f64> =
+                segments.map(|segment| segment.sums as f64 / segment.measured_ns as f64).collect();
+            used.sort_by(f64::total_cmp);
+            // Of few the largest.
+            let at = if used.len() < NEED_SEGMENTS { used.len() } else { (used.len() * 95).div_ceil(100) };
+            Some((subject.clone(), *used.get(at.checked_sub(1)?)?))
+        };
+        subjects.iter().filter_map(of).collect()
+    }
+
+    /// The age of a process, or of the oldest process of a container that rules look at, in seconds; `None` for others. A
+    /// container that came later is as old as our first sight of it.
+    pub(super) fn age_s(&self, snapshot: &Snapshot, rows: &Rows, of: &Of<'_>, now_ns: u64) -> Option<f64> {
+        let age = |task: &Task| snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
+        match of {
+            Of::Process(task) => Some(age(task)),
+            Of::Container(row) => {
+                let members = rows.members.get(&row.id).into_iter().flatten();
+                let oldest = members.map(|at| age(&snapshot.tasks[*at])).fold(0.0, f64::max);
+                let seen =
+                    self.seen.get(&row.id).map_or(0.0, |seen| now_ns.saturating_sub(*seen) as f64 / 1e9);
+                Some(oldest.max(seen))
+            }
+            _ => None,
+        }
+    }
+}

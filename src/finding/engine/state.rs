@@ -1,0 +1,111 @@
+//! The state of one rule about one subject, from the first interval in which its condition held.
+
+use super::super::hold::Trail;
+use super::super::rule::{Rule, Seen};
+use super::super::{Finding, Identity, Key, State, Subject, Told};
+
+/// An episode that has ended a short while ago.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    pub(super) ended_ns: u64,
+    since_wall_ns: i64,
+    since_mono_ns: u64,
+    times: u32,
+}
+
+/// One rule about one subject.
+#[derive(Clone, Debug)]
+pub(super) struct Episode {
+    pub(super) state: State,
+    pub(super) trail: Trail,
+    /// Time without an answer, ns.
+    pub(super) blind_ns: u64,
+    /// Its subject is no more.
+    pub(super) gone: bool,
+    /// The conclusion over the last window in which it held, with its text.
+    pub(super) seen: Option<(Seen, Told, Identity)>,
+    /// The worst and the last first value of the evidence.
+    pub(super) peak: Option<f64>,
+    pub(super) last_value: Option<f64>,
+    since_wall_ns: i64,
+    since_mono_ns: u64,
+    times: u32,
+}
+
+impl Episode {
+    pub(super) fn new(from_ns: u64) -> Episode {
+        Episode {
+            state: State::Pending,
+            trail: Trail::default(),
+            blind_ns: 0,
+            gone: false,
+            seen: None,
+            peak: None,
+            last_value: None,
+            since_wall_ns: 0,
+            since_mono_ns: from_ns,
+            times: 1,
+        }
+    }
+
+    /// Whether it is in lists.
+    pub(super) fn is_shown(&self) -> bool {
+        matches!(self.state, State::Active | State::Clearing)
+    }
+
+    /// Takes a conclusion over the last window.
+    pub(super) fn take(&mut self, seen: Seen, told: Told, identity: Identity) {
+        if let Some(first) = seen.evidence.first() {
+            self.last_value = Some(first.value);
+            self.peak = Some(self.peak.map_or(first.value, |peak| peak.max(first.value)));
+        }
+        self.seen = Some((seen, told, identity));
+    }
+
+    /// Makes it active. It goes on from an episode that has ended a short while ago.
+    pub(super) fn begin(&mut self, past: Option<Past>, wall_ns: i64, now_ns: u64) {
+        if self.state == State::Pending {
+            let first = self.trail.first().unwrap_or(now_ns);
+            self.since_mono_ns = past.map_or(first, |past| past.since_mono_ns);
+            let first_wall = wall_ns - (now_ns - first) as i64;
+            self.since_wall_ns = past.map_or(first_wall, |past| past.since_wall_ns);
+            self.times = past.map_or(1, |past| past.times + 1);
+        }
+        self.state = State::Active;
+    }
+
+    pub(super) fn past(&self, ended_ns: u64) -> Past {
+        Past {
+            ended_ns,
+            since_wall_ns: self.since_wall_ns,
+            since_mono_ns: self.since_mono_ns,
+            times: self.times,
+        }
+    }
+
+    /// The finding as it is now; `None` while it was in no window.
+    pub(super) fn finding(&self, rule: &'static Rule, subject: &Subject, now_ns: u64) -> Option<Finding> {
+        let (seen, told, identity) = self.seen.clone()?;
+        let begin = if self.is_shown() { self.since_mono_ns } else { self.trail.first().unwrap_or(now_ns) };
+        Some(Finding {
+            key: Key { id: rule.id, subject: subject.clone() },
+            title: rule.title,
+            identity,
+            severity: seen.severity,
+            confidence: seen.confidence,
+            state: self.state,
+            since_wall_ns: self.since_wall_ns,
+            since_mono_ns: begin,
+            until_wall_ns: None,
+            until_mono_ns: None,
+            held_ns: now_ns.saturating_sub(begin),
+            times: self.times,
+            evidence: seen.evidence,
+            told,
+            because_of: None,
+            rank: None,
+            peak: self.peak,
+            end: None,
+        })
+    }
+}

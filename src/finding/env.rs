@@ -1,0 +1,287 @@
+//! The environment of a subject, and the commands in it: binding to CPUs and nodes, moving memory, quotas.
+
+use super::command::{Command, Scope, When, cpu_list, line, node_list};
+use crate::model::group::{Engine, Group, Kind};
+use crate::model::units::NodeId;
+
+/// The manager of a subject: it decides which command lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Env {
+    /// A process of a session, or of a user.
+    Session,
+    /// A service of systemd.
+    Unit(String),
+    /// A container of docker, by its id.
+    Docker(String),
+    /// A container of podman, by its id.
+    Podman(String),
+    /// A container of containerd outside Kubernetes, by its id.
+    Nerdctl(String),
+    /// A container of a pod of Kubernetes, by its id.
+    Pod(String),
+    /// A virtual machine of libvirt, by its name.
+    Libvirt(String),
+    /// A container of LXC, by its name.
+    Lxc(String),
+    /// A machine of systemd-nspawn, by its name.
+    Nspawn(String),
+    /// Any other cgroup, by its path.
+    Cgroup(String),
+}
+
+/// The environment of a group; `path` is that of its cgroup, as it is shown.
+pub fn env(group: Option<&Group>, path: Option<&str>) -> Env {
+    let Some(group) = group else { return Env::Session };
+    let id = || group.id.clone().unwrap_or_else(|| group.name.clone());
+    match (group.kind, group.engine) {
+        (Kind::Container, _) if group.pod_uid.is_some() => Env::Pod(id()),
+        (Kind::Container, Some(Engine::Docker)) => Env::Docker(id()),
+        (Kind::Container, Some(Engine::Podman)) => Env::Podman(id()),
+        (Kind::Container, Some(Engine::Containerd | Engine::Nerdctl)) => Env::Nerdctl(id()),
+        (Kind::Machine, Some(Engine::Qemu)) => Env::Libvirt(id()),
+        (Kind::Machine, Some(Engine::Lxc)) => Env::Lxc(id()),
+        (Kind::Machine, Some(Engine::Nspawn)) => Env::Nspawn(id()),
+        (Kind::Unit, _) if group.name.ends_with(".service") => Env::Unit(group.name.clone()),
+        (Kind::Unit, _) => Env::Session,
+        _ => path.filter(|path| *path != "/").map_or(Env::Session, |path| Env::Cgroup(path.to_owned())),
+    }
+}
+
+/// Whether memory follows when the nodes of a subject are set: cpuset.mems of cgroup v2 moves it [S8], that of v1 does with
+/// memory_migrate only. `None`: which one the machine has is not known.
+pub fn memory_follows(env: &Env, unified: Option<bool>) -> bool {
+    !matches!(env, Env::Session | Env::Libvirt(_)) && unified == Some(true)
+}
+
+/// Commands that bind a subject to CPUs, and its memory to nodes: at once, and for good. `unified`: the machine has cgroup v2
+/// alone, where that is known; `pid` is its main process where it is known.
+pub fn bind(
+    env: &Env,
+    cpus: &[u32],
+    nodes: &[NodeId],
+    pid: Option<u32>,
+    unified: Option<bool>,
+) -> Vec<Command> {
+    let (c, n) = (cpu_list(cpus), node_list(nodes));
+    let container = |program, id: &str| {
+        let words =
+            line(program).word("--cpuset-cpus").cpus(cpus).word("--cpuset-mems").nodes(nodes).name(id);
+        Command::new(When::Now, Scope::Container, words, "")
+    };
+    let options = |where_: &str| {
+        let words = format!("the same options at {where_}: --cpuset-cpus {c} --cpuset-mems {n}");
+        Command::words(When::ForGood, Scope::Container, words)
+    };
+    let taskset = |pid: u32| {
+        Command::new(When::Now, Scope::Process, line("taskset -acp").cpus(cpus).number(pid.into()), "")
+    };
+    let unit = |name: &str, runtime: bool| {
+        let begin = if runtime { "systemctl set-property --runtime" } else { "systemctl set-property" };
+        let words = line(begin).name(name).joined("AllowedCPUs=", &c).joined("AllowedMemoryNodes=", &n);
+        Command::new(if runtime { When::Now } else { When::ForGood }, Scope::Container, words, "")
+    };
+    match env {
+        Env::Session => {
+            let start = format!("start it with numactl --cpunodebind={n} {}", preferred(nodes));
+            pid.map(taskset)
+                .into_iter()
+                .chain([Command::words(When::NextStart, Scope::Process, start)])
+                .collect()
+        }
+        // AllowedCPUs needs the unified hierarchy [S11].
+        Env::Unit(_) if unified == Some(false) => {
+            let words =
+                format!("a drop-in with CPUAffinity={c}, NUMAPolicy=preferred, NUMAMask={n}, and a restart");
+            pid.map(taskset)
+                .into_iter()
+                .chain([Command::words(When::ForGood, Scope::Container, words)])
+                .collect()
+        }
+        Env::Unit(name) => vec![unit(name, true), unit(name, false)],
+        Env::Docker(id) => vec![container("docker update", id), options("docker run, or cpuset: in compose")],
+        Env::Podman(id) => vec![container("podman update", id), options("podman run, or in the quadlet")],
+        Env::Nerdctl(id) => vec![container("nerdctl update", id), options("nerdctl run")],
+        Env::Pod(id) => {
+            let mut now = container("crictl update", id);
+            now.words =
+                "to try it for a moment: the kubelet writes its own list again, by default every 10 s".into();
+            let words = "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static, \
+                         memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node";
+            vec![now, Command::words(When::ForGood, Scope::Container, words)]
+        }
+        Env::Libvirt(name) => {
+            let now = line("virsh emulatorpin").name(name).cpus(cpus).word("--live");
+            let good = line("virsh numatune")
+                .name(name)
+                .word("--mode strict --nodeset")
+                .nodes(nodes)
+                .word("--config");
+            vec![
+                Command::new(When::Now, Scope::Container, now, "and virsh vcpupin for each vCPU"),
+                Command::new(When::ForGood, Scope::Container, good, "and <vcpu cpuset=...>"),
+            ]
+        }
+        Env::Lxc(name) => vec![
+            Command::new(
+                When::Now,
+                Scope::Container,
+                line("lxc-cgroup -n").name(name).word("cpuset.cpus").cpus(cpus),
+                "",
+            ),
+            Command::new(
+                When::Now,
+                Scope::Container,
+                line("lxc-cgroup -n").name(name).word("cpuset.mems").nodes(nodes),
+                "",
+            ),
+            Command::words(When::ForGood, Scope::Container, "lxc.cgroup2.cpuset.* in its configuration"),
+        ],
+        Env::Nspawn(name) => {
+            let scope = format!("machine-{name}.scope");
+            vec![unit(&scope, true)]
+        }
+        Env::Cgroup(path) if unified == Some(true) => vec![
+            Command::new(
+                When::Now,
+                Scope::Container,
+                line("echo").cpus(cpus).into_file_of(path, "cpuset.cpus"),
+                "",
+            ),
+            Command::new(
+                When::Now,
+                Scope::Container,
+                line("echo").nodes(nodes).into_file_of(path, "cpuset.mems"),
+                "",
+            ),
+            Command::words(When::ForGood, Scope::Container, "where its cgroup is made"),
+        ],
+        Env::Cgroup(_) => pid.map(taskset).into_iter().collect(),
+    }
+}
+
+/// The option of numactl for memory that is preferred on these nodes.
+pub fn preferred(nodes: &[NodeId]) -> String {
+    match nodes {
+        [node] => format!("--preferred={node}"),
+        // It needs Linux 5.15 [S8] and a recent numactl.
+        _ => format!("--preferred-many={}", node_list(nodes)),
+    }
+}
+
+/// Moves the memory of a process from all of `from` to `to`. The lists must not overlap: the kernel would rotate pages among
+/// nodes that are in both [S8].
+pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<String>) -> Option<Command> {
+    let from: Vec<NodeId> = from.iter().filter(|node| !to.contains(node)).copied().collect();
+    if from.is_empty() || to.is_empty() {
+        return None;
+    }
+    let words_of = line("migratepages").number(pid.into()).nodes(&from).nodes(to);
+    Some(Command::new(When::Now, Scope::Process, words_of, words))
+}
+
+/// Commands that set the quota of a subject to so many CPUs.
+pub fn quota(env: &Env, cpus: u64) -> Vec<Command> {
+    let percent = cpus * 100;
+    match env {
+        Env::Docker(id) => {
+            vec![Command::new(
+                When::Now,
+                Scope::Container,
+                line("docker update --cpus").number(cpus).name(id),
+                "",
+            )]
+        }
+        Env::Podman(id) => {
+            vec![Command::new(
+                When::Now,
+                Scope::Container,
+                line("podman update --cpus").number(cpus).name(id),
+                "",
+            )]
+        }
+        Env::Nerdctl(id) => {
+            vec![Command::new(
+                When::Now,
+                Scope::Container,
+                line("nerdctl update --cpus").number(cpus).name(id),
+                "",
+            )]
+        }
+        Env::Unit(name) => [true, false]
+            .map(|runtime| {
+                let begin =
+                    if runtime { "systemctl set-property --runtime" } else { "systemctl set-property" };
+                let words = line(begin).name(name).joined("CPUQuota=", &format!("{percent}%"));
+                Command::new(if runtime { When::Now } else { When::ForGood }, Scope::Container, words, "")
+            })
+            .into(),
+        Env::Pod(_) => {
+            vec![Command::words(
+                When::ForGood,
+                Scope::Container,
+                format!("limits.cpu: {cpus} in its manifest"),
+            )]
+        }
+        _ => vec![Command::words(
+            When::Now,
+            Scope::Container,
+            format!("a quota of {cpus} CPUs where its cgroup is made"),
+        )],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(kind: Kind, engine: Option<Engine>, name: &str, id: Option<&str>) -> Group {
+        Group {
+            kind,
+            engine,
+            name: name.into(),
+            id: id.map(str::to_owned),
+            pod: None,
+            pod_uid: None,
+            namespace: None,
+            unit: None,
+            top: 1,
+            parent: None,
+        }
+    }
+
+    fn lines(commands: &[Command]) -> Vec<String> {
+        commands.iter().filter_map(|command| Some(command.line.as_ref()?.to_string())).collect()
+    }
+
+    #[test]
+    fn each_environment_has_its_own_command() {
+        let bound = |group: &Group| {
+            lines(&bind(&env(Some(group), Some("/x")), &[0, 1], &[NodeId(0)], Some(7), Some(true)))
+        };
+        let docker = group(Kind::Container, Some(Engine::Docker), "web", Some("3c0f"));
+        assert_eq!(bound(&docker), ["docker update --cpuset-cpus 0-1 --cpuset-mems 0 3c0f"]);
+        let pod = Group { pod_uid: Some("uid".into()), ..docker };
+        assert_eq!(bound(&pod), ["crictl update --cpuset-cpus 0-1 --cpuset-mems 0 3c0f"]);
+        let unit = group(Kind::Unit, None, "mysql.service", None);
+        assert_eq!(
+            bound(&unit),
+            [
+                "systemctl set-property --runtime mysql.service AllowedCPUs=0-1 AllowedMemoryNodes=0",
+                "systemctl set-property mysql.service AllowedCPUs=0-1 AllowedMemoryNodes=0"
+            ]
+        );
+        assert_eq!(bound(&group(Kind::Unit, None, "session-3.scope", None)), ["taskset -acp 0-1 7"]);
+        assert_eq!(
+            bound(&group(Kind::Group, None, "x", None)),
+            ["echo 0-1 > /sys/fs/cgroup/x/cpuset.cpus", "echo 0 > /sys/fs/cgroup/x/cpuset.mems"]
+        );
+    }
+
+    #[test]
+    fn lists_of_a_move_do_not_overlap() {
+        let (n, of) =
+            (NodeId, |from: &[NodeId], to: &[NodeId]| move_memory(7, from, to, "").map(|c| lines(&[c])));
+        assert_eq!(of(&[n(0), n(1), n(2)], &[n(1)]), Some(vec!["migratepages 7 0,2 1".to_owned()]));
+        assert_eq!(of(&[n(1)], &[n(1)]), None);
+    }
+}

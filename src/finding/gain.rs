@@ -1,0 +1,254 @@
+//! CPU time that can be won, in CPU-seconds per second: arithmetic over measured values, with its assumptions.
+
+use crate::model::topology::Topology;
+use crate::model::units::NodeId;
+
+/// The largest cost of a remote access, in local ones: another socket of an FT-2500 gives 30 % of the local bandwidth
+/// while its firmware says 10 times the distance [S1].
+const RATIO_MAX: f64 = 3.3;
+
+/// Weight of a modelled gain in the order of findings: the median of saved by modelled time in four cases of the field [S1].
+const MODEL_WEIGHT: f64 = 0.4;
+
+/// The least gain that is worth a warning, in CPUs, and as a share of what the subject uses: a finding below that costs
+/// less than a wrong move, and 5 % is what VTune asks of a program unit before it highlights it [S5].
+const WORTH_CPUS: f64 = 0.1;
+const WORTH_SHARE: f64 = 0.05;
+
+/// The formula of a gain, with its numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arithmetic {
+    /// Memory nearer to where it is used: 1 − then / now, times the share of time that waits.
+    Placement {
+        /// Mean cost of an access now, in local ones.
+        now: f64,
+        /// The same for the placement that is proposed.
+        then: f64,
+        /// Share of time that waits for the back end; 1 where it is not counted.
+        phi: f64,
+    },
+    /// Time that NUMA balancing took.
+    Scans,
+    /// Waiting for CPUs, or being stopped by a quota, while CPUs are idle: the lesser of the two.
+    Waiting {
+        /// CPU-seconds per second.
+        wait: f64,
+        /// CPUs that are idle.
+        idle: f64,
+    },
+    /// Time with a busy SMT sibling, by the speed of a thread beside one.
+    Siblings {
+        /// Share of time with a busy sibling.
+        busy: f64,
+        /// Speed with a busy sibling, as a share of that with an idle one.
+        k: f64,
+    },
+    /// Time that interrupts took.
+    Interrupts,
+    /// Moves between nodes, each at the cost of a cold cache.
+    Moves {
+        /// Moves per second.
+        per_s: f64,
+    },
+    /// Cycles per instruction, by those of twins that do the same work.
+    Twins {
+        /// Its cycles per instruction.
+        cpi: f64,
+        /// The same of its twins.
+        twins: f64,
+    },
+}
+
+impl Arithmetic {
+    /// The word in JSON.
+    pub fn id(&self) -> &'static str {
+        match self {
+            Arithmetic::Placement { .. } => "placement",
+            Arithmetic::Scans => "scans",
+            Arithmetic::Waiting { .. } => "waiting",
+            Arithmetic::Siblings { .. } => "siblings",
+            Arithmetic::Interrupts => "interrupts",
+            Arithmetic::Moves { .. } => "moves",
+            Arithmetic::Twins { .. } => "twins",
+        }
+    }
+
+    /// Whether it is a model of accesses, not a measured time.
+    fn is_modelled(&self) -> bool {
+        matches!(self, Arithmetic::Placement { .. } | Arithmetic::Siblings { .. } | Arithmetic::Twins { .. })
+    }
+}
+
+/// Something that a gain takes for granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Assumption {
+    /// It does nothing but wait for memory.
+    WaitsForMemoryOnly,
+    /// Distances are those of the firmware, not measured.
+    FirmwareDistances,
+    /// Its pages are used alike.
+    PagesUsedAlike,
+    /// Its placement stays as good without balancing.
+    PlacementStays,
+    /// A second thread of a core adds nothing, because that is not counted.
+    SiblingsAddNothing,
+    /// All of its wait would have been work.
+    WaitIsWork,
+    /// Its twins do the same work.
+    SameWork,
+}
+
+impl Assumption {
+    /// The word in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            Assumption::WaitsForMemoryOnly => "waits_for_memory_only",
+            Assumption::FirmwareDistances => "firmware_distances",
+            Assumption::PagesUsedAlike => "pages_used_alike",
+            Assumption::PlacementStays => "placement_stays",
+            Assumption::SiblingsAddNothing => "siblings_add_nothing",
+            Assumption::WaitIsWork => "wait_is_work",
+            Assumption::SameWork => "same_work",
+        }
+    }
+
+    /// The same behind "if".
+    pub fn words(self) -> &'static str {
+        match self {
+            Assumption::WaitsForMemoryOnly => "it does nothing but wait for memory",
+            Assumption::FirmwareDistances => "the firmware's distances are true",
+            Assumption::PagesUsedAlike => "it uses all of its pages alike",
+            Assumption::PlacementStays => "its placement stays as good without",
+            Assumption::SiblingsAddNothing => "a second thread adds nothing to a core",
+            Assumption::WaitIsWork => "all of its wait would have been work",
+            Assumption::SameWork => "its twins do the same work",
+        }
+    }
+}
+
+/// CPU time that can be won. Each part may be absent: not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gain {
+    /// Time that was measured as spent on exactly this and that ends with the command, in CPUs.
+    pub at_least: Option<f64>,
+    /// The largest part of the measured time that this can account for, in CPUs.
+    pub at_most: Option<f64>,
+    /// CPU time that the subject uses, in CPUs.
+    pub of: Option<f64>,
+    /// The formula.
+    pub how: Option<Arithmetic>,
+    /// Assumptions.
+    pub assumes: Vec<Assumption>,
+}
+
+impl Gain {
+    /// Whether a gain is known and too small for a warning. With `over` the question is whether it has become so, at three
+    /// quarters of the limit.
+    pub fn is_too_small(&self, over: bool) -> bool {
+        let factor = if over { 0.75 } else { 1.0 };
+        let Some(gain) = self.at_most.or(self.at_least) else { return false };
+        gain < WORTH_CPUS * factor || self.of.is_some_and(|of| gain < of * WORTH_SHARE * factor)
+    }
+
+    /// The number that findings are ordered by, in CPUs; 0 where the gain is not known.
+    pub fn weight(&self) -> f64 {
+        let modelled = self.how.is_some_and(|how| how.is_modelled());
+        let at_most = self.at_most.unwrap_or(0.0) * if modelled { MODEL_WEIGHT } else { 1.0 };
+        self.at_least.unwrap_or(at_most)
+    }
+}
+
+/// The cost of an access from one node to another, in local ones, by the firmware's distances.
+pub fn ratio(topology: &Topology, from: NodeId, to: NodeId) -> f64 {
+    if from == to {
+        return 1.0;
+    }
+    // A firmware that says less than 10 for another node says nothing.
+    let distance = topology.distance(from, to).map_or(20.0, f64::from);
+    (distance / 10.0).clamp(1.0, RATIO_MAX)
+}
+
+/// The mean cost of an access, in local ones, of something that ran and has its memory in these amounts by node id; `None`
+/// where one of the two is nothing.
+pub fn mean_cost(topology: &Topology, run: &[f64], memory: &[f64]) -> Option<f64> {
+    let (ran, bytes): (f64, f64) = (run.iter().sum(), memory.iter().sum());
+    if ran <= 0.0 || bytes <= 0.0 {
+        return None;
+    }
+    let mut sum = 0.0;
+    for (from, time) in (0..).zip(run).filter(|(_, time)| **time > 0.0) {
+        for (to, held) in (0..).zip(memory).filter(|(_, held)| **held > 0.0) {
+            sum += time / ran * held / bytes * ratio(topology, NodeId(from), NodeId(to));
+        }
+    }
+    Some(sum)
+}
+
+/// An amount, spread evenly over these nodes, by node id.
+pub fn evenly(nodes: &[NodeId], amount: f64) -> Vec<f64> {
+    let length = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
+    let mut spread = vec![0.0; length];
+    for node in nodes {
+        spread[node.index()] += amount / nodes.len() as f64;
+    }
+    spread
+}
+
+/// The gain of a placement: of so many CPUs, from one mean cost to another; `phi` is the counted share of time that waits.
+pub fn placement(of: f64, now: f64, then: f64, phi: Option<f64>) -> Gain {
+    let waits = phi.unwrap_or(1.0).clamp(0.0, 1.0);
+    let share = if now > 0.0 { (1.0 - then / now).max(0.0) } else { 0.0 };
+    let mut assumes = vec![Assumption::FirmwareDistances, Assumption::PagesUsedAlike];
+    if phi.is_none() {
+        assumes.insert(0, Assumption::WaitsForMemoryOnly);
+    }
+    Gain {
+        at_least: None,
+        at_most: Some(of * waits * share),
+        of: Some(of),
+        how: Some(Arithmetic::Placement { now, then, phi: waits }),
+        assumes,
+    }
+}
+
+/// The gain of a wait of so many CPUs while others are idle, of a subject that uses `of`.
+pub fn waiting(of: f64, wait: f64, idle: f64) -> Gain {
+    Gain {
+        at_least: None,
+        at_most: Some(wait.min(idle).max(0.0)),
+        of: Some(of),
+        how: Some(Arithmetic::Waiting { wait, idle }),
+        assumes: vec![Assumption::WaitIsWork],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_of_the_field_have_their_ceilings() {
+        // Case 15: pinned to a node, 60 % of its memory elsewhere, at the largest ratio: 1 - 1 / (0.4 + 0.6 * 3.3).
+        let gain = placement(10.0, 0.4 + 0.6 * RATIO_MAX, 1.0, None);
+        assert!((gain.at_most.unwrap() - 5.8).abs() < 0.1, "{gain:?}");
+        // Case 11: all memory on another node at distance 20.
+        assert_eq!(placement(2.0, 2.0, 1.0, None).at_most, Some(1.0));
+        assert_eq!(placement(2.0, 2.0, 1.0, Some(0.5)).at_most, Some(0.5));
+    }
+
+    #[test]
+    fn worth_is_a_tenth_of_a_cpu_and_a_twentieth_of_its_time() {
+        let gain = |at_most, of| Gain { at_most: Some(at_most), of: Some(of), ..Gain::default() };
+        assert!(gain(0.09, 1.0).is_too_small(false) && !gain(0.09, 1.0).is_too_small(true));
+        assert!(gain(0.4, 10.0).is_too_small(false) && !gain(0.6, 10.0).is_too_small(false));
+        assert!(!Gain::default().is_too_small(false), "what is not known is not small");
+    }
+
+    #[test]
+    fn a_model_weighs_less_than_a_measured_time() {
+        let model = placement(10.0, 2.0, 1.0, None);
+        assert_eq!(model.weight(), 2.0);
+        assert_eq!(waiting(10.0, 3.0, 9.0).weight(), 3.0);
+        assert_eq!(waiting(10.0, 3.0, 1.0).weight(), 1.0);
+    }
+}

@@ -1,0 +1,313 @@
+//! Sums over the last minutes, in segments of a few seconds. A window is a sum of segments, so that ratios over it are
+//! quotients of sums.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::model::sample::{Counts, Pressure, Slot};
+use crate::model::wire::SLOTS;
+use crate::snapshot::{Container, NumaPages, Remote, Room, Snapshot, Swapped, Tally, Task};
+
+/// Intervals become one segment up to this length, ns.
+const SEGMENT_NS: u64 = 5_000_000_000;
+
+/// Sums over a stretch of time.
+#[derive(Clone, Debug)]
+pub struct Segment<T> {
+    /// CLOCK_MONOTONIC, ns.
+    pub from_ns: u64,
+    /// CLOCK_MONOTONIC, ns.
+    pub to_ns: u64,
+    /// Lengths of the intervals in it: less than the stretch where samples are missing.
+    pub measured_ns: u64,
+    /// The sums.
+    pub sums: T,
+}
+
+/// Segments of the last minutes, the oldest first.
+#[derive(Clone, Debug)]
+pub struct Series<T>(VecDeque<Segment<T>>);
+
+impl<T> Default for Series<T> {
+    fn default() -> Series<T> {
+        Series(VecDeque::new())
+    }
+}
+
+impl<T: Default> Series<T> {
+    /// Adds an interval, and forgets what ended more than `keep_ns` before.
+    pub fn add(&mut self, from_ns: u64, to_ns: u64, keep_ns: u64, add: impl FnOnce(&mut T)) {
+        let length = to_ns.saturating_sub(from_ns);
+        let fits = self.0.back().is_some_and(|last| {
+            last.measured_ns + length <= SEGMENT_NS && to_ns.saturating_sub(last.from_ns) <= 2 * SEGMENT_NS
+        });
+        if !fits {
+            self.0.push_back(Segment { from_ns, to_ns: from_ns, measured_ns: 0, sums: T::default() });
+        }
+        if let Some(last) = self.0.back_mut() {
+            last.to_ns = to_ns;
+            last.measured_ns += length;
+            add(&mut last.sums);
+        }
+        while self.0.front().is_some_and(|first| first.to_ns + keep_ns < to_ns) {
+            self.0.pop_front();
+        }
+    }
+
+    /// Segments that end after `since_ns`, the oldest first.
+    pub fn since(&self, since_ns: u64) -> impl Iterator<Item = &Segment<T>> {
+        self.0.iter().filter(move |segment| segment.to_ns > since_ns)
+    }
+
+    /// Measured time of the segments that end after `since_ns`, ns.
+    pub fn measured_ns(&self, since_ns: u64) -> u64 {
+        self.since(since_ns).map(|segment| segment.measured_ns).sum()
+    }
+
+    /// The end of the last segment; 0 where none is.
+    pub fn end_ns(&self) -> u64 {
+        self.0.back().map_or(0, |segment| segment.to_ns)
+    }
+}
+
+/// Sums of a process or a container.
+#[derive(Clone, Debug, Default)]
+pub struct RowSums {
+    /// Its counts.
+    pub counts: Counts,
+    /// Its time, and what of it counts as spent with memory of other nodes.
+    pub remote: Remote,
+    /// Throttled time of a container and when it was read, both at the first reading in the segment.
+    pub throttled: Option<(u64, u64)>,
+}
+
+impl RowSums {
+    /// Adds an interval of a process.
+    pub fn add_task(&mut self, task: &Task, room: &Room) {
+        self.counts += &*task.delta;
+        if let Some((_, Ok(memory))) = &task.memory {
+            self.remote += &Remote::of(&task.delta.run_ns, memory, room);
+        }
+    }
+
+    /// Adds an interval of a container.
+    pub fn add_container(&mut self, row: &Container) {
+        self.counts += &*row.sum.delta;
+        self.remote += &row.remote;
+        let before = row.raw.as_ref().and_then(|raw| raw.throttled_before);
+        self.throttled = self.throttled.or(before);
+    }
+}
+
+/// A process in a window: its row, with what it did in all of it.
+pub fn task_over(task: &Task, series: &Series<RowSums>, since_ns: u64) -> Task {
+    let mut counts = Counts::default();
+    series.since(since_ns).for_each(|segment| counts += &segment.sums.counts);
+    Task { delta: Tally::from(counts), ..task.clone() }
+}
+
+/// A container in a window.
+pub fn container_over(row: &Container, series: &Series<RowSums>, since_ns: u64) -> Container {
+    let mut over = row.clone();
+    let mut counts = Counts::default();
+    over.remote = Remote::default();
+    let mut throttled = None;
+    for segment in series.since(since_ns) {
+        counts += &segment.sums.counts;
+        over.remote += &segment.sums.remote;
+        throttled = throttled.or(segment.sums.throttled);
+    }
+    over.sum.delta = Tally::from(counts);
+    if let (Some(raw), Some(_)) = (&mut over.raw, throttled) {
+        Arc::make_mut(raw).throttled_before = throttled;
+    }
+    over
+}
+
+/// Sums of a node.
+#[derive(Clone, Debug, Default)]
+struct NodeSums {
+    busy_ns: u64,
+    irq_ns: u64,
+    slots: [Slot; SLOTS],
+    pages: NumaPages,
+    kswapd_pages: u64,
+    direct_pages: u64,
+    node_reclaims: u64,
+    pages_in: u64,
+    pages_out: u64,
+}
+
+/// Sums of the machine, its nodes and its CPUs.
+#[derive(Clone, Debug, Default)]
+pub struct MachineSums {
+    nodes: BTreeMap<u32, NodeSums>,
+    /// Busy time and time in interrupts, by CPU id.
+    cpus: BTreeMap<u32, (u64, u64)>,
+    flows: BTreeMap<(u32, u32), u64>,
+    busy_ns: u64,
+    irq_ns: u64,
+    switches: u64,
+    slots: [Slot; SLOTS],
+    swapped: Option<Swapped>,
+    steal_ns: Option<u64>,
+    pressure: Option<Pressure>,
+}
+
+fn add_slots(sum: &mut [Slot], more: &[Slot]) {
+    for (sum, more) in sum.iter_mut().zip(more) {
+        sum.count = sum.count.saturating_add(more.count);
+        sum.enabled_ns = sum.enabled_ns.saturating_add(more.enabled_ns);
+        sum.running_ns = sum.running_ns.saturating_add(more.running_ns);
+    }
+}
+
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+impl MachineSums {
+    /// Adds an interval.
+    pub fn add(&mut self, snapshot: &Snapshot) {
+        for node in &snapshot.nodes {
+            let sums = self.nodes.entry(node.raw.id).or_default();
+            add(&mut sums.busy_ns, node.busy_ns);
+            add(&mut sums.irq_ns, node.irq_ns);
+            add_slots(&mut sums.slots, &node.slots);
+            add_pages(&mut sums.pages, &node.pages);
+            add(&mut sums.kswapd_pages, node.kswapd_pages);
+            add(&mut sums.direct_pages, node.direct_pages);
+            add(&mut sums.node_reclaims, node.node_reclaims);
+            add(&mut sums.pages_in, node.pages_in);
+            add(&mut sums.pages_out, node.pages_out);
+        }
+        for cpu in &snapshot.cpus {
+            let sums = self.cpus.entry(cpu.id).or_default();
+            add(&mut sums.0, cpu.busy_ns);
+            add(&mut sums.1, cpu.irq_ns);
+        }
+        for flow in &snapshot.page_flows {
+            add(self.flows.entry((flow.from.0, flow.to.0)).or_default(), flow.count);
+        }
+        add(&mut self.busy_ns, snapshot.busy_ns);
+        add(&mut self.irq_ns, snapshot.irq_ns);
+        add(&mut self.switches, snapshot.switches);
+        add_slots(&mut self.slots, &snapshot.slots);
+        if let Some(swapped) = snapshot.swapped {
+            let sum = self.swapped.get_or_insert_default();
+            add(&mut sum.pages_in, swapped.pages_in);
+            add(&mut sum.pages_out, swapped.pages_out);
+        }
+        if let Some(steal_ns) = snapshot.steal_ns {
+            add(self.steal_ns.get_or_insert_default(), steal_ns);
+        }
+        if let Some(pressure) = snapshot.pressure {
+            add_pressure(self.pressure.get_or_insert_default(), pressure);
+        }
+    }
+}
+
+fn add_pressure(sum: &mut Pressure, more: Pressure) {
+    add(&mut sum.cpu_some_us, more.cpu_some_us);
+    add(&mut sum.memory_some_us, more.memory_some_us);
+    add(&mut sum.memory_full_us, more.memory_full_us);
+}
+
+fn add_pages(sum: &mut NumaPages, more: &NumaPages) {
+    add(&mut sum.numa_hit, more.numa_hit);
+    add(&mut sum.numa_miss, more.numa_miss);
+    add(&mut sum.numa_foreign, more.numa_foreign);
+    add(&mut sum.interleave_hit, more.interleave_hit);
+    add(&mut sum.local_node, more.local_node);
+    add(&mut sum.other_node, more.other_node);
+}
+
+/// The machine in a window: gauges of now, and sums over all of it, without rows of tasks and containers.
+pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns: u64) -> Snapshot {
+    let mut over = snapshot.machine();
+    let measured_ns = series.measured_ns(since_ns);
+    let last_ns = snapshot.interval_ns.unwrap_or(measured_ns).max(1);
+    over.room = snapshot.room.over(measured_ns as f64 / last_ns as f64);
+    over.interval_ns = Some(measured_ns);
+    (over.busy_ns, over.irq_ns, over.switches, over.swapped) = (0, 0, 0, None);
+    (over.steal_ns, over.pressure) = (None, None);
+    over.slots = Default::default();
+    let mut flows: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    for node in &mut over.nodes {
+        (node.busy_ns, node.irq_ns, node.slots) = (0, 0, Default::default());
+        node.pages = NumaPages::default();
+        (node.kswapd_pages, node.direct_pages, node.node_reclaims) = (0, 0, 0);
+        (node.pages_in, node.pages_out) = (0, 0);
+    }
+    for cpu in &mut over.cpus {
+        (cpu.busy_ns, cpu.irq_ns) = (0, 0);
+    }
+    for sums in series.since(since_ns).map(|segment| &segment.sums) {
+        add(&mut over.busy_ns, sums.busy_ns);
+        add(&mut over.irq_ns, sums.irq_ns);
+        add(&mut over.switches, sums.switches);
+        add_slots(&mut over.slots, &sums.slots);
+        if let Some(swapped) = sums.swapped {
+            let sum = over.swapped.get_or_insert_default();
+            add(&mut sum.pages_in, swapped.pages_in);
+            add(&mut sum.pages_out, swapped.pages_out);
+        }
+        if let Some(steal_ns) = sums.steal_ns {
+            add(over.steal_ns.get_or_insert_default(), steal_ns);
+        }
+        if let Some(pressure) = sums.pressure {
+            add_pressure(over.pressure.get_or_insert_default(), pressure);
+        }
+        for node in &mut over.nodes {
+            let Some(sums) = sums.nodes.get(&node.raw.id) else { continue };
+            add(&mut node.busy_ns, sums.busy_ns);
+            add(&mut node.irq_ns, sums.irq_ns);
+            add_slots(&mut node.slots, &sums.slots);
+            add_pages(&mut node.pages, &sums.pages);
+            add(&mut node.kswapd_pages, sums.kswapd_pages);
+            add(&mut node.direct_pages, sums.direct_pages);
+            add(&mut node.node_reclaims, sums.node_reclaims);
+            add(&mut node.pages_in, sums.pages_in);
+            add(&mut node.pages_out, sums.pages_out);
+        }
+        for cpu in &mut over.cpus {
+            let Some((busy_ns, irq_ns)) = sums.cpus.get(&cpu.id) else { continue };
+            add(&mut cpu.busy_ns, *busy_ns);
+            add(&mut cpu.irq_ns, *irq_ns);
+        }
+        sums.flows.iter().for_each(|(pair, count)| add(flows.entry(*pair).or_default(), *count));
+    }
+    for flow in &mut over.page_flows {
+        flow.count = flows.get(&(flow.from.0, flow.to.0)).copied().unwrap_or(0);
+    }
+    over
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn windows_are_the_same_whatever_the_interval_is() {
+        for ms in [100, 500, 1000, 5000, 10_000] {
+            let mut series: Series<u64> = Series::default();
+            let step = ms * 1_000_000;
+            for at in 0..(100 * S / step) {
+                series.add(at * step, (at + 1) * step, 60 * S, |sum| *sum += step);
+            }
+            let sum: u64 = series.since(70 * S).map(|segment| segment.sums).sum();
+            assert_eq!((sum, series.measured_ns(70 * S)), (30 * S, 30 * S), "at {ms} ms");
+            assert!(series.0.len() <= 14, "{} segments at {ms} ms", series.0.len());
+        }
+    }
+
+    #[test]
+    fn a_gap_is_not_measured() {
+        let mut series: Series<u64> = Series::default();
+        series.add(0, S, 60 * S, |sum| *sum += 1);
+        series.add(20 * S, 21 * S, 60 * S, |sum| *sum += 1);
+        assert_eq!((series.measured_ns(0), series.end_ns()), (2 * S, 21 * S));
+    }
+}

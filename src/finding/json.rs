@@ -1,0 +1,163 @@
+//! Findings as JSON: the keys `findings` and `findings_blind` of batch output. Keys may be added, never renamed or removed.
+
+use serde_json::{Value as Json, json};
+
+use super::{Arithmetic, Blind, Check, Command, Engine, Evidence, Finding, Gain, Subject, Summary};
+use crate::text::rfc3339;
+
+/// Six decimals are more than any measurement has.
+fn round(value: f64) -> Json {
+    if value.is_finite() { json!((value * 1e6).round() / 1e6) } else { Json::Null }
+}
+
+/// One finding.
+pub fn finding(finding: &Finding) -> Json {
+    let told = &finding.told;
+    let list = |commands: &[Command]| commands.iter().map(command).collect::<Vec<Json>>();
+    let checks = |checks: &[Check]| checks.iter().map(check).collect::<Vec<Json>>();
+    json!({
+        "key": finding.key.to_string(),
+        "id": finding.key.id,
+        "title": finding.title,
+        "subject": subject(finding),
+        "severity": finding.severity.name(),
+        "confidence": finding.confidence.name(),
+        "state": finding.state.name(),
+        "since": rfc3339(finding.since_wall_ns),
+        "until": finding.until_wall_ns.map(rfc3339),
+        "held_s": round(finding.held_ns as f64 / 1e9),
+        "times": finding.times,
+        "sentence": told.sentence,
+        "because_of": finding.because_of.as_ref().map(ToString::to_string),
+        "rank": finding.rank,
+        "peak": finding.peak.map(round),
+        "ended": finding.end.map(|(end, _)| end.words()),
+        "gain": gain(&told.gain),
+        "evidence": finding.evidence.iter().map(evidence).collect::<Vec<Json>>(),
+        "commands": list(&told.commands),
+        "undo": list(&told.undo),
+        "check": checks(&told.check),
+        "stop": checks(&told.stop),
+        "risk": told.risk,
+        "else": told.or_else,
+    })
+}
+
+fn subject(finding: &Finding) -> Json {
+    let identity = &finding.identity;
+    let mut object = json!({ "kind": finding.key.subject.kind().name() });
+    let groups = || json!([identity.container, identity.container_id, identity.cgroup]);
+    match &finding.key.subject {
+        Subject::Host => {}
+        Subject::Node(node) => object["node"] = json!(node.0),
+        Subject::Process(pid, start_ns) => {
+            object["pid"] = json!(pid);
+            object["start_ns"] = json!(start_ns);
+            object["comm"] = json!(identity.comm.as_deref().unwrap_or_default());
+        }
+        Subject::Container(id) => object["cgroup_id"] = json!(id),
+        Subject::Device(name) => object["device"] = json!(crate::text::clean_str(name)),
+    }
+    if matches!(finding.key.subject, Subject::Process(..) | Subject::Container(_)) {
+        let [container, container_id, cgroup] = ["container", "container_id", "cgroup"];
+        let mut groups = groups();
+        object[container] = groups[0].take();
+        object[container_id] = groups[1].take();
+        object[cgroup] = groups[2].take();
+    }
+    object
+}
+
+fn gain(gain: &Gain) -> Json {
+    let mut how = Json::Null;
+    if let Some(arithmetic) = gain.how {
+        how = match arithmetic {
+            Arithmetic::Placement { now, then, phi } => {
+                json!({ "distance_now": round(now * 10.0), "distance_then": round(then * 10.0), "phi": round(phi) })
+            }
+            Arithmetic::Waiting { wait, idle } => {
+                json!({ "wait_cpus": round(wait), "idle_cpus": round(idle) })
+            }
+            Arithmetic::Siblings { busy, k } => json!({ "busy": round(busy), "k": round(k) }),
+            Arithmetic::Moves { per_s } => json!({ "moves_per_s": round(per_s) }),
+            Arithmetic::Twins { cpi, twins } => json!({ "cpi": round(cpi), "twins_cpi": round(twins) }),
+            Arithmetic::Scans | Arithmetic::Interrupts => json!({}),
+        };
+        how["formula"] = json!(arithmetic.id());
+    }
+    json!({
+        "at_least_cpus": gain.at_least.map(round),
+        "at_most_cpus": gain.at_most.map(round),
+        "of_cpus": gain.of.map(round),
+        "how": how,
+        "assumes": gain.assumes.iter().map(|assumption| assumption.id()).collect::<Vec<&str>>(),
+    })
+}
+
+fn evidence(evidence: &Evidence) -> Json {
+    let mut object = json!({
+        "metric": evidence.metric,
+        "of": evidence.of.to_string(),
+        "value": round(evidence.value),
+        "error": round(evidence.error),
+        "over_s": round(evidence.over_ns as f64 / 1e9),
+        "limit": evidence.limit.map(round),
+        "note": evidence.note.map(|note| note.id()),
+    });
+    if let Some(node) = evidence.node {
+        object["node"] = json!(node.0);
+    }
+    object
+}
+
+fn command(command: &Command) -> Json {
+    json!({
+        "when": command.when.id(),
+        "line": command.line.as_ref().map(ToString::to_string),
+        "words": command.words,
+        "scope": command.scope.id(),
+    })
+}
+
+fn check(check: &Check) -> Json {
+    json!({
+        "metric": check.metric,
+        "of": check.of.to_string(),
+        "from": round(check.from),
+        "to": round(check.to),
+        "below": check.below,
+        "within_s": check.within_s,
+    })
+}
+
+/// One rule that could not look.
+pub fn blind(blind: &Blind) -> Json {
+    json!({
+        "id": blind.id,
+        "reason": blind.reason.id(),
+        "words": blind.words,
+        "subjects": blind.subjects,
+    })
+}
+
+/// The list of findings of an engine.
+pub fn findings(engine: &Engine) -> Json {
+    engine.findings().iter().map(finding).collect()
+}
+
+/// The list of rules that could not look.
+pub fn blinds(engine: &Engine) -> Json {
+    engine.blind().iter().map(blind).collect()
+}
+
+/// Numbers of findings and rules.
+pub fn summary(summary: &Summary) -> Json {
+    json!({
+        "critical": summary.critical,
+        "warning": summary.warning,
+        "info": summary.info,
+        "explained": summary.explained,
+        "rules": summary.rules,
+        "could_look": summary.could_look,
+    })
+}

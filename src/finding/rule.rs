@@ -1,0 +1,244 @@
+//! A rule: its condition, limits, and text. The table of them is in rules.rs.
+
+use std::borrow::Cow;
+
+use super::view::{Of, View};
+use super::{Confidence, Evidence, Kind, Severity, Told};
+use crate::model::sample::Missing;
+use crate::model::units::NodeId;
+
+/// The conclusion of a rule about one subject in one window.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Look {
+    /// An input is missing: which, and why.
+    Blind(Blindness),
+    /// The inputs are there and the condition does not hold, or a guard says so.
+    Quiet,
+    /// The condition holds.
+    Seen(Seen),
+}
+
+/// The reason why a rule cannot look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blindness {
+    /// The kind of reason.
+    pub reason: Reason,
+    /// The reason in words.
+    pub words: Cow<'static, str>,
+}
+
+impl Blindness {
+    /// With this reason, in these words.
+    pub fn new(reason: Reason, words: impl Into<Cow<'static, str>>) -> Blindness {
+        Blindness { reason, words: words.into() }
+    }
+}
+
+impl From<Missing> for Blindness {
+    fn from(missing: Missing) -> Blindness {
+        let reason = match &missing {
+            Missing::Unsupported(_) | Missing::KernelTooOld(_) => Reason::NotSupported,
+            Missing::NotPermitted(_) => Reason::NotPermitted,
+            Missing::Lost(_) => Reason::Lost,
+            Missing::FirstInterval | Missing::NotCollected(_) => Reason::NotCollected,
+        };
+        Blindness::new(reason, missing.to_string())
+    }
+}
+
+/// Kinds of reasons for blindness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// Not asked for, or not for this subject.
+    NotCollected,
+    /// The hardware or the kernel does not have it.
+    NotSupported,
+    /// A capability or a setting is missing.
+    NotPermitted,
+    /// No hardware counters.
+    NoPmu,
+    /// Where its memory is has not been looked at, or too long ago, or too roughly.
+    PlacementUnknown,
+    /// numatop-ng does not measure it, or this recording does not have it.
+    NoInput,
+    /// The machine hides its nodes.
+    HiddenNodes,
+    /// It was measured and lost.
+    Lost,
+    /// Memory that nothing uses, so that where it is costs nothing.
+    Cold,
+}
+
+impl Reason {
+    /// The word in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            Reason::NotCollected => "not_collected",
+            Reason::NotSupported => "not_supported",
+            Reason::NotPermitted => "not_permitted",
+            Reason::NoPmu => "no_pmu",
+            Reason::PlacementUnknown => "placement_unknown",
+            Reason::NoInput => "no_input",
+            Reason::HiddenNodes => "hidden_nodes",
+            Reason::Lost => "lost",
+            Reason::Cold => "cold",
+        }
+    }
+}
+
+/// A condition that holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Its gravity.
+    pub severity: Severity,
+    /// Its certainty.
+    pub confidence: Confidence,
+    /// Every value that the condition used, the one that matters most first.
+    pub evidence: Vec<Evidence>,
+    /// Nodes, CPUs and amounts for its commands.
+    pub plan: Plan,
+}
+
+/// Nodes, CPUs and amounts that the commands and the text of a finding are made of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Nodes where memory should be or work should run.
+    pub to: Vec<NodeId>,
+    /// Nodes where it is now.
+    pub from: Vec<NodeId>,
+    /// CPUs to bind to.
+    pub cpus: Vec<u32>,
+    /// Memory that moves.
+    pub bytes: f64,
+    /// Another subject that matters: a victim, a neighbour.
+    pub other: Option<super::Subject>,
+    /// Another quantity, which the rule knows the meaning of.
+    pub number: f64,
+}
+
+/// Time that a condition must hold and must not hold, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hold {
+    /// Until it is active; 0: at once.
+    pub on_s: f64,
+    /// Until it has ended.
+    pub off_s: f64,
+}
+
+impl Hold {
+    /// So long to begin, and as long to end, but at least 30 s.
+    pub const fn s(on_s: f64) -> Hold {
+        Hold { on_s, off_s: if on_s < 30.0 { 30.0 } else { on_s } }
+    }
+}
+
+/// A limit of a condition, where it is from, and when the condition is over.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// Name within the rule.
+    pub name: &'static str,
+    /// From where on the condition holds, in the unit of its metric.
+    pub on: f64,
+    /// From where on it does not hold any more.
+    pub off: f64,
+    /// `[S2]` of the sources in docs/findings.md, or `reasoned: …`.
+    pub source: &'static str,
+}
+
+impl Limit {
+    /// A lower limit: the condition is over at three quarters of it.
+    pub const fn least(name: &'static str, on: f64, source: &'static str) -> Limit {
+        Limit { name, on, off: on * 0.75, source }
+    }
+
+    /// A limit of which the condition is over where it does not hold.
+    pub const fn sharp(name: &'static str, on: f64, source: &'static str) -> Limit {
+        Limit { name, on, off: on, source }
+    }
+
+    /// With another value where the condition is over.
+    pub const fn until(name: &'static str, on: f64, off: f64, source: &'static str) -> Limit {
+        Limit { name, on, off, source }
+    }
+}
+
+/// The parts of the list of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Placement of memory and threads.
+    Placement,
+    /// Memory of nodes.
+    NodeMemory,
+    /// NUMA balancing.
+    Balancing,
+    /// CPU time, cores, quotas.
+    Cpus,
+    /// Disturbance by others.
+    Neighbours,
+    /// Interrupts and devices.
+    Devices,
+    /// The machine about itself.
+    Machine,
+}
+
+impl Group {
+    /// The heading in lists.
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Placement => "Placement of memory and threads",
+            Group::NodeMemory => "Memory of nodes",
+            Group::Balancing => "NUMA balancing",
+            Group::Cpus => "CPU time, cores and quotas",
+            Group::Neighbours => "Neighbours",
+            Group::Devices => "Interrupts and devices",
+            Group::Machine => "The machine itself",
+        }
+    }
+
+    /// Whether its rules say nothing on a machine with one node.
+    pub fn needs_nodes(self) -> bool {
+        matches!(self, Group::Placement | Group::Balancing)
+    }
+}
+
+/// A guard of a rule: its word, as tests are named after it, and its meaning.
+pub type Guard = (&'static str, &'static str);
+
+/// One row of the table of rules.
+pub struct Rule {
+    /// Kebab-case; never renamed, never used again for another rule.
+    pub id: &'static str,
+    /// At most 40 columns.
+    pub title: &'static str,
+    /// Its condition, for lists and `--explain`: one sentence.
+    pub about: &'static str,
+    /// Guards beside those of all rules.
+    pub not_when: &'static [Guard],
+    /// Kinds of its subjects.
+    pub of: &'static [Kind],
+    /// The part of the list that it is in.
+    pub group: Group,
+    /// The gravest severity that it may have.
+    pub gravest: Severity,
+    /// Ids of metrics without which it cannot look.
+    pub needs: &'static [&'static str],
+    /// Time that its condition must hold.
+    pub hold: Hold,
+    /// Limits of its condition.
+    pub limits: &'static [Limit],
+    /// It looks at subjects that use less than half a CPU, too: waiting for memory takes no CPU time.
+    pub idle_too: bool,
+    /// The condition. Cheap first: most subjects leave in the first comparison.
+    pub look: fn(&View<'_>, &Of<'_>) -> Look,
+    /// Text, gain and commands of a condition that holds.
+    pub tell: fn(&View<'_>, &Of<'_>, &Seen) -> Told,
+}
+
+impl Rule {
+    /// The limit with this name, from where on the condition holds or, with `over`, is not over yet. Infinite where the
+    /// rule has no such limit, so that its condition never holds; a test looks for that.
+    pub fn limit(&self, name: &str, over: bool) -> f64 {
+        let limit = self.limits.iter().find(|limit| limit.name == name);
+        limit.map_or(f64::INFINITY, |limit| if over { limit.off } else { limit.on })
+    }
+}

@@ -1,0 +1,140 @@
+//! The table of rules, in the order in which the more specific one comes first.
+
+mod balancing_cost;
+mod nodes_hidden;
+mod quota_throttled;
+mod zone_reclaim;
+
+use super::rule::Rule;
+use crate::snapshot::Snapshot;
+
+/// All rules.
+pub static RULES: &[&Rule] =
+    &[&zone_reclaim::RULE, &balancing_cost::RULE, &quota_throttled::RULE, &nodes_hidden::RULE];
+
+/// The rule with this id.
+pub fn by_id(id: &str) -> Option<&'static Rule> {
+    RULES.iter().copied().find(|rule| rule.id == id)
+}
+
+/// The place of a rule in the table; the end for an id that it does not have.
+pub fn place(id: &str) -> usize {
+    RULES.iter().position(|rule| rule.id == id).unwrap_or(RULES.len())
+}
+
+/// Whether the machine hides its nodes, so that nothing about placement is true.
+pub fn hides_nodes(snapshot: &Snapshot) -> bool {
+    nodes_hidden::hides(&snapshot.host)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::finding::causes::{CAUSES, COUNTERS, LOWERS};
+    use crate::metric::{container, host, node, task};
+
+    /// A metric of anything, by its id.
+    fn is_metric(id: &str) -> bool {
+        task::by_id(id).is_some()
+            || container::by_id(id).is_some()
+            || node::by_id(id).is_some()
+            || host::HOST_METRICS.iter().any(|metric| metric.id == id)
+    }
+
+    #[test]
+    fn ids_are_unique_and_titles_fit() {
+        let ids: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
+        assert_eq!(ids.len(), RULES.len());
+        for rule in RULES {
+            assert!(
+                rule.id
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            );
+            assert!(rule.title.chars().count() <= 40, "{}: the title is too long", rule.id);
+            assert!(rule.about.ends_with('.'), "{}: about is a sentence", rule.id);
+            assert!(!rule.of.is_empty(), "{}", rule.id);
+        }
+    }
+
+    #[test]
+    fn needs_are_metrics_and_limits_have_sources() {
+        for rule in RULES {
+            rule.needs.iter().for_each(|id| assert!(is_metric(id), "{}: there is no metric {id}", rule.id));
+            for limit in rule.limits {
+                let source = limit.source;
+                assert!(
+                    source.contains("[S")
+                        || source.starts_with("reasoned: ")
+                        || source.starts_with("by definition"),
+                    "{}: the limit {} has no source",
+                    rule.id,
+                    limit.name
+                );
+                assert!(limit.on.is_finite() && limit.off.is_finite());
+            }
+            let names: BTreeSet<&str> = rule.limits.iter().map(|limit| limit.name).collect();
+            assert_eq!(names.len(), rule.limits.len(), "{}", rule.id);
+        }
+    }
+
+    #[test]
+    fn limits_that_are_asked_for_exist() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/finding/rules");
+        for rule in RULES {
+            let file = folder.join(format!("{}.rs", rule.id.replace('-', "_")));
+            let code = std::fs::read_to_string(&file).unwrap();
+            for (at, _) in code.match_indices(".limit(\"") {
+                let name = code[at + 8..].split('"').next().unwrap();
+                assert!(rule.limits.iter().any(|limit| limit.name == name), "{}: no limit {name}", rule.id);
+            }
+        }
+    }
+
+    #[test]
+    fn causes_name_rules_of_the_contract() {
+        // Rules of the contract that are not built yet may be named.
+        let known = |id: &str| by_id(id).is_some() || LATER.contains(&id);
+        for (cause, explained) in CAUSES.iter().chain(LOWERS) {
+            assert!(known(cause), "{cause}");
+            explained.iter().for_each(|id| assert!(known(id), "{id}"));
+        }
+        COUNTERS.iter().for_each(|id| assert!(known(id), "{id}"));
+    }
+
+    /// Rules that are described in docs/findings.md as not built.
+    const LATER: &[&str] = &[
+        "remote-after-pin",
+        "spread-over-nodes",
+        "memory-on-other-node",
+        "larger-than-node",
+        "cpus-and-memory-apart",
+        "bound-to-full-node",
+        "slow-tier-memory",
+        "page-cache-fills-node",
+        "node-short-of-memory",
+        "swap-while-memory-free",
+        "reclaim-threads-busy",
+        "balancing-ping-pong",
+        "sibling-contention",
+        "cores-exhausted",
+        "shared-cores",
+        "idle-elsewhere",
+        "cpus-too-few",
+        "moves-between-nodes",
+        "stolen-time",
+        "slow-clock",
+        "noisy-neighbour",
+        "lopsided-nodes",
+        "interrupts-on-busy-node",
+        "interrupts-off-node",
+        "counters-taken-turns",
+    ];
+
+    #[test]
+    fn rules_that_come_later_are_not_in_the_table() {
+        LATER.iter().for_each(|id| assert!(by_id(id).is_none(), "{id} is built"));
+    }
+}

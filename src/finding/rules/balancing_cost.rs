@@ -1,0 +1,133 @@
+//! NUMA balancing takes time of a process and does not make its placement better.
+
+use super::super::command::{Command, Scope, When, line};
+use super::super::gain::{Arithmetic, Assumption, Gain};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{comm, pct, sentence};
+use super::super::view::{Of, View, need, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Told};
+use crate::metric::balancing::BALANCING_PCT;
+use crate::metric::placement::REMOTE_PCT;
+use crate::metric::task::CPU_PCT;
+
+/// Scans of a process that has just started are fast by design [S8].
+const STARTING_S: f64 = 120.0;
+
+/// A placement gets better when the remote share falls by so many points from the first to the last third.
+const CONVERGING_POINTS: f64 = 5.0;
+
+pub(super) static RULE: Rule = Rule {
+    id: "balancing-cost",
+    title: "NUMA balancing costs and brings nothing",
+    about: "NUMA balancing takes 5 % of a process's time or more, and its placement gets no better by that.",
+    not_when: &[
+        ("converging", "its share of remote memory has fallen by 5 points"),
+        ("starting", "it is younger than 120 s: first scans are fast by design"),
+        ("tiering", "balancing promotes pages from memory without CPUs"),
+        ("small", "it takes less than a tenth of a CPU"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Balancing,
+    gravest: Severity::Warning,
+    needs: &[BALANCING_PCT.id],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least(
+            "share",
+            5.0,
+            "[S5]; a scan that has settled takes far less, 1.3 % was reported upstream [S16]",
+        ),
+        Limit::least("cpus", 0.1, "reasoned: a finding below costs less than a wrong move"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let share = need(view.number(&BALANCING_PCT, of))?;
+    let cpus = view.cpus(of);
+    let small = share / 100.0 * cpus < view.limit("cpus");
+    if share < view.limit("share") || small {
+        return Ok(Look::Quiet);
+    }
+    let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
+    if age_s < STARTING_S {
+        return Ok(Look::Quiet);
+    }
+    // Whether it promotes pages or balances nodes is not known where memory without CPUs is.
+    let tiered = view.topology().nodes.iter().any(|node| node.memory_only());
+    let mut confidence = if tiered { Confidence::Suspected } else { Confidence::Measured };
+    let subject = of.subject();
+    let mut evidence = vec![
+        view.evidence(BALANCING_PCT.id, subject.clone(), share)
+            .limit(view.limit("share"))
+            .note(Note::Measured),
+        view.evidence(CPU_PCT.id, subject.clone(), cpus * 100.0),
+    ];
+    if !view.is_interval() {
+        match view.trend {
+            Some((first, last)) if first - last >= CONVERGING_POINTS => return Ok(Look::Quiet),
+            Some(_) => {
+                if let Ok(remote) = view.number(&REMOTE_PCT, of) {
+                    evidence.push(view.evidence(REMOTE_PCT.id, subject, remote).note(Note::Placement));
+                }
+            }
+            // Whether its placement gets better cannot be seen.
+            None => confidence = Confidence::Suspected,
+        }
+    }
+    let plan = Plan { number: share / 100.0 * cpus, ..Plan::default() };
+    Ok(Look::Seen(Seen { severity: Severity::Warning, confidence, evidence, plan }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let name = of.task().map_or_else(String::new, |task| comm(task.raw.comm));
+    let share = seen.evidence[0].value;
+    let improved = if seen.confidence == Confidence::Suspected {
+        "; whether that improves its placement is not known"
+    } else {
+        " and has not improved its placement meanwhile"
+    };
+    let set = |when, words| Command::new(when, Scope::Host, words, "");
+    Told {
+        sentence: sentence(format!("NUMA balancing takes {} of {name}'s time{improved}.", pct(share))),
+        gain: Gain {
+            at_least: Some(seen.plan.number),
+            at_most: None,
+            of: Some(view.cpus(of)),
+            how: Some(Arithmetic::Scans),
+            assumes: vec![Assumption::PlacementStays],
+        },
+        commands: vec![
+            set(When::Now, line("sysctl -w kernel.numa_balancing=0")),
+            set(When::ForGood, line("echo kernel.numa_balancing=0 > /etc/sysctl.d/90-numa-balancing.conf")),
+        ],
+        undo: vec![set(When::Now, line("sysctl -w kernel.numa_balancing=1"))],
+        check: vec![Check {
+            metric: BALANCING_PCT.id,
+            of: of.subject(),
+            from: share,
+            to: 0.5,
+            below: true,
+            within_s: 30.0,
+        }],
+        stop: match view.number(&REMOTE_PCT, of) {
+            Ok(remote) => vec![Check {
+                metric: REMOTE_PCT.id,
+                of: of.subject(),
+                from: remote,
+                to: remote + 5.0,
+                below: false,
+                within_s: 600.0,
+            }],
+            Err(_) => Vec::new(),
+        },
+        risk: "It changes the whole machine: processes that balancing helps lose its help.".into(),
+        or_else: vec![format!(
+            "It has just been moved to other nodes: then balancing_pct falls by itself. It is {} now.",
+            pct(share)
+        )],
+    }
+}

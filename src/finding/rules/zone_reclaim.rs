@@ -1,0 +1,121 @@
+//! The kernel cleans up a node before it takes memory from another one that has enough.
+
+use super::super::command::{Command, Scope, When, line};
+use super::super::rule::{Blindness, Group, Hold, Limit, Look, Plan, Reason, Rule, Seen};
+use super::super::text::{bytes, number, sentence};
+use super::super::view::{Of, View, above_watermark, need, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told};
+use crate::metric::host::ZONE_RECLAIM_MODE;
+use crate::metric::node::NODE_RECLAIM_PER_S;
+use crate::model::units::NodeId;
+
+/// Zone reclaim works within this distance only, unless the kernel raises the limit [S8].
+const RECLAIM_DISTANCE: u32 = 30;
+
+pub(super) static RULE: Rule = Rule {
+    id: "zone-reclaim",
+    title: "A node is cleaned up, another has room",
+    about: "vm.zone_reclaim_mode is set, and allocations clean up a node although a near one has free memory.",
+    not_when: &[
+        ("unused", "the mode is set and costs nothing, because nodes have room"),
+        (
+            "far",
+            "the free memory is farther than 30, where the kernel would not have taken it in time either",
+        ),
+        ("full", "no other node has free memory"),
+    ],
+    of: &[Kind::Host],
+    group: Group::NodeMemory,
+    gravest: Severity::Warning,
+    needs: &[ZONE_RECLAIM_MODE.id, NODE_RECLAIM_PER_S.id, "mem_free_bytes", "watermark_distance_pct"],
+    hold: Hold::s(15.0),
+    limits: &[Limit::least(
+        "reclaims",
+        10.0,
+        "reasoned: each is a scan inside an allocation; one in 100 ms is not noise",
+    )],
+    idle_too: true,
+    look: |view, _| settle(look(view)),
+    tell,
+};
+
+fn look(view: &View<'_>) -> Result<Look, Look> {
+    let mode = view.snapshot.zone_reclaim_mode.ok_or_else(|| {
+        Look::Blind(Blindness::new(Reason::NotSupported, "the kernel has no vm.zone_reclaim_mode"))
+    })?;
+    if mode == 0 {
+        return Ok(Look::Quiet);
+    }
+    let mut worst: Option<(f64, NodeId, f64, NodeId)> = None;
+    for node in &view.window.nodes {
+        let id = NodeId(node.raw.id);
+        let rate = need(view.node_number(&NODE_RECLAIM_PER_S, node))?;
+        if rate < view.limit("reclaims") {
+            continue;
+        }
+        let near = |other: NodeId| {
+            view.topology().distance(id, other).is_some_and(|distance| distance <= RECLAIM_DISTANCE)
+        };
+        let free = view.free_elsewhere(id, near);
+        let others =
+            view.window.nodes.iter().filter(|other| other.raw.id != id.0 && near(NodeId(other.raw.id)));
+        let roomy = others.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
+        if let Some(roomy) = roomy.filter(|_| free >= view.enough_free())
+            && worst.is_none_or(|(most, ..)| rate > most)
+        {
+            worst = Some((rate, id, free, NodeId(roomy.raw.id)));
+        }
+    }
+    let Some((rate, node, free, roomy)) = worst else { return Ok(Look::Quiet) };
+    Ok(Look::Seen(Seen {
+        severity: Severity::Warning,
+        confidence: Confidence::Measured,
+        evidence: vec![
+            view.evidence(NODE_RECLAIM_PER_S.id, Subject::Node(node), rate).limit(view.limit("reclaims")),
+            view.evidence(ZONE_RECLAIM_MODE.id, Subject::Host, f64::from(mode)).note(Note::Setting),
+            view.evidence("mem_free_bytes", Subject::Node(roomy), free)
+                .limit(view.enough_free())
+                .note(Note::FreeElsewhere),
+        ],
+        plan: Plan {
+            from: vec![node],
+            to: vec![roomy],
+            bytes: free,
+            number: f64::from(mode),
+            ..Plan::default()
+        },
+    }))
+}
+
+fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
+    let (mode, rate) = (seen.plan.number as u64, seen.evidence[0].value);
+    let (node, roomy) = (seen.plan.from[0], seen.plan.to[0]);
+    let set = |when, words| Command::new(when, Scope::Host, words, "");
+    Told {
+        sentence: sentence(format!(
+            "zone_reclaim_mode is {mode}: node {node} is cleaned up {} times a second while node {roomy} has {} free.",
+            number(rate),
+            bytes(seen.plan.bytes)
+        )),
+        commands: vec![
+            set(When::Now, line("sysctl -w vm.zone_reclaim_mode=0")),
+            set(When::ForGood, line("echo vm.zone_reclaim_mode=0 > /etc/sysctl.d/90-zone-reclaim.conf")),
+        ],
+        undo: vec![set(When::Now, line("sysctl -w").joined("vm.zone_reclaim_mode=", &mode.to_string()))],
+        check: vec![Check {
+            metric: NODE_RECLAIM_PER_S.id,
+            of: Subject::Node(node),
+            from: rate,
+            to: 0.0,
+            below: true,
+            within_s: 15.0,
+        }],
+        risk: "It changes the whole machine: memory of processes that stay local by it today may go to other nodes."
+            .into(),
+        or_else: vec![format!(
+            "A tuning profile sets it again: look at vm.zone_reclaim_mode after a reboot. It is {} now.",
+            view.snapshot.zone_reclaim_mode.unwrap_or(0)
+        )],
+        ..Told::default()
+    }
+}

@@ -1,0 +1,215 @@
+//! Words of findings: numbers with units, names, sentences of a bounded length.
+
+use super::{Check, Confidence, Evidence, Finding, Gain, Subject, command};
+use crate::metric::Unit;
+use crate::metric::{container, host, node, task};
+use crate::model::sample::Comm;
+use crate::model::units::NodeId;
+use crate::text::clean;
+
+/// Characters of a sentence.
+pub const SENTENCE_MAX: usize = 160;
+
+/// Characters of a name in a sentence.
+const NAME_MAX: usize = 32;
+
+/// Text of at most so many characters, the rest cut off with a mark.
+pub fn cut(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    text.chars().take(max.saturating_sub(1)).chain(['~']).collect()
+}
+
+/// A sentence that is not too long.
+pub fn sentence(text: String) -> String {
+    if text.len() <= SENTENCE_MAX { text } else { cut(&text, SENTENCE_MAX) }
+}
+
+/// A name that anybody may have chosen, clean and short.
+pub fn name(name: &str) -> String {
+    cut(name, NAME_MAX)
+}
+
+/// The name of a task, clean and short.
+pub fn comm(comm: Comm) -> String {
+    name(&clean(comm.bytes()))
+}
+
+/// `4.25` as `4.2`, without a sign of zero.
+pub fn number(value: f64) -> String {
+    let value = if value == 0.0 { 0.0 } else { value };
+    if value.abs() < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// `41.8 %`.
+pub fn pct(value: f64) -> String {
+    format!("{} %", number(value))
+}
+
+/// `41.8 ± 3.1 %` in ASCII; without the error where it is 0.
+pub fn pct_with_error(value: f64, error: f64) -> String {
+    if error < 0.05 { pct(value) } else { format!("{} +-{} %", number(value), number(error)) }
+}
+
+/// `17.1 GiB`, `300 MiB`.
+pub fn bytes(value: f64) -> String {
+    const UNITS: [(&str, f64); 4] = [
+        ("TiB", (1u64 << 40) as f64),
+        ("GiB", (1u64 << 30) as f64),
+        ("MiB", (1u64 << 20) as f64),
+        ("KiB", 1024.0),
+    ];
+    for (unit, size) in UNITS {
+        if value >= size {
+            return format!("{} {unit}", number(value / size));
+        }
+    }
+    format!("{value:.0} bytes")
+}
+
+/// `node 3`, `nodes 0-1,4`, `no node`.
+pub fn nodes(nodes: &[NodeId]) -> String {
+    match nodes.len() {
+        0 => "no node".to_owned(),
+        1 => format!("node {}", nodes[0]),
+        _ => format!("nodes {}", command::node_list(nodes)),
+    }
+}
+
+/// `60 s`, `6 min 40 s`, `2 h 3 min`.
+pub fn duration(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// The unit of a metric of this kind of subject; `None` where it has no such metric.
+pub fn unit_of(metric: &str, of: &Subject) -> Option<Unit> {
+    match of {
+        Subject::Process(..) => task::by_id(metric).map(|metric| metric.unit),
+        Subject::Container(_) => container::by_id(metric).map(|metric| metric.unit),
+        Subject::Node(_) => node::by_id(metric).map(|metric| metric.unit),
+        Subject::Host => host_unit(metric),
+        Subject::Device(_) => node::by_id(metric).map(|metric| metric.unit),
+    }
+}
+
+/// The unit of a metric of the machine: its id says it, or that of a node does.
+fn host_unit(metric: &str) -> Option<Unit> {
+    if let Some(of_node) = node::by_id(metric) {
+        return Some(of_node.unit);
+    }
+    host::HOST_METRICS.iter().find(|known| known.id == metric)?;
+    Some(match metric {
+        _ if metric.ends_with("_pct") => Unit::Percent,
+        _ if metric.ends_with("_per_s") => Unit::PerSecond,
+        _ if metric.ends_with("_bytes") => Unit::Bytes,
+        _ => Unit::Id,
+    })
+}
+
+/// A value as people read it.
+pub fn value(value: f64, unit: Option<Unit>) -> String {
+    match unit {
+        Some(Unit::Percent) => pct(value),
+        Some(Unit::Bytes) => bytes(value),
+        Some(Unit::Id | Unit::Count) => format!("{value:.0}"),
+        Some(Unit::Ratio) => format!("{value:.2}"),
+        _ => number(value),
+    }
+}
+
+/// The error of a value as people read it.
+pub fn error(evidence: &Evidence, confidence: Confidence) -> String {
+    match evidence.error {
+        error if error > 0.0 => number(error),
+        _ if confidence == Confidence::Measured => "0".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The object that a value is of, in words.
+pub fn of(subject: &Subject, finding: &Finding) -> String {
+    match subject {
+        Subject::Host => "the machine".to_owned(),
+        subject if *subject == finding.key.subject => finding.identity.label.clone(),
+        Subject::Process(pid, _) => format!("process {pid}"),
+        other => other.to_string(),
+    }
+}
+
+/// `remote_pct 41.8 -> 7.0 or less within 60 s`.
+pub fn check(check: &Check, finding: &Finding) -> String {
+    let unit = unit_of(check.metric, &check.of);
+    let whose = match &check.of {
+        subject if *subject == finding.key.subject => String::new(),
+        subject => format!(" of {}", of(subject, finding)),
+    };
+    let direction = if check.below { "or less" } else { "or more" };
+    format!(
+        "{}{whose}: {} -> {} {direction} within {:.0} s",
+        check.metric,
+        value(check.from, unit),
+        value(check.to, unit),
+        check.within_s
+    )
+}
+
+/// `up to 6.0 of its 19.0 CPUs, if it did nothing but wait for memory`.
+pub fn gain(gain: &Gain) -> String {
+    let of = gain.of.map_or(String::new(), |of| format!(" of its {} CPUs", number(of)));
+    let amount = match (gain.at_least, gain.at_most) {
+        (Some(least), Some(most)) if (most - least).abs() < 0.05 => format!("about {}", number(least)),
+        (Some(least), _) => format!("{} or more", number(least)),
+        (None, Some(most)) => format!("up to {}", number(most)),
+        (None, None) => return "not known".to_owned(),
+    };
+    let assumes: Vec<&str> = gain.assumes.iter().map(|assumption| assumption.words()).collect();
+    match assumes.split_last() {
+        None => format!("{amount}{of}"),
+        Some((only, [])) => format!("{amount}{of}, if {only}"),
+        Some((last, others)) => format!("{amount}{of}, if {} and {last}", others.join(", ")),
+    }
+}
+
+/// The gain in a column of a list: `up to 6.0`, `about 2.7`, `not known`.
+pub fn gain_short(gain: &Gain) -> String {
+    let short = Gain { of: None, assumes: Vec::new(), ..gain.clone() };
+    self::gain(&short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_units() {
+        assert_eq!(bytes(17.1 * (1u64 << 30) as f64), "17.1 GiB");
+        assert_eq!(pct_with_error(41.8, 3.1), "41.8 +-3.1 %");
+        assert_eq!(nodes(&[NodeId(0), NodeId(1), NodeId(4)]), "nodes 0-1,4");
+        assert_eq!((number(-0.0), number(100.4)), ("0.0".into(), "100".into()));
+        assert_eq!(
+            (duration(65_000_000_000), duration(400_000_000_000)),
+            ("65 s".into(), "6 min 40 s".into())
+        );
+    }
+
+    #[test]
+    fn sentences_and_names_are_cut() {
+        assert_eq!(sentence("x".repeat(500)).chars().count(), SENTENCE_MAX);
+        assert_eq!(comm(Comm::new("\x1b[2J")), "\\x1b[2J");
+    }
+
+    #[test]
+    fn gains_say_how_sure_they_are() {
+        let of = |at_least, at_most| gain_short(&Gain { at_least, at_most, ..Gain::default() });
+        assert_eq!(of(Some(2.7), Some(2.7)), "about 2.7");
+        assert_eq!(of(Some(3.9), None), "3.9 or more");
+        assert_eq!(of(None, Some(6.0)), "up to 6.0");
+        assert_eq!(of(None, None), "not known");
+    }
+}

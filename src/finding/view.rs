@@ -1,0 +1,372 @@
+//! The data that a rule may look at: one window of the machine and of its subject, limits, and the rows of now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::env::{Env, env};
+use super::rule::{Blindness, Look, Reason, Rule};
+use super::{Evidence, Identity, Note, Subject};
+use crate::metric::{Metric, Value, task};
+use crate::model::cgroup_path;
+use crate::model::group::{Group, Kind};
+use crate::model::sample::{GroupRaw, Missing, NodeRaw, Reading, TaskRaw};
+use crate::model::topology::{Device, Topology, parse_cpulist};
+use crate::model::units::{CpuId, NodeId};
+use crate::snapshot::{Container, Node, Snapshot, Task};
+
+/// A subject in a window.
+#[derive(Clone, Copy, Debug)]
+pub enum Of<'a> {
+    /// The machine.
+    Host,
+    /// A node.
+    Node(&'a Node),
+    /// A process.
+    Process(&'a Task),
+    /// A container or another cgroup.
+    Container(&'a Container),
+    /// A device, and the node that it is on.
+    Device(&'a Device, Option<NodeId>),
+}
+
+impl<'a> Of<'a> {
+    /// Its identity.
+    pub fn subject(&self) -> Subject {
+        match self {
+            Of::Host => Subject::Host,
+            Of::Node(node) => Subject::Node(NodeId(node.raw.id)),
+            Of::Process(task) => process(&task.raw),
+            Of::Container(row) => Subject::Container(row.id),
+            Of::Device(device, _) => Subject::Device(device.name.clone()),
+        }
+    }
+
+    /// The process, or the sum of the container's.
+    pub fn task(&self) -> Option<&'a Task> {
+        match self {
+            Of::Process(task) => Some(task),
+            Of::Container(row) => Some(&row.sum),
+            _ => None,
+        }
+    }
+}
+
+/// The subject of a row.
+pub fn process(raw: &TaskRaw) -> Subject {
+    let (pid, start_ns) = raw.process();
+    Subject::Process(pid, start_ns)
+}
+
+/// Rows that rules look at, found once for each interval.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Places of processes in the snapshot, in the order of subjects.
+    pub processes: BTreeMap<Subject, usize>,
+    /// Places of containers in the snapshot.
+    pub containers: BTreeMap<u64, usize>,
+    /// Places of the processes above, by each container that they are in.
+    pub members: BTreeMap<u64, Vec<usize>>,
+    /// 95th percentile of the CPUs that a subject uses, over 5 s at a time in the last 5 minutes.
+    pub need: BTreeMap<Subject, f64>,
+}
+
+/// One window of the machine for one rule.
+pub struct View<'a> {
+    /// The interval, with the rows of all tasks and containers.
+    pub snapshot: &'a Snapshot,
+    /// The machine in the window: the interval itself, or a longer one without rows.
+    pub window: &'a Snapshot,
+    /// Rows that rules look at.
+    pub rows: &'a Rows,
+    /// The rule that looks.
+    pub rule: &'a Rule,
+    /// Whether the question is if it is over: limits are then lower.
+    pub over: bool,
+    /// Halves of the window before: the subject's share of remote accesses in the first and in the last third, in percent.
+    pub trend: Option<(f64, f64)>,
+}
+
+impl<'a> View<'a> {
+    /// The limit of the rule with this name.
+    pub fn limit(&self, name: &str) -> f64 {
+        self.rule.limit(name, self.over)
+    }
+
+    /// Length of the window, ns.
+    pub fn over_ns(&self) -> u64 {
+        self.window.interval_ns.unwrap_or(0)
+    }
+
+    /// The machine's places.
+    pub fn topology(&self) -> &'a Topology {
+        &self.snapshot.host.topology
+    }
+
+    /// The value of a metric of a process, or of the sum of a container's processes.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn number(&self, metric: &Metric<Task>, of: &Of<'_>) -> Reading<f64> {
+        let task = of.task().ok_or_else(|| Missing::NotCollected("it is no task".into()))?;
+        number(metric, task, self.window)
+    }
+
+    /// The value of a metric of a node.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn node_number(&self, metric: &Metric<Node>, node: &Node) -> Reading<f64> {
+        number(metric, node, self.window)
+    }
+
+    /// CPUs that it used in the window, by a share of the measured time; 0 for a subject that is no task.
+    pub fn cpus(&self, of: &Of<'_>) -> f64 {
+        self.number(&task::CPU_PCT, of).map_or(0.0, |pct| pct / 100.0)
+    }
+
+    /// CPUs that it needs: what it used in all but a twentieth of the last minutes, or its quota where that is less.
+    pub fn need(&self, of: &Of<'_>) -> f64 {
+        let used = self.rows.need.get(&of.subject()).copied().unwrap_or(0.0).max(self.cpus(of));
+        match self.quota(of) {
+            Some(quota) => used.min(quota),
+            None => used,
+        }
+    }
+
+    /// The quota of its container, or of the nearest one above that has one, in CPUs.
+    pub fn quota(&self, of: &Of<'_>) -> Option<f64> {
+        let mut row = self.container_of(of)?;
+        loop {
+            if let Some(Ok(Some(milli))) = row.raw.as_ref().map(|raw| &raw.cpu_quota_milli) {
+                return Some(*milli as f64 / 1000.0);
+            }
+            row = self.snapshot.containers.get(row.parent?)?;
+        }
+    }
+
+    /// The row of the container that it is, or is in.
+    pub fn container_of(&self, of: &Of<'_>) -> Option<&'a Container> {
+        let id = match of {
+            Of::Container(row) => row.id,
+            Of::Process(task) => {
+                let cgroup = task.raw.cgroup_id;
+                self.snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top)
+            }
+            _ => return None,
+        };
+        self.snapshot.containers.get(*self.rows.containers.get(&id)?)
+    }
+
+    /// The kind and names of the group that it is, or is in.
+    pub fn group_of(&self, of: &Of<'_>) -> Option<&'a Group> {
+        let groups = &self.snapshot.names.groups;
+        let cgroup = match of {
+            Of::Container(row) => row.id,
+            Of::Process(task) => task.raw.cgroup_id,
+            _ => return None,
+        };
+        let group = groups.get(&cgroup)?;
+        Some(groups.get(&group.top).unwrap_or(group))
+    }
+
+    /// Files of the group that it is, or is in.
+    pub fn files_of(&self, of: &Of<'_>) -> Option<&'a GroupRaw> {
+        self.container_of(of)?.raw.as_deref()
+    }
+
+    /// Processes that rules look at: it, or those in it.
+    pub fn processes_of(&self, of: &Of<'a>) -> Vec<&'a Task> {
+        match of {
+            Of::Process(task) => vec![task],
+            Of::Container(row) => self.members(row.id),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Processes that rules look at in a container, as they were in the interval.
+    pub fn members(&self, container: u64) -> Vec<&'a Task> {
+        let places = self.rows.members.get(&container);
+        places.into_iter().flatten().map(|at| &self.snapshot.tasks[*at]).collect()
+    }
+
+    /// All processes that rules look at, in the order of subjects.
+    pub fn candidates(&self) -> impl Iterator<Item = &'a Task> {
+        self.rows.processes.values().map(|at| &self.snapshot.tasks[*at])
+    }
+
+    /// Nodes with CPUs and memory.
+    pub fn whole_nodes(&self) -> Vec<NodeId> {
+        let whole = |node: &&crate::model::topology::Node| !node.cpus.is_empty() && node.mem_total_bytes > 0;
+        self.topology().nodes.iter().filter(whole).map(|node| node.id).collect()
+    }
+
+    /// Nodes of these CPUs.
+    pub fn nodes_of_cpus(&self, cpus: &[u32]) -> BTreeSet<NodeId> {
+        cpus.iter().filter_map(|cpu| self.topology().cpu(CpuId(*cpu))?.node).collect()
+    }
+
+    /// Online CPUs of these nodes, ascending.
+    pub fn cpus_of_nodes(&self, nodes: &[NodeId]) -> Vec<u32> {
+        let on = |cpu: &&crate::model::topology::Cpu| cpu.node.is_some_and(|node| nodes.contains(&node));
+        self.topology().online_cpus().filter(on).map(|cpu| cpu.id.0).collect()
+    }
+
+    /// The row of a node in the window.
+    pub fn node(&self, id: NodeId) -> Option<&'a Node> {
+        self.window.nodes.iter().find(|node| node.raw.id == id.0)
+    }
+
+    /// CPUs that were idle in the window, as a sum over online CPUs, or over those of one node.
+    pub fn idle_cpus(&self, of: Option<NodeId>) -> f64 {
+        let length = self.over_ns().max(1) as f64;
+        let here =
+            self.window.cpus.iter().filter(|cpu| cpu.online && of.is_none_or(|node| cpu.node == node.0));
+        here.map(|cpu| (1.0 - cpu.busy_ns as f64 / length).clamp(0.0, 1.0)).sum()
+    }
+
+    /// Free memory above the low watermark of nodes other than `node`, as far as `may` lets them, in bytes. Page cache is no
+    /// free memory here: a machine full of it is healthy.
+    pub fn free_elsewhere(&self, node: NodeId, may: impl Fn(NodeId) -> bool) -> f64 {
+        let others = self.window.nodes.iter().map(|other| (NodeId(other.raw.id), &other.raw));
+        let free = others.filter(|(id, _)| *id != node && may(*id)).map(|(_, raw)| above_watermark(raw));
+        free.sum()
+    }
+
+    /// Whether the window is the interval itself, not a longer one.
+    pub fn is_interval(&self) -> bool {
+        std::ptr::eq(self.window, self.snapshot)
+    }
+
+    /// The environment that the subject is in.
+    pub fn env(&self, of: &Of<'_>) -> Env {
+        let id = self.container_of(of).map(|row| row.id);
+        let path = id.and_then(|id| self.snapshot.names.cgroups.get(&id)).map(|path| cgroup_path::show(path));
+        env(self.group_of(of), path.as_deref())
+    }
+
+    /// The least of that which is worth a word: 1 GiB, or a tenth of a node that is smaller than 10 GiB.
+    pub fn enough_free(&self) -> f64 {
+        const GIB: f64 = (1u64 << 30) as f64;
+        let sizes = self.window.nodes.iter().map(|node| node.raw.mem_total_bytes as f64);
+        let smallest = sizes.filter(|bytes| *bytes > 0.0).fold(f64::INFINITY, f64::min);
+        GIB.min(smallest * 0.1)
+    }
+
+    /// Identity of a subject in words.
+    pub fn identity(&self, of: &Of<'_>) -> Identity {
+        let group = self.group_of(of);
+        let cgroup = |id: u64| self.snapshot.names.cgroups.get(&id).map(|path| cgroup_path::show(path));
+        let mut identity = Identity {
+            container: group.filter(|group| group.kind != Kind::Group).map(|group| group.name.clone()),
+            container_id: group.and_then(|group| group.id.clone()),
+            ..Identity::default()
+        };
+        identity.label = match of {
+            Of::Host => "host".to_owned(),
+            Of::Node(node) => format!("node {}", node.raw.id),
+            Of::Process(task) => {
+                let comm = super::text::comm(task.raw.comm);
+                identity.cgroup = cgroup(task.raw.cgroup_id);
+                let label = format!("{} {comm}", task.raw.pid);
+                identity.comm = Some(comm);
+                label
+            }
+            Of::Container(row) => {
+                identity.cgroup = cgroup(row.id);
+                match &row.group {
+                    Some(group) => super::text::name(&group.name),
+                    None => format!("cgroup {}", row.id),
+                }
+            }
+            Of::Device(device, _) => super::text::name(&crate::text::clean_str(&device.name)),
+        };
+        identity
+    }
+
+    /// A value that the condition used.
+    pub fn evidence(&self, metric: &'static str, of: Subject, value: f64) -> Evidence {
+        Evidence {
+            metric,
+            of,
+            node: None,
+            value,
+            error: 0.0,
+            over_ns: self.over_ns(),
+            limit: None,
+            note: None,
+        }
+    }
+}
+
+impl Evidence {
+    /// The same with the limit that it passed.
+    #[must_use]
+    pub fn limit(self, limit: f64) -> Evidence {
+        Evidence { limit: Some(limit), ..self }
+    }
+
+    /// The same with half of its 95 % interval.
+    #[must_use]
+    pub fn error(self, error: f64) -> Evidence {
+        Evidence { error, ..self }
+    }
+
+    /// The same with its meaning.
+    #[must_use]
+    pub fn note(self, note: Note) -> Evidence {
+        Evidence { note: Some(note), ..self }
+    }
+
+    /// The same of one node.
+    #[must_use]
+    pub fn on(self, node: NodeId) -> Evidence {
+        Evidence { node: Some(node), ..self }
+    }
+}
+
+/// Free memory of a node above its low watermark in bytes; 0 where the kernel does not say the watermark.
+pub fn above_watermark(raw: &NodeRaw) -> f64 {
+    if raw.managed_bytes == 0 {
+        return 0.0;
+    }
+    (raw.mem_free_bytes as f64 - raw.low_watermark_bytes as f64).max(0.0)
+}
+
+/// The value of a metric as a number.
+fn number<R>(metric: &Metric<R>, row: &R, window: &Snapshot) -> Reading<f64> {
+    let value: Value = metric.read(row, window)?;
+    value.number().ok_or_else(|| Missing::NotCollected(format!("{} is no number", metric.id)))
+}
+
+/// CPUs that a group may use, from its files.
+pub fn cpus_of_files(files: &GroupRaw) -> Option<Vec<u32>> {
+    parse_cpulist(files.cpus.as_ref().ok()?).ok()
+}
+
+/// Nodes that a group may take memory from, from its files.
+pub fn mems_of_files(files: &GroupRaw) -> Option<Vec<NodeId>> {
+    let nodes = parse_cpulist(files.mems.as_ref().ok()?).ok()?;
+    Some(nodes.into_iter().map(NodeId).collect())
+}
+
+/// The reading, or blindness with its reason as the result of a rule.
+///
+/// # Errors
+/// The result of the rule where it cannot look.
+pub fn need<T>(reading: Reading<T>) -> Result<T, Look> {
+    reading.map_err(|missing| Look::Blind(missing.into()))
+}
+
+/// The value, or blindness because numatop-ng or this recording does not have it.
+///
+/// # Errors
+/// The result of the rule where it cannot look.
+pub fn input<T>(value: Option<T>, words: &'static str) -> Result<T, Look> {
+    value.ok_or_else(|| Look::Blind(Blindness::new(Reason::NoInput, words)))
+}
+
+/// The result of a rule that returns early.
+pub fn settle(look: Result<Look, Look>) -> Look {
+    match look {
+        Ok(look) | Err(look) => look,
+    }
+}

@@ -1,0 +1,4 @@
+//! Findings of made-up machines: each rule, each of its guards, and the promises of the engine. No clock, no sleep.
+
+mod machine_rules;
+mod world;

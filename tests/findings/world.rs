@@ -1,0 +1,196 @@
+//! Made-up machines for findings, and what an engine says of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use numatop_ng::container::group::describe;
+use numatop_ng::container::names::ContainerNames;
+use numatop_ng::finding::{Change, Engine, Finding, Options};
+use numatop_ng::model::event::{Event, Role};
+use numatop_ng::model::sample::{GroupRaw, HostFacts, Names, Sample, not_kept};
+use numatop_ng::model::topology::{Cpu, Llc, Node, NumaSupport, Topology};
+use numatop_ng::model::units::{CpuId, NodeId};
+use numatop_ng::snapshot::{RowKind, derive};
+pub use numatop_ng::source::synthetic::{Actor, BOOT_NS, Machine};
+
+pub const GIB: u64 = 1 << 30;
+pub const S: u64 = 1_000_000_000;
+
+/// Cgroups of every world: a service, a container of docker, one of a pod, and another cgroup.
+pub const SERVICE: u64 = 11;
+pub const DOCKER: u64 = 12;
+pub const OTHER_DOCKER: u64 = 13;
+pub const PLAIN: u64 = 14;
+const CGROUPS: [(u64, &str); 7] = [
+    (1, "/init.scope"),
+    (10, "/"),
+    (SERVICE, "/system.slice/mysql.service"),
+    (DOCKER, "/docker/3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f"),
+    (OTHER_DOCKER, "/docker/9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0"),
+    (PLAIN, "/work"),
+    (15, "/docker"),
+];
+
+/// Nodes of equal size, each of so many cores with so many threads.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub nodes: u32,
+    pub cores: u32,
+    pub threads: u32,
+    pub sockets: u32,
+    pub distance: u32,
+    pub memory: u64,
+}
+
+/// Two nodes of 8 cores with 2 threads, 64 GiB each.
+pub const TWO: Shape = Shape { nodes: 2, cores: 8, threads: 2, sockets: 2, distance: 20, memory: 64 * GIB };
+
+fn topology(shape: Shape) -> Topology {
+    let all_cores = shape.nodes * shape.cores;
+    let node_of = |cpu: u32| cpu % all_cores / shape.cores;
+    let cpus = all_cores * shape.threads;
+    let cpus_of =
+        |node: u32| -> Vec<CpuId> { (0..cpus).filter(|cpu| node_of(*cpu) == node).map(CpuId).collect() };
+    let cpu = |id: u32| Cpu {
+        id: CpuId(id),
+        online: true,
+        node: Some(NodeId(node_of(id))),
+        socket: Some((node_of(id) * shape.sockets / shape.nodes.max(1)) as i32),
+        core_id: Some((id % all_cores) as i32),
+        core: id % all_cores,
+        llc: node_of(id),
+        siblings: (0..shape.threads).map(|thread| CpuId(id % all_cores + thread * all_cores)).collect(),
+    };
+    let node = |id: u32| Node {
+        id: NodeId(id),
+        cpus: cpus_of(id),
+        distances: (0..shape.nodes)
+            .map(|to| (NodeId(to), if to == id { 10 } else { shape.distance }))
+            .collect(),
+        mem_total_bytes: shape.memory,
+        mem_free_bytes: shape.memory / 2,
+        devices: vec![],
+    };
+    let llc = |node: u32| Llc { cpus: cpus_of(node), level: Some(3), size_bytes: Some(32 << 20) };
+    Topology {
+        nodes: (0..shape.nodes).map(node).collect(),
+        cpus: (0..cpus).map(cpu).collect(),
+        llcs: (0..shape.nodes).map(llc).collect(),
+        cores: all_cores,
+        sockets: shape.sockets,
+        possible_cpus: cpus,
+        possible_nodes: shape.nodes,
+        offline_nodes: vec![],
+        numa: NumaSupport::On,
+        unplaced_devices: vec![],
+    }
+}
+
+/// A machine of this shape with these actors. It counts cycles and instructions, but no memory accesses.
+pub fn machine(shape: Shape, actors: Vec<Actor>) -> Machine {
+    let event = |name: &str, role| Event { name: name.into(), role, ..Event::default() };
+    let host = HostFacts {
+        hostname: "made-up".into(),
+        kernel: "6.12.0".into(),
+        arch: "x86_64".into(),
+        cpu_model: "made-up CPU".into(),
+        boot_id: "findings".into(),
+        topology: topology(shape),
+        events: vec![event("cycles", Role::Cycles), event("instructions", Role::Instructions)],
+        tables: vec![],
+        missing: BTreeMap::new(),
+        scope: String::new(),
+        isolated_cpus: vec![],
+        nohz_full_cpus: vec![],
+        cgroups: None,
+        node_reclaim_file: None,
+        managers: None,
+    };
+    let cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
+    let names = Names {
+        groups: describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent"))),
+        cgroups,
+        users: BTreeMap::new(),
+    };
+    Machine::new(host, names, actors)
+}
+
+/// Changes `machine` before each second of it.
+pub fn each_second(machine: &mut Machine, plan: impl FnMut(&mut Machine, u64) + Send + 'static) {
+    machine.plan = Some(Box::new(plan));
+}
+
+/// Files of a group with these CPUs and nodes, without limits.
+pub fn files(cpus: &str, mems: &str) -> GroupRaw {
+    GroupRaw {
+        read_ns: 0,
+        cpus: Ok(cpus.into()),
+        mems: Ok(mems.into()),
+        cpu_quota_milli: Ok(None),
+        throttled_ns: Ok(0),
+        throttled_before: None,
+        mem_limit_bytes: Ok(None),
+        mem_bytes: Ok(GIB),
+        mem_bytes_by_node: Ok([(0, GIB)].into()),
+        periods: not_kept(),
+        throttled_periods: not_kept(),
+        pressure: not_kept(),
+        memory_max_events: not_kept(),
+        oom_events: not_kept(),
+        counters_before: None,
+    }
+}
+
+/// Samples of a machine, one after the other, at one interval.
+pub fn samples(mut machine: Machine, seconds: u64, step_ms: u64) -> (Arc<HostFacts>, Vec<Sample>) {
+    let step = step_ms * 1_000_000;
+    let samples = (0..=seconds * S / step).map(|_| machine.step(step)).collect();
+    (Arc::clone(&machine.host), samples)
+}
+
+/// The engine after these samples, and all that changed.
+pub fn fold(host: &Arc<HostFacts>, samples: &[Sample]) -> (Engine, Vec<Change>) {
+    let mut engine = Engine::new(Options::default());
+    let mut changes = Vec::new();
+    for pair in samples.windows(2) {
+        changes.extend(engine.take(&derive(host, Some(&pair[0]), &pair[1], RowKind::Processes)));
+    }
+    (engine, changes)
+}
+
+/// The engine after so many seconds of a machine.
+pub fn watch(machine: Machine, seconds: u64) -> Engine {
+    let (host, samples) = samples(machine, seconds, 1000);
+    fold(&host, &samples).0
+}
+
+/// `severity confidence key` of each finding.
+pub fn lines(engine: &Engine) -> Vec<String> {
+    let line = |finding: &Finding| {
+        format!("{} {} {}", finding.severity.name(), finding.confidence.name(), finding.key)
+    };
+    engine.findings().iter().map(line).collect()
+}
+
+/// Findings of one rule after so many seconds.
+pub fn found(machine: Machine, seconds: u64, id: &str) -> Vec<Finding> {
+    let engine = watch(machine, seconds);
+    engine.findings().iter().filter(|finding| finding.key.id == id).cloned().collect()
+}
+
+/// Command lines of a finding.
+pub fn commands(finding: &Finding) -> Vec<String> {
+    finding.told.commands.iter().filter_map(|command| Some(command.line.as_ref()?.to_string())).collect()
+}
+
+/// The reason why a rule could look at nothing.
+pub fn blind(machine: Machine, seconds: u64, id: &str) -> Option<String> {
+    let engine = watch(machine, seconds);
+    assert!(engine.findings().iter().all(|finding| finding.key.id != id), "{:?}", lines(&engine));
+    engine
+        .blind()
+        .iter()
+        .find(|blind| blind.id == id)
+        .map(|blind| format!("{}: {}", blind.reason.id(), blind.words))
+}
