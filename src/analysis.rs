@@ -1,4 +1,5 @@
 //! Questions to snapshots: rows that are wanted, and moments worth a look. Pure.
 
+pub mod episodes;
 pub mod filter;
 pub mod highlights;

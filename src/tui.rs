@@ -8,6 +8,7 @@ mod closeup;
 mod collector;
 mod deriver;
 pub mod draw;
+mod fold;
 mod highlight_scan;
 pub mod history;
 pub mod input;
@@ -45,6 +46,7 @@ use self::theme::Theme;
 use self::update::{App, Settings};
 use crate::analysis::highlights::Highlights;
 use crate::collect::mappings::Mappings;
+use crate::finding::Engine;
 use crate::model::process::Details;
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
@@ -108,6 +110,8 @@ enum Message {
         what: Option<String>,
         more: bool,
     },
+    /// To the deriver: an engine that has seen the minutes up to the sample of this time, CLOCK_MONOTONIC in ns.
+    Folded(Box<Engine>, u64),
     /// Moments worth a look in the recording, and the part of it that was looked through, 0 to 1.
     Marks(Box<Highlights>, f64),
     /// The source could not start or go on.
@@ -246,7 +250,7 @@ fn show(
             let effect = match message {
                 Message::Mail | Message::Terminal => None,
                 // The deriver makes an interval of these.
-                Message::Sample(..) | Message::Moved(..) | Message::Want(_) => None,
+                Message::Sample(..) | Message::Moved(..) | Message::Folded(..) | Message::Want(_) => None,
                 Message::Shown(shown) => {
                     samples_left = samples_left.map(|left| left.saturating_sub(shown.taken));
                     app.show(*shown)
@@ -316,6 +320,11 @@ fn show(
                 Some(Effect::Quit) => return Ok(Ended::Quit),
                 Some(Effect::Suspend) => tty.suspend()?,
                 Some(Effect::Redraw) => tty.redraw()?,
+                Some(Effect::Copy) => {
+                    if let Some(text) = app.state.clipboard.take() {
+                        tty.copy(&text)?;
+                    }
+                }
                 Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),
                 Some(Effect::Seek(seek)) => collector.send(Command::Seek(seek)),

@@ -15,6 +15,7 @@ use numatop_ng::model::sample::{Comm, Missing, PagesFound, PlacementRaw, Sample}
 use numatop_ng::model::units::NodeId;
 use numatop_ng::program::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
+use numatop_ng::source::synthetic::demo_machine;
 use numatop_ng::tui::input::action::{Effect, ScreenId};
 use numatop_ng::tui::theme::Theme;
 
@@ -358,6 +359,51 @@ fn the_details_name_who_is_on_the_sibling() {
     let shown = text(&draw(&app, 160, 50));
     let said = "sibling busy 25.0%: batch 8 ~54.0%; waits 12.0% (~12.0% while another node had an idle CPU)";
     assert!(shown.contains(said), "{shown}");
+}
+
+/// Samples after which the made-up machine has its findings.
+const UNTIL_FOUND: usize = 130;
+
+#[test]
+fn findings() {
+    for size in SIZES {
+        let mut app = app(&mut demo_machine(), UNTIL_FOUND, size, Theme::new(true, false));
+        let mut see = |name: &str, keys: &[&str]| {
+            keys.iter().for_each(|key| drop(press(&mut app, key)));
+            let buf = draw(&app, size.0, size.1);
+            insta::assert_snapshot!(format!("findings_{name}_{}x{}", size.0, size.1), dump(&buf));
+        };
+        see("list", &["4"]);
+        see("details", &["Enter"]);
+        see("blind", &["Esc", "v"]);
+        see("marks", &["Esc", "3"]);
+    }
+}
+
+#[test]
+fn a_command_is_copied_as_it_is_and_a_finding_put_aside_is_gone() {
+    let mut app = app(&mut demo_machine(), UNTIL_FOUND, (80, 24), Theme::new(false, true));
+    press(&mut app, "4");
+    assert_eq!(press(&mut app, "y"), Some(Effect::Copy));
+    let copied = app.state.clipboard.clone().unwrap();
+    assert!(copied.lines().all(|line| !line.starts_with(' ')) && !copied.is_empty(), "{copied}");
+    let before = text(&draw(&app, 80, 24));
+    press(&mut app, "a");
+    let after = text(&draw(&app, 80, 24));
+    assert_ne!(before.lines().nth(7), after.lines().nth(7), "{after}");
+    press(&mut app, "w");
+    assert!(app.state.message.is_some() || text(&draw(&app, 80, 24)) != after);
+}
+
+#[test]
+fn f_opens_the_first_finding_of_the_selected_row() {
+    let mut app = app(&mut demo_machine(), UNTIL_FOUND, (80, 24), Theme::new(false, true));
+    press(&mut app, "3");
+    while !text(&draw(&app, 80, 24)).contains("report") {
+        press(&mut app, "Down");
+    }
+    press(&mut app, "f");
+    assert!(text(&draw(&app, 80, 24)).contains("FINDING"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Moments of a stretch of samples that are worth a look. Pure: one sample after the other.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::metric::counters;
@@ -18,6 +19,8 @@ const BUSY_ENOUGH: f64 = 0.02;
 pub enum Kind {
     /// Samples are missing before it.
     Gap,
+    /// A finding above info begins.
+    Finding,
     /// Something was measured and lost in the interval that ends here.
     Loss,
     /// The interval with the most remote accesses per second.
@@ -38,6 +41,8 @@ pub struct Highlight {
 pub struct Highlights {
     gaps: Vec<i64>,
     losses: Vec<i64>,
+    /// Titles of findings by the time at which they begin.
+    findings: BTreeMap<i64, &'static str>,
     /// Time and value: accesses per second, instructions per cycle.
     remote: Option<(i64, f64)>,
     ipc: Option<(i64, f64)>,
@@ -49,6 +54,7 @@ impl Highlights {
         let of = |kind| move |wall_ns: i64| Highlight { kind, wall_ns };
         let mut all: Vec<Highlight> = self.gaps.iter().copied().map(of(Kind::Gap)).collect();
         all.extend(self.losses.iter().copied().map(of(Kind::Loss)));
+        all.extend(self.findings.keys().copied().map(of(Kind::Finding)));
         all.extend(self.remote.map(|(at, _)| of(Kind::Remote)(at)));
         all.extend(self.ipc.map(|(at, _)| of(Kind::Ipc)(at)));
         all.sort_by_key(|mark| (mark.wall_ns, mark.kind));
@@ -60,6 +66,7 @@ impl Highlights {
         match kind {
             Kind::Gap => self.gaps.len(),
             Kind::Loss => self.losses.len(),
+            Kind::Finding => self.findings.len(),
             Kind::Remote => self.remote.iter().count(),
             Kind::Ipc => self.ipc.iter().count(),
         }
@@ -70,8 +77,20 @@ impl Highlights {
         match kind {
             Kind::Remote => self.remote.map(|(_, value)| value),
             Kind::Ipc => self.ipc.map(|(_, value)| value),
-            Kind::Gap | Kind::Loss => None,
+            Kind::Gap | Kind::Loss | Kind::Finding => None,
         }
+    }
+
+    /// Adds a finding that begins at this wall clock, ns since 1970.
+    pub fn add_finding(&mut self, wall_ns: i64, title: &'static str) {
+        if self.findings.len() < MOST {
+            self.findings.entry(wall_ns).or_insert(title);
+        }
+    }
+
+    /// The title of a finding that begins at this wall clock.
+    pub fn finding_at(&self, wall_ns: i64) -> Option<&'static str> {
+        self.findings.get(&wall_ns).copied()
     }
 }
 

@@ -60,6 +60,7 @@ fn pass_on(received: &Receiver<Message>, inbox: &Inbox, want: Want, screen: &Mai
                     history.moved(host, previous.map(|sample| *sample), *sample);
                     (is_due, has_moved) = (true, true);
                 }
+                Message::Folded(engine, mono_ns) => is_due |= history.concluded(*engine, mono_ns),
                 other => {
                     // Stacks of the other time must not come before it.
                     if std::mem::take(&mut has_moved) {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::Message;
+use crate::analysis::episodes::Episodes;
 use crate::analysis::highlights::Finder;
 use crate::source::Source;
 use crate::source::recording::Recording;
@@ -26,21 +27,24 @@ pub(super) fn spawn(
     let work = move || {
         let length = last.saturating_sub(first).max(1) as f64;
         let mut finder = Finder::default();
+        let mut episodes = Episodes::default();
         let mut told = Instant::now();
         // Where it cannot be read, the screen will say so when somebody goes there.
         while let Ok(Some(sample)) = recording.next() {
             let wall_ns = sample.wall_ns;
+            episodes.take(&recording.host(), &sample, recording.continues());
             finder.take(&recording.host(), sample, recording.is_interrupted(), recording.continues());
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
                 let share = wall_ns.saturating_sub(first) as f64 / length;
-                let found = Message::Marks(Box::new(finder.marks().clone()), share.clamp(0.0, 0.99));
+                let found = episodes.added_to(finder.marks());
+                let found = Message::Marks(Box::new(found), share.clamp(0.0, 0.99));
                 if messages.send(found).is_err() {
                     return;
                 }
             }
         }
-        let _ = messages.send(Message::Marks(Box::new(finder.marks().clone()), 1.0));
+        let _ = messages.send(Message::Marks(Box::new(episodes.added_to(finder.marks())), 1.0));
     };
     thread::Builder::new().name("marker".into()).spawn(work).map(drop).context("starting a thread")
 }

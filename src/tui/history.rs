@@ -1,12 +1,15 @@
 //! Samples of the recent past, and the interval among them that the screen wants. Pure.
 
+pub mod conclusions;
 pub mod process;
 
 use std::sync::Arc;
 
+use self::conclusions::{Concluder, Conclusions};
 use self::process::{ProcessHistory, ProcessSnapshot};
 use super::ring::Ring;
 use crate::analysis::highlights::{Finder, Highlights};
+use crate::finding::{Engine, Severity};
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::program::pace;
@@ -74,6 +77,7 @@ pub struct Shown {
     pub number: u64,
     pub snapshot: Arc<Snapshot>,
     pub process: Option<Arc<ProcessSnapshot>>,
+    pub conclusions: Arc<Conclusions>,
     pub kept: Kept,
     /// Samples that came since the interval before was shown.
     pub taken: u64,
@@ -100,6 +104,7 @@ pub struct History {
     host: Option<Arc<HostFacts>>,
     want: Want,
     process: Option<ProcessHistory>,
+    concluder: Concluder,
     /// The last snapshot with the number of its sample and what it was derived for.
     derived: Option<(u64, Want, Arc<Snapshot>)>,
     /// Since the last [`History::show`].
@@ -116,6 +121,7 @@ impl History {
             host: None,
             want,
             process: None,
+            concluder: Concluder::default(),
             derived: None,
             taken: 0,
             note: None,
@@ -150,6 +156,32 @@ impl History {
             process.extend(&host, &self.ring, newest);
         }
         self.host = Some(host);
+        if let Some(newest) = self.ring.newest() {
+            self.conclude(newest);
+        }
+    }
+
+    /// Has the engine take the interval that ends with this sample. Its rows are most often those that are shown, too.
+    fn conclude(&mut self, number: u64) {
+        let (Some(host), Some((previous, current))) = (&self.host, self.ring.pair(number)) else { return };
+        let snapshot = Arc::new(derive(host, previous, current, RowKind::Processes));
+        self.concluder.take(number, &snapshot);
+        self.concluder.drop_before(self.ring.oldest().unwrap_or(number));
+        let derived_for = Want { containers: true, ..Want::default() };
+        self.derived = Some((number, derived_for, snapshot));
+    }
+
+    /// Goes on from an engine that has seen what came before the kept sample of this time (CLOCK_MONOTONIC, ns), and that.
+    /// False when that sample is not kept any more.
+    pub fn concluded(&mut self, engine: Engine, mono_ns: u64) -> bool {
+        let (Some(oldest), Some(newest)) = (self.ring.oldest(), self.ring.newest()) else { return false };
+        let is_it =
+            |number: &u64| self.ring.pair(*number).is_some_and(|(_, sample)| sample.mono_ns == mono_ns);
+        let Some(number) = (oldest..=newest).find(is_it) else { return false };
+        self.concluder = Concluder::from(engine);
+        self.concluder.keep(number, mono_ns);
+        (number + 1..=newest).for_each(|number| self.conclude(number));
+        true
     }
 
     /// Keeps a sample of another time, and the one before it, in place of all others.
@@ -160,6 +192,7 @@ impl History {
         }
         // Its history is that of another time.
         (self.process, self.note, self.moved) = (None, None, true);
+        self.concluder = Concluder::default();
         self.sample(host, sample, 1);
     }
 
@@ -192,6 +225,7 @@ impl History {
             number,
             snapshot,
             process,
+            conclusions: self.concluder.at(number),
             kept,
             taken: std::mem::take(&mut self.taken),
             note: self.note.take(),
@@ -215,6 +249,15 @@ impl History {
                 finder.take(host, process::without_tasks(current), false, true);
             }
         }
-        finder.marks().clone()
+        let mut marks = finder.marks().clone();
+        for finding in self.concluder.episodes().filter(|finding| finding.severity > Severity::Info) {
+            let kept = Kept::of(&self.ring);
+            let first =
+                kept.times.iter().map(|(wall_ns, _)| *wall_ns).find(|at| *at >= finding.since_wall_ns);
+            if let Some(first) = first {
+                marks.add_finding(first, finding.title);
+            }
+        }
+        marks
     }
 }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 
 use super::Message;
 use super::collector::Command;
+use super::fold::Folder;
 use super::input::action::Seek;
 use crate::model::sample::Sample;
 use crate::model::stacks::StackBatch;
@@ -43,6 +44,8 @@ struct Player {
     /// Stacks of the interval on the screen, and whether the screen shows them.
     hot: Option<Arc<StackBatch>>,
     shows_hot: bool,
+    /// Findings at the sample on the screen.
+    folder: Folder,
     /// The last word on the file that is followed.
     said: Option<String>,
     messages: SyncSender<Message>,
@@ -62,12 +65,14 @@ pub(super) fn play(
     mut wake: PipeReader,
 ) -> Result<()> {
     super::highlight_scan::spawn(Recording::open(recording.path())?, span, messages.clone())?;
+    let folder = Folder::start(recording.path(), messages.clone())?;
     let mut player = Player {
         recording,
         span,
         shown_mono_ns: 0,
         hot: None,
         shows_hot: false,
+        folder,
         said: None,
         messages: messages.clone(),
     };
@@ -173,6 +178,7 @@ impl Player {
             }
         }
         self.shown_mono_ns = current.mono_ns;
+        self.folder.ask((current.wall_ns, current.mono_ns));
         self.hot = current.hot.take();
         self.tell(Message::Moved(self.recording.host(), previous.map(Box::new), Box::new(current)));
         self.tell_hot();

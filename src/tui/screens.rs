@@ -2,6 +2,7 @@
 
 pub mod containers;
 pub mod detail;
+pub mod findings;
 pub mod help;
 pub mod hot;
 pub mod nodes;
@@ -90,6 +91,11 @@ pub trait Screen {
     /// Takes it off the screen.
     fn close(&mut self) -> Option<Effect> {
         None
+    }
+
+    /// Closes what is open within the view. False when nothing is.
+    fn step_out(&mut self) -> bool {
+        false
     }
 
     /// The selection, and the view that Enter on it leads to.
@@ -190,6 +196,7 @@ screens! {
     Tasks => tasks: tasks::Tasks,
     Nodes => nodes: nodes::Nodes,
     Containers => containers: containers::Containers,
+    Findings => findings: findings::Findings,
     Detail => detail: detail::Detail,
     Hot => hot: hot::Hot,
     Overhead => overhead: overhead::Overhead,

@@ -4,6 +4,7 @@ mod replay;
 pub mod time;
 mod timeline;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ use ratatui::layout::Rect;
 pub use self::replay::Replay;
 pub use self::time::seconds;
 pub use self::timeline::Timeline;
+use super::history::conclusions::Conclusions;
 use super::history::process::{Point, ProcessSnapshot};
 use super::history::{Kept, Shown, Want};
 use super::input::action::Effect;
 use super::theme::Theme;
 use crate::analysis::highlights::Highlights;
+use crate::finding::{Severity, Subject};
 use crate::pmu::sets::Choice;
 use crate::record::recorder::Progress;
 use crate::snapshot::Snapshot;
@@ -36,6 +39,11 @@ pub struct State {
     pub has_containers: bool,
     /// The process in the detail view, once it is derived.
     pub process: Option<Arc<ProcessSnapshot>>,
+    /// Findings at the end of the interval, and the gravest of each subject.
+    pub conclusions: Arc<Conclusions>,
+    pub marks: BTreeMap<Subject, Severity>,
+    /// Text for the terminal's clipboard, until it is taken there.
+    pub clipboard: Option<String>,
     /// Number of the sample that ends the interval.
     pub(super) number: Option<u64>,
     pub(super) kept: Kept,
@@ -75,6 +83,9 @@ impl State {
             snapshot: None,
             has_containers: false,
             process: None,
+            conclusions: Arc::default(),
+            marks: BTreeMap::new(),
+            clipboard: None,
             number: None,
             kept: Kept::default(),
             paused_at: None,
@@ -124,6 +135,8 @@ impl State {
         self.has_containers = shown.want.containers;
         self.snapshot = Some(shown.snapshot);
         self.process = shown.process;
+        self.marks = shown.conclusions.marks();
+        self.conclusions = shown.conclusions;
         self.number.replace(shown.number) != Some(shown.number)
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use crossterm::clipboard::CopyToClipboard;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
@@ -121,6 +122,15 @@ impl Tty {
             .context("drawing the screen")?;
         self.outlet.hold(false);
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate).context("writing to the terminal")
+    }
+
+    /// Hands a text to the terminal for its clipboard (OSC 52), if it has one.
+    ///
+    /// # Errors
+    /// The terminal cannot be written to.
+    pub(super) fn copy(&mut self, text: &str) -> Result<()> {
+        let copy = CopyToClipboard::to_clipboard_from(text);
+        execute!(self.terminal.backend_mut(), copy).context("writing to the terminal")
     }
 
     /// Stops the process as Ctrl-Z does, and takes the terminal again when it goes on.

@@ -1,5 +1,6 @@
 //! The look of each part of the screen: parts are named by role, and only this file knows colours and glyphs.
 
+use crate::finding::Severity;
 use ratatui::style::{Color, Modifier, Style};
 
 /// When to use colour.
@@ -38,6 +39,17 @@ pub enum Role {
     Key,
     /// A match of the search.
     Match,
+}
+
+impl Role {
+    /// The look of the mark of a finding.
+    pub fn of(severity: Severity) -> Role {
+        match severity {
+            Severity::Critical => Role::Alert,
+            Severity::Warning => Role::Warn,
+            Severity::Info => Role::Dim,
+        }
+    }
 }
 
 /// The characters that pictures are made of.

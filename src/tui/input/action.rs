@@ -26,6 +26,16 @@ pub enum Action {
     HotRestart,
     /// The cost of numatop-ng itself.
     Overhead,
+    /// Findings, at the first one of the selected row.
+    Findings,
+    /// Rules that could not look.
+    BlindSpots,
+    /// Commands of the selected finding, to the clipboard of the terminal.
+    CopyCommands,
+    /// The selected finding is not shown until it is twice as bad.
+    PutAside,
+    /// To the row that the selected finding is about.
+    GoTo,
     /// Go into the selected row.
     Open,
     Threads,
@@ -126,6 +136,7 @@ pub enum ScreenId {
     Tasks,
     Nodes,
     Containers,
+    Findings,
     Detail,
     Hot,
     Overhead,
@@ -140,6 +151,8 @@ pub enum Effect {
     Suspend,
     /// Draw every cell anew.
     Redraw,
+    /// Hand the text for the clipboard to the terminal.
+    Copy,
     SetInterval(Duration),
     /// Watch the cgroup of this id only; `None`: what the command line asked for.
     SetScope(Option<u64>),

@@ -26,8 +26,9 @@ pub mod context {
     pub const HOT: u16 = 1024;
     /// The cost of numatop-ng itself.
     pub const OVERHEAD: u16 = 2048;
+    pub const FINDINGS: u16 = 4096;
     /// The screens with a table of their own.
-    pub const TABLES: u16 = TASKS | NODES | CONTAINERS;
+    pub const TABLES: u16 = TASKS | NODES | CONTAINERS | FINDINGS;
     pub const SCREENS: u16 = TABLES | DETAIL;
     pub const LISTS: u16 = SCREENS | HELP | PICKER | HOT;
     pub const ALL: u16 = LISTS | PROMPT | OVERHEAD;
@@ -88,13 +89,32 @@ pub static KEYS: &[Binding] = &[
         &[key(KeyCode::Tab)],
         Action::NextScreen,
         "Nodes",
-        "The next screen: tasks, nodes, containers",
+        "The next screen: tasks, nodes, containers, findings",
     ),
     bind(NODES, &[key(KeyCode::Tab)], Action::NextScreen, "Containers", ""),
-    bind(CONTAINERS, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", "Containers: back to tasks"),
+    bind(CONTAINERS, &[key(KeyCode::Tab)], Action::NextScreen, "Findings", "Containers: on to findings"),
     bind(TABLES | DETAIL, &[ch('1')], Action::Show(ScreenId::Tasks), "", "Tasks"),
     bind(TABLES | DETAIL, &[ch('2')], Action::Show(ScreenId::Nodes), "", "Nodes"),
     bind(TABLES | DETAIL, &[ch('3')], Action::Show(ScreenId::Containers), "", "Containers"),
+    bind(TABLES | DETAIL, &[ch('4')], Action::Show(ScreenId::Findings), "", "Findings"),
+    bind(
+        TASKS | NODES | CONTAINERS | DETAIL,
+        &[ch('f')],
+        Action::Findings,
+        "Findings",
+        "Findings, at the first one of the selected row",
+    ),
+    bind(FINDINGS, &[ch('y')], Action::CopyCommands, "Copy", "Findings: copy the commands for now (OSC 52)"),
+    bind(FINDINGS, &[ch('w')], Action::GoTo, "Go to it", "Findings: to the row that it is about"),
+    bind(FINDINGS, &[ch('a')], Action::PutAside, "Aside", "Findings: put aside until it is twice as bad"),
+    bind(
+        FINDINGS,
+        &[ch('v')],
+        Action::BlindSpots,
+        "Blind spots",
+        "Findings: rules that could not look, and why",
+    ),
+    bind(FINDINGS, &[key(KeyCode::Tab)], Action::NextScreen, "Tasks", "Findings: back to tasks"),
     bind(
         NODES,
         &[ch('x')],

@@ -6,6 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Answer, Screen, Subject};
+use crate::finding;
 use crate::metric::container::{CONTAINER, CONTAINER_METRICS, by_id};
 use crate::metric::{Metric, task};
 use crate::model::group::Kind;
@@ -83,7 +84,10 @@ impl Screen for Containers {
 
     fn draw(&self, state: &State, area: Rect, buf: &mut Buffer) {
         let (Some(snapshot), theme) = (state.snapshot(), &state.theme) else { return };
-        self.list.draw(snapshot, theme, area, buf, |_| Look::default());
+        self.list.draw(snapshot, theme, area, buf, |row| {
+            let severity = state.marks.get(&finding::Subject::Container(row.id)).copied();
+            Look { severity, ..Look::default() }
+        });
         if self.list.rows().is_empty() {
             let text = "no task is in scope: C clears the scope";
             Pen::new(buf, area, 1, theme.glyphs.ellipsis).gap(1).write(text, theme.style(Role::Dim));

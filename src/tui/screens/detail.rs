@@ -13,6 +13,7 @@ use ratatui::layout::Rect;
 use self::maps::Maps;
 use super::{Answer, Screen, Subject};
 use crate::collect::mappings::Mappings;
+use crate::finding::{self, Finding};
 use crate::model::process::{Details, ProcessId};
 use crate::text::clean;
 use crate::tui::history::Want;
@@ -21,6 +22,9 @@ use crate::tui::input::action::{Action, Effect, Motion};
 use crate::tui::input::keymap::context;
 use crate::tui::state::State;
 use crate::tui::widgets::layout::below;
+
+/// Findings about the process that have a line.
+const FINDINGS_MAX: usize = 2;
 
 #[derive(Default)]
 pub struct Detail {
@@ -56,6 +60,13 @@ impl Detail {
         }
     }
 
+    /// Findings about the process, the worst first, as many as have a line.
+    fn findings<'a>(&self, state: &'a State) -> Vec<&'a Finding> {
+        let subject = finding::Subject::Process(self.process.0, self.process.1);
+        let about = state.conclusions.findings.iter().filter(|finding| finding.key.subject == subject);
+        about.take(FINDINGS_MAX).collect()
+    }
+
     /// Takes the mappings of a process.
     pub fn mapped(&mut self, process: ProcessId, found: Result<Mappings, String>) {
         if let Some(maps) = self.maps.as_mut().filter(|_| self.process == process) {
@@ -71,7 +82,8 @@ impl Screen for Detail {
 
     fn draw(&self, state: &State, area: Rect, buf: &mut Buffer) {
         if let (Some(snapshot), Some(seen)) = (state.snapshot(), self.seen(state)) {
-            draw::render(snapshot, self, seen, &state.theme, area, buf);
+            let findings = &self.findings(state);
+            draw::render(snapshot, self, seen, findings, &state.theme, area, buf);
         }
     }
 
@@ -85,7 +97,7 @@ impl Screen for Detail {
 
     fn list(&self, body: Rect, state: &State) -> Rect {
         let head = if self.maps.is_some() { mappings::HEAD } else { 1 };
-        below(draw::split(body, state.snapshot()).1, head)
+        below(draw::split(body, state.snapshot(), self.findings(state).len()).1, head)
     }
 
     fn want(&self, want: &mut Want) {

@@ -7,6 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Answer, Screen, Subject};
+use crate::finding;
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::{Metric, Order};
@@ -106,7 +107,10 @@ impl Screen for Nodes {
             return matrix::render(snapshot, &self.list, self.first_column, metric, theme, area, buf);
         }
         let (table_area, facts_area) = split(area, Some(snapshot));
-        self.list.draw(snapshot, theme, table_area, buf, |_| Look::default());
+        self.list.draw(snapshot, theme, table_area, buf, |node| {
+            let severity = state.marks.get(&finding::Subject::Node(node.key())).copied();
+            Look { severity, ..Look::default() }
+        });
         if let Some(node) = self.list.selected(snapshot) {
             facts::render(snapshot, node, theme, facts_area, buf);
         }

@@ -14,6 +14,7 @@ use self::choice::matches;
 pub use self::row::RowKey;
 use super::{Answer, Screen, Subject, is_below};
 use crate::analysis::filter::RowFilter;
+use crate::finding;
 use crate::metric::identity::user;
 use crate::metric::{Metric, on_demand, task};
 use crate::model::process::ProcessId;
@@ -183,6 +184,10 @@ impl Screen for Tasks {
             ended: task.exited,
             aged: task.memory_age_ns(snapshot.mono_ns).is_some_and(|age| age > AGED_NS),
             followed: followed == Some(task.key()),
+            severity: state
+                .marks
+                .get(&finding::Subject::Process(task.raw.pid, task.raw.leader_start_ns))
+                .copied(),
             found: !self.search.is_empty() && matches(task, snapshot, &self.search),
             ..Look::default()
         });

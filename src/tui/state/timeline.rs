@@ -101,6 +101,10 @@ fn describe(mark: Highlight, marks: &Highlights) -> String {
     let value = marks.value(mark.kind).unwrap_or(0.0);
     match mark.kind {
         Kind::Gap => "samples are missing before this one".into(),
+        Kind::Finding => {
+            let title = marks.finding_at(mark.wall_ns).unwrap_or("a finding");
+            format!("a finding begins: {title}; 4 shows it")
+        }
         Kind::Loss => "something was measured and lost in this interval: see LOST above".into(),
         Kind::Remote => format!("the most remote accesses: {}/s", count(value)),
         Kind::Ipc => format!("the fewest instructions per cycle: {value:.2}"),

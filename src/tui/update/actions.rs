@@ -74,6 +74,8 @@ impl App {
                 self.screen().subject(&self.state)?;
                 return self.open(self.screen().leads_to()?);
             }
+            Action::Findings => return self.open(ScreenId::Findings),
+            Action::GoTo => return self.act_anywhere(Action::Open),
             Action::Show(id) if self.is_table(id) => return self.show_table(id),
             Action::Show(id) => return self.open(id),
             Action::NextScreen => {
@@ -159,6 +161,10 @@ impl App {
             return None;
         }
         if self.picker.take().is_some() {
+            return None;
+        }
+        let top = self.top();
+        if self.screens.get_mut(top).step_out() {
             return None;
         }
         if let Some(id) = self.on_top.pop() {

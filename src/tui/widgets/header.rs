@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 
+use crate::finding::Severity;
 use crate::metric::counters::{ipc, running_pct};
 use crate::metric::task;
 use crate::model::sample::Reading;
@@ -254,6 +255,18 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
         let rate = |pages| snapshot.rate(pages).map_or("-".into(), count);
         let text = format!("in {} out {}", rate(swapped.pages_in), rate(swapped.pages_out));
         pen.write("SWAP/s ", dim).write(&text, theme.style(Role::Warn)).gap(2);
+    }
+    let summary = &state.conclusions.summary;
+    if summary.critical + summary.warning > 0 {
+        pen.write("FINDINGS", dim);
+        for (number, severity) in
+            [(summary.critical, Severity::Critical), (summary.warning, Severity::Warning)]
+        {
+            if number > 0 {
+                pen.gap(1).write(&format!("{number}{}", severity.mark()), theme.style(Role::of(severity)));
+            }
+        }
+        pen.gap(2);
     }
     let all = snapshot.tasks.len();
     let what = if snapshot.grain == RowKind::Threads { "threads" } else { "tasks" };

@@ -6,6 +6,7 @@ use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
 
 use super::pen::Pen;
+use crate::finding::Severity;
 use crate::metric::format::{node_word, short};
 use crate::metric::{Metric, Order, Stands, Unit, Value, Witness};
 use crate::model::units::NodeId;
@@ -42,6 +43,8 @@ pub struct Look {
     /// Where its memory is was found out some time ago.
     pub aged: bool,
     pub followed: bool,
+    /// The gravest finding about it.
+    pub severity: Option<Severity>,
     /// Matches what is searched for.
     pub found: bool,
     /// Stands before the name: branches of the tree.
@@ -100,13 +103,14 @@ impl<R> Table<'_, R> {
         if look.selected {
             pen.repeat(' ', area.width, theme.style(Role::Selected)).column(area.x, 0);
         }
-        let mark = match (look.followed, look.ended) {
-            (true, _) => theme.glyphs.followed,
-            (false, true) => theme.glyphs.ended,
-            (false, false) => ' ',
+        let mark = match (look.followed, look.severity, look.ended) {
+            (true, ..) => Some((theme.glyphs.followed, Role::Warn)),
+            (_, Some(severity), _) => Some((severity.mark(), Role::of(severity))),
+            (.., true) => Some((theme.glyphs.ended, Role::Warn)),
+            _ => None,
         };
-        if mark != ' ' {
-            pen.repeat(mark, 1, base.unwrap_or(theme.style(Role::Warn)));
+        if let Some((mark, role)) = mark {
+            pen.repeat(mark, 1, base.unwrap_or(theme.style(role)));
         }
         for column in &self.columns.placed {
             pen.column(area.x, column.x);

@@ -16,7 +16,7 @@ use crate::tui::widgets::pen::Pen;
 const WIDE: u16 = 120;
 
 /// All kinds in the order of the legend.
-const KINDS: [Kind; 4] = [Kind::Remote, Kind::Ipc, Kind::Loss, Kind::Gap];
+const KINDS: [Kind; 5] = [Kind::Finding, Kind::Remote, Kind::Ipc, Kind::Loss, Kind::Gap];
 
 /// `03:10:00 ---R-----#--I--- 04:10:00  R remote  I IPC`
 pub fn render(timeline: Timeline<'_>, zone: &TimeZone, theme: &Theme, area: Rect, buf: &mut Buffer) {
@@ -64,6 +64,7 @@ fn letter(kind: Kind) -> &'static str {
         Kind::Ipc => "I",
         Kind::Loss => "L",
         Kind::Gap => "G",
+        Kind::Finding => "F",
     }
 }
 
@@ -71,7 +72,7 @@ fn role(kind: Kind) -> Role {
     match kind {
         Kind::Remote => Role::Remote,
         Kind::Ipc | Kind::Gap => Role::Warn,
-        Kind::Loss => Role::Alert,
+        Kind::Loss | Kind::Finding => Role::Alert,
     }
 }
 
@@ -93,6 +94,8 @@ fn legend(timeline: Timeline<'_>, wide: bool) -> Vec<(Option<Kind>, String)> {
 fn words(kind: Kind, marks: &Highlights, wide: bool) -> String {
     let (value, many) = (marks.value(kind).unwrap_or(0.0), marks.count(kind));
     match (kind, wide) {
+        (Kind::Finding, false) => "findings".into(),
+        (Kind::Finding, true) => format!("findings: {many}"),
         (Kind::Remote, false) => "remote".into(),
         (Kind::Remote, true) => format!("most remote {}/s", count(value)),
         (Kind::Ipc, false) => "low IPC".into(),

@@ -6,6 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{Detail, balancing, mappings, moved, remote};
+use crate::finding::Finding;
 use crate::metric::Value;
 use crate::metric::access::MEM_TIME_PCT;
 use crate::metric::format::short;
@@ -25,6 +26,7 @@ use crate::tui::history::process::{Point, ProcessSnapshot};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::bar::{bar, sparkline};
 use crate::tui::widgets::columns;
+use crate::tui::widgets::layout::below;
 use crate::tui::widgets::pen::Pen;
 use crate::tui::widgets::table::{Look, Table};
 
@@ -41,9 +43,9 @@ const BESIDE: usize = 3;
 const LABEL: u16 = 9;
 
 /// Divides `area` between what is said about the process and its threads.
-pub(super) fn split(area: Rect, snapshot: Option<&Snapshot>) -> (Rect, Rect) {
+pub(super) fn split(area: Rect, snapshot: Option<&Snapshot>, findings: usize) -> (Rect, Rect) {
     let nodes = snapshot.map_or(1, |snapshot| snapshot.host.topology.nodes.len());
-    let lines = FACTS + HISTORY + node_lines(nodes) + balancing_lines(nodes);
+    let lines = findings as u16 + FACTS + HISTORY + node_lines(nodes) + balancing_lines(nodes);
     // At least titles and two threads stay in view.
     let height = lines.min(area.height.saturating_sub(3));
     let facts = Rect { height, ..area };
@@ -64,11 +66,12 @@ pub(super) fn render(
     snapshot: &Snapshot,
     detail: &Detail,
     seen: &ProcessSnapshot,
+    findings: &[&Finding],
     theme: &Theme,
     area: Rect,
     buf: &mut Buffer,
 ) {
-    let (facts_area, threads_area) = split(area, Some(snapshot));
+    let (mut facts_area, threads_area) = split(area, Some(snapshot), findings.len());
     let ellipsis = theme.glyphs.ellipsis;
     let (shown, what) = match detail.thread {
         None => (seen.task.as_ref(), format!("process {}", seen.process.0)),
@@ -83,6 +86,13 @@ pub(super) fn render(
         return;
     };
     identity(snapshot, task, theme, &mut Pen::new(buf, facts_area, 0, ellipsis));
+    for finding in findings {
+        facts_area = below(facts_area, 1);
+        let mut pen = Pen::new(buf, facts_area, 0, ellipsis);
+        pen.repeat(finding.severity.mark(), 1, theme.style(Role::of(finding.severity)));
+        pen.write_within("finding  ", LABEL, theme.style(Role::Dim));
+        pen.write(&finding.told.sentence, theme.style(Role::Plain));
+    }
     let said = said(detail, task, snapshot).into_iter().chain([delays(seen, task, snapshot)]);
     for (row, (label, text, role)) in (1..FACTS).zip(said) {
         let mut pen = Pen::new(buf, facts_area, row, ellipsis);

@@ -1,0 +1,91 @@
+//! The thread that goes through the minutes before a moment of a recording, so that findings at that moment are those
+//! that were shown at the time.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel};
+use std::thread;
+
+use anyhow::{Context, Result};
+
+use super::Message;
+use crate::analysis::episodes::Episodes;
+use crate::finding::Engine;
+use crate::source::Source;
+use crate::source::recording::Recording;
+
+/// Time before a moment that matters to its findings, ns: the longest that an engine looks back.
+const BEFORE_NS: i64 = 360_000_000_000;
+
+/// A moment: wall clock in ns since 1970, and CLOCK_MONOTONIC of the recorded machine in ns.
+type Moment = (i64, u64);
+
+/// The way to the thread.
+pub(super) struct Folder(Sender<Moment>);
+
+impl Folder {
+    /// Starts the thread. It ends with this, or when nobody listens any more.
+    ///
+    /// # Errors
+    /// The recording cannot be opened, or no thread could be started.
+    pub(super) fn start(path: &Path, messages: SyncSender<Message>) -> Result<Folder> {
+        let mut recording = Recording::open(path)?;
+        let (sender, asked) = channel();
+        let work = move || {
+            let mut next = asked.recv().ok();
+            while let Some(moment) = next {
+                match fold(&mut recording, moment, &asked) {
+                    Folded::To(engine) => {
+                        if messages.send(Message::Folded(engine, moment.1)).is_err() {
+                            return;
+                        }
+                        next = asked.recv().ok();
+                    }
+                    Folded::Asked(another) => next = Some(another),
+                    // The screen says so when it goes there itself.
+                    Folded::Unreadable => next = asked.recv().ok(),
+                    Folded::Over => return,
+                }
+            }
+        };
+        thread::Builder::new().name("fold".into()).spawn(work).context("starting a thread")?;
+        Ok(Folder(sender))
+    }
+
+    /// Asks for the findings at a moment, in place of any other.
+    pub(super) fn ask(&self, moment: Moment) {
+        // A thread that has ended has nothing more to tell.
+        let _ = self.0.send(moment);
+    }
+}
+
+enum Folded {
+    To(Box<Engine>),
+    /// Another moment was asked for meanwhile.
+    Asked(Moment),
+    Unreadable,
+    Over,
+}
+
+fn fold(recording: &mut Recording, (wall_ns, mono_ns): Moment, asked: &Receiver<Moment>) -> Folded {
+    let mut episodes = Episodes::default();
+    if recording.seek(wall_ns.saturating_sub(BEFORE_NS)).is_err() {
+        return Folded::Unreadable;
+    }
+    loop {
+        match asked.try_recv() {
+            // The last of those that came is what is on the screen.
+            Ok(another) => return Folded::Asked(asked.try_iter().last().unwrap_or(another)),
+            Err(TryRecvError::Disconnected) => return Folded::Over,
+            Err(TryRecvError::Empty) => {}
+        }
+        let Ok(Some(sample)) = recording.next() else { return Folded::Unreadable };
+        if sample.wall_ns > wall_ns {
+            return Folded::Unreadable;
+        }
+        let is_last = sample.mono_ns == mono_ns;
+        episodes.take(&recording.host(), &sample, recording.continues());
+        if is_last {
+            return Folded::To(Box::new(episodes.into_engine()));
+        }
+    }
+}

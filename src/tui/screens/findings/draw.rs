@@ -1,0 +1,218 @@
+//! The list of findings, one of them in full, and the rules that could not look.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::paragraphs::{self, INDENT, Line, wrapped};
+use crate::finding::details::{self, Paragraph, Section};
+use crate::finding::{Blind, Finding, Severity, State as Stage, text as words};
+use crate::text::plural;
+use crate::tui::history::conclusions::Conclusions;
+use crate::tui::state::State;
+use crate::tui::theme::{Role, Theme};
+use crate::tui::widgets::cursor::Cursor;
+use crate::tui::widgets::pen::Pen;
+
+/// Cells of the columns: title of the rule, subject, time, gain, confidence.
+const FINDING: u16 = 41;
+const WHERE: u16 = 15;
+const SINCE: u16 = 6;
+const GAIN: u16 = 11;
+const CONFIDENCE: u16 = 10;
+/// From this width on the subject has more room, and confidence and evidence have a column.
+const WIDE: u16 = 120;
+const WHERE_WIDE: u16 = 30;
+/// Cells of the id of a rule among the blind spots.
+const RULE: usize = 25;
+/// Until so long, most rules have not had their time, ns.
+const SOON_NS: u64 = 30_000_000_000;
+/// The order in which the parts of the selected finding get room below the list.
+const BY_WEIGHT: [Section; 9] = [
+    Section::Head,
+    Section::Sentence,
+    Section::Type,
+    Section::Check,
+    Section::Gain,
+    Section::Undo,
+    Section::Stop,
+    Section::Risk,
+    Section::Else,
+];
+
+/// The lines of the list itself, below its titles: what is selected keeps more than half of the room.
+pub(super) fn rows_of(area: Rect, rows: usize) -> Rect {
+    let most = (area.height.saturating_sub(2) / 3).max(3);
+    let height = (rows.max(1) as u16).min(most).min(area.height.saturating_sub(1));
+    Rect { y: area.y + 1.min(area.height), height, ..area }
+}
+
+/// The list, and the selected finding in short.
+pub(super) fn list(rows: &[Finding], cursor: &Cursor<u64>, state: &State, area: Rect, buf: &mut Buffer) {
+    let (theme, now) = (&state.theme, &state.conclusions);
+    titles(theme, area, buf);
+    let lines = rows_of(area, rows.len());
+    for (row, (at, finding)) in (0..lines.height).zip(rows.iter().enumerate().skip(cursor.offset())) {
+        one(finding, at == cursor.at(), theme, lines, row, buf);
+    }
+    if rows.is_empty() {
+        let mut pen = Pen::new(buf, lines, 0, theme.glyphs.ellipsis);
+        pen.gap(1).write(&nothing(now), theme.style(Role::Plain));
+        return;
+    }
+    let below = Rect { y: lines.bottom(), height: area.bottom().saturating_sub(lines.bottom()), ..area };
+    let Some(room) = below.height.checked_sub(2) else { return };
+    let mut pen = Pen::new(buf, below, 0, theme.glyphs.ellipsis);
+    pen.repeat(theme.glyphs.horizontal, area.width, theme.style(Role::Dim));
+    if let Some(finding) = rows.get(cursor.at()) {
+        let lines = paragraphs::lines(&in_short(finding), area.width);
+        write_lines(&lines, 0, theme, Rect { y: below.y + 1, height: room, ..below }, buf);
+    }
+    let mut pen = Pen::new(buf, below, below.height - 1, theme.glyphs.ellipsis);
+    pen.gap(1).write(&could_look(now), theme.style(Role::Dim));
+}
+
+/// The parts of a finding without its evidence, those that must not be cut first.
+fn in_short(finding: &Finding) -> Vec<Paragraph> {
+    let all = details::details(finding);
+    let of = |section| all.iter().filter(move |paragraph| paragraph.section == section).cloned();
+    BY_WEIGHT.into_iter().flat_map(of).collect()
+}
+
+/// Said where there is no finding.
+fn nothing(now: &Conclusions) -> String {
+    let watched = words::duration(now.watched_ns);
+    if now.watched_ns < SOON_NS {
+        return format!("Looking, for {watched}: most rules need 30 to 60 s.");
+    }
+    format!("No finding in {watched}. {}", could_look(now))
+}
+
+fn could_look(now: &Conclusions) -> String {
+    let (rules, could) = (now.summary.rules, now.summary.could_look);
+    match rules.saturating_sub(could) {
+        0 => format!("All {} could look.", plural(rules, "rule")),
+        others => {
+            format!("{could} of {} could look. v shows the other {others} and why.", plural(rules, "rule"))
+        }
+    }
+}
+
+fn titles(theme: &Theme, area: Rect, buf: &mut Buffer) {
+    let style = theme.style(Role::Header);
+    let subject = subject_width(area.width);
+    let mut pen = Pen::new(buf, area, 0, theme.glyphs.ellipsis);
+    pen.repeat(' ', area.width, style).column(area.x, 2);
+    pen.write("FINDING", style).column(area.x, 2 + FINDING + 1);
+    pen.write("WHERE", style).column(area.x, 2 + FINDING + 1 + subject + 1);
+    pen.write_right("SINCE", SINCE, style).gap(1).write_right("GAIN (CPUs)", GAIN, style);
+    if area.width >= WIDE {
+        pen.gap(1).write("CONFIDENCE", style).gap(1).write("EVIDENCE", style);
+    }
+}
+
+fn subject_width(width: u16) -> u16 {
+    if width >= WIDE { WHERE_WIDE } else { WHERE }
+}
+
+/// One line of the list.
+fn one(finding: &Finding, selected: bool, theme: &Theme, area: Rect, row: u16, buf: &mut Buffer) {
+    let (ended, symptom) = (finding.state == Stage::Ended, finding.is_symptom());
+    let recedes = ended || symptom || finding.severity == Severity::Info;
+    let role = if recedes { Role::Dim } else { Role::Plain };
+    let style = theme.style(if selected { Role::Selected } else { role });
+    let mut pen = Pen::new(buf, area, row, theme.glyphs.ellipsis);
+    if selected {
+        pen.repeat(' ', area.width, style).column(area.x, 0);
+    }
+    let mark = if ended || symptom { ' ' } else { finding.severity.mark() };
+    let of_mark = if selected { Role::Selected } else { Role::of(finding.severity) };
+    pen.repeat(mark, 1, theme.style(of_mark)).gap(1);
+    let title = match (ended, symptom) {
+        (true, _) => format!("ended: {}", finding.title),
+        (_, true) => format!("  {}", finding.title),
+        _ => finding.title.to_owned(),
+    };
+    let subject = subject_width(area.width);
+    pen.write_within(&title, FINDING, style).column(area.x, 2 + FINDING + 1);
+    pen.write_within(&finding.identity.label, subject, style).column(area.x, 2 + FINDING + 1 + subject + 1);
+    pen.write_right(&short_time(finding.held_ns), SINCE, style).gap(1);
+    let gain = &finding.told.gain;
+    let is_none = finding.told.commands.is_empty() && gain.at_most.or(gain.at_least).is_none();
+    let gain = if is_none { "-".to_owned() } else { words::gain_short(gain) };
+    pen.write_right(&gain, GAIN, style);
+    if area.width >= WIDE {
+        pen.gap(1).write(finding.confidence.name(), style);
+        pen.column(area.x, 2 + FINDING + 1 + subject + 1 + SINCE + 1 + GAIN + 1 + CONFIDENCE + 1);
+        if let Some(row) = details::rows(finding).first() {
+            pen.write(&format!("{} {}", row.what, row.value), style);
+        }
+    }
+}
+
+/// `12s`, `9m02s`, `2h03m`.
+fn short_time(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// A finding in full.
+pub(super) fn whole(finding: &Finding, first: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
+    write_lines(&lines_of(finding, area.width), first, theme, area, buf);
+}
+
+/// The lines of a finding in full.
+pub(super) fn lines_of(finding: &Finding, width: u16) -> Vec<Line> {
+    paragraphs::lines(&details::details(finding), width)
+}
+
+/// Rules that could not look, and why.
+pub(super) fn blind_spots(now: &Conclusions, first: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
+    write_lines(&lines_of_blind_spots(now, area.width), first, theme, area, buf);
+}
+
+/// The lines of [`blind_spots`].
+pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
+    let (rules, could) = (now.summary.rules, now.summary.could_look);
+    let title = match rules.saturating_sub(could) {
+        0 => format!("BLIND SPOTS - all {} could look", plural(rules, "rule")),
+        others => format!("BLIND SPOTS - {others} of {} could not look", plural(rules, "rule")),
+    };
+    let mut lines = vec![Line::whole(title, Role::Title)];
+    lines.push(Line::whole(format!("{:RULE$} WHY, AND REMEDY", "RULE"), Role::Header));
+    let room = usize::from(width).saturating_sub(RULE + 2).max(20);
+    for blind in &now.blind {
+        let mut left = blind.id;
+        for text in wrapped(&why(blind), room) {
+            lines.push(Line::whole(format!("{:RULE$} {text}", std::mem::take(&mut left)), Role::Plain));
+        }
+    }
+    lines
+}
+
+fn why(blind: &Blind) -> String {
+    match blind.subjects {
+        None => blind.words.clone(),
+        Some(some) => format!("{}: {}", plural(some, "subject"), blind.words),
+    }
+}
+
+fn write_lines(lines: &[Line], first: usize, theme: &Theme, area: Rect, buf: &mut Buffer) {
+    for (row, line) in (0..area.height).zip(lines.iter().skip(first)) {
+        let mut pen = Pen::new(buf, area, row, theme.glyphs.ellipsis);
+        pen.gap(1);
+        if let Some(word) = line.word {
+            pen.write(word, theme.style(Role::Dim)).column(area.x, 1 + INDENT as u16);
+        }
+        pen.write(&line.text, theme.style(line.role));
+    }
+    let hidden = lines.len().saturating_sub(first + usize::from(area.height));
+    if hidden > 0 && area.height > 1 {
+        let more = format!(" {} ", plural(hidden, "more line"));
+        let mut pen = Pen::new(buf, area, area.height - 1, theme.glyphs.ellipsis);
+        pen.gap(area.width.saturating_sub(more.len() as u16)).write(&more, theme.style(Role::Selected));
+    }
+}
