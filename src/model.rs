@@ -8,6 +8,8 @@ pub mod counters;
 pub mod event;
 pub mod facility;
 pub mod group;
+pub mod machine;
+pub mod memory;
 pub mod process;
 pub mod sample;
 pub mod share;

@@ -16,12 +16,13 @@ use crate::model::access::{AccessSource, MemoryUse};
 use crate::model::event::Role;
 use crate::model::process::ProcFields;
 use crate::model::sample::{
-    Flow, Hints, HostFacts, Missing, Names, NodeRaw, Reading, Sample, SelfUsage, Slot, TaskRaw,
+    Flow, Hints, HostFacts, MachineRaw, Missing, Names, NodeRaw, Pressure, Reading, Resident, Sample,
+    SelfUsage, Slot, TaskRaw,
 };
 use crate::model::units::NodeId;
 use crate::program::overhead::Cost;
 
-pub use containers::Container;
+pub use containers::{Container, GroupDelta};
 pub use cpus::CpuDelta;
 pub use remote::{Accesses, Memory, Remote, shares as memory_shares};
 pub use smt_neighbours::{SmtNeighbour, beside};
@@ -60,6 +61,11 @@ pub struct Task {
     pub threads: u32,
     pub exited: bool,
     pub rss_bytes: u64,
+    /// The same by kind; see [`TaskRaw::resident`].
+    pub resident: Option<Resident>,
+    /// Nodes that any of its live threads may run on, and take memory from; see [`TaskRaw::cpu_nodes`].
+    pub cpu_nodes: Option<u64>,
+    pub mem_nodes: Option<u64>,
     /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
     /// whose turn has not come.
     pub memory: Option<(u64, Reading<Memory>)>,
@@ -82,6 +88,8 @@ pub struct Node {
     /// In the interval: on-CPU time of its CPUs, and its counter slots.
     pub busy_ns: u64,
     pub irq_ns: u64,
+    /// In the interval, of its CPUs; `None` where no CPU says.
+    pub steal_ns: Option<u64>,
     pub slots: [Slot; crate::model::wire::SLOTS],
     /// In the interval: pages, as in numastat(8).
     pub pages: NumaPages,
@@ -147,6 +155,12 @@ pub struct Snapshot {
     pub busy_ns: u64,
     pub irq_ns: u64,
     pub switches: u64,
+    /// In the interval: time that a hypervisor took from all CPUs; `None` where no CPU says.
+    pub steal_ns: Option<u64>,
+    /// In the interval, of the whole machine; `None` where the kernel does not measure it.
+    pub pressure: Option<Pressure>,
+    /// As of now.
+    pub machine: Option<MachineRaw>,
     /// In the interval, of the whole machine.
     pub swapped: Option<Swapped>,
     /// In the interval: hinting faults of the whole machine.
@@ -216,6 +230,9 @@ impl Task {
             threads: 0,
             exited: false,
             rss_bytes: 0,
+            resident: None,
+            cpu_nodes: None,
+            mem_nodes: None,
             memory: None,
             about: None,
             memory_use: None,
@@ -263,6 +280,13 @@ impl Task {
 /// A recording may say anything: no sum of what it says is out of range.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
+}
+
+/// Adds to a sum that is `None` until something is known.
+fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        add(sum.get_or_insert_default(), more);
+    }
 }
 
 fn sum(numbers: &[u64]) -> u64 {
@@ -336,6 +360,9 @@ pub fn derive_tasks(
         busy_ns: 0,
         irq_ns: 0,
         switches: 0,
+        steal_ns: None,
+        pressure: pressure(previous, current),
+        machine: current.machine,
         swapped: swapped(previous, current),
         hints: hints(previous, current),
         zone_reclaim_mode: current.vm.and_then(|vm| vm.zone_reclaim_mode),
@@ -355,6 +382,7 @@ pub fn derive_tasks(
     for cpu in &cpus {
         add(&mut snapshot.busy_ns, cpu.busy_ns);
         add(&mut snapshot.irq_ns, cpu.irq_ns);
+        add_known(&mut snapshot.steal_ns, cpu.steal_ns);
         add(&mut snapshot.switches, cpu.switches);
         add_slots(&mut snapshot.slots, &cpu.slots);
     }
@@ -406,6 +434,10 @@ fn swapped(previous: Option<&Sample>, current: &Sample) -> Option<Swapped> {
     })
 }
 
+fn pressure(previous: Option<&Sample>, current: &Sample) -> Option<Pressure> {
+    Some(current.machine?.pressure?.since(previous?.machine?.pressure?))
+}
+
 fn hints(previous: Option<&Sample>, current: &Sample) -> Option<Hints> {
     Some(current.vm?.hints?.since(previous?.vm?.hints?))
 }
@@ -428,6 +460,7 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: 
             cpus: online,
             busy_ns: 0,
             irq_ns: 0,
+            steal_ns: None,
             slots: Default::default(),
             kswapd_pages: raw.kswapd_pages.saturating_sub(before.kswapd_pages),
             direct_pages: raw.direct_pages.saturating_sub(before.direct_pages),
@@ -453,6 +486,7 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta], tasks: 
         for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
             add(&mut node.busy_ns, cpu.busy_ns);
             add(&mut node.irq_ns, cpu.irq_ns);
+            add_known(&mut node.steal_ns, cpu.steal_ns);
             add_slots(&mut node.slots, &cpu.slots);
             if let Some(more) = cpu.hints {
                 let sum = node.hints.get_or_insert_default();

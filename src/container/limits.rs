@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::host::cgroups::{Hierarchy, mounts};
 use crate::model::cgroup_path;
-use crate::model::sample::{GroupRaw, Missing, Reading};
+use crate::model::sample::{GroupRaw, Missing, Reading, not_kept};
 
 /// Bytes of a file read at most; memory.numa_stat of a machine with a thousand nodes fits.
 const READ_MAX: u64 = 1 << 20;
@@ -60,6 +60,12 @@ impl LimitReader {
             mem_limit_bytes: text("memory.max").and_then(|text| known("memory.max", limit(&text))),
             mem_bytes: text("memory.current").and_then(|text| known("memory.current", text.parse().ok())),
             mem_bytes_by_node: text("memory.numa_stat").map(|text| numa_v2(&text)),
+            periods: not_kept(),
+            throttled_periods: not_kept(),
+            pressure: not_kept(),
+            memory_max_events: not_kept(),
+            oom_events: not_kept(),
+            counters_before: None,
         }
     }
 
@@ -98,6 +104,12 @@ impl LimitReader {
             mem_bytes_by_node: self
                 .text("memory", path, "memory.numa_stat")
                 .and_then(|text| known("memory.numa_stat", numa_v1(&text, pages))),
+            periods: not_kept(),
+            throttled_periods: not_kept(),
+            pressure: not_kept(),
+            memory_max_events: not_kept(),
+            oom_events: not_kept(),
+            counters_before: None,
         }
     }
 

@@ -12,6 +12,8 @@ use crate::model::counters::{Counter, Scalars};
 use crate::model::event::TableInUse;
 use crate::model::event::{Event, Role};
 use crate::model::group::Group;
+pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
+pub use crate::model::memory::{FilePages, Resident};
 use crate::model::process::ProcFieldsOf;
 use crate::model::stacks::StackBatch;
 use crate::model::topology::Topology;
@@ -279,10 +281,17 @@ pub struct TaskRaw {
     pub cpu: u32,
     /// Number of CPUs that it may use.
     pub cpus_allowed: u32,
+    /// Bit i: it may use a CPU of node i. `None` where that is not known, as of ended tasks; nodes above 63 are not
+    /// told, and no bit at all is `None`.
+    pub cpu_nodes: Option<u64>,
+    /// Bit i: it may take memory from node i, as its cpuset says. See `cpu_nodes`.
+    pub mem_nodes: Option<u64>,
     /// It is a kernel thread.
     pub kthread: bool,
     /// Resident memory of its process, bytes.
     pub rss_bytes: u64,
+    /// The same by kind; `None` in recordings from before it was kept.
+    pub resident: Option<Resident>,
     /// `se.sum_exec_runtime`: on-CPU ns since birth, what /proc/PID/schedstat shows.
     pub exec_ns: u64,
     /// The kernel's choice; `None` without CONFIG_NUMA_BALANCING or while it has made none.
@@ -338,6 +347,8 @@ pub struct CpuRaw {
     pub switches: u64,
     /// In hard and soft interrupts since boot, in steps of 10 ms.
     pub irq_ns: u64,
+    /// In which a hypervisor ran something else, since boot, in steps of 10 ms; `None` where /proc/stat does not say.
+    pub steal_ns: Option<u64>,
     /// Of whatever ran on it; `None` where no function of the kernel can be hooked.
     pub hints: Option<Hints>,
     /// Counted while a task was running; enabled and running cover the whole life of the event.
@@ -355,6 +366,8 @@ pub struct NodeRaw {
     pub mem_free_bytes: u64,
     /// `FilePages`: the page cache.
     pub mem_file_bytes: u64,
+    /// A part of `mem_file_bytes` by kind; `None` where meminfo does not say, and in recordings from before it was kept.
+    pub file_pages: Option<FilePages>,
     /// `AnonPages`.
     pub mem_anon_bytes: u64,
     /// `Slab`.
@@ -457,6 +470,73 @@ pub struct GroupRaw {
     pub mem_bytes: Reading<u64>,
     /// Of that, by node (memory.numa_stat).
     pub mem_bytes_by_node: Reading<BTreeMap<u32, u64>>,
+    /// Periods of its CPU quota in which it had something to run, cumulative (`nr_periods` of cpu.stat).
+    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
+    pub periods: Reading<u64>,
+    /// Of these, periods in which the quota was used up (`nr_throttled`).
+    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
+    pub throttled_periods: Reading<u64>,
+    /// Time in which its tasks were held up (cpu.pressure and memory.pressure of cgroup v2).
+    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
+    pub pressure: Reading<Pressure>,
+    /// Times it was at its memory limit, it and all below, cumulative (`max` of memory.events, `failcnt` of cgroup v1).
+    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
+    pub memory_max_events: Reading<u64>,
+    /// Times an allocation failed at that limit, cumulative (`oom` of memory.events).
+    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
+    pub oom_events: Reading<u64>,
+    /// The counters of the reading before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters_before: Option<GroupCounters>,
+}
+
+/// Counters of a cgroup at one reading; see [`GroupRaw`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupCounters {
+    /// CLOCK_MONOTONIC when they were read.
+    pub read_ns: u64,
+    /// `None`, here and below, where they could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub periods: Option<u64>,
+    /// See [`GroupRaw::throttled_periods`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_periods: Option<u64>,
+    /// See [`GroupRaw::pressure`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
+    /// See [`GroupRaw::memory_max_events`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_max_events: Option<u64>,
+    /// See [`GroupRaw::oom_events`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_events: Option<u64>,
+}
+
+impl GroupRaw {
+    /// The counters of this reading.
+    pub fn counters(&self) -> GroupCounters {
+        GroupCounters {
+            read_ns: self.read_ns,
+            periods: self.periods.clone().ok(),
+            throttled_periods: self.throttled_periods.clone().ok(),
+            pressure: self.pressure.clone().ok(),
+            memory_max_events: self.memory_max_events.clone().ok(),
+            oom_events: self.oom_events.clone().ok(),
+        }
+    }
+}
+
+/// The value of a field that a recording is older than.
+///
+/// # Errors
+/// Always: it was not kept.
+pub fn not_kept<T>() -> Reading<T> {
+    Err(Missing::NotCollected("it was not kept".into()))
+}
+
+fn is_not_kept<T>(reading: &Reading<T>) -> bool {
+    matches!(reading, Err(Missing::NotCollected(why)) if why == "it was not kept")
 }
 
 /// Where pages of a process were found, of those asked for at random.
@@ -513,6 +593,8 @@ pub struct Sample {
     pub nodes: Vec<NodeRaw>,
     /// `None` in recordings from before it was kept.
     pub vm: Option<VmStat>,
+    /// `None` in recordings from before it was kept.
+    pub machine: Option<MachineRaw>,
     /// Times a task in scope ran on a node after it had run on another. Ascending by `from` and `to`; pairs without any
     /// are left out.
     pub flows: Vec<Flow>,
@@ -565,6 +647,21 @@ pub struct HostFacts {
     pub missing: BTreeMap<String, Missing>,
     /// Human description of the scope; empty when everything is watched.
     pub scope: String,
+    /// CPUs that the scheduler leaves alone, ascending: isolcpus, and isolated partitions of cpusets.
+    #[serde(default)]
+    pub isolated_cpus: Vec<u32>,
+    /// CPUs on which the kernel stops the tick of a lone task (nohz_full), ascending.
+    #[serde(default)]
+    pub nohz_full_cpus: Vec<u32>,
+    /// `None` without a mounted cgroup file system, and in recordings from before it was kept.
+    #[serde(default)]
+    pub cgroups: Option<CgroupFacts>,
+    /// Nodes have a file `reclaim` (Linux 6.17); `None` where that is not known.
+    #[serde(default)]
+    pub node_reclaim_file: Option<bool>,
+    /// `None` where the processes of the host cannot be seen, and in recordings from before it was kept.
+    #[serde(default)]
+    pub managers: Option<Managers>,
 }
 
 impl HostFacts {

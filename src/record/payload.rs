@@ -262,6 +262,7 @@ pub fn decode(
         cpus,
         nodes,
         vm: decode_vm(vm)?,
+        machine: None,
         flows: decode_flows(flows)?,
         page_flows: decode_flows(page_flows)?,
         lost: decode_lost(get(Section::Lost)?, base, &mut room)?,

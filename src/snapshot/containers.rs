@@ -7,7 +7,9 @@ use std::sync::Arc;
 use super::rows::{add_exited, join, newcomer};
 use super::{Remote, RowKind, Task};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
-use crate::model::sample::{Comm, Counts, GroupRaw, MemPolicy, Names, Sample, TaskRaw};
+use crate::model::sample::{
+    Comm, Counts, GroupRaw, MemPolicy, Missing, Names, Pressure, Reading, Sample, TaskRaw,
+};
 use crate::model::topology::{Topology, parse_cpulist};
 use crate::model::units::CpuId;
 
@@ -30,8 +32,47 @@ pub struct Container {
     pub remote: Remote,
     /// Its limits and its memory.
     pub raw: Option<Arc<GroupRaw>>,
+    /// Its counters between the last two readings of its files; `None` before the second.
+    pub raw_delta: Option<GroupDelta>,
     /// CPUs that share a core with a CPU of another container; `None` unless both have CPUs of their own.
     pub smt_shared_cpus: Option<u32>,
+}
+
+/// Counters of a cgroup between two readings of its files. These are taken in turns where cgroups are many, so that the time
+/// between them is not that of the snapshot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupDelta {
+    /// Time between the readings, ns; never 0.
+    pub interval_ns: u64,
+    /// See [`GroupRaw`] for these.
+    pub periods: Reading<u64>,
+    pub throttled_periods: Reading<u64>,
+    pub pressure: Reading<Pressure>,
+    pub memory_max_events: Reading<u64>,
+    pub oom_events: Reading<u64>,
+}
+
+impl GroupDelta {
+    fn of(raw: &GroupRaw) -> Option<GroupDelta> {
+        let before = raw.counters_before?;
+        let interval_ns = raw.read_ns.checked_sub(before.read_ns).filter(|ns| *ns > 0)?;
+        // Of a controller that was switched on in between.
+        let new = || Missing::FirstInterval;
+        let since = |now: &Reading<u64>, before: Option<u64>| -> Reading<u64> {
+            Ok(now.clone()?.saturating_sub(before.ok_or_else(new)?))
+        };
+        let pressure = |now: &Reading<Pressure>| -> Reading<Pressure> {
+            Ok(now.clone()?.since(before.pressure.ok_or_else(new)?))
+        };
+        Some(GroupDelta {
+            interval_ns,
+            periods: since(&raw.periods, before.periods),
+            throttled_periods: since(&raw.throttled_periods, before.throttled_periods),
+            pressure: pressure(&raw.pressure),
+            memory_max_events: since(&raw.memory_max_events, before.memory_max_events),
+            oom_events: since(&raw.oom_events, before.oom_events),
+        })
+    }
 }
 
 impl Container {
@@ -103,6 +144,7 @@ pub(super) fn containers(
     }
     for row in &mut rows {
         row.raw = current.groups.get(&row.id).cloned();
+        row.raw_delta = row.raw.as_deref().and_then(GroupDelta::of);
     }
     share_cores(topology, &mut rows);
     rows
@@ -202,8 +244,11 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
         nice: 0,
         cpu: 0,
         cpus_allowed: 0,
+        cpu_nodes: None,
+        mem_nodes: None,
         kthread: false,
         rss_bytes: 0,
+        resident: None,
         exec_ns: 0,
         preferred_node: None,
         scan_period_ms: 0,
@@ -220,6 +265,7 @@ fn empty(id: u64, group: Option<Arc<Group>>) -> Container {
         sum: Task::new(Arc::new(raw)),
         remote: Remote::default(),
         raw: None,
+        raw_delta: None,
         smt_shared_cpus: None,
     }
 }
@@ -250,5 +296,50 @@ fn share_cores(topology: &Topology, rows: &mut [Container]) {
             })
         };
         row.smt_shared_cpus = Some(set.iter().filter(shared).count() as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::sample::{GroupCounters, not_kept};
+
+    #[test]
+    fn counters_of_a_group_are_those_between_its_readings() {
+        let raw = GroupRaw {
+            read_ns: 5_000,
+            cpus: Ok("0".into()),
+            mems: Ok("0".into()),
+            cpu_quota_milli: Ok(None),
+            throttled_ns: Ok(0),
+            throttled_before: None,
+            mem_limit_bytes: Ok(None),
+            mem_bytes: Ok(0),
+            mem_bytes_by_node: Ok(BTreeMap::new()),
+            periods: Ok(30),
+            throttled_periods: Ok(7),
+            pressure: Ok(Pressure { cpu_some_us: 9, memory_some_us: 4, memory_full_us: 1 }),
+            memory_max_events: not_kept(),
+            oom_events: Ok(2),
+            counters_before: None,
+        };
+        assert_eq!(GroupDelta::of(&raw), None);
+
+        let before = GroupCounters {
+            read_ns: 2_000,
+            periods: Some(20),
+            throttled_periods: Some(7),
+            pressure: Some(Pressure { cpu_some_us: 4, ..Pressure::default() }),
+            memory_max_events: Some(1),
+            oom_events: None,
+        };
+        let delta = GroupDelta::of(&GroupRaw { counters_before: Some(before), ..raw.clone() }).unwrap();
+        assert_eq!((delta.interval_ns, delta.periods, delta.throttled_periods), (3_000, Ok(10), Ok(0)));
+        let pressure = Pressure { cpu_some_us: 5, memory_some_us: 4, memory_full_us: 1 };
+        assert_eq!(delta.pressure, Ok(pressure));
+        assert_eq!((delta.memory_max_events, delta.oom_events), (not_kept(), Err(Missing::FirstInterval)));
+
+        let same_time = GroupCounters { read_ns: 5_000, ..before };
+        assert_eq!(GroupDelta::of(&GroupRaw { counters_before: Some(same_time), ..raw }), None);
     }
 }

@@ -60,6 +60,9 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
             threads: u32::from(new.tid != 0),
             exited: new.tid == 0,
             rss_bytes: new.rss_bytes,
+            resident: new.resident,
+            cpu_nodes: new.cpu_nodes,
+            mem_nodes: new.mem_nodes,
             total: Tally::Of(Arc::clone(new)),
             delta,
             ..Task::new(Arc::clone(new))
@@ -136,6 +139,14 @@ pub(super) fn add_exited<'a>(
     }
 }
 
+/// Nodes of one or of both, as far as they are known.
+fn either(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one | other),
+        _ => one.or(other),
+    }
+}
+
 pub(super) fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
     let mut rows: Vec<Task> = Vec::new();
     let mut index: HashMap<(u32, u64), usize> = HashMap::new();
@@ -155,7 +166,12 @@ pub(super) fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task
         };
         row.threads += u32::from(task.tid != 0);
         // All threads share the memory, and those that ended have none.
-        row.rss_bytes = row.rss_bytes.max(task.rss_bytes);
+        if task.rss_bytes >= row.rss_bytes {
+            row.rss_bytes = task.rss_bytes;
+            row.resident = task.resident.or(row.resident);
+        }
+        row.cpu_nodes = either(row.cpu_nodes, task.cpu_nodes);
+        row.mem_nodes = either(row.mem_nodes, task.mem_nodes);
         if task.tid == task.pid {
             row.raw = Arc::clone(task);
         }
@@ -217,6 +233,7 @@ mod tests {
             cpus: vec![],
             nodes: vec![],
             vm: None,
+            machine: None,
             flows: vec![],
             page_flows: vec![],
             lost: BTreeMap::new(),

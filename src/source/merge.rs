@@ -97,6 +97,7 @@ pub(crate) mod tests {
             cpus: vec![],
             nodes: vec![],
             vm: None,
+            machine: None,
             flows: vec![],
             page_flows: vec![],
             lost: Default::default(),

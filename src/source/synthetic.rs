@@ -166,6 +166,7 @@ impl Machine {
             cpus: self.cpus.clone(),
             nodes: self.nodes.clone(),
             vm: Some(self.vm),
+            machine: None,
             flows: flows(&self.flows),
             page_flows: flows(&self.page_flows),
             lost: self.lost.clone(),

@@ -172,6 +172,11 @@ pub(super) mod tests {
             tables: vec![],
             missing: Default::default(),
             scope: text(),
+            isolated_cpus: Vec::new(),
+            nohz_full_cpus: Vec::new(),
+            cgroups: None,
+            node_reclaim_file: None,
+            managers: None,
         })
     }
 

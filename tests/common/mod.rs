@@ -18,7 +18,7 @@ use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{
-    Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Sample,
+    Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Sample, not_kept,
 };
 use numatop_ng::model::stacks::StackBatch;
 use numatop_ng::model::topology::Topology;
@@ -109,6 +109,11 @@ impl World {
             tables: vec![],
             missing,
             scope: String::new(),
+            isolated_cpus: Vec::new(),
+            nohz_full_cpus: Vec::new(),
+            cgroups: None,
+            node_reclaim_file: None,
+            managers: None,
         };
         let mut machine = Machine::new(host, names(), actors.into_iter().map(as_here).collect());
         machine.lost = [("storage".to_string(), 0), ("exit".to_string(), 0)].into();
@@ -148,6 +153,12 @@ impl World {
             mem_limit_bytes: Ok(quota.map(|_| 8 << 30)),
             mem_bytes: Ok(mem[0] + mem[1]),
             mem_bytes_by_node: Ok([(0, mem[0]), (1, mem[1])].into()),
+            periods: not_kept(),
+            throttled_periods: not_kept(),
+            pressure: not_kept(),
+            memory_max_events: not_kept(),
+            oom_events: not_kept(),
+            counters_before: None,
         };
         world.groups = [
             (2, raw("0-63", "0-1", None, [12 << 30, 4 << 30])),

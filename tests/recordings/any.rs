@@ -9,7 +9,7 @@ use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::sample::{
     Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound,
-    PlacementRaw, Sample, SelfUsage, Slot, TaskRaw, VmStat,
+    PlacementRaw, Sample, SelfUsage, Slot, TaskRaw, VmStat, not_kept,
 };
 use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 use numatop_ng::model::units::NodeId;
@@ -67,8 +67,11 @@ fn task() -> impl Strategy<Value = TaskRaw> {
         nice,
         cpu: m[7],
         cpus_allowed: m[8],
+        cpu_nodes: None,
+        mem_nodes: None,
         kthread,
         rss_bytes: n[3],
+        resident: None,
         exec_ns: n[4],
         preferred_node: node.map(NodeId),
         scan_period_ms: m[9],
@@ -88,6 +91,7 @@ fn cpu() -> impl Strategy<Value = CpuRaw> {
             busy_ns,
             switches,
             irq_ns,
+            steal_ns: None,
             hints,
             slots,
         },
@@ -100,6 +104,7 @@ fn node() -> impl Strategy<Value = NodeRaw> {
         mem_total_bytes: n[0],
         mem_free_bytes: n[1],
         mem_file_bytes: n[2],
+        file_pages: None,
         mem_anon_bytes: n[3],
         mem_slab_bytes: n[4],
         huge_total: n[5],
@@ -166,6 +171,12 @@ fn limits() -> impl Strategy<Value = Arc<GroupRaw>> {
                 mem_limit_bytes: reading.clone().map(Some),
                 mem_bytes: reading,
                 mem_bytes_by_node: Ok(nodes),
+                periods: not_kept(),
+                throttled_periods: not_kept(),
+                pressure: not_kept(),
+                memory_max_events: not_kept(),
+                oom_events: not_kept(),
+                counters_before: None,
             })
         },
     )
@@ -250,6 +261,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 cpus,
                 nodes,
                 vm,
+                machine: None,
                 flows,
                 page_flows,
                 lost,

@@ -29,6 +29,11 @@ pub fn host() -> HostFacts {
         missing: [("smt_busy_pct".to_string(), Missing::Unsupported("one thread each".into()))].into(),
         scope: "user web".into(),
         tables: Vec::new(),
+        isolated_cpus: Vec::new(),
+        nohz_full_cpus: Vec::new(),
+        cgroups: None,
+        node_reclaim_file: None,
+        managers: None,
     }
 }
 

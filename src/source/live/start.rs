@@ -188,6 +188,11 @@ fn host_facts(options: &LiveOptions, topology: Topology, events: Vec<Event>) -> 
         tables: options.events.tables.clone(),
         missing: BTreeMap::new(),
         scope: options.scope_text.clone(),
+        isolated_cpus: Vec::new(),
+        nohz_full_cpus: Vec::new(),
+        cgroups: None,
+        node_reclaim_file: None,
+        managers: None,
     }
 }
 

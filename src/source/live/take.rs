@@ -105,6 +105,7 @@ impl LiveSource {
             cpus,
             nodes: machine.nodes,
             vm: Some(machine.vm),
+            machine: None,
             flows,
             page_flows,
             lost: self.lost(),
@@ -138,6 +139,7 @@ impl LiveSource {
                 busy_ns: state.busy_ns,
                 switches: state.switches,
                 irq_ns: irq_ns.get(&cpu.id).copied().unwrap_or(0),
+                steal_ns: None,
                 hints: None,
                 slots,
             })

@@ -9,7 +9,7 @@ use super::{Actor, BOOT_NS, SECOND};
 use crate::container::group::describe;
 use crate::container::names::ContainerNames;
 use crate::model::group::Group;
-use crate::model::sample::{GroupRaw, Names};
+use crate::model::sample::{GroupRaw, Names, not_kept};
 
 pub(super) const INIT: u64 = 10;
 pub(super) const POSTGRES: u64 = 11;
@@ -124,6 +124,12 @@ pub(super) fn groups(
             mem_limit_bytes: Ok(limit),
             mem_bytes: Ok(by_node.values().sum()),
             mem_bytes_by_node: Ok(by_node),
+            periods: not_kept(),
+            throttled_periods: not_kept(),
+            pressure: not_kept(),
+            memory_max_events: not_kept(),
+            oom_events: not_kept(),
+            counters_before: None,
         };
         (id, Arc::new(raw))
     };

@@ -41,6 +41,11 @@ pub(super) fn host() -> HostFacts {
         tables: vec![],
         missing: NOT_COUNTED.iter().map(|id| (id.to_string(), why.clone())).collect::<BTreeMap<_, _>>(),
         scope: String::new(),
+        isolated_cpus: Vec::new(),
+        nohz_full_cpus: Vec::new(),
+        cgroups: None,
+        node_reclaim_file: None,
+        managers: None,
     }
 }
 

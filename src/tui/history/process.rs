@@ -140,6 +140,7 @@ pub fn without_tasks(sample: &Sample) -> Sample {
     Sample {
         cpus: sample.cpus.clone(),
         vm: sample.vm,
+        machine: sample.machine,
         lost: sample.lost.clone(),
         exit_lost_ns: sample.exit_lost_ns.clone(),
         own: sample.own.clone(),
@@ -157,6 +158,7 @@ fn times(sample: &Sample) -> Sample {
         exited: Vec::new(),
         cpus: Default::default(),
         vm: None,
+        machine: None,
         flows: vec![],
         page_flows: vec![],
         nodes: Vec::new(),
