@@ -18,7 +18,7 @@ use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{
-    Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Sample,
+    Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Sample, not_kept,
 };
 use numatop_ng::model::stacks::StackBatch;
 use numatop_ng::model::topology::Topology;
