@@ -77,7 +77,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<ExitCode> {
 }
 
 /// Names the recording where a time is right and the recording is not.
-fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
+pub(super) fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
     if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
 }
 
