@@ -145,7 +145,7 @@ impl Actor {
     /// Its resident memory by kind: a tenth of what is not shared is of files, in whole MiB.
     pub(super) fn resident(&self) -> Resident {
         let own = self.rss.saturating_sub(self.shmem);
-        let file_bytes = own / 10 >> 20 << 20;
+        let file_bytes = (own / 10) >> 20 << 20;
         Resident { anon_bytes: own - file_bytes, file_bytes, shmem_bytes: self.rss - own, swap_bytes: 0 }
     }
 
