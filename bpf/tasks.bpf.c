@@ -143,6 +143,43 @@ static inline void come_back(struct nt_rec *rec, struct task_struct *task)
 	__sync_lock_test_and_set(&rec->scope_end_ns, 0);
 }
 
+const volatile __u32 nr_cpus = 1; /* possible CPUs: a mask of so many is of all nodes */
+
+/*
+ * CPUs of nodes, as parts of the words of a CPU mask, ascending by word. Written by user space between walks, before the
+ * first and on hotplug. Without parts nothing is told.
+ */
+struct nt_mask_part mask_parts[NT_MASK_PARTS] = {};
+__u32 nr_mask_parts = 0;
+__u64 all_nodes = 0; /* nodes with CPUs */
+
+/* Nodes with a CPU that it may use. Most tasks may use all: their masks are not looked at. */
+static inline __u64 cpu_nodes_of(struct task_struct *task)
+{
+	__u64 word = task->cpus_ptr->bits[0], nodes = 0, words = 0;
+	__u32 i, at = 0;
+
+	if ((__u32)task->nr_cpus_allowed >= nr_cpus)
+		return all_nodes;
+	for (i = 0; i < NT_MASK_PARTS; i++) {
+		const struct nt_mask_part *part = &mask_parts[i];
+
+		if (i >= nr_mask_parts)
+			break;
+		if (part->word != at) {
+			at = part->word;
+			/* The address as a number: older verifiers know no offset into a structure but a constant. */
+			if (!words)
+				bpf_probe_read_kernel(&words, sizeof(words), &task->cpus_ptr);
+			if (bpf_probe_read_kernel(&word, sizeof(word), (void *)(words + (at % NT_MASK_WORDS) * 8)))
+				word = 0;
+		}
+		if (word & part->cpus)
+			nodes |= 1ULL << (part->node & 63);
+	}
+	return nodes;
+}
+
 #define MIX(h, v) (((h) ^ (__u64)(v)) * 0x9e3779b97f4a7c15ULL)
 
 /* Two rows with the same signature say the same: 64 bits, so a mistake needs 2^32 changes of one task. */
@@ -212,6 +249,8 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	note_family(rec, task);
 	nt_add_hints(rec, task);
 	nt_describe(&row, task, rec);
+	row.cpu_nodes = cpu_nodes_of(task);
+	row.mem_nodes = nt_mems_allowed(task);
 	if (!wanted)
 		row.flags |= NT_ROW_LEFT;
 	/* Hinting faults may be told by a later look at a task that rests. */

@@ -92,7 +92,7 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
         format: ReportFormat,
     },
-    /// List the metrics or the events that can be named in --columns, --sort and --events.
+    /// List metrics, events, or rules of findings, as they can be named in other commands.
     #[command(disable_help_subcommand = true)]
     List {
         #[command(subcommand)]
@@ -115,6 +115,12 @@ pub enum Command {
         #[arg(value_name = "FILE|DIR", required = true)]
         paths: Vec<PathBuf>,
     },
+    /// Say what is wrong with the placement of memory and work, and what to type about it; exits with 5 if something is.
+    #[command(
+        after_help = "numatop-ng list findings has the rules, docs/findings.md their conditions. Nothing is changed: commands \
+                      are only printed."
+    )]
+    Diagnose(Box<DiagnoseArgs>),
     /// Print the man page, or completions of a shell, for installation.
     Generate {
         #[arg(value_enum)]
@@ -241,6 +247,66 @@ pub struct ExportArgs {
     pub display: DisplayArgs,
 }
 
+/// Flags of `diagnose`.
+#[derive(Args, Debug)]
+pub struct DiagnoseArgs {
+    /// A recording, or a directory of them, instead of this machine. Needs no privilege.
+    // By flag, not by role: clap would name all flags of the role in its message.
+    #[arg(
+        value_name = "FILE|DIR",
+        conflicts_with_all = [
+            "seconds", "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
+            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget",
+        ]
+    )]
+    pub path: Option<PathBuf>,
+
+    /// Watch for so many seconds: most rules need 30 to 60.
+    #[arg(long = "for", id = "seconds", value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub format: ReportFormat,
+
+    /// Exit with 5 if a finding is at least as grave.
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelArg::Warning)]
+    pub fail_on: LevelArg,
+
+    /// Show infos, findings that another one explains, and what held for too short a time, too.
+    #[arg(long)]
+    pub all: bool,
+
+    /// Ask only these rules; with a leading '-' all but these.
+    #[arg(long, value_name = "ID,...", value_delimiter = ',', allow_hyphen_values = true)]
+    pub rules: Vec<String>,
+
+    /// Say what a rule looks for, its limits and where they are from, and when it stays silent.
+    #[arg(long, value_name = "ID", exclusive = true)]
+    pub explain: Option<String>,
+
+    /// Begin at this time of the recording, as in 03:12, '2026-01-31 03:12' or -10m (before the end).
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, requires = "path")]
+    pub from: Option<String>,
+
+    /// End at this time.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, requires = "path")]
+    pub to: Option<String>,
+
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+}
+
+/// Severities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LevelArg {
+    Info,
+    Warning,
+    Critical,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReportFormat {
     Text,
@@ -252,6 +318,8 @@ pub enum ReportFormat {
 pub enum Listing {
     /// List the metrics that can be named in --columns and --sort.
     Metrics,
+    /// List the rules of findings.
+    Findings,
     /// List the events that can be named in --events, and whether they work here.
     Events(EventTableArgs),
 }

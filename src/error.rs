@@ -28,6 +28,8 @@ pub enum Exit {
     Privilege = 3,
     /// The kernel lacks something that cannot be done without.
     Kernel = 4,
+    /// `diagnose` found something.
+    Found = 5,
 }
 
 impl From<Exit> for ExitCode {

@@ -86,6 +86,14 @@ pub trait Export {
         false
     }
 
+    /// Whether findings are written.
+    fn wants_findings(&self) -> bool {
+        false
+    }
+
+    /// Looks for findings in the interval that is written next, in rows of processes whatever is written.
+    fn diagnose(&mut self, _processes: &Snapshot) {}
+
     /// Writes one interval.
     ///
     /// # Errors

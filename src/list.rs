@@ -1,5 +1,6 @@
 //! Lists that a user asks for and no sample is needed for: events, metrics, and the machine itself.
 
 pub mod events;
+pub mod findings;
 pub mod metrics;
 pub mod topology;

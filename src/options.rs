@@ -1,5 +1,6 @@
 //! From what was typed to what it means: checks every value, resolves names, fills in defaults.
 
+mod diagnose;
 mod events;
 mod hot;
 mod show;
@@ -11,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cli::{ContainerArgs, CountArgs, DisplayArgs, RecordLimits, ScopeArgs, WatchArgs};
+use crate::cli::{ContainerArgs, CountArgs, DisplayArgs, MeasureArgs, RecordLimits, ScopeArgs, WatchArgs};
 use crate::collect::placement;
 use crate::container::runtime;
 use crate::container::scope::Scope;
@@ -30,6 +31,7 @@ use crate::record::time::{self, TimeError};
 use crate::snapshot::RowKind;
 use crate::source::live::LiveOptions;
 
+pub use diagnose::{no_rule, rules};
 pub use events::{budget, catalog, choose, event_sets};
 pub use show::{columns, container_selection, filter, selection, sort};
 
@@ -50,7 +52,20 @@ fn bad(flag: &'static str, why: impl Into<String>) -> BadValue {
 /// # Errors
 /// An unknown task, user or event, or a socket that is none.
 pub fn live(args: &WatchArgs, names: &BTreeMap<u32, String>) -> Result<LiveOptions, BadValue> {
-    let WatchArgs { scope: tasks, measure, hot } = args;
+    let WatchArgs { scope, measure, hot } = args;
+    let options = watched(scope, measure, names)?;
+    Ok(LiveOptions { sampling: hot::sampling(&hot.stacks, &measure.counters.tables)?, ..options })
+}
+
+/// The same without stacks.
+///
+/// # Errors
+/// As of [`live`].
+pub fn watched(
+    tasks: &ScopeArgs,
+    measure: &MeasureArgs,
+    names: &BTreeMap<u32, String>,
+) -> Result<LiveOptions, BadValue> {
     let containers = &tasks.containers;
     let mut scope = Scope {
         pids: tasks.pids.iter().copied().collect(),
@@ -73,7 +88,6 @@ pub fn live(args: &WatchArgs, names: &BTreeMap<u32, String>) -> Result<LiveOptio
     }
     let events = events::of(&measure.counters)?;
     let (wants, hierarchy) = wants(containers, Path::new("/"))?;
-    let sampling = hot::sampling(&hot.stacks, &measure.counters.tables)?;
     let placement_budget = match measure.placement_budget {
         Some(ms) => placement::Budget::Fixed(Duration::from_millis(ms)),
         None => placement::Budget::Small,
@@ -87,7 +101,6 @@ pub fn live(args: &WatchArgs, names: &BTreeMap<u32, String>) -> Result<LiveOptio
         runtime_sockets: containers.runtime_sockets.clone(),
         events,
         sets: Vec::new(),
-        sampling,
         placement_budget,
         group_limits: true,
         ..LiveOptions::default()

@@ -53,7 +53,7 @@ fn a_bad_flag_or_value_exits_2_and_is_named() {
         // Metrics come from no table.
         (&["list", "metrics", "--pmu-dir", "/etc"], "unexpected argument '--pmu-dir'"),
         (&["list", "--pmu-dir", "/etc", "metrics"], "unexpected argument '--pmu-dir'"),
-        (&["list", "everything"], "list has 'metrics' and 'events'"),
+        (&["list", "everything"], "list has 'metrics', 'findings' and 'events'"),
     ] {
         let output = numatop(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));

@@ -42,7 +42,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 27] = [
+const COMMANDS: [(&str, &[&str]); 31] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -72,6 +72,10 @@ const COMMANDS: [(&str, &[&str]); 27] = [
     ("help/export.txt", &["export", "--help"]),
     ("help/verify.txt", &["verify", "--help"]),
     ("help/generate.txt", &["generate", "--help"]),
+    ("help/diagnose.txt", &["diagnose", "--help"]),
+    ("list_findings.txt", &["list", "findings"]),
+    ("demo/diagnose.txt", &["diagnose", "demo.nrec", "--all"]),
+    ("demo/explain.txt", &["diagnose", "--explain", "zone-reclaim"]),
     ("help/record.txt", &["record", "-h"]),
     ("help/replay.txt", &["replay", "-h"]),
     ("list_metrics.txt", &["list", "metrics"]),
@@ -79,7 +83,7 @@ const COMMANDS: [(&str, &[&str]); 27] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 45] = [
+const WRONG_USAGE: [&[&str]; 48] = [
     &["--frobnicate"],
     &["frobnicate"],
     &["-b", "-d", "0.05"],
@@ -125,6 +129,9 @@ const WRONG_USAGE: [&[&str]; 45] = [
     &["export", "plain.nrec", "--hot"],
     &["--follow"],
     &["-b", "--overhead"],
+    &["diagnose", "--rules", "zone-reclaims"],
+    &["diagnose", "--explain", "nonsense"],
+    &["diagnose", "demo.nrec", "--pid", "7"],
 ];
 
 fn manifest() -> &'static Path {

@@ -369,7 +369,9 @@ fn findings() {
     for size in SIZES {
         let mut app = app(&mut demo_machine(), UNTIL_FOUND, size, Theme::new(true, false));
         let mut see = |name: &str, keys: &[&str]| {
-            keys.iter().for_each(|key| drop(press(&mut app, key)));
+            for key in keys {
+                press(&mut app, key);
+            }
             let buf = draw(&app, size.0, size.1);
             insta::assert_snapshot!(format!("findings_{name}_{}x{}", size.0, size.1), dump(&buf));
         };

@@ -23,12 +23,13 @@ pub enum Document {
     Fish,
 }
 
-const EXITS: [(Exit, &str); 5] = [
+const EXITS: [(Exit, &str); 6] = [
     (Exit::Ok, "Done."),
     (Exit::CouldNotMeasure, "Could not measure what was asked, or a recording is not intact."),
     (Exit::Usage, "Wrong usage."),
     (Exit::Privilege, "A privilege is missing."),
     (Exit::Kernel, "The kernel is not supported."),
+    (Exit::Found, "diagnose found something."),
 ];
 
 const DESCRIPTION: &str = "Without a command, numatop-ng shows a live view of this machine, or writes batch output if standard output is not \

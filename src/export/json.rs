@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde_json::{Map, Value as Json, json};
 
 use super::{Export, Format, Part, Rows, Selection};
+use crate::finding::{self, Engine};
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::host::HOST_METRICS;
@@ -42,11 +43,12 @@ pub const SCHEMA: u32 = 1;
 pub struct JsonLines {
     selection: Selection,
     shown: Option<Vec<ProcessId>>,
+    engine: Engine,
 }
 
 impl JsonLines {
     pub fn new(selection: Selection) -> JsonLines {
-        JsonLines { selection, shown: None }
+        JsonLines { selection, shown: None, engine: Engine::default() }
     }
 }
 
@@ -77,6 +79,14 @@ impl Export for JsonLines {
 
     fn wants_containers(&self) -> bool {
         FORMAT.has_both()
+    }
+
+    fn wants_findings(&self) -> bool {
+        true
+    }
+
+    fn diagnose(&mut self, processes: &Snapshot) {
+        self.engine.take(processes);
     }
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
@@ -121,6 +131,8 @@ impl Export for JsonLines {
         if let Some(profile) = &snapshot.hot {
             write!(out, ",\"hot\":{}", super::hot::object(profile, &self.selection.filter, &snapshot.tasks))?;
         }
+        write!(out, ",\"findings\":{}", finding::json::findings(&self.engine))?;
+        write!(out, ",\"findings_blind\":{}", finding::json::blinds(&self.engine))?;
         write!(out, ",\"self\":{}", own(snapshot))?;
         write!(out, ",\"lost\":{}", lost(snapshot))?;
         write!(out, ",\"notes\":{}", json!(snapshot.notes))?;

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Export, Format, Rows};
+use crate::finding::{Change, Engine};
 use crate::metric::needs::Demand;
 use crate::metric::{Metric, Unit, format};
 use crate::model::process::Asked;
@@ -31,17 +32,27 @@ pub struct Text<S> {
     selection: S,
     written: bool,
     shown: Option<Vec<ProcessId>>,
+    engine: Engine,
+    changes: Vec<Change>,
 }
 
 impl<S: Rows> Text<S> {
     pub fn new(selection: S) -> Text<S> {
-        Text { selection, written: false, shown: None }
+        Text { selection, written: false, shown: None, engine: Engine::default(), changes: Vec::new() }
     }
 }
 
 impl<S: Rows> Export for Text<S> {
     fn wants_containers(&self) -> bool {
         S::CONTAINERS
+    }
+
+    fn wants_findings(&self) -> bool {
+        true
+    }
+
+    fn diagnose(&mut self, processes: &Snapshot) {
+        self.changes = self.engine.take(processes);
     }
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
@@ -100,6 +111,14 @@ impl<S: Rows> Export for Text<S> {
             writeln!(out, "{}{mark}", line(&columns, texts.iter().map(String::as_str)))?;
         }
         self.shown = self.selection.shown(&rows);
+        for change in self.changes.drain(..) {
+            let (mark, finding) = match &change {
+                Change::Began(finding) => ('+', finding),
+                Change::Ended(finding) => ('-', finding),
+            };
+            let words = one_line(&finding.told.sentence);
+            writeln!(out, "{mark} {} {}: {words}", finding.key.id, one_line(&finding.identity.label))?;
+        }
         out.flush()
     }
 

@@ -91,6 +91,18 @@ impl Words {
         }
     }
 
+    /// Adds an amount of page cache as files named `reclaim` take it, in MiB: no anonymous memory.
+    #[must_use]
+    pub fn amount_of_cache(self, mib: u64) -> Words {
+        self.push(&format!("\"{mib}M swappiness=0\""))
+    }
+
+    /// Adds `> ` and a file of a node.
+    #[must_use]
+    pub fn into_node_file(self, node: NodeId, file: &'static str) -> Words {
+        self.push(&format!("> /sys/devices/system/node/node{node}/{file}"))
+    }
+
     /// The line; `None` where a name was refused or it is too long.
     pub fn done(self) -> Option<ShellLine> {
         self.0.filter(|line| line.len() <= LINE_MAX && line.is_ascii()).map(ShellLine)

@@ -360,6 +360,7 @@ impl Engine {
             let on_ns = hold::length(rule.hold.on_s, self.options.scale, interval.usual_ns);
             let off_ns = hold::length(rule.hold.off_s, self.options.scale, interval.usual_ns);
             let mut states = std::mem::take(&mut self.states[at]);
+            let mut late: Vec<Blindness> = Vec::new();
             states.retain(|subject, episode| {
                 let over = episode.is_shown();
                 let end = if episode.gone {
@@ -393,9 +394,26 @@ impl Engine {
                 let window =
                     windows.entry(since).or_insert_with(|| machine_over(snapshot, &self.machine, since));
                 let trend = self.sums.get(subject).and_then(|series| trend(series, since));
-                let view = View { snapshot, window, rows, rule, over, trend };
-                let Some(seen_told) = look_over(&view, subject, &self.sums, since) else { return true };
-                let (mut seen, told, identity) = seen_told;
+                let view = View { snapshot, window, rows, rule, over: false, trend };
+                // Between the two limits it goes on as it was.
+                let whole = look_over(&view, subject, &self.sums, since);
+                let (mut seen, told, identity) = match (whole, over) {
+                    (Ok(conclusion), _) => conclusion,
+                    (Err(why), false) => {
+                        late.extend(why);
+                        return true;
+                    }
+                    (Err(_), true) => {
+                        let view = View { over: true, ..view };
+                        match look_over(&view, subject, &self.sums, since) {
+                            Ok(conclusion) => episode.as_it_was(conclusion),
+                            Err(why) => {
+                                late.extend(why);
+                                return true;
+                            }
+                        }
+                    }
+                };
                 if seen.confidence == Confidence::Suspected {
                     seen.severity = Severity::Info;
                 }
@@ -412,8 +430,21 @@ impl Engine {
                 true
             });
             self.states[at] = states;
+            self.add_blind(rule, late);
         }
         self.past.retain(|_, past| now.saturating_sub(past.ended_ns) <= SAME_NS);
+    }
+
+    /// Adds what only a longer window showed: something is missing.
+    fn add_blind(&mut self, rule: &'static Rule, late: Vec<Blindness>) {
+        let (subjects, Some(why)) = (late.len(), late.into_iter().next()) else { return };
+        match self.blind.iter_mut().find(|blind| blind.id == rule.id) {
+            Some(blind) => blind.subjects = blind.subjects.map(|before| before + subjects),
+            None => {
+                let words = why.words.into_owned();
+                self.blind.push(Blind { id: rule.id, reason: why.reason, words, subjects: Some(subjects) });
+            }
+        }
     }
 
     fn end(
@@ -449,7 +480,7 @@ impl Engine {
             }
         }
         let list = rollup::roll_up(list, snapshot, rows);
-        let list = causes::order(causes::explain(list, snapshot, rows), |id| rules::place(id));
+        let list = causes::order(causes::explain(list, snapshot, rows), rules::place);
         let before = std::mem::replace(&mut self.findings, list);
         let is_new = |finding: &&Finding| !before.iter().any(|old| old.key == finding.key);
         let began = self.findings.iter().filter(is_new).filter(|finding| finding.times == 1);
@@ -472,34 +503,40 @@ impl Engine {
 }
 
 /// The result of a rule over a longer window, with its text.
+type Conclusion = (Seen, super::Told, super::Identity);
+
+/// Asks a rule about a longer window.
+///
+/// # Errors
+/// The condition does not hold there; the reason where it cannot be seen.
 fn look_over(
     view: &View<'_>,
     subject: &Subject,
     sums: &BTreeMap<Subject, Series<RowSums>>,
     since: u64,
-) -> Option<(Seen, super::Told, super::Identity)> {
+) -> Result<Conclusion, Option<Blindness>> {
     let look = |of: &Of<'_>| match (view.rule.look)(view, of) {
         Look::Seen(seen) => {
             let told = (view.rule.tell)(view, of, &seen);
-            Some((seen, told, view.identity(of)))
+            Ok((*seen, told, view.identity(of)))
         }
-        _ => None,
+        Look::Blind(why) => Err(Some(why)),
+        Look::Quiet => Err(None),
     };
     match subject {
         Subject::Host => look(&Of::Host),
-        Subject::Node(id) => look(&Of::Node(view.node(*id)?)),
+        Subject::Node(id) => look(&Of::Node(view.node(*id).ok_or(None)?)),
         Subject::Process(..) => {
-            let task: &Task = &view.snapshot.tasks[*view.rows.processes.get(subject)?];
-            let task = task_over(task, sums.get(subject)?, since);
-            look(&Of::Process(&task))
+            let task: &Task = &view.snapshot.tasks[*view.rows.processes.get(subject).ok_or(None)?];
+            look(&Of::Process(&task_over(task, sums.get(subject).ok_or(None)?, since)))
         }
         Subject::Container(id) => {
-            let row = &view.snapshot.containers[*view.rows.containers.get(id)?];
-            let row = container_over(row, sums.get(subject)?, since);
-            look(&Of::Container(&row))
+            let row = &view.snapshot.containers[*view.rows.containers.get(id).ok_or(None)?];
+            look(&Of::Container(&container_over(row, sums.get(subject).ok_or(None)?, since)))
         }
         Subject::Device(name) => {
-            let (device, node) = rows::devices(view.snapshot).find(|(device, _)| device.name == *name)?;
+            let mut devices = rows::devices(view.snapshot);
+            let (device, node) = devices.find(|(device, _)| device.name == *name).ok_or(None)?;
             look(&Of::Device(device, node))
         }
     }

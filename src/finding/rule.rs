@@ -15,7 +15,14 @@ pub enum Look {
     /// The inputs are there and the condition does not hold, or a guard says so.
     Quiet,
     /// The condition holds.
-    Seen(Seen),
+    Seen(Box<Seen>),
+}
+
+impl Look {
+    /// The condition holds.
+    pub fn seen(seen: Seen) -> Look {
+        Look::Seen(Box::new(seen))
+    }
 }
 
 /// The reason why a rule cannot look.

@@ -1,16 +1,50 @@
 //! The table of rules, in the order in which the more specific one comes first.
 
 mod balancing_cost;
+mod bound_to_full_node;
+mod cpus_and_memory_apart;
+mod node_short_of_memory;
 mod nodes_hidden;
+mod page_cache_fills_node;
 mod quota_throttled;
+mod remote_after_pin;
+mod swap_while_memory_free;
 mod zone_reclaim;
 
 use super::rule::Rule;
+use super::view::View;
+use super::{Check, Subject};
+use crate::metric::node::WATERMARK_DISTANCE_PCT;
 use crate::snapshot::Snapshot;
 
 /// All rules.
-pub static RULES: &[&Rule] =
-    &[&zone_reclaim::RULE, &balancing_cost::RULE, &quota_throttled::RULE, &nodes_hidden::RULE];
+pub static RULES: &[&Rule] = &[
+    &remote_after_pin::RULE,
+    &cpus_and_memory_apart::RULE,
+    &bound_to_full_node::RULE,
+    &page_cache_fills_node::RULE,
+    &node_short_of_memory::RULE,
+    &swap_while_memory_free::RULE,
+    &zone_reclaim::RULE,
+    &balancing_cost::RULE,
+    &quota_throttled::RULE,
+    &nodes_hidden::RULE,
+];
+
+/// The sign that memory that moves to a node is too much for it.
+fn watermark_stop(view: &View<'_>, node: &Subject) -> Vec<Check> {
+    let Subject::Node(id) = node else { return Vec::new() };
+    let distance = view.node(*id).and_then(|row| view.node_number(&WATERMARK_DISTANCE_PCT, row).ok());
+    let stop = |from| Check {
+        metric: WATERMARK_DISTANCE_PCT.id,
+        of: node.clone(),
+        from,
+        to: 0.0,
+        below: true,
+        within_s: 60.0,
+    };
+    distance.map(stop).into_iter().collect()
+}
 
 /// The rule with this id.
 pub fn by_id(id: &str) -> Option<&'static Rule> {
@@ -106,16 +140,10 @@ mod tests {
 
     /// Rules that are described in docs/findings.md as not built.
     const LATER: &[&str] = &[
-        "remote-after-pin",
         "spread-over-nodes",
         "memory-on-other-node",
         "larger-than-node",
-        "cpus-and-memory-apart",
-        "bound-to-full-node",
         "slow-tier-memory",
-        "page-cache-fills-node",
-        "node-short-of-memory",
-        "swap-while-memory-free",
         "reclaim-threads-busy",
         "balancing-ping-pong",
         "sibling-contention",

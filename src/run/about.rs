@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::{print, terminal_width};
 use crate::cli::{Document, Listing, ReportFormat};
-use crate::list::{events, metrics};
+use crate::list::{events, findings, metrics};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
 use crate::program::say::Form;
@@ -43,6 +43,7 @@ pub(super) fn list(what: &Listing) -> Result<ExitCode> {
         // For grep a metric is one line.
         Listing::Metrics if !io::stdout().is_terminal() => metrics::render_text(usize::MAX),
         Listing::Metrics => metrics::render_text(terminal_width()),
+        Listing::Findings => findings::render_text(terminal_width()),
         Listing::Events(tables) => {
             let root = Path::new("/");
             let catalog = options::catalog(root, tables.pmu_dir.as_deref())?;

@@ -252,6 +252,14 @@ fn write(
     for job in jobs {
         let derive = if export.wants_containers() { derive } else { derive_tasks };
         let mut snapshot = derive(&job.host, Some(&job.previous), &job.current, grain);
+        if export.wants_findings() {
+            match grain {
+                RowKind::Processes => export.diagnose(&snapshot),
+                _ => {
+                    export.diagnose(&derive(&job.host, Some(&job.previous), &job.current, RowKind::Processes))
+                }
+            }
+        }
         drop((job.previous, job.current));
         snapshot.notes.splice(..0, job.opening);
         if let Some(news) = job.news {

@@ -97,7 +97,7 @@ fn first_whole(recording: &mut Recording) -> Result<Option<i64>> {
 }
 
 /// Names the recording where a time is right and the recording is not.
-fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
+pub(super) fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
     if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
 }
 

@@ -42,6 +42,12 @@ fn write_interval(
 ) -> Result<bool> {
     let derive = if export.wants_containers() { derive } else { derive_tasks };
     let mut snapshot = derive(host, Some(previous), current, grain);
+    if export.wants_findings() {
+        match grain {
+            RowKind::Processes => export.diagnose(&snapshot),
+            _ => export.diagnose(&derive(host, Some(previous), current, RowKind::Processes)),
+        }
+    }
     snapshot.hot = news.map(|news| {
         let mut profile = Profile::default();
         profile.add(news);

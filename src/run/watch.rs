@@ -145,6 +145,6 @@ pub(super) fn rotate_signal() -> Result<Arc<AtomicBool>> {
 }
 
 /// The live source, or a refusal that says what stands in the way on this host.
-fn start(options: LiveOptions) -> Result<LiveSource> {
+pub(super) fn start(options: LiveOptions) -> Result<LiveSource> {
     LiveSource::start(options).map_err(|error| error::explain(&error, &doctor::check()).into())
 }

@@ -8,7 +8,7 @@ use numatop_ng::model::sample::Counts;
 
 use crate::world::{
     Actor, BOOT_NS, DOCKER, GIB, Machine, S, Shape, TWO, blind, commands, each_second, files, found, lines,
-    machine, watch,
+    machine, pages, watch,
 };
 
 mod zone_reclaim {
@@ -77,11 +77,11 @@ mod balancing_cost {
     /// A process of which balancing takes this share, with this much of its memory on the other node at each second.
     fn world(pct: f64, cpus: f64, remote: impl Fn(u64) -> u32 + Send + 'static) -> Machine {
         let per_second = Counts::default().with([(Counter::BalancingNs, (pct * cpus * 1e7) as u64)]);
-        let actor = Actor { rss: 8 * GIB, memory: vec![50, 50], per_second, ..Actor::new(900_000, "mysqld") };
+        let actor = Actor { rss: 8 * GIB, memory: pages(50), per_second, ..Actor::new(900_000, "mysqld") };
         let mut world = machine(TWO, vec![actor.runs(&[(0, cpus * 100.0)])]);
         each_second(&mut world, move |machine, second| {
             let remote = remote(second);
-            machine.actors[0].memory = vec![100 - remote, remote];
+            machine.actors[0].memory = pages(remote);
         });
         world
     }

@@ -194,3 +194,9 @@ pub fn blind(machine: Machine, seconds: u64, id: &str) -> Option<String> {
         .find(|blind| blind.id == id)
         .map(|blind| format!("{}: {}", blind.reason.id(), blind.words))
 }
+
+/// Pages of a process on two nodes, with this share of them on the second, in percent.
+pub fn pages(second: u32) -> Vec<u32> {
+    let second = second * 1024 / 100;
+    vec![1024 - second, second]
+}

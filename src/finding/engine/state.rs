@@ -62,6 +62,17 @@ impl Episode {
         self.seen = Some((seen, told, identity));
     }
 
+    /// A conclusion with the severity and the confidence of the one before.
+    pub(super) fn as_it_was(
+        &self,
+        (mut seen, told, identity): (Seen, Told, Identity),
+    ) -> (Seen, Told, Identity) {
+        if let Some((before, ..)) = &self.seen {
+            (seen.severity, seen.confidence) = (before.severity, before.confidence);
+        }
+        (seen, told, identity)
+    }
+
     /// Makes it active. It goes on from an episode that has ended a short while ago.
     pub(super) fn begin(&mut self, past: Option<Past>, wall_ns: i64, now_ns: u64) {
         if self.state == State::Pending {

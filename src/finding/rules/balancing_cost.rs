@@ -79,7 +79,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         }
     }
     let plan = Plan { number: share / 100.0 * cpus, ..Plan::default() };
-    Ok(Look::Seen(Seen { severity: Severity::Warning, confidence, evidence, plan }))
+    Ok(Look::seen(Seen { severity: Severity::Warning, confidence, evidence, plan }))
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {

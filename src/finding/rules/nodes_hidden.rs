@@ -45,7 +45,7 @@ fn look(view: &View<'_>, _: &Of<'_>) -> Look {
         return Look::Quiet;
     }
     let nodes = view.snapshot.nodes.len() as f64;
-    Look::Seen(Seen {
+    Look::seen(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: view

@@ -68,7 +68,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let subject = of.subject();
     let bursts = cpu < quota_pct * AT_QUOTA_PCT / 100.0;
-    Ok(Look::Seen(Seen {
+    Ok(Look::seen(Seen {
         severity: if bursts { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Measured,
         evidence: vec![

@@ -67,7 +67,7 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
         }
     }
     let Some((rate, node, free, roomy)) = worst else { return Ok(Look::Quiet) };
-    Ok(Look::Seen(Seen {
+    Ok(Look::seen(Seen {
         severity: Severity::Warning,
         confidence: Confidence::Measured,
         evidence: vec![

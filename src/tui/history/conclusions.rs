@@ -14,7 +14,7 @@ const LISTED_NS: u64 = 3_600_000_000_000;
 pub struct Conclusions {
     /// Causes by rank, each followed by its symptoms; infos after them.
     pub findings: Vec<Finding>,
-    /// Those that ended within the last hour, the latest first.
+    /// Findings that ended within the last hour, the latest first.
     pub ended: Vec<Finding>,
     pub blind: Vec<Blind>,
     pub summary: Summary,

@@ -1,0 +1,82 @@
+//! CPU masks by node: the CPUs of each node in the words of a mask. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::model::topology::Topology;
+use crate::model::wire::{MASK_PARTS, MaskPart};
+
+/// CPUs in a word of a mask.
+const WORD: u32 = u64::BITS;
+
+/// The nodes of a machine in CPU masks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuMasks {
+    /// Ascending by word and node; empty where they are more than the kernel programs take.
+    pub parts: Vec<MaskPart>,
+    /// Bit i: node i has a CPU.
+    pub all: u64,
+}
+
+impl CpuMasks {
+    /// The present CPUs of a machine, online or not. Nodes above 63 are left out; a CPU without a node is one of node 0.
+    pub fn of(topology: &Topology) -> CpuMasks {
+        let mut words: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        let mut all = 0;
+        for cpu in &topology.cpus {
+            let node = cpu.node.map_or(0, |node| node.0);
+            if node < u64::BITS {
+                *words.entry((cpu.id.0 / WORD, node)).or_default() |= 1 << (cpu.id.0 % WORD);
+                all |= 1 << node;
+            }
+        }
+        let part = |((word, node), cpus)| MaskPart { word, node, cpus };
+        let parts: Vec<MaskPart> = words.into_iter().map(part).collect();
+        CpuMasks { parts: if parts.len() > MASK_PARTS { Vec::new() } else { parts }, all }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn of(fixture: &str) -> CpuMasks {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(fixture);
+        CpuMasks::of(&Topology::read(&root).unwrap())
+    }
+
+    #[test]
+    fn nodes_share_words_and_words_share_nodes() {
+        let small = of("intel-e5-2682v4");
+        assert_eq!(small.all, 0b11);
+        let cpus: Vec<u64> = small.parts.iter().map(|part| part.cpus).collect();
+        assert!(small.parts.iter().all(|part| part.word == 0), "{small:?}");
+        assert_eq!((cpus.len(), cpus[0] & cpus[1], cpus[0] | cpus[1]), (2, 0, u64::MAX));
+
+        // 128 CPUs on 16 nodes: eight nodes in each word.
+        let large = of("ft-2500");
+        assert_eq!((large.all, large.parts.len()), (0xffff, 16));
+        assert_eq!(large.parts[9], MaskPart { word: 1, node: 9, cpus: 0xff00 });
+    }
+
+    #[test]
+    fn a_node_without_cpus_has_no_part() {
+        let masks = of("cxl");
+        assert!(masks.parts.iter().all(|part| part.cpus != 0));
+        assert_eq!(masks.all.count_ones() as usize, masks.parts.len());
+    }
+
+    #[test]
+    fn too_many_parts_are_none() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/ft-2500");
+        let mut topology = Topology::read(&root).unwrap();
+        let cpu = topology.cpus[0].clone();
+        let word = |word: u32| crate::model::topology::Cpu {
+            id: crate::model::units::CpuId(64 * word),
+            ..cpu.clone()
+        };
+        topology.cpus = (0..=MASK_PARTS as u32).map(word).collect();
+        assert_eq!(CpuMasks::of(&topology), CpuMasks { parts: vec![], all: 1 });
+    }
+}

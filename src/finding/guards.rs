@@ -1,0 +1,284 @@
+//! Guards that rules about placement share: whether it is known, used, settled, large, and meant so.
+
+use super::rule::{Blindness, Look, Reason};
+use super::view::{Of, View};
+use super::{Evidence, Note};
+use crate::metric::Value;
+use crate::metric::balancing::{HINT_FAULTS, HINT_REMOTE_PCT};
+use crate::metric::placement::{CONTAINER_REMOTE_SOURCE, REMOTE_ERROR_POINTS, REMOTE_PCT, REMOTE_SOURCE};
+use crate::metric::task::NODE_MIGRATIONS_PER_S;
+use crate::model::counters::Counter;
+use crate::model::sample::MemPolicy;
+use crate::model::units::NodeId;
+use crate::snapshot::Task;
+
+const MIB: f64 = (1u64 << 20) as f64;
+
+/// The largest error of a placement that counts as known, in points, and its largest age.
+const ERROR_MAX: f64 = 10.0;
+const AGE_MAX_NS: u64 = 45_000_000_000;
+
+/// Share of a container's time whose placement may be unknown.
+const UNKNOWN_MAX: f64 = 0.2;
+
+/// The least memory that a placement matters of: numad's threshold [S2], or a share of the smallest node.
+const LARGE_BYTES: f64 = 300.0 * MIB;
+const LARGE_SHARE: f64 = 0.05;
+
+/// Memory that NUMA balancing scans at a time, and the least that one of its faults stands for where pages are huge.
+const SCAN_BYTES: f64 = 256.0 * MIB;
+const FAULT_BYTES: f64 = 2.0 * MIB;
+
+/// Modes of memory policies: include/uapi/linux/mempolicy.h
+pub const POLICY_DEFAULT: u16 = 0;
+/// Prefers one node.
+pub const POLICY_PREFERRED: u16 = 1;
+/// Takes memory from these nodes only.
+pub const POLICY_BIND: u16 = 2;
+const POLICY_INTERLEAVE: u16 = 3;
+const POLICY_LOCAL: u16 = 4;
+const POLICY_PREFERRED_MANY: u16 = 5;
+const POLICY_WEIGHTED: u16 = 6;
+
+/// Where something ran and where its memory is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Placed {
+    /// Time by node id, ns.
+    pub run: Vec<f64>,
+    /// Memory by node id, bytes.
+    pub bytes: Vec<f64>,
+    /// Shares of memory are this near the truth in 95 of 100 cases, in points.
+    pub error: f64,
+}
+
+impl Placed {
+    /// All memory, bytes.
+    pub fn memory(&self) -> f64 {
+        self.bytes.iter().sum()
+    }
+
+    /// Share of the time on these nodes, in percent.
+    pub fn run_pct(&self, nodes: &[NodeId]) -> f64 {
+        share(&self.run, nodes)
+    }
+
+    /// Share of the memory on these nodes, in percent.
+    pub fn memory_pct(&self, nodes: &[NodeId]) -> f64 {
+        share(&self.bytes, nodes)
+    }
+
+    /// Memory on other nodes than these, bytes.
+    pub fn outside(&self, nodes: &[NodeId]) -> f64 {
+        self.memory() * (100.0 - self.memory_pct(nodes)) / 100.0
+    }
+
+    /// Nodes other than these with at least `least` percent of its memory, ascending.
+    pub fn holders(&self, except: &[NodeId], least: f64) -> Vec<NodeId> {
+        let nodes = (0..self.bytes.len() as u32).map(NodeId);
+        nodes.filter(|node| !except.contains(node) && self.memory_pct(&[*node]) >= least.max(1e-9)).collect()
+    }
+
+    /// Nodes with at least `share` percent of its time, or of its memory beyond the error, ascending.
+    pub fn used(&self, share: f64) -> Vec<NodeId> {
+        let nodes = (0..self.run.len().max(self.bytes.len()) as u32).map(NodeId);
+        nodes
+            .filter(|node| self.run_pct(&[*node]) >= share || self.memory_pct(&[*node]) >= share + self.error)
+            .collect()
+    }
+
+    /// The node with most of its time.
+    pub fn home(&self) -> Option<NodeId> {
+        let ran = (0..).map(NodeId).zip(&self.run).filter(|(_, ns)| **ns > 0.0);
+        ran.max_by(|(a, x), (b, y)| x.total_cmp(y).then(b.cmp(a))).map(|(node, _)| node)
+    }
+}
+
+fn share(amounts: &[f64], nodes: &[NodeId]) -> f64 {
+    let all: f64 = amounts.iter().sum();
+    let on: f64 = nodes.iter().filter_map(|node| amounts.get(node.index())).sum();
+    if all > 0.0 { on * 100.0 / all } else { 0.0 }
+}
+
+/// Where a process or a container ran in the window and where its memory is.
+///
+/// # Errors
+/// That is not known well enough.
+pub fn placed(view: &View<'_>, of: &Of<'_>) -> Result<Placed, Look> {
+    let unknown = |words: &'static str| Look::Blind(Blindness::new(Reason::PlacementUnknown, words));
+    match of {
+        Of::Process(task) => {
+            let (bytes, error) = known(view, task).map_err(unknown)?;
+            let run = task.delta.run_ns.iter().map(|ns| *ns as f64).collect();
+            Ok(Placed { run, bytes: bytes.to_vec(), error })
+        }
+        Of::Container(row) => {
+            let (mut sum, mut time, mut lost) = (Placed::default(), 0.0, 0.0);
+            for task in view.members(row.id) {
+                let ran = task.run_ns() as f64;
+                match known(view, task) {
+                    Ok((bytes, error)) => {
+                        if sum.bytes.len() < bytes.len() {
+                            sum.bytes.resize(bytes.len(), 0.0);
+                        }
+                        sum.bytes.iter_mut().zip(bytes).for_each(|(sum, bytes)| *sum += bytes);
+                        sum.error += error * ran;
+                        time += ran;
+                    }
+                    Err(_) => lost += ran,
+                }
+            }
+            if time <= 0.0 || lost > UNKNOWN_MAX * (time + lost) {
+                return Err(unknown("where the memory of its processes is has not been looked at"));
+            }
+            sum.error /= time;
+            sum.run = row.sum.delta.run_ns.iter().map(|ns| *ns as f64).collect();
+            Ok(sum)
+        }
+        _ => Err(Look::Quiet),
+    }
+}
+
+fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'static str> {
+    match &task.memory {
+        None => Err("its memory has not been looked at yet"),
+        Some((_, Err(_))) => Err("its memory could not be looked at"),
+        Some((read_ns, Ok(memory))) => {
+            if view.snapshot.mono_ns.saturating_sub(*read_ns) > AGE_MAX_NS {
+                Err("its memory was looked at too long ago")
+            } else if memory.error_points > ERROR_MAX {
+                Err("its memory was looked at too roughly")
+            } else if memory.bytes() <= 0.0 {
+                Err("no page of it was found")
+            } else {
+                Ok((&memory.bytes_by_node, memory.error_points))
+            }
+        }
+    }
+}
+
+/// Whether so much memory is somebody's memory problem: more than 300 MiB or a twentieth of a node, and more than the caches of
+/// the nodes where it runs.
+pub fn is_large(view: &View<'_>, placed: &Placed) -> bool {
+    let sizes = view.topology().nodes.iter().map(|node| node.mem_total_bytes as f64);
+    let smallest = sizes.filter(|bytes| *bytes > 0.0).fold(f64::INFINITY, f64::min);
+    let used = placed.used(5.0);
+    let caches: u64 = view
+        .topology()
+        .llcs
+        .iter()
+        .filter(|llc| llc.nodes(view.topology()).iter().any(|node| used.contains(node)))
+        .filter_map(|llc| llc.size_bytes)
+        .sum();
+    placed.memory() >= LARGE_BYTES.min(smallest * LARGE_SHARE) && placed.memory() >= caches as f64
+}
+
+/// Whether its placement changes: its remote share falls, or more than a hundredth of its memory was moved.
+pub fn is_moving(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
+    const PAGE: f64 = 4096.0;
+    let fell = view.trend.is_some_and(|(first, last)| first - last >= 5.0);
+    let seconds = view.over_ns() as f64 / 1e9;
+    let moved = of.task().map_or(0.0, |task| task.delta[Counter::MigratedPages] as f64 * PAGE);
+    // In the last ten seconds; over a longer window as many in proportion.
+    fell || moved * 10.0 / seconds.max(10.0) > placed.memory() * 0.01
+}
+
+/// Whether its own policy spreads memory over nodes.
+pub fn is_interleaved(policy: MemPolicy) -> bool {
+    matches!(policy.mode, POLICY_INTERLEAVE | POLICY_WEIGHTED)
+}
+
+/// Whether its own policy names nodes, and names other ones than these.
+pub fn names_others(policy: MemPolicy, nodes: &[NodeId]) -> bool {
+    let names = matches!(policy.mode, POLICY_PREFERRED | POLICY_BIND | POLICY_PREFERRED_MANY);
+    let mask = nodes.iter().filter(|node| node.0 < 64).fold(0, |mask, node| mask | 1u64 << node.0);
+    names && policy.nodes & !mask != 0
+}
+
+/// Whether its policy is the kernel's own.
+pub fn is_default(policy: MemPolicy) -> bool {
+    matches!(policy.mode, POLICY_DEFAULT | POLICY_LOCAL)
+}
+
+/// Nodes of a mask.
+pub fn nodes_of(mask: u64) -> Vec<NodeId> {
+    (0..64).filter(|node| mask >> node & 1 == 1).map(NodeId).collect()
+}
+
+/// Share of its resident memory that others share, in percent; `None` where that is not known.
+pub fn shared_pct(task: &Task) -> Option<f64> {
+    let resident = task.resident?;
+    let all = resident.anon_bytes + resident.file_bytes + resident.shmem_bytes;
+    (all > 0).then(|| resident.shmem_bytes as f64 * 100.0 / all as f64)
+}
+
+/// Whether all processes of it have little shared memory; `None` where that is not known.
+pub fn is_own_memory(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
+    match of {
+        // A container holds those that share.
+        Of::Container(_) => Some(true),
+        Of::Process(task) => shared_pct(task).map(|pct| pct < 20.0),
+        _ => {
+            let _ = view;
+            None
+        }
+    }
+}
+
+/// Something that shows that memory on other nodes is used.
+pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence> {
+    let subject = of.subject();
+    let source = match of {
+        Of::Process(task) => REMOTE_SOURCE.read(task, view.window),
+        Of::Container(row) => CONTAINER_REMOTE_SOURCE.read(row, view.window),
+        _ => return None,
+    };
+    if let (Ok(Value::Text(source)), Of::Process(_)) = (&source, of)
+        && matches!(source.as_str(), "counted" | "sampled")
+        && let (Ok(pct), Ok(error)) = (view.number(&REMOTE_PCT, of), view.number(&REMOTE_ERROR_POINTS, of))
+    {
+        return Some(view.evidence(REMOTE_PCT.id, subject, pct).error(error).note(Note::Witness));
+    }
+    let task = of.task()?;
+    if view.snapshot.host_missing(HINT_FAULTS.id).is_none()
+        && task.delta[Counter::HintFaults] >= 100
+        && let Ok(pct) = view.number(&HINT_REMOTE_PCT, of)
+        && pct >= 20.0
+    {
+        return Some(view.evidence(HINT_REMOTE_PCT.id, subject, pct).limit(20.0).note(Note::Witness));
+    }
+    if let Ok(moves) = view.number(&NODE_MIGRATIONS_PER_S, of)
+        && moves > 0.0
+        && moves >= 0.1 * view.cpus(of)
+    {
+        return Some(view.evidence(NODE_MIGRATIONS_PER_S.id, subject, moves).note(Note::Witness));
+    }
+    let home = placed.home()?;
+    let on_home = placed.run_pct(&[home]);
+    (on_home >= 95.0)
+        .then(|| view.evidence("run_pct_by_node", subject, on_home).on(home).limit(95.0).note(Note::Witness))
+}
+
+/// Whether the kernel's own scans met the memory on other nodes and found that nobody uses it.
+pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
+    let Of::Process(task) = of else { return false };
+    let off =
+        view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_some_and(|mode| mode & 1 == 0);
+    if off || task.raw.scan_period_ms == 0 || !is_default(task.raw.mempolicy) {
+        return false;
+    }
+    if view.number(&HINT_FAULTS, of).is_err() {
+        return false;
+    }
+    let Some(home) = placed.home() else { return false };
+    let scans = view.over_ns() as f64 / 1e6 / f64::from(task.raw.scan_period_ms);
+    let away = placed.outside(&[home]);
+    // A scan goes round: it meets no more than all of it.
+    let met = (scans * SCAN_BYTES * away / placed.memory().max(1.0)).min(away);
+    let faults = met / FAULT_BYTES;
+    faults >= 100.0 && (task.delta[Counter::HintRemote] as f64) < faults * 0.01
+}
+
+/// Blindness about memory that nothing uses.
+pub fn cold() -> Look {
+    Look::Blind(Blindness::new(Reason::Cold, "nothing uses its memory on other nodes"))
+}

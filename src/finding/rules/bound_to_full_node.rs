@@ -1,0 +1,229 @@
+//! A process or a container may take memory from full nodes only.
+
+use super::super::guards::{self, POLICY_BIND};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, nodes, sentence};
+use super::super::view::{Of, View, above_watermark, input, mems_of_files, need, settle};
+use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
+use super::node_short_of_memory::explained_by_limit;
+use crate::metric::host::SWAP_OUT;
+use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
+use crate::metric::task::MAJOR_FAULTS_PER_S;
+use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
+use crate::snapshot::{Container, Task};
+
+pub(super) static RULE: Rule = Rule {
+    id: "bound-to-full-node",
+    title: "It may use a full node only",
+    about: "It may take memory from some nodes only, these have none left, and it waits for memory while other nodes have free \
+            memory.",
+    not_when: &[
+        ("streaming", "only page cache is turned over there: no swap, no pressure"),
+        ("limit", "a container at its memory limit explains it"),
+        ("full-everywhere", "no other node has free memory"),
+        ("other", "it has no major faults and its group no pressure: the pages are those of others"),
+    ],
+    of: &[Kind::Process, Kind::Container],
+    group: Group::NodeMemory,
+    gravest: Severity::Critical,
+    needs: &[WATERMARK_DISTANCE_PCT.id, SWAP_OUT.id],
+    hold: Hold::s(15.0),
+    limits: &[
+        Limit::until(
+            "watermark",
+            0.0,
+            2.0,
+            "[S8]: below the low watermark the node has nothing left to give",
+        ),
+        Limit::least("swap-out", 256.0, "reasoned: 1 MiB/s; no healthy machine swaps that steadily"),
+        Limit::least("pressure", 10.0, "[S11]: oomd acts at 60 % for 30 s; a warning must come well before"),
+        Limit::least("reclaim", 256.0, "reasoned: 1 MiB/s of pages"),
+        Limit::least(
+            "major-faults",
+            10.0,
+            "reasoned: pages that come back from the disk all the time are its own",
+        ),
+    ],
+    idle_too: true,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// Nodes that a subject may take memory from, when these are not all, and whether its own policy says so.
+fn bound(view: &View<'_>, of: &Of<'_>) -> Result<Option<(Vec<NodeId>, bool)>, Look> {
+    let memory: Vec<NodeId> =
+        view.topology().nodes.iter().filter(|node| node.mem_total_bytes > 0).map(|node| node.id).collect();
+    let (allowed, by_policy) = match of {
+        Of::Process(task) => of_task(task)?,
+        Of::Container(row) => (of_container(row), false),
+        _ => return Ok(None),
+    };
+    let Some(allowed) = allowed else { return Ok(None) };
+    let allowed: Vec<NodeId> = memory.iter().copied().filter(|node| allowed.contains(node)).collect();
+    Ok((!allowed.is_empty() && allowed.len() < memory.len()).then_some((allowed, by_policy)))
+}
+
+fn of_task(task: &Task) -> Result<(Option<Vec<NodeId>>, bool), Look> {
+    let policy = task.raw.mempolicy;
+    if policy.mode == POLICY_BIND && policy.nodes != 0 {
+        return Ok((Some(guards::nodes_of(policy.nodes)), true));
+    }
+    let mask = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    Ok((Some(guards::nodes_of(mask)), false))
+}
+
+fn of_container(row: &Container) -> Option<Vec<NodeId>> {
+    mems_of_files(row.raw.as_deref()?)
+}
+
+/// Share of the time between two readings in which all tasks of its group waited for memory, in percent.
+fn group_pressure_pct(view: &View<'_>, of: &Of<'_>) -> Option<f64> {
+    let delta = view.container_of(of)?.raw_delta.as_ref()?;
+    let pressure = delta.pressure.as_ref().ok()?;
+    Some(pressure.memory_full_us as f64 * 1e5 / delta.interval_ns as f64)
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    // Cheap first: most nodes are not full.
+    let full = |node: &NodeId| {
+        let row = view.node(*node)?;
+        view.node_number(&WATERMARK_DISTANCE_PCT, row).ok().filter(|pct| *pct <= view.limit("watermark"))
+    };
+    let ids: Vec<NodeId> = view.window.nodes.iter().map(|node| NodeId(node.raw.id)).collect();
+    if !ids.iter().any(|node| full(node).is_some()) {
+        return Ok(Look::Quiet);
+    }
+    let Some((allowed, by_policy)) = bound(view, of)? else { return Ok(Look::Quiet) };
+    let distances: Option<Vec<f64>> = allowed.iter().map(full).collect();
+    let Some(distances) = distances else { return Ok(Look::Quiet) };
+    // A process of a group that is bound is the group's finding.
+    if let Of::Process(_) = of
+        && !by_policy
+        && let Some(row) = view.container_of(of)
+        && of_container(row).is_some_and(|mems| mems.iter().all(|node| allowed.contains(node)))
+    {
+        return Ok(Look::Quiet);
+    }
+    let swap = need(SWAP_OUT.read(view.window))?.number().unwrap_or(0.0);
+    let pressure = group_pressure_pct(view, of);
+    let reclaim: f64 = allowed
+        .iter()
+        .filter_map(|node| view.node_number(&DIRECT_RECLAIM_PAGES_PER_S, view.node(*node)?).ok())
+        .sum();
+    let cache = |node: &NodeId| {
+        let raw = &view.node(*node)?.raw;
+        let pages = raw.file_pages?;
+        Some((pages.active_bytes + pages.inactive_bytes) as f64 / raw.mem_total_bytes.max(1) as f64)
+    };
+    let little_cache = allowed
+        .iter()
+        .map(cache)
+        .collect::<Option<Vec<f64>>>()
+        .is_some_and(|all| all.iter().all(|share| *share <= 0.05));
+    let swaps = swap >= view.limit("swap-out");
+    let presses = pressure.is_some_and(|pct| pct >= view.limit("pressure"));
+    let reclaims = reclaim >= view.limit("reclaim") && little_cache;
+    if !swaps && !presses && !reclaims {
+        return Ok(Look::Quiet);
+    }
+    let faults = need(view.number(&MAJOR_FAULTS_PER_S, of))?;
+    if faults < view.limit("major-faults") && !presses {
+        return Ok(Look::Quiet);
+    }
+    let limit = explained_by_limit(view);
+    let free = view.free_elsewhere(allowed[0], |node| !allowed.contains(&node));
+    if limit == Some(true) || free < view.enough_free() {
+        return Ok(Look::Quiet);
+    }
+    let others = view.window.nodes.iter().filter(|row| !allowed.contains(&NodeId(row.raw.id)));
+    let roomy = others.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
+    let Some(roomy) = roomy.map(|row| NodeId(row.raw.id)) else { return Ok(Look::Quiet) };
+    let first = Subject::Node(allowed[0]);
+    let mut evidence = vec![
+        view.evidence(WATERMARK_DISTANCE_PCT.id, first.clone(), distances[0])
+            .limit(view.limit("watermark"))
+            .note(Note::AtMost),
+        view.evidence("mem_free_bytes", Subject::Node(roomy), free)
+            .limit(view.enough_free())
+            .note(Note::FreeElsewhere),
+        view.evidence(MAJOR_FAULTS_PER_S.id, of.subject(), faults).limit(view.limit("major-faults")),
+    ];
+    if swaps {
+        evidence.push(view.evidence(SWAP_OUT.id, Subject::Host, swap).limit(view.limit("swap-out")));
+    } else if reclaims {
+        evidence
+            .push(view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, first, reclaim).limit(view.limit("reclaim")));
+    }
+    Ok(Look::seen(Seen {
+        severity: if limit.is_none() { Severity::Warning } else { Severity::Critical },
+        confidence: Confidence::Measured,
+        evidence,
+        plan: Plan {
+            from: allowed,
+            to: vec![roomy],
+            bytes: free,
+            number: f64::from(u8::from(by_policy)),
+            ..Plan::default()
+        },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (from, to) = (&seen.plan.from, &seen.plan.to);
+    let label = view.identity(of).label;
+    let by_policy = seen.plan.number > 0.0;
+    let environment = view.env(of);
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let mut wider = from.clone();
+    wider.extend(to);
+    wider.sort_unstable();
+    let pid = match of {
+        Of::Process(task) => Some(task.raw.pid),
+        _ => view.processes_of(of).first().map(|task| task.raw.pid),
+    };
+    let mut commands: Vec<Command> = Vec::new();
+    let mut undo = Vec::new();
+    if !by_policy && !matches!(environment, env::Env::Session) {
+        let files = view.files_of(of);
+        let cpus = files.and_then(super::super::view::cpus_of_files);
+        let cpus = cpus.unwrap_or_else(|| view.cpus_of_nodes(&wider));
+        commands.extend(env::bind(&environment, &cpus, &wider, pid, unified));
+        undo.extend(env::bind(&environment, &cpus, from, pid, unified).into_iter().take(1));
+    } else if let Some(pid) = pid {
+        let words =
+            format!("all that it has moves to {}, where {} are free", nodes(to), bytes(seen.plan.bytes));
+        let fits = of.task().is_some_and(|task| (task.rss_bytes as f64) <= seen.plan.bytes * 0.85);
+        commands.extend(env::move_memory(pid, from, to, words).filter(|_| fits));
+        commands.push(Command::words(
+            When::NextStart,
+            Scope::Process,
+            format!("numactl {} in place of --membind", env::preferred(from)),
+        ));
+        undo.extend(env::move_memory(pid, to, from, "moves all of it, if it fits"));
+    }
+    Told {
+        sentence: sentence(format!(
+            "{label} may take memory from {} only, and none is left there; {} are free on {}.",
+            nodes(from),
+            bytes(seen.plan.bytes),
+            nodes(to)
+        )),
+        commands,
+        undo,
+        check: vec![Check {
+            metric: WATERMARK_DISTANCE_PCT.id,
+            of: Subject::Node(from[0]),
+            from: seen.evidence[0].value,
+            to: 0.0,
+            below: false,
+            within_s: 30.0,
+        }],
+        risk: "Some of its memory becomes remote: slower than local, faster than a disk.".into(),
+        or_else: vec![format!(
+            "A leak: then its resident memory grows without end. It is {} now.",
+            bytes(of.task().map_or(0.0, |task| task.rss_bytes as f64))
+        )],
+        ..Told::default()
+    }
+}

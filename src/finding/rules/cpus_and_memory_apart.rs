@@ -1,0 +1,161 @@
+//! A container or a process may run on some nodes, and take memory from others only.
+
+use std::collections::BTreeSet;
+
+use super::super::fit::memory_room;
+use super::super::guards;
+use super::super::rule::{Group, Hold, Look, Plan, Rule, Seen};
+use super::super::text::{nodes, sentence};
+use super::super::view::{Of, View, cpus_of_files, mems_of_files, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Told, env};
+use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
+use crate::metric::placement::REMOTE_PCT;
+use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
+
+pub(super) static RULE: Rule = Rule {
+    id: "cpus-and-memory-apart",
+    title: "CPUs of one node, memory of another",
+    about: "The nodes of the CPUs that it may use have none of the nodes that it may take memory from: every access is remote.",
+    not_when: &[
+        ("memory-only", "the nodes of its memory have no CPUs: a choice"),
+        ("no-memory", "the nodes of its CPUs have no memory"),
+        ("prefer", "a preferred node is no limit"),
+        ("small", "it has little memory"),
+    ],
+    of: &[Kind::Process, Kind::Container],
+    group: Group::Placement,
+    gravest: Severity::Warning,
+    needs: &[],
+    hold: Hold { on_s: 10.0, off_s: 30.0 },
+    limits: &[],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// Nodes of CPUs and of memory that a subject may use, where both are known.
+fn allowed(view: &View<'_>, of: &Of<'_>) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
+    match of {
+        Of::Container(row) => {
+            let files = row.raw.as_deref()?;
+            let cpus = view.nodes_of_cpus(&cpus_of_files(files)?);
+            Some((cpus.into_iter().collect(), mems_of_files(files)?))
+        }
+        Of::Process(task) => {
+            // A process of a group that is apart is the group's finding.
+            let cpus = guards::nodes_of(task.cpu_nodes?);
+            let mut mems = guards::nodes_of(task.mem_nodes?);
+            let policy = task.raw.mempolicy;
+            if policy.mode == guards::POLICY_BIND {
+                mems.retain(|node| node.0 < 64 && policy.nodes >> node.0 & 1 == 1);
+            }
+            Some((cpus, mems))
+        }
+        _ => None,
+    }
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Some((cpus, mems)) = allowed(view, of) else { return Ok(Look::Quiet) };
+    if cpus.is_empty() || mems.is_empty() || cpus.iter().any(|node| mems.contains(node)) {
+        return Ok(Look::Quiet);
+    }
+    // Its container says the same of all in it.
+    if let Of::Process(_) = of
+        && let Some(row) = view.container_of(of)
+        && allowed(view, &Of::Container(row)).is_some_and(|(cpus, mems)| {
+            !cpus.is_empty() && !mems.is_empty() && !cpus.iter().any(|node| mems.contains(node))
+        })
+    {
+        return Ok(Look::Quiet);
+    }
+    let whole: BTreeSet<NodeId> = view.whole_nodes().into_iter().collect();
+    if !mems.iter().any(|node| whole.contains(node)) || !cpus.iter().any(|node| whole.contains(node)) {
+        return Ok(Look::Quiet);
+    }
+    let placed = guards::placed(view, of)?;
+    if !guards::is_large(view, &placed) {
+        return Ok(Look::Quiet);
+    }
+    let subject = of.subject();
+    let on = placed.memory_pct(&mems);
+    Ok(Look::seen(Seen {
+        severity: Severity::Warning,
+        confidence: Confidence::Measured,
+        evidence: vec![
+            view.evidence("mem_pct_by_node", subject.clone(), on)
+                .error(placed.error)
+                .on(mems[0])
+                .note(Note::Placement),
+            view.evidence("run_pct_by_node", subject, placed.run_pct(&cpus)).on(cpus[0]),
+        ],
+        plan: Plan { to: cpus, from: mems, bytes: placed.memory(), ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let Ok(placed) = guards::placed(view, of) else { return Told::default() };
+    let (cpus, mems) = (&seen.plan.to, &seen.plan.from);
+    let label = view.identity(of).label;
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let pid = match of {
+        Of::Process(task) => Some(task.raw.pid),
+        _ => view.processes_of(of).first().map(|task| task.raw.pid),
+    };
+    let environment = view.env(of);
+    // Memory to the CPUs where it fits, else the CPUs to the memory.
+    let target = if placed.outside(cpus) <= memory_room(view, cpus) { cpus } else { mems };
+    let mut commands = env::bind(&environment, &view.cpus_of_nodes(target), target, pid, unified);
+    if target == cpus && !env::memory_follows(&environment, unified) {
+        let moves = view.processes_of(of).into_iter().take(8);
+        let moves = moves
+            .filter_map(|task| env::move_memory(task.raw.pid, mems, cpus, "where memory did not follow"));
+        commands.extend(moves);
+    }
+    let old = match of {
+        Of::Container(row) => {
+            row.raw.as_deref().and_then(|files| Some((cpus_of_files(files)?, mems_of_files(files)?)))
+        }
+        _ => None,
+    };
+    let undo = match old {
+        Some((cpus, mems)) => {
+            env::bind(&environment, &cpus, &mems, pid, unified).into_iter().take(1).collect()
+        }
+        None => Vec::new(),
+    };
+    let mut gain = gain_of_memory(view, of, &placed, cpus);
+    if target == mems {
+        gain.at_most = gain.at_most.filter(|_| false);
+    }
+    Told {
+        sentence: sentence(format!(
+            "{label} may run on {} only and take memory from {} only: every access is remote.",
+            nodes(cpus),
+            nodes(mems)
+        )),
+        gain,
+        commands,
+        undo,
+        check: view
+            .number(&REMOTE_PCT, of)
+            .map(|from| Check {
+                metric: REMOTE_PCT.id,
+                of: of.subject(),
+                from,
+                to: 5.0,
+                below: true,
+                within_s: 60.0,
+            })
+            .into_iter()
+            .collect(),
+        stop: Vec::new(),
+        risk: format!("The group waits while its memory moves. {RISK_OF_MOVE}"),
+        or_else: vec![format!(
+            "The memory of {} is kept for another group: look at mems_allowed of the others. Here it is {}.",
+            nodes(cpus),
+            super::super::command::node_list(mems)
+        )],
+    }
+}

@@ -1,0 +1,193 @@
+//! A node has no memory left, and tasks free pages themselves before they get any.
+
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, number, sentence};
+use super::super::view::{Of, View, above_watermark, need, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env};
+use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
+use crate::model::units::NodeId;
+
+/// Share of the time in which all tasks wait for memory, from which on work may stop, in percent: oomd acts at 60 [S11].
+const FULL_PCT: f64 = 10.0;
+
+pub(super) static RULE: Rule = Rule {
+    id: "node-short-of-memory",
+    title: "A node has no memory left",
+    about: "A node is below its low watermark, and tasks free pages of it themselves, while other nodes have free memory.",
+    not_when: &[
+        ("limit", "a container at its memory limit explains the reclaim"),
+        ("full-everywhere", "no node has free memory: then it is an info, because placement cannot help"),
+        ("burst", "it lasts less than 15 s"),
+    ],
+    of: &[Kind::Node],
+    group: Group::NodeMemory,
+    gravest: Severity::Critical,
+    needs: &[WATERMARK_DISTANCE_PCT.id, DIRECT_RECLAIM_PAGES_PER_S.id],
+    hold: Hold::s(15.0),
+    limits: &[
+        Limit::least(
+            "reclaim",
+            256.0,
+            "reasoned: 1 MiB/s of pages, which no healthy machine frees so all the time",
+        ),
+        Limit::until(
+            "watermark",
+            0.0,
+            2.0,
+            "[S8]: below the low watermark memory of another node is taken first",
+        ),
+    ],
+    idle_too: true,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// Whether a container at its memory limit explains the reclaim or the swapping of the machine: it has half of the major
+/// faults, or half of the memory of the node, and is at 95 % of its limit. `None`: files of containers were not read.
+pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
+    use crate::model::counters::Counter;
+    let all: u64 = view.snapshot.tasks.iter().map(|task| task.delta[Counter::MajFlt]).sum();
+    let mut known = view.snapshot.containers.is_empty();
+    for row in &view.snapshot.containers {
+        let Some(raw) = row.raw.as_deref() else { continue };
+        let (Ok(limit), Ok(used)) = (&raw.mem_limit_bytes, &raw.mem_bytes) else { continue };
+        known = true;
+        let Some(limit) = limit else { continue };
+        let full = *used as f64 >= *limit as f64 * 0.95;
+        let hits = row.raw_delta.as_ref().and_then(|delta| delta.memory_max_events.as_ref().ok()).copied();
+        let faults = row.sum.delta[Counter::MajFlt];
+        if full && (hits.is_some_and(|hits| hits > 0) || all > 0 && faults * 2 >= all) {
+            return Some(true);
+        }
+    }
+    known.then_some(false)
+}
+
+/// Share of the window in which all tasks waited for memory, in percent.
+pub(super) fn pressure_full_pct(view: &View<'_>) -> Option<f64> {
+    let pressure = view.window.pressure?;
+    let length_us = view.over_ns() as f64 / 1e3;
+    (length_us > 0.0).then(|| pressure.memory_full_us as f64 * 100.0 / length_us)
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Node(node) = of else { return Ok(Look::Quiet) };
+    if node.raw.mem_total_bytes == 0 {
+        return Ok(Look::Quiet);
+    }
+    let id = NodeId(node.raw.id);
+    let rate = need(view.node_number(&DIRECT_RECLAIM_PAGES_PER_S, node))?;
+    if rate < view.limit("reclaim") {
+        return Ok(Look::Quiet);
+    }
+    let distance = need(view.node_number(&WATERMARK_DISTANCE_PCT, node))?;
+    if distance >= view.limit("watermark") {
+        return Ok(Look::Quiet);
+    }
+    let limit = explained_by_limit(view);
+    if limit == Some(true) {
+        return Ok(Look::Quiet);
+    }
+    let free = view.free_elsewhere(id, |_| true);
+    let elsewhere = free >= view.enough_free();
+    let full = pressure_full_pct(view).filter(|pct| *pct >= FULL_PCT);
+    let severity = match (elsewhere, full) {
+        // Nothing can be done about it by placement.
+        (false, _) => Severity::Info,
+        (true, Some(_)) => Severity::Critical,
+        (true, None) => Severity::Warning,
+    };
+    let severity = if limit.is_none() { Severity::Info } else { severity };
+    let rows = view.window.nodes.iter().filter(|other| other.raw.id != id.0);
+    let roomy = rows.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
+    let mut evidence = vec![
+        view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, of.subject(), rate).limit(view.limit("reclaim")),
+        view.evidence(WATERMARK_DISTANCE_PCT.id, of.subject(), distance)
+            .limit(view.limit("watermark"))
+            .note(Note::AtMost),
+    ];
+    if let Some(roomy) = roomy {
+        let subject = Subject::Node(NodeId(roomy.raw.id));
+        let free = view.evidence("mem_free_bytes", subject, free).limit(view.enough_free());
+        evidence.push(free.note(Note::FreeElsewhere));
+    }
+    Ok(Look::seen(Seen {
+        severity,
+        confidence: Confidence::Measured,
+        evidence,
+        plan: Plan {
+            from: vec![id],
+            to: roomy.filter(|_| elsewhere).map(|row| NodeId(row.raw.id)).into_iter().collect(),
+            bytes: free,
+            ..Plan::default()
+        },
+    }))
+}
+
+/// Moves the memory of the process with most of it on a node that it runs on least, where it fits on `to`.
+pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<super::super::Command> {
+    let room = super::super::fit::memory_room(view, &[to]);
+    let mut best: Option<(f64, u32)> = None;
+    for task in view.candidates() {
+        let of = Of::Process(task);
+        let Ok(placed) = super::super::guards::placed(view, &of) else { continue };
+        let policy = task.raw.mempolicy;
+        let bound = task.mem_nodes.is_none_or(|mask| to.0 >= 64 || mask >> to.0 & 1 == 0)
+            || !super::super::guards::is_default(policy);
+        let held = placed.memory() * placed.memory_pct(&[node]) / 100.0;
+        // One that runs there most of its time would be slower.
+        if bound || held > room || placed.run_pct(&[node]) >= 50.0 || held < (64u64 << 20) as f64 {
+            continue;
+        }
+        if best.is_none_or(|(most, _)| held > most) {
+            best = Some((held, task.raw.pid));
+        }
+    }
+    let (held, pid) = best?;
+    let words = format!("{} move to node {to}, where {} may come", bytes(held), bytes(room));
+    env::move_memory(pid, &[node], &[to], words)
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let node = seen.plan.from[0];
+    let (rate, distance) = (seen.evidence[0].value, seen.evidence[1].value);
+    let begin =
+        format!("Node {node} has no memory left: tasks free {} pages a second themselves.", number(rate));
+    let text = match seen.plan.to.first() {
+        Some(to) => format!("{begin} {} are free on node {to}.", bytes(seen.plan.bytes)),
+        None => format!("{begin} No other node has room."),
+    };
+    let commands = match seen.plan.to.first().and_then(|to| move_largest(view, node, *to)) {
+        Some(command) => vec![command],
+        None => Vec::new(),
+    };
+    Told {
+        sentence: sentence(text),
+        risk: if commands.is_empty() { String::new() } else { "Memory that moves is remote where it is used from.".into() },
+        commands,
+        check: vec![
+            Check {
+                metric: DIRECT_RECLAIM_PAGES_PER_S.id,
+                of: of.subject(),
+                from: rate,
+                to: 0.0,
+                below: true,
+                within_s: 30.0,
+            },
+            Check {
+                metric: WATERMARK_DISTANCE_PCT.id,
+                of: of.subject(),
+                from: distance,
+                to: 0.0,
+                below: false,
+                within_s: 30.0,
+            },
+        ],
+        or_else: vec![
+            "A memory limit: look at mem_limit_bytes of the containers; or huge pages, which are sought on their own node \
+             first (kcompactd is busy then)."
+                .to_owned(),
+        ],
+        ..Told::default()
+    }
+}

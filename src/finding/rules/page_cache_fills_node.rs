@@ -1,0 +1,177 @@
+//! Page cache fills the node of a process, so that its memory goes to others.
+
+use super::super::command::line;
+use super::super::guards;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{comm, nodes, pct_with_error, sentence};
+use super::super::view::{Of, View, input, need, settle};
+use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
+use super::remote_after_pin::{gain_of_memory, goes_out};
+use crate::metric::node::WATERMARK_DISTANCE_PCT;
+use crate::metric::placement::MEM_PCT_BY_NODE;
+use crate::model::units::NodeId;
+
+pub(super) static RULE: Rule = Rule {
+    id: "page-cache-fills-node",
+    title: "Page cache fills its node",
+    about: "A process runs on one node, that node is full of page cache, and a fifth of its memory or its new memory is on other \
+            nodes.",
+    not_when: &[
+        ("shm", "the file pages are shared memory or tmpfs, which cannot be dropped"),
+        ("dirty", "half of them or more are to be written first"),
+        ("full", "the node has not enough file pages for it"),
+        ("interleave", "its policy interleaves memory or names another node"),
+        ("cold", "nothing uses the memory on other nodes"),
+        ("mems-elsewhere", "it may not take memory from the node where it runs"),
+    ],
+    of: &[Kind::Process],
+    group: Group::NodeMemory,
+    gravest: Severity::Warning,
+    needs: &[MEM_PCT_BY_NODE.id, WATERMARK_DISTANCE_PCT.id],
+    hold: Hold::s(30.0),
+    limits: &[
+        Limit::least("outside", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
+        Limit::sharp("home", 95.0, "reasoned: all of its time but what the scheduler moves for a moment"),
+        Limit::until("watermark", 2.0, 3.0, "[S8]; reasoned: what one burst takes"),
+    ],
+    idle_too: true,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    if view.topology().nodes.len() < 2 {
+        return Ok(Look::Quiet);
+    }
+    let Some(home) = task.home_node() else { return Ok(Look::Quiet) };
+    let Some(node) = view.node(home) else { return Ok(Look::Quiet) };
+    let distance = need(view.node_number(&WATERMARK_DISTANCE_PCT, node))?;
+    if distance > view.limit("watermark") {
+        return Ok(Look::Quiet);
+    }
+    let placed = guards::placed(view, of)?;
+    let outside = 100.0 - placed.memory_pct(&[home]);
+    let new = goes_out(view, of) == Some(true);
+    if placed.run_pct(&[home]) < view.limit("home")
+        || outside < view.limit("outside") && !new
+        || !guards::is_large(view, &placed)
+    {
+        return Ok(Look::Quiet);
+    }
+    let policy = task.raw.mempolicy;
+    if guards::is_interleaved(policy) || guards::names_others(policy, &[home]) {
+        return Ok(Look::Quiet);
+    }
+    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    if home.0 >= 64 || mems >> home.0 & 1 == 0 {
+        return Ok(Look::Quiet);
+    }
+    if guards::is_moving(view, of, &placed) {
+        return Ok(Look::Quiet);
+    }
+    if guards::is_cold(view, of, &placed) {
+        return Ok(guards::cold());
+    }
+    let away = placed.outside(&[home]);
+    let (cache, known) = match node.raw.file_pages {
+        Some(pages) if pages.dirty_bytes * 2 >= pages.active_bytes + pages.inactive_bytes => {
+            return Ok(Look::Quiet);
+        }
+        Some(pages) => (pages.inactive_bytes as f64, true),
+        // Shared memory is among them: one level lower.
+        None => (node.raw.mem_file_bytes as f64, false),
+    };
+    if cache < away {
+        return Ok(Look::Quiet);
+    }
+    let own = guards::is_own_memory(view, of) == Some(true);
+    let sure = outside - placed.error >= view.limit("outside") || new;
+    let whole = view.whole_nodes();
+    let from: Vec<NodeId> =
+        placed.holders(&[home], 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    if from.is_empty() {
+        return Ok(Look::Quiet);
+    }
+    Ok(Look::seen(Seen {
+        severity: if known && own { Severity::Warning } else { Severity::Info },
+        confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
+        evidence: vec![
+            view.evidence(MEM_PCT_BY_NODE.id, of.subject(), outside)
+                .error(placed.error)
+                .limit(view.limit("outside"))
+                .note(Note::Placement)
+                .on(from[0]),
+            view.evidence(WATERMARK_DISTANCE_PCT.id, Subject::Node(home), distance)
+                .limit(view.limit("watermark"))
+                .note(Note::AtMost),
+            view.evidence("mem_file_bytes", Subject::Node(home), cache).limit(away).note(Note::Room),
+        ],
+        plan: Plan { to: vec![home], from, bytes: away, number: cache, ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
+    let (home, from) = (seen.plan.to[0], &seen.plan.from);
+    let mib = (seen.plan.bytes / (1u64 << 20) as f64).ceil() as u64;
+    let outside = &seen.evidence[0];
+    // Where memory without CPUs exists, reclaim of a node would demote there.
+    let tiered = view.topology().nodes.iter().any(|node| node.memory_only());
+    let by_node =
+        view.snapshot.host.node_reclaim_file == Some(true) && !tiered && view.topology().nodes.len() <= 64;
+    let empty = if by_node {
+        reclaim_node(home, mib)
+    } else {
+        let words = line("echo 1 > /proc/sys/vm/drop_caches");
+        Command::new(When::Now, Scope::Host, words, "the page cache of all nodes is dropped")
+    };
+    let mut commands = vec![empty];
+    let words = format!("at once afterwards: its memory comes to node {home}");
+    commands.extend(env::move_memory(task.raw.pid, from, &[home], words));
+    commands.push(Command::words(
+        When::ForGood,
+        Scope::Host,
+        format!(
+            "a limit for what fills the cache (MemoryHigh=, direct I/O), or start it with --preferred={home} after the cache \
+             was emptied"
+        ),
+    ));
+    let risk = if by_node {
+        format!("Files that are cached on node {home} are read again.")
+    } else {
+        "It changes the whole machine: every file is read again, disks are busy for minutes. Not at peak time.".to_owned()
+    };
+    Told {
+        sentence: sentence(format!(
+            "Node {home} is full of page cache, so {} of {}'s memory is on {}.",
+            pct_with_error(outside.value, outside.error),
+            comm(task.raw.comm),
+            nodes(from)
+        )),
+        gain: gain_of_memory(view, of, &placed, &[home]),
+        commands,
+        undo: Vec::new(),
+        check: vec![Check {
+            metric: WATERMARK_DISTANCE_PCT.id,
+            of: Subject::Node(home),
+            from: seen.evidence[1].value,
+            to: seen.evidence[1].value.max(0.0) + 5.0,
+            below: false,
+            within_s: 60.0,
+        }],
+        stop: Vec::new(),
+        risk,
+        or_else: vec![format!(
+            "The cache is its own working set: then major_faults_per_s rises, and it wants a larger node. It has {} a second.",
+            view.number(&crate::metric::task::MAJOR_FAULTS_PER_S, of)
+                .map_or_else(|_| "unknown".to_owned(), super::super::text::number)
+        )],
+    }
+}
+
+/// Drops page cache of one node: Linux 6.17 has a file for that [S8].
+fn reclaim_node(node: NodeId, mib: u64) -> Command {
+    let words = line("echo").amount_of_cache(mib).into_node_file(node, "reclaim");
+    Command::new(When::Now, Scope::Host, words, format!("page cache of node {node} only"))
+}

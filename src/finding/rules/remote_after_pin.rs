@@ -1,0 +1,200 @@
+//! A process was pinned to nodes, and its memory stayed on others.
+
+use super::super::fit::memory_room;
+use super::super::gain;
+use super::super::guards::{self, Placed};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, nodes, pct_with_error, sentence};
+use super::super::view::{Of, View, input, settle};
+use super::super::{
+    Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
+};
+use crate::metric::balancing::HINT_REMOTE_PCT;
+use crate::metric::pages::CROSS_NODE_FAULT_PCT;
+use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
+use crate::metric::task::STALL_BACKEND_PCT;
+use crate::model::counters::Counter;
+use crate::model::units::NodeId;
+use crate::snapshot::Task;
+
+pub(super) static RULE: Rule = Rule {
+    id: "remote-after-pin",
+    title: "Memory stayed elsewhere after pinning",
+    about: "A process may run on some nodes only, does, and a tenth of its memory or more is on others, although it has room \
+            where it runs.",
+    not_when: &[
+        ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
+        ("interleave", "its policy interleaves memory, or names a node where it may not run"),
+        ("still-going-out", "new memory goes to other nodes, too"),
+        ("mems-elsewhere", "it may not take memory from the nodes where it runs"),
+        ("no-room", "the memory does not fit on the nodes where it runs"),
+        ("moving", "its placement changes: somebody repairs it"),
+        ("shared", "a fifth of its memory or more is shared with others"),
+        ("memory-only", "the memory is on a node without CPUs"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Placement,
+    gravest: Severity::Warning,
+    needs: &[MEM_PCT_BY_NODE.id],
+    hold: Hold::s(30.0),
+    limits: &[
+        Limit::least("outside", 10.0, "reasoned: the largest error of a placement that counts as known"),
+        Limit::sharp("home", 99.0, "by definition of a pin: all of its time but rounding"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// Allocations per second from which on their nodes say something, and the share on other nodes that means new memory goes
+/// out.
+const FAULTS: f64 = 100.0;
+const GOING_OUT_PCT: f64 = 20.0;
+
+/// The nodes that a process may run on, when these are not all.
+pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeId>>, Look> {
+    let mask = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
+    let nodes: Vec<NodeId> =
+        view.whole_nodes().into_iter().filter(|node| node.0 < 64 && mask >> node.0 & 1 == 1).collect();
+    Ok((!nodes.is_empty() && nodes.len() < view.whole_nodes().len()).then_some(nodes))
+}
+
+/// Whether new memory of it goes to other nodes than it runs on.
+pub(super) fn goes_out(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
+    let task = of.task()?;
+    if view.snapshot.host_missing(CROSS_NODE_FAULT_PCT.id).is_some() {
+        return None;
+    }
+    let per_s = view.window.rate(task.delta[Counter::UserAllocs]).ok()?;
+    let share = view.number(&CROSS_NODE_FAULT_PCT, of).unwrap_or(0.0);
+    Some(per_s >= FAULTS && share >= GOING_OUT_PCT)
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let Some(home) = pinned_to(view, task)? else { return Ok(Look::Quiet) };
+    let placed = guards::placed(view, of)?;
+    let outside = 100.0 - placed.memory_pct(&home);
+    if placed.run_pct(&home) < view.limit("home")
+        || outside < view.limit("outside")
+        || !guards::is_large(view, &placed)
+    {
+        return Ok(Look::Quiet);
+    }
+    let policy = task.raw.mempolicy;
+    if guards::is_interleaved(policy) || guards::names_others(policy, &home) {
+        return Ok(Look::Quiet);
+    }
+    // Nodes without CPUs are a choice of their own: only memory on whole nodes is memory that stayed behind.
+    let whole = view.whole_nodes();
+    let from: Vec<NodeId> =
+        placed.holders(&home, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let behind = placed.memory_pct(&from);
+    if behind < view.limit("outside") {
+        return Ok(Look::Quiet);
+    }
+    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    if !home.iter().any(|node| mems >> node.0 & 1 == 1) {
+        return Ok(Look::Quiet);
+    }
+    let bytes = placed.memory() * behind / 100.0;
+    let room = memory_room(view, &home);
+    if bytes > room || guards::is_moving(view, of, &placed) || goes_out(view, of) == Some(true) {
+        return Ok(Look::Quiet);
+    }
+    if guards::is_cold(view, of, &placed) {
+        return Ok(guards::cold());
+    }
+    let own = guards::is_own_memory(view, of);
+    let mut severity = Severity::Warning;
+    // Pages that are moved for one are moved for all that share them.
+    if own != Some(true) || goes_out(view, of).is_none() {
+        severity = Severity::Info;
+    }
+    let sure = behind - placed.error >= view.limit("outside");
+    let subject = of.subject();
+    let first = home[0];
+    Ok(Look::seen(Seen {
+        severity,
+        confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
+        evidence: vec![
+            view.evidence(MEM_PCT_BY_NODE.id, subject.clone(), behind)
+                .error(placed.error)
+                .limit(view.limit("outside"))
+                .note(Note::Placement)
+                .on(from[0]),
+            view.evidence("run_pct_by_node", subject, placed.run_pct(&home))
+                .limit(view.limit("home"))
+                .on(first),
+            view.evidence("mem_free_bytes", Subject::Node(first), room).limit(bytes).note(Note::Room),
+        ],
+        plan: Plan { to: home, from, bytes, number: behind, ..Plan::default() },
+    }))
+}
+
+/// The gain of moving all memory of a placement to these nodes.
+pub(super) fn gain_of_memory(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
+    let now = gain::mean_cost(view.topology(), &placed.run, &placed.bytes).unwrap_or(1.0);
+    let then =
+        gain::mean_cost(view.topology(), &placed.run, &gain::evenly(to, placed.memory())).unwrap_or(1.0);
+    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
+    gain::placement(view.cpus(of), now, then, phi)
+}
+
+/// The effects of moving memory that are not wanted.
+pub(super) const RISK_OF_MOVE: &str =
+    "Each page is away for the moment it is copied. Memory that it shares with others moves for them, too.";
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
+    let (to, from) = (&seen.plan.to, &seen.plan.from);
+    let behind = &seen.evidence[0];
+    let name = super::super::text::comm(task.raw.comm);
+    let free = memory_room(view, to);
+    let words = format!("{} move to {}, where {} may come", bytes(seen.plan.bytes), nodes(to), bytes(free));
+    let mut commands: Vec<Command> = env::move_memory(task.raw.pid, from, to, words).into_iter().collect();
+    let start = format!(
+        "start it with numactl --cpunodebind={} {}: pinning moves nothing that is there already",
+        command::node_list(to),
+        env::preferred(to)
+    );
+    commands.push(Command::words(When::NextStart, Scope::Process, start));
+    let node = Subject::Node(to[0]);
+    let hint = match view.number(&HINT_REMOTE_PCT, of) {
+        Ok(pct) => format!("hint_remote_pct would be near 0 then. It is {}.", super::super::text::pct(pct)),
+        Err(_) => "whether that is so cannot be seen here: NUMA balancing does not look at it.".to_owned(),
+    };
+    Told {
+        sentence: sentence(format!(
+            "{name} may run on {} only, but {} of its memory is on {}.",
+            nodes(to),
+            pct_with_error(behind.value, behind.error),
+            nodes(from)
+        )),
+        gain: gain_of_memory(view, of, &placed, to),
+        commands,
+        undo: env::move_memory(
+            task.raw.pid,
+            to,
+            from,
+            "moves all of it, not only what came; the memory works where it is",
+        )
+        .into_iter()
+        .collect(),
+        check: view
+            .number(&REMOTE_PCT, of)
+            .map(|remote| Check {
+                metric: REMOTE_PCT.id,
+                of: of.subject(),
+                from: remote,
+                to: (2.0 * placed.error).max(5.0),
+                below: true,
+                within_s: 60.0,
+            })
+            .into_iter()
+            .collect(),
+        stop: super::watermark_stop(view, &node),
+        risk: RISK_OF_MOVE.into(),
+        or_else: vec![format!("Nothing uses that memory: {hint}")],
+    }
+}

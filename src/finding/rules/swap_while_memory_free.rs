@@ -1,0 +1,113 @@
+//! The machine swaps although a node has free memory.
+
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, sentence};
+use super::super::view::{Of, View, above_watermark, need, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told};
+use super::node_short_of_memory::{explained_by_limit, move_largest};
+use crate::metric::host::SWAP_OUT;
+use crate::metric::node::WATERMARK_DISTANCE_PCT;
+use crate::model::units::NodeId;
+
+/// Bytes of a page where the kernel counts swap.
+const PAGE: f64 = 4096.0;
+
+pub(super) static RULE: Rule = Rule {
+    id: "swap-while-memory-free",
+    title: "It swaps while a node has free memory",
+    about: "Pages are written to swap, a node is at its low watermark, and another one has free memory.",
+    not_when: &[
+        ("limit", "a container at its memory limit explains the swapping"),
+        ("proactive", "no node is at its watermark: somebody asked for it"),
+        ("full-everywhere", "no node has free memory"),
+        ("way-back", "pages come from swap only"),
+    ],
+    of: &[Kind::Host],
+    group: Group::NodeMemory,
+    gravest: Severity::Critical,
+    needs: &[SWAP_OUT.id, WATERMARK_DISTANCE_PCT.id],
+    hold: Hold::s(15.0),
+    limits: &[
+        Limit::least("swap-out", 256.0, "reasoned: 1 MiB/s; no healthy machine swaps that steadily [S13]"),
+        Limit::until(
+            "watermark",
+            0.0,
+            2.0,
+            "[S8]: below the low watermark memory of another node is taken first",
+        ),
+    ],
+    idle_too: true,
+    look: |view, _| settle(look(view)),
+    tell,
+};
+
+fn look(view: &View<'_>) -> Result<Look, Look> {
+    let value = need(SWAP_OUT.read(view.window))?;
+    let rate = value.number().unwrap_or(0.0);
+    if rate < view.limit("swap-out") {
+        return Ok(Look::Quiet);
+    }
+    let mut full: Option<(f64, NodeId)> = None;
+    for node in view.window.nodes.iter().filter(|node| node.raw.managed_bytes > 0) {
+        let distance = need(view.node_number(&WATERMARK_DISTANCE_PCT, node))?;
+        if distance <= view.limit("watermark") && full.is_none_or(|(least, _)| distance < least) {
+            full = Some((distance, NodeId(node.raw.id)));
+        }
+    }
+    let Some((distance, node)) = full else { return Ok(Look::Quiet) };
+    let limit = explained_by_limit(view);
+    let free = view.free_elsewhere(node, |_| true);
+    if limit == Some(true) || free < view.enough_free() {
+        return Ok(Look::Quiet);
+    }
+    let others = view.window.nodes.iter().filter(|other| other.raw.id != node.0);
+    let roomy = others.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
+    let Some(roomy) = roomy.map(|row| NodeId(row.raw.id)) else { return Ok(Look::Quiet) };
+    Ok(Look::seen(Seen {
+        // Whether a limit explains it is not known: one level lower.
+        severity: if limit.is_none() { Severity::Warning } else { Severity::Critical },
+        confidence: Confidence::Measured,
+        evidence: vec![
+            view.evidence(SWAP_OUT.id, Subject::Host, rate).limit(view.limit("swap-out")),
+            view.evidence(WATERMARK_DISTANCE_PCT.id, Subject::Node(node), distance)
+                .limit(view.limit("watermark"))
+                .note(Note::AtMost),
+            view.evidence("mem_free_bytes", Subject::Node(roomy), free)
+                .limit(view.enough_free())
+                .note(Note::FreeElsewhere),
+        ],
+        plan: Plan { from: vec![node], to: vec![roomy], bytes: free, number: rate, ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
+    let (node, roomy) = (seen.plan.from[0], seen.plan.to[0]);
+    let commands: Vec<_> = move_largest(view, node, roomy).into_iter().collect();
+    let swappiness = view.snapshot.machine.and_then(|machine| machine.swappiness);
+    let setting = swappiness.map_or(String::new(), |value| format!(" vm.swappiness is {value}."));
+    Told {
+        sentence: sentence(format!(
+            "The machine swaps out {} a second while node {roomy} has {} free.",
+            bytes(seen.plan.number * PAGE),
+            bytes(seen.plan.bytes)
+        )),
+        risk: if commands.is_empty() {
+            String::new()
+        } else {
+            "Memory that moves is remote where it is used from.".into()
+        },
+        commands,
+        check: vec![Check {
+            metric: SWAP_OUT.id,
+            of: Subject::Host,
+            from: seen.plan.number,
+            to: 0.0,
+            below: true,
+            within_s: 30.0,
+        }],
+        or_else: vec![format!(
+            "The free memory of node {roomy} is not for everybody: look at mems_allowed and mempolicy.{setting}"
+        )],
+        ..Told::default()
+    }
+}

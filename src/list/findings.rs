@@ -1,0 +1,60 @@
+//! The output of `numatop-ng list findings` and of `diagnose --explain`: the rules, their limits, and when they stay silent.
+
+use crate::finding::Rule;
+use crate::finding::rules::RULES;
+use crate::text::{hanging, words};
+
+/// All rules, one line each, as text of at most `width` columns.
+pub fn render_text(width: usize) -> String {
+    let mut out = String::from("Rules of findings (diagnose --rules, --explain)\n");
+    for rule in RULES {
+        out += &hanging(&format!("{:24} {:8} ", rule.id, rule.gravest.name()), words(rule.about), width);
+    }
+    out
+}
+
+/// One rule: its condition, limits with their sources, and guards, as text of at most `width` columns.
+pub fn explain(rule: &Rule, width: usize) -> String {
+    let mut out = hanging("", words(&format!("{} - {}", rule.id, rule.title)), width);
+    out += &hanging("  ", words(rule.about), width);
+    let kinds: Vec<&str> = rule.of.iter().map(|kind| kind.name()).collect();
+    out += &hanging(
+        "  of       ",
+        words(&format!("{}; {} at most", kinds.join(", "), rule.gravest.name())),
+        width,
+    );
+    out += &hanging("  held     ", words(&held(rule)), width);
+    for limit in rule.limits {
+        let text = format!("{} {}, over at {}; {}", limit.name, limit.on, limit.off, limit.source);
+        out += &hanging("  limit    ", words(&text), width);
+    }
+    for (word, meaning) in rule.not_when {
+        out += &hanging("  not when ", words(&format!("{word}: {meaning}")), width);
+    }
+    if !rule.needs.is_empty() {
+        out += &hanging("  needs    ", words(&rule.needs.join(", ")), width);
+    }
+    out
+}
+
+fn held(rule: &Rule) -> String {
+    match rule.hold.on_s {
+        0.0 => "at once".to_owned(),
+        seconds => format!("for {seconds} s; it is over {} s after its condition", rule.hold.off_s),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_fits_the_terminal() {
+        assert!(render_text(80).lines().all(|line| line.chars().count() <= 80));
+        for rule in RULES {
+            let text = explain(rule, 80);
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            assert!(rule.limits.iter().all(|limit| text.contains(limit.name)), "{text}");
+        }
+    }
+}

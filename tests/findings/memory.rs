@@ -1,0 +1,246 @@
+//! Rules about the memory of nodes.
+
+use std::sync::Arc;
+
+use numatop_ng::finding::{Finding, Severity};
+use numatop_ng::model::counters::Counter;
+use numatop_ng::model::sample::{Counts, MemPolicy, Pressure};
+
+use crate::world::{
+    Actor, DOCKER, GIB, Machine, PLAIN, TWO, commands, each_second, files, found, lines, machine, pages,
+    watch,
+};
+
+/// A machine whose node 1 has nothing left, and a process that waits for pages from the disk there.
+fn full_node() -> Machine {
+    let actor = Actor {
+        cgroup: PLAIN,
+        rss: 50 * GIB,
+        memory: pages(100),
+        per_second: Counts::default().with([(Counter::MajFlt, 400)]),
+        ..Actor::new(7015, "pg_restore")
+    };
+    let mut world = machine(TWO, vec![actor.runs(&[(1, 71.0)])]);
+    world.nodes[1].mem_free_bytes = 2 * GIB;
+    world.groups = [(PLAIN, Arc::new(files("0-31", "0-1")))].into();
+    world
+}
+
+/// Reclaim and swapping, in pages a second.
+fn reclaims(world: &mut Machine, direct: u64, swapped_out: u64) {
+    each_second(world, move |machine, _| {
+        machine.nodes[1].direct_pages += direct;
+        machine.vm.swapped_out += swapped_out;
+    });
+}
+
+/// A container at its memory limit, which hits it all the time.
+fn at_its_limit(world: &mut Machine) {
+    let mut raw = files("0-31", "0-1");
+    raw.mem_limit_bytes = Ok(Some(50 * GIB));
+    raw.mem_bytes = Ok(50 * GIB);
+    world.groups = [(PLAIN, Arc::new(raw))].into();
+}
+
+fn one(found: &[Finding]) -> &Finding {
+    assert_eq!(found.len(), 1);
+    &found[0]
+}
+
+mod node_short_of_memory {
+    use super::*;
+
+    fn world() -> Machine {
+        let mut world = full_node();
+        reclaims(&mut world, 1000, 0);
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(), 20, "node-short-of-memory");
+        assert_eq!(one(&found).severity, Severity::Warning);
+        assert_eq!(
+            found[0].told.sentence,
+            "Node 1 has no memory left: tasks free 1000 pages a second themselves. 29.0 GiB are free on node 0."
+        );
+    }
+
+    #[test]
+    fn with_pressure_it_is_critical() {
+        let mut world = full_node();
+        each_second(&mut world, |machine, second| {
+            machine.nodes[1].direct_pages += 1000;
+            machine.state.pressure =
+                Some(Pressure { memory_full_us: second * 200_000, ..Pressure::default() });
+        });
+        assert_eq!(one(&found(world, 20, "node-short-of-memory")).severity, Severity::Critical);
+    }
+
+    #[test]
+    fn not_limit() {
+        let mut world = world();
+        at_its_limit(&mut world);
+        assert!(found(world, 20, "node-short-of-memory").is_empty());
+    }
+
+    #[test]
+    fn not_full_everywhere() {
+        let mut world = world();
+        world.nodes[0].mem_free_bytes = 3 * GIB;
+        let found = found(world, 20, "node-short-of-memory");
+        assert_eq!(one(&found).severity, Severity::Info);
+        assert!(found[0].told.sentence.ends_with("No other node has room."));
+    }
+
+    #[test]
+    fn not_burst() {
+        let mut world = full_node();
+        each_second(&mut world, |machine, second| {
+            machine.nodes[1].direct_pages += if second % 20 < 8 { 1000 } else { 0 };
+        });
+        assert!(found(world, 100, "node-short-of-memory").is_empty());
+    }
+
+    #[test]
+    fn above_the_watermark_it_is_quiet() {
+        let mut world = world();
+        world.nodes[1].mem_free_bytes = 9 * GIB;
+        assert!(found(world, 20, "node-short-of-memory").is_empty());
+    }
+}
+
+mod swap_while_memory_free {
+    use super::*;
+
+    fn world() -> Machine {
+        let mut world = full_node();
+        reclaims(&mut world, 0, 3584);
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(), 20, "swap-while-memory-free");
+        assert_eq!(one(&found).severity, Severity::Critical);
+        assert_eq!(
+            found[0].told.sentence,
+            "The machine swaps out 14.0 MiB a second while node 0 has 29.0 GiB free."
+        );
+    }
+
+    #[test]
+    fn not_limit() {
+        let mut world = world();
+        at_its_limit(&mut world);
+        assert!(found(world, 20, "swap-while-memory-free").is_empty());
+    }
+
+    #[test]
+    fn not_proactive() {
+        let mut world = world();
+        world.nodes[1].mem_free_bytes = 9 * GIB;
+        assert!(found(world, 20, "swap-while-memory-free").is_empty());
+    }
+
+    #[test]
+    fn not_full_everywhere() {
+        let mut world = world();
+        world.nodes[0].mem_free_bytes = 3 * GIB;
+        assert!(found(world, 20, "swap-while-memory-free").is_empty());
+    }
+
+    #[test]
+    fn not_way_back() {
+        let mut world = full_node();
+        each_second(&mut world, |machine, _| machine.vm.swapped_in += 3584);
+        assert!(found(world, 20, "swap-while-memory-free").is_empty());
+    }
+
+    #[test]
+    fn it_is_hung_below_its_cause() {
+        let mut world = full_node();
+        world.vm.zone_reclaim_mode = Some(1);
+        each_second(&mut world, |machine, second| {
+            machine.vm.swapped_out += 3584;
+            machine.nodes[1].node_reclaims += if second > 10 { 240 } else { 0 };
+        });
+        let engine = watch(world, 40);
+        assert_eq!(
+            lines(&engine),
+            ["critical measured zone-reclaim/host", "critical measured swap-while-memory-free/host",]
+        );
+        assert!(engine.findings()[1].because_of.is_some());
+        assert_eq!(engine.summary().critical, 1);
+    }
+}
+
+mod bound_to_full_node {
+    use super::*;
+
+    fn world() -> Machine {
+        let mut world = full_node();
+        world.actors[0].mempolicy = MemPolicy { mode: 2, flags: 0, nodes: 0b10 };
+        world.actors[0].rss = 20 * GIB;
+        reclaims(&mut world, 0, 3584);
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(), 20, "bound-to-full-node");
+        assert_eq!(one(&found).severity, Severity::Critical);
+        assert_eq!(
+            found[0].told.sentence,
+            "7015 pg_restore may take memory from node 1 only, and none is left there; 29.0 GiB are free on node 0."
+        );
+        assert_eq!(commands(&found[0]), ["migratepages 7015 1 0"]);
+    }
+
+    #[test]
+    fn a_container_gets_more_nodes() {
+        let mut world = full_node();
+        world.actors[0].cgroup = DOCKER;
+        world.actors[0].mem_nodes = Some(0b10);
+        world.groups = [(DOCKER, Arc::new(files("0-31", "1")))].into();
+        reclaims(&mut world, 0, 3584);
+        let found = found(world, 20, "bound-to-full-node");
+        assert_eq!(one(&found).key.subject.to_string(), format!("cgroup {DOCKER}"));
+        assert!(commands(&found[0])[0].starts_with("docker update --cpuset-cpus 0-31 --cpuset-mems 0-1 "));
+    }
+
+    #[test]
+    fn not_streaming() {
+        let mut world = world();
+        reclaims(&mut world, 5000, 0);
+        assert!(found(world, 20, "bound-to-full-node").is_empty());
+    }
+
+    #[test]
+    fn not_limit() {
+        let mut world = world();
+        at_its_limit(&mut world);
+        assert!(found(world, 20, "bound-to-full-node").is_empty());
+    }
+
+    #[test]
+    fn not_full_everywhere() {
+        let mut world = world();
+        world.nodes[0].mem_free_bytes = 3 * GIB;
+        assert!(found(world, 20, "bound-to-full-node").is_empty());
+    }
+
+    #[test]
+    fn not_other() {
+        let mut world = world();
+        world.actors[0].per_second = Counts::default();
+        assert!(found(world, 20, "bound-to-full-node").is_empty());
+    }
+
+    #[test]
+    fn unbound_it_is_quiet() {
+        let mut world = world();
+        world.actors[0].mempolicy = MemPolicy::default();
+        assert!(found(world, 20, "bound-to-full-node").is_empty());
+    }
+}

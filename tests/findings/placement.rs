@@ -1,0 +1,321 @@
+//! Rules about where memory and threads are.
+
+use std::sync::Arc;
+
+use numatop_ng::finding::{Confidence, Severity};
+use numatop_ng::model::counters::Counter;
+use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Counts, MemPolicy};
+
+use crate::world::{
+    Actor, DOCKER, GIB, Machine, SERVICE, TWO, blind, commands, each_second, files, found, lines, machine,
+    pages, watch,
+};
+
+mod remote_after_pin {
+    use super::*;
+
+    /// A database that is pinned to node 0, with this share of its memory on node 1.
+    fn world(remote: u32) -> Machine {
+        let actor = Actor {
+            cgroup: SERVICE,
+            rss: 20 * GIB,
+            memory: pages(remote),
+            cpu_nodes: Some(0b01),
+            ..Actor::new(4242, "mysqld")
+        };
+        machine(TWO, vec![actor.runs(&[(0, 400.0)])])
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(42), 40, "remote-after-pin");
+        let finding = &found[0];
+        assert_eq!((finding.severity, finding.confidence), (Severity::Warning, Confidence::Estimated));
+        assert_eq!(
+            finding.told.sentence,
+            "mysqld may run on node 0 only, but 42.0 +-3.1 % of its memory is on node 1."
+        );
+        assert_eq!(commands(finding), ["migratepages 4242 1 0"]);
+        // 42 % at distance 20: 1 - 1 / 1.42.
+        assert!((finding.told.gain.at_most.unwrap() - 4.0 * 0.2957).abs() < 0.01, "{:?}", finding.told.gain);
+    }
+
+    #[test]
+    fn an_error_bar_that_reaches_the_limit_makes_it_suspected() {
+        let found = found(world(12), 40, "remote-after-pin");
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));
+    }
+
+    #[test]
+    fn little_is_nothing() {
+        assert!(found(world(8), 40, "remote-after-pin").is_empty());
+        let mut small = world(42);
+        small.actors[0].rss = GIB / 8;
+        assert!(found(small, 40, "remote-after-pin").is_empty());
+    }
+
+    #[test]
+    fn not_cold() {
+        let mut world = world(42);
+        world.actors[0].scan_period_ms = 1000;
+        assert!(blind(world, 40, "remote-after-pin").unwrap().starts_with("cold"));
+    }
+
+    #[test]
+    fn memory_that_is_used_is_not_cold() {
+        let mut world = world(42);
+        world.actors[0].scan_period_ms = 1000;
+        world.actors[0].per_second =
+            Counts::default().with([(Counter::HintFaults, 200), (Counter::HintRemote, 90)]);
+        assert_eq!(found(world, 40, "remote-after-pin").len(), 1);
+    }
+
+    #[test]
+    fn not_interleave() {
+        for policy in [MemPolicy { mode: 3, flags: 0, nodes: 3 }, MemPolicy { mode: 1, flags: 0, nodes: 2 }] {
+            let mut world = world(42);
+            world.actors[0].mempolicy = policy;
+            assert!(found(world, 40, "remote-after-pin").is_empty());
+        }
+    }
+
+    #[test]
+    fn not_still_going_out() {
+        let mut world = world(42);
+        world.actors[0].per_second =
+            Counts::default().with([(Counter::UserAllocs, 1000), (Counter::CrossAllocs, 600)]);
+        assert!(found(world, 40, "remote-after-pin").is_empty());
+    }
+
+    #[test]
+    fn not_mems_elsewhere() {
+        let mut world = world(42);
+        world.actors[0].mem_nodes = Some(0b10);
+        assert!(found(world, 40, "remote-after-pin").is_empty());
+    }
+
+    #[test]
+    fn not_no_room() {
+        let mut world = world(42);
+        world.nodes[0].mem_free_bytes = 4 * GIB;
+        world.nodes[0].mem_file_bytes = 0;
+        assert!(found(world, 40, "remote-after-pin").is_empty());
+    }
+
+    #[test]
+    fn not_moving() {
+        let mut moving = world(60);
+        each_second(&mut moving, |machine, second| {
+            let remote = 90 - second as u32;
+            machine.actors[0].memory = pages(remote);
+        });
+        assert!(found(moving, 40, "remote-after-pin").is_empty());
+        let mut moved = world(42);
+        moved.actors[0].per_second = Counts::default().with([(Counter::MigratedPages, 20_000)]);
+        assert!(found(moved, 40, "remote-after-pin").is_empty());
+    }
+
+    #[test]
+    fn not_shared() {
+        let mut world = world(42);
+        world.actors[0].shmem = 8 * GIB;
+        let found = found(world, 40, "remote-after-pin");
+        assert!(found.iter().all(|finding| finding.severity == Severity::Info));
+    }
+
+    #[test]
+    fn not_memory_only() {
+        let mut world = world(42);
+        let host = Arc::make_mut(&mut world.host);
+        host.topology.nodes[1].cpus.clear();
+        assert!(found(world, 40, "remote-after-pin").is_empty());
+    }
+
+    #[test]
+    fn without_its_nodes_it_is_not_pinned() {
+        let mut world = world(42);
+        world.actors[0].cpu_nodes = Some(0b11);
+        assert!(found(world, 40, "remote-after-pin").is_empty());
+    }
+
+    #[test]
+    fn it_is_gone_with_its_process() {
+        let mut world = world(42);
+        world.actors[0].ends = Some(45);
+        let engine = watch(world, 50);
+        assert!(engine.findings().is_empty(), "{:?}", lines(&engine));
+        assert_eq!(engine.ended().count(), 1);
+    }
+}
+
+mod cpus_and_memory_apart {
+    use super::*;
+
+    /// A container with these CPUs and nodes, whose memory is on node 1.
+    fn world(cpus: &'static str, mems: &'static str) -> Machine {
+        let actor = Actor { cgroup: DOCKER, rss: 8 * GIB, memory: pages(100), ..Actor::new(700, "cart") };
+        let mut world = machine(TWO, vec![actor.runs(&[(0, 200.0)])]);
+        world.groups = [(DOCKER, Arc::new(files(cpus, mems)))].into();
+        Arc::make_mut(&mut world.host).cgroups = Some(CgroupFacts {
+            mode: CgroupMode::V2,
+            memory_migrate: None,
+            memory_spread_page: None,
+            memory_spread_slab: None,
+        });
+        world
+    }
+
+    const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
+
+    #[test]
+    fn fires() {
+        let found = found(world("0-3", "1"), 20, "cpus-and-memory-apart");
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(
+            found[0].told.sentence,
+            "3c0f6a4c2b9f may run on node 0 only and take memory from node 1 only: every access is remote."
+        );
+        let line = format!("docker update --cpuset-cpus 0-7,16-23 --cpuset-mems 0 {ID}");
+        assert_eq!(commands(&found[0]), [line]);
+        assert_eq!(found[0].told.undo.len(), 1);
+    }
+
+    #[test]
+    fn in_cgroup_v1_memory_does_not_follow() {
+        let mut world = world("0-3", "1");
+        Arc::make_mut(&mut world.host).cgroups = None;
+        let found = found(world, 20, "cpus-and-memory-apart");
+        assert_eq!(commands(&found[0])[1], "migratepages 700 1 0");
+    }
+
+    #[test]
+    fn a_bind_policy_says_the_same_of_a_process() {
+        let mut world = world("0-31", "0-1");
+        world.actors[0].cgroup = 1;
+        world.actors[0].cpu_nodes = Some(0b01);
+        world.actors[0].mempolicy = MemPolicy { mode: 2, flags: 0, nodes: 0b10 };
+        assert_eq!(found(world, 20, "cpus-and-memory-apart")[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn common_nodes_are_quiet() {
+        assert!(found(world("0-3", "0-1"), 20, "cpus-and-memory-apart").is_empty());
+    }
+
+    #[test]
+    fn not_memory_only() {
+        let mut world = world("0-3", "1");
+        Arc::make_mut(&mut world.host).topology.nodes[1].cpus.clear();
+        assert!(found(world, 20, "cpus-and-memory-apart").is_empty());
+    }
+
+    #[test]
+    fn not_no_memory() {
+        let mut world = world("0-3", "1");
+        Arc::make_mut(&mut world.host).topology.nodes[0].mem_total_bytes = 0;
+        assert!(found(world, 20, "cpus-and-memory-apart").is_empty());
+    }
+
+    #[test]
+    fn not_prefer() {
+        let mut world = world("0-31", "0-1");
+        world.actors[0].cpu_nodes = Some(0b01);
+        world.actors[0].mempolicy = MemPolicy { mode: 1, flags: 0, nodes: 0b10 };
+        assert!(found(world, 20, "cpus-and-memory-apart").is_empty());
+    }
+
+    #[test]
+    fn not_small() {
+        let mut world = world("0-3", "1");
+        world.actors[0].rss = GIB / 8;
+        assert!(found(world, 20, "cpus-and-memory-apart").is_empty());
+    }
+}
+
+mod page_cache_fills_node {
+    use super::*;
+    use numatop_ng::model::sample::FilePages;
+
+    const CACHE: FilePages =
+        FilePages { active_bytes: 4 * GIB, inactive_bytes: 30 * GIB, shmem_bytes: 0, dirty_bytes: 0 };
+
+    /// A process on node 0, which is full of page cache, with a quarter of its memory on node 1.
+    fn world(cache: FilePages) -> Machine {
+        let actor = Actor { rss: 18 * GIB, memory: pages(26), cgroup: SERVICE, ..Actor::new(54723, "java") };
+        let mut world = machine(TWO, vec![actor.runs(&[(0, 390.0)])]);
+        world.nodes[0].mem_free_bytes = 3 * GIB;
+        world.nodes[0].file_pages = Some(cache);
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(CACHE), 40, "page-cache-fills-node");
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(
+            found[0].told.sentence,
+            "Node 0 is full of page cache, so 26.0 +-3.1 % of java's memory is on node 1."
+        );
+        assert_eq!(commands(&found[0]), ["echo 1 > /proc/sys/vm/drop_caches", "migratepages 54723 1 0"]);
+        assert!(found[0].told.risk.starts_with("It changes the whole machine"));
+    }
+
+    #[test]
+    fn the_file_of_a_node_goes_before_all_caches() {
+        let mut world = world(CACHE);
+        Arc::make_mut(&mut world.host).node_reclaim_file = Some(true);
+        let found = found(world, 40, "page-cache-fills-node");
+        assert_eq!(
+            commands(&found[0])[0],
+            "echo \"4788M swappiness=0\" > /sys/devices/system/node/node0/reclaim"
+        );
+    }
+
+    #[test]
+    fn not_shm() {
+        let shm = FilePages { active_bytes: 0, inactive_bytes: GIB, shmem_bytes: 33 * GIB, dirty_bytes: 0 };
+        assert!(found(world(shm), 40, "page-cache-fills-node").is_empty());
+    }
+
+    #[test]
+    fn not_dirty() {
+        assert!(
+            found(world(FilePages { dirty_bytes: 20 * GIB, ..CACHE }), 40, "page-cache-fills-node")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn not_full() {
+        let few = FilePages { inactive_bytes: 2 * GIB, ..CACHE };
+        assert!(found(world(few), 40, "page-cache-fills-node").is_empty());
+    }
+
+    #[test]
+    fn not_interleave() {
+        let mut world = world(CACHE);
+        world.actors[0].mempolicy = MemPolicy { mode: 3, flags: 0, nodes: 3 };
+        assert!(found(world, 40, "page-cache-fills-node").is_empty());
+    }
+
+    #[test]
+    fn not_cold() {
+        let mut world = world(CACHE);
+        world.actors[0].scan_period_ms = 1000;
+        assert!(blind(world, 40, "page-cache-fills-node").unwrap().starts_with("cold"));
+    }
+
+    #[test]
+    fn not_mems_elsewhere() {
+        let mut world = world(CACHE);
+        world.actors[0].mem_nodes = Some(0b10);
+        assert!(found(world, 40, "page-cache-fills-node").is_empty());
+    }
+
+    #[test]
+    fn with_room_on_its_node_it_is_quiet() {
+        let mut world = world(CACHE);
+        world.nodes[0].mem_free_bytes = 10 * GIB;
+        assert!(found(world, 40, "page-cache-fills-node").is_empty());
+    }
+}
