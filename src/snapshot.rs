@@ -7,6 +7,7 @@ mod remote;
 mod rows;
 mod smt_neighbours;
 mod tally;
+mod waits;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,6 +29,7 @@ pub use cpus::CpuDelta;
 pub use remote::{Accesses, Memory, Remote, Room, shares as memory_shares};
 pub use smt_neighbours::{SmtNeighbour, beside};
 pub use tally::Tally;
+pub use waits::Waits;
 
 use rows::{processes, threads};
 
@@ -78,6 +80,8 @@ pub struct Task {
     pub total: Tally,
     /// In the interval; all zero in a first sample.
     pub delta: Tally,
+    /// Reasons of its waits in the interval.
+    pub waits: Waits,
 }
 
 /// See [`Task::tie`].
@@ -270,6 +274,7 @@ impl Task {
             memory_use: None,
             total: Tally::Nothing,
             delta: Tally::Nothing,
+            waits: Waits::default(),
         }
     }
 
@@ -388,6 +393,7 @@ pub fn derive_tasks(
         }
     }
     let interval_ns = previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns));
+    waits::throttle(&mut tasks, current, interval_ns);
     let room = Room::of(current, interval_ns.unwrap_or(0));
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
     let mut snapshot = Snapshot {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use common::{Actor, World};
 use numatop_ng::metric::{Value, Witness, container, task};
 use numatop_ng::model::counters::Counter;
-use numatop_ng::model::sample::{Missing, Reading, Sample};
+use numatop_ng::model::sample::{GroupRaw, Reading, Sample};
 use numatop_ng::snapshot::{RowKind, Snapshot, beside, derive};
 
 /// Two samples, a second apart, after `change` was made to both.
@@ -102,11 +102,23 @@ fn a_wait_counts_as_far_as_another_node_was_idle() {
 }
 
 #[test]
-fn a_bound_task_may_not_be_able_to_use_what_is_idle() {
+fn a_bound_task_waits_for_its_affinity_and_one_with_a_quota_for_that() {
     let mut world = one(&[(0, 100.0)]);
-    let samples = pair(&mut world, |sample| Arc::make_mut(&mut sample.tasks[0]).cpus_allowed = 8);
-    let got = read(&snapshot(&world, &samples), 7, "runq_wait_idle_elsewhere_pct");
-    assert!(matches!(got, Err(Missing::NotCollected(_))), "{got:?}");
+    let mut samples = pair(&mut world, |sample| Arc::make_mut(&mut sample.tasks[0]).cpus_allowed = 8);
+    let parts = |world: &World, samples: &(Sample, Sample)| {
+        let shown = snapshot(world, samples);
+        ["throttled", "bound", "idle_elsewhere"]
+            .map(|part| estimate(read(&shown, 7, &format!("runq_wait_{part}_pct"))).round())
+    };
+    assert_eq!(parts(&world, &samples), [0.0, 20.0, 0.0], "all other CPUs idle");
+
+    // Its group was stopped for a twentieth of the second, a quarter of the time that it waited.
+    let group = samples.1.tasks[0].cgroup_id;
+    let mut raw = GroupRaw::clone(World::containers().groups.values().next().unwrap());
+    (raw.read_ns, raw.throttled_ns) = (2_000_000_000, Ok(90_000_000));
+    raw.throttled_before = Some((1_000_000_000, 40_000_000));
+    samples.1.groups = [(group, Arc::new(raw))].into();
+    assert_eq!(parts(&world, &samples), [5.0, 15.0, 0.0]);
 }
 
 #[test]

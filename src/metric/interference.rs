@@ -49,10 +49,46 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
     unit: Unit::Percent,
     order: Order::Descending,
     help: "The part of runq_wait_pct in which a CPU of another node is likely to have been idle: the wait, by the idle \
-           share of the idlest CPU outside its home node. An estimate, and only for tasks that may use all CPUs.",
+           share of the idlest CPU outside its home node. An estimate. Waits that a quota explains are not in it, nor \
+           those of threads that may not use all CPUs.",
+    value: |task, snapshot| {
+        let free_ns = task.delta[Counter::RunDelayNs].saturating_sub(task.waits.bound_ns);
+        let wait = snapshot.share(free_ns)? * (1.0 - task.waits.throttled);
+        let idle = if wait > 0.0 { idle_elsewhere(task, snapshot)? } else { 0.0 };
+        Ok(Value::estimate(wait * idle))
+    },
+    traits: Traits::NONE,
+};
+
+pub const RUNQ_WAIT_THROTTLED_PCT: Metric<Task> = Metric {
+    id: "runq_wait_throttled_pct",
+    title: "WQUOTA%",
+    width: 7,
+    group: Group::Running,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "The part of runq_wait_pct in which the CPU quota of its cgroup, or of one above, is likely to have stopped it: \
+           the wait, by the throttled time of that cgroup in the waits of all of its tasks. An estimate.",
     value: |task, snapshot| {
         let wait = snapshot.share(task.delta[Counter::RunDelayNs])?;
-        let idle = if wait > 0.0 { idle_elsewhere(task, snapshot)? } else { 0.0 };
+        Ok(Value::estimate(wait * task.waits.throttled))
+    },
+    traits: Traits::NONE.needs(&[Facility::CgroupLimits]),
+};
+
+pub const RUNQ_WAIT_BOUND_PCT: Metric<Task> = Metric {
+    id: "runq_wait_bound_pct",
+    title: "WBOUND%",
+    width: 7,
+    group: Group::Running,
+    unit: Unit::Percent,
+    order: Order::Descending,
+    help: "The part of runq_wait_pct in which an affinity or a cpuset is likely to have kept its threads from a CPU that was \
+           idle: the wait of threads that may not use all CPUs, by the idle share of the idlest CPU. An estimate; \
+           what a quota explains is not in it.",
+    value: |task, snapshot| {
+        let wait = snapshot.share(task.waits.bound_ns)? * (1.0 - task.waits.throttled);
+        let idle = if wait > 0.0 { idlest(snapshot, |_| true)? } else { 0.0 };
         Ok(Value::estimate(wait * idle))
     },
     traits: Traits::NONE,
@@ -86,15 +122,17 @@ fn share(ns: u64, interval: f64) -> f64 {
 
 /// The idle share of the idlest CPU outside of its home node, from 0 to 1.
 fn idle_elsewhere(task: &Task, snapshot: &Snapshot) -> Reading<f64> {
-    let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
     if snapshot.host.topology.nodes.len() == 1 {
         return Err(no("the machine has one node"));
     }
-    if task.raw.cpus_allowed < snapshot.online_cpus {
-        return Err(no("it may not use all CPUs: those that idle may not be its own"));
-    }
     let home = task.home_node().or(snapshot.host.node_of(task.raw.cpu));
+    idlest(snapshot, |cpu| Some(NodeId(cpu.node)) != home)
+}
+
+/// The idle share of the idlest of these CPUs, from 0 to 1.
+fn idlest(snapshot: &Snapshot, of: impl Fn(&CpuDelta) -> bool) -> Reading<f64> {
+    let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
     let idle = |cpu: &CpuDelta| 1.0 - share(cpu.busy_ns, interval);
-    let others = snapshot.cpus.iter().filter(|cpu| cpu.online && Some(NodeId(cpu.node)) != home);
-    others.map(idle).max_by(f64::total_cmp).ok_or_else(|| no("no other node has a CPU that is online"))
+    let wanted = snapshot.cpus.iter().filter(|cpu| cpu.online && of(cpu));
+    wanted.map(idle).max_by(f64::total_cmp).ok_or_else(|| no("no such CPU is online"))
 }

@@ -41,6 +41,8 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     INVOLUNTARY_PER_S,
     RUNQ_WAIT_PCT,
     RUNQ_WAIT_US,
+    interference::RUNQ_WAIT_THROTTLED_PCT,
+    interference::RUNQ_WAIT_BOUND_PCT,
     interference::RUNQ_WAIT_IDLE_ELSEWHERE_PCT,
     CPU_MIGRATIONS_PER_S,
     LLC_MIGRATIONS_PER_S,

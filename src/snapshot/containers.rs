@@ -301,13 +301,13 @@ fn share_cores(topology: &Topology, rows: &mut [Container]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::model::sample::{GroupCounters, not_kept};
 
-    #[test]
-    fn counters_of_a_group_are_those_between_its_readings() {
-        let raw = GroupRaw {
+    /// A group without limits.
+    pub(crate) fn group_raw() -> GroupRaw {
+        GroupRaw {
             read_ns: 5_000,
             cpus: Ok("0".into()),
             mems: Ok("0".into()),
@@ -323,7 +323,12 @@ mod tests {
             memory_max_events: not_kept(),
             oom_events: Ok(2),
             counters_before: None,
-        };
+        }
+    }
+
+    #[test]
+    fn counters_of_a_group_are_those_between_its_readings() {
+        let raw = group_raw();
         assert_eq!(GroupDelta::of(&raw), None);
 
         let before = GroupCounters {

@@ -4,7 +4,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{RowKind, Tally, Task};
+use super::waits::is_bound;
+use super::{RowKind, Tally, Task, Waits};
+use crate::model::counters::Counter;
 use crate::model::sample::{Counts, Sample, TaskRaw};
 
 /// A task seen for the first time: counts of its own, and counts of the kernel from before we looked.
@@ -37,6 +39,7 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
     let mut rows: Vec<Task> = Vec::new();
     let wanted = |task: &TaskRaw| only.is_none_or(|pid| pid == task.pid);
     let before = previous.map_or(&[][..], |sample| &sample.tasks);
+    let online = online(current);
     // Earlier counts of threads that ended since, by process.
     let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
     join(before, &current.tasks, |old, new| {
@@ -55,7 +58,9 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
             (None, Some(previous)) => newcomer(new, previous).into(),
             (None, None) => Tally::Nothing,
         };
+        let bound_ns = if is_bound(new, online) { delta[Counter::RunDelayNs] } else { 0 };
         rows.push(Task {
+            waits: Waits { bound_ns, throttled: 0.0 },
             tid: Some(new.tid),
             threads: u32::from(new.tid != 0),
             exited: new.tid == 0,
@@ -79,6 +84,11 @@ pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<
     rows = show_left(rows);
     add_exited(&mut rows, RowKind::Threads, previous, exited, gone);
     rows
+}
+
+/// Number of CPUs that are online.
+fn online(sample: &Sample) -> u32 {
+    sample.cpus.iter().filter(|cpu| cpu.online).count() as u32
 }
 
 /// Rows without those of processes outside the scope: what these did before they left is kept in a row without a thread.
@@ -177,13 +187,18 @@ pub(super) fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task
         }
     }
     let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
+    let online = online(current);
     if let Some(previous) = previous {
         join(&previous.tasks, &current.tasks, |old, new| match (old, new) {
             (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
             (Some(old), Some(new)) => {
-                let delta = &mut rows[index[&new.process()]].delta;
-                *delta += &new.counts;
-                *delta -= &old.counts;
+                let row = &mut rows[index[&new.process()]];
+                row.delta += &new.counts;
+                row.delta -= &old.counts;
+                if is_bound(new, online) {
+                    let [now, before] = [new, old].map(|task| task.counts[Counter::RunDelayNs]);
+                    row.waits.bound_ns = row.waits.bound_ns.saturating_add(now.saturating_sub(before));
+                }
             }
             (None, Some(new)) => rows[index[&new.process()]].delta += &newcomer(new, previous),
             // Its final counts are in the row of ended threads, or it went with its process.

@@ -12,11 +12,12 @@ use crate::metric::access::MEM_TIME_PCT;
 use crate::metric::format::short;
 use crate::metric::identity::{CGROUP, COMM};
 use crate::metric::identity::{policy, state, user};
-use crate::metric::interference::{IRQ_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT};
+use crate::metric::interference::{
+    IRQ_PCT, RUNQ_WAIT_BOUND_PCT, RUNQ_WAIT_IDLE_ELSEWHERE_PCT, RUNQ_WAIT_THROTTLED_PCT,
+};
 use crate::metric::mempolicy;
 use crate::metric::placement::{MEM_BYTES_BY_NODE, MEM_PCT_BY_NODE};
 use crate::metric::{Metric, task};
-use crate::model::counters::Counter;
 use crate::model::sample::Reading;
 use crate::model::units::NodeId;
 use crate::snapshot::{SmtNeighbour, Snapshot, Task};
@@ -39,6 +40,8 @@ const NODE_LINES: usize = 4;
 const MEMORY: u16 = 16;
 /// Processes on SMT siblings that are named.
 const BESIDE: usize = 3;
+/// A reason of a wait is named from this share of a CPU on, percent.
+const REASON_MIN: f64 = 0.05;
 /// Cells before the content of a line.
 const LABEL: u16 = 9;
 
@@ -235,13 +238,25 @@ fn delays(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static
         parts.push(format!("sibling{busy}{who}"));
     }
     if let Some(wait) = read(&task::RUNQ_WAIT_PCT) {
-        let idle = read(&RUNQ_WAIT_IDLE_ELSEWHERE_PCT).filter(|_| task.delta[Counter::RunDelayNs] > 0);
-        let idle =
-            idle.map_or(String::new(), |idle| format!(" ({idle}% while another node had an idle CPU)"));
-        parts.push(format!("waits {wait}%{idle}"));
+        parts.push(format!("waits {wait}%{}", reasons(task, snapshot)));
     }
     parts.extend(read(&IRQ_PCT).map(|irq| format!("interrupts {irq}%")));
     ("delays", parts.join("; "), Role::Plain)
+}
+
+/// The parts of its wait that have a reason, the rest being the usual turns of a busy CPU.
+fn reasons(task: &Task, snapshot: &Snapshot) -> String {
+    let parts = [
+        (&RUNQ_WAIT_THROTTLED_PCT, "stopped by its quota"),
+        (&RUNQ_WAIT_BOUND_PCT, "bound to busy CPUs while others idle"),
+        (&RUNQ_WAIT_IDLE_ELSEWHERE_PCT, "while another node had an idle CPU"),
+    ];
+    let words = parts.into_iter().filter_map(|(metric, words)| {
+        let value = metric.read(task, snapshot).ok()?;
+        (value.number()? >= REASON_MIN).then(|| format!("{}% {words}", short(&value, metric.unit)))
+    });
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
 /// A task's share of a node.
