@@ -57,8 +57,11 @@ fn a_demo_takes_no_flag_of_scope_and_measurement() {
 #[test]
 fn an_unknown_flag_names_the_commands_that_have_it() {
     for (words, tips) in [
-        (&["replay", "x", "--pid", "7"][..], &["numatop-ng and record have '--pid'", "measured already"][..]),
-        (&["replay", "x", "-d", "1"], &["numatop-ng and record have '-d'", "measured already"]),
+        (
+            &["replay", "x", "--pid", "7"][..],
+            &["numatop-ng, record and diagnose have '--pid'", "measured already"][..],
+        ),
+        (&["replay", "x", "-d", "1"], &["numatop-ng, record and diagnose have '-d'", "measured already"]),
         (&["replay", "x", "--hot"], &["numatop-ng and record have '--hot'"]),
         (&["export", "x", "--format", "csv", "--ascii"], &["numatop-ng and replay have '--ascii'"]),
         (&["record", "x", "--sort", "ipc"], &["numatop-ng, replay and export have '--sort'", "All metrics"]),
@@ -66,7 +69,10 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
         (&["record", "x", "--by-container"], &["numatop-ng, replay and export have '--by-container'"]),
         (&["record", "x", "--overhead"], &["numatop-ng has '--overhead'"]),
         (&["--follow"], &["replay has '--follow'"]),
-        (&["list", "metrics", "--pmu-dir", "x"], &["numatop-ng, list events and record have '--pmu-dir'"]),
+        (
+            &["list", "metrics", "--pmu-dir", "x"],
+            &["numatop-ng, list events, record and diagnose have '--pmu-dir'"],
+        ),
     ] {
         let error = refused(words);
         let text = error.to_string();
