@@ -3,6 +3,7 @@
 
 mod cgroups;
 mod containers;
+mod findings;
 mod frames;
 mod hotpath;
 mod memory;
@@ -72,6 +73,8 @@ enum What {
     Containers,
     /// Bytes and CPU time of a recorded sample, and how fast a day of them opens.
     Record,
+    /// Time of the diagnosis engine for an interval, by the number of processes.
+    Findings,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -81,7 +84,7 @@ enum What {
 
 fn main() -> Result<()> {
     let mut cli = Cli::parse();
-    let all: [fn(&Plan) -> Result<Report>; 8] = [
+    let all: [fn(&Plan) -> Result<Report>; 9] = [
         hotpath::run,
         refresh::run,
         rest::run,
@@ -90,6 +93,7 @@ fn main() -> Result<()> {
         placement::run,
         containers::run,
         record::run,
+        findings::run,
     ];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
@@ -100,6 +104,7 @@ fn main() -> Result<()> {
         What::Placement => &all[5..6],
         What::Containers => &all[6..7],
         What::Record => &all[7..8],
+        What::Findings => &all[8..9],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

@@ -1,6 +1,7 @@
 //! The output of `numatop-ng list findings` and of `diagnose --explain`: the rules, their limits, and when they stay silent.
 
 use crate::finding::Rule;
+use crate::finding::rule::Group;
 use crate::finding::rules::RULES;
 use crate::text::{hanging, words};
 
@@ -33,6 +34,41 @@ pub fn explain(rule: &Rule, width: usize) -> String {
     }
     if !rule.needs.is_empty() {
         out += &hanging("  needs    ", words(&rule.needs.join(", ")), width);
+    }
+    out
+}
+
+/// All rules as tables in markdown, one for each group: the list in docs/findings.md.
+pub fn render_markdown() -> String {
+    let mut groups: Vec<Group> = RULES.iter().map(|rule| rule.group).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let mut out = String::new();
+    for group in groups {
+        out += &format!(
+            "### {}\n\n| rule | at most | held | condition | not when |\n|---|---|---|---|---|\n",
+            group.title()
+        );
+        for rule in RULES.iter().filter(|rule| rule.group == group) {
+            let limits: Vec<String> = rule
+                .limits
+                .iter()
+                .map(|limit| format!("{} {} ({})", limit.name, limit.on, limit.source))
+                .collect();
+            let limits =
+                if limits.is_empty() { String::new() } else { format!(" Limits: {}.", limits.join("; ")) };
+            let guards: Vec<String> =
+                rule.not_when.iter().map(|(word, meaning)| format!("*{word}*: {meaning}")).collect();
+            out += &format!(
+                "| `{}` | {} | {} s | {}{limits} | {} |\n",
+                rule.id,
+                rule.gravest.name(),
+                rule.hold.on_s,
+                rule.about,
+                guards.join("; ")
+            );
+        }
+        out.push('\n');
     }
     out
 }

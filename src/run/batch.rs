@@ -253,11 +253,16 @@ fn write(
         let derive = if export.wants_containers() { derive } else { derive_tasks };
         let mut snapshot = derive(&job.host, Some(&job.previous), &job.current, grain);
         if export.wants_findings() {
-            match grain {
-                RowKind::Processes => export.diagnose(&snapshot),
-                _ => {
-                    export.diagnose(&derive(&job.host, Some(&job.previous), &job.current, RowKind::Processes))
-                }
+            if grain == RowKind::Processes {
+                export.diagnose(&snapshot);
+            } else {
+                let processes = RowKind::Processes;
+                export.diagnose(&crate::snapshot::derive(
+                    &job.host,
+                    Some(&job.previous),
+                    &job.current,
+                    processes,
+                ));
             }
         }
         drop((job.previous, job.current));

@@ -43,9 +43,10 @@ fn write_interval(
     let derive = if export.wants_containers() { derive } else { derive_tasks };
     let mut snapshot = derive(host, Some(previous), current, grain);
     if export.wants_findings() {
-        match grain {
-            RowKind::Processes => export.diagnose(&snapshot),
-            _ => export.diagnose(&derive(host, Some(previous), current, RowKind::Processes)),
+        if grain == RowKind::Processes {
+            export.diagnose(&snapshot);
+        } else {
+            export.diagnose(&crate::snapshot::derive(host, Some(previous), current, RowKind::Processes));
         }
     }
     snapshot.hot = news.map(|news| {

@@ -8,9 +8,6 @@ use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
 use crate::model::sample::HostFacts;
 use crate::model::topology::NumaSupport;
 
-/// Words in the names of made-up CPUs of virtual machines.
-const VIRTUAL: [&str; 4] = ["QEMU", "KVM", "Virtual", "Common"];
-
 pub(super) static RULE: Rule = Rule {
     id: "nodes-hidden",
     title: "The machine hides its nodes",
@@ -34,10 +31,9 @@ pub(super) static RULE: Rule = Rule {
 pub(super) fn hides(host: &HostFacts) -> bool {
     let topology = &host.topology;
     let nodes = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
-    let virtual_cpu = VIRTUAL.iter().any(|word| host.cpu_model.contains(word));
     // A hypervisor that is told nothing makes each CPU a socket.
     let sockets = topology.sockets as usize;
-    nodes > 0 && sockets > nodes && topology.cores as usize >= 2 * sockets && !virtual_cpu
+    nodes > 0 && sockets > nodes && topology.cores as usize >= 2 * sockets && !super::is_virtual(host)
 }
 
 fn look(view: &View<'_>, _: &Of<'_>) -> Look {

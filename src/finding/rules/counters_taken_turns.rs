@@ -1,0 +1,64 @@
+//! Others use the counters of the CPUs, so that ours take turns.
+
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{pct, sentence};
+use super::super::view::{Of, View, settle};
+use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use crate::metric::counters;
+use crate::metric::task::COUNTERS_RUNNING_PCT;
+
+pub(super) static RULE: Rule = Rule {
+    id: "counters-taken-turns",
+    title: "Counters take turns with others",
+    about: "Hardware counters were on the PMU for less than 95 % of the time: counts are scaled up.",
+    not_when: &[
+        ("short", "it lasts less than 30 s, as perf stat beside it does"),
+        ("no-counters", "none is open"),
+    ],
+    of: &[Kind::Host],
+    group: Group::Machine,
+    gravest: Severity::Info,
+    needs: &[],
+    hold: Hold::s(30.0),
+    limits: &[Limit::until(
+        "running",
+        95.0,
+        97.0,
+        "reasoned: beyond that the error of scaling is more than 5 %",
+    )],
+    idle_too: true,
+    look: |view, _| settle(Ok(look(view))),
+    tell,
+};
+
+fn look(view: &View<'_>) -> Look {
+    let Ok(running) = counters::running_pct(&view.window.slots, view.window) else { return Look::Quiet };
+    if running >= view.limit("running") {
+        return Look::Quiet;
+    }
+    Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: Confidence::Measured,
+        evidence: vec![
+            view.evidence(COUNTERS_RUNNING_PCT.id, Subject::Host, running)
+                .limit(view.limit("running"))
+                .note(Note::AtMost),
+        ],
+        plan: Plan::default(),
+    })
+}
+
+fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
+    let running = seen.evidence[0].value;
+    Told {
+        sentence: sentence(format!(
+            "Other users of the PMU leave numatop-ng {} of the counter time; counts are scaled up.",
+            pct(running)
+        )),
+        or_else: vec![format!(
+            "A guest, or a core with both threads on, has fewer counters than usual: fewer --events then help. It is {} now.",
+            pct(running)
+        )],
+        ..Told::default()
+    }
+}

@@ -1,0 +1,144 @@
+//! A process runs on one node, and its memory is on another.
+
+use super::super::fit::memory_room;
+use super::super::guards;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
+use super::super::view::{Of, View, input, settle};
+use super::super::{
+    Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
+};
+use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
+use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_BEST_PCT, REMOTE_PCT};
+use crate::model::units::NodeId;
+
+pub(super) static RULE: Rule = Rule {
+    id: "memory-on-other-node",
+    title: "Its memory is on another node",
+    about: "A process that may run everywhere runs on one node, and memory that could be there is on others. An info, because \
+            mappings may have policies of their own, which are not sampled.",
+    not_when: &[
+        ("balancing-repairs", "its placement changes: NUMA balancing or somebody else repairs it"),
+        ("cold", "nothing uses that memory"),
+        ("no-room", "the memory does not fit on the node where it runs"),
+        ("policy", "its policy interleaves memory or names nodes"),
+        ("bound", "it may not run on all nodes, or take memory from all"),
+        ("two-thirds", "a fifth of its time is on other nodes"),
+        ("shared", "a fifth of its memory is shared with others"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Placement,
+    gravest: Severity::Info,
+    needs: &[MEM_PCT_BY_NODE.id],
+    // Where balancing is on it repairs what is used: the longer time is for both.
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
+        Limit::sharp("home", 80.0, "[S3]: the same share for time"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let placed = guards::placed(view, of)?;
+    let Some(home) = placed.home() else { return Ok(Look::Quiet) };
+    let here = [home];
+    let outside = 100.0 - placed.memory_pct(&here);
+    if placed.run_pct(&here) < view.limit("home")
+        || outside < view.limit("remote")
+        || !guards::is_large(view, &placed)
+    {
+        return Ok(Look::Quiet);
+    }
+    let best = view.number(&REMOTE_BEST_PCT, of).unwrap_or(0.0);
+    let remote = view.number(&REMOTE_PCT, of).unwrap_or(outside);
+    if remote - best < view.limit("remote") || !guards::is_default(task.raw.mempolicy) {
+        return Ok(Look::Quiet);
+    }
+    let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
+    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let whole = view.whole_nodes();
+    if !whole.iter().all(|node| node.0 < 64 && cpus >> node.0 & mems >> node.0 & 1 == 1)
+        || !whole.contains(&home)
+    {
+        return Ok(Look::Quiet);
+    }
+    if guards::is_own_memory(view, of) != Some(true) || guards::is_moving(view, of, &placed) {
+        return Ok(Look::Quiet);
+    }
+    if guards::is_cold(view, of, &placed) {
+        return Ok(guards::cold());
+    }
+    let away = placed.outside(&here);
+    let room = memory_room(view, &here);
+    let from: Vec<NodeId> =
+        placed.holders(&here, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    if away > room || from.is_empty() {
+        return Ok(Look::Quiet);
+    }
+    let witness = guards::witness(view, of, &placed);
+    let sure = remote - placed.error - best >= view.limit("remote") && witness.is_some();
+    let mut evidence = vec![
+        view.evidence(MEM_PCT_BY_NODE.id, of.subject(), placed.memory_pct(&from))
+            .error(placed.error)
+            .limit(view.limit("remote"))
+            .note(Note::Placement)
+            .on(from[0]),
+        view.evidence("run_pct_by_node", of.subject(), placed.run_pct(&here))
+            .limit(view.limit("home"))
+            .on(home),
+        view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
+    ];
+    evidence.extend(witness);
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
+        evidence,
+        plan: Plan { to: vec![home], from, bytes: away, number: best, ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
+    let (to, from, share) = (&seen.plan.to, &seen.plan.from, &seen.evidence[0]);
+    let words = format!(
+        "{} move to {}, where {} may come",
+        bytes(seen.plan.bytes),
+        nodes(to),
+        bytes(memory_room(view, to))
+    );
+    let mut commands: Vec<Command> = env::move_memory(task.raw.pid, from, to, words).into_iter().collect();
+    let start = format!("numactl --cpunodebind={} {}", command::node_list(to), env::preferred(to));
+    commands.push(Command::words(When::NextStart, Scope::Process, start));
+    let remote = view.number(&REMOTE_PCT, of).unwrap_or(share.value);
+    Told {
+        sentence: sentence(format!(
+            "{} runs on {}, and {} of its memory is on {}.",
+            comm(task.raw.comm),
+            nodes(to),
+            pct_with_error(share.value, share.error),
+            nodes(from)
+        )),
+        gain: gain_of_memory(view, of, &placed, to),
+        commands,
+        undo: env::move_memory(task.raw.pid, to, from, "moves all of it, not only what came").into_iter().collect(),
+        check: vec![Check {
+            metric: REMOTE_PCT.id,
+            of: of.subject(),
+            from: remote,
+            to: (seen.plan.number + 2.0 * placed.error).max(5.0),
+            below: true,
+            within_s: 60.0,
+        }],
+        stop: super::watermark_stop(view, &Subject::Node(to[0])),
+        risk: RISK_OF_MOVE.into(),
+        or_else: vec![
+            "Nothing uses that memory, or the scheduler took it here because its node was full: then cpu_pct of that node is \
+             85 or more."
+                .to_owned(),
+        ],
+    }
+}

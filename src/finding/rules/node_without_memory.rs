@@ -1,0 +1,69 @@
+//! A node with CPUs has no memory.
+
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{number, sentence};
+use super::super::view::{Of, View, need, settle};
+use super::super::{Command, Confidence, Kind, Scope, Severity, Told, When, command};
+use crate::metric::node::CPU_PCT;
+
+pub(super) static RULE: Rule = Rule {
+    id: "node-without-memory",
+    title: "A node has CPUs and no memory",
+    about: "CPUs of a node without memory are busy: every access of theirs is remote.",
+    not_when: &[
+        ("vm", "a made-up CPU: hypervisors make such nodes"),
+        ("idle", "its CPUs are used less than a tenth"),
+        ("isolated", "all of its CPUs are isolated"),
+    ],
+    of: &[Kind::Node],
+    group: Group::Machine,
+    gravest: Severity::Info,
+    needs: &[],
+    hold: Hold { on_s: 0.0, off_s: 30.0 },
+    limits: &[Limit::least("busy", 10.0, "reasoned: below that little of the machine is concerned")],
+    idle_too: true,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Node(node) = of else { return Ok(Look::Quiet) };
+    let others = view.window.nodes.iter().any(|other| other.raw.mem_total_bytes > 0);
+    if node.cpus == 0 || node.raw.mem_total_bytes > 0 || !others || super::is_virtual(&view.snapshot.host) {
+        return Ok(Look::Quiet);
+    }
+    let busy = need(view.node_number(&CPU_PCT, node))?;
+    let host = &view.snapshot.host;
+    let mut here = view.topology().online_cpus().filter(|cpu| cpu.node.is_some_and(|id| id.0 == node.raw.id));
+    if busy < view.limit("busy") || here.all(|cpu| host.isolated_cpus.contains(&cpu.id.0)) {
+        return Ok(Look::Quiet);
+    }
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: Confidence::Measured,
+        evidence: vec![view.evidence(CPU_PCT.id, of.subject(), busy).limit(view.limit("busy"))],
+        plan: Plan { number: f64::from(node.raw.id), ..Plan::default() },
+    }))
+}
+
+fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
+    let busy = seen.evidence[0].value;
+    Told {
+        sentence: sentence(format!(
+            "Node {:.0} has no memory, and its CPUs are {} % busy: every access of theirs is remote.",
+            seen.plan.number,
+            number(busy)
+        )),
+        commands: vec![Command::new(
+            When::Now,
+            Scope::Host,
+            command::line("dmidecode -t memory"),
+            "shows which slots are filled",
+        )],
+        or_else: vec![format!(
+            "A memory module has failed, is in the wrong slot, or was never there. The node is {} % busy.",
+            number(busy)
+        )],
+        ..Told::default()
+    }
+}

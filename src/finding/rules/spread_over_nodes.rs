@@ -1,0 +1,137 @@
+//! A process runs all over the machine although fewer nodes would do.
+
+use super::super::fit::{best_set, cost_on, memory_room};
+use super::super::guards;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, nodes, number, sentence};
+use super::super::view::{Of, View, input, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Told, env, gain};
+use super::remote_after_pin::RISK_OF_MOVE;
+use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
+use crate::metric::task::{RUNQ_WAIT_PCT, STALL_BACKEND_PCT};
+use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
+
+pub(super) static RULE: Rule = Rule {
+    id: "spread-over-nodes",
+    title: "Spread over nodes, fits on fewer",
+    about: "A process that may run everywhere runs on several nodes, its memory is on them, and it fits on fewer. An info, \
+            because mappings may have policies of their own, which are not sampled.",
+    not_when: &[
+        ("shards", "nothing shows that its threads use memory of other nodes"),
+        ("interleave", "its policy interleaves memory or names nodes"),
+        ("needs-all", "it fits on no smaller set of nodes"),
+        ("bound", "it may not use all nodes"),
+        ("converging", "its placement changes"),
+        ("shared", "a fifth of its memory is shared with others"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Placement,
+    gravest: Severity::Info,
+    needs: &[MEM_PCT_BY_NODE.id],
+    hold: Hold::s(30.0),
+    limits: &[Limit::least(
+        "remote",
+        20.0,
+        "[S3]: pages are moved to their users when locality is below 80 %",
+    )],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let placed = guards::placed(view, of)?;
+    let whole = view.whole_nodes();
+    // Half of an even share where nodes are many.
+    let share = 5.0f64.min(50.0 / whole.len().max(1) as f64);
+    let used = placed.used(share);
+    let ran = used.iter().filter(|node| placed.run_pct(&[**node]) >= share).count();
+    if ran < 2 || !guards::is_large(view, &placed) || !guards::is_default(task.raw.mempolicy) {
+        return Ok(Look::Quiet);
+    }
+    let Ok(remote) = view.number(&REMOTE_PCT, of) else { return Ok(Look::Quiet) };
+    if remote < view.limit("remote") {
+        return Ok(Look::Quiet);
+    }
+    let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
+    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    if !whole.iter().all(|node| node.0 < 64 && cpus >> node.0 & mems >> node.0 & 1 == 1) {
+        return Ok(Look::Quiet);
+    }
+    if guards::is_own_memory(view, of) != Some(true) || guards::is_moving(view, of, &placed) {
+        return Ok(Look::Quiet);
+    }
+    let Some(witness) = guards::witness(view, of, &placed) else { return Ok(Look::Quiet) };
+    let Some(set) = best_set(view, of, &placed, used.len(), &whole) else { return Ok(Look::Quiet) };
+    let rest = 100.0 * (1.0 - 1.0 / set.len() as f64);
+    if remote - rest < view.limit("remote") {
+        return Ok(Look::Quiet);
+    }
+    let sure = remote - placed.error - rest >= view.limit("remote");
+    let from: Vec<NodeId> =
+        placed.holders(&set, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let away = placed.outside(&set);
+    let subject = of.subject();
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
+        evidence: vec![
+            view.evidence(REMOTE_PCT.id, subject.clone(), remote)
+                .error(placed.error)
+                .limit(rest + view.limit("remote"))
+                .note(Note::Placement),
+            witness,
+            view.evidence("mem_free_bytes", super::super::Subject::Node(set[0]), memory_room(view, &set))
+                .limit(away)
+                .note(Note::Room),
+        ],
+        plan: Plan { to: set, from, bytes: away, number: used.len() as f64, ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
+    let (to, from) = (&seen.plan.to, &seen.plan.from);
+    let remote = seen.evidence[0].value;
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let environment = view.env(of);
+    let cpus = view.cpus_of_nodes(to);
+    let mut commands = env::bind(&environment, &cpus, to, Some(task.raw.pid), unified);
+    if !env::memory_follows(&environment, unified) {
+        let words = format!("{} move to {}", bytes(seen.plan.bytes), nodes(to));
+        commands.extend(env::move_memory(task.raw.pid, from, to, words));
+    }
+    let all = view.whole_nodes();
+    let undo = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
+    let now = gain::mean_cost(view.topology(), &placed.run, &placed.bytes).unwrap_or(1.0);
+    let then = cost_on(view, &placed, to).unwrap_or(now);
+    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
+    let rest = 100.0 * (1.0 - 1.0 / to.len().max(1) as f64);
+    let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
+    let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
+    Told {
+        sentence: sentence(format!(
+            "{} runs on {:.0} nodes, and {} % of its memory is on others than it runs on; it needs {} CPUs and {}: {} would do.",
+            super::super::text::comm(task.raw.comm),
+            seen.plan.number,
+            number(remote),
+            number(view.need(of)),
+            bytes(placed.memory()),
+            nodes(to)
+        )),
+        gain: gain::placement(view.cpus(of), now, then, phi),
+        commands,
+        undo: undo.into_iter().take(1).collect(),
+        check: vec![check(REMOTE_PCT.id, remote, (rest + 2.0 * placed.error).max(5.0), true)],
+        stop: vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(of) * 10.0, false)],
+        risk: format!(
+            "Fewer memory controllers and caches serve it: near their limit it gets slower. {RISK_OF_MOVE}"
+        ),
+        or_else: vec![
+            "Its threads keep to memory of their own node: then hint_remote_pct is near 0 and node_migrations_per_s is low."
+                .to_owned(),
+        ],
+    }
+}

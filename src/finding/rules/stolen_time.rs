@@ -1,0 +1,63 @@
+//! The hypervisor runs something else while this machine wants to run.
+
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{number, pct, sentence};
+use super::super::view::{Of, View, input, settle};
+use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use crate::metric::host::BUSY;
+
+pub(super) static RULE: Rule = Rule {
+    id: "stolen-time",
+    title: "The hypervisor takes CPU time",
+    about: "A hypervisor runs something else in a tenth of the time in which CPUs of this machine are busy: CPU times of \
+            everything are too large.",
+    not_when: &[("idle", "less than one CPU is busy")],
+    of: &[Kind::Host],
+    group: Group::Cpus,
+    gravest: Severity::Info,
+    needs: &["steal_pct"],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least("share", 10.0, "[S14]: the usual alert"),
+        Limit::least("busy", 100.0, "reasoned: one CPU"),
+    ],
+    idle_too: true,
+    look: |view, _| settle(look(view)),
+    tell,
+};
+
+fn look(view: &View<'_>) -> Result<Look, Look> {
+    let steal_ns = input(view.window.steal_ns, "stolen time is not known")?;
+    let length = view.over_ns().max(1) as f64;
+    let (steal, busy) = (steal_ns as f64 * 100.0 / length, view.window.busy_ns as f64 * 100.0 / length);
+    if busy < view.limit("busy") || steal * 100.0 < busy * view.limit("share") {
+        return Ok(Look::Quiet);
+    }
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: Confidence::Measured,
+        evidence: vec![
+            view.evidence("steal_pct", Subject::Host, steal)
+                .limit(busy * view.limit("share") / 100.0)
+                .note(Note::Measured),
+            view.evidence(BUSY.id, Subject::Host, busy),
+        ],
+        plan: Plan::default(),
+    }))
+}
+
+fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
+    let (steal, busy) = (seen.evidence[0].value, seen.evidence[1].value);
+    Told {
+        sentence: sentence(format!(
+            "The hypervisor takes {} CPUs of this machine while {} are busy: all CPU times are too large.",
+            number(steal / 100.0),
+            number(busy / 100.0)
+        )),
+        or_else: vec![format!(
+            "A burstable instance has spent its credit: the same {}, and another remedy.",
+            pct(steal * 100.0 / busy.max(1.0))
+        )],
+        ..Told::default()
+    }
+}

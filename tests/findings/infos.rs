@@ -1,0 +1,336 @@
+//! Rules whose findings are infos most often.
+
+use std::sync::Arc;
+
+use numatop_ng::finding::{Confidence, Severity};
+use numatop_ng::model::counters::Counter;
+use numatop_ng::model::sample::{Counts, MemPolicy};
+
+use crate::world::{
+    Actor, DOCKER, GIB, Machine, Shape, TWO, blind, commands, each_second, files, found, machine, pages,
+};
+
+mod memory_on_other_node {
+    use super::*;
+
+    /// A process on node 0 with this share of its memory on node 1.
+    fn world(remote: u32) -> Machine {
+        let actor = Actor { rss: 8 * GIB, memory: pages(remote), ..Actor::new(815, "postgres") };
+        machine(TWO, vec![actor.runs(&[(0, 100.0)])])
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(88), 70, "memory-on-other-node");
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
+        assert_eq!(
+            found[0].told.sentence,
+            "postgres runs on node 0, and 88.0 +-3.1 % of its memory is on node 1."
+        );
+        assert_eq!(commands(&found[0]), ["migratepages 815 1 0"]);
+    }
+
+    #[test]
+    fn not_balancing_repairs() {
+        let mut world = world(88);
+        each_second(&mut world, |machine, second| {
+            machine.actors[0].memory = pages(95 - second as u32);
+        });
+        assert!(found(world, 65, "memory-on-other-node").is_empty());
+    }
+
+    #[test]
+    fn not_cold() {
+        let mut world = world(88);
+        world.actors[0].scan_period_ms = 1000;
+        assert!(blind(world, 70, "memory-on-other-node").unwrap().starts_with("cold"));
+    }
+
+    #[test]
+    fn not_no_room() {
+        let mut world = world(88);
+        world.nodes[0].mem_free_bytes = 4 * GIB;
+        world.nodes[0].mem_file_bytes = 0;
+        assert!(found(world, 70, "memory-on-other-node").is_empty());
+    }
+
+    #[test]
+    fn not_policy() {
+        let mut world = world(88);
+        world.actors[0].mempolicy = MemPolicy { mode: 2, flags: 0, nodes: 3 };
+        assert!(found(world, 70, "memory-on-other-node").is_empty());
+    }
+
+    #[test]
+    fn not_bound() {
+        let mut world = world(88);
+        world.actors[0].cpu_nodes = Some(0b01);
+        assert!(found(world, 70, "memory-on-other-node").is_empty());
+    }
+
+    #[test]
+    fn not_two_thirds() {
+        let mut world = world(88);
+        world.actors[0].runs = vec![(0, 70.0), (1, 30.0)];
+        assert!(found(world, 70, "memory-on-other-node").is_empty());
+    }
+
+    #[test]
+    fn not_shared() {
+        let mut world = world(88);
+        world.actors[0].shmem = 4 * GIB;
+        assert!(found(world, 70, "memory-on-other-node").is_empty());
+    }
+}
+
+mod spread_over_nodes {
+    use super::*;
+
+    const SIXTEEN: Shape =
+        Shape { nodes: 16, cores: 8, threads: 1, sockets: 2, distance: 30, memory: 32 * GIB };
+
+    /// A service all over a machine of 16 nodes, whose threads wander.
+    fn world() -> Machine {
+        let runs: Vec<(u32, f64)> = (0..16).map(|node| (node, 70.0)).collect();
+        let actor =
+            Actor { rss: 15 * GIB, memory: vec![64; 16], node_moves: 40, ..Actor::new(33727, "java") };
+        machine(SIXTEEN, vec![actor.runs(&runs)])
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(), 40, "spread-over-nodes");
+        assert_eq!(found[0].severity, Severity::Info);
+        assert!(found[0].told.sentence.starts_with("java runs on 16 nodes, and 93.8 % of its memory"));
+        // 11.2 CPUs need two nodes of 8 cores at 85 %.
+        assert_eq!(commands(&found[0])[0], "taskset -acp 0-15 33727");
+        assert_eq!(commands(&found[0])[1], "migratepages 33727 2-15 0-1");
+    }
+
+    #[test]
+    fn not_shards() {
+        let mut world = world();
+        world.actors[0].node_moves = 0;
+        assert!(found(world, 40, "spread-over-nodes").is_empty());
+    }
+
+    #[test]
+    fn not_interleave() {
+        let mut world = world();
+        world.actors[0].mempolicy = MemPolicy { mode: 3, flags: 0, nodes: 0xffff };
+        assert!(found(world, 40, "spread-over-nodes").is_empty());
+    }
+
+    #[test]
+    fn not_needs_all() {
+        let mut world = world();
+        world.actors[0].runs.iter_mut().for_each(|(_, pct)| *pct = 790.0);
+        assert!(found(world, 40, "spread-over-nodes").is_empty());
+    }
+
+    #[test]
+    fn not_bound() {
+        let mut world = world();
+        world.actors[0].cpu_nodes = Some(0xff);
+        assert!(found(world, 40, "spread-over-nodes").is_empty());
+    }
+
+    #[test]
+    fn not_converging() {
+        let mut world = world();
+        world.actors[0].per_second = Counts::default().with([(Counter::MigratedPages, 20_000)]);
+        assert!(found(world, 40, "spread-over-nodes").is_empty());
+    }
+
+    #[test]
+    fn not_shared() {
+        let mut world = world();
+        world.actors[0].shmem = 8 * GIB;
+        assert!(found(world, 40, "spread-over-nodes").is_empty());
+    }
+}
+
+mod moves_between_nodes {
+    use super::*;
+
+    fn world(moves: u64, switches: u64) -> Machine {
+        let actor = Actor { node_moves: moves, switches, ..Actor::new(600, "wander") };
+        machine(TWO, vec![actor.runs(&[(0, 50.0), (1, 50.0)])])
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(200, 2000), 70, "moves-between-nodes");
+        assert_eq!(found[0].severity, Severity::Info);
+        assert!((found[0].told.gain.at_most.unwrap() - 0.1).abs() < 1e-6);
+    }
+
+    #[test]
+    fn not_tiny() {
+        assert!(found(world(8, 100), 70, "moves-between-nodes").is_empty());
+        assert!(found(world(60, 2000), 70, "moves-between-nodes").is_empty());
+    }
+
+    #[test]
+    fn not_sleepers() {
+        assert!(found(world(200, 30_000), 70, "moves-between-nodes").is_empty());
+    }
+}
+
+mod stolen_time {
+    use super::*;
+
+    fn world(busy_pct: f64, steal_ms: u64) -> Machine {
+        let mut world = machine(TWO, vec![Actor::new(600, "work").runs(&[(0, busy_pct)])]);
+        each_second(&mut world, move |machine, _| {
+            machine.cpus[0].steal_ns = machine.cpus[0].steal_ns.map(|ns| ns + steal_ms * 1_000_000);
+        });
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(200.0, 400), 70, "stolen-time");
+        assert_eq!(found[0].severity, Severity::Info);
+        assert!(found[0].told.sentence.contains("takes 0.4 CPUs"), "{}", found[0].told.sentence);
+    }
+
+    #[test]
+    fn not_idle() {
+        assert!(found(world(50.0, 400), 70, "stolen-time").is_empty());
+        assert!(found(world(200.0, 100), 70, "stolen-time").is_empty());
+    }
+
+    #[test]
+    fn without_the_number_it_is_blind() {
+        let mut world = world(200.0, 400);
+        each_second(&mut world, |machine, _| machine.cpus.iter_mut().for_each(|cpu| cpu.steal_ns = None));
+        assert!(blind(world, 70, "stolen-time").is_some());
+    }
+}
+
+mod counters_taken_turns {
+    use super::*;
+
+    /// Counters that run this share of the time in the first seconds.
+    fn world(running_pct: u64, seconds: u64) -> Machine {
+        let mut world = machine(TWO, vec![Actor::new(600, "work").runs(&[(0, 100.0)])]);
+        each_second(&mut world, move |machine, second| {
+            for slot in machine.cpus.iter_mut().flat_map(|cpu| &mut cpu.slots[..2]) {
+                slot.enabled_ns += 1_000_000_000;
+                slot.running_ns += if second <= seconds { running_pct * 10_000_000 } else { 1_000_000_000 };
+            }
+        });
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(71, 100), 40, "counters-taken-turns");
+        assert!(found[0].told.sentence.contains("71.0 %"), "{}", found[0].told.sentence);
+    }
+
+    #[test]
+    fn not_short() {
+        assert!(found(world(71, 10), 60, "counters-taken-turns").is_empty());
+        assert!(found(world(99, 100), 40, "counters-taken-turns").is_empty());
+    }
+
+    #[test]
+    fn not_no_counters() {
+        let mut world = world(71, 100);
+        Arc::make_mut(&mut world.host).events.clear();
+        assert!(found(world, 40, "counters-taken-turns").is_empty());
+    }
+}
+
+mod node_without_memory {
+    use super::*;
+
+    fn world(pct: f64) -> Machine {
+        let mut world = machine(TWO, vec![Actor::new(600, "work").runs(&[(1, pct)])]);
+        Arc::make_mut(&mut world.host).topology.nodes[1].mem_total_bytes = 0;
+        world.nodes[1].mem_total_bytes = 0;
+        world.nodes[1].managed_bytes = 0;
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(800.0), 3, "node-without-memory");
+        assert_eq!(found[0].key.subject.to_string(), "node 1");
+        assert_eq!(commands(&found[0]), ["dmidecode -t memory"]);
+    }
+
+    #[test]
+    fn not_vm() {
+        let mut world = world(800.0);
+        Arc::make_mut(&mut world.host).cpu_model = "Common KVM processor".into();
+        assert!(found(world, 3, "node-without-memory").is_empty());
+    }
+
+    #[test]
+    fn not_idle() {
+        assert!(found(world(50.0), 3, "node-without-memory").is_empty());
+    }
+
+    #[test]
+    fn not_isolated() {
+        let mut world = world(800.0);
+        Arc::make_mut(&mut world.host).isolated_cpus = (8..16).chain(24..32).collect();
+        assert!(found(world, 3, "node-without-memory").is_empty());
+    }
+}
+
+mod cpus_too_few {
+    use super::*;
+
+    /// A container on four CPUs of node 0, all busy, with waiting threads.
+    fn world(quota: Option<u64>) -> Machine {
+        let actor = Actor { cgroup: DOCKER, wait_pct: 200.0, ..Actor::new(600, "build") };
+        let mut world = machine(TWO, vec![actor.runs(&[(0, 400.0)])]);
+        let mut raw = files("0-3", "0-1");
+        raw.cpu_quota_milli = Ok(quota);
+        world.groups = [(DOCKER, Arc::new(raw))].into();
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(None), 70, "cpus-too-few");
+        assert_eq!(found[0].severity, Severity::Info);
+        assert!(found[0].told.sentence.contains("may use 4 CPUs, all busy"), "{}", found[0].told.sentence);
+        assert!(commands(&found[0])[0].starts_with("docker update --cpuset-cpus 0-7,16-23 "));
+    }
+
+    #[test]
+    fn a_larger_quota_contradicts_it() {
+        assert_eq!(found(world(Some(8000)), 70, "cpus-too-few")[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn not_quota() {
+        assert!(found(world(Some(4000)), 70, "cpus-too-few").is_empty());
+    }
+
+    #[test]
+    fn not_isolated() {
+        let mut world = world(None);
+        Arc::make_mut(&mut world.host).isolated_cpus = (4..32).collect();
+        assert!(found(world, 70, "cpus-too-few").is_empty());
+    }
+
+    #[test]
+    fn not_batch() {
+        let mut world = world(None);
+        world.actors[0].nice = 19;
+        assert!(found(world, 70, "cpus-too-few").is_empty());
+    }
+
+    #[test]
+    fn with_nothing_idle_it_is_quiet() {
+        let mut world = world(None);
+        world.actors.push(Actor::new(601, "spin").runs(&[(0, 1200.0), (1, 1600.0)]));
+        assert!(found(world, 70, "cpus-too-few").is_empty());
+    }
+}
