@@ -315,6 +315,26 @@ fn memory_use_is_sampled_until_the_view_is_closed() {
 }
 
 #[test]
+fn mappings_in_use_are_those_of_the_recording_in_a_replay() {
+    let mut world = World::intel();
+    let mut app = app(&mut world, 4, (130, 40), Theme::new(false, false));
+    app.state.replay((0, i64::MAX), false);
+    for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter"] {
+        press(&mut app, key);
+    }
+    assert_eq!(press(&mut app, "m"), None);
+    assert!(text(&draw(&app, 130, 40)).contains("record --access keeps them"));
+    let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
+    app.sample(Arc::clone(&world.host), sample);
+    assert_eq!(press(&mut app, "m"), None);
+    let shown = text(&draw(&app, 130, 40));
+    assert!(shown.contains("98% with address; 3 mappings recorded"), "{shown}");
+    assert!(shown.contains("/var/lib/mysql/ibdata1") && shown.contains("[stack]"), "{shown}");
+    assert_eq!(press(&mut app, "M"), None);
+    assert!(text(&draw(&app, 130, 40)).contains("counted on the running machine only"));
+}
+
+#[test]
 fn counting_every_page_says_first_what_it_costs() {
     let mut app = app(&mut World::intel(), 4, (80, 24), Theme::new(false, false));
     for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter"] {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::next_runs::NextRun;
 use super::outcome::Outcome;
-use crate::model::access::{AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses};
+use crate::model::access::{AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, add_by_nodes};
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::model::units::NodeId;
@@ -189,10 +189,10 @@ impl Window {
     /// The sum of all that is in the window.
     pub fn sum(&self) -> MemoryUses {
         let mut sums: BTreeMap<ProcessId, (MemoryUse, BTreeMap<u64, MappingUse>)> = BTreeMap::new();
-        let mut lost = Losses::new();
+        let mut lost: BTreeMap<String, u64> = BTreeMap::new();
         let mut of_all = 0;
         for (_, _, uses, losses) in &self.intervals {
-            losses.iter().for_each(|(cause, count)| *lost.entry(cause).or_default() += count);
+            losses.iter().for_each(|(cause, count)| *lost.entry((*cause).to_string()).or_default() += count);
             for (process, found) in uses {
                 of_all += found.samples + found.kernel;
                 let (sum, mappings) = sums.entry(*process).or_default();
@@ -208,7 +208,7 @@ impl Window {
                 let (one, other) = (used(one), used(other));
                 other.0.total_cmp(&one.0).then(other.1.total_cmp(&one.1))
             });
-            sum.mappings.truncate(MAPPINGS_MAX);
+            sum.list_no_more_than(MAPPINGS_MAX);
             (sum.lost, sum.of_all) = (lost.clone(), of_all);
             (process, Arc::new(sum))
         };
@@ -231,11 +231,8 @@ fn add_mapping(sums: &mut BTreeMap<u64, MappingUse>, mapping: &MappingUse) {
     // It may have grown, and its address may be another mapping's now: the last one counts.
     sum.bytes = mapping.bytes;
     sum.name.clone_from(&mapping.name);
-    let add = |sum: &mut ByNodes, more: &ByNodes| {
-        more.iter().for_each(|(nodes, samples)| *sum.entry(*nodes).or_default() += samples);
-    };
-    add(&mut sum.by_node, &mapping.by_node);
-    add(&mut sum.next_by_node, &mapping.next_by_node);
+    add_by_nodes(&mut sum.by_node, &mapping.by_node);
+    add_by_nodes(&mut sum.next_by_node, &mapping.next_by_node);
 }
 
 #[cfg(test)]
@@ -328,7 +325,7 @@ mod tests {
         assert_eq!(found.sound(), Ok(()));
         found.gone = 300;
         assert!(found.sound().unwrap_err().to_string().contains("less than half"));
-        (found.of_all, found.lost) = (1000, Losses::from([("ring_full", 100)]));
+        (found.of_all, found.lost) = (1000, [("ring_full".to_string(), 100)].into());
         assert!(matches!(found.sound(), Err(Missing::Lost(_))));
     }
 }

@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
-use crate::model::access::{MappingUse, MemoryUse};
+use crate::model::access::{MAPPINGS_LISTED, MappingUse, MemoryUse};
 use crate::model::share::wilson;
 use crate::snapshot::SampledUse;
-
-/// Mappings that are listed: those that are used most.
-const MAPPINGS_MAX: usize = 50;
 
 /// The samples of a process, on a machine with so many nodes.
 pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
@@ -58,7 +55,7 @@ pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
     if by_time.is_ok() || by_count {
         let wholes = (by_time.is_ok().then(|| found.placed()), by_count.then(|| found.placed_by_count()));
         let listed = |mapping: &&MappingUse| by_count || mapping.samples() > 0.0;
-        let rows = found.mappings.iter().filter(listed).take(MAPPINGS_MAX);
+        let rows = found.mappings.iter().filter(listed).take(MAPPINGS_LISTED);
         object["mappings"] = rows.map(|mapping| row(mapping, wholes)).collect();
     }
     object

@@ -12,9 +12,9 @@ fn sampled(task: &Task) -> Reading<&SampledUse> {
         Some(sampled) if task.tid.is_none_or(|tid| tid == task.raw.pid) => Ok(sampled),
         Some(_) => Err(no("samples of memory use are added up by process")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
-        None => Err(no(
-            "no samples: --access asks for them, or u in the details, and the process must have run; not recorded",
-        )),
+        None => {
+            Err(no("no samples: --access asks for them, or u in the details, and the process must have run"))
+        }
     }
 }
 

@@ -423,7 +423,7 @@ mod tests {
         found.next_runs.by_remote = [((false, false), 50), ((true, true), 50)].into();
         assert!(of_samples(&found).is_none(), "in runs");
         let mut found = followed(300, 100);
-        found.lost.insert("ring_full", 100);
+        found.lost.insert("ring_full".into(), 100);
         assert!(of_samples(&found).is_none(), "lost");
     }
 

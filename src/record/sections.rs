@@ -35,9 +35,11 @@ pub(super) enum Section {
     PageFlows = 18,
     /// The keyframe of a delta, by the checksum of its payload.
     KeyId = 19,
+    /// Memory that processes use, from samples.
+    MemoryUse = 20,
 }
 
-pub(super) const SECTIONS: [Section; 19] = [
+pub(super) const SECTIONS: [Section; 20] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -57,6 +59,7 @@ pub(super) const SECTIONS: [Section; 19] = [
     Section::Stacks,
     Section::PageFlows,
     Section::KeyId,
+    Section::MemoryUse,
 ];
 
 impl Section {
@@ -70,6 +73,7 @@ impl Section {
             Section::Placement => Some(("placement", Some(Facility::PlacementError))),
             Section::Stacks => Some(("stacks", None)),
             Section::Flows => Some(("flows", Some(Facility::TaskFlows))),
+            Section::MemoryUse => Some(("memory_use", Some(Facility::MemoryUse))),
             Section::PageFlows => Some(("page_flows", Some(Facility::PageFlows))),
             _ => None,
         }
