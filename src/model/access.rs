@@ -2,6 +2,8 @@
 
 #![warn(missing_docs)]
 
+pub mod class;
+pub mod latency;
 pub mod next_runs;
 
 use std::collections::{BTreeMap, BTreeSet};
