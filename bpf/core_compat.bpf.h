@@ -258,6 +258,32 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } NT_RELOCATED;
 
+/*
+ * A sample behind the context of its program. The kernel says in sample_flags which fields it filled in. From 6.12 at the
+ * latest (seen; 6.1 does not) all that the event asks for is prepared before the program runs; before that there is what the
+ * driver of the PMU set.
+ */
+struct perf_sample_data {
+	__u64 sample_flags;
+	__u64 addr;
+	__u64 phys_addr;
+	union {
+		__u64 val;
+	} data_src;
+	union {
+		__u64 full;
+	} weight;
+} NT_RELOCATED;
+
+struct bpf_perf_event_data_kern {
+	struct perf_sample_data *data;
+} NT_RELOCATED;
+
+#define NT_SAMPLE_ADDR (1ULL << 3) /* enum perf_event_sample_format of include/uapi/linux/perf_event.h */
+#define NT_SAMPLE_WEIGHT (1ULL << 14 | 1ULL << 24)
+#define NT_SAMPLE_DATA_SRC (1ULL << 15)
+#define NT_SAMPLE_PHYS_ADDR (1ULL << 19)
+
 /* Registers at a kprobe: where the calling convention has the arguments. */
 struct pt_regs___x86 {
 	unsigned long cx;

@@ -5,6 +5,7 @@ pub mod cgroups;
 pub mod clock;
 pub mod fact;
 pub mod kernel;
+pub mod memory_blocks;
 pub mod page_flags;
 pub mod privileges;
 pub mod processes;

@@ -8,6 +8,7 @@ pub mod data_src;
 pub mod device;
 pub mod facts;
 pub mod format;
+pub mod memory_event;
 pub mod open;
 pub mod sets;
 pub mod spe;

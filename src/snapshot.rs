@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::hot::profile::Profile;
-use crate::model::access::{AccessSource, MemoryUse};
+use crate::model::access::{AccessSource, MemoryUse, SampledEvent};
 use crate::model::event::Role;
 use crate::model::process::ProcFields;
 use crate::model::sample::{
@@ -44,6 +44,8 @@ pub enum RowKind {
 #[derive(Clone, Debug)]
 pub struct SampledUse {
     pub source: AccessSource,
+    /// The event of a PMU that is sampled, too, if so.
+    pub event: Option<SampledEvent>,
     /// Length of the window in seconds.
     pub window_s: f64,
     pub found: Arc<MemoryUse>,
@@ -316,8 +318,12 @@ pub fn derive_tasks(
     if let Some(uses) = &current.memory_use {
         for task in &mut tasks {
             let of_process = uses.processes.get(&task.raw.process()).cloned();
-            task.memory_use =
-                of_process.map(|found| SampledUse { source: uses.source, window_s: uses.window_s, found });
+            task.memory_use = of_process.map(|found| SampledUse {
+                source: uses.source,
+                event: uses.event,
+                window_s: uses.window_s,
+                found,
+            });
         }
     }
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);

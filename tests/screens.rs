@@ -9,6 +9,7 @@ use common::screen::{draw, dump, text};
 use common::{Actor, App, World, app, press, type_text};
 use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
+use numatop_ng::model::access::answers::Answers;
 use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses};
 use numatop_ng::model::process::{Details, Texts};
 use numatop_ng::model::sample::{Comm, Missing, PagesFound, PlacementRaw, Sample};
@@ -236,6 +237,7 @@ fn memory_use() -> MemoryUses {
         name: name.into(),
         by_node: by_node.iter().map(|((page, cpu), samples)| ((node(*page), node(*cpu)), *samples)).collect(),
         next_by_node: [].into(),
+        answers: Answers::default(),
     };
     let found = MemoryUse {
         samples: 970,
@@ -250,7 +252,7 @@ fn memory_use() -> MemoryUses {
         ..MemoryUse::default()
     };
     let processes = [((4242, 4242 * 1_000_000), Arc::new(found))].into();
-    MemoryUses { source: AccessSource::Clock, window_s: 10.0, processes }
+    MemoryUses { source: AccessSource::Clock, event: None, window_s: 10.0, processes }
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
-use crate::model::access::{MAPPINGS_LISTED, MappingUse, MemoryUse};
+use crate::model::access::answers::{Answers, MemoryAnswers};
+use crate::model::access::{MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent};
 use crate::model::share::wilson;
 use crate::snapshot::SampledUse;
 
@@ -40,6 +41,9 @@ pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
             "correlation": evidence.correlation.map(|found| (found * 1e3).round() / 1e3),
         },
     });
+    if let Some(event) = &sampled.event {
+        object["pmu"] = of_event(event, &found.answers);
+    }
     if let Some(why) = &found.no_nodes {
         object["missing"] = json!({ "nodes": why.to_string() });
     }
@@ -59,6 +63,28 @@ pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
         object["mappings"] = rows.map(|mapping| row(mapping, wholes)).collect();
     }
     object
+}
+
+/// Accesses that a PMU sampled, by the place that answered.
+fn of_event(event: &SampledEvent, answers: &Answers) -> Json {
+    let classes = answers.classes.iter().map(|(class, accesses)| (class.id().to_string(), json!(accesses)));
+    json!({
+        "source": event.source.id(),
+        "threshold_cycles": event.threshold,
+        "samples": answers.accesses(),
+        "by_answer": classes.collect::<Map<String, Json>>(),
+        "memory_samples": answers.memory().1,
+        "latency_cycles": latencies(answers),
+    })
+}
+
+/// Percentiles of loads that memory answered, of the own node and of others.
+fn latencies(answers: &Answers) -> Json {
+    let of = |found: &MemoryAnswers| {
+        let [p50, p95] = [50.0, 95.0].map(|pct| found.latencies.percentile(pct).map(rounded));
+        json!({ "loads": found.latencies.loads(), "p50": p50, "p95": p95 })
+    };
+    json!({ "local": of(&answers.local), "remote": of(&answers.remote) })
 }
 
 /// Whether shares are by count, and why not.
@@ -102,6 +128,10 @@ fn row(mapping: &MappingUse, (placed, by_count): (Option<f64>, Option<f64>)) -> 
     if let Some((pct, error)) = by_count.and_then(|all| wilson(mapping.followed(), all)) {
         row["accesses_pct"] = json!(rounded(pct));
         row["accesses_error_points"] = json!(rounded(error));
+    }
+    if mapping.answers.accesses() > 0 {
+        row["pmu_samples"] = json!(mapping.answers.accesses());
+        row["latency_cycles"] = latencies(&mapping.answers);
     }
     row
 }

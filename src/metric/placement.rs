@@ -370,6 +370,7 @@ pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric::<Container>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::access::answers::Answers;
     use crate::model::access::next_runs::NextRuns;
     use crate::model::access::{ByNodes, MappingUse};
 
@@ -393,6 +394,7 @@ mod tests {
             name: String::new(),
             by_node: ByNodes::new(),
             next_by_node: by_node.into(),
+            answers: Answers::default(),
         };
         let pairs = [(false, false), (false, true), (true, false), (true, true)].map(|pair| (pair, 25));
         let all = remote + local;

@@ -2,6 +2,7 @@
 
 #![warn(missing_docs)]
 
+pub mod answers;
 pub mod class;
 pub mod latency;
 pub mod next_runs;
@@ -9,6 +10,7 @@ pub mod next_runs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use self::answers::Answers;
 use self::next_runs::NextRuns;
 use super::process::ProcessId;
 use super::sample::Missing;
@@ -28,16 +30,22 @@ const LOST_MAX: f64 = 0.05;
 pub enum AccessSource {
     /// A clock: shares are shares of time.
     Clock,
+    /// Loads that a PMU of Intel samples, above a threshold.
+    Pebs,
+    /// Operations that a PMU of AMD samples.
+    Ibs,
 }
 
 impl AccessSource {
     /// All of them.
-    const ALL: [AccessSource; 1] = [AccessSource::Clock];
+    const ALL: [AccessSource; 3] = [AccessSource::Clock, AccessSource::Pebs, AccessSource::Ibs];
 
     /// Its name in JSON and in recordings.
     pub fn id(self) -> &'static str {
         match self {
             AccessSource::Clock => "clock",
+            AccessSource::Pebs => "pebs",
+            AccessSource::Ibs => "ibs",
         }
     }
 
@@ -50,12 +58,23 @@ impl AccessSource {
 /// Memory in use in a sliding window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryUses {
-    /// The sampler.
+    /// The sampler of shares of time.
     pub source: AccessSource,
+    /// The event of a PMU that is sampled, too, if so.
+    pub event: Option<SampledEvent>,
     /// Length of the window in seconds: shorter soon after the start.
     pub window_s: f64,
     /// Processes that were sampled.
     pub processes: BTreeMap<ProcessId, Arc<MemoryUse>>,
+}
+
+/// An event of a PMU whose samples have addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampledEvent {
+    /// The way of sampling; not the clock.
+    pub source: AccessSource,
+    /// Accesses faster than so many cycles are not in the samples.
+    pub threshold: Option<u32>,
 }
 
 /// Samples of one process in the window.
@@ -89,6 +108,8 @@ pub struct MemoryUse {
     pub mappings: Vec<MappingUse>,
     /// Samples in mappings that are not listed one by one.
     pub rest: RestUse,
+    /// Accesses that a PMU sampled.
+    pub answers: Answers,
 }
 
 /// Samples in mappings that are not listed, in the same way as those of [`MappingUse`].
@@ -113,6 +134,8 @@ pub struct MappingUse {
     pub by_node: ByNodes,
     /// Followed samples in the same way: by the page of the next run, or of the sampled one where that is not known.
     pub next_by_node: ByNodes,
+    /// Accesses in it that a PMU sampled.
+    pub answers: Answers,
 }
 
 /// Samples by node of the page (`None`: not known) and node of the CPU.
@@ -257,6 +280,7 @@ mod tests {
             name: String::new(),
             by_node: by_node(samples),
             next_by_node: by_node(2.0 * samples),
+            answers: Answers::default(),
         }
     }
 

@@ -8,9 +8,11 @@ use super::placement::missing;
 use super::room::Room;
 use super::stacks::Numbers;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
+use crate::model::access::answers::Answers;
+use crate::model::access::class::AccessClass;
 use crate::model::access::next_runs::NextRuns;
 use crate::model::access::{
-    AccessSource, ByNodes, MAPPINGS_LISTED, MappingUse, MemoryUse, MemoryUses, RestUse,
+    AccessSource, ByNodes, MAPPINGS_LISTED, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
 };
 use crate::model::units::NodeId;
 use crate::text::is_clean;
@@ -51,6 +53,9 @@ pub(super) fn encode(out: &mut Vec<u8>, uses: Option<&MemoryUses>) {
     texts.list.iter().for_each(|text| put_text(out, text));
     put(out, processes.len() as u64);
     out.append(&mut rows);
+    put_text(out, uses.event.map_or("", |event| event.source.id()));
+    let threshold = uses.event.and_then(|event| event.threshold);
+    put(out, threshold.map_or(0, |cycles| u64::from(cycles) + 1));
 }
 
 fn encode_process<'a>(
@@ -110,6 +115,44 @@ fn encode_process<'a>(
     }
     put_by_nodes(out, &found.rest.by_node);
     put_by_nodes(out, &found.rest.next_by_node);
+    put_answers(out, &found.answers);
+    found.mappings.iter().for_each(|mapping| put_answers(out, &mapping.answers));
+}
+
+fn put_answers(out: &mut Vec<u8>, answers: &Answers) {
+    put(out, answers.classes.len() as u64);
+    for (class, accesses) in &answers.classes {
+        put(out, AccessClass::ALL.iter().position(|one| one == class).unwrap_or(0) as u64);
+        put_count(out, *accesses);
+    }
+    for found in [&answers.local, &answers.remote] {
+        put_count(out, found.accesses);
+        put(out, found.latencies.steps().count() as u64);
+        for (step, loads) in found.latencies.steps() {
+            put(out, step.into());
+            put_count(out, loads);
+        }
+    }
+}
+
+fn answers(input: &mut Bytes<'_>, room: &mut Room) -> Result<Answers, Malformed> {
+    let mut answers = Answers::default();
+    for _ in 0..map(input, room)? {
+        let class = AccessClass::ALL.get(input.count(u32::MAX as usize)?);
+        // A later version may know more of them.
+        let class = class.copied().unwrap_or(AccessClass::Unknown);
+        answers.classes.insert(class, count(input)?);
+    }
+    for found in [&mut answers.local, &mut answers.remote] {
+        found.accesses = count(input)?;
+        for _ in 0..map(input, room)? {
+            let step = u16::try_from(input.number()?).map_err(|_| Malformed("a latency cannot be"))?;
+            if !found.latencies.set(step, count(input)?) {
+                return Err(Malformed("a latency cannot be"));
+            }
+        }
+    }
+    Ok(answers)
 }
 
 /// Counts are those of ten seconds: sums of them stay in range whatever a file says.
@@ -161,8 +204,11 @@ pub(super) fn decode(mut input: Bytes<'_>, room: &mut Room) -> Result<Option<Mem
         let found = decode_process(&mut row, &texts, room)?;
         processes.insert((pid, start_ns), Arc::new(found));
     }
+    let of_event = AccessSource::of_id(input.text(MAX_TEXT)?);
+    let threshold = input.number()?.checked_sub(1).map(|cycles| cycles.min(u32::MAX.into()) as u32);
+    let event = of_event.map(|source| SampledEvent { source, threshold });
     input.finish()?;
-    Ok(Some(MemoryUses { source, window_s, processes }))
+    Ok(Some(MemoryUses { source, event, window_s, processes }))
 }
 
 fn decode_process(input: &mut Bytes<'_>, texts: &[&str], room: &mut Room) -> Result<MemoryUse, Malformed> {
@@ -221,9 +267,14 @@ fn decode_process(input: &mut Bytes<'_>, texts: &[&str], room: &mut Room) -> Res
         room.take_mapping(name.len())?;
         let name = name.to_string();
         let (by_node, next_by_node) = (by_nodes(input, room)?, by_nodes(input, room)?);
-        found.mappings.push(MappingUse { start, bytes, name, by_node, next_by_node });
+        let answers = Answers::default();
+        found.mappings.push(MappingUse { start, bytes, name, by_node, next_by_node, answers });
     }
     found.rest = RestUse { by_node: by_nodes(input, room)?, next_by_node: by_nodes(input, room)? };
+    found.answers = answers(input, room)?;
+    for mapping in &mut found.mappings {
+        mapping.answers = answers(input, room)?;
+    }
     Ok(found)
 }
 
@@ -265,7 +316,16 @@ mod tests {
             name: format!("/lib/{}.so", at % 3),
             by_node: [((node(0), node(1)), 100.5 - at as f64), ((None, node(1)), 2.0)].into(),
             next_by_node: [((node(1), None), 7.0)].into(),
+            answers: sampled(),
         }
+    }
+
+    fn sampled() -> Answers {
+        let mut answers = Answers::default();
+        answers.add(AccessClass::Dram { remote: true }, None, Some(400));
+        answers.add(AccessClass::Dram { remote: false }, None, Some(200));
+        answers.add(AccessClass::LocalCache { modified: true }, None, None);
+        answers
     }
 
     fn uses(mappings: u64) -> MemoryUses {
@@ -291,9 +351,11 @@ mod tests {
             no_nodes: Some(Missing::NotPermitted("move_pages: Operation not permitted".into())),
             mappings: (0..mappings).map(mapping).collect(),
             rest: RestUse::default(),
+            answers: sampled(),
         };
         let processes = [((7, 70), Arc::new(found)), ((9, 1), Arc::new(MemoryUse::default()))].into();
-        MemoryUses { source: AccessSource::Clock, window_s: 9.503, processes }
+        let event = Some(SampledEvent { source: AccessSource::Pebs, threshold: Some(128) });
+        MemoryUses { source: AccessSource::Clock, event, window_s: 9.503, processes }
     }
 
     fn bytes(uses: &MemoryUses) -> Vec<u8> {

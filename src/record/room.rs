@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::format::{MEMORY_MAX, memory_limit};
 use super::payload::Delta;
 use super::varint::Malformed;
+use crate::model::access::answers::Answers;
 use crate::model::access::{MappingUse, MemoryUse, MemoryUses};
 use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
 use crate::model::stacks::{Function, Place, StackBatch};
@@ -105,7 +106,7 @@ fn of_uses(uses: &MemoryUses) -> usize {
     let of_nodes = |maps: [usize; 2]| maps.into_iter().map(of_map).sum::<usize>();
     let of_mapping = |mapping: &MappingUse| {
         let maps = [mapping.by_node.len(), mapping.next_by_node.len()];
-        size_of::<MappingUse>() + mapping.name.len() + of_nodes(maps)
+        size_of::<MappingUse>() + mapping.name.len() + of_nodes(maps) + of_answers(&mapping.answers)
     };
     let of_process = |found: &MemoryUse| {
         let runs = [found.next_runs.by_remote.len(), found.next_runs.by_mapping.len()];
@@ -115,9 +116,15 @@ fn of_uses(uses: &MemoryUses) -> usize {
             + found.no_nodes.as_ref().map_or(0, |why| why.to_string().len())
             + of_nodes(runs)
             + of_nodes([found.rest.by_node.len(), found.rest.next_by_node.len()])
+            + of_answers(&found.answers)
             + found.mappings.iter().map(of_mapping).sum::<usize>()
     };
     uses.processes.values().map(|found| of_process(found)).sum()
+}
+
+fn of_answers(answers: &Answers) -> usize {
+    let latencies = [&answers.local, &answers.remote].map(|found| of_map(found.latencies.steps().count()));
+    of_map(answers.classes.len()) + latencies.iter().sum::<usize>()
 }
 
 fn of_row<R>() -> usize {

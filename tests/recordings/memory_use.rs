@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use numatop_ng::model::access::answers::Answers;
+use numatop_ng::model::access::class::AccessClass;
 use numatop_ng::model::access::next_runs::NextRuns;
-use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses};
+use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses, SampledEvent};
 use numatop_ng::model::sample::{Missing, Sample};
 use numatop_ng::model::units::NodeId;
 use numatop_ng::record::aggregate::{Fold, Keep};
@@ -17,6 +19,16 @@ use crate::machine::{self, Machine};
 use crate::roundtrip::write;
 use crate::scratch::Scratch;
 
+/// Loads from memory, of which a quarter is remote and takes twice as long.
+fn answers(loads: u64) -> Answers {
+    let mut answers = Answers::default();
+    for load in 0..loads {
+        let remote = load % 4 == 0;
+        answers.add(AccessClass::Dram { remote }, None, Some(if remote { 600 } else { 300 }));
+    }
+    answers
+}
+
 /// Samples of a process whose accesses are remote for a third, by count and by time.
 fn found() -> MemoryUse {
     let (near, far) = (Some(NodeId(0)), Some(NodeId(1)));
@@ -26,6 +38,7 @@ fn found() -> MemoryUse {
         name: name.into(),
         by_node: [((near, near), 2.0 * samples), ((far, near), samples)].into(),
         next_by_node: [((near, near), 2.0 * samples), ((far, near), samples)].into(),
+        answers: answers(samples as u64),
     };
     let pairs = [(false, false), (false, true), (true, false), (true, true)].map(|pair| (pair, 50));
     MemoryUse {
@@ -39,6 +52,7 @@ fn found() -> MemoryUse {
             mapping(0x7f00_0000_0000, "/dev/shm/table", 150.0),
             mapping(0x5500_0000_0000, "[heap]", 50.0),
         ],
+        answers: answers(200),
         ..MemoryUse::default()
     }
 }
@@ -48,7 +62,8 @@ fn samples(of: impl Fn(&Sample) -> Vec<(u32, u64)>) -> Vec<Sample> {
     let mut samples = Machine::new(5).ticks(3);
     for sample in &mut samples {
         let processes = of(sample).into_iter().map(|process| (process, Arc::new(found()))).collect();
-        let uses = MemoryUses { source: AccessSource::Clock, window_s: 9.5, processes };
+        let event = Some(SampledEvent { source: AccessSource::Pebs, threshold: Some(128) });
+        let uses = MemoryUses { source: AccessSource::Clock, event, window_s: 9.5, processes };
         sample.memory_use = Some(Arc::new(uses));
     }
     samples
@@ -92,7 +107,19 @@ fn shares_and_metrics_are_in_replay_and_export() {
             "{of_first}"
         );
         assert_eq!(access["window_s"], 9.5);
-        assert_eq!((&row["access_source"], &row["access_samples"]), (&"clock".into(), &620.into()));
+        assert_eq!((&row["access_source"], &row["access_samples"]), (&"clock+pebs".into(), &620.into()));
+        assert_eq!(row["dram_remote_pct"], 25.0, "{access}");
+        let pmu = &access["pmu"];
+        assert_eq!(
+            (&pmu["source"], &pmu["threshold_cycles"], &pmu["samples"]),
+            (&"pebs".into(), &128.into(), &200.into())
+        );
+        assert_eq!(pmu["by_answer"]["remote_dram"], 50);
+        let p50 = |place: &str| of_first["latency_cycles"][place]["p50"].as_f64().unwrap();
+        assert!(
+            (p50("local") / 300.0 - 1.0).abs() < 0.04 && (p50("remote") / 600.0 - 1.0).abs() < 0.04,
+            "{of_first}"
+        );
         assert_eq!(row["mem_time_remote_pct"].as_f64().unwrap().round(), 33.0);
         assert_eq!(
             (&row["remote_source"], row["remote_pct"].as_f64().unwrap().round()),

@@ -38,6 +38,42 @@ pub enum AccessClass {
 }
 
 impl AccessClass {
+    /// All of them; recordings number them by their place here.
+    pub const ALL: [AccessClass; 13] = [
+        AccessClass::NoAccess,
+        AccessClass::Device,
+        AccessClass::LocalCache { modified: false },
+        AccessClass::LocalCache { modified: true },
+        AccessClass::RemoteCache { modified: false },
+        AccessClass::RemoteCache { modified: true },
+        AccessClass::Dram { remote: false },
+        AccessClass::Dram { remote: true },
+        AccessClass::Cxl { remote: false },
+        AccessClass::Cxl { remote: true },
+        AccessClass::Remote,
+        AccessClass::LevelUnknown,
+        AccessClass::Unknown,
+    ];
+
+    /// Its name in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            AccessClass::NoAccess => "no_access",
+            AccessClass::Device => "device",
+            AccessClass::LocalCache { modified: false } => "local_cache",
+            AccessClass::LocalCache { modified: true } => "local_cache_modified",
+            AccessClass::RemoteCache { modified: false } => "remote_cache",
+            AccessClass::RemoteCache { modified: true } => "remote_cache_modified",
+            AccessClass::Dram { remote: false } => "local_dram",
+            AccessClass::Dram { remote: true } => "remote_dram",
+            AccessClass::Cxl { remote: false } => "local_cxl",
+            AccessClass::Cxl { remote: true } => "remote_cxl",
+            AccessClass::Remote => "remote",
+            AccessClass::LevelUnknown => "level_unknown",
+            AccessClass::Unknown => "unknown",
+        }
+    }
+
     /// Memory, not a cache: whether it is that of another node. `None` for all else.
     pub fn memory_is_remote(self) -> Option<bool> {
         match self {

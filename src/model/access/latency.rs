@@ -24,6 +24,20 @@ impl Latencies {
         more.0.iter().for_each(|(step, loads)| *self.0.entry(*step).or_default() += loads);
     }
 
+    /// Steps that have loads, and their loads: for recordings.
+    pub fn steps(&self) -> impl Iterator<Item = (u16, u64)> {
+        self.0.iter().map(|(step, loads)| (*step, *loads))
+    }
+
+    /// Puts so many loads into a step; false where no such step is.
+    pub fn set(&mut self, at: u16, loads: u64) -> bool {
+        let exists = at <= step(u32::MAX);
+        if exists {
+            self.0.insert(at, loads);
+        }
+        exists
+    }
+
     /// Loads in it.
     pub fn loads(&self) -> u64 {
         self.0.values().fold(0, |sum, loads| sum.saturating_add(*loads))
