@@ -11,6 +11,7 @@ mod tally;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::access::follow::by_count::{Evidence, by_count};
 use crate::hot::profile::Profile;
 use crate::model::access::{AccessSource, MemoryUse, SampledEvent};
 use crate::model::event::Role;
@@ -371,11 +372,20 @@ pub fn derive_tasks(
 fn accesses(tasks: &[Task]) -> Accesses {
     let mut sum = Accesses::default();
     for task in tasks {
-        if let Some((_, Ok(memory))) = &task.memory {
-            sum.add(&task.delta.run_ns, memory);
+        let memory = task.memory.as_ref().and_then(|(_, memory)| memory.as_ref().ok());
+        match task.memory_use.as_ref().filter(|sampled| is_by_count(&sampled.found)) {
+            Some(sampled) => {
+                sum.add_sampled(&task.delta.run_ns, &sampled.found.followed_by_nodes(), memory);
+            }
+            None => memory.into_iter().for_each(|memory| sum.add(&task.delta.run_ns, memory)),
         }
     }
     sum
+}
+
+/// Whether shares of these samples are shares of accesses, by nodes.
+fn is_by_count(found: &MemoryUse) -> bool {
+    found.complete().is_ok() && by_count(&Evidence::of_remote(found)).is_ok()
 }
 
 fn flows(previous: Option<&Sample>, current: &Sample, of: fn(&Sample) -> &[Flow]) -> Vec<Flow> {

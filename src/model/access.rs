@@ -189,6 +189,17 @@ impl MemoryUse {
         self.mappings.iter().map(|mapping| &mapping.next_by_node).chain([&self.rest.next_by_node])
     }
 
+    /// Followed samples of all mappings by the nodes of page and CPU: those of which both are known.
+    pub fn followed_by_nodes(&self) -> BTreeMap<(NodeId, NodeId), f64> {
+        let mut sum = BTreeMap::new();
+        for ((page, cpu), samples) in self.next_by_nodes().flatten() {
+            if let (Some(page), Some(cpu)) = (page, cpu) {
+                *sum.entry((*page, *cpu)).or_default() += samples;
+            }
+        }
+        sum
+    }
+
     /// Lists no more than the first `most` mappings. The others are one place from then on: sums stay as they are.
     pub fn list_no_more_than(&mut self, most: usize) {
         if self.mappings.len() <= most {

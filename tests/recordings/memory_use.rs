@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use numatop_ng::metric::matrix::PAIR_METRICS;
 use numatop_ng::model::access::answers::Answers;
 use numatop_ng::model::access::class::AccessClass;
 use numatop_ng::model::access::next_runs::NextRuns;
@@ -10,6 +11,7 @@ use numatop_ng::model::sample::{Missing, Sample};
 use numatop_ng::model::units::NodeId;
 use numatop_ng::record::aggregate::{Fold, Keep};
 use numatop_ng::record::format::End;
+use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::recording::Recording;
 use serde_json::Value;
@@ -127,6 +129,24 @@ fn shares_and_metrics_are_in_replay_and_export() {
         );
         assert!(rows.iter().all(|row| row["pid"] == pid || row.get("access").is_none()));
     }
+}
+
+#[test]
+fn the_matrix_is_that_of_samples_where_there_are_some() {
+    let host = Arc::new(machine::host());
+    let samples = samples(|sample| sample.tasks.iter().map(|task| task.process()).collect());
+    let snapshot = derive(&host, Some(&samples[1]), &samples[2], RowKind::Processes);
+    // All of its processes were sampled on node 0, where a third of their accesses are remote.
+    let accesses = &snapshot.accesses;
+    let (near, far) =
+        (accesses.pct(NodeId(0), NodeId(0)).unwrap(), accesses.pct(NodeId(0), NodeId(1)).unwrap());
+    assert!(near > 0.0 && (far / near - 0.5).abs() < 1e-9, "{near} {far}");
+    assert!(accesses.sampled_pct().unwrap() > 0.0);
+    let metric = &PAIR_METRICS[0];
+    assert!(metric.sources(&snapshot).unwrap().contains("whose accesses are sampled"));
+    let without = Machine::new(5).ticks(3);
+    let snapshot = derive(&host, Some(&without[1]), &without[2], RowKind::Processes);
+    assert_eq!((snapshot.accesses.sampled_pct().unwrap_or(0.0), metric.sources(&snapshot)), (0.0, None));
 }
 
 #[test]
