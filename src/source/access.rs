@@ -1,7 +1,7 @@
 //! The sampling of memory use as a source offers it: the sampler, the decoder, and the reader that looks up pages.
 //! Registers and code end here: what goes on are numbers of pages, and what comes out are sums by mapping.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -208,14 +208,14 @@ impl Access {
     }
 
     /// Takes what was found out about pages, asks about those of new samples, and says what is known of the last ten
-    /// seconds. Waits for nothing. `now_ns` is CLOCK_MONOTONIC.
+    /// seconds about processes with a row. Waits for nothing. `now_ns` is CLOCK_MONOTONIC.
     ///
     /// # Errors
     /// The ring could not be read.
     pub fn turn(
         &mut self,
         topology: &Topology,
-        tasks: &[Arc<TaskRaw>],
+        (tasks, exited): (&[Arc<TaskRaw>], &[Arc<TaskRaw>]),
         now_ns: u64,
     ) -> Result<Arc<MemoryUses>> {
         self.gather(topology)?;
@@ -235,7 +235,7 @@ impl Access {
             }
             self.ask(tasks, now_ns);
         }
-        Ok(Arc::clone(&self.known))
+        Ok(with_a_row(&self.known, tasks.iter().chain(exited).map(|task| task.process()).collect()))
     }
 
     fn finish(&mut self, mut asked: Asked) {
@@ -337,6 +337,15 @@ impl Access {
     }
 }
 
+/// Uses of these processes. Those of processes that ended seconds ago would be in samples and recordings for nothing.
+fn with_a_row(known: &Arc<MemoryUses>, rows: HashSet<ProcessId>) -> Arc<MemoryUses> {
+    let mut uses = Arc::clone(known);
+    if uses.processes.keys().any(|process| !rows.contains(process)) {
+        Arc::make_mut(&mut uses).processes.retain(|process, _| rows.contains(process));
+    }
+    uses
+}
+
 /// The kind of the events, which is the same for all cores of a machine.
 fn sampled_event(events: &Result<Vec<MemoryEvent>, Missing>) -> Option<SampledEvent> {
     let event = events.as_ref().ok()?.first()?;
@@ -380,6 +389,17 @@ fn thinned(pages: Vec<u64>, most: usize, seed: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_without_a_row_are_left_out() {
+        let processes = [((1, 1), Arc::default()), ((2, 1), Arc::default())].into();
+        let known = MemoryUses { processes, ..Window::default().sum(None) };
+        let known = Arc::new(known);
+        assert!(Arc::ptr_eq(&with_a_row(&known, [(1, 1), (2, 1), (3, 1)].into()), &known));
+        // The id of a process that has ended is another's.
+        let left = with_a_row(&known, [(1, 1), (2, 9)].into());
+        assert_eq!(left.processes.keys().collect::<Vec<_>>(), [&(1, 1)]);
+    }
 
     #[test]
     fn too_many_pages_are_thinned_evenly() {
