@@ -52,13 +52,16 @@ pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
     }
     let by_count = judged(found, &of_mappings).is_ok();
     let by_time = found.sound();
+    let of_event = sampled.event.is_some() && found.answers.accesses() > 0;
     if let Err(why) = &by_time {
-        let key = if by_count { "use_pct" } else { "mappings" };
+        let key = if by_count || of_event { "use_pct" } else { "mappings" };
         object["missing"][key] = json!(why.to_string());
     }
-    if by_time.is_ok() || by_count {
+    if by_time.is_ok() || by_count || of_event {
         let wholes = (by_time.is_ok().then(|| found.placed()), by_count.then(|| found.placed_by_count()));
-        let listed = |mapping: &&MappingUse| by_count || mapping.samples() > 0.0;
+        let listed = |mapping: &&MappingUse| {
+            by_count || mapping.samples() > 0.0 || (of_event && mapping.answers.accesses() > 0)
+        };
         let rows = found.mappings.iter().filter(listed).take(MAPPINGS_LISTED);
         object["mappings"] = rows.map(|mapping| row(mapping, wholes)).collect();
     }
@@ -134,4 +137,38 @@ fn row(mapping: &MappingUse, (placed, by_count): (Option<f64>, Option<f64>)) -> 
         row["latency_cycles"] = latencies(&mapping.answers);
     }
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::access::class::AccessClass;
+    use crate::model::access::{AccessSource, ByNodes};
+
+    #[test]
+    fn mappings_that_only_a_pmu_sampled_have_no_share_of_time() {
+        let mut answers = Answers::default();
+        (0..200).for_each(|_| answers.add(AccessClass::Dram { remote: true }, None, Some(400)));
+        let mapping = MappingUse {
+            start: 0x1000,
+            bytes: 4096,
+            name: "[heap]".into(),
+            by_node: ByNodes::new(),
+            next_by_node: ByNodes::new(),
+            answers: answers.clone(),
+        };
+        let found = Arc::new(MemoryUse { mappings: vec![mapping], answers, ..MemoryUse::default() });
+        let event = Some(SampledEvent { source: AccessSource::Ibs, threshold: None });
+        let sampled = SampledUse { source: AccessSource::Clock, event, window_s: 10.0, found };
+        let object = object(&sampled, 2);
+        let mapping = &object["mappings"][0];
+        assert_eq!((&mapping["name"], &mapping["pmu_samples"]), (&json!("[heap]"), &json!(200)), "{object}");
+        assert!(mapping["use_pct"].is_null() && object["missing"]["use_pct"].is_string(), "{object}");
+        assert_eq!(object["pmu"]["by_answer"], json!({ "remote_dram": 200 }));
+        // Without the event nothing is said of mappings.
+        let without = super::object(&SampledUse { event: None, ..sampled }, 2);
+        assert!(without["missing"]["mappings"].is_string() && without.get("pmu").is_none(), "{without}");
+    }
 }

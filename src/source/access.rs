@@ -161,7 +161,8 @@ impl Access {
 
     /// A sampled access by page; `None` for instructions that access no memory, which IBS samples as well.
     fn event_at(&self, event: &EventAccess, cpu_node: Option<NodeId>) -> Option<EventAt> {
-        let class = event.source.map_or(AccessClass::Unknown, data_src::class);
+        // Every driver gives a source; a sample of the kernel itself has none here.
+        let class = data_src::class(event.source?);
         let is_access = class != AccessClass::NoAccess;
         is_access.then(|| EventAt {
             page: event.address.map(|address| address >> self.page_shift),
