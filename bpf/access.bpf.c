@@ -126,7 +126,7 @@ int on_access_event(void *ctx)
 		event.head.flags |= NT_ACCESS_KERNEL;
 	/* A field that is not known stays 0. */
 	data = BPF_CORE_READ((struct bpf_perf_event_data_kern *)ctx, data);
-	known = BPF_CORE_READ(data, sample_flags);
+	known = nt_sample_flags(data);
 	if (known & NT_SAMPLE_ADDR) {
 		event.address = BPF_CORE_READ(data, addr);
 		event.head.flags |= NT_ACCESS_ADDRESS;
