@@ -15,7 +15,7 @@ help:
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make bench      the measurements of docs/performance.md'
 	@echo 'make inspect    the BPF programs and maps as the kernel has them: sizes, work of the verifier, memory'
-	@echo 'make fuzz       hostile inputs for everything that parses, FUZZ_SECONDS (600) for each of six targets'
+	@echo 'make fuzz       hostile inputs for everything that parses, FUZZ_SECONDS (600) for each of eight targets'
 	@echo 'make format     Rust and C as the check of make test-host wants them'
 	@echo 'make torture    what takes minutes: 10,000 damaged recordings, all sectors, 200 killed recorders'
 

@@ -57,10 +57,23 @@ static inline void read_code(struct sample *sample, __u64 ip)
 		sample->head.flags |= NT_ACCESS_AHEAD;
 }
 
-static inline void send(struct sample *sample, __u64 bytes)
+static inline void send(void *sample, __u64 bytes)
 {
-	send_sample(sample, bytes, sizeof(*sample), &access_lost[NT_ACCESS_RING_FULL],
+	send_sample(sample, bytes, sizeof(struct sample), &access_lost[NT_ACCESS_RING_FULL],
 		    &access_lost[NT_ACCESS_RING_BUSY]);
+}
+
+static inline bool is_wanted(struct task_struct *task)
+{
+	return task->pid && !(task->flags & PF_KTHREAD) && is_sampled(task);
+}
+
+static inline void set_head(struct nt_access *head, struct task_struct *task)
+{
+	head->pid = task->tgid;
+	head->tid = task->pid;
+	head->leader_start_ns = task->group_leader->start_boottime;
+	head->cpu = bpf_get_smp_processor_id();
 }
 
 SEC("perf_event")
@@ -71,15 +84,12 @@ int on_tick(void *ctx)
 	struct sample *sample;
 	__u32 zero = 0;
 
-	if (!task->pid || task->flags & PF_KTHREAD || !is_sampled(task))
+	if (!is_wanted(task))
 		return 0;
 	sample = bpf_map_lookup_elem(&scratch, &zero);
 	if (!sample)
 		return 0;
-	sample->head.pid = task->tgid;
-	sample->head.tid = task->pid;
-	sample->head.leader_start_ns = task->group_leader->start_boottime;
-	sample->head.cpu = bpf_get_smp_processor_id();
+	set_head(&sample->head, task);
 	if (!in_user_mode(words)) {
 		sample->head.flags = NT_ACCESS_KERNEL;
 		send(sample, sizeof(sample->head));
@@ -95,6 +105,45 @@ int on_tick(void *ctx)
 #endif
 	read_code(sample, sample->words[IP]);
 	send(sample, sizeof(*sample));
+	return 0;
+}
+
+/* An access that a PMU, or the kernel at a page fault, has the address of. */
+SEC("perf_event")
+int on_access_event(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct nt_access_event event = {};
+	struct perf_sample_data *data;
+	__u64 *words = ctx;
+	__u64 known;
+
+	if (!is_wanted(task))
+		return 0;
+	set_head(&event.head, task);
+	event.head.flags = NT_ACCESS_EVENT;
+	if (!in_user_mode(words))
+		event.head.flags |= NT_ACCESS_KERNEL;
+	/* A field that is not known stays 0. */
+	data = BPF_CORE_READ((struct bpf_perf_event_data_kern *)ctx, data);
+	known = nt_sample_flags(data);
+	if (known & NT_SAMPLE_ADDR) {
+		event.address = BPF_CORE_READ(data, addr);
+		event.head.flags |= NT_ACCESS_ADDRESS;
+	}
+	if (known & NT_SAMPLE_PHYS_ADDR) {
+		event.physical = BPF_CORE_READ(data, phys_addr);
+		event.head.flags |= NT_ACCESS_PHYSICAL;
+	}
+	if (known & NT_SAMPLE_DATA_SRC) {
+		event.source = BPF_CORE_READ(data, data_src.val);
+		event.head.flags |= NT_ACCESS_SOURCE;
+	}
+	if (known & NT_SAMPLE_WEIGHT) {
+		event.weight = BPF_CORE_READ(data, weight.full);
+		event.head.flags |= NT_ACCESS_WEIGHT;
+	}
+	send(&event, sizeof(event));
 	return 0;
 }
 

@@ -268,6 +268,38 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } NT_RELOCATED;
 
+/*
+ * A sample behind the context of its program. Commit 3aac580d5cc3 (6.1): the kernel says in sample_flags which fields it
+ * filled in. A kernel that lacks it would refuse the whole object, the clock's program too, so it is asked for. From 6.12
+ * at the latest (seen; 6.1 does not) all that the event asks for is prepared before the program runs; before that there is
+ * what the driver of the PMU set.
+ */
+struct perf_sample_data {
+	__u64 sample_flags;
+	__u64 addr;
+	__u64 phys_addr;
+	union {
+		__u64 val;
+	} data_src;
+	union {
+		__u64 full;
+	} weight;
+} NT_RELOCATED;
+
+struct bpf_perf_event_data_kern {
+	struct perf_sample_data *data;
+} NT_RELOCATED;
+
+static inline __u64 nt_sample_flags(struct perf_sample_data *data)
+{
+	return bpf_core_field_exists(data->sample_flags) ? BPF_CORE_READ(data, sample_flags) : 0;
+}
+
+#define NT_SAMPLE_ADDR (1ULL << 3) /* enum perf_event_sample_format of include/uapi/linux/perf_event.h */
+#define NT_SAMPLE_WEIGHT (1ULL << 14 | 1ULL << 24)
+#define NT_SAMPLE_DATA_SRC (1ULL << 15)
+#define NT_SAMPLE_PHYS_ADDR (1ULL << 19)
+
 /* Registers at a kprobe: where the calling convention has the arguments. */
 struct pt_regs___x86 {
 	unsigned long cx;

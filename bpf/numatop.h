@@ -296,6 +296,11 @@ enum nt_access_flags {
 	NT_ACCESS_KERNEL = 1, /* it was in the kernel: nothing follows */
 	NT_ACCESS_AHEAD = 2,  /* code from the instruction on could be read */
 	NT_ACCESS_BEHIND = 4, /* code in front of it, too */
+	NT_ACCESS_EVENT = 8,  /* a struct nt_access_event, of which these are known: */
+	NT_ACCESS_ADDRESS = 16,
+	NT_ACCESS_PHYSICAL = 32,
+	NT_ACCESS_SOURCE = 64,
+	NT_ACCESS_WEIGHT = 128,
 };
 
 /* Causes of a missing sample of memory use. Indexes access_lost; names are in wire.rs. */
@@ -314,8 +319,18 @@ struct nt_access {
 	__u32 flags; /* enum nt_access_flags */
 };
 
+/* An access that an event sampled: as the PMU's driver or the kernel says it. */
+struct nt_access_event {
+	struct nt_access head;
+	__u64 address;
+	__u64 physical;
+	__u64 source; /* union perf_mem_data_src */
+	__u64 weight; /* union perf_sample_weight: the lower 32 bits are the latency in cycles */
+};
+
 #ifndef __cplusplus
 _Static_assert(sizeof(struct nt_access) == 24, "nt_access");
+_Static_assert(sizeof(struct nt_access_event) == 56, "nt_access_event");
 _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_cpu_topo) == 24, "nt_cpu_topo");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");

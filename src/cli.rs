@@ -192,6 +192,11 @@ pub struct RecordArgs {
 
     #[command(flatten)]
     pub watch: WatchArgs,
+
+    /// Sample which memory is used, too: up to 50 mappings of each process are recorded, with their shares of use. No
+    /// register, code, value or address inside a mapping is.
+    #[arg(long, help_heading = MEASUREMENT)]
+    pub access: bool,
 }
 
 /// Flags of `replay`.

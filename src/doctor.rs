@@ -147,8 +147,9 @@ fn observe(plan: &mut Plan, trials: &[Trial]) {
             plan.observe(*part, failure(error));
         }
     }
-    // Nothing else builds on samples of memory use, which an emulator does not have.
-    if failed.iter().all(|(part, _)| *part == Facility::MemoryUse) {
+    // Nothing else builds on samples of memory use, which an emulator does not have, or on those of a PMU.
+    let alone = [Facility::MemoryUse, Facility::MemoryEvents];
+    if failed.iter().all(|(part, _)| alone.contains(part)) {
         trials
             .iter()
             .filter(|trial| trial.outcome.is_ok())

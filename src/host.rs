@@ -7,6 +7,7 @@ pub mod fact;
 pub mod isolation;
 pub mod kernel;
 pub mod managers;
+pub mod memory_blocks;
 pub mod page_flags;
 pub mod pressure;
 pub mod privileges;

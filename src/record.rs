@@ -17,6 +17,7 @@ mod frames;
 mod groups;
 mod limits;
 mod machine;
+mod memory_use;
 mod names;
 pub mod payload;
 pub mod placement;

@@ -13,8 +13,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::access::follow::by_count::{Evidence, by_count};
 use crate::hot::profile::Profile;
-use crate::model::access::{AccessSource, MemoryUse};
+use crate::model::access::{AccessSource, MemoryUse, SampledEvent};
 use crate::model::event::Role;
 use crate::model::process::ProcFields;
 use crate::model::sample::{
@@ -48,6 +49,8 @@ pub enum RowKind {
 #[derive(Clone, Debug)]
 pub struct SampledUse {
     pub source: AccessSource,
+    /// The event of a PMU that is sampled, too, if so.
+    pub event: Option<SampledEvent>,
     /// Length of the window in seconds.
     pub window_s: f64,
     pub found: Arc<MemoryUse>,
@@ -388,8 +391,12 @@ pub fn derive_tasks(
     if let Some(uses) = &current.memory_use {
         for task in &mut tasks {
             let of_process = uses.processes.get(&task.raw.process()).cloned();
-            task.memory_use =
-                of_process.map(|found| SampledUse { source: uses.source, window_s: uses.window_s, found });
+            task.memory_use = of_process.map(|found| SampledUse {
+                source: uses.source,
+                event: uses.event,
+                window_s: uses.window_s,
+                found,
+            });
         }
     }
     let interval_ns = previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns));
@@ -446,11 +453,20 @@ pub fn derive_tasks(
 fn accesses(tasks: &[Task]) -> Accesses {
     let mut sum = Accesses::default();
     for task in tasks {
-        if let Some((_, Ok(memory))) = &task.memory {
-            sum.add(&task.delta.run_ns, memory);
+        let memory = task.memory.as_ref().and_then(|(_, memory)| memory.as_ref().ok());
+        match task.memory_use.as_ref().filter(|sampled| is_by_count(&sampled.found)) {
+            Some(sampled) => {
+                sum.add_sampled(&task.delta.run_ns, &sampled.found.followed_by_nodes(), memory);
+            }
+            None => memory.into_iter().for_each(|memory| sum.add(&task.delta.run_ns, memory)),
         }
     }
     sum
+}
+
+/// Whether shares of these samples are shares of accesses, by nodes.
+fn is_by_count(found: &MemoryUse) -> bool {
+    found.complete().is_ok() && by_count(&Evidence::of_remote(found)).is_ok()
 }
 
 fn flows(previous: Option<&Sample>, current: &Sample, of: fn(&Sample) -> &[Flow]) -> Vec<Flow> {

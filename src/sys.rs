@@ -34,17 +34,23 @@ unsafe fn owned(fd: c_int) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// perf_event_open(2) without a group; the size of `attr` is filled in.
+/// perf_event_open(2), in the group of `leader` or without one; the size of `attr` is filled in.
 ///
 /// # Errors
 /// Its errno.
-pub fn perf_event_open(mut attr: sys::perf_event_attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
+pub fn perf_event_open(
+    mut attr: sys::perf_event_attr,
+    pid: i32,
+    cpu: i32,
+    leader: Option<BorrowedFd<'_>>,
+) -> io::Result<OwnedFd> {
     const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+    let group = leader.map_or(-1, |leader| leader.as_raw_fd());
     attr.size = size_of::<sys::perf_event_attr>() as u32;
     // SAFETY: attr has the size that it states, and outlives the call. The kernel copies whatever else it points to, and
     // fails with EFAULT where it cannot.
     let fd = checked(unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC)
+        libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid, cpu, group, PERF_FLAG_FD_CLOEXEC)
     })?;
     // SAFETY: perf_event_open(2) made it.
     Ok(unsafe { owned(fd as c_int) })

@@ -5,7 +5,7 @@ mod fake_hosts;
 use std::io;
 
 use fake_hosts::{bare_metal, default_container, linux_5_10, user_with, without_btf, without_pmu};
-use numatop_ng::doctor::{Report, Trial, render_json, render_text};
+use numatop_ng::doctor::{Probe, Report, Trial, render_json, render_text};
 use numatop_ng::error::{Exit, explain, preflight};
 use numatop_ng::host::fact::Fact;
 use numatop_ng::host::privileges::{CapSet, Capability};
@@ -244,7 +244,12 @@ fn this_machine() {
         return;
     }
     assert!(report.live.works, "{text}");
-    assert!(report.probes.iter().all(|probe| probe.works), "{text}");
+    let failed: Vec<_> = report.probes.iter().filter(|probe| !probe.works).collect();
+    // Most virtual machines have no such event: the reason is shown, and nothing depends on it.
+    let is_usual = |probe: &Probe| {
+        probe.probe == "accesses by the PMU" && probe.detail.contains("no PMU here samples accesses")
+    };
+    assert!(failed.iter().all(|probe| is_usual(probe)), "{text}");
     assert!(text.contains("ok    type information (BTF)"), "{text}");
     for trial in &report.facts.pmu.trials {
         // A counter counts, or the errno is shown.

@@ -52,6 +52,11 @@ fn memory_samples_of_the_corpus_do_no_harm() {
     assert!(corpus("access", target::access::read) > 0, "it has a load with an address");
 }
 
+#[test]
+fn records_of_a_pmu_of_the_corpus_do_no_harm() {
+    assert!(corpus("spe", target::spe::read) > 0, "it has a load");
+}
+
 /// Any registers and code, of which most are no program.
 #[test]
 fn made_up_memory_samples_do_no_harm() {

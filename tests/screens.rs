@@ -9,7 +9,11 @@ use common::screen::{draw, dump, text};
 use common::{Actor, App, World, app, press, type_text};
 use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
-use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses};
+use numatop_ng::model::access::answers::Answers;
+use numatop_ng::model::access::class::AccessClass;
+use numatop_ng::model::access::next_runs::NextRuns;
+use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses, SampledEvent};
+use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::{Details, Texts};
 use numatop_ng::model::sample::{Comm, Missing, PagesFound, PlacementRaw, Sample};
 use numatop_ng::model::units::NodeId;
@@ -237,6 +241,7 @@ fn memory_use() -> MemoryUses {
         name: name.into(),
         by_node: by_node.iter().map(|((page, cpu), samples)| ((node(*page), node(*cpu)), *samples)).collect(),
         next_by_node: [].into(),
+        answers: Answers::default(),
     };
     let found = MemoryUse {
         samples: 970,
@@ -251,7 +256,7 @@ fn memory_use() -> MemoryUses {
         ..MemoryUse::default()
     };
     let processes = [((4242, 4242 * 1_000_000), Arc::new(found))].into();
-    MemoryUses { source: AccessSource::Clock, window_s: 10.0, processes }
+    MemoryUses { source: AccessSource::Clock, event: None, window_s: 10.0, processes }
 }
 
 #[test]
@@ -275,6 +280,66 @@ fn mappings_that_are_used() {
             text(&draw(&app, width, height))
         );
     }
+}
+
+/// The same samples, followed: the next run of an instruction knows nothing of the one after it.
+fn accesses() -> MemoryUses {
+    let mut uses = memory_use();
+    for found in uses.processes.values_mut() {
+        let found = Arc::make_mut(found);
+        let pairs = [(false, false), (false, true), (true, false), (true, true)].map(|pair| (pair, 50));
+        found.next_runs =
+            NextRuns { followed: 880, resolved: 870, by_remote: pairs.into(), ..NextRuns::default() };
+        for mapping in &mut found.mappings {
+            mapping.next_by_node = mapping.by_node.clone();
+            (0..200).for_each(|load| {
+                mapping.answers.add(AccessClass::Dram { remote: load % 2 == 0 }, None, Some(300));
+            });
+            found.answers.add_all(&mapping.answers);
+        }
+    }
+    uses.event = Some(SampledEvent { source: AccessSource::Ibs, threshold: None });
+    uses
+}
+
+#[test]
+fn counters_samples_and_placement_stand_side_by_side() {
+    let mut world = World::intel();
+    world.counts_remote();
+    let host = Arc::make_mut(&mut world.host);
+    let (lma, rma) = (host.events.len(), host.events.len() - 1);
+    host.events.push(Event { role: Role::Lma, ..host.events[0].clone() });
+    host.missing.remove("lma_per_s");
+    let mut app = app(&mut world, 3, (100, 30), Theme::new(false, false));
+    let line = |app: &App| {
+        let shown = text(&draw(app, 100, 30));
+        shown.lines().find(|line| line.starts_with(" remote")).map(str::to_string).unwrap_or(shown)
+    };
+    for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter"] {
+        press(&mut app, key);
+    }
+    let alone = line(&app);
+    assert!(!alone.contains(';') || alone.contains("of its accesses"), "{alone}");
+    let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
+    app.sample(Arc::clone(&world.host), sample);
+    let by_time = line(&app);
+    assert!(by_time.contains("by time 68% within 3"), "{by_time}");
+    assert!(!by_time.contains("sampled"), "shares of time are none of accesses: {by_time}");
+    let mut sample = Sample { memory_use: Some(Arc::new(accesses())), ..world.tick() };
+    let main = sample.tasks.iter_mut().find(|task| task.tid == 4242).unwrap();
+    let slots = &mut Arc::make_mut(main).counts.slots;
+    (slots[lma].count, slots[rma].count) = (slots[lma].count + 400, slots[rma].count + 600);
+    app.sample(Arc::clone(&world.host), sample);
+    let all = line(&app);
+    for part in ["counted 60%; sampled 68% within 3; memory ", "; DRAM 50%; by time 68% within 3"] {
+        assert!(all.contains(part), "{all}");
+    }
+    // The matrix has the process by its samples, all others by placement.
+    for key in ["Esc", "2", "x"] {
+        press(&mut app, key);
+    }
+    let shown = text(&draw(&app, 100, 30));
+    assert!(shown.contains("whose accesses are sampled"), "{shown}");
 }
 
 #[test]
@@ -313,6 +378,26 @@ fn memory_use_is_sampled_until_the_view_is_closed() {
     assert_eq!(press(&mut live, "u"), None);
     assert!(text(&draw(&live, 80, 24)).contains("all the time (--access)"));
     assert_eq!(press(&mut live, "Esc"), None);
+}
+
+#[test]
+fn mappings_in_use_are_those_of_the_recording_in_a_replay() {
+    let mut world = World::intel();
+    let mut app = app(&mut world, 4, (130, 40), Theme::new(false, false));
+    app.state.replay((0, i64::MAX), false);
+    for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter"] {
+        press(&mut app, key);
+    }
+    assert_eq!(press(&mut app, "m"), None);
+    assert!(text(&draw(&app, 130, 40)).contains("record --access keeps them"));
+    let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
+    app.sample(Arc::clone(&world.host), sample);
+    assert_eq!(press(&mut app, "m"), None);
+    let shown = text(&draw(&app, 130, 40));
+    assert!(shown.contains("98% with address; 3 mappings recorded"), "{shown}");
+    assert!(shown.contains("/var/lib/mysql/ibdata1") && shown.contains("[stack]"), "{shown}");
+    assert_eq!(press(&mut app, "M"), None);
+    assert!(text(&draw(&app, 130, 40)).contains("counted on the running machine only"));
 }
 
 #[test]

@@ -10,5 +10,6 @@ pub mod memory;
 pub mod proc;
 pub mod reader;
 pub mod seeds;
+pub mod spe;
 pub mod tables;
 pub mod tree;

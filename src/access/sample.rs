@@ -25,6 +25,19 @@ pub enum Registers {
     A64(decode_a64::Registers),
 }
 
+/// An access that an event sampled, as far as the event says. It has no text form either.
+#[derive(Default)]
+pub struct EventAccess {
+    /// Virtual address.
+    pub address: Option<u64>,
+    /// Physical address.
+    pub physical: Option<u64>,
+    /// The place that answered, in perf's own word (`crate::pmu::data_src`).
+    pub source: Option<u64>,
+    /// Cycles that it took.
+    pub cycles: Option<u32>,
+}
+
 /// One interruption of a thread.
 pub struct RawSample {
     /// The process: its id, and the time its leader started in ns since boot.
@@ -33,8 +46,10 @@ pub struct RawSample {
     pub tid: u32,
     /// The CPU that it ran on.
     pub cpu: CpuId,
-    /// `None`: it was in the kernel.
+    /// `None`: it was in the kernel, or it is a sample of an event.
     pub user: Option<UserState>,
+    /// Of an event.
+    pub event: Option<EventAccess>,
 }
 
 /// The user side of an interrupted thread.

@@ -7,7 +7,11 @@ use std::sync::Arc;
 
 use super::next_runs::NextRun;
 use super::outcome::Outcome;
-use crate::model::access::{AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses};
+use crate::model::access::answers::Answers;
+use crate::model::access::class::AccessClass;
+use crate::model::access::{
+    AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, SampledEvent, add_by_nodes,
+};
 use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::model::units::NodeId;
@@ -26,8 +30,25 @@ pub struct Tally {
     pages: HashMap<(u64, Option<NodeId>), f64>,
     /// Followed samples in the same way.
     next_pages: HashMap<(u64, Option<NodeId>), f64>,
+    /// Accesses that a PMU sampled.
+    events: Vec<EventAt>,
     /// Followed samples by pages of the next two runs and node of the CPU.
     pairs: HashMap<(u64, u64, Option<NodeId>), u64>,
+}
+
+/// An access that a PMU sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventAt {
+    /// Its page, by number.
+    pub page: Option<u64>,
+    /// The node of the page by its physical address.
+    pub page_node: Option<NodeId>,
+    /// The node of the CPU.
+    pub cpu_node: Option<NodeId>,
+    /// The place that answered.
+    pub class: AccessClass,
+    /// Cycles that it took.
+    pub cycles: Option<u32>,
 }
 
 /// Samples of one interval by process.
@@ -95,6 +116,11 @@ impl Tally {
         }
     }
 
+    /// Adds an access that a PMU sampled.
+    pub fn add_event(&mut self, event: EventAt) {
+        self.events.push(event);
+    }
+
     /// Counts a sample that was not followed for want of time.
     pub fn leave_out(&mut self) {
         self.counts.next_runs.left_out += 1;
@@ -104,7 +130,8 @@ impl Tally {
     pub fn pages(&self) -> Vec<u64> {
         let of_runs = self.pages.keys().chain(self.next_pages.keys()).map(|(page, _)| *page);
         let of_pairs = self.pairs.keys().flat_map(|(first, second, _)| [*first, *second]);
-        let mut pages: Vec<u64> = of_runs.chain(of_pairs).collect();
+        let of_events = self.events.iter().filter_map(|event| event.page);
+        let mut pages: Vec<u64> = of_runs.chain(of_pairs).chain(of_events).collect();
         pages.sort_unstable();
         pages.dedup();
         pages
@@ -119,6 +146,7 @@ impl Tally {
             name: name.clone(),
             by_node: ByNodes::new(),
             next_by_node: ByNodes::new(),
+            answers: Answers::default(),
         };
         let mut mappings: Vec<MappingUse> = places.mappings.iter().map(mapping).collect();
         for ((page, cpu_node), samples) in self.pages {
@@ -147,7 +175,20 @@ impl Tally {
                 *found.next_runs.by_remote.entry((one != cpu, other != cpu)).or_default() += samples;
             }
         }
-        mappings.retain(|mapping| !mapping.by_node.is_empty() || !mapping.next_by_node.is_empty());
+        for event in self.events {
+            let place = event.page.and_then(|page| places.pages.get(&page));
+            // The physical address is that of the moment of the access.
+            let page_node = event.page_node.or(place.and_then(|place| place.node));
+            let elsewhere = page_node.zip(event.cpu_node).map(|(page, cpu)| page != cpu);
+            found.answers.add(event.class, elsewhere, event.cycles);
+            if let Some(mapping) = place.and_then(|place| mappings.get_mut(place.mapping)) {
+                mapping.answers.add(event.class, elsewhere, event.cycles);
+            }
+        }
+        let is_used = |mapping: &MappingUse| {
+            !mapping.by_node.is_empty() || !mapping.next_by_node.is_empty() || mapping.answers.accesses() > 0
+        };
+        mappings.retain(is_used);
         (found.mappings, found.no_nodes) = (mappings, places.no_nodes.clone());
         found
     }
@@ -163,6 +204,7 @@ fn add_counts(sum: &mut MemoryUse, more: &MemoryUse) {
     sum.kernel += more.kernel;
     sum.unmapped += more.unmapped;
     sum.next_runs.add(&more.next_runs);
+    sum.answers.add_all(&more.answers);
 }
 
 /// Losses by cause, as differences.
@@ -186,13 +228,13 @@ impl Window {
         }
     }
 
-    /// The sum of all that is in the window.
-    pub fn sum(&self) -> MemoryUses {
+    /// The sum of all that is in the window; `event` is sampled beside the clock.
+    pub fn sum(&self, event: Option<SampledEvent>) -> MemoryUses {
         let mut sums: BTreeMap<ProcessId, (MemoryUse, BTreeMap<u64, MappingUse>)> = BTreeMap::new();
-        let mut lost = Losses::new();
+        let mut lost: BTreeMap<String, u64> = BTreeMap::new();
         let mut of_all = 0;
         for (_, _, uses, losses) in &self.intervals {
-            losses.iter().for_each(|(cause, count)| *lost.entry(cause).or_default() += count);
+            losses.iter().for_each(|(cause, count)| *lost.entry((*cause).to_string()).or_default() += count);
             for (process, found) in uses {
                 of_all += found.samples + found.kernel;
                 let (sum, mappings) = sums.entry(*process).or_default();
@@ -203,12 +245,14 @@ impl Window {
         }
         let finish = |(process, (mut sum, mappings)): (ProcessId, (MemoryUse, BTreeMap<u64, MappingUse>))| {
             sum.mappings = mappings.into_values().collect();
-            let used = |mapping: &MappingUse| (mapping.samples(), mapping.followed());
+            let used = |mapping: &MappingUse| {
+                (mapping.samples(), mapping.followed(), mapping.answers.accesses() as f64)
+            };
             sum.mappings.sort_by(|one, other| {
                 let (one, other) = (used(one), used(other));
-                other.0.total_cmp(&one.0).then(other.1.total_cmp(&one.1))
+                other.0.total_cmp(&one.0).then(other.1.total_cmp(&one.1)).then(other.2.total_cmp(&one.2))
             });
-            sum.mappings.truncate(MAPPINGS_MAX);
+            sum.list_no_more_than(MAPPINGS_MAX);
             (sum.lost, sum.of_all) = (lost.clone(), of_all);
             (process, Arc::new(sum))
         };
@@ -216,6 +260,7 @@ impl Window {
         let to = self.intervals.back().map_or(0, |(_, to, ..)| *to);
         MemoryUses {
             source: AccessSource::Clock,
+            event,
             window_s: to.saturating_sub(from) as f64 / 1e9,
             processes: sums.into_iter().map(finish).collect(),
         }
@@ -226,16 +271,15 @@ fn add_mapping(sums: &mut BTreeMap<u64, MappingUse>, mapping: &MappingUse) {
     let sum = sums.entry(mapping.start).or_insert_with(|| MappingUse {
         by_node: ByNodes::new(),
         next_by_node: ByNodes::new(),
+        answers: Answers::default(),
         ..mapping.clone()
     });
     // It may have grown, and its address may be another mapping's now: the last one counts.
     sum.bytes = mapping.bytes;
     sum.name.clone_from(&mapping.name);
-    let add = |sum: &mut ByNodes, more: &ByNodes| {
-        more.iter().for_each(|(nodes, samples)| *sum.entry(*nodes).or_default() += samples);
-    };
-    add(&mut sum.by_node, &mapping.by_node);
-    add(&mut sum.next_by_node, &mapping.next_by_node);
+    add_by_nodes(&mut sum.by_node, &mapping.by_node);
+    add_by_nodes(&mut sum.next_by_node, &mapping.next_by_node);
+    sum.answers.add_all(&mapping.answers);
 }
 
 #[cfg(test)]
@@ -305,13 +349,35 @@ mod tests {
     }
 
     #[test]
+    fn sampled_accesses_go_to_their_mapping_and_the_node_of_their_address() {
+        let mut tally = Tally::default();
+        let event = EventAt {
+            page: Some(2),
+            page_node: None,
+            cpu_node: Some(NodeId(0)),
+            class: AccessClass::Dram { remote: false },
+            cycles: Some(300),
+        };
+        // Page 2 is on node 1, unless the physical address says otherwise.
+        tally.add_event(event);
+        tally.add_event(EventAt { page_node: Some(NodeId(0)), cycles: None, ..event });
+        // Without an address the class is all that is known.
+        tally.add_event(EventAt { page: None, class: AccessClass::Dram { remote: true }, ..event });
+        assert_eq!(tally.pages(), [2]);
+        let found = tally.place(&places());
+        assert_eq!((found.answers.memory(), found.answers.accesses()), ((2, 3), 3));
+        assert_eq!(found.answers.remote.latencies.loads(), 2);
+        assert_eq!((found.mappings.len(), found.mappings[0].answers.memory()), (1, (1, 2)));
+    }
+
+    #[test]
     fn a_window_is_ten_seconds_long() {
         let mut window = Window::default();
         let once = || BTreeMap::from([(PROCESS, found())]);
         for second in 0..30 {
             window.add(second * S, (second + 1) * S, once(), Losses::from([("ring_full", 2)]));
         }
-        let sum = window.sum();
+        let sum = window.sum(None);
         assert_eq!(sum.window_s, 10.0);
         let process = &sum.processes[&PROCESS];
         assert_eq!((process.samples, process.lost["ring_full"], process.of_all), (80, 20, 90));
@@ -328,7 +394,7 @@ mod tests {
         assert_eq!(found.sound(), Ok(()));
         found.gone = 300;
         assert!(found.sound().unwrap_err().to_string().contains("less than half"));
-        (found.of_all, found.lost) = (1000, Losses::from([("ring_full", 100)]));
+        (found.of_all, found.lost) = (1000, [("ring_full".to_string(), 100)].into());
         assert!(matches!(found.sound(), Err(Missing::Lost(_))));
     }
 }

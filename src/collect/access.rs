@@ -16,14 +16,16 @@ use libbpf_rs::{Link, Program};
 use super::object;
 use super::sampler::{self, CpuLinks, SampleRing, ring_bytes};
 use super::skel::access::{AccessSkel, AccessSkelBuilder};
-use crate::access::sample::{RawSample, Registers, UserState};
+use crate::access::sample::{EventAccess, RawSample, Registers, UserState};
 use crate::access::{decode_a64, decode_x86};
 use crate::model::event::Event;
+use crate::model::sample::Missing;
 use crate::model::units::CpuId;
 use crate::model::wire::{
-    ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CODE, ACCESS_FROM, ACCESS_KERNEL, ACCESS_LOSSES,
-    ACCESS_WORDS, AccessHead, Wire,
+    ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CODE, ACCESS_EVENT, ACCESS_FROM, ACCESS_KERNEL,
+    ACCESS_KNOWN, ACCESS_LOSSES, ACCESS_WORDS, AccessHead, Wire,
 };
+use crate::pmu::memory_event::MemoryEvent;
 use crate::sys;
 
 /// Samples a second on the whole machine: decoding them takes less than 1 % of a CPU.
@@ -51,6 +53,7 @@ fn clock() -> Event {
 pub struct AccessProbe {
     // Order matters: links go before the object they belong to.
     links: CpuLinks,
+    event_links: CpuLinks,
     ring: SampleRing<RawSample>,
     hz: u32,
     skel: AccessSkel<'static>,
@@ -68,7 +71,7 @@ impl AccessProbe {
         open.maps.samples.set_max_entries(ring_bytes(cpus, RING_PER_CPU, RING_MAX))?;
         let skel = open.load().context("loading access.bpf.o")?;
         let ring = SampleRing::new(&skel.maps.samples, "memory samples", parse)?;
-        Ok(AccessProbe { links: CpuLinks::default(), ring, hz, skel })
+        Ok(AccessProbe { links: CpuLinks::default(), event_links: CpuLinks::default(), ring, hz, skel })
     }
 
     /// Samples on these CPUs, and on those that went offline no longer.
@@ -77,6 +80,14 @@ impl AccessProbe {
     /// The clock cannot be sampled on one of them.
     pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
         self.links.follow(cpus, &clock(), self.hz, &self.skel.progs.on_tick)
+    }
+
+    /// Samples these events of a PMU, too, on the CPUs that have them.
+    ///
+    /// # Errors
+    /// One of them cannot be sampled on one of the CPUs.
+    pub fn follow_events(&mut self, cpus: &[CpuId], events: &[MemoryEvent]) -> Result<(), Missing> {
+        self.event_links.follow_memory(cpus, events, self.hz, &self.skel.progs.on_access_event)
     }
 
     fn attach(&self, fd: OwnedFd) -> Result<Link> {
@@ -118,6 +129,14 @@ impl AccessProbe {
 /// A sample as the kernel wrote it. `None` when it contradicts itself.
 fn parse(bytes: &[u8]) -> Option<RawSample> {
     let head = AccessHead::from_bytes(bytes)?;
+    let process = (head.pid, head.leader_start_ns);
+    let cpu = CpuId(head.cpu);
+    if head.flags & ACCESS_EVENT != 0 {
+        let event = event(head.flags, bytes.get(size_of::<AccessHead>()..)?)?;
+        // An access of the kernel itself is none of the program.
+        let event = if head.flags & ACCESS_KERNEL != 0 { EventAccess::default() } else { event };
+        return Some(RawSample { process, tid: head.tid, cpu, user: None, event: Some(event) });
+    }
     let user = if head.flags & ACCESS_KERNEL != 0 {
         None
     } else {
@@ -133,8 +152,26 @@ fn parse(bytes: &[u8]) -> Option<RawSample> {
         let code = code.get(from..to)?.into();
         Some(UserState { registers: named(&registers), code, before: ACCESS_BEFORE - from })
     };
-    let process = (head.pid, head.leader_start_ns);
-    Some(RawSample { process, tid: head.tid, cpu: CpuId(head.cpu), user })
+    Some(RawSample { process, tid: head.tid, cpu, user, event: None })
+}
+
+/// The words of a sampled event: those that are known.
+fn event(flags: u32, words: &[u8]) -> Option<EventAccess> {
+    let mut known = [None; ACCESS_KNOWN.len()];
+    let words = words.get(..size_of::<u64>() * ACCESS_KNOWN.len())?.chunks_exact(size_of::<u64>());
+    for ((known, flag), word) in known.iter_mut().zip(ACCESS_KNOWN).zip(words) {
+        let word = u64::from_ne_bytes(word.try_into().ok()?);
+        *known = Some(word).filter(|_| flags & flag != 0);
+    }
+    let [address, physical, source, weight] = known;
+    // Drivers that know no address say 0.
+    let nonzero = |word: &u64| *word != 0;
+    Some(EventAccess {
+        address: address.filter(nonzero),
+        physical: physical.filter(nonzero),
+        source,
+        cycles: weight.map(|weight| weight as u32),
+    })
 }
 
 /// Registers by their numbers in instructions.
@@ -196,6 +233,24 @@ mod tests {
         // rax, rsp, r8, r15 in the order of struct pt_regs.
         assert_eq!((of(0), of(4), of(8), of(15)), (10, 19, 9, 0));
         assert_eq!((registers.ip, registers.fs_base), (1016, 1021));
+    }
+
+    #[test]
+    fn an_event_has_the_words_that_are_known() {
+        let of = |known: u32| {
+            let flags = ACCESS_EVENT | known;
+            let head = AccessHead { pid: 7, tid: 8, leader_start_ns: 9, cpu: 1, flags };
+            let mut bytes = head.as_bytes().to_vec();
+            [0x1000_u64, 0x2000, 0x42, 5 << 32 | 300]
+                .iter()
+                .for_each(|word| bytes.extend(word.to_ne_bytes()));
+            assert!((0..bytes.len()).all(|cut| parse(&bytes[..cut]).is_none()));
+            let event = parse(&bytes).unwrap().event.unwrap();
+            (event.address, event.physical, event.source, event.cycles)
+        };
+        assert_eq!(of(16 | 32 | 64 | 128), (Some(0x1000), Some(0x2000), Some(0x42), Some(300)));
+        assert_eq!(of(16 | 64), (Some(0x1000), None, Some(0x42), None));
+        assert_eq!(of(16 | 32 | 64 | 128 | ACCESS_KERNEL), (None, None, None, None));
     }
 
     #[test]

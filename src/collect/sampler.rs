@@ -8,8 +8,10 @@ use anyhow::{Context, Result, bail};
 use libbpf_rs::{Link, MapCore, ProgramMut, RingBuffer, RingBufferBuilder};
 
 use crate::model::event::Event;
+use crate::model::sample::Missing;
 use crate::model::units::CpuId;
-use crate::pmu::open::open_sampling;
+use crate::pmu::memory_event::MemoryEvent;
+use crate::pmu::open::{OpenMemoryEvent, open_memory_event, open_sampling};
 use crate::sys;
 
 /// Bytes of a ring at least.
@@ -78,7 +80,13 @@ impl<T: 'static> SampleRing<T> {
 
 /// A program on an event of each CPU. Each link owns the descriptor of its event.
 #[derive(Default)]
-pub(super) struct CpuLinks(BTreeMap<CpuId, Link>);
+pub(super) struct CpuLinks(BTreeMap<CpuId, OnCpu>);
+
+/// Order matters: the link goes before the leader of its event.
+struct OnCpu {
+    _link: Link,
+    _leader: Option<OwnedFd>,
+}
 
 impl CpuLinks {
     /// Samples `event` on these CPUs, as far as it is there, and on those that went offline no longer.
@@ -92,19 +100,57 @@ impl CpuLinks {
         hz: u32,
         program: &ProgramMut<'_>,
     ) -> Result<()> {
-        self.0.retain(|cpu, _| cpus.contains(cpu));
-        for cpu in cpus {
-            if self.0.contains_key(cpu) || !event.is_on(*cpu) {
+        self.keep(cpus);
+        for cpu in cpus.iter().filter(|cpu| event.is_on(**cpu)) {
+            if self.0.contains_key(cpu) {
                 continue;
             }
-            let fd = match open_sampling(event, *cpu, hz) {
-                Ok(fd) => fd,
+            match open_sampling(event, *cpu, hz) {
+                Ok(fd) => self.attach(*cpu, program, (fd, None), &event.name)?,
                 Err(why) => bail!("{why}"),
-            };
-            let link =
-                attach(program, fd).with_context(|| format!("attaching to {} on CPU {cpu}", event.name))?;
-            self.0.insert(*cpu, link);
+            }
         }
+        Ok(())
+    }
+
+    /// The same for events whose samples have addresses: each on the CPUs that have it.
+    ///
+    /// # Errors
+    /// An event cannot be sampled on one of them.
+    pub(super) fn follow_memory(
+        &mut self,
+        cpus: &[CpuId],
+        events: &[MemoryEvent],
+        hz: u32,
+        program: &ProgramMut<'_>,
+    ) -> Result<(), Missing> {
+        self.keep(cpus);
+        for event in events {
+            for cpu in cpus.iter().filter(|cpu| event.event.is_on(**cpu)) {
+                if self.0.contains_key(cpu) {
+                    continue;
+                }
+                let OpenMemoryEvent { fd, leader } = open_memory_event(event, *cpu, hz)?;
+                let attached = self.attach(*cpu, program, (fd, leader), &event.event.name);
+                attached.map_err(|error| Missing::Unsupported(format!("{error:#}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, cpus: &[CpuId]) {
+        self.0.retain(|cpu, _| cpus.contains(cpu));
+    }
+
+    fn attach(
+        &mut self,
+        cpu: CpuId,
+        program: &ProgramMut<'_>,
+        (fd, leader): (OwnedFd, Option<OwnedFd>),
+        name: &str,
+    ) -> Result<()> {
+        let link = attach(program, fd).with_context(|| format!("attaching to {name} on CPU {cpu}"))?;
+        self.0.insert(cpu, OnCpu { _link: link, _leader: leader });
         Ok(())
     }
 }

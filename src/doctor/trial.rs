@@ -21,6 +21,7 @@ use crate::host::kernel;
 use crate::model::facility::Facility;
 use crate::model::topology::Topology;
 use crate::model::wire::Scoped;
+use crate::pmu::memory_event;
 use crate::pmu::open::Refused;
 use crate::text::plural;
 
@@ -88,7 +89,8 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
         note(trials, probe.name, from_ref(&probe.facility), seen);
     }
     note(trials, "memory by node", &[Facility::Placement], placement());
-    note(trials, "memory in use", &[Facility::MemoryUse], memory_use(&store))
+    note(trials, "memory in use", &[Facility::MemoryUse], memory_use(&store));
+    note(trials, "accesses by the PMU", &[Facility::MemoryEvents], memory_events(&store, topology))
 }
 
 /// Looks at our own memory: what the kernel refuses for that, it refuses for everybody's.
@@ -125,6 +127,16 @@ fn memory_use(store: &OwnedFd) -> Result<((), String)> {
         Attribution::At => "on the slow instruction",
     };
     Ok(((), format!("{:.0} % of {} clock samples fall {place}", verdict.pct, verdict.samples)))
+}
+
+/// Whether an event of a PMU can be sampled that has the addresses of accesses.
+fn memory_events(store: &OwnedFd, topology: &Topology) -> Result<((), String)> {
+    let events = memory_event::find(Path::new("/")).map_err(Error::msg)?;
+    let online: Vec<_> = topology.online_cpus().map(|cpu| cpu.id).collect();
+    let mut probe = AccessProbe::load(store, access::rate(online.len() as u32), 1)?;
+    probe.follow_events(&online, &events).map_err(Error::msg)?;
+    let names: Vec<&str> = events.iter().map(|event| event.event.name.as_str()).collect();
+    Ok(((), format!("{} opened on {}", names.join(", "), plural(online.len(), "CPU"))))
 }
 
 fn task_storage(check: &HostCheck, topology: &Topology) -> Result<(OwnedFd, String)> {

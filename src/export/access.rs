@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
-use crate::model::access::{MappingUse, MemoryUse};
+use crate::model::access::answers::{Answers, MemoryAnswers};
+use crate::model::access::{MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent};
 use crate::model::share::wilson;
 use crate::snapshot::SampledUse;
-
-/// Mappings that are listed: those that are used most.
-const MAPPINGS_MAX: usize = 50;
 
 /// The samples of a process, on a machine with so many nodes.
 pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
@@ -43,6 +41,9 @@ pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
             "correlation": evidence.correlation.map(|found| (found * 1e3).round() / 1e3),
         },
     });
+    if let Some(event) = &sampled.event {
+        object["pmu"] = of_event(event, &found.answers);
+    }
     if let Some(why) = &found.no_nodes {
         object["missing"] = json!({ "nodes": why.to_string() });
     }
@@ -51,17 +52,42 @@ pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
     }
     let by_count = judged(found, &of_mappings).is_ok();
     let by_time = found.sound();
+    let of_event = sampled.event.is_some() && found.answers.accesses() > 0;
     if let Err(why) = &by_time {
-        let key = if by_count { "use_pct" } else { "mappings" };
+        let key = if by_count || of_event { "use_pct" } else { "mappings" };
         object["missing"][key] = json!(why.to_string());
     }
-    if by_time.is_ok() || by_count {
+    if by_time.is_ok() || by_count || of_event {
         let wholes = (by_time.is_ok().then(|| found.placed()), by_count.then(|| found.placed_by_count()));
-        let listed = |mapping: &&MappingUse| by_count || mapping.samples() > 0.0;
-        let rows = found.mappings.iter().filter(listed).take(MAPPINGS_MAX);
+        let listed = |mapping: &&MappingUse| {
+            by_count || mapping.samples() > 0.0 || (of_event && mapping.answers.accesses() > 0)
+        };
+        let rows = found.mappings.iter().filter(listed).take(MAPPINGS_LISTED);
         object["mappings"] = rows.map(|mapping| row(mapping, wholes)).collect();
     }
     object
+}
+
+/// Accesses that a PMU sampled, by the place that answered.
+fn of_event(event: &SampledEvent, answers: &Answers) -> Json {
+    let classes = answers.classes.iter().map(|(class, accesses)| (class.id().to_string(), json!(accesses)));
+    json!({
+        "source": event.source.id(),
+        "threshold_cycles": event.threshold,
+        "samples": answers.accesses(),
+        "by_answer": classes.collect::<Map<String, Json>>(),
+        "memory_samples": answers.memory().1,
+        "latency_cycles": latencies(answers),
+    })
+}
+
+/// Percentiles of loads that memory answered, of the own node and of others.
+fn latencies(answers: &Answers) -> Json {
+    let of = |found: &MemoryAnswers| {
+        let [p50, p95] = [50.0, 95.0].map(|pct| found.latencies.percentile(pct).map(rounded));
+        json!({ "loads": found.latencies.loads(), "p50": p50, "p95": p95 })
+    };
+    json!({ "local": of(&answers.local), "remote": of(&answers.remote) })
 }
 
 /// Whether shares are by count, and why not.
@@ -106,5 +132,43 @@ fn row(mapping: &MappingUse, (placed, by_count): (Option<f64>, Option<f64>)) -> 
         row["accesses_pct"] = json!(rounded(pct));
         row["accesses_error_points"] = json!(rounded(error));
     }
+    if mapping.answers.accesses() > 0 {
+        row["pmu_samples"] = json!(mapping.answers.accesses());
+        row["latency_cycles"] = latencies(&mapping.answers);
+    }
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::access::class::AccessClass;
+    use crate::model::access::{AccessSource, ByNodes};
+
+    #[test]
+    fn mappings_that_only_a_pmu_sampled_have_no_share_of_time() {
+        let mut answers = Answers::default();
+        (0..200).for_each(|_| answers.add(AccessClass::Dram { remote: true }, None, Some(400)));
+        let mapping = MappingUse {
+            start: 0x1000,
+            bytes: 4096,
+            name: "[heap]".into(),
+            by_node: ByNodes::new(),
+            next_by_node: ByNodes::new(),
+            answers: answers.clone(),
+        };
+        let found = Arc::new(MemoryUse { mappings: vec![mapping], answers, ..MemoryUse::default() });
+        let event = Some(SampledEvent { source: AccessSource::Ibs, threshold: None });
+        let sampled = SampledUse { source: AccessSource::Clock, event, window_s: 10.0, found };
+        let object = object(&sampled, 2);
+        let mapping = &object["mappings"][0];
+        assert_eq!((&mapping["name"], &mapping["pmu_samples"]), (&json!("[heap]"), &json!(200)), "{object}");
+        assert!(mapping["use_pct"].is_null() && object["missing"]["use_pct"].is_string(), "{object}");
+        assert_eq!(object["pmu"]["by_answer"], json!({ "remote_dram": 200 }));
+        // Without the event nothing is said of mappings.
+        let without = super::object(&SampledUse { event: None, ..sampled }, 2);
+        assert!(without["missing"]["mappings"].is_string() && without.get("pmu").is_none(), "{without}");
+    }
 }

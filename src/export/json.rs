@@ -10,7 +10,7 @@ use crate::finding::{self, Engine};
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::host::HOST_METRICS;
-use crate::metric::matrix::PAIR_METRICS;
+use crate::metric::matrix::{PAIR_METRICS, sampled_pct};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::page_migrations;
 use crate::metric::{Metric, Value};
@@ -128,6 +128,9 @@ impl Export for JsonLines {
         }
         write!(out, "]")?;
         write!(out, ",\"matrix\":{}", matrix(snapshot, &mut reasons))?;
+        if let Some(pct) = sampled_pct(snapshot) {
+            write!(out, ",\"accesses_sampled_pct\":{}", json!(pct))?;
+        }
         if let Some(profile) = &snapshot.hot {
             write!(out, ",\"hot\":{}", super::hot::object(profile, &self.selection.filter, &snapshot.tasks))?;
         }

@@ -1,6 +1,9 @@
 //! The metrics of memory in use: shares of time at memory accesses, from samples of a clock.
 
+use super::task::GHZ;
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
+use crate::model::access::ENOUGH;
+use crate::model::access::answers::{Answers, MemoryAnswers};
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
 use crate::model::share::wilson;
@@ -12,9 +15,9 @@ fn sampled(task: &Task) -> Reading<&SampledUse> {
         Some(sampled) if task.leads() => Ok(sampled),
         Some(_) => Err(no("samples of memory use are added up by process")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
-        None => Err(no(
-            "no samples: --access asks for them, or u in the details, and the process must have run; not recorded",
-        )),
+        None => {
+            Err(no("no samples: --access asks for them, or u in the details, and the process must have run"))
+        }
     }
 }
 
@@ -109,9 +112,79 @@ pub const ACCESS_SOURCE: Metric<Task> = metric(
     "access_source",
     ("ACCSRC", 6),
     (Unit::Text, Order::Ascending),
-    "The sampler of memory use: clock, which says where time goes.",
-    |task, _| Ok(Value::Text(sampled(task)?.source.id().into())),
+    "The samplers of memory use: clock, which says where time goes; pebs (Intel) or ibs (AMD), which sample accesses.",
+    |task, snapshot| {
+        let sampled = sampled(task)?;
+        let event = sampled.event.map(|event| event.source.id());
+        // The clock says nothing on some CPUs, where the event may.
+        let clock = snapshot.host_missing(MEM_TIME_PCT.id).is_none().then_some(sampled.source.id());
+        Ok(Value::Text(clock.into_iter().chain(event).collect::<Vec<_>>().join("+")))
+    },
 );
+
+/// Accesses that a PMU sampled: enough of them that memory answered.
+fn answers(task: &Task) -> Reading<&Answers> {
+    let sampled = sampled(task)?;
+    if sampled.event.is_none() {
+        return Err(no("no PMU sampled accesses"));
+    }
+    sampled.found.complete()?;
+    Ok(&sampled.found.answers)
+}
+
+fn latency(task: &Task, snapshot: &Snapshot, of: fn(&Answers) -> &MemoryAnswers) -> Reading<Value> {
+    let latencies = &of(answers(task)?).latencies;
+    let loads = latencies.loads();
+    if (loads as f64) < ENOUGH {
+        return Err(no(&format!("{loads} loads were answered so: a latency needs {ENOUGH}")));
+    }
+    let cycles = latencies.percentile(50.0).ok_or_else(|| no("no load has a latency"))?;
+    match GHZ.read(task, snapshot)? {
+        Value::F64(ghz) if ghz > 0.0 => Ok(Value::F64(cycles / ghz)),
+        _ => Err(no("its clock frequency is not known")),
+    }
+}
+
+const EVENTS: Traits = Traits::NONE.needs(&[Facility::MemoryEvents]);
+
+pub const DRAM_REMOTE_PCT: Metric<Task> = metric(
+    "dram_remote_pct",
+    ("DRAMREM%", 8),
+    (Unit::Percent, Order::Descending),
+    "Of sampled accesses that memory answered and no cache, the share whose memory is of another node, in the last ten \
+     seconds. From events of a PMU (--access on Intel with PEBS, on AMD with IBS), which sample accesses and not time; on \
+     Intel and Zen 5 those slower than 128 cycles. Not verified on hardware.",
+    |task, snapshot| {
+        let (remote, all) = answers(task)?.memory();
+        if snapshot.host.topology.nodes.len() < 2 {
+            return Err(no("the machine has one node"));
+        }
+        if (all as f64) < ENOUGH {
+            return Err(no(&format!("{all} sampled accesses were answered by memory: shares need {ENOUGH}")));
+        }
+        Ok(Value::F64(100.0 * remote as f64 / all as f64))
+    },
+)
+.with(EVENTS.several(Several::Nodes).stands(Stands::Remote(|pct| pct > 0.0)));
+
+pub const LOAD_LATENCY_NS_LOCAL: Metric<Task> = metric(
+    "load_latency_ns_local",
+    ("LATLOC", 7),
+    (Unit::Nanoseconds, Order::Descending),
+    "Median latency of sampled loads that memory of the own node answered, in ns at the clock frequency it got; on Intel \
+     and Zen 5 of those slower than 128 cycles. JSON has more in access.pmu. Not verified on hardware.",
+    |task, snapshot| latency(task, snapshot, |answers| &answers.local),
+)
+.with(EVENTS);
+
+pub const LOAD_LATENCY_NS_REMOTE: Metric<Task> = metric(
+    "load_latency_ns_remote",
+    ("LATREM", 7),
+    (Unit::Nanoseconds, Order::Descending),
+    "The same of loads that memory of another node answered.",
+    |task, snapshot| latency(task, snapshot, |answers| &answers.remote),
+)
+.with(EVENTS.several(Several::Nodes));
 
 pub const ACCESS_SAMPLES: Metric<Task> = metric(
     "access_samples",

@@ -36,6 +36,15 @@ impl PairMetric {
         }
     }
 
+    /// The sources of its values, where they are not those of [`PairMetric::help`] alone.
+    pub fn sources(&self, snapshot: &Snapshot) -> Option<String> {
+        let pct = sampled_pct(snapshot).filter(|_| self.id == PAIR_METRICS[0].id)?;
+        Some(format!(
+            "{pct:.0} % of the time is that of processes whose accesses are sampled, and counts as they say; the rest is from \
+             placement."
+        ))
+    }
+
     /// The largest value between two different nodes: what heat is measured by.
     pub fn largest(&self, snapshot: &Snapshot) -> f64 {
         let nodes = || snapshot.nodes.iter().map(|node| NodeId(node.raw.id));
@@ -109,6 +118,12 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         needs: &[],
     },
 ];
+
+/// Share of the time behind accesses_pct that is from sampled accesses, in per cent; `None` where no process was sampled.
+pub fn sampled_pct(snapshot: &Snapshot) -> Option<f64> {
+    let several = snapshot.host.topology.nodes.len() > 1;
+    snapshot.accesses.sampled_pct().filter(|pct| several && *pct > 0.0)
+}
 
 /// The count from one node to the other, of flows in their order.
 fn count(flows: &[Flow], from: NodeId, to: NodeId) -> u64 {

@@ -97,7 +97,7 @@ pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
 
 /// The source of a share of remote accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Basis {
+pub enum Basis {
     /// The machine has one node.
     OneNode,
     /// RMA / (RMA + LMA).
@@ -189,20 +189,54 @@ fn known(
     if only_node(snapshot).is_some() {
         return Ok(Known::exactly(Basis::OneNode, 0.0));
     }
-    if let (Ok(lma), Ok(rma)) = accesses
-        && lma + rma > 0.0
-    {
-        return Ok(Known::exactly(Basis::Counted, rma * 100.0 / (lma + rma)));
+    if let Some(counted) = of_counters(accesses) {
+        return Ok(counted);
     }
     if let Some(sampled) = sampled.and_then(of_samples) {
         return Ok(sampled);
     }
-    let placed = remote.and_then(|remote| match (remote.pct(), remote.range_pct()) {
+    of_placement(remote, ran).or_else(|why| of_hints(hints).ok_or(why))
+}
+
+/// The share of `lma` and `rma`, where something was counted.
+fn of_counters(accesses: (Reading<f64>, Reading<f64>)) -> Option<Known> {
+    let (lma, rma) = (accesses.0.ok()?, accesses.1.ok()?);
+    (lma + rma > 0.0).then(|| Known::exactly(Basis::Counted, rma * 100.0 / (lma + rma)))
+}
+
+fn of_placement(remote: Reading<Remote>, ran: bool) -> Reading<Known> {
+    remote.and_then(|remote| match (remote.pct(), remote.range_pct()) {
         (Some(pct), Some(range)) => Ok(Known { basis: Basis::Placement, pct, range }),
         _ if ran => Err(no("where the memory of what ran is has not been looked at yet")),
         _ => Err(no("did not run in this interval")),
-    });
-    placed.or_else(|why| of_hints(hints).ok_or(why))
+    })
+}
+
+/// The share of remote accesses as one source has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RemoteShare {
+    /// Not [`Basis::OneNode`].
+    pub basis: Basis,
+    /// In per cent.
+    pub pct: f64,
+    /// The least and the most that it could be, in per cent; both as `pct` where the error is not known.
+    pub range: (f64, f64),
+}
+
+/// The share of remote accesses of a process, from each source that has one, the best first: that is remote_pct. Empty on
+/// machines with one node.
+pub fn remote_by_source(task: &Task, snapshot: &Snapshot) -> Vec<RemoteShare> {
+    if only_node(snapshot).is_some() {
+        return Vec::new();
+    }
+    let slots = &task.delta.slots;
+    let counted = of_counters((counters::lma(slots, snapshot), counters::rma(slots, snapshot)));
+    let sampled = task.memory_use.as_ref().filter(|_| task.tid.is_none());
+    let sampled = sampled.and_then(|sampled| of_samples(&sampled.found));
+    let placed = of_placement(remote_of(task, snapshot), task.run_ns() > 0).ok();
+    let hints = of_hints(Some(balancing::of_task(task)));
+    let all = [counted, sampled, placed, hints].into_iter().flatten();
+    all.map(|known| RemoteShare { basis: known.basis, pct: known.pct, range: known.range }).collect()
 }
 
 fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
@@ -393,6 +427,7 @@ pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric::<Container>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::access::answers::Answers;
     use crate::model::access::next_runs::NextRuns;
     use crate::model::access::{ByNodes, MappingUse};
 
@@ -416,6 +451,7 @@ mod tests {
             name: String::new(),
             by_node: ByNodes::new(),
             next_by_node: by_node.into(),
+            answers: Answers::default(),
         };
         let pairs = [(false, false), (false, true), (true, false), (true, true)].map(|pair| (pair, 25));
         let all = remote + local;
@@ -446,7 +482,7 @@ mod tests {
         found.next_runs.by_remote = [((false, false), 50), ((true, true), 50)].into();
         assert!(of_samples(&found).is_none(), "in runs");
         let mut found = followed(300, 100);
-        found.lost.insert("ring_full", 100);
+        found.lost.insert("ring_full".into(), 100);
         assert!(of_samples(&found).is_none(), "lost");
     }
 

@@ -112,6 +112,9 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     access::MEM_TIME_PCT_BY_NODE,
     access::ACCESS_SOURCE,
     access::ACCESS_SAMPLES,
+    access::DRAM_REMOTE_PCT,
+    access::LOAD_LATENCY_NS_LOCAL,
+    access::LOAD_LATENCY_NS_REMOTE,
 ];
 
 pub const CPU_NS: Metric<Task> = Metric {

@@ -2,11 +2,15 @@
 
 #![warn(missing_docs)]
 
+pub mod answers;
+pub mod class;
+pub mod latency;
 pub mod next_runs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use self::answers::Answers;
 use self::next_runs::NextRuns;
 use super::process::ProcessId;
 use super::sample::Missing;
@@ -14,6 +18,9 @@ use super::units::NodeId;
 
 /// Samples with an address from which on a share says something.
 pub const ENOUGH: f64 = 100.0;
+
+/// Mappings of a process that output and recordings list: those that are used most.
+pub const MAPPINGS_LISTED: usize = 50;
 
 /// Share of lost samples from which on shares say nothing.
 const LOST_MAX: f64 = 0.05;
@@ -23,26 +30,51 @@ const LOST_MAX: f64 = 0.05;
 pub enum AccessSource {
     /// A clock: shares are shares of time.
     Clock,
+    /// Loads that a PMU of Intel samples, above a threshold.
+    Pebs,
+    /// Operations that a PMU of AMD samples.
+    Ibs,
 }
 
 impl AccessSource {
-    /// Its name in JSON.
+    /// All of them.
+    const ALL: [AccessSource; 3] = [AccessSource::Clock, AccessSource::Pebs, AccessSource::Ibs];
+
+    /// Its name in JSON and in recordings.
     pub fn id(self) -> &'static str {
         match self {
             AccessSource::Clock => "clock",
+            AccessSource::Pebs => "pebs",
+            AccessSource::Ibs => "ibs",
         }
+    }
+
+    /// The sampler of this name; `None` for one that is not known.
+    pub fn of_id(id: &str) -> Option<AccessSource> {
+        AccessSource::ALL.into_iter().find(|source| source.id() == id)
     }
 }
 
 /// Memory in use in a sliding window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryUses {
-    /// The sampler.
+    /// The sampler of shares of time.
     pub source: AccessSource,
+    /// The event of a PMU that is sampled, too, if so.
+    pub event: Option<SampledEvent>,
     /// Length of the window in seconds: shorter soon after the start.
     pub window_s: f64,
     /// Processes that were sampled.
     pub processes: BTreeMap<ProcessId, Arc<MemoryUse>>,
+}
+
+/// An event of a PMU whose samples have addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampledEvent {
+    /// The way of sampling; not the clock.
+    pub source: AccessSource,
+    /// Accesses faster than so many cycles are not in the samples.
+    pub threshold: Option<u32>,
 }
 
 /// Samples of one process in the window.
@@ -63,7 +95,7 @@ pub struct MemoryUse {
     /// Samples in the kernel, which have no address.
     pub kernel: u64,
     /// Samples of all processes that were lost in the window, by cause.
-    pub lost: BTreeMap<&'static str, u64>,
+    pub lost: BTreeMap<String, u64>,
     /// Samples of all processes in the window.
     pub of_all: u64,
     /// Samples that were followed to the next run of their instruction.
@@ -74,6 +106,19 @@ pub struct MemoryUse {
     pub no_nodes: Option<Missing>,
     /// Mappings that were accessed, the most used one first.
     pub mappings: Vec<MappingUse>,
+    /// Samples in mappings that are not listed one by one.
+    pub rest: RestUse,
+    /// Accesses that a PMU sampled.
+    pub answers: Answers,
+}
+
+/// Samples in mappings that are not listed, in the same way as those of [`MappingUse`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RestUse {
+    /// See [`MappingUse::by_node`].
+    pub by_node: ByNodes,
+    /// See [`MappingUse::next_by_node`].
+    pub next_by_node: ByNodes,
 }
 
 /// Samples in one mapping.
@@ -89,6 +134,8 @@ pub struct MappingUse {
     pub by_node: ByNodes,
     /// Followed samples in the same way: by the page of the next run, or of the sampled one where that is not known.
     pub next_by_node: ByNodes,
+    /// Accesses in it that a PMU sampled.
+    pub answers: Answers,
 }
 
 /// Samples by node of the page (`None`: not known) and node of the CPU.
@@ -111,6 +158,11 @@ impl MappingUse {
     }
 }
 
+/// Adds `more` to `sum`, pair by pair.
+pub fn add_by_nodes(sum: &mut ByNodes, more: &ByNodes) {
+    more.iter().for_each(|(nodes, samples)| *sum.entry(*nodes).or_default() += samples);
+}
+
 /// Samples whose page is on another node than the CPU, and those of which both are known.
 fn remote(by_node: &ByNodes) -> (f64, f64) {
     let known = by_node.iter().map(|((page, cpu), samples)| (*page, *cpu, *samples));
@@ -124,7 +176,41 @@ fn remote(by_node: &ByNodes) -> (f64, f64) {
 impl MemoryUse {
     /// Addresses that were found in mappings.
     pub fn placed(&self) -> f64 {
-        self.mappings.iter().map(MappingUse::samples).sum()
+        self.by_nodes().flat_map(BTreeMap::values).sum()
+    }
+
+    /// Samples by nodes: of each mapping, and of all that are not listed.
+    fn by_nodes(&self) -> impl Iterator<Item = &ByNodes> {
+        self.mappings.iter().map(|mapping| &mapping.by_node).chain([&self.rest.by_node])
+    }
+
+    /// Followed samples in the same way.
+    fn next_by_nodes(&self) -> impl Iterator<Item = &ByNodes> {
+        self.mappings.iter().map(|mapping| &mapping.next_by_node).chain([&self.rest.next_by_node])
+    }
+
+    /// Followed samples of all mappings by the nodes of page and CPU: those of which both are known.
+    pub fn followed_by_nodes(&self) -> BTreeMap<(NodeId, NodeId), f64> {
+        let mut sum = BTreeMap::new();
+        for ((page, cpu), samples) in self.next_by_nodes().flatten() {
+            if let (Some(page), Some(cpu)) = (page, cpu) {
+                *sum.entry((*page, *cpu)).or_default() += samples;
+            }
+        }
+        sum
+    }
+
+    /// Lists no more than the first `most` mappings. The others are one place from then on: sums stay as they are.
+    pub fn list_no_more_than(&mut self, most: usize) {
+        if self.mappings.len() <= most {
+            return;
+        }
+        for mapping in self.mappings.drain(most..) {
+            add_by_nodes(&mut self.rest.by_node, &mapping.by_node);
+            add_by_nodes(&mut self.rest.next_by_node, &mapping.next_by_node);
+        }
+        let listed: BTreeSet<u64> = self.mappings.iter().map(|mapping| mapping.start).collect();
+        self.next_runs.list_only(&listed);
     }
 
     /// Samples at instructions that access memory, whether or not their address is known.
@@ -135,7 +221,7 @@ impl MemoryUse {
     /// Samples by node of the page.
     pub fn by_page_node(&self) -> BTreeMap<NodeId, f64> {
         let mut by_node = BTreeMap::new();
-        for ((page, _), samples) in self.mappings.iter().flat_map(|mapping| &mapping.by_node) {
+        for ((page, _), samples) in self.by_nodes().flatten() {
             if let Some(page) = page {
                 *by_node.entry(*page).or_default() += samples;
             }
@@ -145,21 +231,17 @@ impl MemoryUse {
 
     /// Samples whose page is on another node than the CPU, and those of which both are known.
     pub fn remote(&self) -> (f64, f64) {
-        self.mappings
-            .iter()
-            .map(MappingUse::remote)
-            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        self.by_nodes().map(remote).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// Followed samples whose page is on another node than the CPU, and those of which both are known.
     pub fn remote_by_count(&self) -> (f64, f64) {
-        let each = self.mappings.iter().map(|mapping| remote(&mapping.next_by_node));
-        each.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        self.next_by_nodes().map(remote).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     /// Followed samples that were found in mappings.
     pub fn placed_by_count(&self) -> f64 {
-        self.mappings.iter().map(MappingUse::followed).sum()
+        self.next_by_nodes().flat_map(BTreeMap::values).sum()
     }
 
     /// Whether so few samples were lost that shares say something.
@@ -194,5 +276,43 @@ impl MemoryUse {
             ));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, samples: f64) -> MappingUse {
+        let by_node = |samples| ByNodes::from([((Some(NodeId(1)), Some(NodeId(0))), samples)]);
+        MappingUse {
+            start,
+            bytes: 4096,
+            name: String::new(),
+            by_node: by_node(samples),
+            next_by_node: by_node(2.0 * samples),
+            answers: Answers::default(),
+        }
+    }
+
+    #[test]
+    fn sums_stay_as_they_are_when_fewer_mappings_are_listed() {
+        let all = MemoryUse {
+            mappings: vec![mapping(0x1000, 5.0), mapping(0x2000, 3.0), mapping(0x3000, 0.5)],
+            next_runs: NextRuns {
+                by_mapping: [((0x1000, 0x2000), 3), ((0x3000, 0x2000), 4), ((0x2000, 0x1000), 5)].into(),
+                ..NextRuns::default()
+            },
+            ..MemoryUse::default()
+        };
+        let mut fewer = all.clone();
+        fewer.list_no_more_than(3);
+        assert_eq!(fewer, all);
+        fewer.list_no_more_than(1);
+        assert_eq!((fewer.mappings.len(), fewer.rest.by_node.len()), (1, 1));
+        assert_eq!((fewer.placed(), fewer.placed_by_count()), (8.5, 17.0));
+        assert_eq!((fewer.remote(), fewer.remote_by_count()), (all.remote(), all.remote_by_count()));
+        assert_eq!(fewer.by_page_node(), all.by_page_node());
+        assert_eq!(fewer.next_runs.by_mapping, [((0x1000, 0), 3), ((0, 0), 4), ((0, 0x1000), 5)].into());
     }
 }

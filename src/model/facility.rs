@@ -46,6 +46,8 @@ pub enum Facility {
     PlacementError,
     /// Samples of the memory that processes use, from a clock.
     MemoryUse,
+    /// Samples of accesses, from an event of a PMU.
+    MemoryEvents,
     /// Pages that tasks are given, by node.
     NewPages,
     /// Pages that are moved for tasks.

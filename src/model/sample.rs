@@ -614,8 +614,8 @@ pub struct Sample {
     pub placement: Arc<BTreeMap<u64, Arc<PlacementRaw>>>,
     /// Fields of processes beside their counts, as far as asked for; recordings do not keep it.
     pub about: Arc<ProcFieldsOf>,
-    /// Memory that processes use, from samples of the last ten seconds; `None` while it is not sampled. Recordings do not
-    /// keep it.
+    /// Memory that processes use, from samples of the last ten seconds; `None` while it is not sampled. Recordings
+    /// keep the mappings that are used most.
     pub memory_use: Option<Arc<MemoryUses>>,
     /// Stacks that were sampled since the sample before; `None` while nobody asks for them.
     pub hot: Option<Arc<StackBatch>>,

@@ -421,6 +421,10 @@ pub const ACCESS_KERNEL: u32 = 1;
 pub const ACCESS_AHEAD: u32 = 2;
 /// `NT_ACCESS_BEHIND`: code in front of it, too.
 pub const ACCESS_BEHIND: u32 = 4;
+/// `NT_ACCESS_EVENT`: the sample is one of an event, with an address of its own.
+pub const ACCESS_EVENT: u32 = 8;
+/// `NT_ACCESS_ADDRESS`, and flags of the other words of such a sample in their order: physical address, source, weight.
+pub const ACCESS_KNOWN: [u32; 4] = [16, 32, 64, 128];
 
 /// Causes for which a sample of memory use is missing (`enum nt_access_loss`), as they are called in JSON.
 pub const ACCESS_LOSSES: [&str; 2] = ["ring_full", "ring_busy"];

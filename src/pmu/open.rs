@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use bytemuck::{Pod, Zeroable};
 use libbpf_rs::libbpf_sys;
@@ -11,6 +11,7 @@ use libbpf_rs::libbpf_sys;
 use crate::model::event::{Event, Role};
 use crate::model::sample::Missing;
 use crate::model::units::CpuId;
+use crate::pmu::memory_event::MemoryEvent;
 use crate::sys;
 
 pub use crate::model::wire::SLOTS;
@@ -47,6 +48,14 @@ pub fn open_sampling_self(event: &Event, hz: u32) -> Result<OwnedFd, Missing> {
 
 /// Opens an event: one that counts, or with `hz` one that is sampled so many times a second.
 fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result<OwnedFd> {
+    let (pid, cpu) = match target {
+        Target::ThisThread => (0, -1),
+        Target::Cpu(cpu) => (-1, cpu.0 as i32),
+    };
+    sys::perf_event_open(attributes(event, hz), pid, cpu, None)
+}
+
+fn attributes(event: &Event, hz: Option<u32>) -> libbpf_sys::perf_event_attr {
     let times = libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED | libbpf_sys::PERF_FORMAT_TOTAL_TIME_RUNNING;
     let mut attr = libbpf_sys::perf_event_attr {
         type_: event.kind,
@@ -63,11 +72,53 @@ fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result
         // PMUs of Arm refuse it; there nothing counts while a CPU waits for an interrupt.
         attr.set_exclude_idle(event.is_software().into());
     }
-    let (pid, cpu) = match target {
-        Target::ThisThread => (0, -1),
-        Target::Cpu(cpu) => (-1, cpu.0 as i32),
+    attr
+}
+
+/// An event whose samples have addresses, open on one CPU. Its leader counts as long as this lives.
+pub struct OpenMemoryEvent {
+    /// The event that is sampled.
+    pub fd: OwnedFd,
+    /// See [`MemoryEvent::leader`].
+    pub leader: Option<OwnedFd>,
+}
+
+/// Opens an event whose samples have addresses on `cpu`, for a program to be attached to: `hz` samples a second, which the
+/// kernel keeps to by changing the period. A fixed rate of large samples would bypass the program (large PEBS).
+///
+/// # Errors
+/// The reason, ready to be shown.
+pub fn open_memory_event(event: &MemoryEvent, cpu: CpuId, hz: u32) -> Result<OpenMemoryEvent, Missing> {
+    use libbpf_sys as perf;
+    let what = format!("sampling accesses on CPU {cpu}");
+    let leader = match &event.leader {
+        Some(leader) => {
+            let opened = perf_event_open(leader, Target::Cpu(cpu), None);
+            Some(opened.map_err(|error| refusal(leader, &what, &error))?)
+        }
+        None => None,
     };
-    sys::perf_event_open(attr, pid, cpu)
+    let always = perf::PERF_SAMPLE_IP
+        | perf::PERF_SAMPLE_TID
+        | perf::PERF_SAMPLE_CPU
+        | perf::PERF_SAMPLE_ADDR
+        | perf::PERF_SAMPLE_DATA_SRC
+        | perf::PERF_SAMPLE_WEIGHT_STRUCT;
+    let mut last = io::Error::from_raw_os_error(libc::EINVAL);
+    // IBS leaves no kernel out before 7.2, and physical addresses need more permission than the rest.
+    for (physical, exclude_kernel) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut attr = attributes(&event.event, Some(hz));
+        attr.sample_type = u64::from(always | if physical { perf::PERF_SAMPLE_PHYS_ADDR } else { 0 });
+        attr.set_exclude_kernel(exclude_kernel.into());
+        attr.set_exclude_idle(0);
+        attr.set_precise_ip(event.precise.into());
+        let group = leader.as_ref().map(AsFd::as_fd);
+        match sys::perf_event_open(attr, -1, cpu.0 as i32, group) {
+            Ok(fd) => return Ok(OpenMemoryEvent { fd, leader }),
+            Err(error) => last = error,
+        }
+    }
+    Err(refusal(&event.event, &what, &last))
 }
 
 /// The data that read(2) gives of an open event, in the order of its read_format.

@@ -123,6 +123,9 @@ impl Fold {
         let mut placement = BTreeMap::clone(&folded.placement);
         placement.retain(|pid, raw| next.kept.contains_key(&(*pid as u32, raw.start_ns)));
         folded.placement = Arc::new(placement);
+        if let Some(uses) = &mut folded.memory_use {
+            Arc::make_mut(uses).processes.retain(|process, _| next.kept.contains_key(process));
+        }
         folded.tasks.push(Arc::new(next.others.clone()));
         Folded { sample: folded, next }
     }

@@ -27,7 +27,10 @@ pub(super) fn check(sample: &Sample) -> Result<(), TooLarge> {
     let numbers = |counts: &Counts| counts.run_ns.len() + counts.pages.len() + 2 * counts.by_node.len();
     let times: usize = rows().map(|task| numbers(&task.counts)).sum();
     let names = sample.names.users.values().chain(sample.names.cgroups.values());
-    let mut texts = names.chain(&sample.notes).chain(sample.lost.keys());
+    let used = || sample.memory_use.iter().flat_map(|uses| uses.processes.values());
+    let mappings = used().flat_map(|found| &found.mappings);
+    let of_uses = used().flat_map(|found| found.lost.keys()).chain(mappings.map(|mapping| &mapping.name));
+    let mut texts = names.chain(&sample.notes).chain(sample.lost.keys()).chain(of_uses);
     let hot = sample.hot.as_deref();
     let frames: usize = hot.iter().flat_map(|hot| &hot.stacks).map(|stack| stack.frames.len()).sum();
     let lists = [
@@ -39,6 +42,7 @@ pub(super) fn check(sample: &Sample) -> Result<(), TooLarge> {
         sample.notes.len(),
         sample.lost.len(),
         sample.placement.len(),
+        sample.memory_use.as_ref().map_or(0, |uses| uses.processes.len()),
     ];
     for (within, what) in [
         (most <= MAX_ROWS, "tasks"),

@@ -14,7 +14,7 @@ pub use super::rows::Base;
 pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
-use super::{columns, groups, limits, machine, names, placement, room, rows, stacks};
+use super::{columns, groups, limits, machine, memory_use, names, placement, room, rows, stacks};
 use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, VmStat};
 use crate::model::units::NodeId;
 
@@ -136,6 +136,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>,
         Section::PageFlows => encode_flows(out, &sample.page_flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Stacks => stacks::encode(out, sample.hot.as_deref()),
+        Section::MemoryUse => memory_use::encode(out, sample.memory_use.as_deref()),
         Section::KeyId => {
             delta.into_iter().for_each(|delta| out.extend_from_slice(&delta.key_id.to_le_bytes()));
         }
@@ -226,6 +227,7 @@ pub fn decode(
     let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
+    let used = get(Section::MemoryUse).unwrap_or(Bytes(&[]));
     let key_id = get(Section::KeyId).unwrap_or(Bytes(&[])).0;
     if !key_id.is_empty() && state.is_some_and(|state| key_id != state.key_id.to_le_bytes()) {
         return Err(Malformed("another keyframe is where its own should be"));
@@ -254,7 +256,7 @@ pub fn decode(
     input.finish()?;
 
     let mut own = get(Section::Own)?;
-    let used = SelfUsage { cpu_ns: own.number()?, rss_bytes: own.number()?, sample_ns: own.number()? };
+    let own_usage = SelfUsage { cpu_ns: own.number()?, rss_bytes: own.number()?, sample_ns: own.number()? };
     own.finish()?;
 
     let sample = Sample {
@@ -271,12 +273,12 @@ pub fn decode(
         page_flows: decode_flows(page_flows)?,
         lost: decode_lost(get(Section::Lost)?, base, &mut room)?,
         exit_lost_ns: decode_list(get(Section::ExitLost)?, MAX_NODES, |input| input.number())?,
-        own: used,
+        own: own_usage,
         names: names::decode_all(get(Section::Users)?, get(Section::Cgroups)?, groups, base, &mut room)?,
         groups: groups::decode(limits, base.map(|base| &base.groups), &mut room)?,
         placement: placement::decode(places, base.map(|base| &base.placement), &mut room)?,
         about: Arc::default(),
-        memory_use: None,
+        memory_use: memory_use::decode(used, &mut room)?.map(Arc::new),
         hot: stacks::decode(sampled, &mut room)?.map(Arc::new),
         notes: decode_list(get(Section::Notes)?, MAX_NAMES, |input| Ok(input.text(MAX_TEXT)?.to_string()))?,
     };

@@ -94,13 +94,17 @@ fn pages(input: &mut Bytes<'_>) -> Result<PagesFound, Malformed> {
     Ok(PagesFound { space_bytes, asked, by_node, error_hundredths })
 }
 
-fn missing(text: &str) -> Result<Missing, Malformed> {
-    let missing: Missing = serde_json::from_str(text)
-        .map_err(|_| Malformed("why a placement is missing cannot be understood"))?;
+/// A reason that was written as JSON.
+///
+/// # Errors
+/// It is something else, or no terminal should see it.
+pub(super) fn missing(text: &str) -> Result<Missing, Malformed> {
+    let missing: Missing =
+        serde_json::from_str(text).map_err(|_| Malformed("why something is missing cannot be understood"))?;
     if is_clean(&missing.to_string()) {
         Ok(missing)
     } else {
-        Err(Malformed("why a placement is missing cannot be shown"))
+        Err(Malformed("why something is missing cannot be shown"))
     }
 }
 

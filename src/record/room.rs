@@ -7,6 +7,8 @@ use std::sync::Arc;
 use super::format::{MEMORY_MAX, memory_limit};
 use super::payload::Delta;
 use super::varint::Malformed;
+use crate::model::access::answers::Answers;
+use crate::model::access::{MappingUse, MemoryUse, MemoryUses};
 use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
 use crate::model::stacks::{Function, Place, StackBatch};
 
@@ -15,6 +17,8 @@ use crate::model::stacks::{Function, Place, StackBatch};
 const PER_BYTE: usize = 24;
 /// An entry of a map or a list beside the text in it, and a row that is shared with another sample.
 const ENTRY: usize = 64;
+/// A map with an entry: it has room for eleven at once.
+const MAP: usize = 512;
 const SHARED: usize = 8;
 
 /// Bytes that a sample may yet take.
@@ -71,9 +75,56 @@ impl Room {
         self.take(1, of_losses(lost))
     }
 
+    /// For a map of so many entries whose size is known beforehand.
+    pub(super) fn take_map(&mut self, entries: usize) -> Result<(), Malformed> {
+        self.take(1, of_map(entries))
+    }
+
+    /// For a process whose memory use is known, without its maps and mappings.
+    pub(super) fn take_use(&mut self) -> Result<(), Malformed> {
+        self.take(1, OF_USE)
+    }
+
+    /// For a mapping in use with so long a name, without its maps.
+    pub(super) fn take_mapping(&mut self, name: usize) -> Result<(), Malformed> {
+        self.take(1, size_of::<MappingUse>() + name)
+    }
+
     pub(super) fn take_named(&mut self, function: &Function) -> Result<(), Malformed> {
         self.take(1, of_named(function))
     }
+}
+
+const OF_USE: usize = size_of::<MemoryUse>() + 2 * ENTRY;
+
+fn of_map(entries: usize) -> usize {
+    if entries == 0 { 0 } else { MAP + entries * ENTRY }
+}
+
+/// Never less than what a reader takes of [`Room`].
+fn of_uses(uses: &MemoryUses) -> usize {
+    let of_nodes = |maps: [usize; 2]| maps.into_iter().map(of_map).sum::<usize>();
+    let of_mapping = |mapping: &MappingUse| {
+        let maps = [mapping.by_node.len(), mapping.next_by_node.len()];
+        size_of::<MappingUse>() + mapping.name.len() + of_nodes(maps) + of_answers(&mapping.answers)
+    };
+    let of_process = |found: &MemoryUse| {
+        let runs = [found.next_runs.by_remote.len(), found.next_runs.by_mapping.len()];
+        OF_USE
+            + of_losses(&found.lost)
+            + of_map(found.lost.len())
+            + found.no_nodes.as_ref().map_or(0, |why| why.to_string().len())
+            + of_nodes(runs)
+            + of_nodes([found.rest.by_node.len(), found.rest.next_by_node.len()])
+            + of_answers(&found.answers)
+            + found.mappings.iter().map(of_mapping).sum::<usize>()
+    };
+    uses.processes.values().map(|found| of_process(found)).sum()
+}
+
+fn of_answers(answers: &Answers) -> usize {
+    let latencies = [&answers.local, &answers.remote].map(|found| of_map(found.latencies.steps().count()));
+    of_map(answers.classes.len()) + latencies.iter().sum::<usize>()
 }
 
 fn of_row<R>() -> usize {
@@ -125,6 +176,7 @@ pub(super) fn needed(delta: Option<Delta<'_>>, sample: &Sample, raw: usize) -> u
         + sample.cpus.len() * of_row::<CpuRaw>()
         + sample.nodes.len() * of_row::<NodeRaw>()
         + sample.hot.as_deref().map_or(0, of_news)
+        + sample.memory_use.as_deref().map_or(0, of_uses)
 }
 
 fn of_news(news: &StackBatch) -> usize {

@@ -37,9 +37,11 @@ pub(super) enum Section {
     KeyId = 19,
     /// Switches, swap and pressure of the whole machine.
     Machine = 20,
+    /// Memory that processes use, from samples.
+    MemoryUse = 21,
 }
 
-pub(super) const SECTIONS: [Section; 20] = [
+pub(super) const SECTIONS: [Section; 21] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -60,6 +62,7 @@ pub(super) const SECTIONS: [Section; 20] = [
     Section::PageFlows,
     Section::KeyId,
     Section::Machine,
+    Section::MemoryUse,
 ];
 
 impl Section {
@@ -74,6 +77,7 @@ impl Section {
             Section::Placement => Some(("placement", Some(Facility::PlacementError))),
             Section::Stacks => Some(("stacks", None)),
             Section::Flows => Some(("flows", Some(Facility::TaskFlows))),
+            Section::MemoryUse => Some(("memory_use", Some(Facility::MemoryUse))),
             Section::PageFlows => Some(("page_flows", Some(Facility::PageFlows))),
             _ => None,
         }

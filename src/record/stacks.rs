@@ -76,8 +76,8 @@ pub(super) fn encode(out: &mut Vec<u8>, news: Option<&StackBatch>) {
 }
 
 /// Numbers in the order of first use.
-struct Numbers<T> {
-    list: Vec<T>,
+pub(super) struct Numbers<T> {
+    pub(super) list: Vec<T>,
     known: HashMap<T, u64>,
 }
 
@@ -88,7 +88,7 @@ impl<T> Default for Numbers<T> {
 }
 
 impl<T: Copy + Eq + Hash> Numbers<T> {
-    fn of(&mut self, value: T) -> u64 {
+    pub(super) fn of(&mut self, value: T) -> u64 {
         let next = self.list.len() as u64;
         let number = *self.known.entry(value).or_insert(next);
         if number == next {

@@ -91,7 +91,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
         counted: Counted::Taken,
         grain: options::grain(false, Some(&args.watch.scope)),
         hot: args.watch.hot.hot,
-        access: false,
+        access: args.access,
         overhead: false,
     };
     let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace, stop);

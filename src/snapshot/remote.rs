@@ -187,6 +187,8 @@ impl AddAssign<&Remote> for Remote {
 pub struct Accesses {
     ns: BTreeMap<(u32, u32), f64>,
     run_ns: f64,
+    /// The part of it whose accesses were sampled.
+    sampled_ns: f64,
 }
 
 impl Accesses {
@@ -201,6 +203,37 @@ impl Accesses {
                 *self.ns.entry((from as u32, to as u32)).or_default() += *ns as f64 * memory.share(to);
             }
         }
+    }
+
+    /// Adds what a task did whose accesses were sampled: `samples` by nodes of page and CPU. On a node that it ran on and
+    /// was not sampled on, its memory tells, where that is known.
+    pub fn add_sampled(
+        &mut self,
+        run_ns: &[u64],
+        samples: &BTreeMap<(NodeId, NodeId), f64>,
+        memory: Option<&Memory>,
+    ) {
+        for (from, ns) in run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0) {
+            let here = || samples.iter().filter(|((_, cpu), _)| cpu.index() == from);
+            let all: f64 = here().map(|(_, samples)| samples).sum();
+            if all <= 0.0 {
+                let mut alone = vec![0; from + 1];
+                alone[from] = *ns;
+                memory.into_iter().for_each(|memory| self.add(&alone, memory));
+                continue;
+            }
+            self.run_ns += *ns as f64;
+            self.sampled_ns += *ns as f64;
+            for ((page, _), samples) in here() {
+                *self.ns.entry((from as u32, page.0)).or_default() += *ns as f64 * samples / all;
+            }
+        }
+    }
+
+    /// Share of the time that is from sampled accesses, in percent; the rest is from placement. `None` when nothing with
+    /// known memory ran.
+    pub fn sampled_pct(&self) -> Option<f64> {
+        (self.run_ns > 0.0).then(|| self.sampled_ns * 100.0 / self.run_ns)
     }
 
     /// Share of all accesses that go from the CPUs of one node to the memory of another, in percent; `None`
@@ -306,6 +339,24 @@ mod tests {
         let pct = |from, to| accesses.pct(NodeId(from), NodeId(to));
         assert_eq!((pct(0, 0), pct(0, 1)), (Some(25.0), Some(50.0)));
         assert_eq!((pct(1, 0), pct(1, 1)), (Some(0.0), Some(25.0)));
+    }
+
+    #[test]
+    fn sampled_accesses_go_before_placement() {
+        let mut accesses = Accesses::default();
+        let node = NodeId;
+        // On node 0 it was sampled: its memory, half and half, is not how it uses it. On node 1 it was not.
+        let samples = [((node(0), node(0)), 30.0), ((node(1), node(0)), 10.0)].into();
+        accesses.add_sampled(&[200, 100], &samples, Some(&memory(&[1.0, 1.0])));
+        accesses.add(&[100, 0], &memory(&[0.0, 1.0]));
+        let pct = |from, to| accesses.pct(node(from), node(to)).map(|pct| pct.round());
+        assert_eq!((pct(0, 0), pct(0, 1)), (Some(38.0), Some(38.0)));
+        assert_eq!((pct(1, 0), pct(1, 1)), (Some(13.0), Some(13.0)));
+        assert_eq!(accesses.sampled_pct(), Some(50.0));
+        // Without memory that is known nothing is made up.
+        let mut other = Accesses::default();
+        other.add_sampled(&[0, 100], &samples, None);
+        assert_eq!((other.sampled_pct(), other.pct(node(1), node(1))), (None, None));
     }
 
     #[test]

@@ -1,40 +1,56 @@
 //! The sampling of memory use as a source offers it: the sampler, the decoder, and the reader that looks up pages.
 //! Registers and code end here: what goes on are numbers of pages, and what comes out are sums by mapping.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use libbpf_rs::Program;
 
-use crate::access::outcome::Outcome;
-use crate::access::sample::{Decoders, RawSample, Registers};
+use crate::access::outcome::{Attribution, Outcome};
+use crate::access::sample::{Decoders, EventAccess, RawSample, Registers};
 use crate::access::self_check::Verdict;
-use crate::access::window::{Batch, Losses, Place, Places, Window};
+use crate::access::window::{Batch, EventAt, Losses, Place, Places, Window};
 use crate::collect::access::follow::{BATCH_MAX, Done, Followers, Job as FollowJob};
 use crate::collect::access::{AccessProbe, lookup, rate, self_check};
 use crate::collect::mm_reader::MmReader;
 use crate::collect::mm_reader::wire::{JOBS_MAX, Job, PagesPlaced, PagesTurn, Turn};
 use crate::collect::placement::draw::Random;
-use crate::model::access::{MemoryUse, MemoryUses};
+use crate::host::memory_blocks::MemoryBlocks;
+use crate::model::access::class::AccessClass;
+use crate::model::access::{MemoryUse, MemoryUses, SampledEvent};
+use crate::model::facility::Facility;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Missing, TaskRaw};
 use crate::model::topology::Topology;
 use crate::model::units::{CpuId, NodeId};
+use crate::pmu::data_src;
+use crate::pmu::memory_event::{self, MemoryEvent};
 use crate::program::helper::OWN_PROGRAM;
 
+/// Where this machine's files are.
+const ROOT: &str = "/";
 /// Pages that are looked up with one sample, of all processes: a packet holds them.
 const PAGES_MAX: usize = 6000;
+/// Samples of events that are kept between two samples of ours: as many as there are in a minute, some 5 MB.
+const EVENTS_MAX: usize = 120_000;
 /// Time for that.
 const BUDGET: Duration = Duration::from_millis(20);
 
 /// There while memory use is sampled.
 pub struct Access {
     probe: AccessProbe,
-    verdict: Verdict,
+    /// The meaning of samples of the clock, or why they are not taken.
+    clock: Result<Verdict, Missing>,
+    /// Events of a PMU that are sampled, too, or why none is.
+    events: Result<Vec<MemoryEvent>, Missing>,
+    blocks: MemoryBlocks,
+    /// Samples of events since pages were last asked about: those that are kept, and those beyond.
+    events_kept: usize,
+    events_left_out: u64,
     decoders: Decoders,
     reader: MmReader,
     /// Follows samples to the next run of their instruction. Absent where no thread can be started.
@@ -80,16 +96,30 @@ impl Access {
         let failed = |error: anyhow::Error| Missing::Unsupported(format!("{error:#}"));
         let count = cpus.len() as u32;
         let mut probe = AccessProbe::load(records, rate(count), count).map_err(failed)?;
-        let verdict = self_check::run(&probe)?;
+        let clock = self_check::run(&probe);
         probe.set_scoped(scoped);
-        probe.follow(cpus).map_err(failed)?;
+        let root = Path::new(ROOT);
+        let found = memory_event::find(root);
+        let events = found.and_then(|found| probe.follow_events(cpus, &found).map(|()| found));
+        match &clock {
+            Ok(_) => probe.follow(cpus).map_err(failed)?,
+            Err(why) if events.is_err() => return Err(why.clone()),
+            Err(_) => {}
+        }
+        let attribution = clock.as_ref().map_or(Attribution::Behind, |verdict| verdict.attribution);
+        let event = sampled_event(&events);
         Ok(Access {
             lost: probe.lost(),
             probe,
-            verdict,
+            clock,
+            events_kept: 0,
+            events_left_out: 0,
+            // Physical addresses come from events alone.
+            blocks: event.map(|_| MemoryBlocks::read(root, page_size)).unwrap_or_default(),
+            events,
             decoders: Decoders::default(),
             reader: MmReader::new(PathBuf::from(OWN_PROGRAM)),
-            followers: Followers::start(verdict.attribution, page_size, now_ns),
+            followers: Followers::start(attribution, page_size, now_ns),
             waiting: Vec::new(),
             random: Random(now_ns),
             page_shift: page_size.trailing_zeros(),
@@ -97,7 +127,7 @@ impl Access {
             asked: None,
             window: Window::default(),
             until_ns: now_ns,
-            known: Arc::new(Window::default().sum()),
+            known: Arc::new(Window::default().sum(event)),
         })
     }
 
@@ -106,16 +136,41 @@ impl Access {
     /// # Errors
     /// The ring could not be read.
     pub fn gather(&mut self, topology: &Topology) -> Result<()> {
+        let attribution = self.clock.as_ref().map_or(Attribution::Behind, |verdict| verdict.attribution);
         for sample in self.probe.take()? {
-            let outcome =
-                sample.user.as_ref().map(|state| self.decoders.outcome(state, self.verdict.attribution));
             let node = topology.cpu(sample.cpu).and_then(|cpu| cpu.node);
+            if let Some(event) = &sample.event {
+                match self.event_at(event, node) {
+                    Some(event) if self.events_kept < EVENTS_MAX => {
+                        self.events_kept += 1;
+                        self.fresh.entry(sample.process).or_default().add_event(event);
+                    }
+                    Some(_) => self.events_left_out += 1,
+                    None => {}
+                }
+                continue;
+            }
+            let outcome = sample.user.as_ref().map(|state| self.decoders.outcome(state, attribution));
             self.fresh.entry(sample.process).or_default().add(outcome, node, self.page_shift);
             if let Some(outcome) = outcome.filter(|outcome| outcome.is_memory()) {
                 self.keep(sample, outcome, node);
             }
         }
         Ok(())
+    }
+
+    /// A sampled access by page; `None` for instructions that access no memory, which IBS samples as well.
+    fn event_at(&self, event: &EventAccess, cpu_node: Option<NodeId>) -> Option<EventAt> {
+        // Every driver gives a source; a sample of the kernel itself has none here.
+        let class = data_src::class(event.source?);
+        let is_access = class != AccessClass::NoAccess;
+        is_access.then(|| EventAt {
+            page: event.address.map(|address| address >> self.page_shift),
+            page_node: event.physical.and_then(|physical| self.blocks.node(physical)),
+            cpu_node,
+            class,
+            cycles: event.cycles,
+        })
     }
 
     /// Keeps a sample at memory for the follower.
@@ -154,14 +209,14 @@ impl Access {
     }
 
     /// Takes what was found out about pages, asks about those of new samples, and says what is known of the last ten
-    /// seconds. Waits for nothing. `now_ns` is CLOCK_MONOTONIC.
+    /// seconds about processes with a row. Waits for nothing. `now_ns` is CLOCK_MONOTONIC.
     ///
     /// # Errors
     /// The ring could not be read.
     pub fn turn(
         &mut self,
         topology: &Topology,
-        tasks: &[Arc<TaskRaw>],
+        (tasks, exited): (&[Arc<TaskRaw>], &[Arc<TaskRaw>]),
         now_ns: u64,
     ) -> Result<Arc<MemoryUses>> {
         self.gather(topology)?;
@@ -181,7 +236,7 @@ impl Access {
             }
             self.ask(tasks, now_ns);
         }
-        Ok(Arc::clone(&self.known))
+        Ok(with_a_row(&self.known, tasks.iter().chain(exited).map(|task| task.process()).collect()))
     }
 
     fn finish(&mut self, mut asked: Asked) {
@@ -189,7 +244,7 @@ impl Access {
             asked.found.insert(process, tally.place(&Places::default()));
         }
         self.window.add(asked.from_ns, asked.to_ns, asked.found, asked.lost);
-        self.known = Arc::new(self.window.sum());
+        self.known = Arc::new(self.window.sum(sampled_event(&self.events)));
     }
 
     fn ask(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64) {
@@ -205,6 +260,11 @@ impl Access {
             found: BTreeMap::new(),
             lost: since.collect(),
         };
+        let left_out = std::mem::take(&mut self.events_left_out);
+        if left_out > 0 {
+            asked.lost.insert("events_left_out", left_out);
+        }
+        self.events_kept = 0;
         self.lost = lost;
         let uids: HashMap<ProcessId, u32> = tasks.iter().map(|task| (task.process(), task.uid)).collect();
         let mut jobs: Vec<Job> = asked
@@ -239,9 +299,10 @@ impl Access {
         self.asked = Some(asked);
     }
 
-    /// The judgement of the self-check.
-    pub fn verdict(&self) -> Verdict {
-        self.verdict
+    /// Why parts of it are missing: the clock, and the event of a PMU.
+    pub fn missing(&self) -> impl Iterator<Item = (Facility, &Missing)> {
+        let clock = self.clock.as_ref().err().map(|why| (Facility::MemoryUse, why));
+        clock.into_iter().chain(self.events.as_ref().err().map(|why| (Facility::MemoryEvents, why)))
     }
 
     /// The sampler's programs.
@@ -264,13 +325,32 @@ impl Access {
     /// # Errors
     /// The clock cannot be sampled on one of them.
     pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
-        self.probe.follow(cpus)
+        if let Ok(events) = &self.events {
+            let followed = self.probe.follow_events(cpus, events);
+            followed.map_err(|why| anyhow!("{why}"))?;
+        }
+        if self.clock.is_ok() { self.probe.follow(cpus) } else { Ok(()) }
     }
 
     /// CPU time of the reader so far, in ns, and memory that is its alone, in bytes.
     pub fn reader_uses(&mut self, page_size: u64) -> (u64, u64) {
         self.reader.uses(page_size)
     }
+}
+
+/// Uses of these processes. Without this, samples and recordings would hold processes that ended seconds ago for nothing.
+fn with_a_row(known: &Arc<MemoryUses>, rows: HashSet<ProcessId>) -> Arc<MemoryUses> {
+    let mut uses = Arc::clone(known);
+    if uses.processes.keys().any(|process| !rows.contains(process)) {
+        Arc::make_mut(&mut uses).processes.retain(|process, _| rows.contains(process));
+    }
+    uses
+}
+
+/// The kind of the events, which is the same for all cores of a machine.
+fn sampled_event(events: &Result<Vec<MemoryEvent>, Missing>) -> Option<SampledEvent> {
+    let event = events.as_ref().ok()?.first()?;
+    Some(SampledEvent { source: event.source, threshold: event.threshold })
 }
 
 impl Asked {
@@ -310,6 +390,17 @@ fn thinned(pages: Vec<u64>, most: usize, seed: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_without_a_row_are_left_out() {
+        let processes = [((1, 1), Arc::default()), ((2, 1), Arc::default())].into();
+        let known = MemoryUses { processes, ..Window::default().sum(None) };
+        let known = Arc::new(known);
+        assert!(Arc::ptr_eq(&with_a_row(&known, [(1, 1), (2, 1), (3, 1)].into()), &known));
+        // The id of a process that has ended is another's.
+        let left = with_a_row(&known, [(1, 1), (2, 9)].into());
+        assert_eq!(left.processes.keys().collect::<Vec<_>>(), [&(1, 1)]);
+    }
 
     #[test]
     fn too_many_pages_are_thinned_evenly() {

@@ -255,27 +255,57 @@ const MAGIC: u64 = 0x5ca1_ab1e_c0ff_ee42;
 /// Place in a mapping that the workload accesses.
 const PLACE: u64 = 0x12_3458;
 
+/// A number as recordings have it: seven bits a byte, the lowest first.
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// The payloads of a recording as they are before compression.
+fn payloads(file: &str) -> Result<Vec<u8>> {
+    let recording = fs::read(file)?;
+    let mut payloads = Vec::new();
+    // Frames of zstd begin with this number (RFC 8878, 3.1.1).
+    for at in recording.windows(4).enumerate().filter(|(_, four)| *four == [0x28, 0xb5, 0x2f, 0xfd]) {
+        let mut frame = zstd::stream::read::Decoder::new(&recording[at.0..])?.single_frame();
+        std::io::Read::read_to_end(&mut frame, &mut payloads)?;
+    }
+    Ok(payloads)
+}
+
 pub fn a_number_in_registers_and_on_the_stack_is_in_no_output() -> Result<()> {
     let mut workload = Workload::start("memory-secret")?;
     let start: u64 = workload.line()?.parse()?;
     let pid = workload.pid().to_string();
     let place = crate::recording::Place::new("access", None)?;
-    let file = place.path.join("file");
-    let file = crate::recording::text(&file)?;
-    let words = ["-b", "--format", "json", "--access", "-n", "4", "-d", "0.5", "-p", &pid, "--record", file];
-    let output = numatop(&words)?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = [
-        output.stdout,
-        output.stderr,
-        fs::read(file)?,
-        intervals(&["export", file, "--format", "json"])?
-            .iter()
-            .flat_map(|line| line.to_string().into_bytes())
-            .collect(),
-    ];
-    let text = String::from_utf8_lossy(&said[0]).into_owned();
-    ensure!(text.contains("\"access\":{"), "it was not sampled: {text}");
+    let (beside, alone) = (place.path.join("beside"), place.path.join("alone"));
+    let (beside, alone) = (crate::recording::text(&beside)?, crate::recording::text(&alone)?);
+    let live = numatop(&[
+        "-b", "--format", "json", "--access", "-n", "4", "-d", "0.5", "-p", &pid, "--record", beside,
+    ])?;
+    let record = numatop(&["record", alone, "--access", "-n", "4", "-d", "0.5", "-p", &pid])?;
+    let mut said = Vec::new();
+    for output in [live, record] {
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        said.extend([output.stdout, output.stderr]);
+    }
+    for file in [beside, alone] {
+        let exported = numatop(&["export", file, "--format", "json"])?.stdout;
+        let text = String::from_utf8_lossy(&exported);
+        ensure!(text.contains("\"access\":{"), "{file} has no samples: {text}");
+        let payloads = payloads(file)?;
+        // A recording without samples would prove nothing.
+        let told = payloads.windows(9).any(|bytes| bytes == b"ring_full".as_slice());
+        ensure!(told, "the payloads of {file} have no memory use");
+        let replayed = numatop(&["replay", file, "-b", "--format", "json"])?.stdout;
+        said.extend([fs::read(file)?, payloads, exported, replayed]);
+    }
+    ensure!(String::from_utf8_lossy(&said[0]).contains("\"access\":{"), "it was not sampled");
     for secret in [MAGIC, start + PLACE] {
         for bytes in &said {
             let forms = [
@@ -284,6 +314,7 @@ pub fn a_number_in_registers_and_on_the_stack_is_in_no_output() -> Result<()> {
                 secret.to_string().into_bytes(),
                 secret.to_le_bytes()[..6].to_vec(),
                 secret.to_be_bytes()[2..].to_vec(),
+                varint(secret),
             ];
             for form in &forms {
                 let found = bytes.windows(form.len()).any(|window| window == &form[..]);

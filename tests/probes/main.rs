@@ -18,6 +18,7 @@ mod hugetlb;
 mod leftovers;
 mod locked;
 mod locking;
+mod memory_event;
 mod pages;
 mod placement;
 mod raw_probes;
@@ -308,6 +309,7 @@ fn main() {
         access::phases_are_said_to_be_by_time,
         access::a_number_in_registers_and_on_the_stack_is_in_no_output,
         access::json_has_the_mapping_that_is_used,
+        memory_event::addresses_of_page_faults_are_on_the_node_of_their_page,
     ]);
     let no_binutils = hot::no_binutils();
     if let Some(why) = no_binutils {

@@ -6,6 +6,12 @@ use std::sync::Arc;
 
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
+use numatop_ng::model::access::answers::Answers;
+use numatop_ng::model::access::class::AccessClass;
+use numatop_ng::model::access::next_runs::NextRuns;
+use numatop_ng::model::access::{
+    AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
+};
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::sample::{
     Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, MachineRaw, MemPolicy, Missing,
@@ -275,6 +281,91 @@ fn stacks() -> impl Strategy<Value = StackBatch> {
         .prop_map(|(stacks, names, lost, hz)| StackBatch { event: "cycles".into(), hz, stacks, names, lost })
 }
 
+/// Samples by pairs of nodes, in halves.
+fn by_nodes() -> impl Strategy<Value = ByNodes> {
+    let node = || option::of((0..200u32).prop_map(NodeId));
+    btree_map((node(), node()), any::<u32>().prop_map(|halves| f64::from(halves) / 2.0), 0..4)
+}
+
+fn answers() -> impl Strategy<Value = Answers> {
+    let access = (0..AccessClass::ALL.len(), any::<Option<bool>>(), any::<Option<u32>>());
+    vec(access, 0..5).prop_map(|accesses| {
+        let mut answers = Answers::default();
+        accesses
+            .into_iter()
+            .for_each(|(class, elsewhere, cycles)| answers.add(AccessClass::ALL[class], elsewhere, cycles));
+        answers
+    })
+}
+
+fn mapping_use() -> impl Strategy<Value = MappingUse> {
+    (any::<[u64; 2]>(), "[a-z/]{0,9}", by_nodes(), by_nodes(), answers()).prop_map(
+        |([start, bytes], name, by_node, next_by_node, answers)| MappingUse {
+            start,
+            bytes,
+            name,
+            by_node,
+            next_by_node,
+            answers,
+        },
+    )
+}
+
+fn memory_use() -> impl Strategy<Value = MemoryUse> {
+    let count = || any::<u32>().prop_map(u64::from);
+    let counts = proptest::array::uniform12(count());
+    let pairs = (
+        btree_map(any::<(bool, bool)>(), count(), 0..4),
+        btree_map((any::<u64>(), any::<u64>()), count(), 0..4),
+    );
+    let lost = btree_map("[a-z_]{1,5}", count(), 0..3);
+    let no_nodes = option::of(Just(Missing::Unsupported("no move_pages".into())));
+    let no_nodes = (no_nodes, answers());
+    let rest = (vec(mapping_use(), 0..4), by_nodes(), by_nodes(), no_nodes, any::<u32>());
+    (counts, pairs, lost, rest).prop_map(
+        |(
+            n,
+            (by_remote, by_mapping),
+            lost,
+            (mappings, by_node, next_by_node, (no_nodes, answers), unmapped),
+        )| MemoryUse {
+            samples: n[0],
+            with_address: n[1],
+            plain: n[2],
+            gone: n[3],
+            nowhere: n[4],
+            unknown: n[5],
+            kernel: n[6],
+            of_all: n[7],
+            lost,
+            next_runs: NextRuns {
+                followed: n[8],
+                resolved: n[9],
+                gone_resolved: n[10],
+                left_out: n[11],
+                by_remote,
+                by_mapping,
+            },
+            unmapped: f64::from(unmapped) / 2.0,
+            no_nodes,
+            mappings,
+            rest: RestUse { by_node, next_by_node },
+            answers,
+        },
+    )
+}
+
+fn memory_uses() -> impl Strategy<Value = MemoryUses> {
+    let processes = btree_map(any::<(u32, u64)>(), memory_use().prop_map(Arc::new), 0..4);
+    let event = option::of(any::<Option<u32>>());
+    (0..1_000_000_u32, processes, event).prop_map(|(window_ms, processes, event)| MemoryUses {
+        source: AccessSource::Clock,
+        event: event.map(|threshold| SampledEvent { source: AccessSource::Ibs, threshold }),
+        window_s: (u64::from(window_ms) * 1_000_000) as f64 / 1e9,
+        processes,
+    })
+}
+
 fn shared(tasks: Vec<TaskRaw>) -> Vec<Arc<TaskRaw>> {
     tasks.into_iter().map(Arc::new).collect()
 }
@@ -299,12 +390,13 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
             btree_map(0..5u64, limits(), 0..4),
             btree_map(0..5u64, placement(), 0..4),
             proptest::option::of(stacks()),
+            proptest::option::of(memory_uses()),
         ),
     );
     (rows, rest).prop_map(
         move |(
             (mut tasks, exited, cpus, nodes, (vm, machine), (flows, page_flows)),
-            ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement, hot)),
+            ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement, hot, memory_use)),
         )| {
             if sorted {
                 tasks.sort_by_key(|task| task.serial);
@@ -329,7 +421,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 groups,
                 placement: Arc::new(placement),
                 about: Arc::default(),
-                memory_use: None,
+                memory_use: memory_use.map(Arc::new),
                 hot: hot.map(Arc::new),
                 notes,
             }

@@ -18,7 +18,7 @@ fn numatop(words: &[&str]) -> Command {
     command
 }
 
-fn output(words: &[&str]) -> (Option<i32>, String, String) {
+pub fn output(words: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = numatop(words).output().unwrap();
     (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }

@@ -10,6 +10,7 @@ mod fuzzed;
 mod hostile;
 mod killed;
 mod machine;
+mod memory_use;
 mod recorder;
 mod replay;
 mod roundtrip;

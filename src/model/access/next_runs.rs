@@ -1,9 +1,12 @@
 //! Next runs of sampled instructions, added up by process: shares of accesses come from them, if anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Samples by the place of the next run of an instruction and that of the run after it.
 pub type Pairs<T> = BTreeMap<(T, T), u64>;
+
+/// The place of all mappings that are not listed: no mapping begins there.
+const NOT_LISTED: u64 = 0;
 
 /// Samples at memory accesses whose program was followed to the next run of the instruction.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,5 +34,13 @@ impl NextRuns {
         self.left_out += more.left_out;
         more.by_remote.iter().for_each(|(pair, count)| *self.by_remote.entry(*pair).or_default() += count);
         more.by_mapping.iter().for_each(|(pair, count)| *self.by_mapping.entry(*pair).or_default() += count);
+    }
+
+    /// Makes one place of all mappings but those that begin at `listed` addresses.
+    pub(super) fn list_only(&mut self, listed: &BTreeSet<u64>) {
+        let place = |start: u64| if listed.contains(&start) { start } else { NOT_LISTED };
+        for ((one, other), count) in std::mem::take(&mut self.by_mapping) {
+            *self.by_mapping.entry((place(one), place(other))).or_default() += count;
+        }
     }
 }

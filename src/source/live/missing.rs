@@ -13,6 +13,7 @@ use crate::host::kernel;
 use crate::metric::needs;
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
+use crate::source::access::Access;
 
 /// The plan for a host whose NUMA balancing is on, or may be switched on while we watch.
 pub(super) fn with_balancing(check: &HostCheck) -> Plan {
@@ -70,6 +71,10 @@ impl LiveSource {
         }
         if let Some(why) = &self.access_refused {
             needs::add_missing(&mut missing, Facility::MemoryUse, why);
+            needs::add_missing(&mut missing, Facility::MemoryEvents, why);
+        }
+        for (facility, why) in self.access.iter().flat_map(Access::missing) {
+            needs::add_missing(&mut missing, facility, why);
         }
         let not_asked = Missing::NotCollected("not collected: no column asks for it".into());
         for probe in PROBES.iter().filter(|probe| !self.demand.includes(probe.facility)) {

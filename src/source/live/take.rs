@@ -82,7 +82,7 @@ impl LiveSource {
         };
         let (placement, about) = self.look_at_memory(&tasks, mono_ns);
         let memory_use = match &mut self.access {
-            Some(access) => Some(access.turn(&self.host.topology, &tasks, mono_ns)?),
+            Some(access) => Some(access.turn(&self.host.topology, (&tasks, &exited), mono_ns)?),
             None => None,
         };
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);

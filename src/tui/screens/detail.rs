@@ -146,9 +146,12 @@ impl Screen for Detail {
 
     /// Moves the view over the threads, or the mappings.
     fn go(&mut self, motion: Motion, height: usize, state: &State) {
-        let threads = self.seen(state).map_or(0, |seen| seen.order.len());
+        let seen = self.seen(state);
+        let threads = seen.map_or(0, |seen| seen.order.len());
+        let task = seen.and_then(|seen| seen.task.as_ref());
+        let rows = self.maps.as_ref().map_or(0, |maps| mappings::rows(maps, task));
         match &mut self.maps {
-            Some(maps) => maps.go(motion, height),
+            Some(maps) => maps.go(motion, rows, height),
             None => self.offset = motion.of_view(self.offset, threads, height),
         }
     }

@@ -66,6 +66,15 @@ fn samples(used: Option<&MappingUse>) -> f64 {
     used.map_or(0.0, MappingUse::samples)
 }
 
+/// Mappings in the list.
+pub(super) fn rows(maps: &Maps, task: Option<&Task>) -> usize {
+    let used = task.and_then(|task| task.memory_use.as_ref()).map(|used| &*used.found);
+    match &maps.found {
+        Some(Ok(found)) => List::of(found, used, 0).rows.len(),
+        _ => 0,
+    }
+}
+
 /// The source of the list, titles, and mappings in view.
 pub(super) fn render(
     maps: &Maps,
@@ -89,7 +98,10 @@ pub(super) fn render(
     };
     let used = task.memory_use.as_ref().map(|used| &*used.found);
     let list = List::of(found, used, area.width);
-    let mut summary = summary(found, task.rss_bytes);
+    let mut summary = match maps.recorded {
+        true => format!("{} recorded", plural(list.rows.len(), "mapping")),
+        false => summary(found, task.rss_bytes),
+    };
     let use_words = task.memory_use.as_ref().map(use_words);
     if let Some(use_words) = use_words.or(use_missing.map(|why| format!("use n/a: {why}"))) {
         summary = format!("{use_words}; {summary}");

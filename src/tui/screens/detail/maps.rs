@@ -12,6 +12,8 @@ const AT_ONCE_NS: u64 = 10_000_000;
 /// Open beside a process's facts instead of its threads.
 #[derive(Default)]
 pub(super) struct Maps {
+    /// In a replay: the mappings in use that were recorded, and no others.
+    pub recorded: bool,
     /// The mappings, or why there are none; `None` while they are waited for.
     pub found: Option<Result<Mappings, String>>,
     /// First mapping in view.
@@ -27,12 +29,14 @@ impl Maps {
         self.offset = 0;
     }
 
-    /// Moves the view.
-    pub(super) fn go(&mut self, motion: Motion, height: usize) {
-        let rows = match &self.found {
-            Some(Ok(found)) => found.rows.len(),
-            _ => 0,
-        };
+    /// Mappings in use, which are in the sample: nothing is waited for.
+    fn of_recording() -> Maps {
+        let none = Mappings { error_points: None, rows: Vec::new(), count: 0 };
+        Maps { recorded: true, found: Some(Ok(none)), ..Maps::default() }
+    }
+
+    /// Moves the view over so many rows.
+    pub(super) fn go(&mut self, motion: Motion, rows: usize, height: usize) {
         self.offset = motion.of_view(self.offset, rows, height);
     }
 }
@@ -40,11 +44,17 @@ impl Maps {
 impl Detail {
     /// Shows mappings, or threads again. Small processes are counted at once.
     pub(super) fn toggle_maps(&mut self, state: &mut State) -> Option<Effect> {
-        if state.replay.is_some() {
-            state.message = Some("a recording has no mappings: they are asked of the process".into());
+        if self.maps.take().is_some() {
             return None;
         }
-        if self.maps.take().is_some() {
+        if state.replay.is_some() {
+            let task = self.seen(state).and_then(|seen| seen.task.as_ref());
+            if task.is_some_and(|task| task.memory_use.is_some()) {
+                self.maps = Some(Maps::of_recording());
+            } else {
+                state.message =
+                    Some("a recording has mappings in use only: record --access keeps them".into());
+            }
             return None;
         }
         let rss_bytes = self.live_bytes(state)?;
@@ -75,8 +85,11 @@ impl Detail {
     /// Says what counting every page costs; asked again, has it done.
     pub(super) fn walk_maps(&mut self, state: &mut State) -> Option<Effect> {
         let rss_bytes = self.live_bytes(state)?;
-        let Some(maps) = &mut self.maps else {
-            state.message = Some("m shows the mappings first".into());
+        let Some(maps) = self.maps.as_mut().filter(|maps| !maps.recorded) else {
+            state.message = Some(match state.replay {
+                Some(_) => "pages are counted on the running machine only".into(),
+                None => "m shows the mappings first".into(),
+            });
             return None;
         };
         let ns = walk_ns(rss_bytes);

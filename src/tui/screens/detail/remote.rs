@@ -1,6 +1,9 @@
-//! The share of remote accesses of a process, and how far it is known, in one line.
+//! The share of remote accesses of a process, and how far it is known, in one line: from each source that there is.
 
-use crate::metric::placement::{REMOTE_HIGH_PCT, REMOTE_LOW_PCT, REMOTE_PCT};
+use crate::metric::access::{DRAM_REMOTE_PCT, MEM_TIME_ERROR_POINTS, MEM_TIME_REMOTE_PCT};
+use crate::metric::placement::{
+    Basis, REMOTE_HIGH_PCT, REMOTE_LOW_PCT, REMOTE_PCT, RemoteShare, remote_by_source,
+};
 use crate::metric::{Metric, Value, Witness};
 use crate::snapshot::{Snapshot, Task};
 use crate::text::quantity::percent;
@@ -9,6 +12,9 @@ use crate::text::quantity::percent;
 pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
     if snapshot.host.topology.nodes.len() < 2 {
         return None;
+    }
+    if let Some(side_by_side) = side_by_side(task, snapshot) {
+        return Some(side_by_side);
     }
     let end = |metric: &Metric<Task>| {
         let end = metric.read(task, snapshot).ok().and_then(|value| value.number());
@@ -35,4 +41,33 @@ pub(super) fn words(task: &Task, snapshot: &Snapshot) -> Option<String> {
         Ok(_) => return None,
         Err(why) => format!("n/a: {}", crate::text::clean_str(&why.to_string())),
     })
+}
+
+/// Each source with its error, the one that remote_pct is from first; `None` where samples and counters have nothing to
+/// add to the one source that there is.
+fn side_by_side(task: &Task, snapshot: &Snapshot) -> Option<String> {
+    let read = |metric: &Metric<Task>| metric.read(task, snapshot).ok().and_then(|value| value.number());
+    let sources = remote_by_source(task, snapshot);
+    let mut parts: Vec<String> = sources.iter().filter_map(words_of).collect();
+    let of_answers = parts.len();
+    if let Some(pct) = read(&DRAM_REMOTE_PCT) {
+        parts.push(format!("DRAM {pct:.0}%"));
+    }
+    if let (Some(pct), Some(error)) = (read(&MEM_TIME_REMOTE_PCT), read(&MEM_TIME_ERROR_POINTS)) {
+        parts.push(format!("by time {pct:.0}% within {error:.0}"));
+    }
+    // Counters and placement alone are one answer: the other one adds nothing to it.
+    let sampled = sources.iter().any(|share| share.basis == Basis::Sampled) || parts.len() > of_answers;
+    (sampled && parts.len() > 1).then(|| parts.join("; "))
+}
+
+/// A source in a few words. Hinting faults say little beside any other.
+fn words_of(share: &RemoteShare) -> Option<String> {
+    let RemoteShare { basis, pct, range: (low, high) } = share;
+    match basis {
+        Basis::Counted => Some(format!("counted {pct:.0}%")),
+        Basis::Sampled => Some(format!("sampled {pct:.0}% within {:.0}", (high - pct).max(pct - low))),
+        Basis::Placement => Some(format!("memory {pct:.0}% ({low:.0} to {high:.0})")),
+        Basis::OneNode | Basis::Hinting => None,
+    }
 }

@@ -94,7 +94,11 @@ fn legend(
     if let Some(Err(why)) = pair.map(|(from, to)| metric.read(snapshot, from, to)) {
         lines.push((format!("nothing to show: {why}"), Role::Warn));
     }
-    lines.extend(wrap(metric.help, usize::from(area.width.saturating_sub(2)), Role::Dim));
+    let width = usize::from(area.width.saturating_sub(2));
+    if let Some(said) = metric.sources(snapshot) {
+        lines.extend(wrap(&said, width, Role::Plain));
+    }
+    lines.extend(wrap(metric.help, width, Role::Dim));
     for (row, (text, role)) in (0..area.height).zip(lines) {
         Pen::new(buf, area, row, theme.glyphs.ellipsis).gap(1).write(&text, theme.style(role));
     }
