@@ -179,6 +179,11 @@ struct thread_struct___x86 {
 	unsigned long fsbase;
 } NT_RELOCATED;
 
+/* As long as the kernel can have CPUs: words behind the first are read by probe. */
+struct cpumask {
+	unsigned long bits[1];
+} NT_RELOCATED;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -187,6 +192,7 @@ struct task_struct {
 	unsigned int policy;
 	int static_prio;
 	int nr_cpus_allowed;
+	const struct cpumask *cpus_ptr;
 	int pid;
 	int tgid;
 	__u64 start_boottime;
@@ -211,6 +217,10 @@ struct task_struct {
 	unsigned long numa_faults_locality[3];
 	unsigned long numa_pages_migrated;
 	struct numa_group *numa_group;
+	/* With CONFIG_CPUSETS only. */
+	struct {
+		unsigned long bits[1];
+	} mems_allowed;
 	struct thread_struct___x86 thread;
 } NT_RELOCATED;
 
@@ -323,33 +333,44 @@ struct user_pt_regs___arm64 {
 
 #define NT_RSS_FILE 0 /* enum { MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES } */
 #define NT_RSS_ANON 1
+#define NT_RSS_SWAP 2
 #define NT_RSS_SHMEM 3
+#define NT_RSS_KINDS 4
 
 /*
- * Resident pages, as statm counted them until 6.15. Since 6.2 the counters are per CPU: the part
+ * Resident pages by kind, as statm counted them until 6.15, and those in swap. Since 6.2 the counters are per CPU: the part
  * read here lags by at most 32 pages per CPU and counter.
  */
-static inline __u64 nt_rss_pages(struct task_struct *task)
+static inline void nt_mm_pages(struct task_struct *task, __u64 *pages)
 {
+	__s64 file = 0, anon = 0, swap = 0, shmem = 0;
 	struct mm_struct *mm = task->mm;
-	__s64 file, anon, shmem;
 
-	if (!mm)
-		return 0;
-	if (bpf_core_field_exists(struct mm_struct, rss_stat[0].count)) {
+	if (mm && bpf_core_field_exists(struct mm_struct, rss_stat[0].count)) {
 		file = mm->rss_stat[NT_RSS_FILE].count;
 		anon = mm->rss_stat[NT_RSS_ANON].count;
+		swap = mm->rss_stat[NT_RSS_SWAP].count;
 		shmem = mm->rss_stat[NT_RSS_SHMEM].count;
-	} else {
+	} else if (mm) {
 		struct mm_struct___v61 *old = (void *)mm;
 
 		/* By probe: 6.1 refuses a direct load through the typedef of an array element. */
 		file = BPF_CORE_READ(old, rss_stat.count[NT_RSS_FILE].counter);
 		anon = BPF_CORE_READ(old, rss_stat.count[NT_RSS_ANON].counter);
+		swap = BPF_CORE_READ(old, rss_stat.count[NT_RSS_SWAP].counter);
 		shmem = BPF_CORE_READ(old, rss_stat.count[NT_RSS_SHMEM].counter);
 	}
 	/* A counter may be below zero for a moment while its per-CPU parts are not folded. */
-	return (file > 0 ? file : 0) + (anon > 0 ? anon : 0) + (shmem > 0 ? shmem : 0);
+	pages[NT_RSS_FILE] = file > 0 ? file : 0;
+	pages[NT_RSS_ANON] = anon > 0 ? anon : 0;
+	pages[NT_RSS_SWAP] = swap > 0 ? swap : 0;
+	pages[NT_RSS_SHMEM] = shmem > 0 ? shmem : 0;
+}
+
+/* Nodes that it may take memory from, as its cpuset says; nodes above 63 are not told. 0: not known. */
+static inline __u64 nt_mems_allowed(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->mems_allowed) ? task->mems_allowed.bits[0] : 0;
 }
 
 #endif /* CORE_COMPAT_BPF_H */

@@ -220,8 +220,8 @@ struct nt_task {
 	char comm[16];
 	__u64 exec_ns;                  /* se.sum_exec_runtime: since the task was born */
 	__u64 lifetime[NT_NR_LIFETIME]; /* by enum nt_lifetime */
-	__u64 rss_pages;
-	__u64 numa_faults_local; /* of the current scan window, see numa_faults_locality[] */
+	__u64 mm_pages[4];              /* of its process: of files, anonymous, in swap, shared */
+	__u64 numa_faults_local;        /* of the current scan window, see numa_faults_locality[] */
 	__u64 numa_faults_remote;
 	__u32 state; /* task->__state */
 	__u32 exit_state;
@@ -236,7 +236,21 @@ struct nt_task {
 	__u32 numa_group;      /* 0: none */
 	__u32 mempolicy;       /* of new memory: mode, and its flags in the upper half; 0: the default */
 	__u64 mempolicy_nodes; /* bit i: node i is in it; nodes above 63 are not told */
+	__u64 cpu_nodes;       /* bit i: it may use a CPU of node i, as above; 0: not known, as of ended tasks */
+	__u64 mem_nodes;       /* bit i: it may take memory from node i, as above; 0: not known */
 };
+
+/* CPUs of one node in one word of a CPU mask. */
+struct nt_mask_part {
+	__u32 word;
+	__u32 node;
+	__u64 cpus;
+};
+
+/* Parts of the first word of a CPU mask, and of all others, that are known at most: the verifier looks at each. */
+#define NT_MASK_FIRST 32
+#define NT_MASK_OTHERS 64
+#define NT_MASK_WORDS 1024 /* words of a CPU mask at most: 65,536 CPUs */
 
 /* Frames of a stack at most; what lies further out is cut off. */
 #define NT_HOT_FRAMES 64
@@ -310,7 +324,8 @@ _Static_assert(sizeof(struct nt_rec) == 48 + 64 + 8 * NT_NR_COUNTERS + 3 * 64, "
 _Static_assert(sizeof(struct nt_cpu_hints) == 16, "nt_cpu_hints");
 _Static_assert(sizeof(struct nt_reclaim) == 32, "nt_reclaim");
 _Static_assert(sizeof(struct nt_node_counts) == 16, "nt_node_counts");
-_Static_assert(sizeof(struct nt_task) == 152 + 8 * NT_NR_LIFETIME, "nt_task");
+_Static_assert(sizeof(struct nt_task) == 192 + 8 * NT_NR_LIFETIME, "nt_task");
+_Static_assert(sizeof(struct nt_mask_part) == 16, "nt_mask_part");
 _Static_assert(sizeof(struct nt_scope_key) == 16, "nt_scope_key");
 #endif
 

@@ -112,7 +112,7 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 	row->lifetime[NT_MIN_FLT] = task->min_flt;
 	row->lifetime[NT_MAJ_FLT] = task->maj_flt;
 	row->lifetime[NT_CPU_MIGRATIONS] = task->se.nr_migrations;
-	row->rss_pages = nt_rss_pages(task);
+	nt_mm_pages(task, row->mm_pages);
 	row->state = task->__state;
 	row->exit_state = task->exit_state;
 	row->policy = task->policy;
@@ -138,6 +138,8 @@ static inline void nt_describe(struct nt_task *row, struct task_struct *task, st
 		row->numa_group = 0;
 	}
 	nt_mempolicy(task, &row->mempolicy, &row->mempolicy_nodes);
+	/* The walk fills them: a task that ends is bound to nothing any more. */
+	row->cpu_nodes = row->mem_nodes = 0;
 }
 
 /* Whether user space waits for a last word on it. */

@@ -143,6 +143,56 @@ static inline void come_back(struct nt_rec *rec, struct task_struct *task)
 	__sync_lock_test_and_set(&rec->scope_end_ns, 0);
 }
 
+const volatile __u32 nr_cpus = 1; /* possible CPUs: a mask of so many is of all nodes */
+
+/*
+ * CPUs of nodes as parts of the words of a CPU mask: of its first word, and of the others. Written by user space
+ * between walks, before the first and on hotplug. Without parts nothing is told.
+ */
+struct nt_mask_part first_parts[NT_MASK_FIRST] = {};
+struct nt_mask_part other_parts[NT_MASK_OTHERS] = {};
+__u32 nr_first_parts = 0;
+__u32 nr_other_parts = 0;
+__u64 all_nodes = 0; /* nodes with CPUs */
+
+/* The bit of the node if the word has a CPU of the part. Without a branch, which the verifier would look at both ways. */
+static inline __u64 node_of_part(const struct nt_mask_part *part, __u64 word)
+{
+	__u64 has = word & part->cpus, negative = -has;
+
+	/* Or the compiler makes a comparison of it. */
+	barrier_var(negative);
+	return (has | negative) >> 63 << (part->node & 63);
+}
+
+/* Nodes with a CPU that it may use. Most tasks may use all: their masks are not looked at. */
+static inline __u64 cpu_nodes_of(struct task_struct *task)
+{
+	__u64 word, words, nodes = 0;
+	__u32 i;
+
+	if ((__u32)task->nr_cpus_allowed >= nr_cpus)
+		return all_nodes;
+	word = task->cpus_ptr->bits[0];
+	for (i = 0; i < NT_MASK_FIRST; i++) {
+		if (i >= nr_first_parts)
+			break;
+		nodes |= node_of_part(&first_parts[i], word);
+	}
+	if (!nr_other_parts)
+		return nodes;
+	/* The address as a number: older verifiers know no offset into a structure but a constant. */
+	bpf_probe_read_kernel(&words, sizeof(words), &task->cpus_ptr);
+	for (i = 0; i < NT_MASK_OTHERS; i++) {
+		if (i >= nr_other_parts)
+			break;
+		/* The word is 0 where it cannot be read. */
+		bpf_probe_read_kernel(&word, sizeof(word), (void *)(words + other_parts[i].word % NT_MASK_WORDS * 8));
+		nodes |= node_of_part(&other_parts[i], word);
+	}
+	return nodes;
+}
+
 #define MIX(h, v) (((h) ^ (__u64)(v)) * 0x9e3779b97f4a7c15ULL)
 
 /* Two rows with the same signature say the same: 64 bits, so a mistake needs 2^32 changes of one task. */
@@ -212,6 +262,8 @@ int on_task_walk(struct bpf_iter__task *ctx)
 	note_family(rec, task);
 	nt_add_hints(rec, task);
 	nt_describe(&row, task, rec);
+	row.cpu_nodes = cpu_nodes_of(task);
+	row.mem_nodes = nt_mems_allowed(task);
 	if (!wanted)
 		row.flags |= NT_ROW_LEFT;
 	/* Hinting faults may be told by a later look at a task that rests. */

@@ -4,6 +4,7 @@ pub mod access;
 pub mod attach;
 pub mod bpf_stats;
 pub mod check;
+pub mod cpu_masks;
 pub mod hot;
 pub mod interrupts;
 pub mod libbpf_log;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::model::counters::Scalars;
 use crate::model::process::ProcessId;
-use crate::model::sample::{Comm, Counts, MemPolicy, Slot, TaskRaw};
+use crate::model::sample::{Comm, Counts, MemPolicy, Resident, Slot, TaskRaw};
 use crate::model::units::NodeId;
 use crate::model::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
 
@@ -219,6 +219,7 @@ impl TaskTable {
                 counts: Counts::default(),
                 exec_ns: 0,
                 rss_bytes: 0,
+                resident: None,
                 ..task.clone()
             })
         });
@@ -282,6 +283,8 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         };
     }
     let numa = task.flags & ROW_NO_NUMA == 0;
+    let [file_bytes, anon_bytes, swap_bytes, shmem_bytes] = task.mm_pages.map(|pages| pages * page_size);
+    let resident = Resident { anon_bytes, file_bytes, shmem_bytes, swap_bytes };
     let raw = TaskRaw {
         serial: rec.serial,
         pid: task.pid,
@@ -298,11 +301,11 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         nice: task.nice,
         cpu: if rec.last_cpu == u32::MAX { task.cpu } else { rec.last_cpu },
         cpus_allowed: task.cpus_allowed,
-        cpu_nodes: None,
-        mem_nodes: None,
+        cpu_nodes: known_nodes(task.cpu_nodes),
+        mem_nodes: known_nodes(task.mem_nodes),
         kthread: task.flags & ROW_KTHREAD != 0,
-        rss_bytes: task.rss_pages * page_size,
-        resident: None,
+        rss_bytes: resident.anon_bytes + resident.file_bytes + resident.shmem_bytes,
+        resident: Some(resident),
         exec_ns: task.exec_ns,
         preferred_node: (numa && task.preferred_nid >= 0).then_some(NodeId(task.preferred_nid as u32)),
         scan_period_ms: task.scan_period_ms,
@@ -315,6 +318,11 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         counts,
     };
     Parsed { task: raw, leaves: task.flags & ROW_LEFT != 0, group_live: task.group_live }
+}
+
+/// The bits of nodes; none at all say nothing.
+fn known_nodes(bits: u64) -> Option<u64> {
+    (bits != 0).then_some(bits)
 }
 
 #[cfg(test)]

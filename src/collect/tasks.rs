@@ -8,10 +8,12 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::skel::{OpenSkel, Skel};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Program, RingBuffer, RingBufferBuilder};
 
+use super::cpu_masks::CpuMasks;
 use super::object;
 use super::sched::SchedProbe;
 use super::skel::tasks::{TasksSkel, TasksSkelBuilder};
 use crate::container::scope::Scope;
+use crate::model::topology::Topology;
 use crate::model::wire::{Row, Wire};
 use crate::sys;
 
@@ -43,7 +45,7 @@ impl TaskProbe {
     pub fn start(
         sched: &SchedProbe,
         records: &OwnedFd,
-        nodes: u32,
+        topology: &Topology,
         scope: &Scope,
         cgroup_subsys: Option<u32>,
         cgroups: bool,
@@ -52,7 +54,8 @@ impl TaskProbe {
         let rodata = open.maps.rodata_data.as_deref_mut().context("tasks.bpf.o has no .rodata")?;
         rodata.rec_size = sched.layout().size();
         rodata.by_sibling = sched.layout().by_sibling();
-        rodata.nr_nodes = nodes;
+        rodata.nr_nodes = topology.possible_nodes;
+        rodata.nr_cpus = topology.possible_cpus;
         rodata.hints_from_task = sched.layout().hints_from_task;
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         let shared = sched.shared_maps();
@@ -78,6 +81,7 @@ impl TaskProbe {
         let mut skel = open.load().context("loading tasks.bpf.o")?;
 
         set_scope(&mut skel, &Scope::default(), scope)?;
+        set_masks(&mut skel, &CpuMasks::of(topology))?;
 
         let pending: Arc<Mutex<Vec<u8>>> = Arc::default();
         let sink = Arc::clone(&pending);
@@ -110,7 +114,7 @@ impl TaskProbe {
             ring,
             pending,
             buffer: vec![0; WALK_BUFFER],
-            nodes,
+            nodes: topology.possible_nodes,
             skel,
         })
     }
@@ -184,6 +188,14 @@ impl TaskProbe {
         set_scope(&mut self.skel, from, to)
     }
 
+    /// Takes over the places of CPUs that came, so that the nodes tasks may use are told right.
+    ///
+    /// # Errors
+    /// The object has no variables.
+    pub fn follow(&mut self, topology: &Topology) -> Result<()> {
+        set_masks(&mut self.skel, &CpuMasks::of(topology))
+    }
+
     /// Goes up whenever a cgroup is made, removed or renamed.
     pub fn cgroup_changes(&self) -> u32 {
         let bss = self.skel.maps.bss_data.as_deref();
@@ -222,6 +234,21 @@ fn set_scope(skel: &mut TasksSkel<'static>, from: &Scope, to: &Scope) -> Result<
         // As the first walk: it looks at every task, also at those that rest.
         bss.walks = 0;
     }
+    Ok(())
+}
+
+/// Between walks only: nothing else reads them.
+fn set_masks(skel: &mut TasksSkel<'static>, masks: &CpuMasks) -> Result<()> {
+    let bss = skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
+    for (places, parts) in
+        [(&mut bss.first_parts[..], &masks.first), (&mut bss.other_parts[..], &masks.others)]
+    {
+        for (place, part) in places.iter_mut().zip(parts) {
+            (place.word, place.node, place.cpus) = (part.word, part.node, part.cpus);
+        }
+    }
+    (bss.nr_first_parts, bss.nr_other_parts) = (masks.first.len() as u32, masks.others.len() as u32);
+    bss.all_nodes = masks.all;
     Ok(())
 }
 

@@ -160,7 +160,7 @@ fn task_probe(
 ) -> Result<(TaskProbe, String)> {
     let (everything, cgroups) = (Scope::default(), check.cgroups.mount.is_some());
     let subsys = cgroup_subsys(check)?;
-    let probe = TaskProbe::start(sched, store, topology.possible_nodes, &everything, subsys, cgroups)?;
+    let probe = TaskProbe::start(sched, store, topology, &everything, subsys, cgroups)?;
     Ok((probe, "loaded, attached to births and ends of tasks".into()))
 }
 

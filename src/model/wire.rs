@@ -287,8 +287,8 @@ pub struct TaskRow {
     pub exec_ns: u64,
     /// The kernel's counters since birth, by `enum nt_lifetime`.
     pub lifetime: [u64; NR_LIFETIME],
-    /// Resident pages of the process.
-    pub rss_pages: u64,
+    /// Pages of the process: of files, anonymous, in swap, shared (`MM_FILEPAGES` and so on).
+    pub mm_pages: [u64; 4],
     /// Local hinting faults of the current scan window.
     pub numa_faults_local: u64,
     /// Remote hinting faults of the current scan window.
@@ -319,14 +319,34 @@ pub struct TaskRow {
     pub mempolicy: u32,
     /// Bit i: node i is in the policy. Nodes above 63 are left out.
     pub mempolicy_nodes: u64,
+    /// Bit i: it may use a CPU of node i, as above. 0: not known.
+    pub cpu_nodes: u64,
+    /// Bit i: it may take memory from node i, as above. 0: not known.
+    pub mem_nodes: u64,
 }
+
+/// CPUs of one node in one word of a CPU mask (`struct nt_mask_part`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaskPart {
+    /// The word: CPUs from 64 times this number on.
+    pub word: u32,
+    /// Node id, 0..=63.
+    pub node: u32,
+    /// Bit i: the CPU i of the word is one of the node's.
+    pub cpus: u64,
+}
+
+/// Parts of the first word of a CPU mask that the kernel programs know at most (`NT_MASK_FIRST`).
+pub const MASK_FIRST: usize = 32;
+/// Parts of all other words (`NT_MASK_OTHERS`).
+pub const MASK_OTHERS: usize = 64;
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<CpuHints>() == 16);
 const _: () = assert!(size_of::<Place>() == 24);
 const _: () = assert!(size_of::<CpuState>() == 48 + 64 + 6 * 64 + 32);
 const _: () = assert!(size_of::<Rec>() == 48 + 64 + 8 * NR_KEPT + 3 * 64);
-const _: () = assert!(size_of::<TaskRow>() == 152 + 8 * NR_LIFETIME);
+const _: () = assert!(size_of::<TaskRow>() == 192 + 8 * NR_LIFETIME);
 
 /// `struct nt_node_counts`: cycles and instructions of a task on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]

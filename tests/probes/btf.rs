@@ -16,7 +16,7 @@ fn is_flavour(name: &str) -> bool {
 }
 
 /// Fields that a kernel may be built without; the programs ask before they read them.
-const OPTIONAL: [&str; 7] = [
+const OPTIONAL: [&str; 8] = [
     "numa_preferred_nid",
     "numa_scan_period",
     "numa_faults_locality",
@@ -24,6 +24,7 @@ const OPTIONAL: [&str; 7] = [
     "numa_group",
     "numa_scan_seq",
     "mempolicy",
+    "mems_allowed",
 ];
 
 /// The field names of a struct or union, those of its unnamed members included.

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "calls C")]
 
 mod access;
+mod allowed;
 mod attack;
 mod balancing;
 mod bounds;
@@ -140,6 +141,8 @@ fn main() {
         balancing::time_of_balancing_is_attached_or_each_way_says_why_not,
         balancing::pages_that_balancing_moves_are_hooked_or_each_way_says_why_not,
         btf::every_relocated_field_is_in_this_kernel,
+        allowed::nodes_that_a_task_may_use_are_those_of_its_masks,
+        allowed::resident_memory_is_told_by_kind,
         truth::cpu_time_of_hogs_and_sleepers_is_schedstat,
         truth::alternating_tasks_are_not_billed_for_each_other,
         truth::rows_add_up_to_the_busy_time_of_the_machine,

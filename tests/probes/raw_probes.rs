@@ -11,7 +11,7 @@ use numatop_ng::collect::table::parse;
 use numatop_ng::collect::tasks::TaskProbe;
 use numatop_ng::container::scope::Scope;
 use numatop_ng::model::event::{Event, Role};
-use numatop_ng::model::sample::Counts;
+use numatop_ng::model::sample::{Counts, TaskRaw};
 use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 use numatop_ng::model::wire::Scoped;
@@ -28,8 +28,8 @@ pub struct ByHand {
     sched: SchedProbe,
     tasks: TaskProbe,
     online: Vec<CpuId>,
-    /// The counts of each task, by its id.
-    counted: BTreeMap<u32, Counts>,
+    /// The last row of each task, by its id.
+    seen: BTreeMap<u32, TaskRaw>,
 }
 
 impl ByHand {
@@ -53,9 +53,9 @@ impl ByHand {
         for cpu in &online {
             sched.online(topology, *cpu)?;
         }
-        let mut tasks = TaskProbe::start(&sched, &store, nodes, &Scope::default(), None, false)?;
+        let mut tasks = TaskProbe::start(&sched, &store, topology, &Scope::default(), None, false)?;
         tasks.walk(|_| {})?;
-        Ok(ByHand { sched, tasks, online, counted: BTreeMap::new() })
+        Ok(ByHand { sched, tasks, online, seen: BTreeMap::new() })
     }
 
     /// The counts of these tasks, when each has at least `enough` in `slot`: a busy machine lets them wait.
@@ -68,16 +68,22 @@ impl ByHand {
         Ok(counts)
     }
 
+    /// The task of this id as it is now; `None` when it has no row.
+    pub fn task(&mut self, tid: u32) -> Result<Option<TaskRaw>> {
+        self.look(&[])?;
+        Ok(self.seen.get(&tid).cloned())
+    }
+
     fn look(&mut self, tids: &[u32]) -> Result<Vec<Counts>> {
         for cpu in &self.online {
             self.sched.flush(*cpu)?;
         }
         // A task that did nothing since the last look has no row, and one that did nothing at all never had.
-        let counted = &mut self.counted;
+        let seen = &mut self.seen;
         self.tasks.walk(|row| {
             let task = parse(&row, 4096).task;
-            counted.insert(task.tid, task.counts);
+            seen.insert(task.tid, task);
         })?;
-        Ok(tids.iter().map(|tid| counted.get(tid).cloned().unwrap_or_default()).collect())
+        Ok(tids.iter().map(|tid| seen.get(tid).map(|task| task.counts.clone()).unwrap_or_default()).collect())
     }
 }

@@ -35,6 +35,7 @@ impl LiveSource {
             self.notes.push(format!("CPU {cpu} {what}"));
             self.note_refused(failed);
         }
+        self.tasks.follow(&topology)?;
         Arc::make_mut(&mut self.host).topology = topology;
         self.say_missing();
         if let Some(hot) = &mut self.hot {

@@ -87,7 +87,7 @@ impl LiveSource {
         }
         let read_cost = online.first().map(|cpu| sched.measure_reads(*cpu)).transpose()?.flatten();
         let tasks =
-            TaskProbe::start(&sched, &store, nodes, groups.scope(), subsys, hierarchy.mount.is_some())?;
+            TaskProbe::start(&sched, &store, &topology, groups.scope(), subsys, hierarchy.mount.is_some())?;
         let page_size = self_usage::page_size();
         let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
         probes.start(&shared.with(&sched), wanted);
