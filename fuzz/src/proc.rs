@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use numatop_ng::collect::interrupts::InterruptReader;
+use numatop_ng::collect::cpu_times::CpuTimesReader;
+use numatop_ng::collect::host_state::HostStateReader;
 use numatop_ng::collect::mappings;
 use numatop_ng::collect::nodes::NodeReader;
 use numatop_ng::collect::proc_details;
@@ -14,7 +15,7 @@ use numatop_ng::collect::watermarks::ZoneReader;
 use numatop_ng::container::limits::LimitReader;
 use numatop_ng::host::cgroups::{self, Hierarchy, Mode};
 use numatop_ng::host::privileges::Privileges;
-use numatop_ng::host::{kernel, processes, users};
+use numatop_ng::host::{isolation, kernel, managers, processes, users};
 use numatop_ng::list::topology::{render_json, render_text};
 use numatop_ng::model::process::Asked;
 use numatop_ng::model::sample::GroupRaw;
@@ -147,7 +148,7 @@ fn topology(root: &Path) -> usize {
 
 /// Files that are read again with each sample.
 fn counters(root: &Path) -> usize {
-    let interrupts = InterruptReader::open(root).ok().and_then(|mut reader| {
+    let times = CpuTimesReader::open(root).ok().and_then(|mut reader| {
         let first = reader.read().ok()?;
         assert_eq!(reader.read().ok(), Some(first), "the same file says the same");
         Some(())
@@ -158,7 +159,9 @@ fn counters(root: &Path) -> usize {
         Some(())
     });
     let zones = ZoneReader::new(root).marks().is_ok();
-    usize::from(interrupts.is_some()) + usize::from(vmstat.is_some()) + usize::from(zones)
+    let state = HostStateReader::new(root);
+    assert_eq!(state.read(), state.read());
+    usize::from(times.is_some()) + usize::from(vmstat.is_some()) + usize::from(zones)
 }
 
 fn process(root: &Path) -> usize {
@@ -208,6 +211,10 @@ fn host(root: &Path) -> usize {
     let kind = CpuKind::read(root, CpuId(0)).map(|kind| kind.to_string());
     kernel::cpu_model(root);
     kernel::numa_balancing(root);
+    for cpus in [isolation::isolated_cpus(root), isolation::nohz_full_cpus(root)] {
+        assert!(cpus.is_sorted_by(|a, b| a < b));
+    }
+    managers::read(root);
     usize::from(!all.is_empty()) + usize::from(kind.is_ok())
 }
 
@@ -221,6 +228,7 @@ fn limits(root: &Path, v1: bool) -> usize {
         let first = reader.read("/x", 1, None);
         let again: GroupRaw = reader.read("/x", 2, Some(&first));
         assert_eq!(again.mem_bytes, first.mem_bytes);
+        assert_eq!(again.counters_before, Some(first.counters()));
         assert_eq!(
             again.throttled_before.map(|before| before.0),
             first.throttled_ns.as_ref().ok().map(|_| 1)

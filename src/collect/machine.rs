@@ -1,4 +1,4 @@
-//! The files of the machine as a whole: memory of the nodes, swap, interrupts. A file that cannot be read
+//! The files of the machine as a whole: memory of the nodes, swap, pressure, times of the CPUs. A file that cannot be read
 //! is missing with its reason; the rest goes on.
 
 use std::collections::BTreeMap;
@@ -6,13 +6,14 @@ use std::path::Path;
 
 use anyhow::{Error, Result};
 
-use super::interrupts::InterruptReader;
+use super::cpu_times::{CpuTimes, CpuTimesReader};
+use super::host_state::HostStateReader;
 use super::nodes::NodeReader;
 use super::reasons::Reasons;
 use super::vmstat::VmStatReader;
 use super::watermarks::ZoneReader;
 use crate::model::facility::Facility;
-use crate::model::sample::{Missing, NodeRaw, VmStat};
+use crate::model::sample::{MachineRaw, Missing, NodeRaw, VmStat};
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;
 
@@ -21,8 +22,9 @@ use crate::model::units::CpuId;
 pub struct Machine {
     pub nodes: Vec<NodeRaw>,
     pub vm: VmStat,
-    /// See [`crate::model::sample::CpuRaw::irq_ns`].
-    pub irq_ns: BTreeMap<CpuId, u64>,
+    pub state: MachineRaw,
+    /// By CPU; empty where they cannot be read.
+    pub cpu_times: BTreeMap<CpuId, CpuTimes>,
 }
 
 /// All readers, and what they failed to read.
@@ -30,7 +32,8 @@ pub struct MachineReader {
     nodes: NodeReader,
     zones: ZoneReader,
     vmstat: VmStatReader,
-    interrupts: InterruptReader,
+    state: HostStateReader,
+    cpu_times: CpuTimesReader,
     page_size: u64,
     reasons: Reasons,
 }
@@ -45,7 +48,8 @@ impl MachineReader {
             nodes: NodeReader::open(root, topology)?,
             zones: ZoneReader::new(root),
             vmstat: VmStatReader::open(root)?,
-            interrupts: InterruptReader::open(root)?,
+            state: HostStateReader::new(root),
+            cpu_times: CpuTimesReader::open(root)?,
             page_size,
             reasons: Reasons::default(),
         })
@@ -56,8 +60,12 @@ impl MachineReader {
     /// # Errors
     /// The memory of a node or /proc/vmstat cannot be read again.
     pub fn read(&mut self) -> Result<Machine> {
-        let mut machine =
-            Machine { nodes: self.nodes.read()?, vm: self.vmstat.read()?, irq_ns: BTreeMap::new() };
+        let mut machine = Machine {
+            nodes: self.nodes.read()?,
+            vm: self.vmstat.read()?,
+            state: self.state.read(),
+            cpu_times: BTreeMap::new(),
+        };
         match self.zones.marks() {
             Ok(marks) => {
                 for node in &mut machine.nodes {
@@ -68,9 +76,13 @@ impl MachineReader {
             }
             Err(error) => self.reasons.add(Facility::Watermarks, &lost("/proc/zoneinfo", error)),
         }
-        match self.interrupts.read() {
-            Ok(times) => machine.irq_ns = times,
-            Err(error) => self.reasons.add(Facility::Irq, &lost("/proc/stat", error)),
+        match self.cpu_times.read() {
+            Ok(times) => machine.cpu_times = times,
+            Err(error) => {
+                let why = lost("/proc/stat", error);
+                self.reasons.add(Facility::Irq, &why);
+                self.reasons.add(Facility::Steal, &why);
+            }
         }
         Ok(machine)
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::model::sample::NodeRaw;
+use crate::model::sample::{FilePages, NodeRaw};
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 
@@ -74,6 +74,7 @@ fn reread(file: &mut File, text: &mut String) -> io::Result<()> {
 
 /// Lines are `Node 0 MemTotal: 123 kB` in sysfs and `MemTotal: 123 kB` in /proc.
 fn parse_meminfo(text: &str, raw: &mut NodeRaw) {
+    let [mut active, mut inactive, mut shmem, mut dirty] = [None; 4];
     for line in text.lines() {
         let Some((name, value)) = line.split_once(':') else { continue };
         let name = name.rsplit(' ').next().unwrap_or(name);
@@ -87,10 +88,19 @@ fn parse_meminfo(text: &str, raw: &mut NodeRaw) {
             "FilePages" | "Cached" => raw.mem_file_bytes = bytes,
             "AnonPages" => raw.mem_anon_bytes = bytes,
             "Slab" => raw.mem_slab_bytes = bytes,
+            "Active(file)" => active = Some(bytes),
+            "Inactive(file)" => inactive = Some(bytes),
+            "Shmem" => shmem = Some(bytes),
+            "Dirty" => dirty = Some(bytes),
             "HugePages_Total" => raw.huge_total = number,
             "HugePages_Free" => raw.huge_free = number,
             _ => {}
         }
+    }
+    if let (Some(active_bytes), Some(inactive_bytes), Some(shmem_bytes), Some(dirty_bytes)) =
+        (active, inactive, shmem, dirty)
+    {
+        raw.file_pages = Some(FilePages { active_bytes, inactive_bytes, shmem_bytes, dirty_bytes });
     }
 }
 
@@ -128,6 +138,23 @@ mod tests {
         assert_eq!(raw.mem_free_bytes, 33 * 1024);
         assert_eq!((raw.mem_file_bytes, raw.mem_anon_bytes, raw.mem_slab_bytes), (65536, 12288, 8192));
         assert_eq!((raw.huge_total, raw.huge_free), (4, 3));
+        assert_eq!(raw.file_pages, None);
+    }
+
+    #[test]
+    fn files_of_a_node_are_told_by_kind() {
+        let mut raw = NodeRaw::default();
+        let text = "Node 1 Active:         500 kB\nNode 1 Active(file):   40 kB\nNode 1 Inactive(file):  30 kB\n\
+                    Node 1 Dirty:            2 kB\nNode 1 FilePages:       99 kB\nNode 1 ShmemHugePages:   7 kB\n";
+        parse_meminfo(text, &mut raw);
+        assert_eq!(raw.file_pages, None, "a part is not there");
+        parse_meminfo(&format!("{text}Node 1 Shmem:           20 kB\n"), &mut raw);
+        let kib = |kib: u64| kib * 1024;
+        let [active_bytes, inactive_bytes, shmem_bytes, dirty_bytes] = [kib(40), kib(30), kib(20), kib(2)];
+        assert_eq!(
+            raw.file_pages,
+            Some(FilePages { active_bytes, inactive_bytes, shmem_bytes, dirty_bytes })
+        );
     }
 
     #[test]

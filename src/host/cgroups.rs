@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::model::cgroup_path;
+use crate::model::sample::{CgroupFacts, CgroupMode};
 
 /// Directories visited at most when the tree is read.
 const WALK_LIMIT: usize = 100_000;
@@ -71,6 +72,36 @@ pub struct Mount {
 /// All hierarchies, from `proc/self/mountinfo` below `root`.
 pub fn mounts(root: &Path) -> Vec<Mount> {
     parse_mounts(&fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default())
+}
+
+/// Facts about the cgroups of the host, from the mounts that `proc/self/mountinfo` below `root` lists; `None` without any.
+pub fn facts(root: &Path) -> Option<CgroupFacts> {
+    let mode = match choose(root).mode {
+        Mode::Unified => CgroupMode::V2,
+        Mode::Hybrid => CgroupMode::Hybrid,
+        Mode::Legacy => CgroupMode::V1,
+        Mode::None => return None,
+    };
+    let has_cpusets =
+        |mount: &Mount| mount.controllers.iter().flatten().any(|controller| controller == "cpuset");
+    let cpusets = mounts(root).into_iter().find(has_cpusets);
+    // With the mount option noprefix the files are called without "cpuset.".
+    let flag = |name: &str| {
+        let at = &cpusets.as_ref()?.at;
+        let text = fs::read_to_string(at.join(format!("cpuset.{name}")))
+            .or_else(|_| fs::read_to_string(at.join(name)));
+        match text.ok()?.trim() {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        }
+    };
+    Some(CgroupFacts {
+        mode,
+        memory_migrate: flag("memory_migrate"),
+        memory_spread_page: flag("memory_spread_page"),
+        memory_spread_slab: flag("memory_spread_slab"),
+    })
 }
 
 /// The hierarchy that `path` lies in, and what remains of the path; `None` when it lies in none whose
@@ -195,6 +226,33 @@ mod tests {
     fn a_unified_host_uses_v2() {
         let hierarchy = host("30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n");
         assert_eq!((hierarchy.mode, hierarchy.controller), (Mode::Unified, None));
+    }
+
+    #[test]
+    fn flags_of_cpusets_are_those_of_cgroup_v1() {
+        let root = std::env::temp_dir().join(format!("numatop-cgroup-facts-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), text).unwrap();
+        };
+        write("cpuset/cpuset.memory_migrate", "1\n");
+        write("cpuset/cpuset.memory_spread_page", "0\n");
+        let line = format!("30 25 0:26 / {}/cpuset rw - cgroup cgroup rw,cpuset,memory\n", root.display());
+        write("proc/self/mountinfo", &line);
+        let v1 = facts(&root);
+        write("proc/self/mountinfo", "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        let v2 = facts(&root);
+        write("proc/self/mountinfo", "");
+        let none = facts(&root);
+        fs::remove_dir_all(&root).unwrap();
+        let flags =
+            |facts: CgroupFacts| (facts.memory_migrate, facts.memory_spread_page, facts.memory_spread_slab);
+        assert_eq!(
+            v1.map(|facts| (facts.mode, flags(facts))),
+            Some((CgroupMode::V1, (Some(true), Some(false), None)))
+        );
+        assert_eq!(v2.map(|facts| (facts.mode, flags(facts))), Some((CgroupMode::V2, (None, None, None))));
+        assert_eq!(none, None);
     }
 
     #[test]

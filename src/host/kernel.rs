@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::btf::BtfFacts;
 use super::fact::{self, Fact};
+use crate::model::units::NodeId;
 
 /// The pid_max of a machine with 32 CPUs and fewer.
 const PID_MAX_DEFAULT: u32 = 32768;
@@ -99,6 +100,13 @@ pub fn ftrace_is_off() -> bool {
     read_trimmed("/proc/sys/kernel/ftrace_enabled") == "0"
 }
 
+/// Whether a node has a file `reclaim`, by which its memory can be reclaimed (Linux 6.17), below `root`; `None` where sysfs
+/// does not show the node.
+pub fn node_reclaim_file(root: &Path, node: NodeId) -> Option<bool> {
+    let folder = root.join(format!("sys/devices/system/node/node{node}"));
+    folder.exists().then(|| folder.join("reclaim").exists())
+}
+
 /// Above every thread id for as long as nobody raises it; see pid_max in proc(5).
 pub fn pid_max() -> u32 {
     read_trimmed("/proc/sys/kernel/pid_max").parse().unwrap_or(PID_MAX_DEFAULT)
@@ -158,6 +166,17 @@ mod tests {
         };
         assert_eq!(booted("ro lockdown=confidentiality quiet"), Ok(Lockdown::Confidentiality));
         assert!(booted("ro quiet").unwrap_err().contains("lockdown"));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_node_that_is_not_shown_may_have_any_file() {
+        let root = std::env::temp_dir().join(format!("numatop-ng-reclaim-{}", std::process::id()));
+        let folder = root.join("sys/devices/system/node/node1");
+        std::fs::create_dir_all(&folder).unwrap();
+        assert_eq!(node_reclaim_file(&root, NodeId(1)), Some(false));
+        std::fs::write(folder.join("reclaim"), "").unwrap();
+        assert_eq!([1, 0].map(|node| node_reclaim_file(&root, NodeId(node))), [Some(true), None]);
         std::fs::remove_dir_all(&root).unwrap();
     }
 

@@ -36,6 +36,10 @@ pub enum Facility {
     TaskFlows,
     /// Memory policies of tasks.
     MemPolicy,
+    /// Nodes that tasks may run on and take memory from.
+    AllowedNodes,
+    /// Resident memory of processes by kind.
+    ResidentKinds,
     /// Where the memory of processes is, from pages picked at random.
     Placement,
     /// The error and the age of that answer.
@@ -52,8 +56,12 @@ pub enum Facility {
     PageFlows,
     /// Time of CPUs in interrupts.
     Irq,
+    /// Time that a hypervisor takes from CPUs.
+    Steal,
     /// Memory of each node.
     NodeMemory,
+    /// Pages of files on each node by kind.
+    FilePages,
     /// Allocations of each node, as numastat(8) shows them, and memory policies: both come with CONFIG_NUMA.
     NodePages,
     /// Pages freed on each node, and by whom.
@@ -62,6 +70,8 @@ pub enum Facility {
     Watermarks,
     /// Swap and node reclaim of the whole machine.
     HostMemory,
+    /// Switches, free swap and pressure of the whole machine.
+    HostState,
     /// Names and kinds of containers and other cgroups.
     CgroupNames,
     /// Limits and memory of cgroups.

@@ -27,9 +27,8 @@ use crate::container::names::ContainerNames;
 use crate::container::select::Unmatched;
 use crate::container::visible::VisibleNames;
 use crate::error::{Exit, Refusal};
-use crate::host::cgroups::Hierarchy;
-use crate::host::kernel;
-use crate::host::users;
+use crate::host::cgroups::{self, Hierarchy};
+use crate::host::{isolation, kernel, managers, users};
 use crate::metric::needs;
 use crate::model::event::Event;
 use crate::model::facility::Facility;
@@ -91,7 +90,7 @@ impl LiveSource {
         let page_size = self_usage::page_size();
         let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
         probes.start(&shared.with(&sched), wanted);
-        let host = host_facts(&options, topology, sched.events().to_vec());
+        let host = host_facts(&options, &check, topology, sched.events().to_vec());
         let mut source = LiveSource {
             host: Arc::new(host),
             sched,
@@ -176,23 +175,26 @@ fn open_counters(
     Ok(notes)
 }
 
-fn host_facts(options: &LiveOptions, topology: Topology, events: Vec<Event>) -> HostFacts {
+fn host_facts(options: &LiveOptions, check: &HostCheck, topology: Topology, events: Vec<Event>) -> HostFacts {
+    let root = Path::new(ROOT);
+    // Another pid namespace has another process 1.
+    let sees_host = !check.privileges.host_pid_namespace.is(&false);
     HostFacts {
         hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
         kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
         arch: std::env::consts::ARCH.to_string(),
-        cpu_model: kernel::cpu_model(Path::new(ROOT)),
+        cpu_model: kernel::cpu_model(root),
         boot_id: kernel::read_trimmed("/proc/sys/kernel/random/boot_id"),
+        node_reclaim_file: topology.nodes.first().and_then(|node| kernel::node_reclaim_file(root, node.id)),
         topology,
         events,
         tables: options.events.tables.clone(),
         missing: BTreeMap::new(),
         scope: options.scope_text.clone(),
-        isolated_cpus: Vec::new(),
-        nohz_full_cpus: Vec::new(),
-        cgroups: None,
-        node_reclaim_file: None,
-        managers: None,
+        isolated_cpus: isolation::isolated_cpus(root),
+        nohz_full_cpus: isolation::nohz_full_cpus(root),
+        cgroups: cgroups::facts(root),
+        managers: sees_host.then(|| managers::read(root)),
     }
 }
 

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::LiveSource;
 use super::hotplug::online_now;
+use crate::collect::cpu_times::CpuTimes;
 use crate::collect::probes::Readings;
 use crate::collect::self_usage;
 use crate::collect::table::parse;
@@ -50,7 +51,7 @@ impl LiveSource {
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as i64);
         let mut machine = self.machine.read()?;
-        let mut cpus = self.cpus(&machine.irq_ns);
+        let mut cpus = self.cpus(&machine.cpu_times);
 
         self.follow_cgroups(false)?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
@@ -105,7 +106,7 @@ impl LiveSource {
             cpus,
             nodes: machine.nodes,
             vm: Some(machine.vm),
-            machine: None,
+            machine: Some(machine.state),
             flows,
             page_flows,
             lost: self.lost(),
@@ -121,9 +122,10 @@ impl LiveSource {
         })
     }
 
-    fn cpus(&self, irq_ns: &BTreeMap<CpuId, u64>) -> Vec<CpuRaw> {
+    fn cpus(&self, times: &BTreeMap<CpuId, CpuTimes>) -> Vec<CpuRaw> {
         let read = |cpu: &crate::model::topology::Cpu| {
             let state = self.sched.cpu(cpu.id)?;
+            let times = times.get(&cpu.id).copied().unwrap_or_default();
             let mut slots = [Slot::default(); crate::model::wire::SLOTS];
             for (i, slot) in slots.iter_mut().enumerate() {
                 *slot = Slot {
@@ -138,8 +140,8 @@ impl LiveSource {
                 online: self.online.contains(&cpu.id),
                 busy_ns: state.busy_ns,
                 switches: state.switches,
-                irq_ns: irq_ns.get(&cpu.id).copied().unwrap_or(0),
-                steal_ns: None,
+                irq_ns: times.irq_ns,
+                steal_ns: times.steal_ns,
                 hints: None,
                 slots,
             })

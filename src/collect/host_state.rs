@@ -1,0 +1,92 @@
+//! Switches, swap and pressure of the whole machine: small files below /proc, read with each sample.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::host::pressure;
+use crate::model::sample::MachineRaw;
+
+/// Reads the files again with each sample.
+pub struct HostStateReader {
+    root: PathBuf,
+}
+
+impl HostStateReader {
+    /// For the files below `root` ("/" for this machine).
+    pub fn new(root: &Path) -> HostStateReader {
+        HostStateReader { root: root.to_owned() }
+    }
+
+    /// The state now. A file that is not there or cannot be understood has no value.
+    pub fn read(&self) -> MachineRaw {
+        let text = |path: &str| fs::read_to_string(self.root.join(path));
+        let memory = text("proc/meminfo").unwrap_or_default();
+        MachineRaw {
+            numa_balancing: number(text("proc/sys/kernel/numa_balancing").ok()),
+            swappiness: number(text("proc/sys/vm/swappiness").ok()),
+            swap_total_bytes: bytes(&memory, "SwapTotal"),
+            swap_free_bytes: bytes(&memory, "SwapFree"),
+            pressure: pressure::read(|name| text(&format!("proc/pressure/{name}"))).ok(),
+        }
+    }
+}
+
+fn number<T: FromStr>(text: Option<String>) -> Option<T> {
+    text?.trim().parse().ok()
+}
+
+/// A field of /proc/meminfo: `SwapFree:  2097148 kB`.
+fn bytes(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::sample::Pressure;
+
+    #[test]
+    fn the_state_of_a_host_is_in_its_files() {
+        let root = std::env::temp_dir().join(format!("numatop-host-state-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/sys/kernel/numa_balancing", "3\n");
+        write("proc/sys/vm/swappiness", "60\n");
+        write("proc/meminfo", "MemTotal: 9 kB\nSwapCached: 1 kB\nSwapTotal:  2048 kB\nSwapFree:  1024 kB\n");
+        write("proc/pressure/cpu", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
+        let reader = HostStateReader::new(&root);
+        let without_pressure = reader.read();
+        write("proc/pressure/memory", "some avg10=0.00 total=4\nfull avg10=0.00 total=3\n");
+        let state = reader.read();
+        fs::remove_dir_all(&root).unwrap();
+
+        let expected = MachineRaw {
+            numa_balancing: Some(3),
+            swappiness: Some(60),
+            swap_total_bytes: Some(2 << 20),
+            swap_free_bytes: Some(1 << 20),
+            pressure: Some(Pressure { cpu_some_us: 5, memory_some_us: 4, memory_full_us: 3 }),
+        };
+        assert_eq!(state, expected);
+        assert_eq!(without_pressure, MachineRaw { pressure: None, ..expected });
+        assert_eq!(reader.read(), MachineRaw::default(), "a machine that shows nothing");
+    }
+
+    #[test]
+    fn odd_texts_have_no_value() {
+        for text in [
+            "SwapFree: x kB",
+            "SwapFree: 5",
+            "SwapFree",
+            "SwapFreedom: 5 kB",
+            "SwapFree: 18446744073709551615 kB",
+        ] {
+            assert_eq!(bytes(text, "SwapFree"), None, "{text}");
+        }
+    }
+}
