@@ -8,8 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::host::cgroups::{Hierarchy, mounts};
+use crate::host::pressure;
 use crate::model::cgroup_path;
-use crate::model::sample::{GroupRaw, Missing, Reading, not_kept};
+use crate::model::sample::{GroupRaw, Missing, Pressure, Reading};
 
 /// Bytes of a file read at most; memory.numa_stat of a machine with a thousand nodes fits.
 const READ_MAX: u64 = 1 << 20;
@@ -40,31 +41,32 @@ impl LimitReader {
 
     /// The readings of the cgroup at `path`. `before` is the reading before this one.
     pub fn read(&self, path: &str, now_ns: u64, before: Option<&GroupRaw>) -> GroupRaw {
-        let before = before.and_then(|raw| Some((raw.read_ns, raw.throttled_ns.clone().ok()?)));
         let mut raw = if self.v2.is_some() { self.read_v2(path) } else { self.read_v1(path) };
-        (raw.read_ns, raw.throttled_before) = (now_ns, before);
+        raw.read_ns = now_ns;
+        raw.throttled_before = before.and_then(|raw| Some((raw.read_ns, raw.throttled_ns.clone().ok()?)));
+        raw.counters_before = before.map(GroupRaw::counters);
         raw
     }
 
     fn read_v2(&self, path: &str) -> GroupRaw {
         let text = |file: &str| self.text("", path, file);
+        let cpu = text("cpu.stat");
+        let events = text("memory.events");
         GroupRaw {
             read_ns: 0,
             cpus: text("cpuset.cpus.effective"),
             mems: text("cpuset.mems.effective"),
             cpu_quota_milli: text("cpu.max").and_then(|text| known("cpu.max", quota_v2(&text))),
-            throttled_ns: text("cpu.stat")
-                .and_then(|text| known("cpu.stat", field(&text, "throttled_usec")))
-                .map(|usec| usec.saturating_mul(1000)),
+            throttled_ns: named(&cpu, "cpu.stat", "throttled_usec").map(|usec| usec.saturating_mul(1000)),
             throttled_before: None,
             mem_limit_bytes: text("memory.max").and_then(|text| known("memory.max", limit(&text))),
             mem_bytes: text("memory.current").and_then(|text| known("memory.current", text.parse().ok())),
             mem_bytes_by_node: text("memory.numa_stat").map(|text| numa_v2(&text)),
-            periods: not_kept(),
-            throttled_periods: not_kept(),
-            pressure: not_kept(),
-            memory_max_events: not_kept(),
-            oom_events: not_kept(),
+            periods: named(&cpu, "cpu.stat", "nr_periods"),
+            throttled_periods: named(&cpu, "cpu.stat", "nr_throttled"),
+            pressure: self.pressure(path),
+            memory_max_events: named(&events, "memory.events", "max"),
+            oom_events: named(&events, "memory.events", "oom"),
             counters_before: None,
         }
     }
@@ -79,15 +81,14 @@ impl LimitReader {
                 (quota >= 0 && period > 0).then(|| (quota as u64).saturating_mul(1000) / period as u64)
             });
         let limit = self.text("memory", path, "memory.limit_in_bytes");
+        let cpu = self.text("cpu", path, "cpu.stat");
         let pages = self.page_size;
         GroupRaw {
             read_ns: 0,
             cpus: self.text("cpuset", path, "cpuset.effective_cpus"),
             mems: self.text("cpuset", path, "cpuset.effective_mems"),
             cpu_quota_milli: quota,
-            throttled_ns: self
-                .text("cpu", path, "cpu.stat")
-                .and_then(|text| known("cpu.stat", field(&text, "throttled_time"))),
+            throttled_ns: named(&cpu, "cpu.stat", "throttled_time"),
             throttled_before: None,
             mem_limit_bytes: limit
                 .and_then(|text| known("memory.limit_in_bytes", text.parse::<u64>().ok()))
@@ -104,11 +105,11 @@ impl LimitReader {
             mem_bytes_by_node: self
                 .text("memory", path, "memory.numa_stat")
                 .and_then(|text| known("memory.numa_stat", numa_v1(&text, pages))),
-            periods: not_kept(),
-            throttled_periods: not_kept(),
-            pressure: not_kept(),
-            memory_max_events: not_kept(),
-            oom_events: not_kept(),
+            periods: named(&cpu, "cpu.stat", "nr_periods"),
+            throttled_periods: named(&cpu, "cpu.stat", "nr_throttled"),
+            pressure: Err(Missing::Unsupported("cgroup v1 has no pressure files".into())),
+            memory_max_events: number("memory", "memory.failcnt").map(|count| count as u64),
+            oom_events: Err(Missing::Unsupported("cgroup v1 does not count them by group".into())),
             counters_before: None,
         }
     }
@@ -121,26 +122,53 @@ impl LimitReader {
         path == "/" && self.v1.get("memory").is_some_and(|mount| mount.join("release_agent").exists())
     }
 
+    /// The pressure of a group of cgroup v2. Linux has the files since 4.20; since 6.1 a group may be without
+    /// (cgroup.pressure).
+    fn pressure(&self, path: &str) -> Reading<Pressure> {
+        let of = |name: &str| -> io::Result<String> {
+            self.content("", path, &format!("{name}.pressure")).ok_or(io::ErrorKind::NotFound)?
+        };
+        pressure::read(of).map_err(|error| missing("pressure file", &error))
+    }
+
     fn text(&self, controller: &str, path: &str, file: &str) -> Reading<String> {
+        let text = self.content(controller, path, file).ok_or_else(|| {
+            Missing::Unsupported(format!("the {controller} controller of cgroup v1 is not mounted"))
+        })?;
+        text.map_err(|error| missing(file, &error))
+    }
+
+    /// The content of a file of a group; `None` where the hierarchy of its controller is not mounted.
+    fn content(&self, controller: &str, path: &str, file: &str) -> Option<io::Result<String>> {
         let mount = match &self.v2 {
             Some(mount) => mount,
-            None => self.v1.get(controller).ok_or_else(|| {
-                Missing::Unsupported(format!("the {controller} controller of cgroup v1 is not mounted"))
-            })?,
+            None => self.v1.get(controller)?,
         };
         let path = cgroup_path::to_bytes(path.trim_start_matches('/'));
         let at = mount.join(OsStr::from_bytes(&path)).join(file);
-        let read = || -> io::Result<String> {
+        let read = || {
             let mut text = String::new();
             File::open(&at)?.take(READ_MAX).read_to_string(&mut text)?;
             Ok(text.trim().to_string())
         };
-        read().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Missing::Unsupported(format!("the cgroup has no {file}")),
-            io::ErrorKind::PermissionDenied => Missing::NotPermitted(format!("{file}: {error}")),
-            _ => Missing::Lost(format!("{file}: {error}")),
-        })
+        Some(read())
     }
+}
+
+fn missing(file: &str, error: &io::Error) -> Missing {
+    match error.kind() {
+        io::ErrorKind::NotFound => Missing::Unsupported(format!("the cgroup has no {file}")),
+        io::ErrorKind::PermissionDenied => Missing::NotPermitted(format!("{file}: {error}")),
+        _ if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            Missing::Unsupported("the kernel does not measure pressure (psi=0)".into())
+        }
+        _ => Missing::Lost(format!("{file}: {error}")),
+    }
+}
+
+/// The number behind `name` in a file of lines of `name number`.
+fn named(text: &Reading<String>, file: &str, name: &str) -> Reading<u64> {
+    known(file, field(text.as_ref().map_err(Clone::clone)?, name))
 }
 
 fn known<T>(file: &str, value: Option<T>) -> Reading<T> {
@@ -250,6 +278,51 @@ mod tests {
         std::fs::remove_file(dir.join("memory.kmem.usage_in_bytes")).unwrap();
         assert_eq!(bytes("/"), Ok(1000), "a kernel that charges nobody for its memory");
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn counters_of_a_group_come_with_those_of_the_reading_before() {
+        let dir = std::env::temp_dir().join(format!("numatop-group-counters-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("web")).unwrap();
+        let write = |file: &str, text: &str| std::fs::write(dir.join("web").join(file), text).unwrap();
+        let reader = LimitReader { v2: Some(dir.clone()), v1: BTreeMap::new(), page_size: 4096 };
+        write("cpu.stat", "usage_usec 5\nnr_periods 40\nnr_throttled 10\nthrottled_usec 7\n");
+        write("memory.events", "low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\n");
+        let first = reader.read("/web", 1_000, None);
+        assert_eq!(
+            (&first.periods, &first.throttled_periods, &first.throttled_ns),
+            (&Ok(40), &Ok(10), &Ok(7000))
+        );
+        assert_eq!((&first.memory_max_events, &first.oom_events), (&Ok(3), &Ok(1)));
+        assert_eq!(first.pressure, Err(Missing::Unsupported("the cgroup has no pressure file".into())));
+        assert_eq!(first.counters_before, None);
+
+        write("cpu.pressure", "some avg10=0.00 total=50\nfull avg10=0.00 total=4\n");
+        write("memory.pressure", "some avg10=0.00 total=6\nfull avg10=0.00 total=2\n");
+        write("cpu.stat", "usage_usec 5\n");
+        let second = reader.read("/web", 2_000, Some(&first));
+        std::fs::remove_dir_all(&dir).unwrap();
+        let pressure = Pressure { cpu_some_us: 50, memory_some_us: 6, memory_full_us: 2 };
+        assert_eq!((&second.pressure, second.periods.is_err()), (&Ok(pressure), true));
+        assert_eq!(second.counters_before, Some(first.counters()));
+        assert_eq!(first.counters().periods, Some(40));
+    }
+
+    #[test]
+    fn cgroup_v1_counts_periods_and_failures() {
+        let dir = std::env::temp_dir().join(format!("numatop-group-v1-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("web")).unwrap();
+        let write = |file: &str, text: &str| std::fs::write(dir.join("web").join(file), text).unwrap();
+        write("cpu.stat", "nr_periods 40\nnr_throttled 10\nthrottled_time 7\n");
+        write("memory.failcnt", "12\n");
+        let v1 = ["cpu", "memory"].map(|controller| (controller.to_string(), dir.clone())).into();
+        let raw = LimitReader { v2: None, v1, page_size: 4096 }.read("/web", 1_000, None);
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!((raw.periods, raw.throttled_periods, raw.throttled_ns), (Ok(40), Ok(10), Ok(7)));
+        assert_eq!(
+            (raw.memory_max_events, raw.pressure.is_err(), raw.oom_events.is_err()),
+            (Ok(12), true, true)
+        );
     }
 
     #[test]
