@@ -16,6 +16,7 @@ pub mod frame;
 mod frames;
 mod groups;
 mod limits;
+mod machine;
 mod names;
 pub mod payload;
 pub mod placement;

@@ -14,7 +14,7 @@ pub use super::rows::Base;
 pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
-use super::{columns, groups, limits, names, placement, room, rows, stacks};
+use super::{columns, groups, limits, machine, names, placement, room, rows, stacks};
 use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, VmStat};
 use crate::model::units::NodeId;
 
@@ -129,6 +129,9 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>,
         }
         Section::Limits => groups::encode(out, base.map(|base| &base.groups), &sample.groups),
         Section::Vm => encode_vm(out, sample.vm.as_ref()),
+        Section::Machine => {
+            machine::encode(out, base.and_then(|base| base.machine.as_ref()), sample.machine.as_ref());
+        }
         Section::Flows => encode_flows(out, &sample.flows),
         Section::PageFlows => encode_flows(out, &sample.page_flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
@@ -218,6 +221,7 @@ pub fn decode(
     let groups = get(Section::Groups).unwrap_or(groups::NOTHING);
     let limits = get(Section::Limits).unwrap_or(groups::NOTHING);
     let vm = get(Section::Vm).unwrap_or(Bytes(&[]));
+    let state_of_machine = get(Section::Machine).unwrap_or(Bytes(&[]));
     let flows = get(Section::Flows).unwrap_or(Bytes(&[0]));
     let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
@@ -262,7 +266,7 @@ pub fn decode(
         cpus,
         nodes,
         vm: decode_vm(vm)?,
-        machine: None,
+        machine: machine::decode(state_of_machine, base.and_then(|base| base.machine.as_ref()))?,
         flows: decode_flows(flows)?,
         page_flows: decode_flows(page_flows)?,
         lost: decode_lost(get(Section::Lost)?, base, &mut room)?,

@@ -35,9 +35,11 @@ pub(super) enum Section {
     PageFlows = 18,
     /// The keyframe of a delta, by the checksum of its payload.
     KeyId = 19,
+    /// Switches, swap and pressure of the whole machine.
+    Machine = 20,
 }
 
-pub(super) const SECTIONS: [Section; 19] = [
+pub(super) const SECTIONS: [Section; 20] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -57,6 +59,7 @@ pub(super) const SECTIONS: [Section; 19] = [
     Section::Stacks,
     Section::PageFlows,
     Section::KeyId,
+    Section::Machine,
 ];
 
 impl Section {
@@ -66,6 +69,7 @@ impl Section {
             Section::Groups => Some(("groups", Some(Facility::CgroupNames))),
             Section::Limits => Some(("limits", Some(Facility::CgroupLimits))),
             Section::Vm => Some(("vm", Some(Facility::HostMemory))),
+            Section::Machine => Some(("machine", Some(Facility::HostState))),
             // Not `Placement`: shares by node have ids that containers share, and those are in `Limits`.
             Section::Placement => Some(("placement", Some(Facility::PlacementError))),
             Section::Stacks => Some(("stacks", None)),

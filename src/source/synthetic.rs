@@ -19,8 +19,8 @@ use self::actor::{Step, grown};
 pub use self::story::machine as demo_machine;
 use crate::model::counters::Counter;
 use crate::model::sample::{
-    CpuRaw, Flow, GroupRaw, Hints, HostFacts, Names, NodeRaw, PagesFound, PlacementRaw, Sample, SelfUsage,
-    TaskRaw, VmStat,
+    CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesFound,
+    PlacementRaw, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
 };
 use crate::model::topology::{Cpu, Node};
 use crate::model::units::{CpuId, NodeId};
@@ -35,6 +35,8 @@ pub const BOOT_NS: u64 = 86_400 * SECOND;
 /// Pages that are asked for to find out where the memory of a process is, and how wrong their shares may be.
 const ASKED: u32 = 1024;
 const ERROR_HUNDREDTHS: u32 = 310;
+/// Swap of every machine: nothing is in it.
+const SWAP: u64 = 8 << 30;
 
 /// Changes the machine before its actors work until the end of a second (0: before the first sample).
 pub type Plan = Box<dyn FnMut(&mut Machine, u64) + Send>;
@@ -59,6 +61,7 @@ pub struct Machine {
     pub cpus: Vec<CpuRaw>,
     pub nodes: Vec<NodeRaw>,
     pub vm: VmStat,
+    pub state: MachineRaw,
     /// Tasks and pages that went from one node to another since start, by those two nodes.
     pub flows: BTreeMap<(u32, u32), u64>,
     pub page_flows: BTreeMap<(u32, u32), u64>,
@@ -89,6 +92,7 @@ impl Machine {
             node: cpu.node.map_or(0, |node| node.0),
             online: cpu.online,
             hints: Some(Hints::default()),
+            steal_ns: Some(0),
             ..CpuRaw::default()
         };
         let node = |node: &Node| NodeRaw {
@@ -115,6 +119,13 @@ impl Machine {
             by_node: false,
             names: Arc::new(names),
             vm: VmStat { zone_reclaim_mode: Some(0), hints: Some(Hints::default()), ..VmStat::default() },
+            state: MachineRaw {
+                numa_balancing: Some(1),
+                swappiness: Some(60),
+                swap_total_bytes: Some(SWAP),
+                swap_free_bytes: Some(SWAP),
+                pressure: Some(Pressure::default()),
+            },
             flows: BTreeMap::new(),
             page_flows: BTreeMap::new(),
             flow_rates: BTreeMap::new(),
@@ -151,6 +162,11 @@ impl Machine {
             self.plan = Some(plan);
         }
         let exited = self.work(from_ns, to_ns, second);
+        // Some task waits for a CPU in as much of the time as all of them wait, or always.
+        let wait_pct = self.actors.iter().map(|actor| actor.wait_pct).sum::<f64>().min(100.0);
+        if let Some(pressure) = &mut self.state.pressure {
+            pressure.cpu_some_us += grown((wait_pct * 1e4) as u64, from_ns, to_ns);
+        }
         for (pair, rate) in &self.flow_rates {
             *self.flows.entry(*pair).or_default() += grown(*rate, from_ns, to_ns);
         }
@@ -164,9 +180,9 @@ impl Machine {
             tasks: self.rows.values().cloned().collect(),
             exited,
             cpus: self.cpus.clone(),
-            nodes: self.nodes.clone(),
+            nodes: self.nodes.iter().map(|node| self.with_file_pages(node)).collect(),
             vm: Some(self.vm),
-            machine: None,
+            machine: Some(self.state),
             flows: flows(&self.flows),
             page_flows: flows(&self.page_flows),
             lost: self.lost.clone(),
@@ -180,6 +196,26 @@ impl Machine {
             hot: None,
             notes: std::mem::take(&mut self.notes),
         }
+    }
+
+    /// The node with the kinds of its pages of files, unless a plan has said them.
+    fn with_file_pages(&self, node: &NodeRaw) -> NodeRaw {
+        let shared = |actor: &Actor| {
+            let all: u32 = actor.memory.iter().sum();
+            let here = actor.memory.get(node.id as usize).copied().unwrap_or(0);
+            actor.shmem / u64::from(all.max(1)) * u64::from(here)
+        };
+        let leaders = self.actors.iter().filter(|actor| actor.pid == actor.tid);
+        let shmem_bytes = leaders.map(shared).sum::<u64>().min(node.mem_file_bytes);
+        let of_files = node.mem_file_bytes - shmem_bytes;
+        let inactive_bytes = of_files / 3 * 2;
+        let pages = FilePages {
+            active_bytes: of_files - inactive_bytes,
+            inactive_bytes,
+            shmem_bytes,
+            dirty_bytes: inactive_bytes / 100,
+        };
+        NodeRaw { file_pages: Some(node.file_pages.unwrap_or(pages)), ..node.clone() }
     }
 
     /// Lets the actors work from one time to another. Returns the rows of processes that end.

@@ -18,7 +18,7 @@ use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{
-    Comm, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Sample, not_kept,
+    Comm, GroupCounters, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Pressure, Sample,
 };
 use numatop_ng::model::stacks::StackBatch;
 use numatop_ng::model::topology::Topology;
@@ -153,12 +153,19 @@ impl World {
             mem_limit_bytes: Ok(quota.map(|_| 8 << 30)),
             mem_bytes: Ok(mem[0] + mem[1]),
             mem_bytes_by_node: Ok([(0, mem[0]), (1, mem[1])].into()),
-            periods: not_kept(),
-            throttled_periods: not_kept(),
-            pressure: not_kept(),
-            memory_max_events: not_kept(),
-            oom_events: not_kept(),
-            counters_before: None,
+            periods: Ok(40),
+            throttled_periods: Ok(12),
+            pressure: Ok(Pressure { cpu_some_us: 500_000, memory_some_us: 40_000, memory_full_us: 10_000 }),
+            memory_max_events: Ok(3),
+            oom_events: Ok(0),
+            counters_before: Some(GroupCounters {
+                read_ns: 1_000_000_000,
+                periods: Some(30),
+                throttled_periods: Some(10),
+                pressure: Some(Pressure::default()),
+                memory_max_events: Some(3),
+                oom_events: Some(0),
+            }),
         };
         world.groups = [
             (2, raw("0-63", "0-1", None, [12 << 30, 4 << 30])),

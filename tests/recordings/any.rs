@@ -8,8 +8,9 @@ use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::sample::{
-    Comm, Counts, CpuRaw, Flow, GroupRaw, Hints, MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound,
-    PlacementRaw, Sample, SelfUsage, Slot, TaskRaw, VmStat, not_kept,
+    Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, MachineRaw, MemPolicy, Missing,
+    Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, Pressure, Resident, Sample, SelfUsage, Slot,
+    TaskRaw, VmStat,
 };
 use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 use numatop_ng::model::units::NodeId;
@@ -47,51 +48,107 @@ fn counts() -> impl Strategy<Value = Counts> {
     )
 }
 
+/// Nodes that a task may use: none at all is not known.
+fn nodes() -> impl Strategy<Value = Option<u64>> {
+    any::<u64>().prop_map(|bits| (bits % 4 > 0).then_some(bits))
+}
+
+/// No process has so much memory that the last number is needed.
+fn resident() -> impl Strategy<Value = Resident> {
+    (0..u64::MAX, any::<[u64; 3]>()).prop_map(|(file_bytes, [anon_bytes, shmem_bytes, swap_bytes])| {
+        Resident { anon_bytes, file_bytes, shmem_bytes, swap_bytes }
+    })
+}
+
+fn file_pages() -> impl Strategy<Value = FilePages> {
+    (0..u64::MAX, any::<[u64; 3]>()).prop_map(|(active_bytes, [inactive_bytes, shmem_bytes, dirty_bytes])| {
+        FilePages { active_bytes, inactive_bytes, shmem_bytes, dirty_bytes }
+    })
+}
+
+fn pressure() -> impl Strategy<Value = Pressure> {
+    (0..u64::MAX, any::<[u64; 2]>()).prop_map(|(cpu_some_us, [memory_some_us, memory_full_us])| Pressure {
+        cpu_some_us,
+        memory_some_us,
+        memory_full_us,
+    })
+}
+
+fn machine() -> impl Strategy<Value = MachineRaw> {
+    let bytes = || option::of(0..u64::MAX);
+    (any::<[Option<u32>; 2]>(), bytes(), bytes(), option::of(pressure())).prop_map(
+        |([numa_balancing, swappiness], swap_total_bytes, swap_free_bytes, pressure)| MachineRaw {
+            numa_balancing,
+            swappiness,
+            swap_total_bytes,
+            swap_free_bytes,
+            pressure,
+        },
+    )
+}
+
+fn counters_before() -> impl Strategy<Value = GroupCounters> {
+    (any::<u64>(), any::<[Option<u64>; 3]>(), option::of(pressure())).prop_map(
+        |(read_ns, [periods, throttled_periods, events], pressure)| GroupCounters {
+            read_ns,
+            periods,
+            throttled_periods,
+            pressure,
+            memory_max_events: events,
+            oom_events: events,
+        },
+    )
+}
+
 /// Serials are few, so that samples have tasks in common.
 fn task() -> impl Strategy<Value = TaskRaw> {
     let numbers = (0..12u64, any::<[u64; 5]>(), any::<[u32; 14]>());
     let others = (any::<[u8; 16]>(), any::<i32>(), any::<bool>(), any::<Option<u32>>(), counts());
-    (numbers, others).prop_map(|((serial, n, m), (comm, nice, kthread, node, counts))| TaskRaw {
-        serial,
-        pid: m[0],
-        tid: m[1],
-        ppid: m[2],
-        uid: m[3],
-        start_ns: n[0],
-        leader_start_ns: n[1],
-        cgroup_id: n[2],
-        comm: Comm(comm),
-        state: m[4],
-        exit_state: m[5],
-        policy: m[6],
-        nice,
-        cpu: m[7],
-        cpus_allowed: m[8],
-        cpu_nodes: None,
-        mem_nodes: None,
-        kthread,
-        rss_bytes: n[3],
-        resident: None,
-        exec_ns: n[4],
-        preferred_node: node.map(NodeId),
-        scan_period_ms: m[9],
-        numa_group: m[10],
-        mempolicy: MemPolicy { mode: m[11] as u16, flags: m[12] as u16, nodes: u64::from(m[13]) << 32 },
-        counts,
+    let allowed = (nodes(), nodes(), option::of(resident()));
+    (numbers, others, allowed).prop_map(|((serial, n, m), (comm, nice, kthread, node, counts), allowed)| {
+        TaskRaw {
+            serial,
+            pid: m[0],
+            tid: m[1],
+            ppid: m[2],
+            uid: m[3],
+            start_ns: n[0],
+            leader_start_ns: n[1],
+            cgroup_id: n[2],
+            comm: Comm(comm),
+            state: m[4],
+            exit_state: m[5],
+            policy: m[6],
+            nice,
+            cpu: m[7],
+            cpus_allowed: m[8],
+            cpu_nodes: allowed.0,
+            mem_nodes: allowed.1,
+            kthread,
+            rss_bytes: n[3],
+            resident: allowed.2,
+            exec_ns: n[4],
+            preferred_node: node.map(NodeId),
+            scan_period_ms: m[9],
+            numa_group: m[10],
+            mempolicy: MemPolicy { mode: m[11] as u16, flags: m[12] as u16, nodes: u64::from(m[13]) << 32 },
+            counts,
+        }
     })
 }
 
 fn cpu() -> impl Strategy<Value = CpuRaw> {
     let slots = proptest::array::uniform8(slot());
-    (any::<[u32; 2]>(), any::<bool>(), any::<[u64; 3]>(), option::of(hints()), slots).prop_map(
-        |([id, node], online, [busy_ns, switches, irq_ns], hints, slots)| CpuRaw {
+    let times = (any::<[u64; 3]>(), option::of(0..u64::MAX));
+    (any::<[u32; 2]>(), any::<bool>(), times, option::of(hints()), slots).prop_map(
+        |([id, node], online, ([busy_ns, switches, irq_ns], steal_ns), hints, slots)| CpuRaw {
             id,
             node,
             online,
             busy_ns,
             switches,
             irq_ns,
-            steal_ns: None,
+            steal_ns,
             hints,
             slots,
         },
@@ -99,12 +156,12 @@ fn cpu() -> impl Strategy<Value = CpuRaw> {
 }
 
 fn node() -> impl Strategy<Value = NodeRaw> {
-    (any::<u32>(), any::<[u64; 18]>()).prop_map(|(id, n)| NodeRaw {
+    (any::<u32>(), any::<[u64; 18]>(), option::of(file_pages())).prop_map(|(id, n, file_pages)| NodeRaw {
         id,
         mem_total_bytes: n[0],
         mem_free_bytes: n[1],
         mem_file_bytes: n[2],
-        file_pages: None,
+        file_pages,
         mem_anon_bytes: n[3],
         mem_slab_bytes: n[4],
         huge_total: n[5],
@@ -159,8 +216,9 @@ fn limits() -> impl Strategy<Value = Arc<GroupRaw>> {
         if known { Ok(number) } else { Err(Missing::Unsupported("the cgroup has no such file".into())) }
     });
     let nodes = btree_map(0..4u32, any::<u64>(), 0..3);
-    (any::<[u64; 3]>(), reading, nodes, "[0-9,-]{0,9}", any::<Option<u64>>()).prop_map(
-        |(n, reading, nodes, cpus, limit)| {
+    let counters = (pressure(), option::of(counters_before()));
+    (any::<[u64; 3]>(), reading, nodes, "[0-9,-]{0,9}", any::<Option<u64>>(), counters).prop_map(
+        |(n, reading, nodes, cpus, limit, (pressure, counters_before))| {
             Arc::new(GroupRaw {
                 read_ns: n[0],
                 cpus: Ok(cpus.clone()),
@@ -169,14 +227,14 @@ fn limits() -> impl Strategy<Value = Arc<GroupRaw>> {
                 throttled_ns: reading.clone(),
                 throttled_before: limit.map(|at| (at, n[1])),
                 mem_limit_bytes: reading.clone().map(Some),
-                mem_bytes: reading,
+                mem_bytes: reading.clone(),
                 mem_bytes_by_node: Ok(nodes),
-                periods: not_kept(),
-                throttled_periods: not_kept(),
-                pressure: not_kept(),
-                memory_max_events: not_kept(),
-                oom_events: not_kept(),
-                counters_before: None,
+                periods: reading.clone(),
+                throttled_periods: Ok(n[2]),
+                pressure: reading.clone().map(|_| pressure),
+                memory_max_events: reading.clone(),
+                oom_events: reading,
+                counters_before,
             })
         },
     )
@@ -228,7 +286,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
         vec(task(), 0..3),
         vec(cpu(), 0..4),
         vec(node(), 0..3),
-        proptest::option::of(vm()),
+        (proptest::option::of(vm()), proptest::option::of(machine())),
         (vec(flow(), 0..4), vec(flow(), 0..4)),
     );
     let rest = (
@@ -245,7 +303,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
     );
     (rows, rest).prop_map(
         move |(
-            (mut tasks, exited, cpus, nodes, vm, (flows, page_flows)),
+            (mut tasks, exited, cpus, nodes, (vm, machine), (flows, page_flows)),
             ((wall_ns, n), lost, exit_lost_ns, names, notes, (groups, placement, hot)),
         )| {
             if sorted {
@@ -261,7 +319,7 @@ pub fn sample(sorted: bool) -> impl Strategy<Value = Sample> {
                 cpus,
                 nodes,
                 vm,
-                machine: None,
+                machine,
                 flows,
                 page_flows,
                 lost,

@@ -44,6 +44,13 @@ fn what_it_did_not_keep_is_missing_and_not_zero() {
     for metric in ["container", "pod", "mem_bytes_by_node", "throttled_pct"] {
         assert_eq!(recording.host().missing[metric], Missing::NotCollected(why.into()), "{metric}");
     }
+    let samples = samples(&fixture());
+    let last = &samples[64];
+    assert_eq!(last.machine, None);
+    assert!(last.tasks.iter().all(|task| task.resident.is_none() && task.cpu_nodes.is_none()));
+    assert!(last.nodes.iter().all(|node| node.file_pages.is_none()));
+    assert!(last.cpus.iter().all(|cpu| cpu.steal_ns.is_none()));
+    assert_eq!((&recording.host().managers, &recording.host().cgroups), (&None, &None));
     // Reasons in its own head come first, and metrics that it has are not missing.
     assert_eq!(recording.host().missing["smt_busy_pct"], Missing::Unsupported("one thread each".into()));
     assert!(!recording.host().missing.contains_key("cpu_pct"));

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::{Column, Width};
 use crate::model::counters::{COUNTERS, Counter, CounterInfo};
 use crate::model::facility::Facility;
-use crate::model::sample::{CpuRaw, Hints, NodeCounts, NodeRaw, TaskRaw};
+use crate::model::sample::{CpuRaw, FilePages, Hints, NodeCounts, NodeRaw, Resident, TaskRaw};
 use crate::model::units::NodeId;
 use crate::model::wire::{SIBLINGS, SLOTS};
 use crate::record::format::MAX_NODES;
@@ -74,6 +74,16 @@ impl Cell for Option<NodeId> {
     }
 }
 
+/// Bits of nodes, of which there is one at least: zero is none.
+impl Cell for Option<u64> {
+    fn pack(self) -> u64 {
+        self.unwrap_or(0)
+    }
+    fn unpack(value: u64) -> Option<Option<u64>> {
+        Some((value != 0).then_some(value))
+    }
+}
+
 macro_rules! field {
     ($row:ty, $name:literal, $unit:literal, $($field:ident).+) => {
         Column::<$row> {
@@ -93,6 +103,46 @@ macro_rules! field {
 
 #[cfg(test)]
 pub(super) use field;
+
+/// The first field of a part that a row may not have: zero says so.
+macro_rules! first_of {
+    ($row:ty, $name:literal, $unit:literal, $part:ident: $type:ident, $field:ident) => {
+        Column::<$row> {
+            name: $name,
+            unit: $unit,
+            width: Width::Fixed(1),
+            first: 0,
+            get: |row, _| row.$part.map_or(0, |part| part.$field.wrapping_add(1)),
+            set: |row, _, value| {
+                let first = value.checked_sub(1);
+                row.$part = first.map(|$field| $type { $field, ..$type::default() });
+                Some(0)
+            },
+            added_for: None,
+        }
+    };
+}
+
+/// A further field of such a part.
+macro_rules! other_of {
+    ($row:ty, $name:literal, $unit:literal, $part:ident, $field:ident) => {
+        Column::<$row> {
+            name: $name,
+            unit: $unit,
+            width: Width::Fixed(1),
+            first: 0,
+            get: |row, _| row.$part.map_or(0, |part| part.$field),
+            set: |row, _, value| match &mut row.$part {
+                Some(part) => {
+                    part.$field = value;
+                    Some(0)
+                }
+                None => (value == 0).then_some(0),
+            },
+            added_for: None,
+        }
+    };
+}
 
 macro_rules! slots {
     ($row:ty, $name:literal, $unit:literal, $($slots:ident).+, $field:ident) => {
@@ -249,6 +299,36 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "mempolicy_mode", "enum", mempolicy.mode).added_for(Facility::MemPolicy),
             field!(TaskRaw, "mempolicy_flags", "bits", mempolicy.flags).added_for(Facility::MemPolicy),
             field!(TaskRaw, "mempolicy_nodes", "bits", mempolicy.nodes).added_for(Facility::MemPolicy),
+            field!(TaskRaw, "cpu_nodes", "bits", cpu_nodes).added_for(Facility::AllowedNodes),
+            field!(TaskRaw, "mem_nodes", "bits", mem_nodes).added_for(Facility::AllowedNodes),
+            first_of!(TaskRaw, "resident_file_bytes", "bytes + 1", resident: Resident, file_bytes)
+                .added_for(Facility::ResidentKinds),
+            other_of!(TaskRaw, "resident_shmem_bytes", "bytes", resident, shmem_bytes)
+                .added_for(Facility::ResidentKinds),
+            other_of!(TaskRaw, "resident_swap_bytes", "bytes", resident, swap_bytes)
+                .added_for(Facility::ResidentKinds),
+            // Anonymous memory, which changes most, as the rest of what is resident: nothing.
+            Column {
+                name: "rss_bytes-resident_bytes",
+                unit: "bytes",
+                width: Width::Fixed(1),
+                first: 0,
+                get: |row, _| {
+                    let Some(resident) = row.resident else { return 0 };
+                    not_of_files(row.rss_bytes, &resident).wrapping_sub(resident.anon_bytes)
+                },
+                set: |row, _, value| {
+                    let rss_bytes = row.rss_bytes;
+                    match &mut row.resident {
+                        Some(resident) => {
+                            resident.anon_bytes = not_of_files(rss_bytes, resident).wrapping_sub(value);
+                            Some(0)
+                        }
+                        None => (value == 0).then_some(0),
+                    }
+                },
+                added_for: Some(Facility::ResidentKinds),
+            },
         ];
         others.into_iter().chain(counters).collect()
     });
@@ -285,6 +365,11 @@ fn counter(info: &CounterInfo) -> Column<TaskRaw> {
         },
         added_for,
     }
+}
+
+/// Resident memory that is neither of files nor shared.
+fn not_of_files(rss_bytes: u64, resident: &Resident) -> u64 {
+    rss_bytes.wrapping_sub(resident.file_bytes).wrapping_sub(resident.shmem_bytes)
 }
 
 fn switches(row: &TaskRaw) -> u64 {
@@ -333,6 +418,18 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
                 },
                 added_for: Some(Facility::HintFaults),
             },
+            Column {
+                name: "steal_ns",
+                unit: "ns + 1, counter",
+                width: Width::Fixed(1),
+                first: 0,
+                get: |row, _| row.steal_ns.map_or(0, |ns| ns.wrapping_add(1)),
+                set: |row, _, value| {
+                    row.steal_ns = value.checked_sub(1);
+                    Some(0)
+                },
+                added_for: Some(Facility::Steal),
+            },
         ]
     });
     &COLUMNS
@@ -362,6 +459,14 @@ pub fn node() -> &'static [Column<NodeRaw>] {
             field!(NodeRaw, "kswapd_pages", "pages, counter", kswapd_pages).added_for(Facility::Reclaim),
             field!(NodeRaw, "direct_pages", "pages, counter", direct_pages).added_for(Facility::Reclaim),
             field!(NodeRaw, "node_reclaims", "counter", node_reclaims).added_for(Facility::Reclaim),
+            first_of!(NodeRaw, "file_active_bytes", "bytes + 1", file_pages: FilePages, active_bytes)
+                .added_for(Facility::FilePages),
+            other_of!(NodeRaw, "file_inactive_bytes", "bytes", file_pages, inactive_bytes)
+                .added_for(Facility::FilePages),
+            other_of!(NodeRaw, "shmem_bytes", "bytes", file_pages, shmem_bytes)
+                .added_for(Facility::FilePages),
+            other_of!(NodeRaw, "dirty_bytes", "bytes", file_pages, dirty_bytes)
+                .added_for(Facility::FilePages),
         ]
     });
     &COLUMNS

@@ -2,7 +2,8 @@
 
 use crate::model::counters::Counter;
 use crate::model::event::Role;
-use crate::model::sample::{Comm, Counts, HostFacts, MemPolicy, Slot, TaskRaw};
+use crate::model::sample::{Comm, Counts, HostFacts, MemPolicy, Resident, Slot, TaskRaw};
+use crate::model::topology::Cpu;
 use crate::model::units::NodeId;
 use crate::model::wire::NodeCounts;
 
@@ -49,6 +50,11 @@ pub struct Actor {
     /// Resident memory of its process, and how many parts of it are on each node; no parts: not known.
     pub rss: u64,
     pub memory: Vec<u32>,
+    /// The part of `rss` that is shared memory.
+    pub shmem: u64,
+    /// Nodes that it may run on and take memory from, as bits; `None`: all that have CPUs, and all.
+    pub cpu_nodes: Option<u64>,
+    pub mem_nodes: Option<u64>,
     /// Memory policy, and the state of NUMA balancing, as in its row.
     pub mempolicy: MemPolicy,
     pub preferred_node: Option<u32>,
@@ -102,6 +108,9 @@ impl Actor {
             cpu_switches: None,
             rss: 8 << 20,
             memory: vec![],
+            shmem: 0,
+            cpu_nodes: None,
+            mem_nodes: None,
             mempolicy: MemPolicy::default(),
             preferred_node: None,
             scan_period_ms: 0,
@@ -133,6 +142,18 @@ impl Actor {
         self.start_ns.unwrap_or(u64::from(self.pid) * super::MS)
     }
 
+    /// Its resident memory by kind: a tenth of what is not shared is of files, in whole MiB.
+    pub(super) fn resident(&self) -> Resident {
+        let own = self.rss.saturating_sub(self.shmem);
+        let file_bytes = (own / 10) >> 20 << 20;
+        Resident { anon_bytes: own - file_bytes, file_bytes, shmem_bytes: self.rss - own, swap_bytes: 0 }
+    }
+
+    fn nodes_of_cpus(&self, host: &HostFacts) -> u64 {
+        let may_use = |cpu: &&Cpu| self.pinned.is_none_or(|pinned| pinned == cpu.id.0);
+        bits(host.topology.cpus.iter().filter(may_use).filter_map(|cpu| cpu.node))
+    }
+
     /// The row of one that has done nothing yet.
     pub(super) fn born(&self, host: &HostFacts) -> TaskRaw {
         let nodes = host.topology.possible_nodes as usize;
@@ -152,11 +173,13 @@ impl Actor {
             nice: self.nice,
             cpu: 0,
             cpus_allowed: if self.pinned.is_some() { 1 } else { host.topology.cpus.len() as u32 },
-            cpu_nodes: None,
-            mem_nodes: None,
+            cpu_nodes: Some(self.cpu_nodes.unwrap_or_else(|| self.nodes_of_cpus(host))),
+            mem_nodes: Some(
+                self.mem_nodes.unwrap_or_else(|| bits(host.topology.nodes.iter().map(|node| node.id))),
+            ),
             kthread: self.ppid == 2 || self.pid == 2,
             rss_bytes: self.rss,
-            resident: None,
+            resident: Some(self.resident()),
             exec_ns: 0,
             preferred_node: None,
             scan_period_ms: 0,
@@ -170,6 +193,7 @@ impl Actor {
     pub(super) fn work(&self, row: &mut TaskRaw, step: &Step, host: &HostFacts, ghz: f64, by_node: bool) {
         row.state = u32::from(self.runs.is_empty());
         row.rss_bytes = self.rss;
+        row.resident = Some(self.resident());
         row.preferred_node = self.preferred_node.map(NodeId);
         row.scan_period_ms = self.scan_period_ms;
         let counts = &mut row.counts;
@@ -216,6 +240,11 @@ impl Actor {
             remote: (accesses * remote) as u64,
         }
     }
+}
+
+/// Nodes as bits; those above 63 are left out.
+fn bits(nodes: impl Iterator<Item = NodeId>) -> u64 {
+    nodes.filter(|node| node.0 < u64::BITS).fold(0, |bits, node| bits | 1 << node.0)
 }
 
 /// Counts of a stretch of time.

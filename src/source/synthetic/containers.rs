@@ -9,7 +9,7 @@ use super::{Actor, BOOT_NS, SECOND};
 use crate::container::group::describe;
 use crate::container::names::ContainerNames;
 use crate::model::group::Group;
-use crate::model::sample::{GroupRaw, Names, not_kept};
+use crate::model::sample::{GroupRaw, Names, Pressure};
 
 pub(super) const INIT: u64 = 10;
 pub(super) const POSTGRES: u64 = 11;
@@ -67,6 +67,8 @@ const CGROUPS: [Cgroup; 19] = [
 /// Milliseconds of throttling in each second of the container with too small a quota.
 const THROTTLED_MS: u64 = 640;
 const REPORT_QUOTA_MILLI: u64 = 1500;
+/// `cpu.max` has this period unless it is told another.
+const PERIOD_NS: u64 = SECOND / 10;
 
 /// Names of users and cgroups.
 pub(super) fn names() -> Names {
@@ -113,6 +115,7 @@ pub(super) fn groups(
             _ => ("0-31", "0-3", None, None, 0),
         };
         let throttled_ns = throttled_ms * (elapsed_ns / 1000) + 3600 * SECOND * u64::from(throttled_ms > 0);
+        let periods = if quota.is_some() { elapsed_ns / PERIOD_NS } else { 0 };
         let earlier = before.get(&id).and_then(|raw| Some((raw.read_ns, *raw.throttled_ns.as_ref().ok()?)));
         let raw = GroupRaw {
             read_ns,
@@ -124,12 +127,13 @@ pub(super) fn groups(
             mem_limit_bytes: Ok(limit),
             mem_bytes: Ok(by_node.values().sum()),
             mem_bytes_by_node: Ok(by_node),
-            periods: not_kept(),
-            throttled_periods: not_kept(),
-            pressure: not_kept(),
-            memory_max_events: not_kept(),
-            oom_events: not_kept(),
-            counters_before: None,
+            periods: Ok(periods),
+            // Where time is lost to the quota, all periods end with it.
+            throttled_periods: Ok(if throttled_ms > 0 { periods } else { 0 }),
+            pressure: Ok(Pressure { cpu_some_us: throttled_ns / 1000, ..Pressure::default() }),
+            memory_max_events: Ok(0),
+            oom_events: Ok(0),
+            counters_before: before.get(&id).map(|raw| raw.counters()),
         };
         (id, Arc::new(raw))
     };

@@ -100,6 +100,12 @@ impl Default for Demo {
     }
 }
 
+/// Anonymous, file and shared memory.
+fn kinds(actor: &Actor) -> [u64; 3] {
+    let resident = actor.resident();
+    [resident.anon_bytes, resident.file_bytes, resident.shmem_bytes]
+}
+
 impl Demo {
     fn details(&self, pid: u32, start_ns: u64) -> Result<Details> {
         let of = |actor: &&Actor| actor.tid == pid && actor.leader_start_ns() == start_ns;
@@ -112,7 +118,7 @@ impl Demo {
             start_ns,
             texts: self.texts(actor),
             cgroups: path.into_iter().collect(),
-            rss: (!actor.memory.is_empty()).then_some([actor.rss / 10 * 9, actor.rss / 10, 0]),
+            rss: (!actor.memory.is_empty()).then(|| kinds(actor)),
             schedstat: main.map(|task| [task.exec_ns, task.counts[Counter::RunDelayNs]]),
         })
     }

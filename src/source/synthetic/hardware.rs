@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::event::{Event, Role};
-use crate::model::sample::{HostFacts, Missing};
+use crate::model::sample::{CgroupFacts, CgroupMode, HostFacts, Managers, Missing};
 use crate::model::topology::{Cpu, Device, DeviceClass, Llc, Node, NumaSupport, Topology};
 use crate::model::units::{CpuId, NodeId};
 
@@ -43,9 +43,14 @@ pub(super) fn host() -> HostFacts {
         scope: String::new(),
         isolated_cpus: Vec::new(),
         nohz_full_cpus: Vec::new(),
-        cgroups: None,
-        node_reclaim_file: None,
-        managers: None,
+        cgroups: Some(CgroupFacts {
+            mode: CgroupMode::V2,
+            memory_migrate: None,
+            memory_spread_page: None,
+            memory_spread_slab: None,
+        }),
+        node_reclaim_file: Some(false),
+        managers: Some(Managers { systemd: true, kubelet: true }),
     }
 }
 

@@ -241,7 +241,11 @@ fn neighbours() -> Vec<Actor> {
 
 /// Workers that stay where their memory is.
 fn web() -> Vec<Actor> {
-    let leader = process(1900, "nginx", "nginx: master process", NGINX, 20 << 20, [1024, 0, 0, 0]);
+    let leader = Actor {
+        cpu_nodes: Some(1),
+        mem_nodes: Some(1),
+        ..process(1900, "nginx", "nginx: master process", NGINX, 20 << 20, [1024, 0, 0, 0])
+    };
     let worker = |pid: u32, pct: f64| {
         Actor {
             pid,
