@@ -3,6 +3,7 @@
 //! One entry makes a metric a column, a sort key, a key in JSON and CSV, and a line of the help.
 
 pub mod access;
+pub mod allowed;
 pub mod balancing;
 pub mod columns;
 pub mod container;
@@ -21,6 +22,8 @@ pub mod on_demand;
 pub mod page_migrations;
 pub mod pages;
 pub mod placement;
+pub mod pressure;
+pub mod resident;
 pub mod smt;
 pub mod task;
 

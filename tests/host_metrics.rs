@@ -9,11 +9,12 @@ use common::{World, app, press};
 use numatop_ng::analysis::filter::RowFilter;
 use numatop_ng::export::json::JsonLines;
 use numatop_ng::export::{Export, Selection};
+use numatop_ng::metric::container;
 use numatop_ng::metric::host::HOST_METRICS;
 use numatop_ng::metric::needs;
 use numatop_ng::metric::task::by_id;
 use numatop_ng::model::facility::Facility;
-use numatop_ng::model::sample::{Missing, Sample};
+use numatop_ng::model::sample::{MachineRaw, Missing, Pressure, Sample};
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::tui::theme::Theme;
 use serde_json::Value;
@@ -49,6 +50,36 @@ fn pages_that_are_swapped_are_told_by_direction() {
 }
 
 #[test]
+fn pressure_and_stolen_time_are_shares_of_the_interval() {
+    let mut world = World::intel();
+    let (before, mut after) = (world.tick(), world.tick());
+    let pressure = before.machine.unwrap().pressure.unwrap();
+    after.machine.as_mut().unwrap().pressure = Some(Pressure {
+        cpu_some_us: pressure.cpu_some_us + 250_000,
+        memory_some_us: pressure.memory_some_us + 100_000,
+        memory_full_us: pressure.memory_full_us + 1_000,
+    });
+    // Half of a second on each of two CPUs of node 0, of 32.
+    for cpu in after.cpus.iter_mut().filter(|cpu| cpu.node == 0).take(2) {
+        cpu.steal_ns = cpu.steal_ns.map(|ns| ns + 500_000_000);
+    }
+
+    let json = json(&world, Some(&before), &after);
+
+    let host = &json["host"];
+    assert_eq!(
+        (&host["pressure_cpu_some_pct"], &host["pressure_memory_some_pct"]),
+        (&25.0.into(), &10.0.into())
+    );
+    assert_eq!((&host["pressure_memory_full_pct"], &host["steal_pct"]), (&0.1.into(), &100.0.into()));
+    assert_eq!((&host["numa_balancing"], &host["swappiness"]), (&1.into(), &60.into()));
+    assert_eq!(
+        (&json["nodes"][0]["steal_pct"], &json["nodes"][1]["steal_pct"]),
+        (&3.125.into(), &0.0.into())
+    );
+}
+
+#[test]
 fn each_value_of_the_host_that_is_missing_has_its_reason() {
     let mut world = World::intel();
     let first = world.tick();
@@ -59,11 +90,29 @@ fn each_value_of_the_host_that_is_missing_has_its_reason() {
         sample
     };
 
-    for (previous, current) in [(None, &first), (Some(&first), &no_vm), (Some(&first), &no_switch)] {
+    let no_state = Sample { machine: None, ..world.tick() };
+    let no_pressure = {
+        let mut sample = world.tick();
+        *sample.machine.as_mut().unwrap() = MachineRaw::default();
+        sample.cpus.iter_mut().for_each(|cpu| cpu.steal_ns = None);
+        sample
+    };
+
+    for (previous, current) in [
+        (None, &first),
+        (Some(&first), &no_vm),
+        (Some(&first), &no_switch),
+        (Some(&first), &no_state),
+        (Some(&first), &no_pressure),
+    ] {
         let json = json(&world, previous, current);
         for metric in &HOST_METRICS {
             let value = &json["host"][metric.id];
-            assert_eq!(value.is_null(), json["missing"].get(metric.id).is_some(), "{}: {json}", metric.id);
+            let reason = json["missing"].get(metric.id);
+            assert!(!value.is_null() || reason.is_some(), "{} has neither", metric.id);
+            // Rows of containers may lack what the host has under the same name.
+            let is_shared = container::by_id(metric.id).is_some();
+            assert!(value.is_null() || reason.is_none() || is_shared, "{} has both", metric.id);
         }
     }
     let json = json(&world, Some(&first), &no_switch);

@@ -2,14 +2,14 @@
 
 use super::{
     Group, Metric, Order, Several, Traits, Unit, Value, balancing, identity, interference, no,
-    page_migrations, pages, placement, smt, task,
+    page_migrations, pages, placement, pressure, smt, task,
 };
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
 use crate::model::sample::{GroupRaw, Missing, Reading};
 use crate::model::topology::parse_cpulist;
 use crate::model::units::{CpuId, NodeId};
-use crate::snapshot::{Container, Snapshot};
+use crate::snapshot::{Container, GroupDelta, Snapshot};
 
 use Group::{Identity, Memory, Running};
 use Order::{Ascending, Descending};
@@ -77,6 +77,8 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     interference::CONTAINER_IRQ_PCT,
     CPU_QUOTA_PCT,
     THROTTLED_PCT,
+    THROTTLED_PERIODS_PCT,
+    pressure::CPU_SOME,
     CPUS_ALLOWED,
     NODES_ALLOWED,
     SMT_SHARED_CPUS,
@@ -112,6 +114,8 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     MEM_LIMIT_BYTES,
     MEMS_ALLOWED,
     RSS_BYTES,
+    pressure::MEMORY_SOME,
+    pressure::MEMORY_FULL,
     summed!(task::MINOR_FAULTS_PER_S),
     summed!(task::MAJOR_FAULTS_PER_S),
     summed!(pages::ALLOC_PCT_BY_NODE),
@@ -229,6 +233,24 @@ pub const THROTTLED_PCT: Metric<Container> = own(
         },
     ).with(Traits::NONE.needs(&[Facility::CgroupLimits]));
 
+pub const THROTTLED_PERIODS_PCT: Metric<Container> = own(
+    "throttled_periods_pct",
+    "THROTP%",
+    7,
+    (Running, Unit::Percent, Descending),
+    "Share of the periods of its CPU quota, of those in which it ran between the last two readings of cpu.stat, in which \
+     the quota was used up.",
+    |row, _| {
+        let delta = delta(row)?;
+        let (periods, throttled) = (delta.periods.clone()?, delta.throttled_periods.clone()?);
+        if periods == 0 {
+            return Err(no("no period of a quota has passed in which it ran"));
+        }
+        Ok(Value::F64(throttled as f64 * 100.0 / periods as f64))
+    },
+)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
 pub const CPUS_ALLOWED: Metric<Container> = own(
     "cpus_allowed",
     "CPUS",
@@ -338,6 +360,12 @@ fn raw(row: &Container) -> Reading<&GroupRaw> {
     row.raw
         .as_deref()
         .ok_or_else(|| no("its files have not been read yet: with many cgroups they are read in turns"))
+}
+
+/// Its counters between the last two readings of its files.
+pub(super) fn delta(row: &Container) -> Reading<&GroupDelta> {
+    raw(row)?;
+    row.raw_delta.as_ref().ok_or(Missing::FirstInterval)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The metrics that are one for the whole machine, and of no row.
 
-use super::Value;
+use super::{Value, pressure};
 use crate::model::facility::Facility;
-use crate::model::sample::{Missing, Reading};
+use crate::model::sample::{MachineRaw, Missing, Reading};
 use crate::snapshot::{Snapshot, Swapped};
 
 /// A metric of the host: a key in JSON.
@@ -12,7 +12,7 @@ pub struct HostMetric {
     pub title: &'static str,
     /// Its meaning, with its unit.
     pub help: &'static str,
-    value: fn(&Snapshot) -> Reading<Value>,
+    pub(super) value: fn(&Snapshot) -> Reading<Value>,
     /// Facilities that it needs beside those of every live view.
     pub needs: &'static [Facility],
 }
@@ -31,7 +31,22 @@ impl HostMetric {
 }
 
 /// All of them, in the order in which lists show them.
-pub static HOST_METRICS: [HostMetric; 6] = [BUSY, IRQ, SWAP, SWAP_IN, SWAP_OUT, ZONE_RECLAIM_MODE];
+pub static HOST_METRICS: [HostMetric; 14] = [
+    BUSY,
+    IRQ,
+    STEAL,
+    SWAP,
+    SWAP_IN,
+    SWAP_OUT,
+    SWAP_TOTAL,
+    SWAP_FREE,
+    SWAPPINESS,
+    ZONE_RECLAIM_MODE,
+    NUMA_BALANCING,
+    pressure::HOST_CPU_SOME,
+    pressure::HOST_MEMORY_SOME,
+    pressure::HOST_MEMORY_FULL,
+];
 
 pub const BUSY: HostMetric = HostMetric {
     id: "busy_pct",
@@ -48,6 +63,22 @@ pub const IRQ: HostMetric = HostMetric {
     value: |snapshot| snapshot.share(snapshot.irq_ns).map(Value::F64),
     needs: &[Facility::Irq],
 };
+
+pub const STEAL: HostMetric = HostMetric {
+    id: "steal_pct",
+    title: "STEAL%",
+    help: "Time of all CPUs in the interval that a hypervisor gave to others although they had work; 100 is one CPU. From \
+           /proc/stat, in steps of 10 ms per CPU.",
+    value: |snapshot| {
+        snapshot.rate(0)?;
+        let ns = snapshot.steal_ns.ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
+        snapshot.share(ns).map(Value::F64)
+    },
+    needs: &[Facility::Steal],
+};
+
+/// The reason for which stolen time is missing.
+pub(super) const NO_STEAL: &str = "/proc/stat does not say what the hypervisor takes";
 
 pub const SWAP: HostMetric = HostMetric {
     id: "swap_pages_per_s",
@@ -73,6 +104,48 @@ pub const SWAP_OUT: HostMetric = HostMetric {
     needs: &[Facility::HostMemory],
 };
 
+pub const SWAP_TOTAL: HostMetric = HostMetric {
+    id: "swap_total_bytes",
+    title: "SWAP",
+    help: "Size of all swap (SwapTotal of /proc/meminfo), in bytes.",
+    value: |snapshot| state(snapshot, |state| state.swap_total_bytes, "/proc/meminfo does not say"),
+    needs: &[Facility::HostState],
+};
+
+pub const SWAP_FREE: HostMetric = HostMetric {
+    id: "swap_free_bytes",
+    title: "SWAPFREE",
+    help: "Swap that nothing is in (SwapFree), in bytes.",
+    value: |snapshot| state(snapshot, |state| state.swap_free_bytes, "/proc/meminfo does not say"),
+    needs: &[Facility::HostState],
+};
+
+pub const SWAPPINESS: HostMetric = HostMetric {
+    id: "swappiness",
+    title: "SWAPPINESS",
+    help: "vm.swappiness, 0 to 200: how much rather reclaim swaps anonymous memory than drop pages of files.",
+    value: |snapshot| {
+        state(
+            snapshot,
+            |state| state.swappiness.map(u64::from),
+            "only a kernel with CONFIG_SWAP has this switch",
+        )
+    },
+    needs: &[Facility::HostState],
+};
+
+/// Bits as in the kernel's Documentation/admin-guide/sysctl/kernel.rst.
+pub const NUMA_BALANCING: HostMetric = HostMetric {
+    id: "numa_balancing",
+    title: "BALANCING",
+    help: "kernel.numa_balancing: 0 is off, 1 on; with 2, or added to 1, pages that are used often move to faster memory.",
+    value: |snapshot| {
+        let why = "only a kernel with CONFIG_NUMA_BALANCING has this switch";
+        state(snapshot, |state| state.numa_balancing.map(u64::from), why)
+    },
+    needs: &[Facility::HostState],
+};
+
 /// Bits as in the kernel's Documentation/admin-guide/sysctl/vm.rst.
 pub const ZONE_RECLAIM_MODE: HostMetric = HostMetric {
     id: "zone_reclaim_mode",
@@ -85,6 +158,12 @@ pub const ZONE_RECLAIM_MODE: HostMetric = HostMetric {
     },
     needs: &[Facility::HostMemory],
 };
+
+fn state(snapshot: &Snapshot, of: fn(&MachineRaw) -> Option<u64>, why: &str) -> Reading<Value> {
+    let state =
+        snapshot.machine.as_ref().ok_or_else(|| Missing::NotCollected("its files were not read".into()))?;
+    of(state).map(Value::U64).ok_or_else(|| Missing::Unsupported(why.into()))
+}
 
 fn swap(snapshot: &Snapshot, pages: fn(Swapped) -> u64) -> Reading<Value> {
     // In a first sample there is nothing to compare with.

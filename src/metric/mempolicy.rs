@@ -1,10 +1,10 @@
 //! The metric of where a task asks for its new memory.
 
+use super::allowed::node_list;
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use crate::model::facility::Facility;
 use crate::model::sample::OTHERS_PID;
 use crate::model::sample::{MemPolicy, Missing};
-use crate::model::topology::format_cpulist;
 use crate::snapshot::Task;
 
 pub const POLICY: Metric<Task> = Metric {
@@ -48,9 +48,8 @@ fn describe(policy: MemPolicy) -> String {
     if !flags.is_empty() {
         text += &format!("={}", flags.join("|"));
     }
-    let nodes: Vec<u32> = (0..u64::BITS).filter(|node| policy.nodes >> node & 1 == 1).collect();
-    if !nodes.is_empty() {
-        text += &format!(":{}", format_cpulist(nodes.into_iter()));
+    if policy.nodes != 0 {
+        text += &format!(":{}", node_list(policy.nodes));
     }
     text
 }

@@ -1,10 +1,11 @@
 //! The metrics of a node.
 
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
+use crate::metric::host::NO_STEAL;
 use crate::metric::{balancing, counters, hardware, on_cpus, page_migrations, placement};
 use crate::model::event::Role;
 use crate::model::facility::Facility;
-use crate::model::sample::{Missing, NodeRaw, Reading};
+use crate::model::sample::{FilePages, Missing, NodeRaw, Reading};
 use crate::snapshot::{Node, Snapshot};
 
 /// All metrics of a node, in the order in which help and JSON list them.
@@ -13,6 +14,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     CPUS,
     CPU_PCT,
     IRQ_PCT,
+    STEAL_PCT,
     IPC,
     LMA_PER_S,
     RMA_PER_S,
@@ -38,6 +40,9 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     MEM_FREE_BYTES,
     WATERMARK_DISTANCE_PCT,
     MEM_FILE_BYTES,
+    MEM_INACTIVE_FILE_BYTES,
+    MEM_SHMEM_BYTES,
+    MEM_DIRTY_BYTES,
     MEM_ANON_BYTES,
     MEM_SLAB_BYTES,
     HUGE_TOTAL,
@@ -97,6 +102,24 @@ pub const IRQ_PCT: Metric<Node> = node(
     },
 )
 .with(Traits::NONE.needs(&[Facility::Irq]));
+
+pub const STEAL_PCT: Metric<Node> = node(
+    "steal_pct",
+    "STEAL%",
+    6,
+    Unit::Percent,
+    "Time of the node's CPUs that a hypervisor gave to others although they had work; 100 is all of them. From \
+         /proc/stat, in steps of 10 ms per CPU.",
+    |node, snapshot| {
+        if node.cpus == 0 {
+            return Err(Missing::NotCollected("the node has no CPUs".into()));
+        }
+        snapshot.rate(0)?;
+        let ns = node.steal_ns.ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
+        snapshot.share(ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
+    },
+)
+.with(Traits::NONE.needs(&[Facility::Steal]));
 
 pub const IPC: Metric<Node> = node(
     "ipc",
@@ -164,6 +187,36 @@ pub const MEM_FILE_BYTES: Metric<Node> = node(
     |node, _| Ok(Value::U64(node.raw.mem_file_bytes)),
 )
 .with(Traits::NONE.needs(&[Facility::NodeMemory]));
+
+pub const MEM_INACTIVE_FILE_BYTES: Metric<Node> = node(
+    "mem_inactive_file_bytes",
+    "INACT",
+    7,
+    Unit::Bytes,
+    "Part of the page cache that was not used lately: the kernel drops it first. Without tmpfs and shared memory.",
+    |node, _| file_pages(node, |pages| pages.inactive_bytes),
+)
+.with(Traits::NONE.needs(&[Facility::FilePages]));
+
+pub const MEM_SHMEM_BYTES: Metric<Node> = node(
+    "mem_shmem_bytes",
+    "SHMEM",
+    7,
+    Unit::Bytes,
+    "Part of the page cache that is tmpfs or shared memory: it can be swapped and not dropped.",
+    |node, _| file_pages(node, |pages| pages.shmem_bytes),
+)
+.with(Traits::NONE.needs(&[Facility::FilePages]));
+
+pub const MEM_DIRTY_BYTES: Metric<Node> = node(
+    "mem_dirty_bytes",
+    "DIRTY",
+    7,
+    Unit::Bytes,
+    "Part of the page cache that is to be written before it can be dropped.",
+    |node, _| file_pages(node, |pages| pages.dirty_bytes),
+)
+.with(Traits::NONE.needs(&[Facility::FilePages]));
 
 pub const MEM_ANON_BYTES: Metric<Node> =
     node("mem_anon_bytes", "ANON", 7, Unit::Bytes, "Anonymous memory of processes.", |node, _| {
@@ -284,6 +337,12 @@ pub const NODE_RECLAIM_PER_S: Metric<Node> = node(
     |node, s| rate(node.node_reclaims, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)));
+
+fn file_pages(node: &Node, kind: fn(&FilePages) -> u64) -> Reading<Value> {
+    let pages = node.raw.file_pages.as_ref();
+    let pages = pages.ok_or_else(|| Missing::Unsupported("its meminfo does not say".into()))?;
+    Ok(Value::U64(kind(pages)))
+}
 
 /// Free pages above the low watermark per hundred managed ones.
 fn watermark_distance(node: &NodeRaw) -> Reading<f64> {

@@ -1,7 +1,7 @@
 //! The metrics of a process that are read only where somebody names them: what it was started as, what it is bound
 //! to, and how much of its memory is in huge pages.
 
-use super::{Group, Metric, Order, Traits, Unit, Value, no};
+use super::{Group, Metric, Order, Traits, Unit, Value, allowed, no};
 use crate::model::process::{Asked, ProcFields};
 use crate::model::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
@@ -11,7 +11,7 @@ pub fn asked<'a>(columns: impl IntoIterator<Item = &'a &'static Metric<Task>>) -
     let mut asked = Asked::default();
     for metric in columns {
         asked.huge |= metric.id == HUGE_PCT.id;
-        asked.texts |= [CMDLINE.id, CPUS_ALLOWED.id, MEMS_ALLOWED.id].contains(&metric.id);
+        asked.texts |= [CMDLINE.id, CPUS_ALLOWED.id, allowed::MEMS_ALLOWED.id].contains(&metric.id);
     }
     asked
 }
@@ -70,13 +70,13 @@ pub const CPUS_ALLOWED: Metric<Task> = text(
     |task, _| Ok(Value::Text(about_main_thread(task)?.texts.clone()?.cpus_allowed.clone()?)),
 );
 
-pub const MEMS_ALLOWED: Metric<Task> = text(
-    "mems_allowed",
-    ("MEMS", 6),
-    Group::Memory,
-    "Nodes that it may take memory from (cpuset), as a list. Of the main thread. Read on demand.",
-    |task, _| Ok(Value::Text(about_main_thread(task)?.texts.clone()?.mems_allowed.clone()?)),
-);
+/// Nodes that the main thread may take memory from, as a list.
+///
+/// # Errors
+/// They have not been read.
+pub(super) fn mems_allowed(task: &Task) -> Reading<String> {
+    about_main_thread(task)?.texts.clone()?.mems_allowed.clone()
+}
 
 pub const HUGE_PCT: Metric<Task> = Metric {
     id: "huge_pct",

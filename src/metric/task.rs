@@ -2,8 +2,8 @@
 
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
-    access, balancing, counters, identity, interference, mempolicy, on_demand, page_migrations, pages,
-    placement, smt,
+    access, allowed, balancing, counters, identity, interference, mempolicy, on_demand, page_migrations,
+    pages, placement, resident, smt,
 };
 use crate::model::counters::Counter;
 use crate::model::event::Role;
@@ -34,6 +34,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     CPU_PCT,
     CPU,
     on_demand::CPUS_ALLOWED,
+    allowed::NODES_ALLOWED,
     HOME_NODE,
     RUN_PCT_BY_NODE,
     SWITCHES_PER_S,
@@ -67,8 +68,12 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     RPI,
     COUNTERS_RUNNING_PCT,
     RSS_BYTES,
+    resident::ANON,
+    resident::FILE,
+    resident::SHMEM,
+    resident::SWAP,
     mempolicy::POLICY,
-    on_demand::MEMS_ALLOWED,
+    allowed::MEMS_ALLOWED,
     on_demand::HUGE_PCT,
     placement::MEM_PCT_BY_NODE,
     placement::MEM_BYTES_BY_NODE,

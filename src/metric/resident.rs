@@ -1,0 +1,50 @@
+//! The metrics of the resident memory of a process by kind.
+
+use super::{Group, Metric, Order, Traits, Unit, Value, no};
+use crate::model::facility::Facility;
+use crate::model::sample::{Reading, Resident};
+use crate::snapshot::{Snapshot, Task};
+
+pub const ANON: Metric<Task> = kind(
+    "rss_anon_bytes",
+    ("ANON", 7),
+    "Anonymous part of the resident memory of its process (RssAnon of /proc/PID/status).",
+    |task, _| of(task, |resident| resident.anon_bytes),
+);
+
+pub const FILE: Metric<Task> = kind(
+    "rss_file_bytes",
+    ("FILE", 7),
+    "Part of it that is of mapped files (RssFile), which the page cache has, too.",
+    |task, _| of(task, |resident| resident.file_bytes),
+);
+
+pub const SHMEM: Metric<Task> = kind(
+    "rss_shmem_bytes",
+    ("SHMEM", 7),
+    "Part of it that is tmpfs or shared memory (RssShmem): other processes may have the same pages.",
+    |task, _| of(task, |resident| resident.shmem_bytes),
+);
+
+pub const SWAP: Metric<Task> = kind(
+    "swap_bytes",
+    ("SWAPPED", 7),
+    "Anonymous memory of its process that is in swap (VmSwap), and so not resident.",
+    |task, _| of(task, |resident| resident.swap_bytes),
+);
+
+fn of(task: &Task, kind: fn(&Resident) -> u64) -> Reading<Value> {
+    let resident = task.resident.as_ref().ok_or_else(|| no("it has no memory of its own"))?;
+    Ok(Value::U64(kind(resident)))
+}
+
+const fn kind(
+    id: &'static str,
+    (title, width): (&'static str, u16),
+    help: &'static str,
+    value: fn(&Task, &Snapshot) -> Reading<Value>,
+) -> Metric<Task> {
+    let (group, unit, order) = (Group::Memory, Unit::Bytes, Order::Descending);
+    let traits = Traits::NONE.needs(&[Facility::ResidentKinds]);
+    Metric { id, title, width, group, unit, order, help, value, traits }
+}
