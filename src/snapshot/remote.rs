@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use crate::model::sample::{PagesFound, Reading, Sample};
+use crate::model::sample::{NodeRaw, PagesFound, Reading, Sample};
 use crate::model::units::NodeId;
 
 /// The smallest hot set that is reckoned with, in bytes: the second-level cache of a core keeps a smaller one, which then
@@ -50,25 +50,20 @@ impl Memory {
     }
 }
 
-/// The room of the nodes, by node id.
+/// The room of the nodes that are online.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Room {
-    /// Time on their CPUs in the interval, ns.
-    run_ns: Vec<f64>,
-    /// Memory, bytes.
-    bytes: Vec<f64>,
+    /// By node id: time on its CPUs in the interval, ns, and memory, bytes. A recording may name any id.
+    nodes: BTreeMap<u32, (f64, f64)>,
 }
 
 impl Room {
-    /// Of the nodes that are online, for an interval of so many ns.
+    /// For an interval of so many ns.
     pub(super) fn of(sample: &Sample, interval_ns: u64) -> Room {
-        let ids = sample.nodes.iter().map(|node| node.id as usize + 1).max().unwrap_or(0);
-        let mut room = Room { run_ns: vec![0.0; ids], bytes: vec![0.0; ids] };
-        for node in &sample.nodes {
-            room.bytes[node.id as usize] = node.mem_total_bytes as f64;
-        }
+        let of_node = |node: &NodeRaw| (node.id, (0.0, node.mem_total_bytes as f64));
+        let mut room = Room { nodes: sample.nodes.iter().map(of_node).collect() };
         for cpu in sample.cpus.iter().filter(|cpu| cpu.online) {
-            if let Some(run_ns) = room.run_ns.get_mut(cpu.node as usize) {
+            if let Some((run_ns, _)) = room.nodes.get_mut(&cpu.node) {
                 *run_ns += interval_ns as f64;
             }
         }
@@ -78,14 +73,15 @@ impl Room {
     /// The same for a time so many times as long.
     #[must_use]
     pub fn over(&self, times: f64) -> Room {
-        Room { run_ns: self.run_ns.iter().map(|ns| ns * times).collect(), bytes: self.bytes.clone() }
+        let longer = |(id, (run_ns, bytes)): (&u32, &(f64, f64))| (*id, (run_ns * times, *bytes));
+        Room { nodes: self.nodes.iter().map(longer).collect() }
     }
 
     /// The share of accesses that are local when one node after another is filled with time and memory, the largest
     /// first, 0 to 1. All of it if one node has the room.
     fn local(&self, run_ns: f64, bytes: f64) -> f64 {
-        let fits = |node: usize| ((self.run_ns[node] / run_ns).min(1.0), (self.bytes[node] / bytes).min(1.0));
-        let mut nodes: Vec<(f64, f64)> = (0..self.run_ns.len().min(self.bytes.len())).map(fits).collect();
+        let fits = |room: &(f64, f64)| ((room.0 / run_ns).min(1.0), (room.1 / bytes).min(1.0));
+        let mut nodes: Vec<(f64, f64)> = self.nodes.values().map(fits).collect();
         nodes.sort_by(|a, b| (b.0 * b.1).total_cmp(&(a.0 * a.1)));
         let (mut run_left, mut bytes_left, mut local) = (1.0f64, 1.0f64, 0.0);
         for (run, bytes) in nodes {
@@ -267,12 +263,14 @@ mod tests {
     }
 
     /// Nothing is known of the room: time or memory stays where it is.
-    const NONE: Room = Room { run_ns: Vec::new(), bytes: Vec::new() };
+    const NONE: Room = Room { nodes: BTreeMap::new() };
 
     #[test]
     fn time_and_memory_that_one_node_has_room_for_can_be_local() {
         let spread = |room: &Room| Remote::of(&[500, 500], &memory(&[1e9, 1e9]), room).best_pct().unwrap();
-        let room = |run_ns: [f64; 2], bytes: [f64; 2]| Room { run_ns: run_ns.into(), bytes: bytes.into() };
+        let room = |run_ns: [f64; 2], bytes: [f64; 2]| Room {
+            nodes: (0..).zip(run_ns.into_iter().zip(bytes)).collect(),
+        };
         assert_eq!(spread(&room([1000.0, 1000.0], [2e9, 2e9])), 0.0);
         // A tenth of its memory has no room on the node of its time.
         assert!((spread(&room([1000.0, 1000.0], [1.8e9, 1.8e9])) - 10.0).abs() < 1e-9);
