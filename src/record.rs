@@ -6,6 +6,7 @@
 //! by those after it, and costs the sample it held and nothing else.
 
 pub mod aggregate;
+mod answers;
 pub mod changes;
 pub mod columns;
 mod copies;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::answers;
 use super::format::{MAX_FLOWS, MAX_NAMES, MAX_NODES, MAX_ROWS, MAX_TEXT};
 use super::placement::missing;
 use super::room::Room;
 use super::stacks::Numbers;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
 use crate::model::access::answers::Answers;
-use crate::model::access::class::AccessClass;
 use crate::model::access::next_runs::NextRuns;
 use crate::model::access::{
     AccessSource, ByNodes, MAPPINGS_LISTED, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
@@ -115,48 +115,12 @@ fn encode_process<'a>(
     }
     put_by_nodes(out, &found.rest.by_node);
     put_by_nodes(out, &found.rest.next_by_node);
-    put_answers(out, &found.answers);
-    found.mappings.iter().for_each(|mapping| put_answers(out, &mapping.answers));
-}
-
-fn put_answers(out: &mut Vec<u8>, answers: &Answers) {
-    put(out, answers.classes.len() as u64);
-    for (class, accesses) in &answers.classes {
-        put(out, AccessClass::ALL.iter().position(|one| one == class).unwrap_or(0) as u64);
-        put_count(out, *accesses);
-    }
-    for found in [&answers.local, &answers.remote] {
-        put_count(out, found.accesses);
-        put(out, found.latencies.steps().count() as u64);
-        for (step, loads) in found.latencies.steps() {
-            put(out, step.into());
-            put_count(out, loads);
-        }
-    }
-}
-
-fn answers(input: &mut Bytes<'_>, room: &mut Room) -> Result<Answers, Malformed> {
-    let mut answers = Answers::default();
-    for _ in 0..map(input, room)? {
-        let class = AccessClass::ALL.get(input.count(u32::MAX as usize)?);
-        // A later version may know more of them.
-        let class = class.copied().unwrap_or(AccessClass::Unknown);
-        answers.classes.insert(class, count(input)?);
-    }
-    for found in [&mut answers.local, &mut answers.remote] {
-        found.accesses = count(input)?;
-        for _ in 0..map(input, room)? {
-            let step = u16::try_from(input.number()?).map_err(|_| Malformed("a latency cannot be"))?;
-            if !found.latencies.set(step, count(input)?) {
-                return Err(Malformed("a latency cannot be"));
-            }
-        }
-    }
-    Ok(answers)
+    answers::encode(out, &found.answers);
+    found.mappings.iter().for_each(|mapping| answers::encode(out, &mapping.answers));
 }
 
 /// Counts are those of ten seconds: sums of them stay in range whatever a file says.
-fn put_count(out: &mut Vec<u8>, count: u64) {
+pub(super) fn put_count(out: &mut Vec<u8>, count: u64) {
     put(out, count.min(u32::MAX.into()));
 }
 
@@ -271,14 +235,18 @@ fn decode_process(input: &mut Bytes<'_>, texts: &[&str], room: &mut Room) -> Res
         found.mappings.push(MappingUse { start, bytes, name, by_node, next_by_node, answers });
     }
     found.rest = RestUse { by_node: by_nodes(input, room)?, next_by_node: by_nodes(input, room)? };
-    found.answers = answers(input, room)?;
+    found.answers = answers::decode(input, room)?;
     for mapping in &mut found.mappings {
-        mapping.answers = answers(input, room)?;
+        mapping.answers = answers::decode(input, room)?;
     }
     Ok(found)
 }
 
-fn count(input: &mut Bytes<'_>) -> Result<u64, Malformed> {
+/// A number that [`put_count`] wrote.
+///
+/// # Errors
+/// It is something else.
+pub(super) fn count(input: &mut Bytes<'_>) -> Result<u64, Malformed> {
     Ok(input.count(u32::MAX as usize)? as u64)
 }
 
@@ -286,8 +254,11 @@ fn parts(input: &mut Bytes<'_>) -> Result<f64, Malformed> {
     Ok(count(input)? as f64 / PARTS)
 }
 
-/// The number of entries of a map.
-fn map(input: &mut Bytes<'_>, room: &mut Room) -> Result<usize, Malformed> {
+/// The number of entries of a map, for which there is room.
+///
+/// # Errors
+/// They are too many.
+pub(super) fn map(input: &mut Bytes<'_>, room: &mut Room) -> Result<usize, Malformed> {
     let entries = input.count(MAX_FLOWS)?;
     room.take_map(entries)?;
     Ok(entries)
@@ -306,6 +277,7 @@ fn by_nodes(input: &mut Bytes<'_>, room: &mut Room) -> Result<ByNodes, Malformed
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::access::class::AccessClass;
     use crate::model::sample::Missing;
 
     fn mapping(at: u64) -> MappingUse {

@@ -338,7 +338,7 @@ impl Access {
     }
 }
 
-/// Uses of these processes. Without this, samples and recordings would hold processes that ended seconds ago for nothing.
+/// Uses of these processes. Processes that ended seconds ago would be in samples and recordings for nothing.
 fn with_a_row(known: &Arc<MemoryUses>, rows: HashSet<ProcessId>) -> Arc<MemoryUses> {
     let mut uses = Arc::clone(known);
     if uses.processes.keys().any(|process| !rows.contains(process)) {
