@@ -247,7 +247,9 @@ struct nt_mask_part {
 	__u64 cpus;
 };
 
-#define NT_MASK_PARTS 256  /* parts that are known at most */
+/* Parts of the first word of a CPU mask, and of all others, that are known at most: the verifier looks at each. */
+#define NT_MASK_FIRST 32
+#define NT_MASK_OTHERS 64
 #define NT_MASK_WORDS 1024 /* words of a CPU mask at most: 65,536 CPUs */
 
 /* Frames of a stack at most; what lies further out is cut off. */

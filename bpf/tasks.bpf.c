@@ -146,36 +146,49 @@ static inline void come_back(struct nt_rec *rec, struct task_struct *task)
 const volatile __u32 nr_cpus = 1; /* possible CPUs: a mask of so many is of all nodes */
 
 /*
- * CPUs of nodes, as parts of the words of a CPU mask, ascending by word. Written by user space between walks, before the
- * first and on hotplug. Without parts nothing is told.
+ * CPUs of nodes as parts of the words of a CPU mask: of its first word, and of the others. Written by user space
+ * between walks, before the first and on hotplug. Without parts nothing is told.
  */
-struct nt_mask_part mask_parts[NT_MASK_PARTS] = {};
-__u32 nr_mask_parts = 0;
+struct nt_mask_part first_parts[NT_MASK_FIRST] = {};
+struct nt_mask_part other_parts[NT_MASK_OTHERS] = {};
+__u32 nr_first_parts = 0;
+__u32 nr_other_parts = 0;
 __u64 all_nodes = 0; /* nodes with CPUs */
+
+/* The bit of the node if the word has a CPU of the part. Without a branch, which the verifier would look at both ways. */
+static inline __u64 node_of_part(const struct nt_mask_part *part, __u64 word)
+{
+	__u64 has = word & part->cpus, negative = -has;
+
+	/* Or the compiler makes a comparison of it. */
+	barrier_var(negative);
+	return (has | negative) >> 63 << (part->node & 63);
+}
 
 /* Nodes with a CPU that it may use. Most tasks may use all: their masks are not looked at. */
 static inline __u64 cpu_nodes_of(struct task_struct *task)
 {
-	__u64 word = task->cpus_ptr->bits[0], nodes = 0, words = 0;
-	__u32 i, at = 0;
+	__u64 word, words, nodes = 0;
+	__u32 i;
 
 	if ((__u32)task->nr_cpus_allowed >= nr_cpus)
 		return all_nodes;
-	for (i = 0; i < NT_MASK_PARTS; i++) {
-		const struct nt_mask_part *part = &mask_parts[i];
-
-		if (i >= nr_mask_parts)
+	word = task->cpus_ptr->bits[0];
+	for (i = 0; i < NT_MASK_FIRST; i++) {
+		if (i >= nr_first_parts)
 			break;
-		if (part->word != at) {
-			at = part->word;
-			/* The address as a number: older verifiers know no offset into a structure but a constant. */
-			if (!words)
-				bpf_probe_read_kernel(&words, sizeof(words), &task->cpus_ptr);
-			if (bpf_probe_read_kernel(&word, sizeof(word), (void *)(words + (at % NT_MASK_WORDS) * 8)))
-				word = 0;
-		}
-		if (word & part->cpus)
-			nodes |= 1ULL << (part->node & 63);
+		nodes |= node_of_part(&first_parts[i], word);
+	}
+	if (!nr_other_parts)
+		return nodes;
+	/* The address as a number: older verifiers know no offset into a structure but a constant. */
+	bpf_probe_read_kernel(&words, sizeof(words), &task->cpus_ptr);
+	for (i = 0; i < NT_MASK_OTHERS; i++) {
+		if (i >= nr_other_parts)
+			break;
+		/* The word is 0 where it cannot be read. */
+		bpf_probe_read_kernel(&word, sizeof(word), (void *)(words + other_parts[i].word % NT_MASK_WORDS * 8));
+		nodes |= node_of_part(&other_parts[i], word);
 	}
 	return nodes;
 }

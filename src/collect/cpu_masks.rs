@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::topology::Topology;
-use crate::model::wire::{MASK_PARTS, MaskPart};
+use crate::model::wire::{MASK_FIRST, MASK_OTHERS, MaskPart};
 
 /// CPUs in a word of a mask.
 const WORD: u32 = u64::BITS;
@@ -11,8 +11,10 @@ const WORD: u32 = u64::BITS;
 /// The nodes of a machine in CPU masks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuMasks {
-    /// Ascending by word and node; empty where they are more than the kernel programs take.
-    pub parts: Vec<MaskPart>,
+    /// Of the first word, ascending by node.
+    pub first: Vec<MaskPart>,
+    /// Of the others, ascending by word and node. Both are empty where they are more than the kernel programs take.
+    pub others: Vec<MaskPart>,
     /// Bit i: node i has a CPU.
     pub all: u64,
 }
@@ -30,8 +32,11 @@ impl CpuMasks {
             }
         }
         let part = |((word, node), cpus)| MaskPart { word, node, cpus };
-        let parts: Vec<MaskPart> = words.into_iter().map(part).collect();
-        CpuMasks { parts: if parts.len() > MASK_PARTS { Vec::new() } else { parts }, all }
+        let (first, others): (Vec<_>, Vec<_>) = words.into_iter().map(part).partition(|part| part.word == 0);
+        if first.len() > MASK_FIRST || others.len() > MASK_OTHERS {
+            return CpuMasks { all, ..CpuMasks::default() };
+        }
+        CpuMasks { first, others, all }
     }
 }
 
@@ -40,6 +45,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::model::topology::Cpu;
+    use crate::model::units::CpuId;
 
     fn of(fixture: &str) -> CpuMasks {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(fixture);
@@ -49,22 +56,21 @@ mod tests {
     #[test]
     fn nodes_share_words_and_words_share_nodes() {
         let small = of("intel-e5-2682v4");
-        assert_eq!(small.all, 0b11);
-        let cpus: Vec<u64> = small.parts.iter().map(|part| part.cpus).collect();
-        assert!(small.parts.iter().all(|part| part.word == 0), "{small:?}");
+        let cpus: Vec<u64> = small.first.iter().map(|part| part.cpus).collect();
         assert_eq!((cpus.len(), cpus[0] & cpus[1], cpus[0] | cpus[1]), (2, 0, u64::MAX));
+        assert_eq!((small.all, small.others.len()), (0b11, 0));
 
         // 128 CPUs on 16 nodes: eight nodes in each word.
         let large = of("ft-2500");
-        assert_eq!((large.all, large.parts.len()), (0xffff, 16));
-        assert_eq!(large.parts[9], MaskPart { word: 1, node: 9, cpus: 0xff00 });
+        assert_eq!((large.all, large.first.len(), large.others.len()), (0xffff, 8, 8));
+        assert_eq!(large.others[1], MaskPart { word: 1, node: 9, cpus: 0xff00 });
     }
 
     #[test]
     fn a_node_without_cpus_has_no_part() {
         let masks = of("cxl");
-        assert!(masks.parts.iter().all(|part| part.cpus != 0));
-        assert_eq!(masks.all.count_ones() as usize, masks.parts.len());
+        assert!(masks.first.iter().all(|part| part.cpus != 0));
+        assert_eq!(masks.all.count_ones() as usize, masks.first.len());
     }
 
     #[test]
@@ -72,11 +78,10 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/ft-2500");
         let mut topology = Topology::read(&root).unwrap();
         let cpu = topology.cpus[0].clone();
-        let word = |word: u32| crate::model::topology::Cpu {
-            id: crate::model::units::CpuId(64 * word),
-            ..cpu.clone()
-        };
-        topology.cpus = (0..=MASK_PARTS as u32).map(word).collect();
-        assert_eq!(CpuMasks::of(&topology), CpuMasks { parts: vec![], all: 1 });
+        let of_word = |word: u32| Cpu { id: CpuId(WORD * word), ..cpu.clone() };
+        topology.cpus = (0..=MASK_OTHERS as u32).map(of_word).collect();
+        assert_eq!(CpuMasks::of(&topology).others.len(), MASK_OTHERS);
+        topology.cpus.push(of_word(MASK_OTHERS as u32 + 1));
+        assert_eq!(CpuMasks::of(&topology), CpuMasks { all: 1, ..CpuMasks::default() });
     }
 }

@@ -219,6 +219,7 @@ impl TaskTable {
                 counts: Counts::default(),
                 exec_ns: 0,
                 rss_bytes: 0,
+                resident: None,
                 ..task.clone()
             })
         });

@@ -240,10 +240,15 @@ fn set_scope(skel: &mut TasksSkel<'static>, from: &Scope, to: &Scope) -> Result<
 /// Between walks only: nothing else reads them.
 fn set_masks(skel: &mut TasksSkel<'static>, masks: &CpuMasks) -> Result<()> {
     let bss = skel.maps.bss_data.as_deref_mut().context("tasks.bpf.o has no .bss")?;
-    for (place, part) in bss.mask_parts.iter_mut().zip(&masks.parts) {
-        (place.word, place.node, place.cpus) = (part.word, part.node, part.cpus);
+    for (places, parts) in
+        [(&mut bss.first_parts[..], &masks.first), (&mut bss.other_parts[..], &masks.others)]
+    {
+        for (place, part) in places.iter_mut().zip(parts) {
+            (place.word, place.node, place.cpus) = (part.word, part.node, part.cpus);
+        }
     }
-    (bss.nr_mask_parts, bss.all_nodes) = (masks.parts.len() as u32, masks.all);
+    (bss.nr_first_parts, bss.nr_other_parts) = (masks.first.len() as u32, masks.others.len() as u32);
+    bss.all_nodes = masks.all;
     Ok(())
 }
 

@@ -336,8 +336,10 @@ pub struct MaskPart {
     pub cpus: u64,
 }
 
-/// Parts of CPU masks that the kernel programs know at most (`NT_MASK_PARTS`).
-pub const MASK_PARTS: usize = 256;
+/// Parts of the first word of a CPU mask that the kernel programs know at most (`NT_MASK_FIRST`).
+pub const MASK_FIRST: usize = 32;
+/// Parts of all other words (`NT_MASK_OTHERS`).
+pub const MASK_OTHERS: usize = 64;
 
 const _: () = assert!(size_of::<ScopeKey>() == 16);
 const _: () = assert!(size_of::<CpuHints>() == 16);
