@@ -22,7 +22,7 @@ const KEEP_NS: u64 = 200_000_000_000;
 /// CPU time is kept for so long, ns: the need of a subject is taken from it.
 const NEED_NS: u64 = 300_000_000_000;
 
-/// An episode that begins so soon after the last one is the same one, ns: pmie holds off 10 minutes by default [S15].
+/// An episode that begins so soon after the last one is the same one, ns: pmie holds off 10 minutes by default (S15).
 const SAME_NS: u64 = 600_000_000_000;
 
 /// Findings that have ended and are kept.
@@ -31,7 +31,7 @@ const ENDED_MAX: usize = 200;
 /// Seconds that a subject must live.
 const LIVES_S: f64 = 60.0;
 
-/// CPUs that a subject must use to matter: the threshold of numad and of this tool [S2].
+/// CPUs that a subject must use to matter: the threshold of numad and of this tool (S2).
 const MATTERS_CPUS: f64 = 0.5;
 
 /// The choice of rules and the scale of time.

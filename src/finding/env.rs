@@ -47,7 +47,7 @@ pub fn env(group: Option<&Group>, path: Option<&str>) -> Env {
     }
 }
 
-/// Whether memory follows when the nodes of a subject are set: cpuset.mems of cgroup v2 moves it [S8], that of v1 does with
+/// Whether memory follows when the nodes of a subject are set: cpuset.mems of cgroup v2 moves it (S8), that of v1 does with
 /// memory_migrate only. `None`: which one the machine has is not known.
 pub fn memory_follows(env: &Env, unified: Option<bool>) -> bool {
     !matches!(env, Env::Session | Env::Libvirt(_)) && unified == Some(true)
@@ -169,7 +169,7 @@ pub fn preferred(nodes: &[NodeId]) -> String {
 }
 
 /// Moves the memory of a process from all of `from` to `to`. The lists must not overlap: the kernel would rotate pages among
-/// nodes that are in both [S8].
+/// nodes that are in both (S8).
 pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<String>) -> Option<Command> {
     let from: Vec<NodeId> = from.iter().filter(|node| !to.contains(node)).copied().collect();
     if from.is_empty() || to.is_empty() {

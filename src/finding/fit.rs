@@ -5,10 +5,10 @@ use super::guards::Placed;
 use super::view::{Of, View, above_watermark};
 use crate::model::units::NodeId;
 
-/// The value of a second thread of a core, in cores: numad's, and that of the slower of two vendors [S1, S2].
+/// The value of a second thread of a core, in cores: numad's, and that of the slower of two vendors (S1, S2).
 const SECOND_THREAD: f64 = 0.2;
 
-/// Target utilisation of numad [S2].
+/// Target utilisation of numad (S2).
 const TARGET: f64 = 0.85;
 
 /// CPU time that a subject may use on these nodes beside all others, in cores.

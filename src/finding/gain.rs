@@ -4,14 +4,14 @@ use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 
 /// The largest cost of a remote access, in local ones: another socket of an FT-2500 gives 30 % of the local bandwidth
-/// while its firmware says 10 times the distance [S1].
+/// while its firmware says 10 times the distance (S1).
 const RATIO_MAX: f64 = 3.3;
 
-/// Weight of a modelled gain in the order of findings: the median of saved by modelled time in four cases of the field [S1].
+/// Weight of a modelled gain in the order of findings: the median of saved by modelled time in four cases of the field (S1).
 const MODEL_WEIGHT: f64 = 0.4;
 
 /// The least gain that is worth a warning, in CPUs, and as a share of what the subject uses: a finding below that costs
-/// less than a wrong move, and 5 % is what VTune asks of a program unit before it highlights it [S5].
+/// less than a wrong move, and 5 % is what VTune asks of a program unit before it highlights it (S5).
 const WORTH_CPUS: f64 = 0.1;
 const WORTH_SHARE: f64 = 0.05;
 

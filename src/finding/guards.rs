@@ -21,7 +21,7 @@ const AGE_MAX_NS: u64 = 45_000_000_000;
 /// Share of a container's time whose placement may be unknown.
 const UNKNOWN_MAX: f64 = 0.2;
 
-/// The least memory that a placement matters of: numad's threshold [S2], or a share of the smallest node.
+/// The least memory that a placement matters of: numad's threshold (S2), or a share of the smallest node.
 const LARGE_BYTES: f64 = 300.0 * MIB;
 const LARGE_SHARE: f64 = 0.05;
 

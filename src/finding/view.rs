@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::env::{Env, env};
 use super::rule::{Blindness, Look, Reason, Rule};
 use super::{Evidence, Identity, Note, Subject};
+use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
 use crate::metric::{Metric, Value, task};
 use crate::model::cgroup_path;
 use crate::model::group::{Group, Kind};
@@ -116,6 +117,17 @@ impl<'a> View<'a> {
     /// Why there is none.
     pub fn node_number(&self, metric: &Metric<Node>, node: &Node) -> Reading<f64> {
         number(metric, node, self.window)
+    }
+
+    /// The share of remote accesses of a process or a container, in percent.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn remote_pct(&self, of: &Of<'_>) -> Reading<f64> {
+        match of {
+            Of::Container(row) => number(&CONTAINER_REMOTE_PCT, *row, self.window),
+            _ => self.number(&REMOTE_PCT, of),
+        }
     }
 
     /// CPUs that it used in the window, by a share of the measured time; 0 for a subject that is no task.

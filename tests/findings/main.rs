@@ -6,4 +6,5 @@ mod machine_rules;
 mod memory;
 mod placement;
 mod properties;
+mod report;
 mod world;

@@ -18,7 +18,7 @@ use crate::world::{
 };
 
 /// A machine with most of what can be wrong.
-fn sick() -> Machine {
+pub fn sick() -> Machine {
     sick_at(1000)
 }
 

@@ -10,7 +10,7 @@ use crate::metric::balancing::BALANCING_PCT;
 use crate::metric::placement::REMOTE_PCT;
 use crate::metric::task::CPU_PCT;
 
-/// Scans of a process that has just started are fast by design [S8].
+/// Scans of a process that has just started are fast by design (S8).
 const STARTING_S: f64 = 120.0;
 
 /// A placement gets better when the remote share falls by so many points from the first to the last third.

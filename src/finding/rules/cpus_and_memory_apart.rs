@@ -139,7 +139,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         commands,
         undo,
         check: view
-            .number(&REMOTE_PCT, of)
+            .remote_pct(of)
             .map(|from| Check {
                 metric: REMOTE_PCT.id,
                 of: of.subject(),

@@ -7,7 +7,7 @@ use super::super::view::{Of, View, need, settle};
 use super::super::{Confidence, Kind, Severity, Told};
 use crate::metric::task::{NODE_MIGRATIONS_PER_S, SWITCHES_PER_S};
 
-/// The scheduler's own cost of a cold cache, seconds [S17].
+/// The scheduler's own cost of a cold cache, seconds (S17).
 const MOVE_S: f64 = 0.0005;
 
 /// The least time between two switches in which a cache is of use, seconds.

@@ -7,7 +7,7 @@ use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env};
 use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
 use crate::model::units::NodeId;
 
-/// Share of the time in which all tasks wait for memory, from which on work may stop, in percent: oomd acts at 60 [S11].
+/// Share of the time in which all tasks wait for memory, from which on work may stop, in percent: oomd acts at 60 (S11).
 const FULL_PCT: f64 = 10.0;
 
 pub(super) static RULE: Rule = Rule {

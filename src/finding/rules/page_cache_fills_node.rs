@@ -170,7 +170,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     }
 }
 
-/// Drops page cache of one node: Linux 6.17 has a file for that [S8].
+/// Drops page cache of one node: Linux 6.17 has a file for that (S8).
 fn reclaim_node(node: NodeId, mib: u64) -> Command {
     let words = line("echo").amount_of_cache(mib).into_node_file(node, "reclaim");
     Command::new(When::Now, Scope::Host, words, format!("page cache of node {node} only"))

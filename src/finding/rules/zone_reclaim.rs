@@ -9,7 +9,7 @@ use crate::metric::host::ZONE_RECLAIM_MODE;
 use crate::metric::node::NODE_RECLAIM_PER_S;
 use crate::model::units::NodeId;
 
-/// Zone reclaim works within this distance only, unless the kernel raises the limit [S8].
+/// Zone reclaim works within this distance only, unless the kernel raises the limit (S8).
 const RECLAIM_DISTANCE: u32 = 30;
 
 pub(super) static RULE: Rule = Rule {

@@ -1,0 +1,148 @@
+//! Findings as text, as paragraphs and as JSON.
+
+use std::collections::BTreeMap;
+
+use numatop_ng::finding::details::{Content, Section, details};
+use numatop_ng::finding::{Engine, json, report};
+use numatop_ng::model::sample::HostFacts;
+use serde_json::Value;
+
+use crate::properties::sick;
+use crate::world::{fold, samples};
+
+fn watched(seconds: u64) -> (std::sync::Arc<HostFacts>, Engine) {
+    let (host, samples) = samples(sick(), seconds, 1000);
+    let engine = fold(&host, &samples).0;
+    (host, engine)
+}
+
+#[test]
+fn text_fits_the_terminal() {
+    let (host, engine) = watched(80);
+    for all in [false, true] {
+        let text = report::render_text(&engine, &host, all, 80);
+        // Command lines are copied whole, so that they are the only ones that may be longer.
+        let long = text.lines().filter(|line| line.chars().count() > 80);
+        let commands = ["migratepages", "docker", "echo", "systemctl", "sysctl", "taskset"];
+        for line in long {
+            assert!(commands.iter().any(|command| line.contains(command)), "{line}");
+        }
+        assert!(text.is_ascii(), "{text}");
+        assert!(text.contains("rules could look"), "{text}");
+    }
+}
+
+#[test]
+fn a_report_says_what_to_type_and_what_must_change() {
+    let (host, engine) = watched(80);
+    let text = report::render_text(&engine, &host, false, 80);
+    for part in [
+        "CRITICAL  zone-reclaim  host  measured, held ",
+        "  check    remote_pct: 100 % -> 5.0 % or less within 60 s\n",
+        "  type     sysctl -w vm.zone_reclaim_mode=0\n",
+        "  undo     sysctl -w vm.zone_reclaim_mode=1\n",
+        "  check    node_reclaim_per_s of node 1: 240 -> 0.0 or less within 15 s\n",
+        "  type     migratepages 900001 1 0\n",
+    ] {
+        assert!(text.contains(part), "'{part}' is missing:\n{text}");
+    }
+    assert!(!text.contains("swap-while-memory-free"), "symptoms are shown with --all:\n{text}");
+    assert!(
+        report::render_text(&engine, &host, true, 80).contains("explained: CRITICAL  swap-while-memory-free")
+    );
+}
+
+#[test]
+fn without_a_finding_it_says_what_could_not_be_looked_at() {
+    let (host, engine) = watched(3);
+    let text = report::render_text(&engine, &host, false, 80);
+    assert!(text.contains("No finding in 3 s."), "{text}");
+    let all = report::render_text(&engine, &host, true, 80);
+    assert!(all.contains("too short to be sure"), "{all}");
+}
+
+#[test]
+fn details_have_all_sections_in_order() {
+    let (_, engine) = watched(80);
+    for finding in engine.findings() {
+        let paragraphs = details(finding);
+        let sections: Vec<Section> = paragraphs.iter().map(|paragraph| paragraph.section).collect();
+        assert!(sections.is_sorted(), "{}: {sections:?}", finding.key);
+        for section in [Section::Head, Section::Sentence, Section::Evidence, Section::Else] {
+            assert!(sections.contains(&section), "{}: no {section:?}", finding.key);
+        }
+        let rows = paragraphs.iter().filter(|paragraph| matches!(paragraph.content, Content::Row(_)));
+        assert_eq!(rows.count(), finding.evidence.len(), "{}", finding.key);
+    }
+}
+
+#[test]
+fn json_has_the_keys_of_the_schema() {
+    const KEYS: [&str; 20] = [
+        "key",
+        "id",
+        "subject",
+        "severity",
+        "confidence",
+        "state",
+        "since",
+        "held_s",
+        "times",
+        "sentence",
+        "because_of",
+        "rank",
+        "gain",
+        "evidence",
+        "commands",
+        "undo",
+        "check",
+        "stop",
+        "risk",
+        "else",
+    ];
+    let parts: BTreeMap<&str, &[&str]> = [
+        ("evidence", &["metric", "of", "value", "error", "over_s", "limit", "note"][..]),
+        ("commands", &["when", "line", "words", "scope"]),
+        ("undo", &["when", "line", "words", "scope"]),
+        ("check", &["metric", "of", "from", "to", "below", "within_s"]),
+        ("stop", &["metric", "of", "from", "to", "below", "within_s"]),
+    ]
+    .into();
+    let (host, engine) = watched(80);
+    let findings = json::findings(&engine);
+    let findings = findings.as_array().unwrap();
+    assert!(findings.len() >= 6);
+    let has = |object: &Value, key: &str| assert!(object.get(key).is_some(), "no {key} in {object}");
+    for finding in findings {
+        KEYS.iter().for_each(|key| has(finding, key));
+        for (part, keys) in &parts {
+            for object in finding[*part].as_array().unwrap() {
+                keys.iter().for_each(|key| has(object, key));
+            }
+        }
+        for key in ["at_least_cpus", "at_most_cpus", "of_cpus", "how", "assumes"] {
+            has(&finding["gain"], key);
+        }
+        assert!(!finding["evidence"].as_array().unwrap().is_empty());
+        assert!(!finding["else"].as_array().unwrap().is_empty());
+    }
+    let whole = report::render_json(&engine, &host, true, 0, 5);
+    for key in ["schema", "time", "host", "watched_s", "findings", "findings_blind", "ended", "summary"] {
+        has(&whole, key);
+    }
+    assert_eq!(whole["summary"]["exit"], 5);
+}
+
+#[test]
+fn values_have_units_of_their_metric() {
+    use numatop_ng::finding::text::unit_of;
+    let (_, engine) = watched(80);
+    for finding in engine.findings() {
+        for evidence in &finding.evidence {
+            assert!(unit_of(evidence.metric, &evidence.of).is_some(), "{}: {evidence:?}", finding.key);
+        }
+        for check in finding.told.check.iter().chain(&finding.told.stop) {
+            assert!(unit_of(check.metric, &check.of).is_some(), "{}: {check:?}", finding.key);
+        }
+    }
+}
