@@ -303,7 +303,7 @@ impl Engine {
             let so = match look {
                 Look::Blind(_) => {
                     if let Some(episode) = self.states[at].get_mut(&subject) {
-                        episode.blind_ns += length;
+                        episode.blind_ns = episode.blind_ns.saturating_add(length);
                     }
                     continue;
                 }
@@ -329,7 +329,7 @@ impl Engine {
         let tracked: BTreeSet<Subject> =
             self.states.iter().flat_map(|states| states.keys().cloned()).collect();
         self.sums.retain(|subject, _| tracked.contains(subject));
-        let keep = self.scaled(KEEP_NS).max(interval.usual_ns * 4);
+        let keep = self.scaled(KEEP_NS).max(interval.usual_ns.saturating_mul(4));
         for subject in tracked {
             let (from, to) = (interval.from_ns, interval.to_ns);
             match &subject {
@@ -365,7 +365,7 @@ impl Engine {
                 let over = episode.is_shown();
                 let end = if episode.gone {
                     Some(End::Gone)
-                } else if episode.blind_ns > 2 * on_ns.max(off_ns) {
+                } else if episode.blind_ns > on_ns.max(off_ns).saturating_mul(2) {
                     Some(End::Unseen)
                 } else if over && episode.trail.held(false, now, off_ns) {
                     Some(End::Cleared)
@@ -390,7 +390,7 @@ impl Engine {
                 if !due && episode.seen.is_some() {
                     return true;
                 }
-                let since = now.saturating_sub(on_ns.max(now - interval.from_ns));
+                let since = now.saturating_sub(on_ns.max(now.saturating_sub(interval.from_ns)));
                 let window =
                     windows.entry(since).or_insert_with(|| machine_over(snapshot, &self.machine, since));
                 let trend = self.sums.get(subject).and_then(|series| trend(series, since));
@@ -548,10 +548,10 @@ fn trend(series: &Series<RowSums>, since: u64) -> Option<(f64, f64)> {
     let mut first = crate::snapshot::Remote::default();
     let mut last = first;
     for segment in series.since(since) {
-        if segment.to_ns <= since + third + third / 2 {
+        if segment.to_ns <= since.saturating_add(third + third / 2) {
             first += &segment.sums.remote;
         }
-        if segment.from_ns + third + third / 2 >= series.end_ns() {
+        if segment.from_ns.saturating_add(third + third / 2) >= series.end_ns() {
             last += &segment.sums.remote;
         }
     }

@@ -34,8 +34,8 @@ pub fn cpu_room(view: &View<'_>, of: &Of<'_>, nodes: &[NodeId]) -> f64 {
 pub fn memory_room(view: &View<'_>, nodes: &[NodeId]) -> f64 {
     let rows = nodes.iter().filter_map(|node| view.node(*node));
     let free: f64 = rows.clone().map(|row| above_watermark(&row.raw)).sum();
-    let cache: u64 = rows.filter_map(|row| row.raw.file_pages).map(|pages| pages.inactive_bytes).sum();
-    TARGET * free + cache as f64 / 2.0
+    let cache: f64 = rows.filter_map(|row| row.raw.file_pages).map(|pages| pages.inactive_bytes as f64).sum();
+    TARGET * free + cache / 2.0
 }
 
 /// Whether the work and the memory of a subject fit on these nodes.

@@ -162,14 +162,15 @@ pub fn is_large(view: &View<'_>, placed: &Placed) -> bool {
     let sizes = view.topology().nodes.iter().map(|node| node.mem_total_bytes as f64);
     let smallest = sizes.filter(|bytes| *bytes > 0.0).fold(f64::INFINITY, f64::min);
     let used = placed.used(5.0);
-    let caches: u64 = view
+    let caches: f64 = view
         .topology()
         .llcs
         .iter()
         .filter(|llc| llc.nodes(view.topology()).iter().any(|node| used.contains(node)))
         .filter_map(|llc| llc.size_bytes)
+        .map(|bytes| bytes as f64)
         .sum();
-    placed.memory() >= LARGE_BYTES.min(smallest * LARGE_SHARE) && placed.memory() >= caches as f64
+    placed.memory() >= LARGE_BYTES.min(smallest * LARGE_SHARE) && placed.memory() >= caches
 }
 
 /// Whether its placement changes: its remote share falls, or more than a hundredth of its memory was moved.
@@ -207,8 +208,9 @@ pub fn nodes_of(mask: u64) -> Vec<NodeId> {
 /// Share of its resident memory that others share, in percent; `None` where that is not known.
 pub fn shared_pct(task: &Task) -> Option<f64> {
     let resident = task.resident?;
-    let all = resident.anon_bytes + resident.file_bytes + resident.shmem_bytes;
-    (all > 0).then(|| resident.shmem_bytes as f64 * 100.0 / all as f64)
+    let shared = resident.shmem_bytes as f64;
+    let all = resident.anon_bytes as f64 + resident.file_bytes as f64 + shared;
+    (all > 0.0).then(|| shared * 100.0 / all)
 }
 
 /// Whether all processes of it have little shared memory; `None` where that is not known.

@@ -18,14 +18,14 @@ pub(super) struct Trail(VecDeque<(u64, u64, bool)>);
 /// The time that something must hold: as many intervals as needed fit into it.
 pub(super) fn length(seconds: f64, scale: f64, usual_ns: u64) -> u64 {
     let wanted = (seconds * scale * 1e9) as u64;
-    if wanted == 0 { 0 } else { wanted.max(INTERVALS * usual_ns) }
+    if wanted == 0 { 0 } else { wanted.max(usual_ns.saturating_mul(INTERVALS)) }
 }
 
 impl Trail {
     /// Adds an interval and forgets those that ended `keep_ns` before.
     pub(super) fn add(&mut self, from_ns: u64, to_ns: u64, so: bool, keep_ns: u64) {
         self.0.push_back((from_ns, to_ns, so));
-        while self.0.front().is_some_and(|(_, end, _)| end + keep_ns < to_ns) {
+        while self.0.front().is_some_and(|(_, end, _)| end.saturating_add(keep_ns) < to_ns) {
             self.0.pop_front();
         }
     }
@@ -51,10 +51,10 @@ impl Trail {
         let gap_ns = length_ns as f64 / 3.0 * GAP_THIRDS;
         let (mut measured, mut held, mut intervals) = (0.0, 0.0, 0);
         for (from, to, was) in &self.0 {
-            if *to <= begin || (to - from) as f64 > gap_ns {
+            if *to <= begin || to.saturating_sub(*from) as f64 > gap_ns {
                 continue;
             }
-            let within = (to - (*from).max(begin)) as f64;
+            let within = to.saturating_sub((*from).max(begin)) as f64;
             measured += within;
             intervals += 1;
             if *was == so {

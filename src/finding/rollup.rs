@@ -66,7 +66,7 @@ fn upwards(findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> Vec<Find
         let ran = |finding: &Finding| {
             rows.processes.get(&finding.key.subject).map_or(0, |at| snapshot.tasks[*at].run_ns())
         };
-        let theirs: u64 = of_container.iter().map(ran).sum();
+        let theirs = of_container.iter().map(ran).fold(0u64, u64::saturating_add);
         let all = row.map_or(u64::MAX, |row| row.sum.run_ns());
         let most = of_container.len() > 1 && theirs.saturating_mul(100) >= all.saturating_mul(SHARE_PCT);
         if of_container.len() >= OF_CONTAINER || most {

@@ -8,7 +8,7 @@ use super::{Evidence, Identity, Note, Subject};
 use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
 use crate::metric::{Metric, Value, task};
 use crate::model::cgroup_path;
-use crate::model::group::{Group, Kind};
+use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::sample::{GroupRaw, Missing, NodeRaw, Reading, TaskRaw};
 use crate::model::topology::{Device, Topology, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
@@ -147,12 +147,13 @@ impl<'a> View<'a> {
     /// The quota of its container, or of the nearest one above that has one, in CPUs.
     pub fn quota(&self, of: &Of<'_>) -> Option<f64> {
         let mut row = self.container_of(of)?;
-        loop {
+        for _ in 0..DEPTH_MAX {
             if let Some(Ok(Some(milli))) = row.raw.as_ref().map(|raw| &raw.cpu_quota_milli) {
                 return Some(*milli as f64 / 1000.0);
             }
             row = self.snapshot.containers.get(row.parent?)?;
         }
+        None
     }
 
     /// The row of the container that it is, or is in.

@@ -1,10 +1,12 @@
 //! Rows that rules look at: the processes and containers that use most, and those that have a state.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::history::Series;
 use super::super::view::{Of, Rows, process};
 use super::super::{Kind, Subject};
+use crate::model::group::DEPTH_MAX;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task};
@@ -42,36 +44,27 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
     let interval = snapshot.interval_ns.unwrap_or(0);
     let sizes = snapshot.nodes.iter().map(|node| node.raw.mem_total_bytes).filter(|bytes| *bytes > 0);
     let memory = sizes.min().unwrap_or(u64::MAX) / 100 * MEMORY_PCT;
+    let processes = tracked.iter().any(|subject| matches!(subject, Subject::Process(..)));
     let (mut found, mut rows) = (Vec::new(), Rows::default());
     for (at, task) in snapshot.tasks.iter().enumerate() {
-        if task.exited || task.raw.kthread || task.raw.tid == 0 && task.threads == 0 {
+        let ran = task.run_ns();
+        let uses = ran.saturating_mul(100) >= interval.saturating_mul(CPU_PCT) || task.rss_bytes >= memory;
+        // Looking at the task itself costs more than all the rest.
+        if !uses && !processes || task.exited || task.raw.kthread {
             continue;
         }
-        let ran = task.run_ns();
-        if ran * 100 >= interval * CPU_PCT || task.rss_bytes >= memory {
-            found.push((ran, task.rss_bytes, at));
-        } else if !tracked.is_empty() {
-            let subject = process(&task.raw);
-            if tracked.contains(&subject) {
-                rows.processes.insert(subject, at);
-            }
+        let subject = process(&task.raw);
+        if tracked.contains(&subject) {
+            rows.processes.insert(subject, at);
+        } else if uses {
+            // Ties are cut by the order of subjects, so that the order of rows does not matter.
+            found.push((Reverse(ran), Reverse(task.rss_bytes), task.raw.process(), at));
         }
     }
-    if found.len() > PROCESSES_MAX {
-        // Ties are cut by the order of subjects, so that the order of rows does not matter.
-        let order = |(ran, rss, at): &(u64, u64, usize)| {
-            (std::cmp::Reverse((*ran, *rss)), snapshot.tasks[*at].raw.process())
-        };
-        found.select_nth_unstable_by_key(PROCESSES_MAX, order);
-        let rest = found.split_off(PROCESSES_MAX);
-        if !tracked.is_empty() {
-            for (.., at) in rest {
-                let subject = process(&snapshot.tasks[at].raw);
-                if tracked.contains(&subject) {
-                    rows.processes.insert(subject, at);
-                }
-            }
-        }
+    let room = PROCESSES_MAX.saturating_sub(rows.processes.len());
+    if found.len() > room {
+        found.select_nth_unstable(room);
+        found.truncate(room);
     }
     rows.processes.extend(found.iter().map(|(.., at)| (process(&snapshot.tasks[*at].raw), *at)));
     rows.containers = snapshot.containers.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
@@ -79,8 +72,8 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
         let cgroup = snapshot.tasks[*at].raw.cgroup_id;
         let top = snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
         let mut place = rows.containers.get(&top).copied();
-        // Rows above it have it, too. A circle would be longer than the list.
-        for _ in 0..snapshot.containers.len() {
+        // Rows above it have it, too. A circle would be deeper than that.
+        for _ in 0..DEPTH_MAX {
             let Some(row) = place.and_then(|place| snapshot.containers.get(place)) else { break };
             rows.members.entry(row.id).or_default().push(*at);
             place = row.parent;
@@ -100,7 +93,7 @@ pub(super) fn subjects<'a>(snapshot: &'a Snapshot, rows: &Rows) -> Vec<(Subject,
     if containers.len() > CONTAINERS_MAX {
         let use_of = |at: &usize| {
             let row = &snapshot.containers[*at];
-            (std::cmp::Reverse((row.sum.run_ns(), row.sum.rss_bytes)), row.id)
+            (Reverse((row.sum.run_ns(), row.sum.rss_bytes)), row.id)
         };
         containers.select_nth_unstable_by_key(CONTAINERS_MAX, use_of);
         containers.truncate(CONTAINERS_MAX);
@@ -147,9 +140,12 @@ impl Uses {
         let to = snapshot.mono_ns;
         for (subject, at) in &rows.processes {
             let ran = snapshot.tasks[*at].run_ns();
-            self.cpu.entry(subject.clone()).or_default().add(from_ns, to, keep_ns, |sum| *sum += ran);
+            self.cpu
+                .entry(subject.clone())
+                .or_default()
+                .add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
         }
-        self.cpu.retain(|_, series| series.end_ns() + keep_ns > to);
+        self.cpu.retain(|_, series| series.end_ns().saturating_add(keep_ns) > to);
         for id in rows.containers.keys() {
             self.seen.entry(*id).or_insert(from_ns);
         }

@@ -78,7 +78,7 @@ impl Episode {
         if self.state == State::Pending {
             let first = self.trail.first().unwrap_or(now_ns);
             self.since_mono_ns = past.map_or(first, |past| past.since_mono_ns);
-            let first_wall = wall_ns - (now_ns - first) as i64;
+            let first_wall = wall_ns.saturating_sub(now_ns.saturating_sub(first) as i64);
             self.since_wall_ns = past.map_or(first_wall, |past| past.since_wall_ns);
             self.times = past.map_or(1, |past| past.times + 1);
         }

@@ -114,7 +114,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let cache = |node: &NodeId| {
         let raw = &view.node(*node)?.raw;
         let pages = raw.file_pages?;
-        Some((pages.active_bytes + pages.inactive_bytes) as f64 / raw.mem_total_bytes.max(1) as f64)
+        Some((pages.active_bytes as f64 + pages.inactive_bytes as f64) / raw.mem_total_bytes.max(1) as f64)
     };
     let little_cache = allowed
         .iter()

@@ -65,12 +65,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if idle < 1.0 || idle * 100.0 < count * view.limit("idle") {
         return Ok(Look::Quiet);
     }
-    let (mut nice, mut all) = (0, 0);
+    let (mut nice, mut all) = (0.0, 0.0);
     for task in view.members(row.id) {
-        all += task.run_ns();
-        nice += if task.raw.nice >= NICE { task.run_ns() } else { 0 };
+        let ran = task.run_ns() as f64;
+        all += ran;
+        nice += if task.raw.nice >= NICE { ran } else { 0.0 };
     }
-    if all > 0 && nice * 2 >= all {
+    if all > 0.0 && nice * 2.0 >= all {
         return Ok(Look::Quiet);
     }
     let contradicts = quota.is_some_and(|quota| quota >= count * view.limit("quota"));

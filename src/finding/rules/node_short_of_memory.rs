@@ -46,7 +46,7 @@ pub(super) static RULE: Rule = Rule {
 /// faults, or half of the memory of the node, and is at 95 % of its limit. `None`: files of containers were not read.
 pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
     use crate::model::counters::Counter;
-    let all: u64 = view.snapshot.tasks.iter().map(|task| task.delta[Counter::MajFlt]).sum();
+    let all: f64 = view.snapshot.tasks.iter().map(|task| task.delta[Counter::MajFlt] as f64).sum();
     let mut known = view.snapshot.containers.is_empty();
     for row in &view.snapshot.containers {
         let Some(raw) = row.raw.as_deref() else { continue };
@@ -55,8 +55,8 @@ pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
         let Some(limit) = limit else { continue };
         let full = *used as f64 >= *limit as f64 * 0.95;
         let hits = row.raw_delta.as_ref().and_then(|delta| delta.memory_max_events.as_ref().ok()).copied();
-        let faults = row.sum.delta[Counter::MajFlt];
-        if full && (hits.is_some_and(|hits| hits > 0) || all > 0 && faults * 2 >= all) {
+        let faults = row.sum.delta[Counter::MajFlt] as f64;
+        if full && (hits.is_some_and(|hits| hits > 0) || all > 0.0 && faults * 2.0 >= all) {
             return Some(true);
         }
     }

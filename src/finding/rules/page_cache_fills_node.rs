@@ -75,7 +75,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let away = placed.outside(&[home]);
     let (cache, known) = match node.raw.file_pages {
-        Some(pages) if pages.dirty_bytes * 2 >= pages.active_bytes + pages.inactive_bytes => {
+        Some(pages)
+            if pages.dirty_bytes as f64 * 2.0 >= pages.active_bytes as f64 + pages.inactive_bytes as f64 =>
+        {
             return Ok(Look::Quiet);
         }
         Some(pages) => (pages.inactive_bytes as f64, true),

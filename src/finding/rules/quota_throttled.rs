@@ -58,12 +58,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if idle < view.limit("idle") {
         return Ok(Look::Quiet);
     }
-    let (mut nice, mut all) = (0, 0);
+    let (mut nice, mut all) = (0.0, 0.0);
     for task in view.members(row.id) {
-        all += task.run_ns();
-        nice += if task.raw.nice >= NICE { task.run_ns() } else { 0 };
+        let ran = task.run_ns() as f64;
+        all += ran;
+        nice += if task.raw.nice >= NICE { ran } else { 0.0 };
     }
-    if all > 0 && nice * 2 >= all {
+    if all > 0.0 && nice * 2.0 >= all {
         return Ok(Look::Quiet);
     }
     let subject = of.subject();
