@@ -3,3 +3,4 @@
 pub mod episodes;
 pub mod filter;
 pub mod highlights;
+pub mod summary;

@@ -45,6 +45,7 @@ pub use self::theme::ColourChoice;
 use self::theme::Theme;
 use self::update::{App, Settings};
 use crate::analysis::highlights::Highlights;
+use crate::analysis::summary::Row;
 use crate::collect::mappings::Mappings;
 use crate::finding::Engine;
 use crate::model::process::Details;
@@ -114,6 +115,8 @@ enum Message {
     Folded(Box<Engine>, u64),
     /// Moments worth a look in the recording, and the part of it that was looked through, 0 to 1.
     Marks(Box<Highlights>, f64),
+    /// Numbers over the whole recording.
+    Summary(Vec<Row>),
     /// The source could not start or go on.
     Failed(anyhow::Error),
     Inspected(u32, Result<Details, String>),
@@ -273,6 +276,10 @@ fn show(
                 }
                 Message::Marks(marks, share) => {
                     app.state.marked(*marks, share);
+                    None
+                }
+                Message::Summary(rows) => {
+                    app.state.summary = rows;
                     None
                 }
                 Message::Failed(error) => return Err(error),

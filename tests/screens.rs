@@ -468,6 +468,18 @@ fn findings() {
 }
 
 #[test]
+fn the_summary_leads_to_the_worst_interval() {
+    let mut app = app(&mut demo_machine(), 20, (80, 24), Theme::new(true, false));
+    press(&mut app, "S");
+    insta::assert_snapshot!("summary_80x24", dump(&draw(&app, 80, 24)));
+    press(&mut app, "Enter");
+    let worst = app.state.summary[0].worst_wall_ns;
+    assert_eq!(app.state.snapshot().unwrap().wall_ns, worst);
+    press(&mut app, "Esc");
+    assert!(text(&draw(&app, 80, 24)).contains("PAUSED"));
+}
+
+#[test]
 fn a_command_is_copied_as_it_is_and_a_finding_put_aside_is_gone() {
     let mut app = app(&mut demo_machine(), UNTIL_FOUND, (80, 24), Theme::new(false, true));
     press(&mut app, "4");

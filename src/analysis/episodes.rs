@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::analysis::highlights::Highlights;
+use crate::analysis::summary::Summary;
 use crate::finding::{Change, Engine, Severity};
 use crate::model::sample::{HostFacts, Sample};
 use crate::snapshot::{RowKind, derive};
@@ -12,6 +13,7 @@ use crate::snapshot::{RowKind, derive};
 #[derive(Default)]
 pub struct Episodes {
     engine: Engine,
+    summary: Summary,
     previous: Option<Sample>,
     /// Wall clocks of the last samples, ns since 1970: a mark is at a sample.
     walls: VecDeque<i64>,
@@ -33,7 +35,9 @@ impl Episodes {
         if self.walls.len() > WALLS {
             self.walls.pop_front();
         }
-        for change in self.engine.take(&derive(host, previous, sample, RowKind::Processes)) {
+        let snapshot = derive(host, previous, sample, RowKind::Processes);
+        self.summary.take(&snapshot);
+        for change in self.engine.take(&snapshot) {
             if let Change::Began(finding) = change
                 && finding.severity > Severity::Info
                 && !finding.is_symptom()
@@ -43,6 +47,11 @@ impl Episodes {
             }
         }
         self.previous = Some(sample.clone());
+    }
+
+    /// Numbers over all of it.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
     }
 
     /// The engine that has seen all of it.

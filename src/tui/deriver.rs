@@ -98,7 +98,8 @@ mod tests {
     use crate::model::stacks::StackBatch;
     use crate::tui::mail::tests::host;
 
-    const WANT: Want = Want { number: None, threads: false, containers: false, process: None };
+    const WANT: Want =
+        Want { number: None, threads: false, containers: false, process: None, summary: false };
 
     fn sample(at: u64) -> Box<Sample> {
         Box::new(Sample { mono_ns: at, ..crate::source::merge::tests::sample(&[1], &[], &[]) })

@@ -44,6 +44,7 @@ pub(super) fn spawn(
                 }
             }
         }
+        let _ = messages.send(Message::Summary(episodes.summary().rows()));
         let _ = messages.send(Message::Marks(Box::new(episodes.added_to(finder.marks())), 1.0));
     };
     thread::Builder::new().name("marker".into()).spawn(work).map(drop).context("starting a thread")

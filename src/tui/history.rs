@@ -9,6 +9,7 @@ use self::conclusions::{Concluder, Conclusions};
 use self::process::{ProcessHistory, ProcessSnapshot};
 use super::ring::Ring;
 use crate::analysis::highlights::{Finder, Highlights};
+use crate::analysis::summary::{Row, Summary};
 use crate::finding::{Engine, Severity};
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
@@ -27,6 +28,8 @@ pub struct Want {
     pub containers: bool,
     /// The process in the detail view.
     pub process: Option<ProcessId>,
+    /// Numbers over all intervals so far are wanted, too.
+    pub summary: bool,
 }
 
 /// Times of the samples that end an interval that can be shown.
@@ -78,6 +81,8 @@ pub struct Shown {
     pub snapshot: Arc<Snapshot>,
     pub process: Option<Arc<ProcessSnapshot>>,
     pub conclusions: Arc<Conclusions>,
+    /// Empty where they are not wanted.
+    pub summary: Vec<Row>,
     pub kept: Kept,
     /// Samples that came since the interval before was shown.
     pub taken: u64,
@@ -105,6 +110,7 @@ pub struct History {
     want: Want,
     process: Option<ProcessHistory>,
     concluder: Concluder,
+    summary: Summary,
     /// The last snapshot with the number of its sample and what it was derived for.
     derived: Option<(u64, Want, Arc<Snapshot>)>,
     /// Since the last [`History::show`].
@@ -122,6 +128,7 @@ impl History {
             want,
             process: None,
             concluder: Concluder::default(),
+            summary: Summary::default(),
             derived: None,
             taken: 0,
             note: None,
@@ -165,6 +172,7 @@ impl History {
     fn conclude(&mut self, number: u64) {
         let (Some(host), Some((previous, current))) = (&self.host, self.ring.pair(number)) else { return };
         let snapshot = Arc::new(derive(host, previous, current, RowKind::Processes));
+        self.summary.take(&snapshot);
         self.concluder.take(number, &snapshot);
         self.concluder.drop_before(self.ring.oldest().unwrap_or(number));
         let derived_for = Want { containers: true, ..Want::default() };
@@ -226,6 +234,7 @@ impl History {
             snapshot,
             process,
             conclusions: self.concluder.at(number),
+            summary: if self.want.summary { self.summary.rows() } else { Vec::new() },
             kept,
             taken: std::mem::take(&mut self.taken),
             note: self.note.take(),

@@ -7,6 +7,7 @@ pub mod help;
 pub mod hot;
 pub mod nodes;
 pub mod overhead;
+pub mod summary;
 pub mod tasks;
 
 use ratatui::buffer::Buffer;
@@ -200,5 +201,6 @@ screens! {
     Detail => detail: detail::Detail,
     Hot => hot: hot::Hot,
     Overhead => overhead: overhead::Overhead,
+    Summary => summary: summary::Summary,
     Help => help: help::Help,
 }

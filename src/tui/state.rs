@@ -20,6 +20,7 @@ use super::history::{Kept, Shown, Want};
 use super::input::action::Effect;
 use super::theme::Theme;
 use crate::analysis::highlights::Highlights;
+use crate::analysis::summary::Row;
 use crate::finding::{Severity, Subject};
 use crate::pmu::sets::Choice;
 use crate::record::recorder::Progress;
@@ -42,6 +43,8 @@ pub struct State {
     /// Findings at the end of the interval, and the gravest of each subject.
     pub conclusions: Arc<Conclusions>,
     pub marks: BTreeMap<Subject, Severity>,
+    /// Numbers over the whole recording, or over all intervals so far.
+    pub summary: Vec<Row>,
     /// Text for the terminal's clipboard, until it is taken there.
     pub clipboard: Option<String>,
     /// Number of the sample that ends the interval.
@@ -85,6 +88,7 @@ impl State {
             process: None,
             conclusions: Arc::default(),
             marks: BTreeMap::new(),
+            summary: Vec::new(),
             clipboard: None,
             number: None,
             kept: Kept::default(),
@@ -135,6 +139,9 @@ impl State {
         self.has_containers = shown.want.containers;
         self.snapshot = Some(shown.snapshot);
         self.process = shown.process;
+        if self.replay.is_none() {
+            self.summary = shown.summary;
+        }
         self.marks = shown.conclusions.marks();
         self.conclusions = shown.conclusions;
         self.number.replace(shown.number) != Some(shown.number)

@@ -140,6 +140,7 @@ pub enum ScreenId {
     Detail,
     Hot,
     Overhead,
+    Summary,
     Help,
 }
 

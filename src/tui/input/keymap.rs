@@ -27,10 +27,12 @@ pub mod context {
     /// The cost of numatop-ng itself.
     pub const OVERHEAD: u16 = 2048;
     pub const FINDINGS: u16 = 4096;
+    /// Numbers over many intervals.
+    pub const SUMMARY: u16 = 8192;
     /// The screens with a table of their own.
     pub const TABLES: u16 = TASKS | NODES | CONTAINERS | FINDINGS;
     pub const SCREENS: u16 = TABLES | DETAIL;
-    pub const LISTS: u16 = SCREENS | HELP | PICKER | HOT;
+    pub const LISTS: u16 = SCREENS | HELP | PICKER | HOT | SUMMARY;
     pub const ALL: u16 = LISTS | PROMPT | OVERHEAD;
 }
 use context::*;
@@ -204,6 +206,20 @@ pub static KEYS: &[Binding] = &[
         "Hot spots: fold or unfold what is below a function",
     ),
     bind(HOT, &[ch('r')], Action::HotRestart, "Restart", "Hot spots: begin anew"),
+    bind(
+        SCREENS,
+        &[ch('S')],
+        Action::Show(ScreenId::Summary),
+        "",
+        "Median, 95 of 100 and worst of the machine and its nodes, over the recording or since the start",
+    ),
+    bind(
+        SUMMARY,
+        &[key(KeyCode::Enter)],
+        Action::Open,
+        "Go to the worst",
+        "Summary: the worst interval of a number",
+    ),
     bind(SCREENS, &[ch('o')], Action::Overhead, "", "What numatop-ng itself costs, program by program"),
     bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
     bind(PAUSED, &[ch(' ')], Action::Pause, "Now", ""),
@@ -275,7 +291,7 @@ pub static KEYS: &[Binding] = &[
     bind(ALL, &[ctrl('l')], Action::Redraw, "", "Draw the screen anew"),
     bind(ALL, &[ctrl('z')], Action::Suspend, "", "Stop; fg brings it back"),
     bind(
-        DETAIL | HELP | PICKER | HOT | OVERHEAD,
+        DETAIL | HELP | PICKER | HOT | OVERHEAD | SUMMARY,
         &[key(KeyCode::Esc), ch('q')],
         Action::Back,
         "Back",
@@ -332,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_key_means_one_thing_in_one_place() {
-        for bit in (0..12).map(|shift| 1u16 << shift) {
+        for bit in (0..14).map(|shift| 1u16 << shift) {
             let here: Vec<&Key> =
                 KEYS.iter().filter(|line| line.contexts & bit != 0).flat_map(|line| line.keys).collect();
             for (i, key) in here.iter().enumerate() {
