@@ -1,4 +1,4 @@
-//! What numatop-ng concludes in worlds that are known to be sick or healthy, and whether the commands that it prints cure.
+//! Conclusions of numatop-ng in worlds that are known to be sick or healthy, and the effect of the commands that it prints.
 
 mod healthy;
 mod pinned;
@@ -23,7 +23,7 @@ pub use self::reclaim::CASE as RECLAIM;
 /// Time beside that of a rule, for intervals, a first look at memory, and a host that is busy.
 const SLACK: Duration = Duration::from_secs(20);
 
-/// The time in which a condition must not hold before its finding ends: the longest that any rule here has.
+/// The time for which a condition must not hold until its finding ends, of all rules here.
 const ENDS: Duration = Duration::from_secs(30);
 
 /// Waits for the finding, executes its first command as printed, and waits until its check is true and until it ends.

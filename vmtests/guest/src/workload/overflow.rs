@@ -28,11 +28,14 @@ pub fn run(cpu: u32, mib: u64) -> Result<Value, String> {
         Pages::take((mib as usize) << 20)?;
         rounds += 1;
     }
-    Ok(json!({"rounds": rounds, "kept": kept.0.1, "cpu_ns": affinity::process_time().as_nanos() as u64}))
+    Ok(json!({"rounds": rounds, "kept": kept.bytes, "cpu_ns": affinity::process_time().as_nanos() as u64}))
 }
 
 /// Small pages that are touched; given back when this is dropped.
-struct Pages((usize, usize));
+struct Pages {
+    start: usize,
+    bytes: usize,
+}
 
 impl Pages {
     fn take(bytes: usize) -> Result<Pages, String> {
@@ -44,10 +47,10 @@ impl Pages {
         }
         // SAFETY: the mapping made above.
         unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
-        let pages = Pages((start as usize, bytes));
+        let pages = Pages { start: start as usize, bytes };
         for at in (0..bytes).step_by(PAGE) {
             // SAFETY: within the mapping, which nobody else knows of.
-            unsafe { std::ptr::write_volatile((start as usize + at) as *mut u8, 1) };
+            unsafe { std::ptr::write_volatile((pages.start + at) as *mut u8, 1) };
         }
         Ok(pages)
     }
@@ -56,6 +59,6 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing refers to it.
-        unsafe { libc::munmap(self.0.0 as *mut _, self.0.1) };
+        unsafe { libc::munmap(self.start as *mut _, self.bytes) };
     }
 }

@@ -28,7 +28,6 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     }
     let _balancing = Balancing::on()?;
     let mut watch = Watch::start()?;
-    // The first interval has the start of the tool in it.
     judge(report, &mut watch, "an idle machine", IDLE)?;
     // Both nodes have 512 MiB: 60 % of one is bound memory.
     let bound = Work::start_now("numa_truth", &["1", "100,0", "300", "small", "uniform"])?;
@@ -42,7 +41,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         report.check(cpu >= 50.0, format_args!("CPU of the process that is {name}"), "50 % or more", cpu);
         report.say(format_args!("{name}: remote {} by {}", row["remote_pct"], row["remote_source"]));
     }
-    // Rules that see nothing must have looked.
+    // A rule that is blind proves nothing by its silence.
     let blind = watch.blind().find(|blind| blind["id"] == "remote-after-pin").map(ToString::to_string);
     report.equal("blindness of remote-after-pin", String::new(), blind.unwrap_or_default());
     watch.stop()?;

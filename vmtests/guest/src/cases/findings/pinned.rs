@@ -30,7 +30,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     if plan.machine.nodes.len() != 2 {
         return Err(Stop::skip("needs two nodes"));
     }
-    // Or the kernel is the one that moves the memory.
+    // NUMA balancing would move the memory before anything is typed.
     let _balancing = Balancing::off()?;
     let mut watch = Watch::start()?;
     let work = Work::start_now("numa_truth", &["free:2", "0,100", MIB, "touched", "uniform"])?;

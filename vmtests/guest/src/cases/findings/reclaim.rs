@@ -1,7 +1,7 @@
 //! A node that is cleaned up while another one has room, because vm.zone_reclaim_mode is 1: `zone-reclaim`.
 //!
-//! Guests have no disk, so no page cache can be dropped; names of files that do not exist (slab) are what can. How much of
-//! that is left alone is set to none, so that each allocation on the full node tries.
+//! Guests have no disk, so their page cache cannot be dropped; slab caches can. The share of slab that the kernel leaves
+//! alone is set to none, so each allocation on the full node tries.
 
 use std::time::Duration;
 
