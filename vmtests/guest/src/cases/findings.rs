@@ -78,6 +78,5 @@ fn close_loop(report: &mut Report, watch: &mut Watch, id: &str, within: Duration
     let ended = watch.until(ENDS + SLACK, |interval| watch::finding(interval, id).is_none())?;
     let took = format!("{} s", typed.elapsed().as_secs());
     report.check(ended.is_some(), format_args!("{id} ends"), "by itself", &took);
-    report.say(format_args!("ended {took} after {line:?}"));
     Ok(finding)
 }
