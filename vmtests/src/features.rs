@@ -20,6 +20,10 @@ const FEATURES: &[(&str, &[&str])] = &[
         "NUMA balancing: hinting faults, pages and tasks that it moves, the time it takes",
         &["hinting", "hinting_unhooked", "balancing_time", "page_moves", "sent"],
     ),
+    (
+        "findings: printed commands cure what they are about; healthy machines have none",
+        &["findings", "findings_reclaim", "findings_healthy", "findings_quota"],
+    ),
     ("counters, or why there are none", &["counters", "instructions", "alternators"]),
     ("scope by cgroup v2, and by process", &["cgroup", "scope"]),
     ("missing privileges and BTF: what to do", &["degraded"]),

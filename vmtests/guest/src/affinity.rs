@@ -5,6 +5,11 @@ use std::time::Duration;
 
 /// Binds the calling thread to these CPUs.
 pub fn pin(cpus: &[u32]) -> io::Result<()> {
+    pin_task(0, cpus)
+}
+
+/// Binds a thread to these CPUs; 0 is the calling one.
+pub fn pin_task(tid: i32, cpus: &[u32]) -> io::Result<()> {
     // SAFETY: a zeroed set is an empty one; CPU_SET stays inside it because of the check.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -14,7 +19,7 @@ pub fn pin(cpus: &[u32]) -> io::Result<()> {
             }
             libc::CPU_SET(cpu as usize, &mut set);
         }
-        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) {
+        match libc::sched_setaffinity(tid, size_of::<libc::cpu_set_t>(), &set) {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }

@@ -7,6 +7,7 @@ mod cgroup;
 mod counters;
 mod degraded;
 mod exits;
+mod findings;
 mod fresh;
 mod hinting;
 mod hotplug;
@@ -80,6 +81,10 @@ const CASES: &[Case] = &[
     hinting::WITHOUT_HOOKS,
     balancing_time::CASE,
     page_moves::CASE,
+    findings::PINNED,
+    findings::RECLAIM,
+    findings::HEALTHY,
+    findings::QUOTA,
     tui::CASE,
 ];
 

@@ -5,9 +5,11 @@
 //! compare the tool with.
 
 mod alternate;
+mod bursts;
 mod count;
 mod fresh;
 pub mod numa_truth;
+mod overflow;
 mod spin;
 mod storm;
 mod waits;
@@ -30,8 +32,12 @@ pub const NAMES: &[(&str, &str)] = &[
     ("fresh", "CPU MIB: so much new memory on node 0 and on node 1; then that of node 0 moves to node 1"),
     (
         "numa_truth",
-        "CPUS|free:N SHARES MIB small|huge|hugetlb|locked|shared|many|mixed|touched|touched_huge uniform|settled|skewed: memory at these \
+        "CPUS|free:N SHARES MIB small|huge|hugetlb|locked|shared|many|mixed|touched|touched_huge uniform|settled|skewed|sharded: memory at these \
          shares by node, used from these CPUs",
+    ),
+    (
+        "overflow",
+        "CPU MIB: fills the node of the CPU, then takes and gives back so much memory more, again and again",
     ),
     ("waits", "MIB: a process with so much memory that waits for a child in an uninterruptible sleep"),
     ("storm", "CPUS: a process per CPU that does nothing but fork children which work a little and end"),
@@ -54,6 +60,10 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         ("fresh", [cpu, mib]) => number(cpu).and_then(|cpu| fresh::run(cpu as u32, number(mib)?)),
         ("numa_truth", [cpus, shares, mib, layout, access]) => {
             number(mib).and_then(|mib| numa_truth::run(cpus, shares, mib, layout, access))
+        }
+        ("overflow", [cpu, mib]) => number(cpu).and_then(|cpu| overflow::run(cpu as u32, number(mib)?)),
+        ("bursts", [threads, work, every]) => {
+            number(threads).and_then(|threads| bursts::run(threads, number(work)?, number(every)?))
         }
         ("waits", [mib]) => number(mib).and_then(waits::run),
         ("storm", [cpus]) => sysfs::parse_list(cpus).and_then(|cpus| storm::run(&cpus)),

@@ -65,6 +65,17 @@ impl Layout {
     }
 }
 
+/// The part of the memory that a thread uses.
+#[derive(Clone, Copy)]
+enum Use {
+    /// All of it alike.
+    All,
+    /// Nineteen of twenty accesses go to the first tenth.
+    Skewed,
+    /// The part of so many equal ones with this number.
+    Shard(usize, usize),
+}
+
 /// Pages, by address.
 struct Memory {
     pages: Vec<usize>,
@@ -89,10 +100,11 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
         "touched_huge" => Layout::TouchedHuge,
         other => return Err(format!("{other:?} is no layout")),
     };
-    let (skewed, settles) = match access {
-        "uniform" => (false, false),
-        "settled" => (false, true),
-        "skewed" => (true, false),
+    let (skewed, settles, sharded) = match access {
+        "uniform" => (false, false, false),
+        "settled" => (false, true, false),
+        "skewed" => (true, false, false),
+        "sharded" => (false, false, true),
         other => return Err(format!("{other:?} is no way to access memory")),
     };
     let threads: Vec<Option<u32>> = match cpus.strip_prefix("free:") {
@@ -115,13 +127,19 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
     let stop = Arc::new(AtomicBool::new(false));
     let counting = Arc::new(AtomicBool::new(!settles));
     let counts = Arc::new([const { AtomicU64::new(0) }; 4]);
+    let shards = threads.len();
     let workers: Vec<_> = threads
         .into_iter()
         .enumerate()
         .map(|(seed, cpu)| {
             let (memory, counts) = (Arc::clone(&memory), Arc::clone(&counts));
             let flags = (Arc::clone(&counting), Arc::clone(&stop));
-            thread::spawn(move || work(cpu, &memory, (skewed, seed as u64), (&flags.0, &flags.1), &counts))
+            let part = match (skewed, sharded) {
+                (true, _) => Use::Skewed,
+                (_, true) => Use::Shard(seed, shards),
+                _ => Use::All,
+            };
+            thread::spawn(move || work(cpu, &memory, (part, seed as u64), (&flags.0, &flags.1), &counts))
         })
         .collect();
     if settles {
@@ -144,7 +162,7 @@ pub fn run(cpus: &str, shares: &str, mib: u64, layout: &str, access: &str) -> Re
 fn work(
     cpu: Option<u32>,
     memory: &Memory,
-    (skewed, seed): (bool, u64),
+    (part, seed): (Use, u64),
     (counting, stop): (&AtomicBool, &AtomicBool),
     counts: &[AtomicU64; 4],
 ) -> Result<(), String> {
@@ -162,9 +180,12 @@ fn work(
             state ^= state >> 7;
             state ^= state << 17;
             let all = memory.pages.len();
-            // Nineteen of twenty accesses go to the first tenth of the memory.
-            let within = if skewed && !state.is_multiple_of(20) { all / 10 } else { all };
-            let page = memory.pages[(state >> 16) as usize % within.max(1)];
+            let within = match part {
+                Use::Skewed if !state.is_multiple_of(20) => 0..all / 10,
+                Use::Shard(number, of) => all * number / of..all * (number + 1) / of,
+                _ => 0..all,
+            };
+            let page = memory.pages[within.start + (state >> 16) as usize % within.len().max(1)];
             // SAFETY: the page is mapped for reading and writing as long as the process lives; racing
             // writes of a byte that nobody reads do no harm.
             unsafe { std::ptr::write_volatile(page as *mut u8, state as u8) };

@@ -1,0 +1,82 @@
+//! Conclusions of numatop-ng in worlds that are known to be sick or healthy, and the effect of the commands that it prints.
+
+mod healthy;
+mod pinned;
+mod quota;
+mod reclaim;
+mod shell;
+mod watch;
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use self::watch::{Watch, holds, is_loud, label};
+use super::Stop;
+use crate::report::Report;
+
+pub use self::healthy::CASE as HEALTHY;
+pub use self::pinned::CASE as PINNED;
+pub use self::quota::CASE as QUOTA;
+pub use self::reclaim::CASE as RECLAIM;
+
+/// Time beside that of a rule, for intervals, a first look at memory, and a host that is busy.
+const SLACK: Duration = Duration::from_secs(20);
+
+/// The time for which a condition must not hold until its finding ends, of all rules here.
+const ENDS: Duration = Duration::from_secs(30);
+
+/// Waits for the finding, executes its first command as printed, and waits until its check is true and until it ends.
+/// Gives the finding as it was before the command.
+///
+/// # Errors
+/// The finding does not come within `within`, or names no command that can be executed.
+fn close_loop(report: &mut Report, watch: &mut Watch, id: &str, within: Duration) -> Result<Value, Stop> {
+    let began = Instant::now();
+    let Some(interval) = watch.until(within, |interval| watch::finding(interval, id).is_some())? else {
+        report.check(
+            false,
+            format_args!("{id} comes"),
+            format_args!("within {} s", within.as_secs()),
+            "nothing",
+        );
+        return Err(Stop::fail(format!("no finding {id}; {}", watch.why_not(id))));
+    };
+    let finding = watch::finding(&interval, id).cloned().unwrap_or_default();
+    let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+    report.say(format_args!("after {} s: {}", began.elapsed().as_secs(), text("sentence")));
+    report.equal(format_args!("severity of {id}"), "warning".to_owned(), text("severity"));
+    let others: Vec<String> = watch::findings(&interval)
+        .filter(|other| is_loud(other) && other["id"] != id && other["because_of"].is_null())
+        .map(label)
+        .collect();
+    report.equal("other causes", String::new(), others.join("; "));
+    let check = &finding["check"][0];
+    report.check(
+        holds(&interval, check) == Some(false),
+        format_args!("the check of {id} before the command"),
+        "not true",
+        check,
+    );
+
+    let lines = finding["commands"].as_array().into_iter().flatten();
+    let line = lines.filter(|command| command["when"] == "now").find_map(|command| command["line"].as_str());
+    let line = line.ok_or_else(|| Stop::fail(format!("{id} prints no command: {}", finding["commands"])))?;
+    let typed = Instant::now();
+    let done = shell::execute(line);
+    report.equal(
+        format_args!("executing {line:?}"),
+        "done".to_owned(),
+        done.map_or_else(|why| why, |()| "done".to_owned()),
+    );
+
+    let limit = Duration::from_secs_f64(check["within_s"].as_f64().unwrap_or(0.0));
+    let cured =
+        watch.until(limit + Duration::from_secs(2), |interval| holds(interval, check) == Some(true))?;
+    let took = format!("{} s", typed.elapsed().as_secs());
+    report.check(cured.is_some(), format_args!("the check of {id}: {check}"), "true in its time", &took);
+    let ended = watch.until(ENDS + SLACK, |interval| watch::finding(interval, id).is_none())?;
+    let took = format!("{} s", typed.elapsed().as_secs());
+    report.check(ended.is_some(), format_args!("{id} ends"), "by itself", &took);
+    Ok(finding)
+}

@@ -1,0 +1,59 @@
+//! A process that is pinned after its memory has come to another node: `remote-after-pin`.
+
+use std::time::Duration;
+
+use vmtests_protocol::Plan;
+
+use super::super::{Case, Stop};
+use super::watch::Watch;
+use super::{SLACK, close_loop, shell};
+use crate::procfs;
+use crate::report::Report;
+use crate::rest::Balancing;
+use crate::sysfs;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "findings",
+    about: "a process is pinned to node 0 and its memory is on node 1: the finding comes, its command, executed as printed, \
+            moves the memory, the check comes true in its time, and the finding ends",
+    run,
+};
+
+/// Subjects are judged from this age on.
+const LIVES: Duration = Duration::from_secs(60);
+/// The time that the rule's condition must hold.
+const HELD: Duration = Duration::from_secs(30);
+const MIB: &str = "96";
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    if plan.machine.nodes.len() != 2 {
+        return Err(Stop::skip("needs two nodes"));
+    }
+    // NUMA balancing would move the memory before anything is typed.
+    let _balancing = Balancing::off()?;
+    let mut watch = Watch::start()?;
+    let work = Work::start_now("numa_truth", &["free:2", "0,100", MIB, "touched", "uniform"])?;
+    let pid = work.pid();
+    shell::pin_all(pid, &sysfs::node_cpus(0)?)?;
+    let finding = close_loop(report, &mut watch, "remote-after-pin", LIVES + HELD + SLACK);
+    let row = watch.process(pid);
+    report.say(format_args!("at the end remote {} by {}", row["remote_pct"], row["remote_source"]));
+    let finding = finding?;
+    report.equal(
+        "the process that it is about",
+        i64::from(pid),
+        finding["subject"]["pid"].as_i64().unwrap_or(0),
+    );
+    let bytes = procfs::bytes_by_node(pid)?;
+    let [home, away] = [0, 1].map(|node| bytes.get(&node).copied().unwrap_or(0.0));
+    report.check(
+        away < home / 20.0,
+        "bytes that the kernel has on node 1, of those on node 0",
+        "less than a twentieth",
+        format_args!("{away} of {home}"),
+    );
+    watch.stop()?;
+    work.stop()?;
+    Ok(())
+}
