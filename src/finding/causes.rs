@@ -81,7 +81,8 @@ pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) ->
         | (process @ Subject::Process(..), Subject::Container(id)) => holds(id, process),
         (Subject::Node(node), process @ Subject::Process(..))
         | (process @ Subject::Process(..), Subject::Node(node)) => task(process).is_some_and(|task| {
-            let ran = task.delta.run_ns.get(node.index()).is_some_and(|ns| *ns * 20 >= task.run_ns());
+            let ran =
+                task.delta.run_ns.get(node.index()).is_some_and(|ns| ns.saturating_mul(20) >= task.run_ns());
             let memory = task.memory.as_ref().and_then(|(_, memory)| memory.as_ref().ok());
             let held = memory.is_some_and(|memory| {
                 memory.bytes_by_node.get(node.index()).is_some_and(|bytes| *bytes * 20.0 >= memory.bytes())
@@ -91,7 +92,7 @@ pub fn is_related(a: &Subject, b: &Subject, snapshot: &Snapshot, rows: &Rows) ->
         (Subject::Node(node), Subject::Container(id)) | (Subject::Container(id), Subject::Node(node)) => {
             rows.containers.get(id).is_some_and(|at| {
                 let delta = &snapshot.containers[*at].sum.delta;
-                delta.run_ns.get(node.index()).is_some_and(|ns| *ns * 20 >= delta.cpu_ns())
+                delta.run_ns.get(node.index()).is_some_and(|ns| ns.saturating_mul(20) >= delta.cpu_ns())
             })
         }
         (Subject::Container(a), Subject::Container(b)) => {

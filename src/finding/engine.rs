@@ -219,7 +219,13 @@ impl Engine {
                 hold::length(rule.hold.on_s, self.options.scale, self.lengths.back().copied().unwrap_or(0));
             for (subject, episode) in states {
                 if episode.state == State::Pending && episode.trail.held_so_far(self.last_ns, length) {
-                    pending.extend(episode.finding(rule, subject, self.last_ns));
+                    let finding = episode.finding(rule, subject, self.last_ns);
+                    // It may be over in a moment: no more than suspected.
+                    pending.extend(finding.map(|finding| Finding {
+                        severity: Severity::Info,
+                        confidence: Confidence::Suspected,
+                        ..finding
+                    }));
                 }
             }
         }
@@ -303,7 +309,7 @@ impl Engine {
             let so = match look {
                 Look::Blind(_) => {
                     if let Some(episode) = self.states[at].get_mut(&subject) {
-                        episode.blind_ns += length;
+                        episode.blind_ns = episode.blind_ns.saturating_add(length);
                     }
                     continue;
                 }
@@ -329,7 +335,7 @@ impl Engine {
         let tracked: BTreeSet<Subject> =
             self.states.iter().flat_map(|states| states.keys().cloned()).collect();
         self.sums.retain(|subject, _| tracked.contains(subject));
-        let keep = self.scaled(KEEP_NS).max(interval.usual_ns * 4);
+        let keep = self.scaled(KEEP_NS).max(interval.usual_ns.saturating_mul(4));
         for subject in tracked {
             let (from, to) = (interval.from_ns, interval.to_ns);
             match &subject {
@@ -365,7 +371,7 @@ impl Engine {
                 let over = episode.is_shown();
                 let end = if episode.gone {
                     Some(End::Gone)
-                } else if episode.blind_ns > 2 * on_ns.max(off_ns) {
+                } else if episode.blind_ns > on_ns.max(off_ns).saturating_mul(2) {
                     Some(End::Unseen)
                 } else if over && episode.trail.held(false, now, off_ns) {
                     Some(End::Cleared)
@@ -407,9 +413,17 @@ impl Engine {
                         let view = View { over: true, ..view };
                         match look_over(&view, subject, &self.sums, since) {
                             Ok(conclusion) => episode.as_it_was(conclusion),
-                            Err(why) => {
-                                late.extend(why);
+                            Err(Some(why)) => {
+                                late.push(why);
                                 return true;
+                            }
+                            // Over all of that time it is not so.
+                            Err(None) => {
+                                let ended = episode.deny(now, off_ns);
+                                if ended {
+                                    self.end(rule, subject, episode, End::Cleared, interval);
+                                }
+                                return !ended;
                             }
                         }
                     }
@@ -418,7 +432,12 @@ impl Engine {
                     seen.severity = Severity::Info;
                 }
                 if seen.severity == Severity::Warning && told.gain.is_too_small(over) {
-                    return true;
+                    // What is not worth it any more is over.
+                    let ended = episode.deny(now, off_ns) && over;
+                    if ended {
+                        self.end(rule, subject, episode, End::Cleared, interval);
+                    }
+                    return !ended;
                 }
                 let key = Key { id: rule.id, subject: subject.clone() };
                 let past =
@@ -548,10 +567,10 @@ fn trend(series: &Series<RowSums>, since: u64) -> Option<(f64, f64)> {
     let mut first = crate::snapshot::Remote::default();
     let mut last = first;
     for segment in series.since(since) {
-        if segment.to_ns <= since + third + third / 2 {
+        if segment.to_ns <= since.saturating_add(third + third / 2) {
             first += &segment.sums.remote;
         }
-        if segment.from_ns + third + third / 2 >= series.end_ns() {
+        if segment.from_ns.saturating_add(third + third / 2) >= series.end_ns() {
             last += &segment.sums.remote;
         }
     }

@@ -39,17 +39,18 @@ impl<T: Default> Series<T> {
     pub fn add(&mut self, from_ns: u64, to_ns: u64, keep_ns: u64, add: impl FnOnce(&mut T)) {
         let length = to_ns.saturating_sub(from_ns);
         let fits = self.0.back().is_some_and(|last| {
-            last.measured_ns + length <= SEGMENT_NS && to_ns.saturating_sub(last.from_ns) <= 2 * SEGMENT_NS
+            last.measured_ns.saturating_add(length) <= SEGMENT_NS
+                && to_ns.saturating_sub(last.from_ns) <= 2 * SEGMENT_NS
         });
         if !fits {
             self.0.push_back(Segment { from_ns, to_ns: from_ns, measured_ns: 0, sums: T::default() });
         }
         if let Some(last) = self.0.back_mut() {
             last.to_ns = to_ns;
-            last.measured_ns += length;
+            last.measured_ns = last.measured_ns.saturating_add(length);
             add(&mut last.sums);
         }
-        while self.0.front().is_some_and(|first| first.to_ns + keep_ns < to_ns) {
+        while self.0.front().is_some_and(|first| first.to_ns.saturating_add(keep_ns) < to_ns) {
             self.0.pop_front();
         }
     }
@@ -61,7 +62,7 @@ impl<T: Default> Series<T> {
 
     /// Measured time of the segments that end after `since_ns`, ns.
     pub fn measured_ns(&self, since_ns: u64) -> u64 {
-        self.since(since_ns).map(|segment| segment.measured_ns).sum()
+        self.since(since_ns).fold(0, |sum, segment| sum.saturating_add(segment.measured_ns))
     }
 
     /// The end of the last segment; 0 where none is.

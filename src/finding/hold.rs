@@ -18,14 +18,14 @@ pub(super) struct Trail(VecDeque<(u64, u64, bool)>);
 /// The time that something must hold: as many intervals as needed fit into it.
 pub(super) fn length(seconds: f64, scale: f64, usual_ns: u64) -> u64 {
     let wanted = (seconds * scale * 1e9) as u64;
-    if wanted == 0 { 0 } else { wanted.max(INTERVALS * usual_ns) }
+    if wanted == 0 { 0 } else { wanted.max(usual_ns.saturating_mul(INTERVALS)) }
 }
 
 impl Trail {
     /// Adds an interval and forgets those that ended `keep_ns` before.
     pub(super) fn add(&mut self, from_ns: u64, to_ns: u64, so: bool, keep_ns: u64) {
         self.0.push_back((from_ns, to_ns, so));
-        while self.0.front().is_some_and(|(_, end, _)| end + keep_ns < to_ns) {
+        while self.0.front().is_some_and(|(_, end, _)| end.saturating_add(keep_ns) < to_ns) {
             self.0.pop_front();
         }
     }
@@ -33,6 +33,13 @@ impl Trail {
     /// Whether it was `so` in the last interval.
     pub(super) fn last_is(&self, so: bool) -> bool {
         self.0.back().is_some_and(|(.., last)| *last == so)
+    }
+
+    /// Says that it was not so in the last interval.
+    pub(super) fn deny_last(&mut self) {
+        if let Some((.., so)) = self.0.back_mut() {
+            *so = false;
+        }
     }
 
     /// Whether it was `so` in no interval.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::history::Series;
 use super::super::view::{Of, Rows, process};
 use super::super::{Kind, Subject};
+use crate::model::group::DEPTH_MAX;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task};
@@ -48,7 +49,7 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
             continue;
         }
         let ran = task.run_ns();
-        if ran * 100 >= interval * CPU_PCT || task.rss_bytes >= memory {
+        if ran.saturating_mul(100) >= interval.saturating_mul(CPU_PCT) || task.rss_bytes >= memory {
             found.push((ran, task.rss_bytes, at));
         } else if !tracked.is_empty() {
             let subject = process(&task.raw);
@@ -80,7 +81,7 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
         let top = snapshot.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
         let mut place = rows.containers.get(&top).copied();
         // Rows above it have it, too. A circle would be longer than the list.
-        for _ in 0..snapshot.containers.len() {
+        for _ in 0..DEPTH_MAX {
             let Some(row) = place.and_then(|place| snapshot.containers.get(place)) else { break };
             rows.members.entry(row.id).or_default().push(*at);
             place = row.parent;
@@ -137,6 +138,9 @@ pub(super) struct Uses {
     began_ns: Option<u64>,
 }
 
+/// Processes whose CPU time is kept.
+const SERIES_MAX: usize = 4 * PROCESSES_MAX;
+
 /// Segments from which the need of a subject is taken, at least.
 const NEED_SEGMENTS: usize = 6;
 
@@ -147,13 +151,30 @@ impl Uses {
         let to = snapshot.mono_ns;
         for (subject, at) in &rows.processes {
             let ran = snapshot.tasks[*at].run_ns();
-            self.cpu.entry(subject.clone()).or_default().add(from_ns, to, keep_ns, |sum| *sum += ran);
+            self.cpu
+                .entry(subject.clone())
+                .or_default()
+                .add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
         }
-        self.cpu.retain(|_, series| series.end_ns() + keep_ns > to);
+        self.cpu.retain(|_, series| series.end_ns().saturating_add(keep_ns) > to);
+        self.forget();
         for id in rows.containers.keys() {
             self.seen.entry(*id).or_insert(from_ns);
         }
         self.seen.retain(|id, _| rows.containers.contains_key(id));
+    }
+
+    /// Drops the series that ended first where there are too many: processes that come and go would be without end.
+    fn forget(&mut self) {
+        let Some(surplus) = self.cpu.len().checked_sub(SERIES_MAX + 1) else { return };
+        let mut ends: Vec<(u64, Subject)> =
+            self.cpu.iter().map(|(subject, series)| (series.end_ns(), subject.clone())).collect();
+        // Some more than must be, so that it is not each time.
+        let drop = (surplus + SERIES_MAX / 4).min(ends.len() - 1);
+        ends.select_nth_unstable(drop);
+        for (_, subject) in &ends[..=drop] {
+            self.cpu.remove(subject);
+        }
     }
 
     /// CPUs that each of these used in all but a twentieth of the last minutes.
