@@ -2,7 +2,7 @@
 
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, number, sentence};
-use super::super::view::{Of, View, above_watermark, need, settle};
+use super::super::view::{Of, View, need, settle};
 use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env};
 use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
 use crate::model::units::NodeId;
@@ -88,27 +88,23 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if limit == Some(true) {
         return Ok(Look::Quiet);
     }
-    let free = view.free_elsewhere(id, |_| true);
-    let elsewhere = free >= view.enough_free();
+    let elsewhere = view.roomiest(|other| other != id);
     let full = pressure_full_pct(view).filter(|pct| *pct >= FULL_PCT);
-    let severity = match (elsewhere, full) {
+    let severity = match (elsewhere.is_some(), full) {
         // Nothing can be done about it by placement.
         (false, _) => Severity::Info,
         (true, Some(_)) => Severity::Critical,
         (true, None) => Severity::Warning,
     };
     let severity = if limit.is_none() { Severity::Info } else { severity };
-    let rows = view.window.nodes.iter().filter(|other| other.raw.id != id.0);
-    let roomy = rows.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
     let mut evidence = vec![
         view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, of.subject(), rate).limit(view.limit("reclaim")),
         view.evidence(WATERMARK_DISTANCE_PCT.id, of.subject(), distance)
             .limit(view.limit("watermark"))
             .note(Note::AtMost),
     ];
-    if let Some(roomy) = roomy {
-        let subject = Subject::Node(NodeId(roomy.raw.id));
-        let free = view.evidence("mem_free_bytes", subject, free).limit(view.enough_free());
+    if let Some((roomy, free)) = elsewhere {
+        let free = view.evidence("mem_free_bytes", Subject::Node(roomy), free).limit(view.enough_free());
         evidence.push(free.note(Note::FreeElsewhere));
     }
     Ok(Look::seen(Seen {
@@ -117,8 +113,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         evidence,
         plan: Plan {
             from: vec![id],
-            to: roomy.filter(|_| elsewhere).map(|row| NodeId(row.raw.id)).into_iter().collect(),
-            bytes: free,
+            to: elsewhere.map(|(roomy, _)| roomy).into_iter().collect(),
+            bytes: elsewhere.map_or(0.0, |(_, free)| free),
             ..Plan::default()
         },
     }))
