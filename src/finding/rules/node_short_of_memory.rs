@@ -43,24 +43,31 @@ pub(super) static RULE: Rule = Rule {
 };
 
 /// Whether a container at its memory limit explains the reclaim or the swapping of the machine: it has half of the major
-/// faults, or half of the memory of the node, and is at 95 % of its limit. `None`: files of containers were not read.
+/// faults, or has just met it, and is at 95 % of its limit. `None`: files of containers, or of one with half of the major
+/// faults, were not read.
 pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
     use crate::model::counters::Counter;
-    let all: u64 = view.snapshot.tasks.iter().map(|task| task.delta[Counter::MajFlt]).sum();
+    let faults = view.snapshot.tasks.iter().map(|task| task.delta[Counter::MajFlt]);
+    let all = faults.fold(0u64, u64::saturating_add);
     let mut known = view.snapshot.containers.is_empty();
+    let mut suspect = false;
     for row in &view.snapshot.containers {
-        let Some(raw) = row.raw.as_deref() else { continue };
-        let (Ok(limit), Ok(used)) = (&raw.mem_limit_bytes, &raw.mem_bytes) else { continue };
+        let most = all > 0 && row.sum.delta[Counter::MajFlt].saturating_mul(2) >= all;
+        let limits = row.raw.as_deref().map(|raw| (&raw.mem_limit_bytes, &raw.mem_bytes));
+        let Some((Ok(limit), Ok(used))) = limits else {
+            // The root has no limit, and no files of one.
+            suspect |= most && row.group.as_ref().is_none_or(|group| group.parent.is_some());
+            continue;
+        };
         known = true;
         let Some(limit) = limit else { continue };
         let full = *used as f64 >= *limit as f64 * 0.95;
         let hits = row.raw_delta.as_ref().and_then(|delta| delta.memory_max_events.as_ref().ok()).copied();
-        let faults = row.sum.delta[Counter::MajFlt];
-        if full && (hits.is_some_and(|hits| hits > 0) || all > 0 && faults * 2 >= all) {
+        if full && (hits.is_some_and(|hits| hits > 0) || most) {
             return Some(true);
         }
     }
-    known.then_some(false)
+    (known && !suspect).then_some(false)
 }
 
 /// Share of the window in which all tasks waited for memory, in percent.
