@@ -209,3 +209,27 @@ impl Uses {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_come_and_go_take_no_more_than_so_much() {
+        const S: u64 = 1_000_000_000;
+        let mut uses = Uses::default();
+        for pid in 0..20 * SERIES_MAX as u32 {
+            let second = u64::from(pid) / PROCESSES_MAX as u64 * S;
+            let series = uses.cpu.entry(Subject::Process(pid, second)).or_default();
+            series.add(second, second + S, 300 * S, |sum| *sum += 1);
+            uses.forget();
+            assert!(uses.cpu.len() <= SERIES_MAX);
+        }
+        // The last ones are kept.
+        assert!(uses.cpu.keys().any(
+            |subject| matches!(subject, Subject::Process(pid, _) if *pid + 1 == 20 * SERIES_MAX as u32)
+        ));
+        uses.forget();
+        assert!(uses.cpu.len() > PROCESSES_MAX);
+    }
+}
