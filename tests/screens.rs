@@ -480,6 +480,39 @@ fn the_summary_leads_to_the_worst_interval() {
 }
 
 #[test]
+fn findings_fit_every_size() {
+    let mut world = demo_machine();
+    for (at, actor) in world.actors.iter_mut().enumerate() {
+        let name = ["\u{e4}\u{6f22}\u{5b57}\u{1f600}", "'; reboot #", "\x1b[2J\n", "$(reboot)"];
+        actor.comm = Comm::new(name[at % name.len()]);
+    }
+    let mut app = app(&mut world, UNTIL_FOUND, (80, 24), Theme::new(false, true));
+    for keys in
+        [&["4"][..], &["Enter"], &["Down", "End"], &["Esc", "v"], &["End", "Esc", "Down", "s", "Enter"]]
+    {
+        keys.iter().for_each(|key| {
+            press(&mut app, key);
+        });
+        for (width, height) in [
+            (1, 1),
+            (2, 1),
+            (1, 50),
+            (10, 3),
+            (19, 5),
+            (20, 6),
+            (39, 9),
+            (80, 2),
+            (80, 24),
+            (300, 1),
+            (300, 100),
+        ] {
+            let shown = text(&draw(&app, width, height));
+            assert!(shown.is_ascii(), "{width}x{height}: {shown}");
+        }
+    }
+}
+
+#[test]
 fn a_command_is_copied_as_it_is_and_a_finding_put_aside_is_gone() {
     let mut app = app(&mut demo_machine(), UNTIL_FOUND, (80, 24), Theme::new(false, true));
     press(&mut app, "4");

@@ -219,7 +219,13 @@ impl Engine {
                 hold::length(rule.hold.on_s, self.options.scale, self.lengths.back().copied().unwrap_or(0));
             for (subject, episode) in states {
                 if episode.state == State::Pending && episode.trail.held_so_far(self.last_ns, length) {
-                    pending.extend(episode.finding(rule, subject, self.last_ns));
+                    let finding = episode.finding(rule, subject, self.last_ns);
+                    // It may be over in a moment: no more than suspected.
+                    pending.extend(finding.map(|finding| Finding {
+                        severity: Severity::Info,
+                        confidence: Confidence::Suspected,
+                        ..finding
+                    }));
                 }
             }
         }
@@ -407,9 +413,17 @@ impl Engine {
                         let view = View { over: true, ..view };
                         match look_over(&view, subject, &self.sums, since) {
                             Ok(conclusion) => episode.as_it_was(conclusion),
-                            Err(why) => {
-                                late.extend(why);
+                            Err(Some(why)) => {
+                                late.push(why);
                                 return true;
+                            }
+                            // Over all of that time it is not so.
+                            Err(None) => {
+                                let ended = episode.deny(now, off_ns);
+                                if ended {
+                                    self.end(rule, subject, episode, End::Cleared, interval);
+                                }
+                                return !ended;
                             }
                         }
                     }
@@ -418,7 +432,12 @@ impl Engine {
                     seen.severity = Severity::Info;
                 }
                 if seen.severity == Severity::Warning && told.gain.is_too_small(over) {
-                    return true;
+                    // What is not worth it any more is over.
+                    let ended = episode.deny(now, off_ns) && over;
+                    if ended {
+                        self.end(rule, subject, episode, End::Cleared, interval);
+                    }
+                    return !ended;
                 }
                 let key = Key { id: rule.id, subject: subject.clone() };
                 let past =

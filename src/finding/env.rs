@@ -23,16 +23,34 @@ pub enum Env {
     Libvirt(String),
     /// A container of LXC, by its name.
     Lxc(String),
-    /// A machine of systemd-nspawn, by its name.
+    /// A machine of systemd-nspawn, by its unit.
     Nspawn(String),
+    /// A group whose files an engine, the kubelet or a slice of it writes: no command of ours lasts.
+    Managed,
     /// Any other cgroup, by its path.
     Cgroup(String),
 }
 
-/// The environment of a group; `path` is that of its cgroup, as it is shown.
+/// Characters to which names from cgroup paths are cut.
+const NAME_CUT: usize = 128;
+
+/// The unit of systemd that a cgroup is, by its path: its name in full, escapes included. Units of a user are not known to the
+/// manager of the machine.
+fn unit_of(path: &str) -> Option<String> {
+    let mut parts = path.split('/').rev();
+    let last = parts.next().filter(|last| last.ends_with(".service") || last.ends_with(".scope"))?;
+    let of_user = parts.any(|part| part.starts_with("user@"));
+    (!of_user).then(|| last.to_owned())
+}
+
+/// The environment of a group; `path` is that of its cgroup, as it is.
 pub fn env(group: Option<&Group>, path: Option<&str>) -> Env {
     let Some(group) = group else { return Env::Session };
-    let id = || group.id.clone().unwrap_or_else(|| group.name.clone());
+    let id = || {
+        let id = group.id.clone().unwrap_or_else(|| group.name.clone());
+        // One that was escaped or cut is not the name. An empty one is refused.
+        if id.contains('\\') || id.chars().count() >= NAME_CUT { String::new() } else { id }
+    };
     match (group.kind, group.engine) {
         (Kind::Container, _) if group.pod_uid.is_some() => Env::Pod(id()),
         (Kind::Container, Some(Engine::Docker)) => Env::Docker(id()),
@@ -40,10 +58,17 @@ pub fn env(group: Option<&Group>, path: Option<&str>) -> Env {
         (Kind::Container, Some(Engine::Containerd | Engine::Nerdctl)) => Env::Nerdctl(id()),
         (Kind::Machine, Some(Engine::Qemu)) => Env::Libvirt(id()),
         (Kind::Machine, Some(Engine::Lxc)) => Env::Lxc(id()),
-        (Kind::Machine, Some(Engine::Nspawn)) => Env::Nspawn(id()),
-        (Kind::Unit, _) if group.name.ends_with(".service") => Env::Unit(group.name.clone()),
-        (Kind::Unit, _) => Env::Session,
-        _ => path.filter(|path| *path != "/").map_or(Env::Session, |path| Env::Cgroup(path.to_owned())),
+        (Kind::Machine, Some(Engine::Nspawn)) => path.and_then(unit_of).map_or(Env::Managed, Env::Nspawn),
+        (Kind::Unit, _) => {
+            let service = path.and_then(unit_of).filter(|unit| unit.ends_with(".service"));
+            service.map_or(Env::Session, Env::Unit)
+        }
+        (Kind::Container | Kind::Machine | Kind::Pod, _) => Env::Managed,
+        (Kind::Group, _) => match path {
+            None | Some("/") => Env::Session,
+            Some(path) if path.ends_with(".slice") || path.contains("kubepods") => Env::Managed,
+            Some(path) => Env::Cgroup(path.to_owned()),
+        },
     }
 }
 
@@ -63,6 +88,11 @@ pub fn bind(
     unified: Option<bool>,
 ) -> Vec<Command> {
     let (c, n) = (cpu_list(cpus), node_list(nodes));
+    // A list of nothing binds nothing, and process 0 is the one that asks.
+    if cpus.is_empty() || nodes.is_empty() {
+        return Vec::new();
+    }
+    let pid = pid.filter(|pid| *pid != 0);
     let container = |program, id: &str| {
         let words =
             line(program).word("--cpuset-cpus").cpus(cpus).word("--cpuset-mems").nodes(nodes).name(id);
@@ -136,9 +166,11 @@ pub fn bind(
             ),
             Command::words(When::ForGood, Scope::Container, "lxc.cgroup2.cpuset.* in its configuration"),
         ],
-        Env::Nspawn(name) => {
-            let scope = format!("machine-{name}.scope");
-            vec![unit(&scope, true)]
+        Env::Nspawn(name) => vec![unit(name, true)],
+        Env::Managed => {
+            let words =
+                format!("CPUs {c} and nodes {n} where it is made: its manager writes its own lists again");
+            vec![Command::words(When::ForGood, Scope::Container, words)]
         }
         Env::Cgroup(path) if unified == Some(true) => vec![
             Command::new(
@@ -172,7 +204,8 @@ pub fn preferred(nodes: &[NodeId]) -> String {
 /// nodes that are in both (S8).
 pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<String>) -> Option<Command> {
     let from: Vec<NodeId> = from.iter().filter(|node| !to.contains(node)).copied().collect();
-    if from.is_empty() || to.is_empty() {
+    // Process 0 is the one that asks.
+    if from.is_empty() || to.is_empty() || pid == 0 {
         return None;
     }
     let words_of = line("migratepages").number(pid.into()).nodes(&from).nodes(to);
@@ -181,7 +214,7 @@ pub fn move_memory(pid: u32, from: &[NodeId], to: &[NodeId], words: impl Into<St
 
 /// Commands that set the quota of a subject to so many CPUs.
 pub fn quota(env: &Env, cpus: u64) -> Vec<Command> {
-    let percent = cpus * 100;
+    let percent = cpus.saturating_mul(100);
     match env {
         Env::Docker(id) => {
             vec![Command::new(
@@ -256,7 +289,8 @@ mod tests {
     #[test]
     fn each_environment_has_its_own_command() {
         let bound = |group: &Group| {
-            lines(&bind(&env(Some(group), Some("/x")), &[0, 1], &[NodeId(0)], Some(7), Some(true)))
+            let path = format!("/{}", group.name);
+            lines(&bind(&env(Some(group), Some(&path)), &[0, 1], &[NodeId(0)], Some(7), Some(true)))
         };
         let docker = group(Kind::Container, Some(Engine::Docker), "web", Some("3c0f"));
         assert_eq!(bound(&docker), ["docker update --cpuset-cpus 0-1 --cpuset-mems 0 3c0f"]);

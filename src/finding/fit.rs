@@ -1,5 +1,7 @@
 //! Room on nodes for work and memory, and the least set of nodes that something fits on.
 
+use std::collections::BTreeMap;
+
 use super::gain;
 use super::guards::Placed;
 use super::view::{Of, View, above_watermark};
@@ -38,17 +40,26 @@ pub fn memory_room(view: &View<'_>, nodes: &[NodeId]) -> f64 {
     TARGET * free + cache / 2.0
 }
 
-/// Whether the work and the memory of a subject fit on these nodes.
-pub fn fits(view: &View<'_>, of: &Of<'_>, placed: &Placed, nodes: &[NodeId]) -> bool {
-    let room = cpu_room(view, of, nodes);
-    let quota = view.quota(of).is_some_and(|quota| quota <= room);
-    (quota || view.need(of) <= TARGET * room) && placed.outside(nodes) <= memory_room(view, nodes)
-}
-
 /// The mean cost of its accesses with its time and memory even over these nodes, in local ones.
 pub fn cost_on(view: &View<'_>, placed: &Placed, nodes: &[NodeId]) -> Option<f64> {
     let ran = placed.run.iter().sum();
     gain::mean_cost(view.topology(), &gain::evenly(nodes, ran), &gain::evenly(nodes, placed.memory()))
+}
+
+/// Nodes with CPUs and memory by their distance from each of them.
+fn orders<'a>(view: &View<'a>) -> &'a [Vec<NodeId>] {
+    view.rows.near.get_or_init(|| {
+        let nodes = view.whole_nodes();
+        let from = |start: &NodeId| {
+            let mut near = nodes.clone();
+            // The node itself is first, whatever the firmware says.
+            near.sort_by_cached_key(|node| {
+                (node != start, view.topology().distance(*start, *node).unwrap_or(u32::MAX), *node)
+            });
+            near
+        };
+        nodes.iter().map(from).collect()
+    })
 }
 
 /// The smallest set of nodes that it fits on, fewer than it uses, of those that it may use; the one with the least mean cost.
@@ -60,14 +71,31 @@ pub fn best_set(
     may: &[NodeId],
 ) -> Option<Vec<NodeId>> {
     let nodes: Vec<NodeId> = view.whole_nodes().into_iter().filter(|node| may.contains(node)).collect();
-    for size in 1..used {
+    // Once for each node: the sets below are as many as the square of the nodes.
+    let rooms: BTreeMap<NodeId, (f64, f64)> = nodes
+        .iter()
+        .map(|node| (*node, (cpu_room(view, of, &[*node]), memory_room(view, &[*node]))))
+        .collect();
+    let of_those = |order: &Vec<NodeId>| -> Vec<NodeId> {
+        order.iter().copied().filter(|node| may.contains(node)).collect()
+    };
+    let orders: Vec<Vec<NodeId>> = orders(view)
+        .iter()
+        .filter(|order| order.first().is_some_and(|start| may.contains(start)))
+        .map(of_those)
+        .collect();
+    let (need, quota) = (view.need(of), view.quota(of));
+    for size in 1..used.min(nodes.len() + 1) {
         let mut best: Option<(f64, Vec<NodeId>)> = None;
-        for start in &nodes {
-            let mut near = nodes.clone();
-            near.sort_by_key(|node| (view.topology().distance(*start, *node).unwrap_or(u32::MAX), *node));
-            near.truncate(size);
+        for order in &orders {
+            let mut near = order[..size].to_vec();
             near.sort_unstable();
-            if near.len() < size || !fits(view, of, placed, &near) {
+            let (cpus, memory) = near
+                .iter()
+                .filter_map(|node| rooms.get(node))
+                .fold((0.0, 0.0), |(cpus, memory), (more_cpus, more)| (cpus + more_cpus, memory + more));
+            let works = quota.is_some_and(|quota| quota <= cpus) || need <= TARGET * cpus;
+            if !works || placed.outside(&near) > memory {
                 continue;
             }
             // Of equal ones the one that leaves more of its memory where it is.

@@ -1,6 +1,6 @@
 //! CPU time that can be won, in CPU-seconds per second: arithmetic over measured values, with its assumptions.
 
-use crate::model::topology::Topology;
+use crate::model::topology::{MAX_ID, Topology};
 use crate::model::units::NodeId;
 
 /// The largest cost of a remote access, in local ones: another socket of an FT-2500 gives 30 % of the local bandwidth
@@ -184,11 +184,12 @@ pub fn mean_cost(topology: &Topology, run: &[f64], memory: &[f64]) -> Option<f64
     Some(sum)
 }
 
-/// An amount, spread evenly over these nodes, by node id.
+/// An amount, spread evenly over these nodes, by node id. Nodes beyond those of any kernel take none: a recording may name any.
 pub fn evenly(nodes: &[NodeId], amount: f64) -> Vec<f64> {
+    let nodes: Vec<NodeId> = nodes.iter().copied().filter(|node| node.0 <= MAX_ID).collect();
     let length = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
     let mut spread = vec![0.0; length];
-    for node in nodes {
+    for node in &nodes {
         spread[node.index()] += amount / nodes.len() as f64;
     }
     spread

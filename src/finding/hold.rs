@@ -35,6 +35,13 @@ impl Trail {
         self.0.back().is_some_and(|(.., last)| *last == so)
     }
 
+    /// Says that it was not so in the last interval.
+    pub(super) fn deny_last(&mut self) {
+        if let Some((.., so)) = self.0.back_mut() {
+            *so = false;
+        }
+    }
+
     /// Whether it was `so` in no interval.
     pub(super) fn never(&self, so: bool) -> bool {
         self.0.iter().all(|(.., was)| *was != so)

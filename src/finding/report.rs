@@ -98,10 +98,15 @@ fn push(out: &mut String, finding: &Finding, all: bool, width: usize) {
 fn summary(engine: &Engine, all: bool, width: usize) -> String {
     let summary = engine.summary();
     let counted = summary.critical + summary.warning;
+    let over: Vec<&Finding> = engine.ended().filter(|finding| finding.severity > Severity::Info).collect();
     let mut text = match counted {
-        0 => format!("No finding in {}.", text::duration(engine.watched_ns())),
+        0 if over.is_empty() => format!("No finding in {}.", text::duration(engine.watched_ns())),
+        0 => format!("No finding at the end of {}.", text::duration(engine.watched_ns())),
         _ => format!("{}, {} explained.", plural(counted, "finding"), summary.explained),
     };
+    if !over.is_empty() {
+        text += &format!(" {} ended before.", over.len());
+    }
     if summary.info > 0 {
         text += &format!(" {}{}.", plural(summary.info, "info"), if all { "" } else { " (--all)" });
     }
@@ -111,6 +116,25 @@ fn summary(engine: &Engine, all: bool, width: usize) -> String {
     let mut out = hanging("", words(&text), width);
     for blind in all_blind {
         out += &hanging("  ", words(&one_line(&format!("{}: {}", blind.id, blind.words))), width);
+    }
+    if !over.is_empty() {
+        out += "Ended before:\n";
+        for finding in over {
+            let until =
+                finding.until_wall_ns.map_or(String::new(), |until| format!(", until {}", rfc3339(until)));
+            let whose = format!(
+                "{}  {}  {}",
+                finding.severity.name().to_uppercase(),
+                finding.key.id,
+                finding.identity.label
+            );
+            let text = format!(
+                "{whose}  held {}{until}: {}",
+                text::duration(finding.held_ns),
+                finding.told.sentence
+            );
+            out += &hanging("  ", words(&one_line(&text)), width);
+        }
     }
     let some: Vec<&Blind> = engine.blind().iter().filter(|blind| blind.subjects.is_some()).collect();
     if !some.is_empty() {

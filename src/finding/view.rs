@@ -1,5 +1,6 @@
 //! The data that a rule may look at: one window of the machine and of its subject, limits, and the rows of now.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::env::{Env, env};
@@ -66,6 +67,8 @@ pub struct Rows {
     pub containers: BTreeMap<u64, usize>,
     /// Places of the processes above, by each container that they are in.
     pub members: BTreeMap<u64, Vec<usize>>,
+    /// Nodes with CPUs and memory, in the order of their distance from each of them; made when it is asked for.
+    pub near: OnceCell<Vec<Vec<NodeId>>>,
     /// 95th percentile of the CPUs that a subject uses, over 5 s at a time in the last 5 minutes.
     pub need: BTreeMap<Subject, f64>,
 }
@@ -147,6 +150,7 @@ impl<'a> View<'a> {
     /// The quota of its container, or of the nearest one above that has one, in CPUs.
     pub fn quota(&self, of: &Of<'_>) -> Option<f64> {
         let mut row = self.container_of(of)?;
+        // Rows of a hostile recording may be above each other.
         for _ in 0..DEPTH_MAX {
             if let Some(Ok(Some(milli))) = row.raw.as_ref().map(|raw| &raw.cpu_quota_milli) {
                 return Some(*milli as f64 / 1000.0);
@@ -217,9 +221,12 @@ impl<'a> View<'a> {
         cpus.iter().filter_map(|cpu| self.topology().cpu(CpuId(*cpu))?.node).collect()
     }
 
-    /// Online CPUs of these nodes, ascending.
+    /// Online CPUs of these nodes, ascending. Isolated ones are nobody's but those who ask for them.
     pub fn cpus_of_nodes(&self, nodes: &[NodeId]) -> Vec<u32> {
-        let on = |cpu: &&crate::model::topology::Cpu| cpu.node.is_some_and(|node| nodes.contains(&node));
+        let isolated = &self.snapshot.host.isolated_cpus;
+        let on = |cpu: &&crate::model::topology::Cpu| {
+            cpu.node.is_some_and(|node| nodes.contains(&node)) && !isolated.contains(&cpu.id.0)
+        };
         self.topology().online_cpus().filter(on).map(|cpu| cpu.id.0).collect()
     }
 
@@ -236,12 +243,24 @@ impl<'a> View<'a> {
         here.map(|cpu| (1.0 - cpu.busy_ns as f64 / length).clamp(0.0, 1.0)).sum()
     }
 
-    /// Free memory above the low watermark of nodes other than `node`, as far as `may` lets them, in bytes. Page cache is no
-    /// free memory here: a machine full of it is healthy.
-    pub fn free_elsewhere(&self, node: NodeId, may: impl Fn(NodeId) -> bool) -> f64 {
+    /// The node with most free memory above its low watermark, of those with CPUs that `may` be taken, and that memory in
+    /// bytes; `None` where no node has as much as is worth a word. Page cache is no free memory here: a machine full of it is
+    /// healthy, and reclaim leaves up to the high watermark, a thousandth above the low one, free on each node.
+    pub fn roomiest(&self, may: impl Fn(NodeId) -> bool) -> Option<(NodeId, f64)> {
+        const RECLAIMED: f64 = 0.01;
+        let whole = self.whole_nodes();
         let others = self.window.nodes.iter().map(|other| (NodeId(other.raw.id), &other.raw));
-        let free = others.filter(|(id, _)| *id != node && may(*id)).map(|(_, raw)| above_watermark(raw));
-        free.sum()
+        let free = others.filter(|(id, _)| whole.contains(id) && may(*id)).filter_map(|(id, raw)| {
+            let free = above_watermark(raw);
+            let enough = self.enough_free().max(raw.managed_bytes as f64 * RECLAIMED);
+            (free >= enough).then_some((id, free))
+        });
+        free.max_by(|(a, x), (b, y)| x.total_cmp(y).then(b.cmp(a)))
+    }
+
+    /// Whether masks of nodes have a bit for each node of the machine.
+    pub fn masks_hold_all(&self) -> bool {
+        self.topology().nodes.iter().all(|node| node.id.0 < u64::BITS)
     }
 
     /// Whether the window is the interval itself, not a longer one.
@@ -252,8 +271,9 @@ impl<'a> View<'a> {
     /// The environment that the subject is in.
     pub fn env(&self, of: &Of<'_>) -> Env {
         let id = self.container_of(of).map(|row| row.id);
-        let path = id.and_then(|id| self.snapshot.names.cgroups.get(&id)).map(|path| cgroup_path::show(path));
-        env(self.group_of(of), path.as_deref())
+        // As it is, not as it is shown: a command names files.
+        let path = id.and_then(|id| self.snapshot.names.cgroups.get(&id));
+        env(self.group_of(of), path.map(String::as_str))
     }
 
     /// The least of that which is worth a word: 1 GiB, or a tenth of a node that is smaller than 10 GiB.

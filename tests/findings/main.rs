@@ -1,6 +1,8 @@
 //! Findings of made-up machines: each rule, each of its guards, and the promises of the engine. No clock, no sleep.
 
 mod document;
+mod healthy;
+mod hostile;
 mod infos;
 mod machine_rules;
 mod memory;

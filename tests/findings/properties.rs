@@ -23,7 +23,7 @@ pub fn sick() -> Machine {
 }
 
 /// The same in steps of so many milliseconds.
-fn sick_at(step_ms: u64) -> Machine {
+pub fn sick_at(step_ms: u64) -> Machine {
     let pinned = Actor {
         cgroup: SERVICE,
         rss: 20 * GIB,
@@ -44,7 +44,7 @@ fn sick_at(step_ms: u64) -> Machine {
         machine(TWO, vec![pinned.runs(&[(0, 400.0)]), bound.runs(&[(1, 71.0)]), apart.runs(&[(0, 200.0)])]);
     world.nodes[1].mem_free_bytes = 2 * GIB;
     world.vm.zone_reclaim_mode = Some(1);
-    world.groups = [(DOCKER, Arc::new(files("0-3", "1")))].into();
+    world.groups = [(DOCKER, Arc::new(files("0-3", "1"))), (1, Arc::new(files("0-31", "0-1")))].into();
     // Before each step, so that rates are the same at every interval.
     each_second(&mut world, move |machine, second| {
         let part = if second == 0 { 0 } else { step_ms };

@@ -8,7 +8,7 @@ use numatop_ng::model::sample::HostFacts;
 use serde_json::Value;
 
 use crate::properties::sick;
-use crate::world::{fold, samples};
+use crate::world::{TWO, each_second, fold, machine, samples};
 
 fn watched(seconds: u64) -> (std::sync::Arc<HostFacts>, Engine) {
     let (host, samples) = samples(sick(), seconds, 1000);
@@ -59,6 +59,22 @@ fn without_a_finding_it_says_what_could_not_be_looked_at() {
     assert!(text.contains("No finding in 3 s."), "{text}");
     let all = report::render_text(&engine, &host, true, 80);
     assert!(all.contains("too short to be sure"), "{all}");
+}
+
+#[test]
+fn what_ended_before_the_end_is_not_no_finding() {
+    let mut world = machine(TWO, vec![]);
+    world.vm.zone_reclaim_mode = Some(1);
+    each_second(&mut world, |machine, second| {
+        machine.nodes[1].node_reclaims += if second < 60 { 240 } else { 0 }
+    });
+    let (host, samples) = samples(world, 200, 1000);
+    let engine = fold(&host, &samples).0;
+    assert!(engine.findings().is_empty());
+    let text = report::render_text(&engine, &host, false, 80);
+    assert!(!text.contains("No finding in"), "{text}");
+    assert!(text.contains("No finding at the end of 3 min 20 s. 1 ended before."), "{text}");
+    assert!(text.contains("  WARNING  zone-reclaim  host  held "), "{text}");
 }
 
 #[test]

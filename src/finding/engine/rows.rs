@@ -130,6 +130,9 @@ pub(super) struct Uses {
     began_ns: Option<u64>,
 }
 
+/// Processes whose CPU time is kept.
+const SERIES_MAX: usize = 4 * PROCESSES_MAX;
+
 /// Segments from which the need of a subject is taken, at least.
 const NEED_SEGMENTS: usize = 6;
 
@@ -146,10 +149,24 @@ impl Uses {
                 .add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
         }
         self.cpu.retain(|_, series| series.end_ns().saturating_add(keep_ns) > to);
+        self.forget();
         for id in rows.containers.keys() {
             self.seen.entry(*id).or_insert(from_ns);
         }
         self.seen.retain(|id, _| rows.containers.contains_key(id));
+    }
+
+    /// Drops the series that ended first where there are too many: processes that come and go would be without end.
+    fn forget(&mut self) {
+        let Some(surplus) = self.cpu.len().checked_sub(SERIES_MAX + 1) else { return };
+        let mut ends: Vec<(u64, Subject)> =
+            self.cpu.iter().map(|(subject, series)| (series.end_ns(), subject.clone())).collect();
+        // Some more than must be, so that it is not each time.
+        let drop = (surplus + SERIES_MAX / 4).min(ends.len() - 1);
+        ends.select_nth_unstable(drop);
+        for (_, subject) in &ends[..=drop] {
+            self.cpu.remove(subject);
+        }
     }
 
     /// CPUs that each of these used in all but a twentieth of the last minutes.
@@ -182,5 +199,29 @@ impl Uses {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_come_and_go_take_no_more_than_so_much() {
+        const S: u64 = 1_000_000_000;
+        let mut uses = Uses::default();
+        for pid in 0..20 * SERIES_MAX as u32 {
+            let second = u64::from(pid) / PROCESSES_MAX as u64 * S;
+            let series = uses.cpu.entry(Subject::Process(pid, second)).or_default();
+            series.add(second, second + S, 300 * S, |sum| *sum += 1);
+            uses.forget();
+            assert!(uses.cpu.len() <= SERIES_MAX);
+        }
+        // The last ones are kept.
+        assert!(uses.cpu.keys().any(
+            |subject| matches!(subject, Subject::Process(pid, _) if *pid + 1 == 20 * SERIES_MAX as u32)
+        ));
+        uses.forget();
+        assert!(uses.cpu.len() > PROCESSES_MAX);
     }
 }

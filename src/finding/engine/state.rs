@@ -53,6 +53,15 @@ impl Episode {
         matches!(self.state, State::Active | State::Clearing)
     }
 
+    /// Says that it was not so in the last interval. Returns whether it has not been so for long enough.
+    pub(super) fn deny(&mut self, now_ns: u64, off_ns: u64) -> bool {
+        self.trail.deny_last();
+        if self.is_shown() {
+            self.state = State::Clearing;
+        }
+        self.trail.held(false, now_ns, off_ns)
+    }
+
     /// Takes a conclusion over the last window.
     pub(super) fn take(&mut self, seen: Seen, told: Told, identity: Identity) {
         if let Some(first) = seen.evidence.first() {
@@ -78,9 +87,10 @@ impl Episode {
         if self.state == State::Pending {
             let first = self.trail.first().unwrap_or(now_ns);
             self.since_mono_ns = past.map_or(first, |past| past.since_mono_ns);
-            let first_wall = wall_ns.saturating_sub(now_ns.saturating_sub(first) as i64);
+            let first_wall =
+                wall_ns.saturating_sub(i64::try_from(now_ns.saturating_sub(first)).unwrap_or(i64::MAX));
             self.since_wall_ns = past.map_or(first_wall, |past| past.since_wall_ns);
-            self.times = past.map_or(1, |past| past.times + 1);
+            self.times = past.map_or(1, |past| past.times.saturating_add(1));
         }
         self.state = State::Active;
     }

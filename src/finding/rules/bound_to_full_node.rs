@@ -3,7 +3,7 @@
 use super::super::guards::{self, POLICY_BIND};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, sentence};
-use super::super::view::{Of, View, above_watermark, input, mems_of_files, need, settle};
+use super::super::view::{Of, View, input, mems_of_files, need, settle};
 use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
 use super::node_short_of_memory::explained_by_limit;
 use crate::metric::host::SWAP_OUT;
@@ -55,6 +55,8 @@ fn bound(view: &View<'_>, of: &Of<'_>) -> Result<Option<(Vec<NodeId>, bool)>, Lo
     let memory: Vec<NodeId> =
         view.topology().nodes.iter().filter(|node| node.mem_total_bytes > 0).map(|node| node.id).collect();
     let (allowed, by_policy) = match of {
+        // A mask without a bit for each node does not say all.
+        Of::Process(_) if !view.masks_hold_all() => return Ok(None),
         Of::Process(task) => of_task(task)?,
         Of::Container(row) => (of_container(row), false),
         _ => return Ok(None),
@@ -132,13 +134,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     }
     let limit = explained_by_limit(view);
-    let free = view.free_elsewhere(allowed[0], |node| !allowed.contains(&node));
-    if limit == Some(true) || free < view.enough_free() {
+    if limit == Some(true) {
         return Ok(Look::Quiet);
     }
-    let others = view.window.nodes.iter().filter(|row| !allowed.contains(&NodeId(row.raw.id)));
-    let roomy = others.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
-    let Some(roomy) = roomy.map(|row| NodeId(row.raw.id)) else { return Ok(Look::Quiet) };
+    // A bind policy may be narrower than the cpuset, which memory cannot leave.
+    let mask = of.task().and_then(|task| task.mem_nodes).filter(|_| by_policy).unwrap_or(u64::MAX);
+    let may = |node: NodeId| !allowed.contains(&node) && (node.0 >= 64 || mask >> node.0 & 1 == 1);
+    let Some((roomy, free)) = view.roomiest(may) else { return Ok(Look::Quiet) };
     let first = Subject::Node(allowed[0]);
     let mut evidence = vec![
         view.evidence(WATERMARK_DISTANCE_PCT.id, first.clone(), distances[0])
@@ -193,14 +195,17 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     } else if let Some(pid) = pid {
         let words =
             format!("all that it has moves to {}, where {} are free", nodes(to), bytes(seen.plan.bytes));
+        // Of a group only some processes would move, and memory cannot leave a cpuset.
         let fits = of.task().is_some_and(|task| (task.rss_bytes as f64) <= seen.plan.bytes * 0.85);
-        commands.extend(env::move_memory(pid, from, to, words).filter(|_| fits));
+        if fits && by_policy {
+            commands.extend(env::move_memory(pid, from, to, words));
+            undo.extend(env::move_memory(pid, to, from, "moves all of it, if it fits"));
+        }
         commands.push(Command::words(
             When::NextStart,
             Scope::Process,
             format!("numactl {} in place of --membind", env::preferred(from)),
         ));
-        undo.extend(env::move_memory(pid, to, from, "moves all of it, if it fits"));
     }
     Told {
         sentence: sentence(format!(

@@ -7,11 +7,12 @@ use super::super::guards;
 use super::super::rule::{Group, Hold, Look, Plan, Rule, Seen};
 use super::super::text::{nodes, sentence};
 use super::super::view::{Of, View, cpus_of_files, mems_of_files, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Told, env};
+use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Told, When, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::placement::REMOTE_PCT;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
+use crate::snapshot::Task;
 
 pub(super) static RULE: Rule = Rule {
     id: "cpus-and-memory-apart",
@@ -43,7 +44,10 @@ fn allowed(view: &View<'_>, of: &Of<'_>) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
             Some((cpus.into_iter().collect(), mems_of_files(files)?))
         }
         Of::Process(task) => {
-            // A process of a group that is apart is the group's finding.
+            // A process of a group that is apart is the group's finding. Nodes above 63 are in no mask.
+            if !view.masks_hold_all() {
+                return None;
+            }
             let cpus = guards::nodes_of(task.cpu_nodes?);
             let mut mems = guards::nodes_of(task.mem_nodes?);
             let policy = task.raw.mempolicy;
@@ -106,19 +110,43 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let environment = view.env(of);
     // Memory to the CPUs where it fits, else the CPUs to the memory.
     let target = if placed.outside(cpus) <= memory_room(view, cpus) { cpus } else { mems };
-    let mut commands = env::bind(&environment, &view.cpus_of_nodes(target), target, pid, unified);
-    if target == cpus && !env::memory_follows(&environment, unified) {
-        let moves = view.processes_of(of).into_iter().take(8);
-        let moves = moves
-            .filter_map(|task| env::move_memory(task.raw.pid, mems, cpus, "where memory did not follow"));
-        commands.extend(moves);
-    }
     let old = match of {
         Of::Container(row) => {
             row.raw.as_deref().and_then(|files| Some((cpus_of_files(files)?, mems_of_files(files)?)))
         }
         _ => None,
     };
+    // Its CPUs stay as they are where its memory comes to them. Those of one process are not its group's.
+    let mut commands = match (of, &old) {
+        (Of::Process(_), _) if target == cpus => Vec::new(),
+        (Of::Process(_), _) => {
+            env::bind(&env::Env::Session, &view.cpus_of_nodes(target), target, pid, unified)
+        }
+        (_, Some((its, _))) if target == cpus => env::bind(&environment, its, target, pid, unified),
+        _ => env::bind(&environment, &view.cpus_of_nodes(target), target, pid, unified),
+    };
+    let alone = matches!(of, Of::Process(_)) || !env::memory_follows(&environment, unified);
+    // Memory cannot leave a cpuset.
+    let may = |task: &&Task| {
+        matches!(of, Of::Container(_))
+            || task
+                .mem_nodes
+                .is_some_and(|mask| cpus.iter().all(|node| node.0 < 64 && mask >> node.0 & 1 == 1))
+    };
+    if target == cpus && alone {
+        let moves = view.processes_of(of).into_iter().filter(may).take(8);
+        let moves = moves
+            .filter_map(|task| env::move_memory(task.raw.pid, mems, cpus, "where memory did not follow"));
+        commands.extend(moves);
+    }
+    if target == cpus && matches!(of, Of::Process(_)) {
+        let start = format!(
+            "start it with numactl --cpunodebind={} {}",
+            super::super::command::node_list(cpus),
+            env::preferred(cpus)
+        );
+        commands.push(Command::words(When::NextStart, Scope::Process, start));
+    }
     let undo = match old {
         Some((cpus, mems)) => {
             env::bind(&environment, &cpus, &mems, pid, unified).into_iter().take(1).collect()

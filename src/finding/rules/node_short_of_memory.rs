@@ -2,7 +2,7 @@
 
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, number, sentence};
-use super::super::view::{Of, View, above_watermark, need, settle};
+use super::super::view::{Of, View, need, settle};
 use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env};
 use crate::metric::node::{DIRECT_RECLAIM_PAGES_PER_S, WATERMARK_DISTANCE_PCT};
 use crate::model::units::NodeId;
@@ -43,24 +43,31 @@ pub(super) static RULE: Rule = Rule {
 };
 
 /// Whether a container at its memory limit explains the reclaim or the swapping of the machine: it has half of the major
-/// faults, or half of the memory of the node, and is at 95 % of its limit. `None`: files of containers were not read.
+/// faults, or has just met it, and is at 95 % of its limit. `None`: files of containers, or of one with half of the major
+/// faults, were not read.
 pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
     use crate::model::counters::Counter;
-    let all: f64 = view.snapshot.tasks.iter().map(|task| task.delta[Counter::MajFlt] as f64).sum();
+    let faults = view.snapshot.tasks.iter().map(|task| task.delta[Counter::MajFlt]);
+    let all = faults.fold(0u64, u64::saturating_add);
     let mut known = view.snapshot.containers.is_empty();
+    let mut suspect = false;
     for row in &view.snapshot.containers {
-        let Some(raw) = row.raw.as_deref() else { continue };
-        let (Ok(limit), Ok(used)) = (&raw.mem_limit_bytes, &raw.mem_bytes) else { continue };
+        let most = all > 0 && row.sum.delta[Counter::MajFlt].saturating_mul(2) >= all;
+        let limits = row.raw.as_deref().map(|raw| (&raw.mem_limit_bytes, &raw.mem_bytes));
+        let Some((Ok(limit), Ok(used))) = limits else {
+            // The root has no limit, and no files of one.
+            suspect |= most && row.group.as_ref().is_none_or(|group| group.parent.is_some());
+            continue;
+        };
         known = true;
         let Some(limit) = limit else { continue };
         let full = *used as f64 >= *limit as f64 * 0.95;
         let hits = row.raw_delta.as_ref().and_then(|delta| delta.memory_max_events.as_ref().ok()).copied();
-        let faults = row.sum.delta[Counter::MajFlt] as f64;
-        if full && (hits.is_some_and(|hits| hits > 0) || all > 0.0 && faults * 2.0 >= all) {
+        if full && (hits.is_some_and(|hits| hits > 0) || most) {
             return Some(true);
         }
     }
-    known.then_some(false)
+    (known && !suspect).then_some(false)
 }
 
 /// Share of the window in which all tasks waited for memory, in percent.
@@ -88,27 +95,23 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if limit == Some(true) {
         return Ok(Look::Quiet);
     }
-    let free = view.free_elsewhere(id, |_| true);
-    let elsewhere = free >= view.enough_free();
+    let elsewhere = view.roomiest(|other| other != id);
     let full = pressure_full_pct(view).filter(|pct| *pct >= FULL_PCT);
-    let severity = match (elsewhere, full) {
+    let severity = match (elsewhere.is_some(), full) {
         // Nothing can be done about it by placement.
         (false, _) => Severity::Info,
         (true, Some(_)) => Severity::Critical,
         (true, None) => Severity::Warning,
     };
     let severity = if limit.is_none() { Severity::Info } else { severity };
-    let rows = view.window.nodes.iter().filter(|other| other.raw.id != id.0);
-    let roomy = rows.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
     let mut evidence = vec![
         view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, of.subject(), rate).limit(view.limit("reclaim")),
         view.evidence(WATERMARK_DISTANCE_PCT.id, of.subject(), distance)
             .limit(view.limit("watermark"))
             .note(Note::AtMost),
     ];
-    if let Some(roomy) = roomy {
-        let subject = Subject::Node(NodeId(roomy.raw.id));
-        let free = view.evidence("mem_free_bytes", subject, free).limit(view.enough_free());
+    if let Some((roomy, free)) = elsewhere {
+        let free = view.evidence("mem_free_bytes", Subject::Node(roomy), free).limit(view.enough_free());
         evidence.push(free.note(Note::FreeElsewhere));
     }
     Ok(Look::seen(Seen {
@@ -117,8 +120,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         evidence,
         plan: Plan {
             from: vec![id],
-            to: roomy.filter(|_| elsewhere).map(|row| NodeId(row.raw.id)).into_iter().collect(),
-            bytes: free,
+            to: elsewhere.map(|(roomy, _)| roomy).into_iter().collect(),
+            bytes: elsewhere.map_or(0.0, |(_, free)| free),
             ..Plan::default()
         },
     }))

@@ -103,7 +103,10 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     });
     let environment = view.env(of);
     // Burst needs the file of cgroup v2, so it is words.
-    let mut commands = env::quota(&environment, (quota + throttled).ceil() as u64);
+    // Engines refuse more CPUs than the machine has.
+    let cpus = view.topology().online_cpus().count() as f64;
+    let wanted = (quota + throttled).ceil().min(cpus.max(quota.ceil()));
+    let mut commands = if wanted > quota { env::quota(&environment, wanted as u64) } else { Vec::new() };
     commands.push(Command::words(
         When::Now,
         Scope::Container,

@@ -54,6 +54,8 @@ const GOING_OUT_PCT: f64 = 20.0;
 /// The nodes that a process may run on, when these are not all.
 pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeId>>, Look> {
     let mask = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
+    // Without a bit for each node a mask of all would look like a pin.
+    input(view.masks_hold_all().then_some(()), "nodes above 63 are in no mask")?;
     let nodes: Vec<NodeId> =
         view.whole_nodes().into_iter().filter(|node| node.0 < 64 && mask >> node.0 & 1 == 1).collect();
     Ok((!nodes.is_empty() && nodes.len() < view.whole_nodes().len()).then_some(nodes))

@@ -2,7 +2,7 @@
 
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, sentence};
-use super::super::view::{Of, View, above_watermark, need, settle};
+use super::super::view::{Of, View, need, settle};
 use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told};
 use super::node_short_of_memory::{explained_by_limit, move_largest};
 use crate::metric::host::SWAP_OUT;
@@ -56,13 +56,10 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
     }
     let Some((distance, node)) = full else { return Ok(Look::Quiet) };
     let limit = explained_by_limit(view);
-    let free = view.free_elsewhere(node, |_| true);
-    if limit == Some(true) || free < view.enough_free() {
+    if limit == Some(true) {
         return Ok(Look::Quiet);
     }
-    let others = view.window.nodes.iter().filter(|other| other.raw.id != node.0);
-    let roomy = others.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
-    let Some(roomy) = roomy.map(|row| NodeId(row.raw.id)) else { return Ok(Look::Quiet) };
+    let Some((roomy, free)) = view.roomiest(|other| other != node) else { return Ok(Look::Quiet) };
     Ok(Look::seen(Seen {
         // Whether a limit explains it is not known: one level lower.
         severity: if limit.is_none() { Severity::Warning } else { Severity::Critical },

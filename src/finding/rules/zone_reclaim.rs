@@ -3,7 +3,7 @@
 use super::super::command::{Command, Scope, When, line};
 use super::super::rule::{Blindness, Group, Hold, Limit, Look, Plan, Reason, Rule, Seen};
 use super::super::text::{bytes, number, sentence};
-use super::super::view::{Of, View, above_watermark, need, settle};
+use super::super::view::{Of, View, need, settle};
 use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told};
 use crate::metric::host::ZONE_RECLAIM_MODE;
 use crate::metric::node::NODE_RECLAIM_PER_S;
@@ -56,14 +56,10 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
         let near = |other: NodeId| {
             view.topology().distance(id, other).is_some_and(|distance| distance <= RECLAIM_DISTANCE)
         };
-        let free = view.free_elsewhere(id, near);
-        let others =
-            view.window.nodes.iter().filter(|other| other.raw.id != id.0 && near(NodeId(other.raw.id)));
-        let roomy = others.max_by(|a, b| above_watermark(&a.raw).total_cmp(&above_watermark(&b.raw)));
-        if let Some(roomy) = roomy.filter(|_| free >= view.enough_free())
+        if let Some((roomy, free)) = view.roomiest(|other| other != id && near(other))
             && worst.is_none_or(|(most, ..)| rate > most)
         {
-            worst = Some((rate, id, free, NodeId(roomy.raw.id)));
+            worst = Some((rate, id, free, roomy));
         }
     }
     let Some((rate, node, free, roomy)) = worst else { return Ok(Look::Quiet) };
