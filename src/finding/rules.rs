@@ -1,10 +1,13 @@
 //! The table of rules, in the order in which the more specific one comes first.
 
 mod balancing_cost;
+mod balancing_off;
+mod balancing_ping_pong;
 mod bound_to_full_node;
 mod counters_taken_turns;
 mod cpus_and_memory_apart;
 mod cpus_too_few;
+mod idle_elsewhere;
 mod memory_on_other_node;
 mod moves_between_nodes;
 mod node_short_of_memory;
@@ -16,6 +19,7 @@ mod remote_after_pin;
 mod spread_over_nodes;
 mod stolen_time;
 mod swap_while_memory_free;
+mod waiting;
 mod zone_reclaim;
 
 use super::rule::Rule;
@@ -37,6 +41,9 @@ pub static RULES: &[&Rule] = &[
     &swap_while_memory_free::RULE,
     &zone_reclaim::RULE,
     &balancing_cost::RULE,
+    &balancing_ping_pong::RULE,
+    &balancing_off::RULE,
+    &idle_elsewhere::RULE,
     &cpus_too_few::RULE,
     &quota_throttled::RULE,
     &moves_between_nodes::RULE,
@@ -164,11 +171,9 @@ mod tests {
         "larger-than-node",
         "slow-tier-memory",
         "reclaim-threads-busy",
-        "balancing-ping-pong",
         "sibling-contention",
         "cores-exhausted",
         "shared-cores",
-        "idle-elsewhere",
         "slow-clock",
         "noisy-neighbour",
         "lopsided-nodes",

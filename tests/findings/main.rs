@@ -1,5 +1,6 @@
 //! Findings of made-up machines: each rule, each of its guards, and the promises of the engine. No clock, no sleep.
 
+mod balancing;
 mod document;
 mod infos;
 mod machine_rules;
@@ -7,4 +8,5 @@ mod memory;
 mod placement;
 mod properties;
 mod report;
+mod scheduling;
 mod world;
