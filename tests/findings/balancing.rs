@@ -6,7 +6,9 @@ use numatop_ng::finding::{Confidence, Severity};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, MemPolicy};
 
-use crate::world::{Actor, BOOT_NS, GIB, Machine, S, TWO, blind, commands, each_second, found, machine, pages};
+use crate::world::{
+    Actor, BOOT_NS, GIB, Machine, S, TWO, blind, commands, each_second, found, machine, pages,
+};
 
 mod balancing_ping_pong {
     use super::*;
@@ -130,7 +132,10 @@ mod balancing_off {
         affine.actors.iter_mut().for_each(|actor| actor.cpu_nodes = Some(1));
         assert!(found(affine, 70, ID).is_empty());
         let mut policy = world(3, Some(0));
-        policy.actors.iter_mut().for_each(|actor| actor.mempolicy = MemPolicy { mode: 2, flags: 0, nodes: 2 });
+        policy
+            .actors
+            .iter_mut()
+            .for_each(|actor| actor.mempolicy = MemPolicy { mode: 2, flags: 0, nodes: 2 });
         assert!(found(policy, 70, ID).is_empty());
     }
 

@@ -5,6 +5,7 @@ mod document;
 mod infos;
 mod machine_rules;
 mod memory;
+mod nodes;
 mod placement;
 mod properties;
 mod report;

@@ -146,3 +146,46 @@ mod idle_elsewhere {
         assert!(found(busy, 40, ID).is_empty());
     }
 }
+
+mod cores_exhausted {
+    use super::*;
+
+    const ID: &str = "cores-exhausted";
+
+    /// Both nodes with this share of all of their CPUs busy.
+    fn world(pct: f64) -> Machine {
+        machine(TWO, vec![Actor::new(600, "work").runs(&[(0, 16.0 * pct), (1, 16.0 * pct)])])
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(95.0), 70, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
+        assert_eq!(
+            found[0].told.sentence,
+            "16 of 16 cores have all of their threads busy: 32 CPUs share the units of 16 cores."
+        );
+    }
+
+    #[test]
+    fn not_no_smt() {
+        let shape = crate::world::Shape { cores: 16, threads: 1, ..TWO };
+        let actor = Actor::new(600, "work").runs(&[(0, 1600.0), (1, 1600.0)]);
+        assert!(found(machine(shape, vec![actor]), 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_nice() {
+        let mut world = world(95.0);
+        world.actors[0].nice = 19;
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_half_idle() {
+        assert!(found(world(75.0), 70, ID).is_empty());
+        let mut one_node = world(95.0);
+        one_node.actors[0].runs = vec![(0, 1600.0), (1, 800.0)];
+        assert!(found(one_node, 70, ID).is_empty());
+    }
+}

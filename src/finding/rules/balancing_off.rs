@@ -65,7 +65,8 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
         if age_s < LIVES_S || cpus < MATTERS_CPUS {
             continue;
         }
-        let looks = [&spread_over_nodes::RULE, &memory_on_other_node::RULE].map(|rule| sees(view, rule, task));
+        let looks =
+            [&spread_over_nodes::RULE, &memory_on_other_node::RULE].map(|rule| sees(view, rule, task));
         if looks.contains(&Ok(true)) {
             ran += cpus;
             away.push((cpus, view::process(&task.raw), now.remote_pct(&of).unwrap_or(0.0)));

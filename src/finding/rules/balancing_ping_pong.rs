@@ -25,7 +25,10 @@ pub(super) static RULE: Rule = Rule {
         ("one-way", "its pages go to nodes that give few back: balancing brings them to where they are used"),
         ("churn", "it has as many page faults as pages that move: new memory moves, not the same"),
         ("demotion", "a node without CPUs is one of those that give or take"),
-        ("others", "a fifth of the pages that move are of other processes, so that the nodes' numbers are not its own"),
+        (
+            "others",
+            "a fifth of the pages that move are of other processes, so that the nodes' numbers are not its own",
+        ),
         ("starting", "it is younger than 120 s: balancing has not settled"),
     ],
     of: &[Kind::Process],
@@ -34,7 +37,11 @@ pub(super) static RULE: Rule = Rule {
     needs: &[BALANCING.id, PAGES_IN.id, PAGES_OUT.id],
     hold: Hold::s(90.0),
     limits: &[
-        Limit::least("moved", 10.0, "reasoned: a tenth of its memory; a scan that has settled moves next to nothing"),
+        Limit::least(
+            "moved",
+            10.0,
+            "reasoned: a tenth of its memory; a scan that has settled moves next to nothing",
+        ),
         Limit::sharp("net", 25.0, "reasoned: three quarters of what moved has come back"),
         Limit::sharp("both", 25.0, "reasoned: two nodes each take in and give out a quarter of all"),
     ],
@@ -75,7 +82,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let (taken, given): (f64, f64) =
         traffic.iter().fold((0.0, 0.0), |(taken, given), (_, i, o)| (taken + i, given + o));
     let all = taken.max(given);
-    let tiers = traffic.iter().any(|(node, ..)| view.topology().node(*node).is_none_or(|node| node.memory_only()));
+    let tiers =
+        traffic.iter().any(|(node, ..)| view.topology().node(*node).is_none_or(|node| node.memory_only()));
     if all <= 0.0 || tiers || (moved as f64) < all * 0.8 {
         return Ok(Look::Quiet);
     }

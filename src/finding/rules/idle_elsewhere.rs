@@ -25,7 +25,10 @@ pub(super) static RULE: Rule = Rule {
         ("short", "a wait takes 1 ms or less: the scheduler's normal grain"),
         ("rt", "it has a real-time policy"),
         ("throttled", "a quota explains a fifth of its waits"),
-        ("balancing-places", "NUMA balancing wants it where it is, or failed to move it, once a second or more"),
+        (
+            "balancing-places",
+            "NUMA balancing wants it where it is, or failed to move it, once a second or more",
+        ),
     ],
     of: &[Kind::Process],
     group: Group::Cpus,
@@ -36,7 +39,12 @@ pub(super) static RULE: Rule = Rule {
         Limit::least("wait", 25.0, "reasoned: a quarter of a CPU, as the least time worth a word"),
         Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
         Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
-        Limit::until("idle", 50.0, 60.0, "reasoned: half of a node is idle, so that it is no moment between two tasks"),
+        Limit::until(
+            "idle",
+            50.0,
+            60.0,
+            "reasoned: half of a node is idle, so that it is no moment between two tasks",
+        ),
         Limit::sharp("grain", 1000.0, "[S17]: two of the scheduler's costs of a migration, in us"),
         Limit::sharp("stuck", 1.0, "reasoned: once a second it is no accident"),
     ],
@@ -95,9 +103,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
                 .limit(view.limit("wait").max(cpus * view.limit("share")))
                 .note(Note::Estimated),
             view.evidence("cpu_pct", Subject::Node(home), busy).limit(view.limit("busy")),
-            view.evidence("cpu_pct", Subject::Node(other), load)
-                .limit(view.limit("idle"))
-                .note(Note::AtMost),
+            view.evidence("cpu_pct", Subject::Node(other), load).limit(view.limit("idle")).note(Note::AtMost),
             view.evidence(RUNQ_WAIT_US.id, subject, each_us).limit(view.limit("grain")),
         ],
         plan: Plan {
