@@ -11,6 +11,7 @@ mod cpus_too_few;
 mod distances_wrong;
 mod idle_elsewhere;
 mod interleaved_on_one_node;
+mod interrupts_on_busy_node;
 mod lopsided_nodes;
 mod memory_on_other_node;
 mod moves_between_nodes;
@@ -57,6 +58,7 @@ pub static RULES: &[&Rule] = &[
     &moves_between_nodes::RULE,
     &stolen_time::RULE,
     &lopsided_nodes::RULE,
+    &interrupts_on_busy_node::RULE,
     &nodes_hidden::RULE,
     &node_without_memory::RULE,
     &distances_wrong::RULE,
@@ -184,7 +186,6 @@ mod tests {
         "shared-cores",
         "slow-clock",
         "noisy-neighbour",
-        "interrupts-on-busy-node",
         "interrupts-off-node",
     ];
 

@@ -344,9 +344,79 @@ mod distances_wrong {
     }
 
     #[test]
+    fn machines_of_the_field_are_quiet() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts");
+        for name in ["ft-2500", "kunpeng-920-4826", "hygon-c86-5280", "intel-e5-2682v4", "intel-96cpu", "cxl"]
+        {
+            let topology = Topology::read(&folder.join(name)).unwrap();
+            let mut world = machine(TWO, vec![Actor::new(600, "work")]);
+            let mut host = (*world.host).clone();
+            host.topology = topology;
+            world = Machine::new(host, (*world.names).clone(), vec![Actor::new(600, "work")]);
+            assert!(found(world, 3, ID).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
     fn not_one_socket() {
         let shape = Shape { nodes: 4, cores: 4, sockets: 1, ..TWO };
         let world = machine(shape, vec![Actor::new(600, "work").runs(&[(0, 100.0)])]);
         assert!(found(world, 3, ID).is_empty());
+    }
+}
+
+mod interrupts_on_busy_node {
+    use super::*;
+
+    const ID: &str = "interrupts-on-busy-node";
+
+    /// A process on node 0, whose CPUs are in interrupts for so many ms of each second each; those of node 1 for others.
+    fn world(here_ms: u64, there_ms: u64) -> Machine {
+        let actor = Actor::new(4242, "mysqld").runs(&[(0, 800.0)]);
+        let mut world = machine(TWO, vec![actor]);
+        each_second(&mut world, move |machine, _| {
+            for cpu in &mut machine.cpus {
+                cpu.irq_ns += if cpu.node == 0 { here_ms } else { there_ms } * 1_000_000;
+            }
+        });
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(142, 11), 70, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
+        assert_eq!(
+            found[0].told.sentence,
+            "Interrupts take 14.2 % of node 0, where mysqld runs. Node 1 has 1.1 %."
+        );
+        assert!((found[0].told.gain.at_most.unwrap() - 1.136).abs() < 0.01, "{:?}", found[0].told.gain);
+    }
+
+    #[test]
+    fn not_even() {
+        assert!(found(world(142, 80), 70, ID).is_empty());
+        assert!(found(world(80, 1), 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_busy_elsewhere() {
+        let mut world = world(142, 11);
+        world.actors.push(Actor::new(700, "other").runs(&[(1, 1300.0)]));
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_nothing_runs() {
+        let mut world = world(142, 11);
+        world.actors[0].runs = vec![(0, 60.0)];
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_isolated() {
+        let mut world = world(142, 11);
+        Arc::make_mut(&mut world.host).isolated_cpus = (8..16).chain(24..32).collect();
+        assert!(found(world, 70, ID).is_empty());
     }
 }

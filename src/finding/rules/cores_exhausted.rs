@@ -15,8 +15,8 @@ const MAY_WAIT: [u32; 2] = [3, 5];
 pub(super) static RULE: Rule = Rule {
     id: "cores-exhausted",
     title: "All cores are busy with all threads",
-    about: "Nine of ten cores have all of their hardware threads busy, so that CPUs that look idle are shared units. An info: \
-            a full machine is what many want.",
+    about: "Nine of ten cores have all of their hardware threads busy: a CPU more is a part of a core that is in use. An \
+            info: a full machine is what many want.",
     not_when: &[
         ("no-smt", "a core has one thread"),
         ("nice", "half of the time or more is of tasks with nice 10 or above, SCHED_BATCH or SCHED_IDLE"),

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use super::super::fit::{cpu_room, fits};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, pct, sentence};
-use super::super::view::{Of, View, cpus_of_files, need, process, settle};
-use super::super::{Check, Command, Confidence, Kind, Note, Severity, Subject, Told, env, gain, guards};
+use super::super::view::{Of, View, cpus_of_files, mems_of_files, need, process, settle};
+use super::super::{
+    Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env, gain, guards,
+};
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::waiting;
 use crate::metric::node::CPU_PCT;
@@ -181,7 +183,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let Some(moves) = of_subject(view, mover, None) else { return Told::default() };
     let (node, other) = (seen.plan.from[0], seen.plan.to[0]);
     let (busy, load) = (seen.evidence[0].value, seen.evidence[1].value);
-    let (_, bound) = waits(view, node);
+    let (wait, bound) = waits(view, node);
+    let idle = waiting::busy(view, &seen.plan.cpus).map_or(0.0, |(_, idle)| idle);
     let label = view.identity(&moves).label;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let environment = view.env(&moves);
@@ -194,7 +197,16 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         let each = processes.iter().take(8);
         commands.extend(each.filter_map(|task| env::move_memory(task.raw.pid, &[node], &[other], &words)));
     }
-    let back = env::bind(&environment, &view.cpus_of_nodes(&[node]), &[node], pid, unified);
+    let lists = view.files_of(&moves).and_then(|files| cpus_of_files(files).zip(mems_of_files(files)));
+    let undo = match lists {
+        Some((cpus, mems)) => env::bind(&environment, &cpus, &mems, pid, unified).into_iter().next(),
+        // The list of CPUs of a process is not in samples.
+        None => Some(Command::words(
+            When::Now,
+            Scope::Process,
+            "bind it to the CPUs that it had: note what taskset -acp says of it before",
+        )),
+    };
     let capacity = busy / 100.0 * f64::from(row.cpus);
     Told {
         sentence: sentence(format!(
@@ -204,9 +216,9 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             pct(load),
             bound.len()
         )),
-        gain: gain::waiting(capacity, seen.plan.number, seen.plan.number),
+        gain: gain::waiting(capacity, wait, idle),
         commands,
-        undo: back.into_iter().take(1).collect(),
+        undo: undo.into_iter().collect(),
         check: vec![Check {
             metric: CPU_PCT.id,
             of: of.subject(),
