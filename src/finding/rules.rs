@@ -1,10 +1,18 @@
 //! The table of rules, in the order in which the more specific one comes first.
 
 mod balancing_cost;
+mod balancing_off;
+mod balancing_ping_pong;
 mod bound_to_full_node;
+mod cores_exhausted;
 mod counters_taken_turns;
 mod cpus_and_memory_apart;
 mod cpus_too_few;
+mod distances_wrong;
+mod idle_elsewhere;
+mod interleaved_on_one_node;
+mod interrupts_on_busy_node;
+mod lopsided_nodes;
 mod memory_on_other_node;
 mod moves_between_nodes;
 mod node_short_of_memory;
@@ -12,10 +20,12 @@ mod node_without_memory;
 mod nodes_hidden;
 mod page_cache_fills_node;
 mod quota_throttled;
+mod reclaim_threads_busy;
 mod remote_after_pin;
 mod spread_over_nodes;
 mod stolen_time;
 mod swap_while_memory_free;
+mod waiting;
 mod zone_reclaim;
 
 use super::rule::Rule;
@@ -31,18 +41,27 @@ pub static RULES: &[&Rule] = &[
     &spread_over_nodes::RULE,
     &memory_on_other_node::RULE,
     &cpus_and_memory_apart::RULE,
+    &interleaved_on_one_node::RULE,
     &bound_to_full_node::RULE,
     &page_cache_fills_node::RULE,
     &node_short_of_memory::RULE,
     &swap_while_memory_free::RULE,
     &zone_reclaim::RULE,
+    &reclaim_threads_busy::RULE,
     &balancing_cost::RULE,
+    &balancing_ping_pong::RULE,
+    &balancing_off::RULE,
+    &cores_exhausted::RULE,
+    &idle_elsewhere::RULE,
     &cpus_too_few::RULE,
     &quota_throttled::RULE,
     &moves_between_nodes::RULE,
     &stolen_time::RULE,
+    &lopsided_nodes::RULE,
+    &interrupts_on_busy_node::RULE,
     &nodes_hidden::RULE,
     &node_without_memory::RULE,
+    &distances_wrong::RULE,
     &counters_taken_turns::RULE,
 ];
 
@@ -163,16 +182,10 @@ mod tests {
     const LATER: &[&str] = &[
         "larger-than-node",
         "slow-tier-memory",
-        "reclaim-threads-busy",
-        "balancing-ping-pong",
         "sibling-contention",
-        "cores-exhausted",
         "shared-cores",
-        "idle-elsewhere",
         "slow-clock",
         "noisy-neighbour",
-        "lopsided-nodes",
-        "interrupts-on-busy-node",
         "interrupts-off-node",
     ];
 

@@ -1,0 +1,134 @@
+//! NUMA balancing is off on a machine where it would have something to repair.
+
+use super::super::command::{Command, Scope, When, line};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{number, pct, sentence};
+use super::super::view::{Of, View, input, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, view};
+use super::{memory_on_other_node, spread_over_nodes, waiting};
+use crate::metric::placement::REMOTE_PCT;
+use crate::snapshot::Task;
+
+/// The age in seconds and the CPUs from which on a process matters to rules: as for all of them.
+const LIVES_S: f64 = 60.0;
+const MATTERS_CPUS: f64 = 0.5;
+
+/// Processes that are evidence.
+const EVIDENCE: usize = 5;
+
+pub(super) static RULE: Rule = Rule {
+    id: "balancing-off",
+    title: "NUMA balancing is off",
+    about: "NUMA balancing is off, and three processes or a tenth of the machine's busy time could run nearer to their \
+            memory: the conditions of spread-over-nodes or memory-on-other-node hold for them.",
+    not_when: &[
+        ("bound", "they are bound: balancing would not move them"),
+        ("tiering", "a node has no CPUs: the switch is that of memory tiers, too"),
+        ("on", "it is on"),
+    ],
+    of: &[Kind::Host],
+    group: Group::Balancing,
+    gravest: Severity::Info,
+    needs: &[],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::until("processes", 3.0, 2.0, "reasoned: three are no accident of one program"),
+        Limit::least("share", 10.0, "reasoned: a tenth of the busy time of the machine"),
+    ],
+    idle_too: true,
+    look: |view, _| settle(look(view)),
+    tell,
+};
+
+/// Whether a rule about placement sees a process in the last interval; an error where it cannot look.
+fn sees(view: &View<'_>, rule: &'static Rule, task: &Task) -> Result<bool, ()> {
+    let view = View { rule, ..waiting::now(view) };
+    match (rule.look)(&view, &Of::Process(task)) {
+        Look::Seen(seen) => Ok(seen.confidence > Confidence::Suspected),
+        Look::Quiet => Ok(false),
+        Look::Blind(_) => Err(()),
+    }
+}
+
+fn look(view: &View<'_>) -> Result<Look, Look> {
+    let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
+    let mode = input(mode, "the switch of NUMA balancing is not known")?;
+    if mode != 0 || view.topology().nodes.iter().any(|node| node.memory_only()) {
+        return Ok(Look::Quiet);
+    }
+    let now = waiting::now(view);
+    let (mut away, mut blind, mut ran) = (Vec::new(), 0, 0.0);
+    for task in view.candidates() {
+        let of = Of::Process(task);
+        let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
+        let cpus = now.cpus(&of);
+        if age_s < LIVES_S || cpus < MATTERS_CPUS {
+            continue;
+        }
+        let looks =
+            [&spread_over_nodes::RULE, &memory_on_other_node::RULE].map(|rule| sees(view, rule, task));
+        if looks.contains(&Ok(true)) {
+            ran += cpus;
+            away.push((cpus, view::process(&task.raw), now.remote_pct(&of).unwrap_or(0.0)));
+        } else if looks.contains(&Err(())) {
+            blind += 1;
+        }
+    }
+    let busy = view.snapshot.share(view.snapshot.busy_ns).unwrap_or(0.0) / 100.0;
+    let enough = away.len() as f64 >= view.limit("processes") || ran * 100.0 >= busy * view.limit("share");
+    if away.is_empty() || !enough {
+        return match (away.len(), blind) {
+            (0, 1..) => Err(waiting::unknown("the placement of its processes is not known")),
+            _ => Ok(Look::Quiet),
+        };
+    }
+    away.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let over_ns = now.over_ns();
+    let mut evidence =
+        vec![view.evidence("numa_balancing", Subject::Host, f64::from(mode)).note(Note::Setting)];
+    evidence.extend(away.iter().take(EVIDENCE).map(|(_, subject, remote)| super::super::Evidence {
+        over_ns,
+        ..view.evidence(REMOTE_PCT.id, subject.clone(), *remote).note(Note::Placement)
+    }));
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: Confidence::Estimated,
+        evidence,
+        plan: Plan { number: ran, bytes: away.len() as f64, ..Plan::default() },
+    }))
+}
+
+fn tell(_: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
+    let first = &seen.evidence[1];
+    let set = |when, words| Command::new(when, Scope::Host, words, "");
+    let count = seen.plan.bytes;
+    Told {
+        sentence: sentence(format!(
+            "NUMA balancing is off, and {count:.0} process{} with {} CPUs of work could run nearer to their memory.",
+            if count == 1.0 { "" } else { "es" },
+            number(seen.plan.number)
+        )),
+        commands: vec![
+            set(When::Now, line("sysctl -w kernel.numa_balancing=1")),
+            set(When::ForGood, line("echo kernel.numa_balancing=1 > /etc/sysctl.d/90-numa-balancing.conf")),
+        ],
+        undo: vec![set(When::Now, line("sysctl -w kernel.numa_balancing=0"))],
+        check: vec![Check {
+            metric: REMOTE_PCT.id,
+            of: first.of.clone(),
+            from: first.value,
+            to: (first.value / 2.0).max(5.0),
+            below: true,
+            within_s: 300.0,
+        }],
+        risk: "It changes the whole machine: databases have lost a fifth of their speed by it. Look at balancing_pct: above 5 \
+               switch it off again."
+            .into(),
+        or_else: vec![format!(
+            "It was turned off for a program that runs here: pin the processes that are listed instead. remote_pct of the \
+             first is {}.",
+            pct(first.value)
+        )],
+        ..Told::default()
+    }
+}

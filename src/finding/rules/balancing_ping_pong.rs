@@ -1,0 +1,169 @@
+//! NUMA balancing moves the same memory of a process to and fro between nodes.
+
+use super::super::command::{Command, Scope, When, line};
+use super::super::gain::{Arithmetic, Assumption, Gain};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, comm, nodes, sentence};
+use super::super::view::{Of, View, need, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, guards};
+use crate::metric::balancing::BALANCING_PCT;
+use crate::metric::page_migrations::{BALANCING, PAGES_IN, PAGES_OUT};
+use crate::model::counters::Counter;
+use crate::model::units::NodeId;
+
+const PAGE: f64 = 4096.0;
+
+/// Seconds in which the share of its memory must have moved.
+const SECONDS: f64 = 90.0;
+
+pub(super) static RULE: Rule = Rule {
+    id: "balancing-ping-pong",
+    title: "NUMA balancing moves memory to and fro",
+    about: "NUMA balancing moves a tenth of a process's memory or more in 90 s, and as much comes back: nodes take in about as \
+            many pages as they give out, nearly all of them of this process.",
+    not_when: &[
+        ("one-way", "its pages go to nodes that give few back: balancing brings them to where they are used"),
+        ("churn", "it has as many page faults as pages that move: new memory moves, not the same"),
+        ("demotion", "a node without CPUs is one of those that give or take"),
+        (
+            "others",
+            "a fifth of the pages that move are of other processes, so that the nodes' numbers are not its own",
+        ),
+        ("starting", "it is younger than 120 s: balancing has not settled"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Balancing,
+    gravest: Severity::Warning,
+    needs: &[BALANCING.id, PAGES_IN.id, PAGES_OUT.id],
+    hold: Hold::s(90.0),
+    limits: &[
+        Limit::least(
+            "moved",
+            10.0,
+            "reasoned: a tenth of its memory; a scan that has settled moves next to nothing",
+        ),
+        Limit::sharp("net", 25.0, "reasoned: three quarters of what moved has come back"),
+        Limit::sharp("both", 25.0, "reasoned: two nodes each take in and give out a quarter of all"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// Pages that each node with such moves took in and gave out, in the order of nodes.
+fn traffic(view: &View<'_>) -> Vec<(NodeId, f64, f64)> {
+    let rows = view.window.nodes.iter().filter(|row| row.pages_in > 0 || row.pages_out > 0);
+    let mut rows: Vec<_> =
+        rows.map(|row| (NodeId(row.raw.id), row.pages_in as f64, row.pages_out as f64)).collect();
+    rows.sort_by_key(|(node, ..)| *node);
+    rows
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let rate = need(view.number(&BALANCING, of))?;
+    let memory = task.rss_bytes as f64;
+    let share = rate * SECONDS * PAGE * 100.0 / memory.max(1.0);
+    if rate <= 0.0 || share < view.limit("moved") {
+        return Ok(Look::Quiet);
+    }
+    let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
+    let (moved, faults) = (task.delta[Counter::BalancedPages], task.delta[Counter::MinFlt]);
+    // A hinting fault is a minor fault, too: those that are left are of new memory.
+    let fresh = faults.saturating_sub(task.delta[Counter::HintFaults]);
+    if age_s < 120.0 || fresh >= moved {
+        return Ok(Look::Quiet);
+    }
+    let placed = guards::placed(view, of)?;
+    if !guards::is_large(view, &placed) {
+        return Ok(Look::Quiet);
+    }
+    let traffic = traffic(view);
+    let (taken, given): (f64, f64) =
+        traffic.iter().fold((0.0, 0.0), |(taken, given), (_, i, o)| (taken + i, given + o));
+    let all = taken.max(given);
+    let tiers =
+        traffic.iter().any(|(node, ..)| view.topology().node(*node).is_none_or(|node| node.memory_only()));
+    if all <= 0.0 || tiers || (moved as f64) < all * 0.8 {
+        return Ok(Look::Quiet);
+    }
+    // Pages go one way in an interval and come back in another, so that only the long window tells.
+    let both: Vec<NodeId> = traffic
+        .iter()
+        .filter(|(_, i, o)| i.min(*o) * 100.0 >= all * view.limit("both"))
+        .map(|(node, ..)| *node)
+        .collect();
+    let net = traffic.iter().map(|(_, i, o)| (i - o).abs()).sum::<f64>() / 2.0 * 100.0 / all;
+    if !view.is_interval() && (both.len() < 2 || net > view.limit("net")) {
+        return Ok(Look::Quiet);
+    }
+    let cost = match view.snapshot.host_missing(BALANCING_PCT.id) {
+        None => view.number(&BALANCING_PCT, of).ok(),
+        Some(_) => None,
+    };
+    let mut evidence = vec![
+        view.evidence(BALANCING.id, of.subject(), rate)
+            .limit(view.limit("moved") / 100.0 * memory / PAGE / SECONDS)
+            .note(Note::Measured),
+    ];
+    let seconds = view.over_ns().max(1) as f64 / 1e9;
+    for (node, i, o) in traffic.iter().filter(|(node, ..)| both.contains(node)) {
+        let limit = all * view.limit("both") / 100.0 / seconds;
+        evidence.push(view.evidence(PAGES_IN.id, Subject::Node(*node), i / seconds).limit(limit));
+        evidence.push(view.evidence(PAGES_OUT.id, Subject::Node(*node), o / seconds).limit(limit));
+    }
+    Ok(Look::seen(Seen {
+        // Without the time that it takes nothing says that it costs more than a finding is worth.
+        severity: if cost.is_some() { Severity::Warning } else { Severity::Info },
+        confidence: Confidence::Measured,
+        evidence,
+        plan: Plan {
+            from: both,
+            bytes: rate * PAGE,
+            number: cost.unwrap_or(0.0) / 100.0 * view.cpus(of),
+            ..Plan::default()
+        },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let name = of.task().map_or_else(String::new, |task| comm(task.raw.comm));
+    let known = seen.severity == Severity::Warning;
+    let set = |when, words| Command::new(when, Scope::Host, words, "");
+    let rate = seen.evidence[0].value;
+    Told {
+        sentence: sentence(format!(
+            "NUMA balancing moves {} of {name}'s memory between {} each second, and as much comes back.",
+            bytes(seen.plan.bytes),
+            nodes(&seen.plan.from)
+        )),
+        gain: Gain {
+            at_least: known.then_some(seen.plan.number),
+            of: Some(view.cpus(of)),
+            how: known.then_some(Arithmetic::Scans),
+            assumes: vec![Assumption::PlacementStays],
+            ..Gain::default()
+        },
+        commands: vec![
+            set(When::Now, line("sysctl -w kernel.numa_balancing=0")),
+            set(When::ForGood, line("echo kernel.numa_balancing=0 > /etc/sysctl.d/90-numa-balancing.conf")),
+        ],
+        undo: vec![set(When::Now, line("sysctl -w kernel.numa_balancing=1"))],
+        check: vec![Check {
+            metric: BALANCING.id,
+            of: of.subject(),
+            from: rate,
+            to: rate / 10.0,
+            below: true,
+            within_s: 30.0,
+        }],
+        stop: Vec::new(),
+        risk: "It changes the whole machine: processes that balancing helps lose its help. Look at remote_pct of others."
+            .into(),
+        or_else: vec![
+            "Phases of the program, each of which uses its memory from another node: then pages_migrated_balancing_per_s is \
+             near 0 between them."
+                .to_owned(),
+        ],
+    }
+}

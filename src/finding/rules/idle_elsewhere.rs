@@ -1,0 +1,179 @@
+//! A process waits for CPUs of its node while another node idles.
+
+use super::super::fit::fits;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{comm, number, pct, sentence};
+use super::super::view::{Of, View, input, need, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env, gain, guards};
+use super::remote_after_pin::RISK_OF_MOVE;
+use super::waiting;
+use crate::metric::balancing::NUMA_STUCK;
+use crate::metric::interference::RUNQ_WAIT_IDLE_ELSEWHERE_PCT;
+use crate::metric::placement::REMOTE_PCT;
+use crate::metric::task::{RUNQ_WAIT_PCT, RUNQ_WAIT_US};
+use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
+
+pub(super) static RULE: Rule = Rule {
+    id: "idle-elsewhere",
+    title: "It waits while another node idles",
+    about: "A process that may run everywhere waits for CPUs of its node a quarter of a second in each second, that node is \
+            busy, and another one is half idle. A warning where it fits on the other node.",
+    not_when: &[
+        ("bound", "an affinity or a cpuset keeps it, or threads with a fifth of its waits, from CPUs"),
+        ("isolated", "the CPUs that are idle are isolated"),
+        ("short", "a wait takes 1 ms or less: the scheduler's normal grain"),
+        ("rt", "it has a real-time policy"),
+        ("throttled", "a quota explains a fifth of its waits"),
+        (
+            "balancing-places",
+            "NUMA balancing wants it where it is, or failed to move it, once a second or more",
+        ),
+    ],
+    of: &[Kind::Process],
+    group: Group::Cpus,
+    gravest: Severity::Warning,
+    needs: &[RUNQ_WAIT_PCT.id, RUNQ_WAIT_IDLE_ELSEWHERE_PCT.id],
+    hold: Hold::s(30.0),
+    limits: &[
+        Limit::least("wait", 25.0, "reasoned: a quarter of a CPU, as the least time worth a word"),
+        Limit::least("share", 10.0, "reasoned: a tenth of its CPU time"),
+        Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
+        Limit::until(
+            "idle",
+            50.0,
+            60.0,
+            "reasoned: half of a node is idle, so that it is no moment between two tasks",
+        ),
+        Limit::sharp("grain", 1000.0, "[S17]: two of the scheduler's costs of a migration, in us"),
+        Limit::sharp("stuck", 1.0, "reasoned: once a second it is no accident"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    if view.whole_nodes().len() < 2 || need(view.number(&RUNQ_WAIT_PCT, of))? < view.limit("wait") {
+        return Ok(Look::Quiet);
+    }
+    let wait = need(view.number(&RUNQ_WAIT_IDLE_ELSEWHERE_PCT, of))?;
+    let cpus = view.cpus(of);
+    if wait < view.limit("wait") || wait < cpus * view.limit("share") {
+        return Ok(Look::Quiet);
+    }
+    let Some(home) = task.home_node() else { return Ok(Look::Quiet) };
+    let Some((busy, _)) = waiting::busy(view, &view.cpus_of_nodes(&[home])) else { return Ok(Look::Quiet) };
+    let Some((other, load, idle)) = waiting::idlest_node(view, home) else { return Ok(Look::Quiet) };
+    if busy < view.limit("busy") || load > view.limit("idle") || waiting::is_real_time(task) {
+        return Ok(Look::Quiet);
+    }
+    let Ok(each_us) = view.number(&RUNQ_WAIT_US, of) else { return Ok(Look::Quiet) };
+    if each_us <= view.limit("grain") {
+        return Ok(Look::Quiet);
+    }
+    let may = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
+    let everywhere = view.whole_nodes().iter().all(|node| node.0 < 64 && may >> node.0 & 1 == 1);
+    let Some(now) = waiting::row_now(view, of) else { return Ok(Look::Quiet) };
+    if !everywhere || waiting::is_bound(view, now) || waiting::is_throttled(now) {
+        return Ok(Look::Quiet);
+    }
+    let off = view.snapshot.machine.and_then(|machine| machine.numa_balancing) == Some(0);
+    let stuck = match view.snapshot.host_missing(NUMA_STUCK.id) {
+        None => view.number(&NUMA_STUCK, of).ok(),
+        Some(_) => off.then_some(0.0),
+    };
+    if stuck.is_some_and(|stuck| stuck >= view.limit("stuck")) {
+        return Ok(Look::Quiet);
+    }
+    let sure = stuck.is_some() && waiting::knows_throttling(view, of);
+    // Only what has no say of its own in its memory may be told to go elsewhere.
+    let mems = task.mem_nodes.unwrap_or(0);
+    let free = view.whole_nodes().iter().all(|node| mems >> node.0 & 1 == 1)
+        && guards::is_default(task.raw.mempolicy);
+    let placed = guards::placed(view, of).ok().filter(|_| free);
+    let fits = placed.as_ref().filter(|placed| fits(view, of, placed, &[other]));
+    let small = gain::waiting(cpus, wait / 100.0, idle).is_too_small(view.over);
+    let subject = of.subject();
+    let from = fits.map_or_else(Vec::new, |placed| placed.holders(&[other], 0.5));
+    let whole = view.whole_nodes();
+    Ok(Look::seen(Seen {
+        severity: if fits.is_some() && !small { Severity::Warning } else { Severity::Info },
+        confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
+        evidence: vec![
+            view.evidence(RUNQ_WAIT_IDLE_ELSEWHERE_PCT.id, subject.clone(), wait)
+                .limit(view.limit("wait").max(cpus * view.limit("share")))
+                .note(Note::Estimated),
+            view.evidence("cpu_pct", Subject::Node(home), busy).limit(view.limit("busy")),
+            view.evidence("cpu_pct", Subject::Node(other), load).limit(view.limit("idle")).note(Note::AtMost),
+            view.evidence(RUNQ_WAIT_US.id, subject, each_us).limit(view.limit("grain")),
+        ],
+        plan: Plan {
+            to: vec![home, other],
+            cpus: fits.map_or_else(Vec::new, |_| waiting::free_cpus(view, other)),
+            bytes: fits.map_or(0.0, |placed| placed.outside(&[other])),
+            from: from.into_iter().filter(|node| whole.contains(node)).collect(),
+            number: idle,
+            ..Plan::default()
+        },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let Some(task) = of.task() else { return Told::default() };
+    let (home, other) = (seen.plan.to[0], seen.plan.to[1]);
+    let (wait, load) = (seen.evidence[0].value, seen.evidence[2].value);
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let environment = view.env(of);
+    let (mut commands, mut undo) = (Vec::new(), Vec::new());
+    if !seen.plan.cpus.is_empty() {
+        commands = env::bind(&environment, &seen.plan.cpus, &[other], Some(task.raw.pid), unified);
+        if !env::memory_follows(&environment, unified) {
+            let words = format!("{} move to node {other}", super::super::text::bytes(seen.plan.bytes));
+            commands.extend(env::move_memory(task.raw.pid, &seen.plan.from, &[other], words));
+        }
+        let all: Vec<NodeId> = view.whole_nodes();
+        let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
+        undo.extend(back.into_iter().take(1));
+    }
+    let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);
+    let stop = view.number(&REMOTE_PCT, of).ok().filter(|_| !commands.is_empty()).map(|remote| Check {
+        metric: REMOTE_PCT.id,
+        of: of.subject(),
+        from: remote,
+        to: remote + 20.0,
+        below: false,
+        within_s: 60.0,
+    });
+    Told {
+        sentence: sentence(format!(
+            "{} waits {} s of each second for CPUs of node {home}; node {other} is {} idle.",
+            comm(task.raw.comm),
+            number(wait / 100.0),
+            pct(100.0 - load)
+        )),
+        gain: gain::waiting(view.cpus(of), wait / 100.0, seen.plan.number),
+        check: vec![Check {
+            metric: RUNQ_WAIT_PCT.id,
+            of: of.subject(),
+            from: all,
+            to: all / 4.0,
+            below: true,
+            within_s: 60.0,
+        }],
+        stop: stop.into_iter().collect(),
+        risk: if commands.is_empty() {
+            String::new()
+        } else {
+            format!("Node {other} has less room for others. {RISK_OF_MOVE}")
+        },
+        commands,
+        undo,
+        or_else: vec![
+            "The scheduler keeps it: nodes farther than 30 are not balanced when tasks wake; or its threads have an affinity \
+             of their own (look at cpus_allowed of its threads)."
+                .to_owned(),
+        ],
+    }
+}

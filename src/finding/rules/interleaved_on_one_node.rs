@@ -1,0 +1,154 @@
+//! A process interleaves its memory over nodes, runs on one, and fits there.
+
+use super::super::fit::memory_room;
+use super::super::guards;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, comm, pct, sentence};
+use super::super::view::{Of, View, input, settle};
+use super::super::{Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env};
+use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
+use crate::metric::node::{LMA_PER_S, RMA_PER_S};
+use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
+use crate::model::units::NodeId;
+
+/// Children on other nodes that make a process a supervisor whose policy is for them.
+const CHILDREN: usize = 5;
+
+pub(super) static RULE: Rule = Rule {
+    id: "interleaved-on-one-node",
+    title: "Interleaved memory, used from one node",
+    about: "A process interleaves its memory over several nodes, runs on one of them, and all of its memory fits there. An \
+            info, because somebody chose it.",
+    not_when: &[
+        (
+            "bandwidth",
+            "its node makes 50 memory accesses per us or more: several controllers serve it better",
+        ),
+        ("half", "it is larger than half of the node: interleaving protects the node"),
+        ("children", "five children or more run on other nodes: its policy is for them"),
+        ("no-room", "the memory does not fit on the node where it runs"),
+        ("bound", "it may not take memory from the node where it runs"),
+        ("shared", "a fifth of its memory is shared with others"),
+        ("moving", "its placement changes"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Placement,
+    gravest: Severity::Info,
+    needs: &[MEM_PCT_BY_NODE.id],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
+        Limit::until(
+            "home",
+            95.0,
+            90.0,
+            "reasoned: all of its time but what the scheduler moves for a moment",
+        ),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
+        Limit::sharp("half", 50.0, "reasoned: half of a node leaves as much for all others"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let whole = view.whole_nodes();
+    let policy = task.raw.mempolicy;
+    let over = whole.iter().filter(|node| node.0 < 64 && policy.nodes >> node.0 & 1 == 1).count();
+    if !guards::is_interleaved(policy) || over < 2 {
+        return Ok(Look::Quiet);
+    }
+    let placed = guards::placed(view, of)?;
+    let Some(home) = placed.home().filter(|home| whole.contains(home) && home.0 < 64) else {
+        return Ok(Look::Quiet);
+    };
+    let here = [home];
+    let (ran, outside) = (placed.run_pct(&here), 100.0 - placed.memory_pct(&here));
+    if ran < view.limit("home") || outside < view.limit("remote") || !guards::is_large(view, &placed) {
+        return Ok(Look::Quiet);
+    }
+    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    if mems >> home.0 & 1 == 0 || guards::is_own_memory(view, of) != Some(true) {
+        return Ok(Look::Quiet);
+    }
+    let size = view.node(home).map_or(0.0, |row| row.raw.mem_total_bytes as f64);
+    let (away, room) = (placed.outside(&here), memory_room(view, &here));
+    if placed.memory() * 100.0 > size * view.limit("half") || away > room {
+        return Ok(Look::Quiet);
+    }
+    let child = |other: &&crate::snapshot::Task| {
+        other.raw.ppid == task.raw.pid
+            && other.raw.pid != task.raw.pid
+            && other.home_node().is_some_and(|node| node != home)
+    };
+    if view.snapshot.tasks.iter().filter(child).count() >= CHILDREN || guards::is_moving(view, of, &placed) {
+        return Ok(Look::Quiet);
+    }
+    let row = input(view.node(home), "its node is not in the sample")?;
+    let accesses = [&LMA_PER_S, &RMA_PER_S].map(|metric| view.node_number(metric, row));
+    let accesses = match accesses {
+        [Ok(local), Ok(remote)] => Some(local + remote),
+        _ => None,
+    };
+    if accesses.is_some_and(|count| count >= view.limit("accesses")) {
+        return Ok(Look::Quiet);
+    }
+    // Without counted accesses interleaving may be for the sum of the controllers.
+    let sure = outside - placed.error >= view.limit("remote") && accesses.is_some();
+    let from: Vec<NodeId> =
+        placed.holders(&here, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let Some(first) = from.first().copied() else { return Ok(Look::Quiet) };
+    let subject = of.subject();
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
+        evidence: vec![
+            view.evidence(MEM_PCT_BY_NODE.id, subject.clone(), placed.memory_pct(&from))
+                .error(placed.error)
+                .limit(view.limit("remote"))
+                .note(Note::Placement)
+                .on(first),
+            view.evidence("run_pct_by_node", subject, ran).limit(view.limit("home")).on(home),
+            view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
+        ],
+        plan: Plan { to: vec![home], from, bytes: away, number: over as f64, ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
+    let home = seen.plan.to[0];
+    let away = seen.evidence[0].value;
+    let words = format!("{} move to node {home}; new pages still interleave", bytes(seen.plan.bytes));
+    let mut commands: Vec<Command> =
+        env::move_memory(task.raw.pid, &seen.plan.from, &[home], words).into_iter().collect();
+    let start = format!("start it with numactl --preferred={home} in place of --interleave");
+    commands.push(Command::words(When::NextStart, Scope::Process, start));
+    let undo = env::move_memory(task.raw.pid, &[home], &seen.plan.from, "everything that is there moves");
+    Told {
+        sentence: sentence(format!(
+            "{} spreads its memory over {:.0} nodes but runs on node {home}, where all of it fits.",
+            comm(task.raw.comm),
+            seen.plan.number
+        )),
+        gain: gain_of_memory(view, of, &placed, &[home]),
+        commands,
+        undo: undo.into_iter().collect(),
+        check: vec![Check {
+            metric: REMOTE_PCT.id,
+            of: of.subject(),
+            from: view.number(&REMOTE_PCT, of).unwrap_or(away),
+            to: (2.0 * placed.error).max(5.0),
+            below: true,
+            within_s: 60.0,
+        }],
+        stop: super::watermark_stop(view, &Subject::Node(home)),
+        risk: format!("One memory controller serves it. {RISK_OF_MOVE}"),
+        or_else: vec![format!(
+            "It needs the bandwidth of several memory controllers, or it is to grow: {} of its memory is on other nodes.",
+            pct(away)
+        )],
+    }
+}

@@ -1,0 +1,157 @@
+//! Interrupts take time of a node where a process runs, and other nodes have few of them.
+
+use super::super::command::{Command, Scope, When};
+use super::super::gain::{Arithmetic, Gain};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{comm, pct, sentence};
+use super::super::view::{Of, View, need, process, settle};
+use super::super::{Check, Confidence, Evidence, Kind, Note, Severity, Subject, Told};
+use super::waiting;
+use crate::metric::interference;
+use crate::metric::node::{CPU_PCT, IRQ_PCT};
+use crate::metric::task;
+use crate::model::units::NodeId;
+use crate::snapshot::Task;
+
+/// The least share of a process's time that interrupts take of it to be its matter, in percent (S5).
+const SHARE_PCT: f64 = 5.0;
+
+/// The age in seconds from which on a process matters to rules: as for all of them.
+const LIVES_S: f64 = 60.0;
+
+pub(super) static RULE: Rule = Rule {
+    id: "interrupts-on-busy-node",
+    title: "Interrupts where work is",
+    about: "Interrupts take a tenth of a node where a process runs, and half of that or less of another node that has room. An \
+            info, because the devices that a process talks to and the reason of a storm are not known.",
+    not_when: &[
+        ("even", "other nodes have more than half as many interrupts"),
+        ("busy-elsewhere", "the other node is more than 70 % busy"),
+        ("nothing-runs", "they take less than a tenth of a CPU, or 5 % of its time, of every process there"),
+        ("isolated", "the CPUs of the other node are isolated"),
+    ],
+    of: &[Kind::Node],
+    group: Group::Devices,
+    gravest: Severity::Info,
+    needs: &[IRQ_PCT.id],
+    // /proc/stat counts in ticks of 10 ms: a tenth of one CPU is 600 of them in that time, so that none is an accident.
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least("irq", 10.0, "[S1]: work was 25 to 30 % slower on such a node"),
+        Limit::until("other", 50.0, 75.0, "reasoned: half as many elsewhere is no even spread"),
+        Limit::until("busy", 70.0, 80.0, "reasoned: room for the interrupts below the 85 % of [S2]"),
+        Limit::least(
+            "process",
+            10.0,
+            "reasoned: a tenth of a CPU; a finding below costs less than a wrong move",
+        ),
+    ],
+    idle_too: true,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// The process with this home node of which interrupts take most, with its share in percent of a CPU.
+fn victim<'a>(view: &View<'a>, node: NodeId) -> Option<(f64, &'a Task)> {
+    let now = waiting::now(view);
+    let here = view.candidates().filter(|task| task.home_node() == Some(node));
+    let takes = here.filter_map(|task| {
+        let of = Of::Process(task);
+        let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
+        let irq = now.number(&interference::IRQ_PCT, &of).ok()?;
+        let used = now.number(&task::CPU_PCT, &of).ok()?;
+        (age_s >= LIVES_S && irq >= view.limit("process") && irq * 100.0 >= used * SHARE_PCT)
+            .then_some((irq, task))
+    });
+    takes.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.raw.pid.cmp(&a.1.raw.pid)))
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Node(row) = of else { return Ok(Look::Quiet) };
+    let node = NodeId(row.raw.id);
+    if row.cpus == 0 || view.whole_nodes().len() < 2 {
+        return Ok(Look::Quiet);
+    }
+    let irq = need(view.node_number(&IRQ_PCT, row))?;
+    if irq < view.limit("irq") {
+        return Ok(Look::Quiet);
+    }
+    let Some((other, load, _)) = waiting::idlest_node(view, node) else { return Ok(Look::Quiet) };
+    let Some(there) = view.node(other) else { return Ok(Look::Quiet) };
+    let few = need(view.node_number(&IRQ_PCT, there))?;
+    if few * 100.0 > irq * view.limit("other") || load > view.limit("busy") {
+        return Ok(Look::Quiet);
+    }
+    let Some((takes, task)) = victim(view, node) else { return Ok(Look::Quiet) };
+    let over_ns = waiting::now(view).over_ns();
+    let victim = process(&task.raw);
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: Confidence::Estimated,
+        evidence: vec![
+            view.evidence(IRQ_PCT.id, of.subject(), irq).limit(view.limit("irq")),
+            view.evidence(IRQ_PCT.id, Subject::Node(other), few)
+                .limit(irq * view.limit("other") / 100.0)
+                .note(Note::AtMost),
+            view.evidence(CPU_PCT.id, Subject::Node(other), load)
+                .limit(view.limit("busy"))
+                .note(Note::AtMost),
+            Evidence {
+                over_ns,
+                ..view
+                    .evidence(interference::IRQ_PCT.id, victim.clone(), takes)
+                    .limit(view.limit("process"))
+                    .note(Note::Estimated)
+            },
+        ],
+        plan: Plan {
+            from: vec![node],
+            to: vec![other],
+            other: Some(victim),
+            number: takes / 100.0,
+            ..Plan::default()
+        },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (node, other) = (seen.plan.from[0], seen.plan.to[0]);
+    let at = seen.plan.other.as_ref().and_then(|subject| view.rows.processes.get(subject));
+    let Some(task) = at.map(|at| &view.snapshot.tasks[*at]) else { return Told::default() };
+    let (irq, few) = (seen.evidence[0].value, seen.evidence[1].value);
+    let words = format!(
+        "keep what /proc/irq/*/smp_affinity_list says, stop irqbalance or ban the CPUs of node {node} in it, and write CPUs of \
+         node {other} into smp_affinity_list of the device's interrupts"
+    );
+    let used = waiting::now(view).cpus(&Of::Process(task));
+    Told {
+        sentence: sentence(format!(
+            "Interrupts take {} of node {node}, where {} runs. Node {other} has {}.",
+            pct(irq),
+            comm(task.raw.comm),
+            pct(few)
+        )),
+        gain: Gain {
+            at_most: Some(seen.plan.number),
+            of: Some(used),
+            how: Some(Arithmetic::Interrupts),
+            ..Gain::default()
+        },
+        commands: vec![Command::words(When::Now, Scope::Host, words)],
+        check: vec![Check {
+            metric: IRQ_PCT.id,
+            of: of.subject(),
+            from: irq,
+            to: irq / 5.0,
+            below: true,
+            within_s: 30.0,
+        }],
+        risk: "It changes the whole machine: a device's packets are then handled far from it. Some interrupts cannot be moved."
+            .into(),
+        or_else: vec![format!(
+            "It talks to that device itself, so that its packets come to where it runs; or a flood or a broken driver: \
+             irq_pct of node {node} was lower before."
+        )],
+        ..Told::default()
+    }
+}

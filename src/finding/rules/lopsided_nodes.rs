@@ -1,0 +1,237 @@
+//! Subjects that are bound to one node wait for its CPUs while another node idles.
+
+use std::collections::BTreeMap;
+
+use super::super::fit::{cpu_room, fits};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, pct, sentence};
+use super::super::view::{Of, View, cpus_of_files, mems_of_files, need, process, settle};
+use super::super::{
+    Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, env, gain, guards,
+};
+use super::remote_after_pin::RISK_OF_MOVE;
+use super::waiting;
+use crate::metric::node::CPU_PCT;
+use crate::metric::task::RUNQ_WAIT_PCT;
+use crate::model::counters::Counter;
+use crate::model::group::Kind as GroupKind;
+use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
+use crate::snapshot::Task;
+
+/// CPUs from which on a subject counts as one that is bound: the threshold of significance of all rules (S2).
+const MATTERS_CPUS: f64 = 0.5;
+
+pub(super) static RULE: Rule = Rule {
+    id: "lopsided-nodes",
+    title: "A node is full, another one idles",
+    about: "A node is full and tasks wait for its CPUs, another one idles, and several processes or containers are bound to \
+            the full one, one of which fits on the other.",
+    not_when: &[
+        ("isolated", "the CPUs of the other node are isolated"),
+        ("reserved", "half of the other node's CPUs belong to a cpuset that has none of the full node"),
+        ("unbound", "nothing is bound to the full node: the scheduler could move it"),
+        ("one-subject", "only one process or container is bound to it"),
+        (
+            "no-smt-room",
+            "none of them fits on the other node, where a second thread of a core counts 0.2 of a core",
+        ),
+        ("throttled", "quotas explain the waits"),
+    ],
+    of: &[Kind::Node],
+    group: Group::Neighbours,
+    gravest: Severity::Warning,
+    needs: &[RUNQ_WAIT_PCT.id],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
+        Limit::until("idle", 30.0, 40.0, "reasoned: that leaves room for whatever moves"),
+        Limit::least("wait", 10.0, "reasoned: a tenth of the node's busy time"),
+    ],
+    idle_too: true,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// A process, or the container that it is in, that is bound to a node.
+#[derive(Default)]
+struct Bound<'a> {
+    cpus: f64,
+    /// The process, where it is in no container.
+    task: Option<&'a Task>,
+}
+
+/// Waits for CPUs of a node in the last interval without those that quotas explain, in CPUs; the same of what is bound to it
+/// alone; and the subjects that are.
+fn waits<'a>(view: &View<'a>, node: NodeId) -> (f64, BTreeMap<Subject, Bound<'a>>) {
+    let now = waiting::now(view);
+    let length = now.over_ns().max(1) as f64;
+    let (mut wait, mut bound) = (0.0, BTreeMap::<Subject, Bound<'_>>::new());
+    for task in view.candidates().filter(|task| node.0 < 64 && task.cpu_nodes == Some(1 << node.0)) {
+        let of = Of::Process(task);
+        wait += task.delta[Counter::RunDelayNs] as f64 / length * (1.0 - task.waits.throttled);
+        let container = now.group_of(&of).is_some_and(|group| group.kind != GroupKind::Group);
+        let row = now.container_of(&of).filter(|_| container);
+        let (subject, task) = match row {
+            Some(row) => (Subject::Container(row.id), None),
+            None => (process(&task.raw), Some(task)),
+        };
+        let entry = bound.entry(subject).or_default();
+        entry.cpus += now.cpus(&of);
+        entry.task = task;
+    }
+    bound.retain(|_, bound| bound.cpus >= MATTERS_CPUS);
+    (wait, bound)
+}
+
+/// The subject in the last interval.
+fn of_subject<'a>(view: &View<'a>, subject: &Subject, task: Option<&'a Task>) -> Option<Of<'a>> {
+    match (subject, task) {
+        (_, Some(task)) => Some(Of::Process(task)),
+        (Subject::Container(id), _) => {
+            Some(Of::Container(&view.snapshot.containers[*view.rows.containers.get(id)?]))
+        }
+        (Subject::Process(..), _) => {
+            Some(Of::Process(&view.snapshot.tasks[*view.rows.processes.get(subject)?]))
+        }
+        _ => None,
+    }
+}
+
+/// Whether half of these CPUs or more belong to a group that may use none of the others.
+fn is_reserved(view: &View<'_>, cpus: &[u32], others: &[u32]) -> bool {
+    let lists = view.snapshot.containers.iter().filter_map(|row| cpus_of_files(row.raw.as_deref()?));
+    let exclusive = lists.filter(|list| !list.iter().any(|cpu| others.contains(cpu)));
+    let taken: std::collections::BTreeSet<u32> =
+        exclusive.flatten().filter(|cpu| cpus.contains(cpu)).collect();
+    taken.len() * 2 >= cpus.len()
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Node(row) = of else { return Ok(Look::Quiet) };
+    let node = NodeId(row.raw.id);
+    if !view.whole_nodes().contains(&node) {
+        return Ok(Look::Quiet);
+    }
+    let busy = need(view.node_number(&CPU_PCT, row))?;
+    let Some((other, load, idle)) = waiting::idlest_node(view, node) else { return Ok(Look::Quiet) };
+    if busy < view.limit("busy") || load > view.limit("idle") {
+        return Ok(Look::Quiet);
+    }
+    let (wait, bound) = waits(view, node);
+    let cores = busy / 100.0 * f64::from(row.cpus);
+    if bound.len() < 2 || wait * 100.0 < cores * view.limit("wait") {
+        return Ok(Look::Quiet);
+    }
+    if is_reserved(view, &waiting::free_cpus(view, other), &view.cpus_of_nodes(&[node])) {
+        return Ok(Look::Quiet);
+    }
+    let now = waiting::now(view);
+    // The one that moves fewest bytes, of those that fit.
+    let mut best: Option<(f64, Subject, f64)> = None;
+    let mut unknown = 0;
+    for (subject, bound) in &bound {
+        let Some(of) = of_subject(view, subject, bound.task) else { continue };
+        let Ok(placed) = guards::placed(&now, &of) else {
+            unknown += 1;
+            continue;
+        };
+        let policy = now.processes_of(&of).iter().all(|task| guards::is_default(task.raw.mempolicy));
+        let moves = placed.outside(&[other]);
+        if policy
+            && fits(&now, &of, &placed, &[other])
+            && best.as_ref().is_none_or(|(least, ..)| moves < *least)
+        {
+            best = Some((moves, subject.clone(), bound.cpus));
+        }
+    }
+    let Some((moves, mover, uses)) = best else {
+        return match unknown {
+            0 => Ok(Look::Quiet),
+            _ => Err(waiting::unknown("the placement of what is bound to the node is not known")),
+        };
+    };
+    Ok(Look::seen(Seen {
+        severity: Severity::Warning,
+        confidence: Confidence::Estimated,
+        evidence: vec![
+            view.evidence(CPU_PCT.id, of.subject(), busy).limit(view.limit("busy")),
+            view.evidence(CPU_PCT.id, Subject::Node(other), load)
+                .limit(view.limit("idle"))
+                .note(Note::AtMost),
+            super::super::Evidence {
+                over_ns: now.over_ns(),
+                ..view
+                    .evidence("cpu_pct", mover.clone(), uses * 100.0)
+                    .limit(cpu_room(&now, &Of::Host, &[other]) * 100.0)
+                    .note(Note::Room)
+            },
+        ],
+        plan: Plan {
+            to: vec![other],
+            from: vec![node],
+            cpus: waiting::free_cpus(view, other),
+            bytes: moves,
+            other: Some(mover),
+            number: wait.min(idle),
+        },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(mover), Of::Node(row)) = (&seen.plan.other, of) else { return Told::default() };
+    let Some(moves) = of_subject(view, mover, None) else { return Told::default() };
+    let (node, other) = (seen.plan.from[0], seen.plan.to[0]);
+    let (busy, load) = (seen.evidence[0].value, seen.evidence[1].value);
+    let (wait, bound) = waits(view, node);
+    let idle = waiting::busy(view, &seen.plan.cpus).map_or(0.0, |(_, idle)| idle);
+    let label = view.identity(&moves).label;
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let environment = view.env(&moves);
+    let processes = view.processes_of(&moves);
+    let pid = processes.first().map(|task| task.raw.pid);
+    let mut commands: Vec<Command> = env::bind(&environment, &seen.plan.cpus, &[other], pid, unified);
+    if !env::memory_follows(&environment, unified) {
+        let words = format!("{} move to node {other}", bytes(seen.plan.bytes));
+        // One line each, at most eight.
+        let each = processes.iter().take(8);
+        commands.extend(each.filter_map(|task| env::move_memory(task.raw.pid, &[node], &[other], &words)));
+    }
+    let lists = view.files_of(&moves).and_then(|files| cpus_of_files(files).zip(mems_of_files(files)));
+    let undo = match lists {
+        Some((cpus, mems)) => env::bind(&environment, &cpus, &mems, pid, unified).into_iter().next(),
+        // The list of CPUs of a process is not in samples.
+        None => Some(Command::words(
+            When::Now,
+            Scope::Process,
+            "bind it to the CPUs that it had: note what taskset -acp says of it before",
+        )),
+    };
+    let capacity = busy / 100.0 * f64::from(row.cpus);
+    Told {
+        sentence: sentence(format!(
+            "Node {node} is {} busy and tasks wait; node {other} is {} busy. {} subjects are bound to node {node}; {label} \
+             fits on node {other}.",
+            pct(busy),
+            pct(load),
+            bound.len()
+        )),
+        gain: gain::waiting(capacity, wait, idle),
+        commands,
+        undo: undo.into_iter().collect(),
+        check: vec![Check {
+            metric: CPU_PCT.id,
+            of: of.subject(),
+            from: busy,
+            to: 85.0,
+            below: true,
+            within_s: 60.0,
+        }],
+        stop: super::watermark_stop(view, &Subject::Node(other)),
+        risk: format!("Node {other} has less room for others. {RISK_OF_MOVE}"),
+        or_else: vec![format!(
+            "Node {other} is kept free for maintenance or for peaks: its cpu_pct is {} now.",
+            pct(load)
+        )],
+    }
+}

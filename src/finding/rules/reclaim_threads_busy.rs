@@ -1,0 +1,96 @@
+//! A kernel thread that frees or compacts memory of a node is busy.
+
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{comm, pct, sentence};
+use super::super::view::{Of, View, process, settle};
+use super::super::{Confidence, Evidence, Kind, Note, Severity, Subject, Told};
+use super::waiting;
+use crate::metric::node::{KSWAPD_PAGES_PER_S, MEM_FILE_BYTES};
+use crate::metric::task::CPU_PCT;
+use crate::model::units::NodeId;
+use crate::snapshot::Task;
+
+/// Share of a node's memory that is page cache, from which on files are the likely reason, in percent.
+const FILES_PCT: f64 = 50.0;
+
+pub(super) static RULE: Rule = Rule {
+    id: "reclaim-threads-busy",
+    title: "Kernel threads free or compact memory",
+    about: "kswapd or kcompactd of a node takes a quarter of a CPU or more: pages of the node are turned over, or moved to make \
+            room for large ones.",
+    not_when: &[("explained", "another finding explains it: it is listed under that one")],
+    of: &[Kind::Node],
+    group: Group::NodeMemory,
+    gravest: Severity::Info,
+    needs: &[],
+    hold: Hold::s(60.0),
+    limits: &[Limit::least("busy", 25.0, "reasoned: a quarter of a CPU, as the least time worth a word")],
+    idle_too: true,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// The busiest of the node's two threads in the last interval, with its CPU time in percent.
+fn busiest<'a>(view: &View<'a>, node: NodeId) -> Option<(f64, &'a Task)> {
+    let names = ["kswapd", "kcompactd"].map(|name| format!("{name}{node}"));
+    let is_one =
+        |task: &&Task| task.raw.kthread && names.iter().any(|name| task.raw.comm.bytes() == name.as_bytes());
+    let now = waiting::now(view);
+    let threads = view.snapshot.tasks.iter().filter(is_one);
+    let busy = threads.filter_map(|task| Some((now.number(&CPU_PCT, &Of::Process(task)).ok()?, task)));
+    busy.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.raw.pid.cmp(&a.1.raw.pid)))
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Node(row) = of else { return Ok(Look::Quiet) };
+    if row.raw.mem_total_bytes == 0 {
+        return Ok(Look::Quiet);
+    }
+    if !view.snapshot.tasks.iter().any(|task| task.raw.kthread) {
+        return Err(waiting::unknown("kernel threads are not in scope"));
+    }
+    let node = NodeId(row.raw.id);
+    let Some((pct, task)) = busiest(view, node) else { return Ok(Look::Quiet) };
+    if pct < view.limit("busy") {
+        return Ok(Look::Quiet);
+    }
+    let over_ns = waiting::now(view).over_ns();
+    let mut evidence = vec![Evidence {
+        over_ns,
+        ..view.evidence(CPU_PCT.id, process(&task.raw), pct).limit(view.limit("busy")).note(Note::Measured)
+    }];
+    if let Ok(rate) = view.node_number(&KSWAPD_PAGES_PER_S, row) {
+        evidence.push(view.evidence(KSWAPD_PAGES_PER_S.id, of.subject(), rate));
+    }
+    let files = row.raw.mem_file_bytes as f64;
+    evidence.push(view.evidence(MEM_FILE_BYTES.id, Subject::Node(node), files));
+    let share = files * 100.0 / row.raw.mem_total_bytes as f64;
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: Confidence::Measured,
+        evidence,
+        plan: Plan { to: vec![node], other: Some(process(&task.raw)), number: share, ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
+    let node = seen.plan.to[0];
+    let Some((_, task)) = busiest(view, node) else { return Told::default() };
+    let (name, share) = (comm(task.raw.comm), seen.plan.number);
+    let why = if name.starts_with("kcompactd") {
+        format!("pages of node {node} are moved to make room for large ones.")
+    } else if share >= FILES_PCT {
+        format!("pages of node {node} are turned over, by reading files most likely ({} are).", pct(share))
+    } else {
+        format!("pages of node {node} are turned over.")
+    };
+    Told {
+        sentence: sentence(format!("{name} takes {} of a CPU: {why}", pct(seen.evidence[0].value))),
+        or_else: vec![
+            "Files are read in a stream, which is healthy: then major_faults_per_s is near 0 and memory pressure, too. Or a \
+             program grows: then mem_anon_bytes of the node does."
+                .to_owned(),
+        ],
+        ..Told::default()
+    }
+}

@@ -1,0 +1,422 @@
+//! Rules about nodes against each other: where work is bound, where memory is turned over, what the firmware says of them.
+
+use std::sync::Arc;
+
+use numatop_ng::finding::{Confidence, Severity};
+use numatop_ng::model::sample::{Counts, MemPolicy};
+use numatop_ng::model::topology::Topology;
+
+use crate::world::{
+    Actor, DOCKER, GIB, Machine, OTHER_DOCKER, S, Shape, TWO, blind, commands, each_second, files, found,
+    lines, machine, pages, watch,
+};
+
+mod lopsided_nodes {
+    use super::*;
+
+    const ID: &str = "lopsided-nodes";
+
+    /// Two containers that are bound to node 0 and wait there; node 1 idles.
+    fn world() -> Machine {
+        let bound = |pid: u32, comm: &str, cgroup: u64, pct: f64| {
+            let actor = Actor {
+                cgroup,
+                cpu_nodes: Some(1),
+                wait_pct: 200.0,
+                rss: 8 * GIB,
+                memory: pages(0),
+                ..Actor::new(pid, comm)
+            };
+            actor.runs(&[(0, pct)])
+        };
+        let actors = vec![bound(600, "cart", DOCKER, 400.0), bound(601, "web", OTHER_DOCKER, 1100.0)];
+        let mut world = machine(TWO, actors);
+        let raw = Arc::new(files("0-7,16-23", "0-1"));
+        world.groups = [(DOCKER, Arc::clone(&raw)), (OTHER_DOCKER, raw)].into();
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(), 70, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
+        assert_eq!(found[0].key.subject.to_string(), "node 0");
+        assert_eq!(
+            found[0].told.sentence,
+            "Node 0 is 93.8 % busy and tasks wait; node 1 is 0.0 % busy. 2 subjects are bound to node 0; 3c0f6a4c2b9f fits \
+             on node 1."
+        );
+        let bind = &commands(&found[0])[0];
+        assert!(bind.starts_with("docker update --cpuset-cpus 8-15,24-31 --cpuset-mems 1 3c0f"), "{bind}");
+    }
+
+    #[test]
+    fn not_isolated() {
+        let mut world = world();
+        Arc::make_mut(&mut world.host).isolated_cpus = (8..16).chain(24..32).collect();
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_reserved() {
+        let mut world = world();
+        world.groups.insert(11, Arc::new(files("8-15", "1")));
+        world.actors.push(Actor { cgroup: 11, ..Actor::new(700, "mysqld") });
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_unbound() {
+        let mut world = world();
+        world.actors.iter_mut().for_each(|actor| actor.cpu_nodes = None);
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_one_subject() {
+        let mut world = world();
+        world.actors[1].cgroup = DOCKER;
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_no_smt_room() {
+        let mut world = world();
+        // 9.6 cores take 8.2 CPUs at 85 %, in memory or time.
+        world.actors[0].runs = vec![(0, 700.0)];
+        world.actors[1].runs = vec![(0, 850.0)];
+        world.actors.push(Actor::new(602, "other").runs(&[(1, 300.0)]));
+        assert!(found(world, 70, ID).is_empty());
+        let mut full = super::lopsided_nodes::world();
+        full.nodes[1].mem_free_bytes = 4 * GIB;
+        full.nodes[1].mem_file_bytes = 0;
+        assert!(found(full, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_throttled() {
+        let mut world = world();
+        each_second(&mut world, |machine, second| {
+            let mut raw = files("0-7,16-23", "0-1");
+            let (now, before) = (second, second.saturating_sub(1));
+            raw.read_ns = crate::world::BOOT_NS + now * S;
+            raw.throttled_ns = Ok(now * 2 * S);
+            raw.throttled_before =
+                (second > 0).then_some((crate::world::BOOT_NS + before * S, before * 2 * S));
+            let raw = Arc::new(raw);
+            machine.groups = [(DOCKER, Arc::clone(&raw)), (OTHER_DOCKER, raw)].into();
+        });
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn without_waits_a_full_node_is_no_matter() {
+        let mut world = world();
+        world.actors.iter_mut().for_each(|actor| actor.wait_pct = 20.0);
+        assert!(found(world, 70, ID).is_empty());
+    }
+}
+
+mod interleaved_on_one_node {
+    use super::*;
+
+    const ID: &str = "interleaved-on-one-node";
+
+    fn world() -> Machine {
+        let actor = Actor {
+            rss: 8 * GIB,
+            memory: pages(50),
+            mempolicy: MemPolicy { mode: 3, flags: 0, nodes: 3 },
+            ..Actor::new(900, "redis")
+        };
+        machine(TWO, vec![actor.runs(&[(0, 100.0)])])
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(), 70, ID);
+        // Nothing counts accesses on this machine: bandwidth may be the reason.
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));
+        assert_eq!(
+            found[0].told.sentence,
+            "redis spreads its memory over 2 nodes but runs on node 0, where all of it fits."
+        );
+        assert_eq!(commands(&found[0]), ["migratepages 900 1 0"]);
+    }
+
+    /// The same on a machine that counts accesses, so many per thousand instructions.
+    fn counted(accesses: f64) -> Machine {
+        use numatop_ng::model::event::{Event, Role};
+        let mut world = world();
+        let event = |name: &str, role| Event { name: name.into(), role, ..Event::default() };
+        Arc::make_mut(&mut world.host).events.extend([event("local", Role::Lma), event("remote", Role::Rma)]);
+        world.actors[0].accesses = accesses;
+        world
+    }
+
+    #[test]
+    fn not_bandwidth() {
+        assert_eq!(found(counted(2.0), 70, ID)[0].confidence, Confidence::Estimated);
+        assert!(found(counted(80.0), 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_half() {
+        let mut world = world();
+        world.actors[0].rss = 40 * GIB;
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_children() {
+        let mut world = world();
+        let child = |n: u32| Actor { ppid: 900, ..Actor::new(910 + n, "redis") }.runs(&[(1, 10.0)]);
+        world.actors.extend((0..5).map(child));
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_no_room() {
+        let mut world = world();
+        world.nodes[0].mem_free_bytes = 4 * GIB;
+        world.nodes[0].mem_file_bytes = 0;
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_bound() {
+        let mut world = world();
+        world.actors[0].mem_nodes = Some(2);
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_shared() {
+        let mut world = world();
+        world.actors[0].shmem = 4 * GIB;
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_moving() {
+        use numatop_ng::model::counters::Counter;
+        let mut world = world();
+        world.actors[0].per_second = Counts::default().with([(Counter::MigratedPages, 20_000)]);
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn one_that_runs_on_both_nodes_is_right() {
+        let mut world = world();
+        world.actors[0].runs = vec![(0, 80.0), (1, 20.0)];
+        assert!(found(world, 70, ID).is_empty());
+    }
+}
+
+mod reclaim_threads_busy {
+    use super::*;
+
+    const ID: &str = "reclaim-threads-busy";
+
+    fn world(comm: &str, pct: f64) -> Machine {
+        let thread = Actor { ppid: 2, rss: 0, ..Actor::new(74, comm) };
+        let mut world = machine(TWO, vec![thread.runs(&[(1, pct)])]);
+        world.nodes[1].mem_file_bytes = 48 * GIB;
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world("kswapd1", 38.0), 70, ID);
+        assert_eq!(found[0].severity, Severity::Info);
+        assert_eq!(found[0].key.subject.to_string(), "node 1");
+        assert_eq!(
+            found[0].told.sentence,
+            "kswapd1 takes 38.0 % of a CPU: pages of node 1 are turned over, by reading files most likely (75.0 % are)."
+        );
+    }
+
+    #[test]
+    fn compaction_has_another_sentence() {
+        let found = found(world("kcompactd1", 38.0), 70, ID);
+        assert!(found[0].told.sentence.ends_with("moved to make room for large ones."));
+    }
+
+    #[test]
+    fn a_little_time_and_other_names_are_nothing() {
+        assert!(found(world("kswapd1", 20.0), 70, ID).is_empty());
+        assert!(found(world("kswapd11", 80.0), 70, ID).is_empty());
+        // Anybody may choose that name; a process is no kernel thread.
+        let mut process = world("kswapd1", 80.0);
+        process.actors[0].ppid = 1;
+        process.actors.push(Actor { ppid: 2, rss: 0, ..Actor::new(75, "kthread") });
+        assert!(found(process, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_explained() {
+        let mut world = world("kswapd1", 38.0);
+        world.nodes[1].mem_free_bytes = 2 * GIB;
+        each_second(&mut world, |machine, _| machine.nodes[1].direct_pages += 1000);
+        let engine = watch(world, 80);
+        let found = engine.findings().iter().find(|finding| finding.key.id == ID).unwrap();
+        let cause = found.because_of.as_ref().map(|key| key.id);
+        assert_eq!(cause, Some("node-short-of-memory"), "{:?}", lines(&engine));
+    }
+
+    #[test]
+    fn without_kernel_threads_it_is_blind() {
+        let world = machine(TWO, vec![Actor::new(600, "work").runs(&[(0, 100.0)])]);
+        assert!(blind(world, 70, ID).is_some());
+    }
+}
+
+mod distances_wrong {
+    use super::*;
+
+    const ID: &str = "distances-wrong";
+
+    /// Four nodes in two sockets, with these distances.
+    fn world(distance: impl Fn(u32, u32) -> u32) -> Machine {
+        let shape = Shape { nodes: 4, cores: 4, ..TWO };
+        let mut world = machine(shape, vec![Actor::new(600, "work").runs(&[(0, 100.0)])]);
+        set(&mut Arc::make_mut(&mut world.host).topology, distance);
+        world
+    }
+
+    fn set(topology: &mut Topology, distance: impl Fn(u32, u32) -> u32) {
+        for node in &mut topology.nodes {
+            let from = node.id.0;
+            node.distances.iter_mut().for_each(|(to, value)| *value = distance(from, to.0));
+        }
+    }
+
+    /// 12 in a socket, 20 between sockets.
+    fn right(a: u32, b: u32) -> u32 {
+        match a.abs_diff(b) {
+            0 => 10,
+            _ if a / 2 == b / 2 => 12,
+            _ => 20,
+        }
+    }
+
+    #[test]
+    fn fires() {
+        let one_way = |a, b| if (a, b) == (1, 3) { 32 } else { right(a, b) };
+        let found = found(world(one_way), 3, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
+        assert_eq!(
+            found[0].told.sentence,
+            "The firmware says 32 for the distance from node 1 to node 3, but the way back is another."
+        );
+    }
+
+    #[test]
+    fn other_contradictions_are_seen() {
+        let far = |a, b| if (a, b) == (2, 2) { 11 } else { right(a, b) };
+        assert_eq!(found(world(far), 3, ID)[0].evidence[0].value, 11.0);
+        let near = |a: u32, b: u32| if a + b == 1 { 10 } else { right(a, b) };
+        assert!(found(world(near), 3, ID)[0].told.sentence.contains("only a node itself"));
+        let equal = |a, b| if a == b { 10 } else { 20 };
+        assert!(found(world(equal), 3, ID)[0].told.sentence.contains("in one socket"));
+    }
+
+    #[test]
+    fn not_vm() {
+        let equal = |a, b| if a == b { 10 } else { 20 };
+        let mut named = world(equal);
+        Arc::make_mut(&mut named.host).cpu_model = "QEMU Virtual CPU version 2.5+".into();
+        assert!(found(named, 3, ID).is_empty());
+        let mut sockets = world(equal);
+        Arc::make_mut(&mut sockets.host).topology.sockets = 16;
+        assert!(found(sockets, 3, ID).is_empty());
+    }
+
+    #[test]
+    fn not_same_order() {
+        assert!(found(world(right), 3, ID).is_empty());
+        // Large numbers in the right order are no contradiction: an FT-2500 says up to 100.
+        assert!(found(world(|a, b| right(a, b) * if a == b { 1 } else { 5 }), 3, ID).is_empty());
+        // Four sockets of one node each, all linked to each other.
+        let shape = Shape { nodes: 4, cores: 4, sockets: 4, ..TWO };
+        let full = machine(shape, vec![Actor::new(600, "work").runs(&[(0, 100.0)])]);
+        assert!(found(full, 3, ID).is_empty());
+    }
+
+    #[test]
+    fn machines_of_the_field_are_quiet() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts");
+        for name in ["ft-2500", "kunpeng-920-4826", "hygon-c86-5280", "intel-e5-2682v4", "intel-96cpu", "cxl"]
+        {
+            let topology = Topology::read(&folder.join(name)).unwrap();
+            let mut world = machine(TWO, vec![Actor::new(600, "work")]);
+            let mut host = (*world.host).clone();
+            host.topology = topology;
+            world = Machine::new(host, (*world.names).clone(), vec![Actor::new(600, "work")]);
+            assert!(found(world, 3, ID).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn not_one_socket() {
+        let shape = Shape { nodes: 4, cores: 4, sockets: 1, ..TWO };
+        let world = machine(shape, vec![Actor::new(600, "work").runs(&[(0, 100.0)])]);
+        assert!(found(world, 3, ID).is_empty());
+    }
+}
+
+mod interrupts_on_busy_node {
+    use super::*;
+
+    const ID: &str = "interrupts-on-busy-node";
+
+    /// A process on node 0, whose CPUs are in interrupts for so many ms of each second each; those of node 1 for others.
+    fn world(here_ms: u64, there_ms: u64) -> Machine {
+        let actor = Actor::new(4242, "mysqld").runs(&[(0, 800.0)]);
+        let mut world = machine(TWO, vec![actor]);
+        each_second(&mut world, move |machine, _| {
+            for cpu in &mut machine.cpus {
+                cpu.irq_ns += if cpu.node == 0 { here_ms } else { there_ms } * 1_000_000;
+            }
+        });
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(142, 11), 70, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
+        assert_eq!(
+            found[0].told.sentence,
+            "Interrupts take 14.2 % of node 0, where mysqld runs. Node 1 has 1.1 %."
+        );
+        assert!((found[0].told.gain.at_most.unwrap() - 1.136).abs() < 0.01, "{:?}", found[0].told.gain);
+    }
+
+    #[test]
+    fn not_even() {
+        assert!(found(world(142, 80), 70, ID).is_empty());
+        assert!(found(world(80, 1), 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_busy_elsewhere() {
+        let mut world = world(142, 11);
+        world.actors.push(Actor::new(700, "other").runs(&[(1, 1300.0)]));
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_nothing_runs() {
+        let mut world = world(142, 11);
+        world.actors[0].runs = vec![(0, 60.0)];
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_isolated() {
+        let mut world = world(142, 11);
+        Arc::make_mut(&mut world.host).isolated_cpus = (8..16).chain(24..32).collect();
+        assert!(found(world, 70, ID).is_empty());
+    }
+}

@@ -1,0 +1,191 @@
+//! Rules about CPU time: who waits where, and which cores are busy.
+
+use std::sync::Arc;
+
+use numatop_ng::finding::{Confidence, Severity};
+use numatop_ng::model::counters::Counter;
+use numatop_ng::model::sample::{Counts, MemPolicy};
+
+use crate::world::{
+    Actor, BOOT_NS, DOCKER, GIB, Machine, S, TWO, commands, each_second, files, fold, found, machine, pages,
+    samples,
+};
+
+mod idle_elsewhere {
+    use super::*;
+
+    const ID: &str = "idle-elsewhere";
+
+    /// A container on node 0, which is full; it waits for a CPU for so long at a time, in us. Node 1 idles.
+    fn world(cpus: f64, wait_pct: f64, each_us: u64) -> Machine {
+        let actor = Actor {
+            cgroup: DOCKER,
+            wait_pct,
+            switches: (wait_pct * 1e4) as u64 / each_us,
+            rss: 8 * GIB,
+            memory: pages(0),
+            ..Actor::new(600, "nginx")
+        };
+        let spin = Actor::new(601, "spin").runs(&[(0, 1550.0 - cpus * 100.0)]);
+        let mut world = machine(TWO, vec![actor.runs(&[(0, cpus * 100.0)]), spin]);
+        world.groups = [(DOCKER, Arc::new(files("0-31", "0-1")))].into();
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(4.0, 80.0, 5000), 40, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
+        assert_eq!(
+            found[0].told.sentence,
+            "nginx waits 0.8 s of each second for CPUs of node 0; node 1 is 100 % idle."
+        );
+        assert!(
+            commands(&found[0])[0].starts_with("docker update --cpuset-cpus 8-15,24-31 --cpuset-mems 1 "),
+            "{:?}",
+            commands(&found[0])
+        );
+        assert!((found[0].told.gain.at_most.unwrap() - 0.8).abs() < 0.01, "{:?}", found[0].told.gain);
+    }
+
+    #[test]
+    fn one_that_does_not_fit_there_is_an_info_without_a_command() {
+        let found = found(world(12.0, 200.0, 5000), 40, ID);
+        assert_eq!(found[0].severity, Severity::Info);
+        assert!(commands(&found[0]).is_empty(), "{:?}", commands(&found[0]));
+    }
+
+    #[test]
+    fn one_with_a_policy_is_told_nothing() {
+        let mut world = world(4.0, 80.0, 5000);
+        world.actors[0].mempolicy = MemPolicy { mode: 2, flags: 0, nodes: 1 };
+        let found = found(world, 40, ID);
+        assert_eq!(found[0].severity, Severity::Info);
+        assert!(commands(&found[0]).is_empty());
+    }
+
+    #[test]
+    fn without_files_of_its_group_it_only_suspects() {
+        let mut world = world(4.0, 80.0, 5000);
+        world.groups.clear();
+        let found = found(world, 40, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));
+    }
+
+    #[test]
+    fn not_bound() {
+        let mut pinned = world(1.0, 80.0, 5000);
+        pinned.actors[0].pinned = Some(3);
+        assert!(found(pinned, 40, ID).is_empty());
+        let mut nodes = world(4.0, 80.0, 5000);
+        nodes.actors[0].cpu_nodes = Some(1);
+        assert!(found(nodes, 40, ID).is_empty());
+        // A thread that is bound has all of the waits; its leader is free.
+        let mut thread = world(4.0, 0.0, 5000);
+        let bound = Actor {
+            tid: 650,
+            pinned: Some(3),
+            wait_pct: 80.0,
+            switches: 160,
+            cpu_nodes: Some(0b11),
+            ..thread.actors[0].clone()
+        };
+        thread.actors.push(bound.runs(&[(0, 50.0)]));
+        assert!(found(thread, 40, ID).is_empty());
+    }
+
+    #[test]
+    fn not_isolated() {
+        let mut world = world(4.0, 80.0, 5000);
+        Arc::make_mut(&mut world.host).isolated_cpus = (8..16).chain(24..32).collect();
+        assert!(found(world, 40, ID).is_empty());
+    }
+
+    #[test]
+    fn not_short() {
+        assert!(found(world(4.0, 80.0, 900), 40, ID).is_empty());
+    }
+
+    #[test]
+    fn not_rt() {
+        let (host, mut samples) = samples(world(4.0, 80.0, 5000), 40, 1000);
+        for sample in &mut samples {
+            sample.tasks.iter_mut().for_each(|task| Arc::make_mut(task).policy = 1);
+        }
+        assert!(fold(&host, &samples).0.findings().iter().all(|finding| finding.key.id != ID));
+    }
+
+    #[test]
+    fn not_throttled() {
+        let mut world = world(4.0, 80.0, 5000);
+        each_second(&mut world, |machine, second| {
+            let mut raw = files("0-31", "0-1");
+            (raw.cpu_quota_milli, raw.read_ns) = (Ok(Some(4500)), BOOT_NS + second * S);
+            raw.throttled_ns = Ok(second * S / 2);
+            let before = second.saturating_sub(1);
+            raw.throttled_before = (second > 0).then_some((BOOT_NS + before * S, before * S / 2));
+            machine.groups = [(DOCKER, Arc::new(raw))].into();
+        });
+        assert!(found(world, 40, ID).is_empty());
+    }
+
+    #[test]
+    fn not_balancing_places() {
+        let mut world = world(4.0, 80.0, 5000);
+        world.actors[0].per_second = Counts::default().with([(Counter::NumaStuck, 3)]);
+        assert!(found(world, 40, ID).is_empty());
+    }
+
+    #[test]
+    fn a_node_that_is_not_full_or_not_idle_is_no_reason() {
+        let mut room = world(4.0, 80.0, 5000);
+        room.actors[1].runs = vec![(0, 500.0)];
+        assert!(found(room, 40, ID).is_empty());
+        let mut busy = world(4.0, 80.0, 5000);
+        busy.actors.push(Actor::new(602, "other").runs(&[(1, 1100.0)]));
+        assert!(found(busy, 40, ID).is_empty());
+    }
+}
+
+mod cores_exhausted {
+    use super::*;
+
+    const ID: &str = "cores-exhausted";
+
+    /// Both nodes with this share of all of their CPUs busy.
+    fn world(pct: f64) -> Machine {
+        machine(TWO, vec![Actor::new(600, "work").runs(&[(0, 16.0 * pct), (1, 16.0 * pct)])])
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(95.0), 70, ID);
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
+        assert_eq!(
+            found[0].told.sentence,
+            "16 of 16 cores have all of their threads busy: 32 CPUs share the units of 16 cores."
+        );
+    }
+
+    #[test]
+    fn not_no_smt() {
+        let shape = crate::world::Shape { cores: 16, threads: 1, ..TWO };
+        let actor = Actor::new(600, "work").runs(&[(0, 1600.0), (1, 1600.0)]);
+        assert!(found(machine(shape, vec![actor]), 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_nice() {
+        let mut world = world(95.0);
+        world.actors[0].nice = 19;
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_half_idle() {
+        assert!(found(world(75.0), 70, ID).is_empty());
+        let mut one_node = world(95.0);
+        one_node.actors[0].runs = vec![(0, 1600.0), (1, 800.0)];
+        assert!(found(one_node, 70, ID).is_empty());
+    }
+}
