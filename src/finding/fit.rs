@@ -40,6 +40,13 @@ pub fn memory_room(view: &View<'_>, nodes: &[NodeId]) -> f64 {
     TARGET * free + cache / 2.0
 }
 
+/// Whether the work and the memory of a subject fit on these nodes.
+pub fn fits(view: &View<'_>, of: &Of<'_>, placed: &Placed, nodes: &[NodeId]) -> bool {
+    let room = cpu_room(view, of, nodes);
+    let quota = view.quota(of).is_some_and(|quota| quota <= room);
+    (quota || view.need(of) <= TARGET * room) && placed.outside(nodes) <= memory_room(view, nodes)
+}
+
 /// The mean cost of its accesses with its time and memory even over these nodes, in local ones.
 pub fn cost_on(view: &View<'_>, placed: &Placed, nodes: &[NodeId]) -> Option<f64> {
     let ran = placed.run.iter().sum();
