@@ -160,7 +160,7 @@ impl Screen for Findings {
         match (self.shape, self.selected()) {
             (Shape::Details, Some(finding)) => draw::whole(finding, self.first, &state.theme, area, buf),
             (Shape::BlindSpots, _) => {
-                draw::blind_spots(&state.conclusions, self.first, &state.theme, area, buf)
+                draw::blind_spots(&state.conclusions, self.first, &state.theme, area, buf);
             }
             _ => draw::list(&self.rows, &self.cursor, state, area, buf),
         }
