@@ -432,7 +432,7 @@ impl Engine {
                     seen.severity = Severity::Info;
                 }
                 if seen.severity == Severity::Warning && told.gain.is_too_small(over) {
-                    // What is not worth it any more is over.
+                    // A gain that is not worth it any more ends it.
                     let ended = episode.deny(now, off_ns) && over;
                     if ended {
                         self.end(rule, subject, episode, End::Cleared, interval);

@@ -221,7 +221,7 @@ impl<'a> View<'a> {
         cpus.iter().filter_map(|cpu| self.topology().cpu(CpuId(*cpu))?.node).collect()
     }
 
-    /// Online CPUs of these nodes, ascending. Isolated ones are nobody's but those who ask for them.
+    /// Online CPUs of these nodes, ascending. Isolated ones are left to those who ask for them.
     pub fn cpus_of_nodes(&self, nodes: &[NodeId]) -> Vec<u32> {
         let isolated = &self.snapshot.host.isolated_cpus;
         let on = |cpu: &&crate::model::topology::Cpu| {

@@ -145,7 +145,7 @@ fn h12_short_jobs() {
     let world = || {
         let mut world = machine(TWO, vec![]);
         each_second(&mut world, |machine, second| {
-            if second % 4 == 0 {
+            if second.is_multiple_of(4) {
                 let start = crate::world::BOOT_NS + second * crate::world::S;
                 machine.actors.push(Actor {
                     rss: 4 * GIB,
@@ -177,7 +177,7 @@ fn h13_backup_fills_all_nodes_with_page_cache() {
                 for (at, node) in machine.nodes.iter_mut().enumerate() {
                     node.direct_pages += 3000;
                     node.kswapd_pages += 90_000;
-                    let low = (second + at as u64) % 2 == 0;
+                    let low = (second + at as u64).is_multiple_of(2);
                     node.mem_free_bytes = if low { GIB - (1 << 20) } else { GIB + GIB / 2 };
                 }
             });

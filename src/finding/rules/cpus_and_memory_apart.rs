@@ -116,7 +116,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         }
         _ => None,
     };
-    // Its CPUs stay as they are where its memory comes to them. Those of one process are not its group's.
+    // Its CPUs stay as they are where its memory comes to them. A group is not bound for one of its processes.
     let mut commands = match (of, &old) {
         (Of::Process(_), _) if target == cpus => Vec::new(),
         (Of::Process(_), _) => {
