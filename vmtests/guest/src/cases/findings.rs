@@ -46,11 +46,6 @@ fn close_loop(report: &mut Report, watch: &mut Watch, id: &str, within: Duration
     let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
     report.say(format_args!("after {} s: {}", began.elapsed().as_secs(), text("sentence")));
     report.equal(format_args!("severity of {id}"), "warning".to_owned(), text("severity"));
-    let others: Vec<String> = watch::findings(&interval)
-        .filter(|other| is_loud(other) && other["id"] != id && other["because_of"].is_null())
-        .map(label)
-        .collect();
-    report.equal("other causes", String::new(), others.join("; "));
     let check = &finding["check"][0];
     report.check(
         holds(&interval, check) == Some(false),
@@ -78,5 +73,8 @@ fn close_loop(report: &mut Report, watch: &mut Watch, id: &str, within: Duration
     let ended = watch.until(ENDS + SLACK, |interval| watch::finding(interval, id).is_none())?;
     let took = format!("{} s", typed.elapsed().as_secs());
     report.check(ended.is_some(), format_args!("{id} ends"), "by itself", &took);
+    let is_other = |other: &&Value| is_loud(other) && other["id"] != id && other["because_of"].is_null();
+    let others: Vec<String> = watch.seen().iter().filter(is_other).map(label).collect();
+    report.equal("other causes in all of that time", String::new(), others.join("; "));
     Ok(finding)
 }

@@ -11,18 +11,19 @@ use crate::tool::Batch;
 pub struct Watch {
     batch: Batch,
     last: Value,
+    seen: Vec<Value>,
 }
 
 impl Watch {
     pub fn start() -> Result<Watch, Stop> {
-        Ok(Watch { batch: Batch::start(&["-d", "1"])?, last: Value::Null })
+        Ok(Watch { batch: Batch::start(&["-d", "1"])?, last: Value::Null, seen: Vec::new() })
     }
 
     /// The first interval for which this is true; `None` after `limit`.
     pub fn until(&mut self, limit: Duration, is: impl Fn(&Value) -> bool) -> Result<Option<Value>, Stop> {
         let began = Instant::now();
         loop {
-            self.last = self.batch.next()?;
+            self.next()?;
             if is(&self.last) {
                 return Ok(Some(self.last.clone()));
             }
@@ -32,22 +33,27 @@ impl Watch {
         }
     }
 
-    /// All findings of all intervals of this time, each once: the first text of each.
-    pub fn all_of(&mut self, time: Duration) -> Result<Vec<Value>, Stop> {
-        let mut all: Vec<Value> = Vec::new();
-        let began = Instant::now();
-        while began.elapsed() < time {
-            self.last = self.batch.next()?;
-            for finding in findings(&self.last) {
-                if !all
-                    .iter()
-                    .any(|known| known["key"] == finding["key"] && known["severity"] == finding["severity"])
-                {
-                    all.push(finding.clone());
-                }
+    /// Looks at all intervals of this time.
+    pub fn follow(&mut self, time: Duration) -> Result<(), Stop> {
+        self.until(time, |_| false).map(|_| ())
+    }
+
+    fn next(&mut self) -> Result<(), Stop> {
+        self.last = self.batch.next()?;
+        for finding in findings(&self.last) {
+            let same = |known: &Value| {
+                ["key", "severity", "because_of"].iter().all(|part| known[part] == finding[part])
+            };
+            if !self.seen.iter().any(same) {
+                self.seen.push(finding.clone());
             }
         }
-        Ok(all)
+        Ok(())
+    }
+
+    /// Findings of all intervals until now, each once with its first text, and again where it got another severity or cause.
+    pub fn seen(&self) -> &[Value] {
+        &self.seen
     }
 
     /// The last interval.
