@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::model::counters::Counter;
 use crate::model::sample::{Counts, Pressure, Slot};
 use crate::model::wire::SLOTS;
-use crate::snapshot::{Container, NumaPages, Remote, Room, Snapshot, Swapped, Tally, Task};
+use crate::snapshot::{Container, NumaPages, Remote, Room, Snapshot, Swapped, Tally, Task, Waits};
 
 /// Intervals become one segment up to this length, ns.
 const SEGMENT_NS: u64 = 5_000_000_000;
@@ -78,6 +79,8 @@ pub struct RowSums {
     pub counts: Counts,
     /// Its time, and what of it counts as spent with memory of other nodes.
     pub remote: Remote,
+    /// Waits of threads that may not use all CPUs, and the part of all waits that a quota explains, ns.
+    waits: (u64, f64),
     /// Throttled time of a container and when it was read, both at the first reading in the segment.
     pub throttled: Option<(u64, u64)>,
 }
@@ -86,6 +89,8 @@ impl RowSums {
     /// Adds an interval of a process.
     pub fn add_task(&mut self, task: &Task, room: &Room) {
         self.counts += &*task.delta;
+        self.waits.0 = self.waits.0.saturating_add(task.waits.bound_ns);
+        self.waits.1 += task.waits.throttled * task.delta[Counter::RunDelayNs] as f64;
         if let Some((_, Ok(memory))) = &task.memory {
             self.remote += &Remote::of(&task.delta.run_ns, memory, room);
         }
@@ -102,9 +107,15 @@ impl RowSums {
 
 /// A process in a window: its row, with what it did in all of it.
 pub fn task_over(task: &Task, series: &Series<RowSums>, since_ns: u64) -> Task {
-    let mut counts = Counts::default();
-    series.since(since_ns).for_each(|segment| counts += &segment.sums.counts);
-    Task { delta: Tally::from(counts), ..task.clone() }
+    let (mut counts, mut bound_ns, mut throttled_ns) = (Counts::default(), 0u64, 0.0);
+    for sums in series.since(since_ns).map(|segment| &segment.sums) {
+        counts += &sums.counts;
+        bound_ns = bound_ns.saturating_add(sums.waits.0);
+        throttled_ns += sums.waits.1;
+    }
+    let waited = counts[Counter::RunDelayNs] as f64;
+    let throttled = if waited > 0.0 { (throttled_ns / waited).min(1.0) } else { 0.0 };
+    Task { delta: Tally::from(counts), waits: Waits { bound_ns, throttled }, ..task.clone() }
 }
 
 /// A container in a window.

@@ -56,7 +56,7 @@ fn h02_one_node_at_full_load() {
         memory: vec![1024],
         ..Actor::new(pid, "spin").runs(&[(0, 100.0)])
     };
-    quiet("H2", || machine(one, (500..516).map(spin).collect()), &[]);
+    quiet("H2", || machine(one, (500..516).map(spin).collect()), &["cores-exhausted"]);
 }
 
 #[test]
