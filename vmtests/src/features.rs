@@ -22,7 +22,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ),
     (
         "findings: printed commands cure what they are about; healthy machines have none",
-        &["findings", "findings_reclaim", "findings_healthy", "findings_quota"],
+        &["findings", "findings_reclaim", "findings_healthy"],
     ),
     ("counters, or why there are none", &["counters", "instructions", "alternators"]),
     ("scope by cgroup v2, and by process", &["cgroup", "scope"]),

@@ -75,7 +75,9 @@ impl Cgroups {
             if path == SHELF {
                 sysfs::write(format!("{directory}/cgroup.subtree_control"), "+cpu")?;
             } else {
-                sysfs::write(format!("{directory}/cpu.max"), "100000 100000")?;
+                // A refill that comes late, as it does where CPUs are emulated in turns, is lost time of a short period.
+                let period = if path == CONSTANT { 500_000 } else { 100_000 };
+                sysfs::write(format!("{directory}/cpu.max"), &format!("{period} {period}"))?;
             }
         }
         Ok(cgroups)
