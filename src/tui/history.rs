@@ -175,8 +175,11 @@ impl History {
         self.summary.take(&snapshot);
         self.concluder.take(number, &snapshot);
         self.concluder.drop_before(self.ring.oldest().unwrap_or(number));
-        let derived_for = Want { containers: true, ..Want::default() };
-        self.derived = Some((number, derived_for, snapshot));
+        // A paused screen, and one of threads, shows another one, which is kept.
+        if self.want.number.is_none() && !self.want.threads {
+            let derived_for = Want { containers: true, ..Want::default() };
+            self.derived = Some((number, derived_for, snapshot));
+        }
     }
 
     /// Goes on from an engine that has seen what came before the kept sample of this time (CLOCK_MONOTONIC, ns), and that.

@@ -9,6 +9,7 @@ use super::{Detail, balancing, mappings, moved, remote};
 use crate::finding::Finding;
 use crate::metric::Value;
 use crate::metric::access::MEM_TIME_PCT;
+use crate::metric::allowed;
 use crate::metric::format::short;
 use crate::metric::identity::{CGROUP, COMM};
 use crate::metric::identity::{policy, state, user};
@@ -182,8 +183,8 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
             return [
                 ("command", why, Role::Dim),
                 ("cgroup", cgroup, Role::Plain),
-                ("may use", format!("{} CPUs", task.raw.cpus_allowed), Role::Plain),
-                ("total", "-".into(), Role::Dim),
+                ("may use", may_use_as_sampled(task, snapshot), Role::Plain),
+                ("total", resident_as_sampled(task), Role::Plain),
             ];
         }
     };
@@ -220,6 +221,30 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
         ("may use", may_use, Role::Plain),
         ("total", since.join("; "), Role::Plain),
     ]
+}
+
+/// Its limits as far as samples have them: a recording has nothing of /proc.
+fn may_use_as_sampled(task: &Task, snapshot: &Snapshot) -> String {
+    let nodes = |metric: &Metric<Task>| match metric.read(task, snapshot) {
+        Ok(Value::Text(nodes)) => nodes,
+        _ => "unknown".into(),
+    };
+    format!(
+        "{} of {} CPUs, on nodes {}; memory of nodes {}; policy {}",
+        task.raw.cpus_allowed,
+        snapshot.online_cpus,
+        nodes(&allowed::NODES_ALLOWED),
+        nodes(&allowed::MEMS_ALLOWED),
+        mempolicy::of(task).unwrap_or_else(|_| "unknown".into())
+    )
+}
+
+fn resident_as_sampled(task: &Task) -> String {
+    task.resident.map_or("-".into(), |resident| {
+        let [anon, file, shared] = [resident.anon_bytes, resident.file_bytes, resident.shmem_bytes]
+            .map(|amount| bytes(amount as f64));
+        format!("rss: anon {anon}, file {file}, shm {shared}")
+    })
 }
 
 /// Things in its way: waits, interrupts, and programs on the other threads of its cores.
