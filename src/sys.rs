@@ -459,8 +459,9 @@ impl Chain {
     }
 
     /// The loop of the self-check of clock samples: takes `steps` steps along the chain, at least one. Each is a load that
-    /// depends on the one before it, and forty additions that do not depend on it. Returns the addresses of the load and
-    /// of the instruction behind it; `None` on other CPUs than x86-64 and arm64.
+    /// depends on the one before it, and additions that do not depend on it. The first of them stands before the load:
+    /// emulators interrupt at targets of jumps, and the load must be none. Returns the addresses of the load and of
+    /// the instruction behind it; `None` on other CPUs than x86-64 and arm64.
     pub fn run(&self, steps: u64) -> Option<(u64, u64)> {
         chase(&self.0, steps.max(1))
     }
@@ -473,10 +474,11 @@ fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
     // load is inside of it. Registers that change are named; the stack is not touched.
     unsafe {
         std::arch::asm!(
-            "lea {load}, [rip + 2f]",
+            "lea {load}, [rip + 4f]",
             "lea {behind}, [rip + 3f]",
             ".p2align 6",
-            "2: mov {at}, qword ptr [{base} + {at} * 8]",
+            "2: add {sum}, 1",
+            "4: mov {at}, qword ptr [{base} + {at} * 8]",
             "3: add {sum}, 1",
             ".rept 39",
             "add {sum}, 1",
@@ -501,9 +503,10 @@ fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
     // SAFETY: as on x86.
     unsafe {
         std::arch::asm!(
-            "adr {load}, 2f",
+            "adr {load}, 4f",
             "adr {behind}, 3f",
-            "2: ldr {at}, [{base}, {at}, lsl #3]",
+            "2: add {sum}, {sum}, #1",
+            "4: ldr {at}, [{base}, {at}, lsl #3]",
             "3: add {sum}, {sum}, #1",
             ".rept 39",
             "add {sum}, {sum}, #1",
