@@ -26,7 +26,7 @@ const WALLS: usize = 4096;
 
 impl Episodes {
     /// Takes the next sample; `continues`: its counters go on from those of the sample before.
-    pub fn take(&mut self, host: &Arc<HostFacts>, sample: &Sample, continues: bool) {
+    pub fn take(&mut self, host: &Arc<HostFacts>, sample: Sample, continues: bool) {
         if !continues {
             self.engine = Engine::default();
         }
@@ -35,7 +35,7 @@ impl Episodes {
         if self.walls.len() > WALLS {
             self.walls.pop_front();
         }
-        let snapshot = derive(host, previous, sample, RowKind::Processes);
+        let snapshot = derive(host, previous, &sample, RowKind::Processes);
         self.summary.take(&snapshot);
         for change in self.engine.take(&snapshot) {
             if let Change::Began(finding) = change
@@ -46,7 +46,7 @@ impl Episodes {
                 self.began.push((first.copied().unwrap_or(sample.wall_ns), finding.title));
             }
         }
-        self.previous = Some(sample.clone());
+        self.previous = Some(sample);
     }
 
     /// Numbers over all of it.

@@ -111,7 +111,7 @@ fn summary(engine: &Engine, all: bool, width: usize) -> String {
         text += &format!(" {}{}.", plural(summary.info, "info"), if all { "" } else { " (--all)" });
     }
     text += &format!(" {} of {} rules could look", summary.could_look, summary.rules);
-    let all_blind: Vec<&Blind> = engine.blind().iter().filter(|blind| blind.subjects.is_none()).collect();
+    let all_blind: Vec<&Blind> = engine.wholly_blind().collect();
     text += if all_blind.is_empty() { "." } else { "; not:" };
     let mut out = hanging("", words(&text), width);
     for blind in all_blind {

@@ -122,8 +122,7 @@ fn exit(args: &DiagnoseArgs, chosen: &Options, engine: &Engine) -> Exit {
         LevelArg::Warning => Severity::Warning,
         LevelArg::Critical => Severity::Critical,
     };
-    let all_blind = engine.blind().iter().filter(|blind| blind.subjects.is_none()).map(|blind| blind.id);
-    let blind: BTreeSet<&str> = all_blind.collect();
+    let blind: BTreeSet<&str> = engine.wholly_blind().map(|blind| blind.id).collect();
     let named = chosen.only.iter().flatten().any(|id| blind.contains(id.as_str()));
     let found = report::is_found(engine, least);
     let nothing = engine.summary().could_look == 0;

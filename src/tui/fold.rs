@@ -83,7 +83,7 @@ fn fold(recording: &mut Recording, (wall_ns, mono_ns): Moment, asked: &Receiver<
             return Folded::Unreadable;
         }
         let is_last = sample.mono_ns == mono_ns;
-        episodes.take(&recording.host(), &sample, recording.continues());
+        episodes.take(&recording.host(), sample, recording.continues());
         if is_last {
             return Folded::To(Box::new(episodes.into_engine()));
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::Message;
+use super::history::process::without_tasks;
 use crate::analysis::episodes::Episodes;
 use crate::analysis::highlights::Finder;
 use crate::source::Source;
@@ -32,8 +33,9 @@ pub(super) fn spawn(
         // Where it cannot be read, the screen will say so when somebody goes there.
         while let Ok(Some(sample)) = recording.next() {
             let wall_ns = sample.wall_ns;
-            episodes.take(&recording.host(), &sample, recording.continues());
-            finder.take(&recording.host(), sample, recording.is_interrupted(), recording.continues());
+            let (host, continues) = (recording.host(), recording.continues());
+            finder.take(&host, without_tasks(&sample), recording.is_interrupted(), continues);
+            episodes.take(&host, sample, continues);
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
                 let share = wall_ns.saturating_sub(first) as f64 / length;

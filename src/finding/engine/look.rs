@@ -1,0 +1,104 @@
+//! The question to each rule about each subject of an interval, and the guards that all rules have.
+
+use super::super::rule::{Blindness, Look, Reason, Rule};
+use super::super::view::{Of, Rows, View};
+use super::super::{Blind, Subject, rules};
+use super::state::Episode;
+use super::{Engine, Interval, rows};
+use crate::model::sample::Missing;
+use crate::snapshot::Snapshot;
+
+/// Seconds that a subject must live.
+const LIVES_S: f64 = 60.0;
+
+/// CPUs that a subject must use to matter: the threshold of numad and of this tool (S2).
+const MATTERS_CPUS: f64 = 0.5;
+
+impl Engine {
+    /// Asks each rule about each subject in the interval. Returns what is not quiet or has a state.
+    pub(super) fn look(
+        &mut self,
+        snapshot: &Snapshot,
+        rows: &Rows,
+        interval: Interval,
+    ) -> Vec<(usize, Subject, Look)> {
+        let subjects = rows::subjects(snapshot, rows);
+        let nodes = snapshot.host.topology.nodes.len();
+        let hidden = rules::hides_nodes(snapshot);
+        let mut looks = Vec::new();
+        self.blind.clear();
+        for (at, rule) in self.rules.iter().enumerate() {
+            let why = cannot_look(rule, snapshot, hidden);
+            let (mut looked, mut blind, mut first): (usize, usize, Option<Blindness>) = (0, 0, None);
+            for (subject, of) in subjects.iter().filter(|(_, of)| rule.of.contains(&of.subject_kind())) {
+                let over = self.states[at].get(subject).is_some_and(Episode::is_shown);
+                let look = match &why {
+                    Some(why) => Look::Blind(why.clone()),
+                    None if rule.group.needs_nodes() && nodes < 2 => Look::Quiet,
+                    None => {
+                        let view = View { snapshot, window: snapshot, rows, rule, over, trend: None };
+                        if matters(rule, &view, of, self.uses.age_s(snapshot, rows, of, interval.to_ns)) {
+                            (rule.look)(&view, of)
+                        } else {
+                            Look::Quiet
+                        }
+                    }
+                };
+                match &look {
+                    Look::Blind(why) => {
+                        blind += 1;
+                        first.get_or_insert_with(|| why.clone());
+                    }
+                    _ => looked += 1,
+                }
+                if !matches!(look, Look::Quiet | Look::Blind(_)) || self.states[at].contains_key(subject) {
+                    looks.push((at, subject.clone(), look));
+                }
+            }
+            let first = first.or(why);
+            if let Some(why) = first {
+                let subjects = (looked > 0).then_some(blind);
+                self.blind.push(Blind {
+                    id: rule.id,
+                    reason: why.reason,
+                    words: why.words.into_owned(),
+                    subjects,
+                });
+            }
+        }
+        looks
+    }
+}
+
+/// Why a rule can look at nothing on this machine.
+fn cannot_look(rule: &Rule, snapshot: &Snapshot, hidden: bool) -> Option<Blindness> {
+    if rule.group.needs_nodes() && hidden {
+        return Some(Blindness::new(Reason::HiddenNodes, "the machine hides its nodes"));
+    }
+    if rule.group.needs_nodes() && snapshot.host.topology.nodes.len() < 2 {
+        return None;
+    }
+    let missing = |id: &&&str| snapshot.host_missing(id).is_some();
+    let id = rule.needs.iter().find(missing)?;
+    snapshot.host_missing(id).map(|why: &Missing| {
+        let why = Blindness::from(why.clone());
+        Blindness { words: format!("{id}: {}", why.words).into(), ..why }
+    })
+}
+
+/// Guards that all rules have: the subject lives long enough, uses enough CPU time, and is not numatop-ng itself.
+fn matters(rule: &Rule, view: &View<'_>, of: &Of<'_>, age_s: Option<f64>) -> bool {
+    let task = match of {
+        Of::Process(task) => task,
+        Of::Container(row) => &row.sum,
+        _ => return true,
+    };
+    let comm = task.raw.comm;
+    let own = comm.bytes().starts_with(b"numatop-ng") || comm.bytes().starts_with(b"nng-");
+    let least = if view.over { MATTERS_CPUS * 0.75 } else { MATTERS_CPUS };
+    age_s.is_some_and(|age| age >= LIVES_S)
+        && !own
+        && !task.raw.kthread
+        && !task.exited
+        && (rule.idle_too || view.cpus(of) >= least)
+}
