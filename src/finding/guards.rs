@@ -156,7 +156,7 @@ fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'stat
     }
 }
 
-/// Whether so much memory is somebody's memory problem: more than 300 MiB or a twentieth of a node, and more than the caches of
+/// Whether so much memory can be a problem: more than 300 MiB or a twentieth of a node, and more than the caches of
 /// the nodes where it runs.
 pub fn is_large(view: &View<'_>, placed: &Placed) -> bool {
     let sizes = view.topology().nodes.iter().map(|node| node.mem_total_bytes as f64);
@@ -260,7 +260,7 @@ pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence
         .then(|| view.evidence("run_pct_by_node", subject, on_home).on(home).limit(95.0).note(Note::Witness))
 }
 
-/// Whether the kernel's own scans met the memory on other nodes and found that nobody uses it.
+/// Whether the kernel's own scans met the memory on other nodes and found it unused.
 pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
     let Of::Process(task) = of else { return false };
     let off =

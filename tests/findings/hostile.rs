@@ -140,15 +140,15 @@ fn a_command_names_the_group_that_exists() {
         let all = lines_at(path);
         assert!(all.iter().any(|line| line.contains(part)), "{path}: {all:?}");
     };
-    has("/my work/a", "> '/sys/fs/cgroup/my work/a/cpuset.mems'");
-    has(r"/work/a\x2db", r"> '/sys/fs/cgroup/work/a\x2db/cpuset.mems'");
+    has("/my jobs/a", "> '/sys/fs/cgroup/my jobs/a/cpuset.mems'");
+    has(r"/jobs/a\x2db", r"> '/sys/fs/cgroup/jobs/a\x2db/cpuset.mems'");
     has(r"/system.slice/my\x2ddb.service", r"'my\x2ddb.service'");
 }
 
 #[test]
 fn a_command_is_not_made_of_what_it_cannot_name() {
     for path in
-        ["/work/a\nb", "/work/$(reboot)", "/work/a'b", "/work/`x`", "/work/\u{e4}", "/work/a\u{f700}b"]
+        ["/jobs/a\nb", "/jobs/$(reboot)", "/jobs/a'b", "/jobs/`x`", "/jobs/\u{e4}", "/jobs/a\u{f700}b"]
     {
         let all = lines_at(path);
         assert!(all.iter().all(|line| !line.contains("cgroup")), "{path:?}: {all:?}");

@@ -28,7 +28,7 @@ const CGROUPS: [(u64, &str); 7] = [
     (SERVICE, "/system.slice/mysql.service"),
     (DOCKER, "/docker/3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f"),
     (OTHER_DOCKER, "/docker/9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0"),
-    (PLAIN, "/work"),
+    (PLAIN, "/jobs"),
     (15, "/docker"),
 ];
 

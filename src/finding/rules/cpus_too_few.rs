@@ -15,7 +15,7 @@ pub(super) static RULE: Rule = Rule {
     id: "cpus-too-few",
     title: "Its CPUs are too few",
     about: "A container may use fewer CPUs than the machine has, all of them are busy, its threads wait, and others are idle. An \
-            info, because somebody chose them; a warning where its own quota is larger than its CPUs.",
+            info, because such a set is a choice; a warning where its own quota is larger than its CPUs.",
     not_when: &[
         ("quota", "its quota is no larger than its CPUs"),
         ("isolated", "the CPUs that are idle are isolated"),

@@ -15,10 +15,10 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "A process that may run everywhere runs on one node, and memory that could be there is on others. An info, because \
+    about: "A process without limits of its own runs on one node and has memory on others. An info, because \
             mappings may have policies of their own, which are not sampled.",
     not_when: &[
-        ("balancing-repairs", "its placement changes: NUMA balancing or somebody else repairs it"),
+        ("balancing-repairs", "its placement changes: a repair is under way, by NUMA balancing or by hand"),
         ("cold", "nothing uses that memory"),
         ("no-room", "the memory does not fit on the node where it runs"),
         ("policy", "its policy interleaves memory or names nodes"),

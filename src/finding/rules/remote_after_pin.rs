@@ -20,15 +20,15 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "remote-after-pin",
     title: "Memory stayed elsewhere after pinning",
-    about: "A process may run on some nodes only, does, and a tenth of its memory or more is on others, although it has room \
-            where it runs.",
+    about: "A process is confined to some nodes and has a tenth of its memory or more on others, although there is room where \
+            it runs.",
     not_when: &[
         ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
         ("interleave", "its policy interleaves memory, or names a node where it may not run"),
         ("still-going-out", "new memory goes to other nodes, too"),
         ("mems-elsewhere", "it may not take memory from the nodes where it runs"),
         ("no-room", "the memory does not fit on the nodes where it runs"),
-        ("moving", "its placement changes: somebody repairs it"),
+        ("moving", "its placement changes: a repair is under way"),
         ("shared", "a fifth of its memory or more is shared with others"),
         ("memory-only", "the memory is on a node without CPUs"),
     ],

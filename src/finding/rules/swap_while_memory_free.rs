@@ -18,7 +18,7 @@ pub(super) static RULE: Rule = Rule {
     about: "Pages are written to swap, a node is at its low watermark, and another one has free memory.",
     not_when: &[
         ("limit", "a container at its memory limit explains the swapping"),
-        ("proactive", "no node is at its watermark: somebody asked for it"),
+        ("proactive", "no node is at its watermark: the reclaim was asked for"),
         ("full-everywhere", "no node has free memory"),
         ("way-back", "pages come from swap only"),
     ],
