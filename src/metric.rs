@@ -8,6 +8,7 @@ pub mod balancing;
 pub mod columns;
 pub mod container;
 pub mod counters;
+pub mod efficiency;
 pub mod format;
 pub mod hardware;
 pub mod host;
@@ -19,6 +20,7 @@ pub mod needs;
 pub mod node;
 pub mod on_cpus;
 pub mod on_demand;
+pub mod over;
 pub mod page_migrations;
 pub mod pages;
 pub mod placement;
@@ -33,6 +35,8 @@ use crate::model::facility::Facility;
 use crate::model::sample::{HostFacts, Missing, Reading};
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
+
+use over::{Better, Over, Quotient};
 
 /// The sum, and 0 of nothing: `Iterator::sum` makes that -0.0, which is shown as "-0.0".
 pub(crate) fn sum(all: impl Iterator<Item = f64>) -> f64 {
@@ -203,6 +207,8 @@ pub struct Metric<R: 'static> {
     pub help: &'static str,
     /// The value, or why there is none for this row.
     pub value: fn(&R, &Snapshot) -> Reading<Value>,
+    /// The value over several intervals and of several rows.
+    pub over: Over<R>,
     pub traits: Traits,
 }
 
@@ -220,6 +226,8 @@ pub struct Traits {
     /// The text that stands where there is no value.
     pub absent: &'static str,
     pub stands: Stands,
+    /// The direction in which a change is one for the better.
+    pub better: Better,
 }
 
 /// Parts of a machine of which there may be one or several.
@@ -254,6 +262,7 @@ impl Traits {
         ages: false,
         absent: format::ABSENT,
         stands: Stands::Usual,
+        better: Better::Neither,
     };
 
     #[must_use]
@@ -280,6 +289,11 @@ impl Traits {
     const fn stands(self, stands: Stands) -> Traits {
         Traits { stands, ..self }
     }
+
+    #[must_use]
+    const fn better(self, better: Better) -> Traits {
+        Traits { better, ..self }
+    }
 }
 
 impl Metric<crate::snapshot::Task> {
@@ -292,7 +306,7 @@ impl Metric<crate::snapshot::Task> {
         value: fn(&crate::snapshot::Task, &Snapshot) -> Reading<Value>,
     ) -> Self {
         let (group, unit, order) = (Group::Memory, Unit::PerSecond, Order::Descending);
-        Metric { id, title, width, group, unit, order, help, value, traits: Traits::NONE }
+        Metric { id, title, width, group, unit, order, help, value, over: Over::Time, traits: Traits::NONE }
     }
 }
 
@@ -301,6 +315,12 @@ impl<R> Metric<R> {
     #[must_use]
     const fn with(self, traits: Traits) -> Metric<R> {
         Metric { traits, ..self }
+    }
+
+    /// The same metric, whose values become one in this way.
+    #[must_use]
+    const fn over(self, over: Over<R>) -> Metric<R> {
+        Metric { over, ..self }
     }
 
     /// Whether a host has anything to say with it.
@@ -316,6 +336,15 @@ impl<R> Metric<R> {
     /// Cells that its column has at least.
     pub fn least_width(&self) -> u16 {
         if self.traits.least_width > 0 { self.traits.least_width } else { self.width }
+    }
+
+    /// The sums that the value of a row is a quotient of; `None` where it is no single quotient.
+    pub fn quotient(&self, row: &R, snapshot: &Snapshot) -> Option<Reading<Quotient>> {
+        let Over::Quotient(of) = self.over else { return None };
+        Some(match snapshot.host_missing(self.id) {
+            Some(missing) => Err(missing.clone()),
+            None => of(row, snapshot),
+        })
     }
 
     /// The value of a row.

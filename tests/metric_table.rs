@@ -19,7 +19,7 @@ fn needs(needs: &[Facility]) -> String {
 
 fn rows<R>(table: &mut String, of: &str, metrics: &[Metric<R>]) {
     for metric in metrics {
-        let Metric { id, title, width, group, unit, order, traits, .. } = metric;
+        let Metric { id, title, width, group, unit, order, traits, over, .. } = metric;
         let stands = match traits.stands {
             Stands::Usual => "usual",
             Stands::Plain => "plain",
@@ -28,11 +28,13 @@ fn rows<R>(table: &mut String, of: &str, metrics: &[Metric<R>]) {
             Stands::Remote(_) => "remote",
         };
         let line = format!(
-            "{of} {id} [{title}] {width}/{} {group:?} {unit:?} {order:?} {stands} {} several:{:?} ages:{} needs:{}",
+            "{of} {id} [{title}] {width}/{} {group:?} {unit:?} {order:?} {stands} {} several:{:?} ages:{} over:{} better:{:?} needs:{}",
             metric.least_width(),
             traits.absent,
             traits.several,
             traits.ages,
+            over.name(),
+            traits.better,
             needs(traits.needs)
         );
         writeln!(table, "{line}").unwrap();

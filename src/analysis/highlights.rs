@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::metric::counters;
+use crate::metric::over::Quotient;
 use crate::metric::task;
 use crate::model::sample::{HostFacts, Sample};
 use crate::snapshot::{RowKind, Snapshot, derive};
@@ -130,7 +131,7 @@ impl Finder {
         let measured = |metric: &str| interval.host_missing(metric).is_none();
         if is_busy
             && measured(task::IPC.id)
-            && let Ok(ipc) = counters::ipc(&interval.slots, interval)
+            && let Ok(ipc) = counters::ipc(&interval.slots, interval.busy_ns, interval).map(Quotient::value)
             && ipc > 0.0
             && self.marks.ipc.is_none_or(|(_, lowest)| ipc < lowest)
         {

@@ -1,5 +1,6 @@
 //! The metrics of memory in use: shares of time at memory accesses, from samples of a clock.
 
+use super::over::{Better, Over};
 use super::task::GHZ;
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use crate::model::access::ENOUGH;
@@ -44,7 +45,18 @@ const fn metric(
     help: &'static str,
     value: fn(&Task, &Snapshot) -> Reading<Value>,
 ) -> Metric<Task> {
-    Metric { id, title, width, group: Group::Memory, unit, order, help, value, traits: NEEDS }
+    Metric {
+        id,
+        title,
+        width,
+        group: Group::Memory,
+        unit,
+        order,
+        help,
+        value,
+        over: Over::Level,
+        traits: NEEDS,
+    }
 }
 
 pub const MEM_TIME_PCT: Metric<Task> = metric(
@@ -71,7 +83,7 @@ pub const MEM_TIME_REMOTE_PCT: Metric<Task> = metric(
         Ok(Value::F64(100.0 * remote / known))
     },
 )
-.with(NEEDS.several(Several::Nodes).stands(Stands::Remote(|pct| pct > 0.0)));
+.with(NEEDS.several(Several::Nodes).stands(Stands::Remote(|pct| pct > 0.0)).better(Better::Low));
 
 pub const MEM_TIME_ERROR_POINTS: Metric<Task> = metric(
     "mem_time_error_points",
@@ -106,6 +118,7 @@ pub const MEM_TIME_PCT_BY_NODE: Metric<Task> = metric(
         }
     },
 )
+.over(Over::Newest)
 .with(NEEDS.several(Several::Nodes).least_width(11));
 
 pub const ACCESS_SOURCE: Metric<Task> = metric(
@@ -120,7 +133,8 @@ pub const ACCESS_SOURCE: Metric<Task> = metric(
         let clock = snapshot.host_missing(MEM_TIME_PCT.id).is_none().then_some(sampled.source.id());
         Ok(Value::Text(clock.into_iter().chain(event).collect::<Vec<_>>().join("+")))
     },
-);
+)
+.over(Over::Newest);
 
 /// Accesses that a PMU sampled: enough of them that memory answered.
 fn answers(task: &Task) -> Reading<&Answers> {
@@ -165,7 +179,7 @@ pub const DRAM_REMOTE_PCT: Metric<Task> = metric(
         Ok(Value::F64(100.0 * remote as f64 / all as f64))
     },
 )
-.with(EVENTS.several(Several::Nodes).stands(Stands::Remote(|pct| pct > 0.0)));
+.with(EVENTS.several(Several::Nodes).stands(Stands::Remote(|pct| pct > 0.0)).better(Better::Low));
 
 pub const LOAD_LATENCY_NS_LOCAL: Metric<Task> = metric(
     "load_latency_ns_local",
@@ -175,7 +189,7 @@ pub const LOAD_LATENCY_NS_LOCAL: Metric<Task> = metric(
      and Zen 5 of those slower than 128 cycles. JSON has more in access.pmu. Not verified on hardware.",
     |task, snapshot| latency(task, snapshot, |answers| &answers.local),
 )
-.with(EVENTS);
+.with(EVENTS.better(Better::Low));
 
 pub const LOAD_LATENCY_NS_REMOTE: Metric<Task> = metric(
     "load_latency_ns_remote",
@@ -184,7 +198,7 @@ pub const LOAD_LATENCY_NS_REMOTE: Metric<Task> = metric(
     "The same of loads that memory of another node answered.",
     |task, snapshot| latency(task, snapshot, |answers| &answers.remote),
 )
-.with(EVENTS.several(Several::Nodes));
+.with(EVENTS.several(Several::Nodes).better(Better::Low));
 
 pub const ACCESS_SAMPLES: Metric<Task> = metric(
     "access_samples",

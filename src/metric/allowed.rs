@@ -3,6 +3,7 @@
 //!
 //! [`Facility::AllowedNodes`]: crate::model::facility::Facility::AllowedNodes
 
+use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value, no, on_demand};
 use crate::model::sample::{Missing, OTHERS_PID, Reading};
 use crate::model::topology::format_cpulist;
@@ -18,6 +19,7 @@ pub const NODES_ALLOWED: Metric<Task> = Metric {
     help: "Nodes that the CPUs it may use belong to, as a list: its affinity (taskset(1)) within its cpuset. Of a process those \
            of all its threads.",
     value: |task, snapshot| of(task, task.cpu_nodes, snapshot).map(Value::Text),
+    over: Over::Newest,
     traits: Traits::NONE,
 };
 
@@ -34,6 +36,7 @@ pub const MEMS_ALLOWED: Metric<Task> = Metric {
         // Nodes above 63 are in no sample.
         Err(_) => on_demand::mems_allowed(task).map(Value::Text),
     },
+    over: Over::Newest,
     traits: Traits::NONE,
 };
 

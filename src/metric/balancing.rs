@@ -1,5 +1,6 @@
 //! The metrics of what NUMA balancing does with a task.
 
+use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
@@ -47,6 +48,7 @@ pub const NUMA_GROUP: Metric<Task> = Metric {
         0 => Err(Missing::NotCollected("NUMA balancing has it in no group".into())),
         group => Ok(Value::U64(group.into())),
     },
+    over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::NumaGroup]),
 };
 
@@ -70,8 +72,9 @@ pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
     help: "Share of its hinting faults that found the page on another node. Not the share of its accesses: a process of \
            one thread faults on pages that are not local already, pages that were just moved do not fault for a while, \
            and one that is bound may not fault at all. See remote_pct.",
-    value: |task, snapshot| remote_pct(of_task(task), snapshot).map(Value::F64),
-    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]),
+    value: |task, snapshot| remote(of_task(task), snapshot).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(|task, snapshot| remote(of_task(task), snapshot)),
+    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]).better(Better::Low),
 };
 
 /// The hinting faults of a task in the interval.
@@ -79,11 +82,11 @@ pub(super) fn of_task(task: &Task) -> Hints {
     Hints { faults: task.delta[Counter::HintFaults], remote: task.delta[Counter::HintRemote] }
 }
 
-fn remote_pct(hints: Hints, snapshot: &Snapshot) -> Reading<f64> {
+fn remote(hints: Hints, snapshot: &Snapshot) -> Reading<Quotient> {
     snapshot.rate(0)?;
     match hints.faults {
         0 => Err(Missing::NotCollected("no hinting fault in this interval".into())),
-        all => Ok(hints.remote as f64 * 100.0 / all as f64),
+        all => Ok(Quotient::pct(hints.remote as f64, all as f64)),
     }
 }
 
@@ -96,16 +99,19 @@ pub const BALANCING_PCT: Metric<Task> = Metric {
     order: Order::Descending,
     help: "Share of its time on CPUs that NUMA balancing took: scans of its memory, and its hinting faults with the moves \
            of pages in them. The exception itself is not in it. Needs functions of the kernel that can be hooked.",
-    value: |task, snapshot| {
-        snapshot.rate(0)?;
-        match task.run_ns() {
-            0 => Err(Missing::NotCollected("did not run in this interval".into())),
-            // Interrupts and the hypervisor may have had a part of what the clock says.
-            ran => Ok(Value::F64((task.delta[Counter::BalancingNs] as f64 * 100.0 / ran as f64).min(100.0))),
-        }
-    },
-    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::BalancingTime]),
+    value: |task, snapshot| balancing(task, snapshot).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(balancing),
+    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::BalancingTime]).better(Better::Low),
 };
+
+fn balancing(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
+    snapshot.rate(0)?;
+    match task.run_ns() {
+        0 => Err(Missing::NotCollected("did not run in this interval".into())),
+        // Interrupts and the hypervisor may have had a part of what the clock says.
+        ran => Ok(Quotient::pct(task.delta[Counter::BalancingNs].min(ran) as f64, ran as f64)),
+    }
+}
 
 fn of_node(node: &Node) -> Reading<Hints> {
     node.hints.ok_or_else(|| {
@@ -122,6 +128,7 @@ pub const NODE_HINT_FAULTS: Metric<Node> = Metric {
     order: Order::Descending,
     help: "NUMA hinting faults on the node's CPUs, of every task, in scope or not.",
     value: |node, snapshot| snapshot.rate(of_node(node)?.faults).map(Value::F64),
+    over: Over::Time,
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]),
 };
 
@@ -133,8 +140,9 @@ pub const NODE_HINT_REMOTE_PCT: Metric<Node> = Metric {
     unit: Unit::Percent,
     order: Order::Descending,
     help: "Share of these that found the page on another node. No share of accesses: see the help of tasks.",
-    value: |node, snapshot| remote_pct(of_node(node)?, snapshot).map(Value::F64),
-    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]),
+    value: |node, snapshot| remote(of_node(node)?, snapshot).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(|node, snapshot| remote(of_node(node)?, snapshot)),
+    traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]).better(Better::Low),
 };
 
 /// The same of the whole machine, from /proc/vmstat: numa_hint_faults, numa_hint_faults_local.
@@ -152,6 +160,6 @@ pub fn of_host(snapshot: &Snapshot) -> [(&'static str, Reading<f64>); 2] {
     };
     [
         reading(HINT_FAULTS.id, |hints, snapshot| snapshot.rate(hints.faults)),
-        reading(HINT_REMOTE_PCT.id, remote_pct),
+        reading(HINT_REMOTE_PCT.id, |hints, snapshot| remote(hints, snapshot).map(Quotient::value)),
     ]
 }

@@ -1,5 +1,6 @@
 //! The metrics of a container: what is its own, and those of tasks summed over it.
 
+use super::over::{Better, Over};
 use super::{
     Group, Metric, Order, Several, Traits, Unit, Value, balancing, identity, interference, no,
     page_migrations, pages, placement, pressure, smt, task,
@@ -26,6 +27,20 @@ macro_rules! summed {
             order: $metric.order,
             help: $metric.help,
             value: |row: &Container, snapshot: &Snapshot| ($metric.value)(&row.sum, snapshot),
+            over: match $metric.over {
+                Over::Time => Over::Time,
+                Over::Quotient(_) => Over::Quotient(|row, snapshot| match $metric.over {
+                    Over::Quotient(of) => of(&row.sum, snapshot),
+                    _ => unreachable!("it is one"),
+                }),
+                Over::ByNode(_) => Over::ByNode(|row, snapshot| match $metric.over {
+                    Over::ByNode(of) => of(&row.sum, snapshot),
+                    _ => unreachable!("it is one"),
+                }),
+                Over::Level => Over::Level,
+                Over::Total => Over::Total,
+                Over::Newest => Over::Newest,
+            },
             traits: $metric.traits,
         }
     };
@@ -39,7 +54,18 @@ const fn own(
     help: &'static str,
     value: fn(&Container, &Snapshot) -> Reading<Value>,
 ) -> Metric<Container> {
-    Metric { id, title, width, group: kind.0, unit: kind.1, order: kind.2, help, value, traits: Traits::NONE }
+    Metric {
+        id,
+        title,
+        width,
+        group: kind.0,
+        unit: kind.1,
+        order: kind.2,
+        help,
+        value,
+        over: Over::usual(kind.1),
+        traits: Traits::NONE,
+    }
 }
 
 const TEXT: (Group, Unit, Order) = (Identity, Unit::Text, Ascending);
@@ -212,7 +238,7 @@ pub const CPU_QUOTA_PCT: Metric<Container> = own(
             Some(milli) => Ok(Value::F64(milli as f64 / 10.0)),
             None => Err(no("it has no quota")),
         },
-    ).with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+    ).over(Over::Level).with(Traits::NONE.needs(&[Facility::CgroupLimits]));
 
 pub const THROTTLED_PCT: Metric<Container> = own(
         "throttled_pct",
@@ -231,7 +257,7 @@ pub const THROTTLED_PCT: Metric<Container> = own(
                 _ => Err(Missing::FirstInterval),
             }
         },
-    ).with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+    ).with(Traits::NONE.needs(&[Facility::CgroupLimits]).better(Better::Low));
 
 pub const THROTTLED_PERIODS_PCT: Metric<Container> = own(
     "throttled_periods_pct",
@@ -249,7 +275,7 @@ pub const THROTTLED_PERIODS_PCT: Metric<Container> = own(
         Ok(Value::F64(throttled as f64 * 100.0 / periods as f64))
     },
 )
-.with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]).better(Better::Low));
 
 pub const CPUS_ALLOWED: Metric<Container> = own(
     "cpus_allowed",
@@ -313,6 +339,7 @@ pub const MEM_BYTES_BY_NODE: Metric<Container> = own(
         Ok(Value::ByNode(used.map(|(node, bytes)| (NodeId(node), bytes as f64)).collect()))
     },
 )
+.over(Over::Newest)
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]).several(Several::Nodes));
 
 pub const MEM_LIMIT_BYTES: Metric<Container> = own(

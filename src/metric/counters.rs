@@ -4,6 +4,7 @@
 //! on every CPU, gives a reason and never a number that is too low.
 
 use super::no;
+use super::over::{ByNode, Quotient};
 use crate::model::event::{Role, ShareOf};
 use crate::model::sample::{Counts, Missing, Reading, Slot};
 use crate::model::units::NodeId;
@@ -75,72 +76,115 @@ pub fn rma(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     count(slots, snapshot, Role::Rma)
 }
 
+/// A quotient of counters in the interval, and of the time on CPUs in it in nanoseconds.
+///
+/// # Errors
+/// As [`count`]; or what it is divided by was not counted at all.
+pub type Formula = fn(&[Slot], u64, &Snapshot) -> Reading<Quotient>;
+
+/// A quotient, unless nothing was counted that it could be divided by.
+fn quotient(num: f64, den: f64, otherwise: &str) -> Reading<Quotient> {
+    if den > 0.0 { Ok(Quotient::of(num, den)) } else { Err(no(otherwise)) }
+}
+
+const NO_CYCLE: &str = "no cycle was counted in this interval";
+const NO_INSTRUCTION: &str = "no instruction was counted in this interval";
+
 /// RMA / LMA; infinite when all accesses were remote.
 ///
 /// # Errors
 /// As [`count`]; or there was no access at all.
-pub fn rma_lma(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
+pub fn rma_lma(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quotient> {
     let (lma, rma) = (lma(slots, snapshot)?, rma(slots, snapshot)?);
-    if lma > 0.0 {
-        Ok(rma / lma)
-    } else if rma > 0.0 {
-        Ok(f64::INFINITY)
+    if lma > 0.0 || rma > 0.0 {
+        Ok(Quotient::of(rma, lma))
     } else {
         Err(no("no memory access was counted in this interval"))
     }
 }
 
 /// `part` per thousand instructions.
-///
-/// # Errors
-/// As [`count`]; or no instruction was counted.
-pub fn per_kilo_instructions(part: f64, slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
+fn per_kilo_instructions(part: f64, slots: &[Slot], snapshot: &Snapshot) -> Reading<Quotient> {
     let instructions = count(slots, snapshot, Role::Instructions)?;
-    if instructions > 0.0 {
-        Ok(part * 1e3 / instructions)
-    } else {
-        Err(no("no instruction was counted in this interval"))
-    }
+    Ok(quotient(part, instructions, NO_INSTRUCTION)?.scaled(1e3))
 }
 
-/// Misses of a role per thousand instructions.
-///
-/// # Errors
-/// As [`count`]; or no instruction was counted.
-pub fn mpki(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Reading<f64> {
-    per_kilo_instructions(count(slots, snapshot, role)?, slots, snapshot)
+/// Formulas for an amount per thousand instructions.
+macro_rules! per_kilo_instructions {
+    ($($(#[$doc:meta])* $name:ident = $part:expr;)*) => {
+        $($(#[$doc])*
+        ///
+        /// # Errors
+        /// As [`count`]; or no instruction was counted.
+        pub fn $name(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quotient> {
+            let part: fn(&[Slot], &Snapshot) -> Reading<f64> = $part;
+            per_kilo_instructions(part(slots, snapshot)?, slots, snapshot)
+        })*
+    };
+}
+
+per_kilo_instructions! {
+    /// Misses of the last-level cache per thousand instructions.
+    llc_mpki = |slots, snapshot| count(slots, snapshot, Role::Llc);
+    /// Page walks for data per thousand instructions.
+    dtlb_mpki = |slots, snapshot| count(slots, snapshot, Role::Dtlb);
+    /// Page walks for instructions per thousand instructions.
+    itlb_mpki = |slots, snapshot| count(slots, snapshot, Role::Itlb);
+    /// Mispredicted branches per thousand instructions.
+    branch_mpki = |slots, snapshot| count(slots, snapshot, Role::Branch);
+    /// Local memory accesses per thousand instructions.
+    lpi = lma;
+    /// Remote memory accesses per thousand instructions.
+    rpi = rma;
 }
 
 /// Instructions per cycle.
 ///
 /// # Errors
 /// As [`count`]; or no cycle was counted.
-pub fn ipc(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
+pub fn ipc(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quotient> {
     let cycles = count(slots, snapshot, Role::Cycles)?;
-    let instructions = count(slots, snapshot, Role::Instructions)?;
-    if cycles > 0.0 { Ok(instructions / cycles) } else { Err(no("no cycle was counted in this interval")) }
+    quotient(count(slots, snapshot, Role::Instructions)?, cycles, NO_CYCLE)
+}
+
+/// Cycles per instruction.
+///
+/// # Errors
+/// As [`count`]; or no instruction was counted.
+pub fn cpi(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quotient> {
+    let cycles = count(slots, snapshot, Role::Cycles)?;
+    quotient(cycles, count(slots, snapshot, Role::Instructions)?, NO_INSTRUCTION)
+}
+
+/// Cycles per nanosecond of time on CPUs.
+///
+/// # Errors
+/// As [`count`]; or nothing ran.
+pub fn ghz(slots: &[Slot], ran_ns: u64, snapshot: &Snapshot) -> Reading<Quotient> {
+    quotient(count(slots, snapshot, Role::Cycles)?, ran_ns as f64, "did not run in this interval")
 }
 
 /// The factor for instructions per cycle as counted, where the two counters took turns.
 fn took_turns(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
     let counted = |role| snapshot.host.slots(role).map(|at| slots[at].count).sum::<u64>() as f64;
     let as_counted = counted(Role::Instructions) / counted(Role::Cycles);
-    Ok(if as_counted > 0.0 { ipc(slots, snapshot)? / as_counted } else { 1.0 })
+    Ok(if as_counted > 0.0 { ipc(slots, 0, snapshot)?.value() / as_counted } else { 1.0 })
 }
 
 /// IPC of the stretches in which the SMT siblings did one thing: 0 idle, 1 busy (see `enum nt_siblings`).
 ///
 /// # Errors
 /// As [`ipc`]; or there was no such stretch.
-pub fn ipc_by_sibling(counts: &Counts, snapshot: &Snapshot, siblings: usize) -> Reading<f64> {
-    ipc(&counts.slots, snapshot)?;
+pub fn ipc_by_sibling(counts: &Counts, snapshot: &Snapshot, siblings: usize) -> Reading<Quotient> {
+    ipc(&counts.slots, 0, snapshot)?;
     match counts.by_sibling[siblings] {
         NodeCounts { cycles: 0, .. } if siblings == 0 => {
             Err(no("its SMT sibling was not idle for a whole stretch"))
         }
         NodeCounts { cycles: 0, .. } => Err(no("its SMT sibling was not busy for a whole stretch")),
         NodeCounts { cycles, instructions } => {
-            Ok(instructions as f64 / cycles as f64 * took_turns(&counts.slots, snapshot)?)
+            let factor = took_turns(&counts.slots, snapshot)?;
+            Ok(Quotient::of(instructions as f64 * factor, cycles as f64))
         }
     }
 }
@@ -151,8 +195,8 @@ pub fn ipc_by_sibling(counts: &Counts, snapshot: &Snapshot, siblings: usize) -> 
 ///
 /// # Errors
 /// As [`ipc`]; or counts are not kept by node: the machine has one, or the recording has none.
-pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<Vec<(NodeId, f64)>> {
-    let overall = ipc(&counts.slots, snapshot)?;
+pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<ByNode> {
+    let overall = ipc(&counts.slots, 0, snapshot)?.value();
     let sum = |of: fn(&NodeCounts) -> u64| counts.by_node.iter().map(|node| of(node) as f64).sum::<f64>();
     let (cycles, instructions) = (sum(|node| node.cycles), sum(|node| node.instructions));
     if cycles <= 0.0 || instructions <= 0.0 {
@@ -160,8 +204,8 @@ pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<Vec<(NodeId,
     }
     let scale = overall / (instructions / cycles);
     let ran = |(node, counts): (usize, &NodeCounts)| {
-        let ipc = counts.instructions as f64 / counts.cycles as f64;
-        (counts.cycles > 0).then_some((NodeId(node as u32), ipc * scale))
+        let ipc = Quotient::of(counts.instructions as f64 * scale, counts.cycles as f64);
+        (counts.cycles > 0).then_some((NodeId(node as u32), ipc))
     };
     Ok(counts.by_node.iter().enumerate().filter_map(ran).collect())
 }
@@ -170,7 +214,7 @@ pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<Vec<(NodeId,
 ///
 /// # Errors
 /// As [`count`]; or no cycle or slot was counted.
-pub fn stall_pct(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Reading<f64> {
+fn stalled(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Reading<Quotient> {
     let mut stalled = count(slots, snapshot, role)?;
     let first = snapshot.host.slots(role).next().map(|at| snapshot.host.events[at].share_of);
     let whole = match first.unwrap_or_default() {
@@ -178,12 +222,25 @@ pub fn stall_pct(slots: &[Slot], snapshot: &Snapshot, role: Role) -> Reading<f64
         ShareOf::SlotsPerCycle(width) => count(slots, snapshot, Role::Cycles)? * f64::from(width),
         ShareOf::Slots => count(slots, snapshot, Role::Slots)?,
     };
-    if whole <= 0.0 {
-        return Err(no("no cycle was counted in this interval"));
-    }
     // The counters are read one after the other, so that short runs may be off by some cycles.
     stalled = stalled.min(whole);
-    Ok(stalled * 100.0 / whole)
+    Ok(quotient(stalled, whole, NO_CYCLE)?.scaled(100.0))
+}
+
+/// Stalls of the front end in percent.
+///
+/// # Errors
+/// As [`count`]; or no cycle or slot was counted.
+pub fn stall_frontend(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quotient> {
+    stalled(slots, snapshot, Role::StallFrontend)
+}
+
+/// Stalls of the back end in percent.
+///
+/// # Errors
+/// As [`count`]; or no cycle or slot was counted.
+pub fn stall_backend(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quotient> {
+    stalled(slots, snapshot, Role::StallBackend)
 }
 
 /// The least share of time that any counter of the row was on the PMU, in percent.

@@ -1,5 +1,6 @@
 //! Distances of a node to the others, and the devices attached to it.
 
+use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::model::sample::{Missing, Reading};
 use crate::model::topology::{Device, Node as Facts};
@@ -20,6 +21,7 @@ pub const DISTANCE: Metric<Node> = Metric {
         let to = |(node, distance): &(NodeId, u32)| (*node, f64::from(*distance));
         Ok(Value::ByNode(facts(node, snapshot)?.distances.iter().map(to).collect()))
     },
+    over: Over::Newest,
     traits: Traits::NONE,
 };
 
@@ -36,6 +38,7 @@ pub const DEVICES: Metric<Node> = Metric {
         let devices: Vec<String> = facts(node, snapshot)?.devices.iter().map(device).collect();
         Ok(Value::Text(devices.join(" ")))
     },
+    over: Over::Newest,
     traits: Traits::NONE,
 };
 

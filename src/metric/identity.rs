@@ -1,5 +1,6 @@
 //! The metrics that say which task it is, whose, and how the scheduler treats it.
 
+use super::over::Over;
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no};
 use crate::model::cgroup_path;
 use crate::model::facility::Facility;
@@ -20,6 +21,7 @@ pub const PID: Metric<Task> = Metric {
     order: Ascending,
     help: "Process id (thread group) in the host's pid namespace.",
     value: |task, _| Ok(Value::U64(task.raw.pid.into())),
+    over: Over::Newest,
     traits: Traits::NONE.least_width(7).stands(Stands::Plain),
 };
 
@@ -34,6 +36,7 @@ pub const TID: Metric<Task> = Metric {
     value: |task, _| {
         task.tid.map(|tid| Value::U64(tid.into())).ok_or_else(|| no("the row is a process, not a thread"))
     },
+    over: Over::Newest,
     traits: Traits::NONE.least_width(7).stands(Stands::Plain),
 };
 
@@ -46,6 +49,7 @@ pub const PPID: Metric<Task> = Metric {
     order: Ascending,
     help: "Parent process id.",
     value: |task, _| Ok(Value::U64(task.raw.ppid.into())),
+    over: Over::Newest,
     traits: Traits::NONE.least_width(7).stands(Stands::Plain),
 };
 
@@ -58,6 +62,7 @@ pub const USER: Metric<Task> = Metric {
     order: Ascending,
     help: "Owner (real user id), by name where /etc/passwd has one.",
     value: |task, snapshot| Ok(Value::Text(user(task.raw.uid, snapshot))),
+    over: Over::Newest,
     traits: Traits::NONE,
 };
 
@@ -71,6 +76,7 @@ pub const STATE: Metric<Task> = Metric {
     help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t traced, \
            I idle kernel thread, P parked one, Z zombie, X ended. Tasks frozen by cgroup v1 are D, by v2 S.",
     value: |task, _| Ok(Value::Text(state(task).to_string())),
+    over: Over::Newest,
     traits: Traits::NONE,
 };
 
@@ -83,6 +89,7 @@ pub const POLICY: Metric<Task> = Metric {
     order: Ascending,
     help: "Scheduling policy, as in sched(7).",
     value: |task, _| Ok(Value::Text(policy(task.raw.policy))),
+    over: Over::Newest,
     traits: Traits::NONE,
 };
 
@@ -95,6 +102,7 @@ pub const NICE: Metric<Task> = Metric {
     order: Ascending,
     help: "Nice value, -20 (favoured) to 19.",
     value: |task, _| Ok(Value::I64(task.raw.nice.into())),
+    over: Over::Newest,
     traits: Traits::NONE.stands(Stands::Plain),
 };
 
@@ -107,6 +115,7 @@ pub const THREADS: Metric<Task> = Metric {
     order: Descending,
     help: "Live threads of the process.",
     value: |task, _| Ok(Value::U64(task.threads.into())),
+    over: Over::Level,
     traits: Traits::NONE,
 };
 
@@ -119,6 +128,7 @@ pub const START_NS: Metric<Task> = Metric {
     order: Descending,
     help: "Start time since boot (CLOCK_BOOTTIME). pid and start_ns identify a process for ever.",
     value: |task, _| Ok(Value::U64(task.raw.start_ns)),
+    over: Over::Newest,
     traits: Traits::NONE,
 };
 
@@ -136,6 +146,7 @@ pub const CGROUP: Metric<Task> = Metric {
             Err(Missing::Lost(format!("cgroup {} was removed before its path was read", task.raw.cgroup_id)))
         }
     },
+    over: Over::Newest,
     traits: Traits::NONE,
 };
 
@@ -153,6 +164,7 @@ pub const CONTAINER: Metric<Task> = Metric {
         }
         _ => Err(no("it is in no container")),
     },
+    over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::CgroupNames]),
 };
 
@@ -169,6 +181,7 @@ pub const POD: Metric<Task> = Metric {
         let pod = group.and_then(|group| group.pod.clone());
         pod.map(Value::Text).ok_or_else(|| no("it is in no pod"))
     },
+    over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::CgroupNames]),
 };
 
@@ -184,6 +197,7 @@ pub const COMM: Metric<Task> = Metric {
     order: Ascending,
     help: "Name of the task as the kernel keeps it: up to 15 bytes; unprintable ones are escaped.",
     value: |task, _| Ok(Value::Text(text::clean(task.raw.comm.bytes()))),
+    over: Over::Newest,
     traits: Traits::NONE.least_width(NAME_LEAST),
 };
 

@@ -1,6 +1,7 @@
 //! Time that a task loses to interrupts on its CPU, and to waiting while others idle. Both are estimates from CPUs and
 //! tasks at the end of an interval, and cost the context switch nothing.
 
+use super::over::{Better, Over};
 use super::{Group, Metric, Order, Traits, Unit, Value, no, sum};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
@@ -22,7 +23,8 @@ pub const IRQ_PCT: Metric<Task> = Metric {
         let ns = irq_ns(task, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
     },
-    traits: Traits::NONE.needs(&[Facility::Irq]),
+    over: Over::Time,
+    traits: Traits::NONE.needs(&[Facility::Irq]).better(Better::Low),
 };
 
 pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
@@ -38,7 +40,8 @@ pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
         let ns = irq_ns_on_nodes(&row.sum.delta.run_ns, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
     },
-    traits: Traits::NONE.needs(&[Facility::Irq]),
+    over: Over::Time,
+    traits: Traits::NONE.needs(&[Facility::Irq]).better(Better::Low),
 };
 
 pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
@@ -57,7 +60,8 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
         let idle = if wait > 0.0 { idle_elsewhere(task, snapshot)? } else { 0.0 };
         Ok(Value::estimate(wait * idle))
     },
-    traits: Traits::NONE,
+    over: Over::Time,
+    traits: Traits::NONE.better(Better::Low),
 };
 
 pub const RUNQ_WAIT_THROTTLED_PCT: Metric<Task> = Metric {
@@ -73,7 +77,8 @@ pub const RUNQ_WAIT_THROTTLED_PCT: Metric<Task> = Metric {
         let wait = snapshot.share(task.delta[Counter::RunDelayNs])?;
         Ok(Value::estimate(wait * task.waits.throttled))
     },
-    traits: Traits::NONE.needs(&[Facility::CgroupLimits]),
+    over: Over::Time,
+    traits: Traits::NONE.needs(&[Facility::CgroupLimits]).better(Better::Low),
 };
 
 pub const RUNQ_WAIT_BOUND_PCT: Metric<Task> = Metric {
@@ -91,7 +96,8 @@ pub const RUNQ_WAIT_BOUND_PCT: Metric<Task> = Metric {
         let idle = if wait > 0.0 { idlest(snapshot, |_| true)? } else { 0.0 };
         Ok(Value::estimate(wait * idle))
     },
-    traits: Traits::NONE,
+    over: Over::Time,
+    traits: Traits::NONE.better(Better::Low),
 };
 
 /// Time in interrupts, of the on-CPU time of a task.

@@ -1,6 +1,7 @@
 //! The metric of where a task asks for its new memory.
 
 use super::allowed::node_list;
+use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use crate::model::facility::Facility;
 use crate::model::sample::OTHERS_PID;
@@ -17,6 +18,7 @@ pub const POLICY: Metric<Task> = Metric {
     help: "Where it asks for new memory (set_mempolicy(2), numactl(8)), with nodes as in numa_maps: default is the node that \
            it runs on. Of the main thread of a process. Mappings may have policies of their own: see m in the details.",
     value: |task, _| of(task).map(Value::Text),
+    over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::NodePages, Facility::MemPolicy]),
 };
 

@@ -1,5 +1,6 @@
 //! The metrics of a node.
 
+use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
 use crate::metric::host::NO_STEAL;
 use crate::metric::{balancing, counters, hardware, on_cpus, page_migrations, placement};
@@ -101,7 +102,7 @@ pub const IRQ_PCT: Metric<Node> = node(
         snapshot.share(node.irq_ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
     },
 )
-.with(Traits::NONE.needs(&[Facility::Irq]));
+.with(Traits::NONE.needs(&[Facility::Irq]).better(Better::Low));
 
 pub const STEAL_PCT: Metric<Node> = node(
     "steal_pct",
@@ -119,7 +120,7 @@ pub const STEAL_PCT: Metric<Node> = node(
         snapshot.share(ns).map(|pct| Value::F64(pct / f64::from(node.cpus)))
     },
 )
-.with(Traits::NONE.needs(&[Facility::Steal]));
+.with(Traits::NONE.needs(&[Facility::Steal]).better(Better::Low));
 
 pub const IPC: Metric<Node> = node(
     "ipc",
@@ -127,9 +128,15 @@ pub const IPC: Metric<Node> = node(
     5,
     Unit::Ratio,
     "Instructions per cycle of everything that ran on the node's CPUs.",
-    |node, snapshot| counters::ipc(&node.slots, snapshot).map(Value::F64),
+    |node, snapshot| ipc(node, snapshot).map(Quotient::value).map(Value::F64),
 )
-.with(Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]).stands(Stands::Harm(|ipc| ipc < 0.5)));
+.over(Over::Quotient(ipc))
+.with(
+    Traits::NONE
+        .needs(&[Facility::CYCLES, Facility::INSTRUCTIONS])
+        .stands(Stands::Harm(|ipc| ipc < 0.5))
+        .better(Better::High),
+);
 
 pub const LMA_PER_S: Metric<Node> = node(
     "lma_per_s",
@@ -176,6 +183,7 @@ pub const WATERMARK_DISTANCE_PCT: Metric<Node> = node(
          new pages are placed on other nodes.",
     |node, _| watermark_distance(&node.raw).map(Value::F64),
 )
+.over(Over::Level)
 .with(Traits::NONE.needs(&[Facility::Watermarks]).stands(Stands::Harm(|pct| pct < 0.0)));
 
 pub const MEM_FILE_BYTES: Metric<Node> = node(
@@ -264,7 +272,7 @@ pub const NUMA_MISS_PER_S: Metric<Node> = node(
     "Pages allocated here although another node was preferred.",
     |node, s| rate(node.pages.numa_miss, s),
 )
-.with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)));
+.with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
 
 pub const NUMA_FOREIGN_PER_S: Metric<Node> = node(
     "numa_foreign_per_s",
@@ -274,7 +282,7 @@ pub const NUMA_FOREIGN_PER_S: Metric<Node> = node(
     "Pages wanted here but allocated on another node.",
     |node, s| rate(node.pages.numa_foreign, s),
 )
-.with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)));
+.with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
 
 pub const INTERLEAVE_HIT_PER_S: Metric<Node> = node(
     "interleave_hit_per_s",
@@ -304,7 +312,9 @@ pub const OTHER_NODE_PER_S: Metric<Node> = node(
     "Pages allocated here by a task running on another node.",
     |node, s| rate(node.pages.other_node, s),
 )
-.with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Remote(|rate| rate > 0.0)));
+.with(
+    Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Remote(|rate| rate > 0.0)).better(Better::Low),
+);
 
 pub const KSWAPD_PAGES_PER_S: Metric<Node> = node(
     "kswapd_pages_per_s",
@@ -314,7 +324,7 @@ pub const KSWAPD_PAGES_PER_S: Metric<Node> = node(
     "Pages of the node that its kswapd freed: it runs when free memory falls below the low watermark.",
     |node, s| rate(node.kswapd_pages, s),
 )
-.with(Traits::NONE.needs(&[Facility::Reclaim]));
+.with(Traits::NONE.needs(&[Facility::Reclaim]).better(Better::Low));
 
 pub const DIRECT_RECLAIM_PAGES_PER_S: Metric<Node> = node(
     "direct_reclaim_pages_per_s",
@@ -325,7 +335,7 @@ pub const DIRECT_RECLAIM_PAGES_PER_S: Metric<Node> = node(
          reclaim within a memory limit (cgroup) and node reclaim are included.",
     |node, s| rate(node.direct_pages, s),
 )
-.with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)));
+.with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
 
 pub const NODE_RECLAIM_PER_S: Metric<Node> = node(
     "node_reclaim_per_s",
@@ -336,12 +346,16 @@ pub const NODE_RECLAIM_PER_S: Metric<Node> = node(
          vm.zone_reclaim_mode set.",
     |node, s| rate(node.node_reclaims, s),
 )
-.with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)));
+.with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
 
 fn file_pages(node: &Node, kind: fn(&FilePages) -> u64) -> Reading<Value> {
     let pages = node.raw.file_pages.as_ref();
     let pages = pages.ok_or_else(|| Missing::Unsupported("its meminfo does not say".into()))?;
     Ok(Value::U64(kind(pages)))
+}
+
+fn ipc(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
+    counters::ipc(&node.slots, node.busy_ns, snapshot)
 }
 
 /// Free pages above the low watermark per hundred managed ones.
@@ -370,6 +384,7 @@ const fn node(
         order: Order::Descending,
         help,
         value,
+        over: Over::usual(unit),
         traits: Traits::NONE,
     }
 }

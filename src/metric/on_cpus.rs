@@ -3,19 +3,16 @@
 //! The ids and meanings of tasks, with the counters of CPUs. They stand still while a CPU is idle, so what is idle
 //! dilutes nothing.
 
-use super::counters::{count, ipc, lma, mpki, per_kilo_instructions, rma, rma_lma, running_pct, stall_pct};
+use super::counters::{self, Formula, lma, rma, running_pct};
+use super::over::{Over, Quotient};
 use super::task;
 use super::{Group, Metric, Value};
-use crate::model::event::Role;
-use crate::model::sample::{Missing, Reading, Slot};
+use crate::model::sample::Reading;
 use crate::snapshot::{Node, Snapshot};
-
-/// From counters in the interval and the time in which the CPUs were busy, in nanoseconds.
-type Formula = fn(&[Slot], u64, &Snapshot) -> Reading<f64>;
 
 /// A metric of nodes for each, and all of them by id for the host.
 macro_rules! on_cpus {
-    ($($name:ident = $formula:expr;)*) => {
+    ($($name:ident = $formula:path;)*) => {
         $(pub const $name: Metric<Node> = {
             Metric {
                 id: task::$name.id,
@@ -26,9 +23,9 @@ macro_rules! on_cpus {
                 order: task::$name.order,
                 help: task::$name.help,
                 value: |node: &Node, snapshot: &Snapshot| {
-                    let formula: Formula = $formula;
-                    formula(&node.slots, node.busy_ns, snapshot).map(Value::F64)
+                    $formula(&node.slots, node.busy_ns, snapshot).map(Quotient::value).map(Value::F64)
                 },
+                over: Over::Quotient(|node, snapshot| $formula(&node.slots, node.busy_ns, snapshot)),
                 traits: task::$name.traits,
             }
         };)*
@@ -39,36 +36,45 @@ macro_rules! on_cpus {
 }
 
 on_cpus! {
-    CPI = |slots, _, snapshot| Ok(per_kilo_instructions(count(slots, snapshot, Role::Cycles)?, slots, snapshot)? / 1e3);
-    GHZ = |slots, busy_ns, snapshot| {
-        let cycles = count(slots, snapshot, Role::Cycles)?;
-        if busy_ns > 0 { Ok(cycles / busy_ns as f64) } else { Err(idle()) }
-    };
-    STALL_FRONTEND_PCT = |slots, _, snapshot| stall_pct(slots, snapshot, Role::StallFrontend);
-    STALL_BACKEND_PCT = |slots, _, snapshot| stall_pct(slots, snapshot, Role::StallBackend);
-    LLC_MPKI = |slots, _, snapshot| mpki(slots, snapshot, Role::Llc);
-    DTLB_MPKI = |slots, _, snapshot| mpki(slots, snapshot, Role::Dtlb);
-    ITLB_MPKI = |slots, _, snapshot| mpki(slots, snapshot, Role::Itlb);
-    BRANCH_MPKI = |slots, _, snapshot| mpki(slots, snapshot, Role::Branch);
-    RMA_LMA = |slots, _, snapshot| rma_lma(slots, snapshot);
-    LPI = |slots, _, snapshot| per_kilo_instructions(lma(slots, snapshot)?, slots, snapshot);
-    RPI = |slots, _, snapshot| per_kilo_instructions(rma(slots, snapshot)?, slots, snapshot);
-    COUNTERS_RUNNING_PCT = |slots, _, snapshot| running_pct(slots, snapshot);
+    CPI = counters::cpi;
+    GHZ = counters::ghz;
+    STALL_FRONTEND_PCT = counters::stall_frontend;
+    STALL_BACKEND_PCT = counters::stall_backend;
+    LLC_MPKI = counters::llc_mpki;
+    DTLB_MPKI = counters::dtlb_mpki;
+    ITLB_MPKI = counters::itlb_mpki;
+    BRANCH_MPKI = counters::branch_mpki;
+    RMA_LMA = counters::rma_lma;
+    LPI = counters::lpi;
+    RPI = counters::rpi;
 }
 
-fn idle() -> Missing {
-    Missing::NotCollected("its CPUs were idle".into())
-}
+pub const COUNTERS_RUNNING_PCT: Metric<Node> = Metric {
+    id: task::COUNTERS_RUNNING_PCT.id,
+    title: task::COUNTERS_RUNNING_PCT.title,
+    width: task::COUNTERS_RUNNING_PCT.width,
+    group: Group::Node,
+    unit: task::COUNTERS_RUNNING_PCT.unit,
+    order: task::COUNTERS_RUNNING_PCT.order,
+    help: task::COUNTERS_RUNNING_PCT.help,
+    value: |node, snapshot| running_pct(&node.slots, snapshot).map(Value::F64),
+    over: Over::Level,
+    traits: task::COUNTERS_RUNNING_PCT.traits,
+};
 
 /// Every metric of this kind for the whole host, by id: with those that [`super::node`] has a formula of its own for.
 pub fn of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, Reading<f64>)> {
-    let own: [(&str, Formula); 3] = [
-        (task::IPC.id, |slots, _, snapshot| ipc(slots, snapshot)),
-        (task::LMA_PER_S.id, |slots, _, snapshot| snapshot.rate_f64(lma(slots, snapshot)?)),
-        (task::RMA_PER_S.id, |slots, _, snapshot| snapshot.rate_f64(rma(slots, snapshot)?)),
+    let slots = &snapshot.slots;
+    let quotient = |formula: Formula| formula(slots, snapshot.busy_ns, snapshot).map(Quotient::value);
+    let own = [
+        (task::IPC.id, quotient(counters::ipc)),
+        (task::LMA_PER_S.id, lma(slots, snapshot).and_then(|count| snapshot.rate_f64(count))),
+        (task::RMA_PER_S.id, rma(slots, snapshot).and_then(|count| snapshot.rate_f64(count))),
     ];
-    own.into_iter().chain(FORMULAS.iter().copied()).map(|(id, formula)| match snapshot.host_missing(id) {
+    let shared = FORMULAS.iter().map(move |(id, formula)| (*id, quotient(*formula)));
+    let running = (COUNTERS_RUNNING_PCT.id, running_pct(slots, snapshot));
+    own.into_iter().chain(shared).chain([running]).map(|(id, reading)| match snapshot.host_missing(id) {
         Some(why) => (id, Err(why.clone())),
-        None => (id, formula(&snapshot.slots, snapshot.busy_ns, snapshot)),
+        None => (id, reading),
     })
 }

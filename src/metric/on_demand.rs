@@ -1,6 +1,7 @@
 //! The metrics of a process that are read only where somebody names them: what it was started as, what it is bound
 //! to, and how much of its memory is in huge pages.
 
+use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value, allowed, no};
 use crate::model::process::{Asked, ProcFields};
 use crate::model::sample::Reading;
@@ -50,6 +51,7 @@ const fn text(
         order: Order::Ascending,
         help,
         value,
+        over: Over::Newest,
         traits: Traits::NONE,
     }
 }
@@ -88,5 +90,6 @@ pub const HUGE_PCT: Metric<Task> = Metric {
     help: "Share of its resident memory in huge pages that one entry of a page middle directory maps (2 MiB on x86) or \
            that are of hugetlbfs, from /proc/PID/smaps_rollup. Read on demand: the kernel looks at every page table.",
     value: |task, _| Ok(Value::F64(about(task)?.huge_pct.clone()?)),
+    over: Over::Level,
     traits: Traits::NONE,
 };

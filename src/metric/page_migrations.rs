@@ -1,5 +1,6 @@
 //! The metrics of pages that are moved: what for, from where and to where.
 
+use super::over::Over;
 use super::{Group, Metric, Order, Several, Traits, Unit, Value, pages};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
@@ -77,5 +78,16 @@ const fn node(
     value: fn(&Node, &Snapshot) -> Reading<Value>,
 ) -> Metric<Node> {
     let (group, unit, order) = (Group::Node, Unit::PerSecond, Order::Descending);
-    Metric { id, title, width: 7, group, unit, order, help, value, traits: Traits::NONE }
+    Metric {
+        id,
+        title,
+        width: 7,
+        group,
+        unit,
+        order,
+        help,
+        value,
+        over: Over::usual(unit),
+        traits: Traits::NONE,
+    }
 }

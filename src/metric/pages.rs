@@ -1,10 +1,11 @@
 //! The metrics of pages that tasks are given, on their own or another node, and of pages that are moved for them.
 
+use super::over::{self, Better, Over, Quotient};
 use super::{Group, Metric, Order, Several, Traits, Unit, Value};
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::model::sample::{Counts, Missing, Reading};
-use crate::snapshot::{Task, memory_shares};
+use crate::snapshot::{Snapshot, Task};
 
 pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
     id: "alloc_pct_by_node",
@@ -16,7 +17,8 @@ pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
     help: "Where the pages are that it was given in the interval, for its own memory or for the page cache, by node. \
            Huge pages that are moved, and all that mbind(2) moves, count again at their new place; memory of the \
            kernel and of hugetlbfs does not count.",
-    value: |task, _| by_node(&task.delta).map(Value::ByNode),
+    value: |task, _| by_node(&task.delta).map(over::values).map(Value::ByNode),
+    over: Over::ByNode(|task, _| by_node(&task.delta)),
     traits: Traits::NONE.needs(&[Facility::NewPages]),
 };
 
@@ -27,7 +29,7 @@ pub const CROSS_NODE_FAULTS: Metric<Task> = Metric::memory_rate(
     "Allocations of user pages that came from another node than the one it ran on: page faults, large pages as \
            one, and reads into the page cache. Faults that find their page in memory are not counted.",
     |task, snapshot| snapshot.rate(task.delta[Counter::CrossAllocs]).map(Value::F64),
-).with(Traits::NONE.needs(&[Facility::NewPages]).several(Several::Nodes));
+).with(Traits::NONE.needs(&[Facility::NewPages]).several(Several::Nodes).better(Better::Low));
 
 pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
     id: "cross_node_fault_pct",
@@ -37,14 +39,9 @@ pub const CROSS_NODE_FAULT_PCT: Metric<Task> = Metric {
     unit: Unit::Percent,
     order: Order::Descending,
     help: "Share of its allocations of user pages that came from another node than the one it ran on.",
-    value: |task, snapshot| {
-        snapshot.rate(0)?;
-        match task.delta[Counter::UserAllocs] {
-            0 => Err(none()),
-            all => Ok(Value::F64(task.delta[Counter::CrossAllocs] as f64 * 100.0 / all as f64)),
-        }
-    },
-    traits: Traits::NONE.needs(&[Facility::NewPages]),
+    value: |task, snapshot| cross_node(task, snapshot).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(cross_node),
+    traits: Traits::NONE.needs(&[Facility::NewPages]).better(Better::Low),
 };
 
 pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
@@ -54,7 +51,7 @@ pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
     "Pages that were moved to another place while it ran: by NUMA balancing at its hinting faults, because it \
            asked (move_pages, mbind), or to make room for large pages.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigratedPages]).map(Value::F64),
-).with(Traits::NONE.needs(&[Facility::MovedPages]).several(Several::Nodes));
+).with(Traits::NONE.needs(&[Facility::MovedPages]).several(Several::Nodes).better(Better::Low));
 
 pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "pages_migrate_failed_per_s",
@@ -63,11 +60,19 @@ pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "Pages that should have been moved and could not: busy, pinned, or no room where they should go.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigrateFailedPages]).map(Value::F64),
 )
-.with(Traits::NONE.needs(&[Facility::MovedPages]));
+.with(Traits::NONE.needs(&[Facility::MovedPages]).better(Better::Low));
 
-fn by_node(delta: &Counts) -> Reading<Vec<(crate::model::units::NodeId, f64)>> {
-    let pages: Vec<f64> = delta.pages.iter().map(|pages| *pages as f64).collect();
-    if pages.iter().all(|pages| *pages == 0.0) { Err(none()) } else { Ok(memory_shares(&pages)) }
+fn cross_node(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
+    snapshot.rate(0)?;
+    match task.delta[Counter::UserAllocs] {
+        0 => Err(none()),
+        all => Ok(Quotient::pct(task.delta[Counter::CrossAllocs] as f64, all as f64)),
+    }
+}
+
+fn by_node(delta: &Counts) -> Reading<over::ByNode> {
+    let shares = over::shares(&delta.pages);
+    if shares.is_empty() { Err(none()) } else { Ok(shares) }
 }
 
 fn none() -> Missing {

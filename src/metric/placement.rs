@@ -1,10 +1,11 @@
 //! The metrics of where memory is, and of how much of its use is remote.
 
+use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, Witness, balancing, counters, no};
 use crate::access::follow::by_count::{Evidence, by_count};
 use crate::model::access::MemoryUse;
 use crate::model::facility::Facility;
-use crate::model::sample::{Hints, Reading};
+use crate::model::sample::{Hints, Missing, Reading, Slot};
 use crate::model::share::wilson;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Memory, Node, Remote, Snapshot, Task, memory_shares};
@@ -17,7 +18,18 @@ const fn metric<R>(
     help: &'static str,
     value: fn(&R, &Snapshot) -> Reading<Value>,
 ) -> Metric<R> {
-    Metric { id, title, width, group, unit, order, help, value, traits: Traits::NONE }
+    Metric {
+        id,
+        title,
+        width,
+        group,
+        unit,
+        order,
+        help,
+        value,
+        over: Over::usual(unit),
+        traits: Traits::NONE,
+    }
 }
 
 /// The only node of the machine: where it is the only one, all is known beforehand.
@@ -50,7 +62,8 @@ pub const MEM_PCT_BY_NODE: Metric<Task> = metric::<Task>(
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, 100.0)])),
         _ => Ok(Value::ByNode(memory_shares(&memory(task)?.bytes_by_node))),
     },
-).with(Traits::NONE.needs(&[Facility::Placement]).several(Several::Nodes).least_width(11).ages());
+)
+.over(Over::Newest).with(Traits::NONE.needs(&[Facility::Placement]).several(Several::Nodes).least_width(11).ages());
 
 pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
     "mem_bytes_by_node",
@@ -67,7 +80,8 @@ pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
             Ok(Value::ByNode(used.map(|(node, bytes)| (NodeId(node as u32), bytes.round())).collect()))
         }
     },
-).with(Traits::NONE.needs(&[Facility::Placement]).ages());
+)
+.over(Over::Newest).with(Traits::NONE.needs(&[Facility::Placement]).ages());
 
 pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
     "mem_error_points",
@@ -80,7 +94,8 @@ pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
         Some(_) if task.rss_bytes > 0 => Ok(Value::F64(0.0)),
         _ => Ok(Value::F64(memory(task)?.error_points)),
     },
-).with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]).ages());
+)
+.over(Over::Level).with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]).ages());
 
 pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
     "mem_age_ms",
@@ -273,6 +288,42 @@ fn of_node(node: &Node, snapshot: &Snapshot) -> Reading<Known> {
     known(snapshot, accesses, None, node.busy_ns > 0, Ok(node.remote), node.hints)
 }
 
+/// The sums behind remote_pct. Where a CPU counts accesses they are accesses, in every interval; elsewhere time on CPUs, so
+/// that intervals and rows with different sources add up.
+fn quotient(
+    snapshot: &Snapshot,
+    slots: &[Slot],
+    run_ns: u64,
+    remote: Reading<Remote>,
+    known: Reading<Known>,
+) -> Reading<Quotient> {
+    match (counters::lma(slots, snapshot), counters::rma(slots, snapshot)) {
+        (Ok(lma), Ok(rma)) if lma + rma > 0.0 => return Ok(Quotient::pct(rma, lma + rma)),
+        (Ok(_), Ok(_)) => return Err(no("no memory access was counted in this interval")),
+        (Err(lost @ Missing::Lost(_)), _) | (_, Err(lost @ Missing::Lost(_))) => return Err(lost),
+        _ => {}
+    }
+    let known = known?;
+    match (known.basis, remote) {
+        (Basis::Placement, Ok(remote)) => Ok(Quotient::pct(remote.remote_ns, remote.run_ns)),
+        _ => Ok(Quotient::pct(known.pct / 100.0 * run_ns as f64, run_ns as f64)),
+    }
+}
+
+fn quotient_of_task(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
+    let remote = remote_of(task, snapshot);
+    quotient(snapshot, &task.delta.slots, task.run_ns(), remote, of_task(task, snapshot))
+}
+
+fn quotient_of_container(row: &Container, snapshot: &Snapshot) -> Reading<Quotient> {
+    let known = of_container(row, snapshot);
+    quotient(snapshot, &row.sum.delta.slots, row.sum.run_ns(), Ok(row.remote), known)
+}
+
+fn quotient_of_node(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
+    quotient(snapshot, &node.slots, node.busy_ns, Ok(node.remote), of_node(node, snapshot))
+}
+
 fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     if only_node(snapshot).is_some() {
         return Ok(Value::F64(0.0));
@@ -302,7 +353,7 @@ const BEST_HELP: &str = "The least remote_pct that moving could reach, if nothin
     together on as few nodes as have the CPUs and the memory for them, 0 where one has. Uniform use of pages is assumed.";
 
 macro_rules! remote_metrics {
-    ($row:ty, $known:path, $remote:expr, $run_ns:expr, $rss_bytes:expr, $pct:ident, $source:ident, $error:ident, $low:ident, $high:ident, $best:ident) => {
+    ($row:ty, $known:path, $quotient:path, $remote:expr, $run_ns:expr, $rss_bytes:expr, $pct:ident, $source:ident, $error:ident, $low:ident, $high:ident, $best:ident) => {
         pub const $pct: Metric<$row> = metric(
             "remote_pct",
             ("REMOTE%", 7),
@@ -320,9 +371,13 @@ macro_rules! remote_metrics {
                 })
             },
         )
+        .over(Over::Quotient($quotient))
         .with(Traits {
             absent: "?",
-            ..Traits::NONE.several(Several::Nodes).stands(Stands::Remote(|pct| pct >= 20.0))
+            ..Traits::NONE
+                .several(Several::Nodes)
+                .stands(Stands::Remote(|pct| pct >= 20.0))
+                .better(Better::Low)
         });
         pub const $source: Metric<$row> = metric(
             "remote_source",
@@ -339,7 +394,8 @@ macro_rules! remote_metrics {
             (Unit::Percent, Order::Descending),
             ERROR_HELP,
             |row, snapshot| Ok(Value::F64($known(row, snapshot)?.error_points())),
-        );
+        )
+        .over(Over::Level);
         pub const $low: Metric<$row> = metric(
             "remote_low_pct",
             ("REMLOW", 6),
@@ -347,7 +403,8 @@ macro_rules! remote_metrics {
             (Unit::Percent, Order::Descending),
             LOW_HELP,
             |row, snapshot| Ok(Value::F64($known(row, snapshot)?.range.0)),
-        );
+        )
+        .over(Over::Level);
         pub const $high: Metric<$row> = metric(
             "remote_high_pct",
             ("REMHIGH", 7),
@@ -355,7 +412,8 @@ macro_rules! remote_metrics {
             (Unit::Percent, Order::Descending),
             HIGH_HELP,
             |row, snapshot| Ok(Value::F64($known(row, snapshot)?.range.1)),
-        );
+        )
+        .over(Over::Level);
         pub const $best: Metric<$row> = metric(
             "remote_best_pct",
             ("BEST%", 5),
@@ -364,6 +422,7 @@ macro_rules! remote_metrics {
             BEST_HELP,
             |row, snapshot| best(snapshot, $remote(row, snapshot)),
         )
+        .over(Over::Level)
         .with(Traits::NONE.needs(&[Facility::Placement]));
     };
 }
@@ -371,6 +430,7 @@ macro_rules! remote_metrics {
 remote_metrics!(
     Task,
     of_task,
+    quotient_of_task,
     remote_of,
     Task::run_ns,
     (|task: &Task| task.rss_bytes),
@@ -384,6 +444,7 @@ remote_metrics!(
 remote_metrics!(
     Container,
     of_container,
+    quotient_of_container,
     (|row: &Container, _: &Snapshot| Ok(row.remote)),
     (|row: &Container| row.sum.run_ns()),
     (|row: &Container| row.sum.rss_bytes),
@@ -397,6 +458,7 @@ remote_metrics!(
 remote_metrics!(
     Node,
     of_node,
+    quotient_of_node,
     (|node: &Node, _: &Snapshot| Ok(node.remote)),
     (|node: &Node| node.busy_ns),
     (|node: &Node| node.raw.mem_total_bytes),
@@ -422,6 +484,7 @@ pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric::<Container>(
         Ok(Value::ByNode(memory_shares(&bytes)))
     },
 )
+.over(Over::Newest)
 .with(Traits::NONE.several(Several::Nodes).least_width(11));
 
 #[cfg(test)]

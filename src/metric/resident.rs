@@ -1,5 +1,6 @@
 //! The metrics of the resident memory of a process by kind.
 
+use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
 use crate::model::facility::Facility;
 use crate::model::sample::{Reading, Resident};
@@ -46,5 +47,5 @@ const fn kind(
 ) -> Metric<Task> {
     let (group, unit, order) = (Group::Memory, Unit::Bytes, Order::Descending);
     let traits = Traits::NONE.needs(&[Facility::ResidentKinds]);
-    Metric { id, title, width, group, unit, order, help, value, traits }
+    Metric { id, title, width, group, unit, order, help, value, over: Over::usual(unit), traits }
 }

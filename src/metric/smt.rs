@@ -1,6 +1,7 @@
 //! Speed that a task loses to the other hardware thread of its core.
 
 use super::counters::ipc_by_sibling;
+use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::model::facility::Facility;
 use crate::snapshot::Task;
@@ -14,13 +15,11 @@ pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     order: Order::Ascending,
     help: "Instructions per cycle while the SMT siblings were idle. Stretches between two switches in which they were \
            both idle and busy for more than a twentieth count for neither.",
-    value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Value::F64),
-    traits: Traits::NONE.needs(&[
-        Facility::SmtTime,
-        Facility::CYCLES,
-        Facility::INSTRUCTIONS,
-        Facility::CountersBySibling,
-    ]),
+    value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0)),
+    traits: Traits::NONE
+        .needs(&[Facility::SmtTime, Facility::CYCLES, Facility::INSTRUCTIONS, Facility::CountersBySibling])
+        .better(Better::High),
 };
 
 pub const IPC_SMT_BUSY: Metric<Task> = Metric {
@@ -32,11 +31,9 @@ pub const IPC_SMT_BUSY: Metric<Task> = Metric {
     order: Order::Ascending,
     help: "Instructions per cycle while an SMT sibling was busy. Far below that with idle siblings: the two get into \
            each other's way.",
-    value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1).map(Value::F64),
-    traits: Traits::NONE.needs(&[
-        Facility::SmtTime,
-        Facility::CYCLES,
-        Facility::INSTRUCTIONS,
-        Facility::CountersBySibling,
-    ]),
+    value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1)),
+    traits: Traits::NONE
+        .needs(&[Facility::SmtTime, Facility::CYCLES, Facility::INSTRUCTIONS, Facility::CountersBySibling])
+        .better(Better::High),
 };

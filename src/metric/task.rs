@@ -1,17 +1,23 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
+use super::over::{self, Better, Over, Quotient};
 use super::{Group, Metric, Order, Several, Stands, Traits, Unit, Value, no};
 use super::{
-    access, allowed, balancing, counters, identity, interference, mempolicy, on_demand, page_migrations,
-    pages, placement, resident, smt,
+    access, allowed, balancing, identity, interference, mempolicy, on_demand, page_migrations, pages,
+    placement, resident, smt,
 };
 use crate::model::counters::Counter;
-use crate::model::event::Role;
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
-use crate::snapshot::{Snapshot, Task};
+use crate::snapshot::Task;
 
-use Group::{Efficiency, Memory, Running};
+use Group::{Memory, Running};
+
+pub use super::efficiency::{
+    BRANCH_MPKI, COUNTERS_RUNNING_PCT, CPI, CYCLES_TOTAL, DTLB_MPKI, GHZ, INSTRUCTIONS_TOTAL, IPC,
+    IPC_BY_NODE, ITLB_MPKI, LLC_MPKI, LMA_PER_S, LPI, RMA_LMA, RMA_PER_S, RPI, STALL_BACKEND_PCT,
+    STALL_FRONTEND_PCT,
+};
 use Order::{Ascending, Descending};
 
 /// All metrics of a task, in the order in which help and JSON list them.
@@ -126,6 +132,7 @@ pub const CPU_NS: Metric<Task> = Metric {
     order: Descending,
     help: "On-CPU time since numatop-ng first saw the task.",
     value: |task, _| Ok(Value::U64(task.total.cpu_ns())),
+    over: Over::Total,
     traits: Traits::NONE,
 };
 
@@ -138,6 +145,7 @@ pub const CPU_PCT: Metric<Task> = Metric {
     order: Descending,
     help: "On-CPU time in the interval; 100 is one CPU.",
     value: |task, snapshot| snapshot.share(task.run_ns()).map(Value::F64),
+    over: Over::Time,
     traits: Traits::NONE,
 };
 
@@ -150,6 +158,7 @@ pub const CPU: Metric<Task> = Metric {
     order: Ascending,
     help: "CPU it ran on last. For a process: its main thread.",
     value: |task, _| Ok(Value::U64(task.raw.cpu.into())),
+    over: Over::Newest,
     traits: Traits::NONE.stands(Stands::Plain),
 };
 
@@ -165,6 +174,7 @@ pub const HOME_NODE: Metric<Task> = Metric {
         Some(node) => Ok(Value::U64(node.0.into())),
         None => Err(no("has not run yet")),
     },
+    over: Over::Newest,
     traits: Traits::NONE.several(Several::Nodes).stands(Stands::Home),
 };
 
@@ -177,6 +187,7 @@ pub const RUN_PCT_BY_NODE: Metric<Task> = Metric {
     order: Descending,
     help: "Share of its on-CPU time per node in the interval; sums to 100.",
     value: |task, _| task.run_pct_by_node().map(Value::ByNode),
+    over: Over::ByNode(|task, _| task.run_pct_by_node().map(|_| over::shares(&task.delta.run_ns))),
     traits: Traits::NONE.several(Several::Nodes).least_width(11),
 };
 
@@ -191,6 +202,7 @@ pub const SWITCHES_PER_S: Metric<Task> = Metric {
     value: |task, snapshot| {
         snapshot.rate(task.delta[Counter::Nvcsw].wrapping_add(task.delta[Counter::Nivcsw])).map(Value::F64)
     },
+    over: Over::Time,
     traits: Traits::NONE,
 };
 
@@ -203,7 +215,8 @@ pub const INVOLUNTARY_PER_S: Metric<Task> = Metric {
     order: Descending,
     help: "Context switches it did not ask for: it was preempted.",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::Nivcsw]).map(Value::F64),
-    traits: Traits::NONE,
+    over: Over::Time,
+    traits: Traits::NONE.better(Better::Low),
 };
 
 pub const RUNQ_WAIT_PCT: Metric<Task> = Metric {
@@ -216,7 +229,8 @@ pub const RUNQ_WAIT_PCT: Metric<Task> = Metric {
     help: "Time it was runnable but waited for a CPU, as a share of the interval (sched_info.run_delay). A wait counts \
                when it ends.",
     value: |task, snapshot| snapshot.share(task.delta[Counter::RunDelayNs]).map(Value::F64),
-    traits: Traits::NONE.stands(Stands::Harm(|pct| pct >= 20.0)),
+    over: Over::Time,
+    traits: Traits::NONE.stands(Stands::Harm(|pct| pct >= 20.0)).better(Better::Low),
 };
 
 pub const RUNQ_WAIT_US: Metric<Task> = Metric {
@@ -227,15 +241,9 @@ pub const RUNQ_WAIT_US: Metric<Task> = Metric {
     unit: Unit::Microseconds,
     order: Descending,
     help: "Mean wait for a CPU per dispatch in the interval.",
-    value: |task, _| {
-        ratio(
-            task.delta[Counter::RunDelayNs],
-            task.delta[Counter::RunCount],
-            "was not dispatched in this interval",
-        )
-        .map(|ns| Value::F64(ns / 1e3))
-    },
-    traits: Traits::NONE,
+    value: |task, _| wait_us(task).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(|task, _| wait_us(task)),
+    traits: Traits::NONE.better(Better::Low),
 };
 
 pub const CPU_MIGRATIONS_PER_S: Metric<Task> = Metric {
@@ -247,7 +255,8 @@ pub const CPU_MIGRATIONS_PER_S: Metric<Task> = Metric {
     order: Descending,
     help: "Moves between CPUs (se.nr_migrations).",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::CpuMigrations]).map(Value::F64),
-    traits: Traits::NONE,
+    over: Over::Time,
+    traits: Traits::NONE.better(Better::Low),
 };
 
 pub const LLC_MIGRATIONS_PER_S: Metric<Task> = Metric {
@@ -259,7 +268,8 @@ pub const LLC_MIGRATIONS_PER_S: Metric<Task> = Metric {
     order: Descending,
     help: "Moves that left the last-level cache: it ran next under another one.",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::LlcMoves]).map(Value::F64),
-    traits: Traits::NONE.several(Several::Caches),
+    over: Over::Time,
+    traits: Traits::NONE.several(Several::Caches).better(Better::Low),
 };
 
 pub const NODE_MIGRATIONS_PER_S: Metric<Task> = Metric {
@@ -271,7 +281,11 @@ pub const NODE_MIGRATIONS_PER_S: Metric<Task> = Metric {
     order: Descending,
     help: "Moves that left the node: it ran next on another one.",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::NodeMoves]).map(Value::F64),
-    traits: Traits::NONE.several(Several::Nodes).stands(Stands::Remote(|rate| rate > 0.0)),
+    over: Over::Time,
+    traits: Traits::NONE
+        .several(Several::Nodes)
+        .stands(Stands::Remote(|rate| rate > 0.0))
+        .better(Better::Low),
 };
 
 pub const SMT_BUSY_PCT: Metric<Task> = Metric {
@@ -282,260 +296,9 @@ pub const SMT_BUSY_PCT: Metric<Task> = Metric {
     unit: Unit::Percent,
     order: Descending,
     help: "Share of its on-CPU time in which another thread of the same core was busy too.",
-    value: |task, _| {
-        ratio(task.delta[Counter::SmtBusyNs], task.run_ns(), "did not run in this interval")
-            // Two clocks meet here: the scheduler's for time on CPU, the monotonic one for siblings.
-            .map(|share| Value::F64((share * 100.0).min(100.0)))
-    },
+    value: |task, _| smt_busy(task).map(Quotient::value).map(Value::F64),
+    over: Over::Quotient(|task, _| smt_busy(task)),
     traits: Traits::NONE.needs(&[Facility::SmtTime]),
-};
-
-pub const CYCLES_TOTAL: Metric<Task> = Metric {
-    id: "cycles_total",
-    title: "CYCLES",
-    width: 8,
-    group: Efficiency,
-    unit: Unit::Count,
-    order: Descending,
-    help: "Core cycles, user and kernel, since numatop-ng first saw the task.",
-    value: |task, snapshot| total(task, snapshot, Role::Cycles),
-    traits: Traits::NONE.needs(&[Facility::CYCLES]),
-};
-
-pub const INSTRUCTIONS_TOTAL: Metric<Task> = Metric {
-    id: "instructions_total",
-    title: "INSTR",
-    width: 8,
-    group: Efficiency,
-    unit: Unit::Count,
-    order: Descending,
-    help: "Retired instructions, user and kernel, since numatop-ng first saw the task.",
-    value: |task, snapshot| total(task, snapshot, Role::Instructions),
-    traits: Traits::NONE.needs(&[Facility::INSTRUCTIONS]),
-};
-
-pub const IPC: Metric<Task> = Metric {
-    id: "ipc",
-    title: "IPC",
-    width: 5,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Ascending,
-    help: "Instructions per cycle in the interval. Below about 0.5 a CPU mostly waits, often for memory.",
-    value: |task, snapshot| counters::ipc(&task.delta.slots, snapshot).map(Value::F64),
-    traits: Traits::NONE
-        .stands(Stands::Harm(|ipc| ipc < 0.5))
-        .needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
-};
-
-pub const CPI: Metric<Task> = Metric {
-    id: "cpi",
-    title: "CPI",
-    width: 6,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Descending,
-    help: "Cycles per instruction in the interval: 1 / ipc.",
-    value: |task, snapshot| {
-        let cycles = counters::count(&task.delta.slots, snapshot, Role::Cycles)?;
-        let instructions = counters::count(&task.delta.slots, snapshot, Role::Instructions)?;
-        if instructions > 0.0 {
-            Ok(Value::F64(cycles / instructions))
-        } else {
-            Err(no("no instruction was counted in this interval"))
-        }
-    },
-    traits: Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
-};
-
-pub const GHZ: Metric<Task> = Metric {
-    id: "ghz",
-    title: "GHz",
-    width: 5,
-    group: Efficiency,
-    unit: Unit::Gigahertz,
-    order: Ascending,
-    help: "Cycles per nanosecond of on-CPU time: the clock frequency it got.",
-    value: |task, snapshot| {
-        let cycles = counters::count(&task.delta.slots, snapshot, Role::Cycles)?;
-        let ns = task.run_ns();
-        if ns > 0 { Ok(Value::F64(cycles / ns as f64)) } else { Err(no("did not run in this interval")) }
-    },
-    traits: Traits::NONE.needs(&[Facility::CYCLES]),
-};
-
-pub const IPC_BY_NODE: Metric<Task> = Metric {
-    id: "ipc_by_node",
-    title: "IPC BY NODE",
-    width: 14,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Ascending,
-    help: "Instructions per cycle on each node it ran on in the interval.",
-    value: |task, snapshot| counters::ipc_by_node(&task.delta, snapshot).map(Value::ByNode),
-    traits: Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
-};
-
-pub const STALL_FRONTEND_PCT: Metric<Task> = Metric {
-    id: "stall_frontend_pct",
-    title: "FE%",
-    width: 5,
-    group: Efficiency,
-    unit: Unit::Percent,
-    order: Descending,
-    help: "Cycles (on some CPUs issue slots) in which the front end delivered nothing: code that misses caches or TLB, or \
-               branches. Needs --events stalls.",
-    value: |task, snapshot| {
-        counters::stall_pct(&task.delta.slots, snapshot, Role::StallFrontend).map(Value::F64)
-    },
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::StallFrontend), Facility::CYCLES]),
-};
-
-pub const STALL_BACKEND_PCT: Metric<Task> = Metric {
-    id: "stall_backend_pct",
-    title: "BE%",
-    width: 5,
-    group: Efficiency,
-    unit: Unit::Percent,
-    order: Descending,
-    help: "Cycles (on some CPUs issue slots) in which the back end took nothing: mostly data that has to be waited for. \
-               Needs --events stalls.",
-    value: |task, snapshot| {
-        counters::stall_pct(&task.delta.slots, snapshot, Role::StallBackend).map(Value::F64)
-    },
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::StallBackend), Facility::CYCLES]),
-};
-
-pub const LLC_MPKI: Metric<Task> = Metric {
-    id: "llc_mpki",
-    title: "LLCMPKI",
-    width: 7,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Descending,
-    help: "Misses of the last-level cache per thousand instructions. Needs --events cache.",
-    value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Llc).map(Value::F64),
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::Llc), Facility::INSTRUCTIONS]),
-};
-
-pub const DTLB_MPKI: Metric<Task> = Metric {
-    id: "dtlb_mpki",
-    title: "DTLBMPKI",
-    width: 8,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Descending,
-    help: "Page walks for data per thousand instructions; huge pages need fewer. Needs --events tlb.",
-    value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Dtlb).map(Value::F64),
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::Dtlb), Facility::INSTRUCTIONS]),
-};
-
-pub const ITLB_MPKI: Metric<Task> = Metric {
-    id: "itlb_mpki",
-    title: "ITLBMPKI",
-    width: 8,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Descending,
-    help: "Page walks for instructions per thousand instructions. Needs --events tlb.",
-    value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Itlb).map(Value::F64),
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::Itlb), Facility::INSTRUCTIONS]),
-};
-
-pub const BRANCH_MPKI: Metric<Task> = Metric {
-    id: "branch_mpki",
-    title: "BRMPKI",
-    width: 7,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Descending,
-    help: "Mispredicted branches per thousand instructions. Needs --events cache.",
-    value: |task, snapshot| counters::mpki(&task.delta.slots, snapshot, Role::Branch).map(Value::F64),
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::Branch), Facility::INSTRUCTIONS]),
-};
-
-pub const LMA_PER_S: Metric<Task> = Metric {
-    id: "lma_per_s",
-    title: "LMA/s",
-    width: 7,
-    group: Efficiency,
-    unit: Unit::PerSecond,
-    order: Descending,
-    help: "Accesses that memory of the node it ran on answered. What is counted exactly depends on the CPU: \
-               numatop-ng list events says it.",
-    value: |task, snapshot| {
-        counters::lma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
-    },
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::Lma)]),
-};
-
-pub const RMA_PER_S: Metric<Task> = Metric {
-    id: "rma_per_s",
-    title: "RMA/s",
-    width: 7,
-    group: Efficiency,
-    unit: Unit::PerSecond,
-    order: Descending,
-    help: "Accesses that memory of another node answered. What is counted exactly depends on the CPU: numatop-ng list \
-               events says it.",
-    value: |task, snapshot| {
-        counters::rma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
-    },
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::Rma)]),
-};
-
-pub const RMA_LMA: Metric<Task> = Metric {
-    id: "rma_lma",
-    title: "RMA/LMA",
-    width: 7,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Descending,
-    help: "Remote per local memory access: 0 is all local, inf all remote.",
-    value: |task, snapshot| counters::rma_lma(&task.delta.slots, snapshot).map(Value::F64),
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::Lma), Facility::Counter(Role::Rma)]),
-};
-
-pub const LPI: Metric<Task> = Metric {
-    id: "lpi",
-    title: "LPI",
-    width: 6,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Descending,
-    help: "Local memory accesses per thousand instructions.",
-    value: |task, snapshot| {
-        let slots = &task.delta.slots;
-        counters::per_kilo_instructions(counters::lma(slots, snapshot)?, slots, snapshot).map(Value::F64)
-    },
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::Lma), Facility::INSTRUCTIONS]),
-};
-
-pub const RPI: Metric<Task> = Metric {
-    id: "rpi",
-    title: "RPI",
-    width: 6,
-    group: Efficiency,
-    unit: Unit::Ratio,
-    order: Descending,
-    help: "Remote memory accesses per thousand instructions.",
-    value: |task, snapshot| {
-        let slots = &task.delta.slots;
-        counters::per_kilo_instructions(counters::rma(slots, snapshot)?, slots, snapshot).map(Value::F64)
-    },
-    traits: Traits::NONE.needs(&[Facility::Counter(Role::Rma), Facility::INSTRUCTIONS]),
-};
-
-pub const COUNTERS_RUNNING_PCT: Metric<Task> = Metric {
-    id: "counters_running_pct",
-    title: "CNT%",
-    width: 5,
-    group: Efficiency,
-    unit: Unit::Percent,
-    order: Ascending,
-    help: "Share of the time its hardware counters were on the PMU; 100 means never multiplexed. Counts are scaled up by it.",
-    value: |task, snapshot| counters::running_pct(&task.delta.slots, snapshot).map(Value::F64),
-    traits: Traits::NONE.stands(Stands::Harm(|pct| pct < 99.95)).needs(&[Facility::Counters]),
 };
 
 pub const RSS_BYTES: Metric<Task> = Metric {
@@ -549,6 +312,7 @@ pub const RSS_BYTES: Metric<Task> = Metric {
     value: |task, _| {
         if task.exited { Err(no("the task has ended")) } else { Ok(Value::U64(task.rss_bytes)) }
     },
+    over: Over::Level,
     traits: Traits::NONE,
 };
 
@@ -561,6 +325,7 @@ pub const MINOR_FAULTS_PER_S: Metric<Task> = Metric {
     order: Descending,
     help: "Page faults that needed no disk.",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::MinFlt]).map(Value::F64),
+    over: Over::Time,
     traits: Traits::NONE,
 };
 
@@ -573,7 +338,8 @@ pub const MAJOR_FAULTS_PER_S: Metric<Task> = Metric {
     order: Descending,
     help: "Page faults that waited for a disk.",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::MajFlt]).map(Value::F64),
-    traits: Traits::NONE.stands(Stands::Harm(|rate| rate > 0.0)),
+    over: Over::Time,
+    traits: Traits::NONE.stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low),
 };
 
 pub const PREFERRED_NODE: Metric<Task> = Metric {
@@ -588,6 +354,7 @@ pub const PREFERRED_NODE: Metric<Task> = Metric {
         Some(node) => Ok(Value::U64(node.0.into())),
         None => Err(no("the kernel has not chosen one")),
     },
+    over: Over::Newest,
     traits: Traits::NONE.several(Several::Nodes).stands(Stands::Home).needs(&[Facility::NumaFields]),
 };
 
@@ -603,6 +370,7 @@ pub const SCAN_PERIOD_MS: Metric<Task> = Metric {
         0 => Err(no("NUMA balancing does not scan it")),
         ms => Ok(Value::U64(ms.into())),
     },
+    over: Over::Level,
     traits: Traits::NONE.needs(&[Facility::NumaFields]),
 };
 
@@ -611,12 +379,19 @@ pub fn by_id(id: &str) -> Option<&'static Metric<Task>> {
     TASK_METRICS.iter().find(|metric| metric.id == id)
 }
 
-fn ratio(part: u64, whole: u64, otherwise: &str) -> Reading<f64> {
-    if whole > 0 { Ok(part as f64 / whole as f64) } else { Err(no(otherwise)) }
+fn wait_us(task: &Task) -> Reading<Quotient> {
+    match task.delta[Counter::RunCount] {
+        0 => Err(no("was not dispatched in this interval")),
+        times => Ok(Quotient::of(task.delta[Counter::RunDelayNs] as f64, times as f64).scaled(1e-3)),
+    }
 }
 
-fn total(task: &Task, snapshot: &Snapshot, role: Role) -> Reading<Value> {
-    counters::count(&task.total.slots, snapshot, role).map(|count| Value::U64(count as u64))
+/// Two clocks meet here: the scheduler's for time on CPU, the monotonic one for siblings.
+fn smt_busy(task: &Task) -> Reading<Quotient> {
+    match task.run_ns() {
+        0 => Err(no("did not run in this interval")),
+        ran => Ok(Quotient::pct(task.delta[Counter::SmtBusyNs].min(ran) as f64, ran as f64)),
+    }
 }
 
 #[cfg(test)]

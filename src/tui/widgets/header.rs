@@ -5,6 +5,7 @@ use ratatui::buffer::Buffer;
 
 use crate::finding::Severity;
 use crate::metric::counters::{ipc, running_pct};
+use crate::metric::over::Quotient;
 use crate::metric::task;
 use crate::model::sample::Reading;
 use crate::snapshot::{Node, RowKind, Snapshot, Swapped};
@@ -283,7 +284,7 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
     }
     let host_ipc = match snapshot.host_missing(task::IPC.id) {
         Some(why) => Err(why.clone()),
-        None => ipc(&snapshot.slots, snapshot),
+        None => ipc(&snapshot.slots, snapshot.busy_ns, snapshot).map(Quotient::value),
     };
     match host_ipc {
         Ok(ipc) => {

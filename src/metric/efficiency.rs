@@ -1,0 +1,234 @@
+//! The metrics of what a task gets done in its time on CPUs, from hardware counters.
+
+use super::counters::{self, Formula};
+use super::over::{self, Better, Over, Quotient};
+use super::{Group, Metric, Order, Stands, Traits, Unit, Value};
+use crate::model::event::Role;
+use crate::model::facility::Facility;
+use crate::model::sample::Reading;
+use crate::snapshot::{Snapshot, Task};
+
+use Group::Efficiency;
+use Order::{Ascending, Descending};
+
+/// A metric whose value is a formula over the counters of the interval.
+macro_rules! quotient {
+    ($id:literal, ($title:literal, $width:literal), ($unit:expr, $order:expr), $help:literal, $traits:expr, $formula:path) => {{
+        const FORMULA: Formula = $formula;
+        Metric {
+            id: $id,
+            title: $title,
+            width: $width,
+            group: Efficiency,
+            unit: $unit,
+            order: $order,
+            help: $help,
+            value: |task, snapshot| {
+                FORMULA(&task.delta.slots, task.run_ns(), snapshot).map(Quotient::value).map(Value::F64)
+            },
+            over: Over::Quotient(|task, snapshot| FORMULA(&task.delta.slots, task.run_ns(), snapshot)),
+            traits: $traits,
+        }
+    }};
+}
+
+pub const CYCLES_TOTAL: Metric<Task> = Metric {
+    id: "cycles_total",
+    title: "CYCLES",
+    width: 8,
+    group: Efficiency,
+    unit: Unit::Count,
+    order: Descending,
+    help: "Core cycles, user and kernel, since numatop-ng first saw the task.",
+    value: |task, snapshot| total(task, snapshot, Role::Cycles),
+    over: Over::Total,
+    traits: Traits::NONE.needs(&[Facility::CYCLES]),
+};
+
+pub const INSTRUCTIONS_TOTAL: Metric<Task> = Metric {
+    id: "instructions_total",
+    title: "INSTR",
+    width: 8,
+    group: Efficiency,
+    unit: Unit::Count,
+    order: Descending,
+    help: "Retired instructions, user and kernel, since numatop-ng first saw the task.",
+    value: |task, snapshot| total(task, snapshot, Role::Instructions),
+    over: Over::Total,
+    traits: Traits::NONE.needs(&[Facility::INSTRUCTIONS]),
+};
+
+pub const IPC: Metric<Task> = quotient!(
+    "ipc",
+    ("IPC", 5),
+    (Unit::Ratio, Ascending),
+    "Instructions per cycle in the interval. Below about 0.5 a CPU mostly waits, often for memory.",
+    Traits::NONE
+        .stands(Stands::Harm(|ipc| ipc < 0.5))
+        .needs(&[Facility::CYCLES, Facility::INSTRUCTIONS])
+        .better(Better::High),
+    counters::ipc
+);
+
+pub const CPI: Metric<Task> = quotient!(
+    "cpi",
+    ("CPI", 6),
+    (Unit::Ratio, Descending),
+    "Cycles per instruction in the interval: 1 / ipc.",
+    Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]).better(Better::Low),
+    counters::cpi
+);
+
+pub const GHZ: Metric<Task> = quotient!(
+    "ghz",
+    ("GHz", 5),
+    (Unit::Gigahertz, Ascending),
+    "Cycles per nanosecond of on-CPU time: the clock frequency it got.",
+    Traits::NONE.needs(&[Facility::CYCLES]),
+    counters::ghz
+);
+
+pub const IPC_BY_NODE: Metric<Task> = Metric {
+    id: "ipc_by_node",
+    title: "IPC BY NODE",
+    width: 14,
+    group: Efficiency,
+    unit: Unit::Ratio,
+    order: Ascending,
+    help: "Instructions per cycle on each node it ran on in the interval.",
+    value: |task, snapshot| counters::ipc_by_node(&task.delta, snapshot).map(over::values).map(Value::ByNode),
+    over: Over::ByNode(|task, snapshot| counters::ipc_by_node(&task.delta, snapshot)),
+    traits: Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
+};
+
+pub const STALL_FRONTEND_PCT: Metric<Task> = quotient!(
+    "stall_frontend_pct",
+    ("FE%", 5),
+    (Unit::Percent, Descending),
+    "Cycles (on some CPUs issue slots) in which the front end delivered nothing: code that misses caches or TLB, or \
+               branches. Needs --events stalls.",
+    Traits::NONE.needs(&[Facility::Counter(Role::StallFrontend), Facility::CYCLES]).better(Better::Low),
+    counters::stall_frontend
+);
+
+pub const STALL_BACKEND_PCT: Metric<Task> = quotient!(
+    "stall_backend_pct",
+    ("BE%", 5),
+    (Unit::Percent, Descending),
+    "Cycles (on some CPUs issue slots) in which the back end took nothing: mostly data that has to be waited for. \
+               Needs --events stalls.",
+    Traits::NONE.needs(&[Facility::Counter(Role::StallBackend), Facility::CYCLES]).better(Better::Low),
+    counters::stall_backend
+);
+
+pub const LLC_MPKI: Metric<Task> = quotient!(
+    "llc_mpki",
+    ("LLCMPKI", 7),
+    (Unit::Ratio, Descending),
+    "Misses of the last-level cache per thousand instructions. Needs --events cache.",
+    Traits::NONE.needs(&[Facility::Counter(Role::Llc), Facility::INSTRUCTIONS]).better(Better::Low),
+    counters::llc_mpki
+);
+
+pub const DTLB_MPKI: Metric<Task> = quotient!(
+    "dtlb_mpki",
+    ("DTLBMPKI", 8),
+    (Unit::Ratio, Descending),
+    "Page walks for data per thousand instructions; huge pages need fewer. Needs --events tlb.",
+    Traits::NONE.needs(&[Facility::Counter(Role::Dtlb), Facility::INSTRUCTIONS]).better(Better::Low),
+    counters::dtlb_mpki
+);
+
+pub const ITLB_MPKI: Metric<Task> = quotient!(
+    "itlb_mpki",
+    ("ITLBMPKI", 8),
+    (Unit::Ratio, Descending),
+    "Page walks for instructions per thousand instructions. Needs --events tlb.",
+    Traits::NONE.needs(&[Facility::Counter(Role::Itlb), Facility::INSTRUCTIONS]).better(Better::Low),
+    counters::itlb_mpki
+);
+
+pub const BRANCH_MPKI: Metric<Task> = quotient!(
+    "branch_mpki",
+    ("BRMPKI", 7),
+    (Unit::Ratio, Descending),
+    "Mispredicted branches per thousand instructions. Needs --events cache.",
+    Traits::NONE.needs(&[Facility::Counter(Role::Branch), Facility::INSTRUCTIONS]).better(Better::Low),
+    counters::branch_mpki
+);
+
+pub const LMA_PER_S: Metric<Task> = Metric {
+    id: "lma_per_s",
+    title: "LMA/s",
+    width: 7,
+    group: Efficiency,
+    unit: Unit::PerSecond,
+    order: Descending,
+    help: "Accesses that memory of the node it ran on answered. What is counted exactly depends on the CPU: \
+               numatop-ng list events says it.",
+    value: |task, snapshot| {
+        counters::lma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+    },
+    over: Over::Time,
+    traits: Traits::NONE.needs(&[Facility::Counter(Role::Lma)]),
+};
+
+pub const RMA_PER_S: Metric<Task> = Metric {
+    id: "rma_per_s",
+    title: "RMA/s",
+    width: 7,
+    group: Efficiency,
+    unit: Unit::PerSecond,
+    order: Descending,
+    help: "Accesses that memory of another node answered. What is counted exactly depends on the CPU: numatop-ng list \
+               events says it.",
+    value: |task, snapshot| {
+        counters::rma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
+    },
+    over: Over::Time,
+    traits: Traits::NONE.needs(&[Facility::Counter(Role::Rma)]),
+};
+
+pub const RMA_LMA: Metric<Task> = quotient!(
+    "rma_lma",
+    ("RMA/LMA", 7),
+    (Unit::Ratio, Descending),
+    "Remote per local memory access: 0 is all local, inf all remote.",
+    Traits::NONE.needs(&[Facility::Counter(Role::Lma), Facility::Counter(Role::Rma)]).better(Better::Low),
+    counters::rma_lma
+);
+
+pub const LPI: Metric<Task> = quotient!(
+    "lpi",
+    ("LPI", 6),
+    (Unit::Ratio, Descending),
+    "Local memory accesses per thousand instructions.",
+    Traits::NONE.needs(&[Facility::Counter(Role::Lma), Facility::INSTRUCTIONS]),
+    counters::lpi
+);
+
+pub const RPI: Metric<Task> = quotient!(
+    "rpi",
+    ("RPI", 6),
+    (Unit::Ratio, Descending),
+    "Remote memory accesses per thousand instructions.",
+    Traits::NONE.needs(&[Facility::Counter(Role::Rma), Facility::INSTRUCTIONS]).better(Better::Low),
+    counters::rpi
+);
+
+pub const COUNTERS_RUNNING_PCT: Metric<Task> = Metric {
+    id: "counters_running_pct",
+    title: "CNT%",
+    width: 5,
+    group: Efficiency,
+    unit: Unit::Percent,
+    order: Ascending,
+    help: "Share of the time its hardware counters were on the PMU; 100 means never multiplexed. Counts are scaled up by it.",
+    value: |task, snapshot| counters::running_pct(&task.delta.slots, snapshot).map(Value::F64),
+    over: Over::Time,
+    traits: Traits::NONE.stands(Stands::Harm(|pct| pct < 99.95)).needs(&[Facility::Counters]),
+};
+
+fn total(task: &Task, snapshot: &Snapshot, role: Role) -> Reading<Value> {
+    counters::count(&task.total.slots, snapshot, role).map(|count| Value::U64(count as u64))
+}
