@@ -174,6 +174,12 @@ impl Event {
         self.kind == SOFTWARE
     }
 
+    /// True for the kernel's clocks, cpu-clock and task-clock: timers that interrupt, and no counters.
+    pub fn is_clock(&self) -> bool {
+        // PERF_COUNT_SW_CPU_CLOCK and PERF_COUNT_SW_TASK_CLOCK of include/uapi/linux/perf_event.h.
+        self.is_software() && self.config <= 1
+    }
+
     /// True when it can be opened on `cpu`.
     pub fn is_on(&self, cpu: CpuId) -> bool {
         self.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu))

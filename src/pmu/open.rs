@@ -55,6 +55,26 @@ fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result
     sys::perf_event_open(attributes(event, hz), pid, cpu, None)
 }
 
+/// The way in which the kernel is told how often to sample.
+#[derive(Debug, PartialEq)]
+enum Rate {
+    /// In ns, of a clock: the kernel makes a period of a frequency anyway (perf_swevent_init_hrtimer of
+    /// kernel/events/core.c), and refuses with EINVAL a frequency above kernel.perf_event_max_sample_rate, which it
+    /// lowers by itself on slow machines.
+    Period(u64),
+    /// Times a second.
+    Frequency(u64),
+}
+
+impl Rate {
+    fn of(event: &Event, hz: u32) -> Rate {
+        match event.is_clock() {
+            true => Rate::Period(1_000_000_000 / u64::from(hz.max(1))),
+            false => Rate::Frequency(hz.into()),
+        }
+    }
+}
+
 fn attributes(event: &Event, hz: Option<u32>) -> libbpf_sys::perf_event_attr {
     let times = libbpf_sys::PERF_FORMAT_TOTAL_TIME_ENABLED | libbpf_sys::PERF_FORMAT_TOTAL_TIME_RUNNING;
     let mut attr = libbpf_sys::perf_event_attr {
@@ -67,8 +87,13 @@ fn attributes(event: &Event, hz: Option<u32>) -> libbpf_sys::perf_event_attr {
     };
     attr.set_exclude_guest(0);
     if let Some(hz) = hz {
-        attr.__bindgen_anon_1.sample_freq = u64::from(hz);
-        attr.set_freq(1);
+        match Rate::of(event, hz) {
+            Rate::Period(ns) => attr.__bindgen_anon_1.sample_period = ns,
+            Rate::Frequency(hz) => {
+                attr.__bindgen_anon_1.sample_freq = hz;
+                attr.set_freq(1);
+            }
+        }
         // PMUs of Arm refuse it; there nothing counts while a CPU waits for an interrupt.
         attr.set_exclude_idle(event.is_software().into());
     }
@@ -358,6 +383,12 @@ mod tests {
     fn wanted(counters: &Counters) -> Vec<&str> {
         let slots = counters.events().iter().enumerate().filter(|(slot, _)| counters.wants(*slot));
         slots.map(|(_, event)| event.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_clock_is_sampled_by_its_period_so_that_a_lowered_limit_does_not_refuse_it() {
+        let rate = |name: &str| Rate::of(&Event::named(name).unwrap(), 97);
+        assert_eq!([rate("cpu-clock"), rate("cycles")], [Rate::Period(10_309_278), Rate::Frequency(97)]);
     }
 
     #[test]
