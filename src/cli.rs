@@ -121,6 +121,12 @@ pub enum Command {
                       are only printed."
     )]
     Diagnose(Box<DiagnoseArgs>),
+    /// Compare two recordings, or two stretches of one: did a change help? Needs no privilege.
+    #[command(
+        after_help = "A stretch is PATH@FROM..TO, with times as in --from and --to of export. The verdicts: better, worse, \
+                      changed (neither direction is better), same, unclear, too short."
+    )]
+    Diff(Box<DiffArgs>),
     /// Print the man page, or completions of a shell, for installation.
     Generate {
         #[arg(value_enum)]
@@ -174,6 +180,58 @@ pub struct LiveArgs {
 
     #[command(flatten)]
     pub limits: RecordLimits,
+}
+
+/// Flags of `diff`.
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// Two recordings, directories of them, or stretches: the first is before the change.
+    #[arg(value_name = "A B", num_args = 2, required_unless_present_all = ["before", "after"], conflicts_with_all = ["before", "after"])]
+    pub recordings: Vec<String>,
+
+    /// A recording before the change; repeated, each is one draw from three a side on.
+    #[arg(long, value_name = "A", requires = "after")]
+    pub before: Vec<String>,
+
+    /// A recording after the change; repeated.
+    #[arg(long, value_name = "B", requires = "before")]
+    pub after: Vec<String>,
+
+    /// Kinds of rows to compare, all if not given.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND,...")]
+    pub by: Vec<ByArg>,
+
+    /// Metrics to compare (see: numatop-ng list metrics).
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    pub metrics: Vec<String>,
+
+    /// Programs, and containers, with the most CPU time that are compared.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub rows: usize,
+
+    /// A change within so many percent is none.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse::percent)]
+    pub same: f64,
+
+    /// Show rows that are the same, too.
+    #[arg(long)]
+    pub all: bool,
+
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub format: ReportFormat,
+
+    /// Exit with 5 if any metric, or any of these, is worse: worse or worse=ID,...
+    #[arg(long, value_name = "worse[=ID,...]")]
+    pub fail_on: Option<String>,
+}
+
+/// A kind of row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ByArg {
+    Host,
+    Node,
+    Container,
+    Program,
 }
 
 /// Flags of `record`.

@@ -12,6 +12,7 @@ pub mod analysis;
 pub mod cli;
 pub mod collect;
 pub mod container;
+pub mod diff;
 pub mod doctor;
 pub mod error;
 pub mod export;

@@ -1,6 +1,7 @@
 //! From what was typed to what it means: checks every value, resolves names, fills in defaults.
 
 mod diagnose;
+mod diff;
 mod events;
 mod hot;
 mod show;
@@ -32,6 +33,7 @@ use crate::snapshot::RowKind;
 use crate::source::live::LiveOptions;
 
 pub use diagnose::{no_rule, rules};
+pub use diff::{Stretch, compared, fails_on, sides};
 pub use events::{budget, catalog, choose, event_sets};
 pub use show::{columns, container_selection, filter, selection, sort};
 

@@ -30,6 +30,21 @@ impl HostMetric {
     }
 }
 
+impl HostMetric {
+    /// Its values are shares of an interval: they have a mean by time.
+    pub fn is_share_of_time(&self) -> bool {
+        let shares = [
+            BUSY,
+            IRQ,
+            STEAL,
+            pressure::HOST_CPU_SOME,
+            pressure::HOST_MEMORY_SOME,
+            pressure::HOST_MEMORY_FULL,
+        ];
+        shares.iter().any(|share| share.id == self.id)
+    }
+}
+
 /// All of them, in the order in which lists show them.
 pub static HOST_METRICS: [HostMetric; 14] = [
     BUSY,

@@ -3,8 +3,8 @@
 //! A mean of percentages is wrong where intervals weigh differently: a task that ran for a millisecond at an IPC of 0.2
 //! counts in it like one second at 2. A quotient of sums is right, so a metric that is a quotient says of what.
 
-use super::Unit;
-use crate::model::sample::Reading;
+use super::{Metric, Unit, no};
+use crate::model::sample::{Missing, Reading};
 use crate::model::units::NodeId;
 use crate::snapshot::Snapshot;
 
@@ -123,4 +123,29 @@ pub enum Better {
     /// It depends on the work: CPU time, resident memory.
     #[default]
     Neither,
+}
+
+impl<R> Over<R> {
+    /// Both sums grow with every row; otherwise only the numerator does, and the denominator is time.
+    pub fn adds_whole_rows(&self) -> bool {
+        matches!(self, Over::Quotient(_))
+    }
+}
+
+impl<R> Metric<R> {
+    /// The sums behind the value of a row, over the interval: of a rate, a share of time and a level they are value × time
+    /// and time. `None` where values do not add up: identifiers, words, splits, totals.
+    pub fn sums(&self, row: &R, snapshot: &Snapshot) -> Option<Reading<Quotient>> {
+        match self.over {
+            Over::Quotient(_) => self.quotient(row, snapshot),
+            Over::Time | Over::Level => Some(self.over_time(row, snapshot)),
+            Over::ByNode(_) | Over::Total | Over::Newest => None,
+        }
+    }
+
+    fn over_time(&self, row: &R, snapshot: &Snapshot) -> Reading<Quotient> {
+        let ns = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
+        let value = self.read(row, snapshot)?.number().ok_or_else(|| no("it is no number"))?;
+        Ok(Quotient::of(value * ns, ns))
+    }
 }

@@ -1,0 +1,80 @@
+//! A diff as one JSON object.
+
+use serde_json::{Value, json};
+
+use super::verdict::Verdict;
+use super::{Diff, Row, Who};
+
+/// The version of the object.
+pub const SCHEMA: &str = "numatop-diff/1";
+
+/// Words about a side.
+#[derive(Clone, Debug)]
+pub struct SideWords {
+    /// Recordings, as they were typed.
+    pub paths: Vec<String>,
+    pub intervals: usize,
+    /// Ends of the first and the last sample, ns since 1970.
+    pub from_wall_ns: i64,
+    pub to_wall_ns: i64,
+}
+
+/// The object.
+pub fn object(diff: &Diff, sides: [&SideWords; 2], warnings: &[String]) -> Value {
+    let side = |words: &SideWords| {
+        json!({
+            "recordings": words.paths,
+            "intervals": words.intervals,
+            "from": crate::text::rfc3339(words.from_wall_ns),
+            "to": crate::text::rfc3339(words.to_wall_ns),
+        })
+    };
+    let one_sided = |rows: &[(Who, f64)]| -> Vec<Value> {
+        rows.iter()
+            .map(|(who, cpus)| json!({ "by": who.by.id(), "who": who.name, "cpus": round(*cpus) }))
+            .collect()
+    };
+    json!({
+        "schema": SCHEMA,
+        "a": side(sides[0]),
+        "b": side(sides[1]),
+        "warnings": warnings,
+        "comparisons": diff.rows.iter().map(row).collect::<Vec<_>>(),
+        "appeared": one_sided(&diff.appeared),
+        "gone": one_sided(&diff.gone),
+        "not_compared": diff.not_compared,
+    })
+}
+
+fn row(row: &Row) -> Value {
+    let of = &row.comparison;
+    let change =
+        of.factor.map(|factor| [factor.middle, factor.low, factor.high].map(|factor| (factor - 1.0) * 100.0));
+    let more = match row.verdict {
+        Verdict::TooShort { times } | Verdict::Unclear { times } => Some(round(times)),
+        _ => None,
+    };
+    json!({
+        "by": row.who.by.id(),
+        "who": row.who.name,
+        "metric": row.metric,
+        "a": round(of.a.value),
+        "b": round(of.b.value),
+        "n_a": of.a.draws,
+        "n_b": of.b.draws,
+        "tau": round(of.tau),
+        "change_pct": change.map(|change| round(change[0])),
+        "low_pct": change.map(|change| round(change[1])),
+        "high_pct": change.map(|change| round(change[2])),
+        "p": of.p,
+        "q": row.q,
+        "cliff": row.cliff.map(round),
+        "verdict": row.verdict.id(),
+        "times_as_long": more,
+    })
+}
+
+/// Infinite errors have no number in JSON.
+fn round(value: f64) -> Value {
+    if value.is_finite() { json!((value * 1e6).round() / 1e6) } else { Value::Null }
+}

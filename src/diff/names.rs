@@ -1,0 +1,105 @@
+//! Names of rows that stay from one run to the next.
+
+use std::fmt;
+
+/// Kinds of rows, in the order in which they are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    Host,
+    Node,
+    Container,
+    Program,
+}
+
+impl By {
+    pub const ALL: [By; 4] = [By::Host, By::Node, By::Container, By::Program];
+
+    /// As it is typed and in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            By::Host => "host",
+            By::Node => "node",
+            By::Container => "container",
+            By::Program => "program",
+        }
+    }
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Who {
+    pub by: By,
+    /// Clean: it can be shown as it is.
+    pub name: String,
+}
+
+impl Who {
+    pub fn new(by: By, name: impl Into<String>) -> Who {
+        Who { by, name: name.into() }
+    }
+
+    /// The program of this name, in this container if it is in one.
+    pub fn program(container: Option<&str>, comm: &str) -> Who {
+        Who::new(By::Program, container.map_or_else(|| comm.to_owned(), |name| format!("{name} · {comm}")))
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.by {
+            By::Host => f.write_str("the machine"),
+            By::Node => write!(f, "node {}", self.name),
+            By::Container | By::Program => f.write_str(&self.name),
+        }
+    }
+}
+
+/// Letters and digits of random names that Kubernetes makes (k8s.io/apimachinery/pkg/util/rand): without vowels and without
+/// those that look alike.
+const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
+/// The length of the random end of a pod's name.
+const POD_END: usize = 5;
+/// Lengths of the hash of a pod template in it.
+const HASH: std::ops::RangeInclusive<usize> = 6..=10;
+
+/// A pod's name without what changes when it is made again: `cart-7d9f4c-x2x9z` is `cart`. The number of a pod of a stateful
+/// set stays.
+pub fn pod_prefix(pod: &str) -> &str {
+    let is_random = |word: &str| word.chars().all(|letter| RANDOM.contains(letter));
+    let Some((front, end)) = pod.rsplit_once('-') else { return pod };
+    if end.len() != POD_END || !is_random(end) {
+        return pod;
+    }
+    match front.rsplit_once('-') {
+        Some((set, hash)) if HASH.contains(&hash.len()) && is_random(hash) => set,
+        _ => front,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_is_made_again_has_the_same_name() {
+        let pods = [
+            "cart-7d9f4c-x2x9z",
+            "cart-bcd24f5-qqqqq",
+            "agent-x2x9z",
+            "postgres-0",
+            "web",
+            "etl-2873122",
+            "a-table",
+        ];
+        assert_eq!(
+            pods.map(pod_prefix),
+            ["cart", "cart", "agent", "postgres-0", "web", "etl-2873122", "a-table"]
+        );
+    }
+
+    #[test]
+    fn programs_of_one_name_in_two_containers_are_two() {
+        assert_eq!(Who::program(Some("cart"), "java").to_string(), "cart · java");
+        assert_eq!(Who::program(None, "java").to_string(), "java");
+    }
+}

@@ -1,0 +1,306 @@
+//! From intervals to one series of sums for each metric of each row. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::names::{By, Who, pod_prefix};
+use super::stats::Part;
+use crate::metric::container::CONTAINER_METRICS;
+use crate::metric::host::{BUSY, HOST_METRICS, HostMetric};
+use crate::metric::node::NODE_METRICS;
+use crate::metric::over::{Better, Over, Quotient};
+use crate::metric::task::TASK_METRICS;
+use crate::metric::{Metric, Unit, identity};
+use crate::model::sample::Reading;
+use crate::snapshot::{Container, Node, Snapshot, Task};
+
+/// Points of a series at most. Neighbouring intervals become one beyond that, which sums allow.
+pub const POINTS: usize = 4096;
+
+/// A metric that can be compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    pub id: &'static str,
+    pub unit: Unit,
+    pub better: Better,
+    /// A row that is not there had none of it in that time.
+    of_time: bool,
+}
+
+/// Sums of one metric of a row, interval by interval.
+#[derive(Clone, Debug, Default)]
+struct Series {
+    parts: Vec<Part>,
+    /// Intervals in the last part.
+    in_last: usize,
+}
+
+impl Series {
+    fn push(&mut self, part: Part, each: usize) {
+        match self.parts.last_mut() {
+            Some(last) if self.in_last < each => {
+                *last = (last.0 + part.0, last.1 + part.1);
+                self.in_last += 1;
+            }
+            _ => {
+                self.parts.push(part);
+                self.in_last = 1;
+            }
+        }
+    }
+}
+
+/// A row of one side.
+#[derive(Clone, Debug, Default)]
+pub struct Subject {
+    /// Its CPU time, in ns.
+    pub run_ns: f64,
+    series: BTreeMap<&'static str, Series>,
+}
+
+impl Subject {
+    /// The series of a metric; intervals in which it had nothing to be divided by are left out.
+    pub fn parts(&self, metric: &str) -> Option<&Vec<Part>> {
+        self.series.get(metric).map(|series| &series.parts).filter(|parts| !parts.is_empty())
+    }
+}
+
+/// One recording, or one stretch of it.
+#[derive(Clone, Debug, Default)]
+pub struct Side {
+    /// Ids of the metrics that are compared.
+    pub wanted: BTreeSet<&'static str>,
+    /// Rows that are kept; empty: all of them, without series.
+    chosen: Option<BTreeSet<Who>>,
+    /// Intervals that become one.
+    each: usize,
+    pub intervals: usize,
+    /// Time of all intervals, in ns.
+    pub interval_ns: f64,
+    pub subjects: BTreeMap<Who, Subject>,
+    /// Reasons for which metrics have no value on this side, by id.
+    pub missing: BTreeMap<&'static str, String>,
+}
+
+impl Side {
+    /// Counts intervals and the CPU time of all rows, so that rows can be chosen.
+    pub fn first_look() -> Side {
+        Side { each: 1, ..Side::default() }
+    }
+
+    /// Keeps series of these rows; as many intervals as a first look has seen are to come.
+    pub fn of(wanted: BTreeSet<&'static str>, chosen: BTreeSet<Who>, intervals: usize) -> Side {
+        Side { wanted, chosen: Some(chosen), each: intervals.div_ceil(POINTS).max(1), ..Side::default() }
+    }
+
+    /// The rows of a kind with the most CPU time.
+    pub fn top(&self, by: By, rows: usize) -> impl Iterator<Item = &Who> {
+        let mut all: Vec<(&Who, f64)> =
+            self.subjects.iter().filter(|(who, _)| who.by == by).map(|(who, of)| (who, of.run_ns)).collect();
+        all.sort_by(|one, two| two.1.total_cmp(&one.1).then_with(|| one.0.cmp(two.0)));
+        all.into_iter().take(rows).map(|(who, _)| who)
+    }
+
+    /// Takes the next interval.
+    pub fn take(&mut self, snapshot: &Snapshot) {
+        let Some(interval_ns) = snapshot.interval_ns.filter(|ns| *ns > 0) else { return };
+        self.intervals += 1;
+        self.interval_ns += interval_ns as f64;
+        for metric in &self.wanted {
+            if let Some(why) = snapshot.host_missing(metric) {
+                self.missing.entry(metric).or_insert_with(|| why.to_string());
+            }
+        }
+        let mut rows: BTreeMap<Who, Cells> = BTreeMap::new();
+        self.host(snapshot, &mut rows);
+        for node in &snapshot.nodes {
+            let who = Who::new(By::Node, node.raw.id.to_string());
+            self.add(&mut rows, who, NODE_METRICS, node, snapshot, node.busy_ns);
+        }
+        for row in &snapshot.containers {
+            if let Some(name) = container_name(row) {
+                let who = Who::new(By::Container, name);
+                self.add(&mut rows, who, CONTAINER_METRICS, row, snapshot, row.sum.run_ns());
+            }
+        }
+        for task in snapshot.tasks.iter().filter(|task| task.run_ns() > 0 || task.rss_bytes > 0) {
+            self.add(&mut rows, program(task, snapshot), TASK_METRICS, task, snapshot, task.run_ns());
+        }
+        self.push(rows, interval_ns as f64);
+    }
+
+    fn is_chosen(&self, who: &Who) -> bool {
+        self.chosen.as_ref().is_none_or(|chosen| chosen.contains(who))
+    }
+
+    fn host(&mut self, snapshot: &Snapshot, rows: &mut BTreeMap<Who, Cells>) {
+        let who = Who::new(By::Host, "");
+        if !self.is_chosen(&who) {
+            return;
+        }
+        let cells = rows.entry(who).or_default();
+        cells.run_ns += snapshot.busy_ns as f64;
+        if self.chosen.is_none() {
+            return;
+        }
+        for metric in host_metrics().filter(|metric| self.wanted.contains(metric.id)) {
+            let value = metric.read(snapshot).map(|value| value.number().unwrap_or_default());
+            let ns = snapshot.interval_ns.unwrap_or_default() as f64;
+            cells.add(metric.id, value.map(|value| Quotient::of(value * ns, ns)), false);
+        }
+        // Amounts and quotients of nodes are those of the machine when they are added up.
+        for metric in of_nodes().filter(|metric| self.wanted.contains(metric.id)) {
+            for node in &snapshot.nodes {
+                if let Some(sums) = metric.sums(node, snapshot) {
+                    cells.add(metric.id, sums, metric.over.adds_whole_rows());
+                }
+            }
+        }
+    }
+
+    fn add<R>(
+        &mut self,
+        rows: &mut BTreeMap<Who, Cells>,
+        who: Who,
+        metrics: &'static [Metric<R>],
+        row: &R,
+        snapshot: &Snapshot,
+        run_ns: u64,
+    ) {
+        if !self.is_chosen(&who) {
+            return;
+        }
+        let cells = rows.entry(who).or_default();
+        cells.run_ns += run_ns as f64;
+        if self.chosen.is_none() {
+            return;
+        }
+        for metric in metrics.iter().filter(|metric| self.wanted.contains(metric.id)) {
+            if let Some(sums) = metric.sums(row, snapshot) {
+                cells.add(metric.id, sums, metric.over.adds_whole_rows());
+            }
+        }
+    }
+
+    /// Ends an interval: rows that are not in it had none of it.
+    fn push(&mut self, mut rows: BTreeMap<Who, Cells>, interval_ns: f64) {
+        for (who, cells) in &rows {
+            self.subjects.entry(who.clone()).or_default().run_ns += cells.run_ns;
+        }
+        if self.chosen.is_none() {
+            return;
+        }
+        for (who, subject) in &mut self.subjects {
+            let cells = rows.remove(who);
+            match cells {
+                Some(cells) => {
+                    for (metric, sums) in cells.sums.into_iter().filter(|(_, sums)| sums.den > 0.0) {
+                        let series = subject.series.entry(metric).or_default();
+                        series.push((sums.num * sums.scale, sums.den), self.each);
+                    }
+                }
+                None => {
+                    for column in columns(who.by, &self.wanted).filter(|column| column.of_time) {
+                        if let Some(series) = subject.series.get_mut(column.id) {
+                            series.push((0.0, interval_ns), self.each);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The sums of one row in one interval.
+#[derive(Default)]
+struct Cells {
+    run_ns: f64,
+    sums: BTreeMap<&'static str, Quotient>,
+}
+
+impl Cells {
+    fn add(&mut self, metric: &'static str, sums: Reading<Quotient>, whole: bool) {
+        // A row that did not run adds nothing, and needs no reason.
+        let Ok(sums) = sums else { return };
+        let cell = self.sums.entry(metric).or_default();
+        if whole || cell.den == 0.0 {
+            cell.add(sums);
+        } else {
+            cell.num += sums.num;
+        }
+    }
+}
+
+/// The name of a container's row that stays: its namespace, its pod as long as that is not random, and its name.
+fn container_name(row: &Container) -> Option<String> {
+    let group = row.group.as_ref()?;
+    let pod = group.pod.as_deref().map(pod_prefix);
+    let parts = [group.namespace.as_deref(), pod, Some(group.name.as_str())];
+    let mut words: Vec<&str> = parts.into_iter().flatten().filter(|word| !word.is_empty()).collect();
+    words.dedup();
+    Some(words.join("/"))
+}
+
+fn program(task: &Task, snapshot: &Snapshot) -> Who {
+    let read = |metric: &Metric<Task>| match metric.read(task, snapshot) {
+        Ok(crate::metric::Value::Text(name)) => Some(name),
+        _ => None,
+    };
+    let container = read(&identity::CONTAINER);
+    Who::program(container.as_deref(), &read(&identity::COMM).unwrap_or_default())
+}
+
+/// Shares of time of the whole machine.
+fn host_metrics() -> impl Iterator<Item = &'static HostMetric> {
+    HOST_METRICS.iter().filter(|metric| metric.is_share_of_time())
+}
+
+/// Metrics of nodes that add up to the machine.
+fn of_nodes() -> impl Iterator<Item = &'static Metric<Node>> {
+    let adds_up = |metric: &&Metric<Node>| match metric.over {
+        Over::Quotient(_) => true,
+        Over::Time => metric.unit == Unit::PerSecond,
+        _ => metric.unit == Unit::Bytes,
+    };
+    NODE_METRICS.iter().filter(adds_up)
+}
+
+/// A level that adds up over rows, or anything that is no level.
+fn compares<R>(metric: &Metric<R>) -> bool {
+    match metric.over {
+        Over::Time | Over::Quotient(_) => true,
+        Over::Level => matches!(metric.unit, Unit::Bytes),
+        Over::ByNode(_) | Over::Total | Over::Newest => false,
+    }
+}
+
+fn column<R>(metric: &Metric<R>) -> Column {
+    let of_time = matches!(metric.over, Over::Time);
+    Column { id: metric.id, unit: metric.unit, better: metric.traits.better, of_time }
+}
+
+/// The metrics that rows of a kind have, of those that are wanted.
+pub fn columns<'a>(by: By, wanted: &'a BTreeSet<&'static str>) -> Box<dyn Iterator<Item = Column> + 'a> {
+    let of_host = || {
+        let own = host_metrics().map(|metric| Column {
+            id: metric.id,
+            unit: Unit::Percent,
+            better: if metric.id == BUSY.id { Better::Neither } else { Better::Low },
+            of_time: true,
+        });
+        own.chain(of_nodes().map(column))
+    };
+    match by {
+        By::Host => Box::new(of_host().filter(|column| wanted.contains(column.id))),
+        By::Node => all(NODE_METRICS, wanted),
+        By::Container => all(CONTAINER_METRICS, wanted),
+        By::Program => all(TASK_METRICS, wanted),
+    }
+}
+
+fn all<'a, R>(
+    metrics: &'static [Metric<R>],
+    wanted: &'a BTreeSet<&'static str>,
+) -> Box<dyn Iterator<Item = Column> + 'a> {
+    let all = metrics.iter().filter(|metric| compares(metric)).map(column);
+    Box::new(all.filter(|column| wanted.contains(column.id)))
+}

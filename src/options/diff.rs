@@ -1,0 +1,165 @@
+//! What is to be compared with what.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::{BadValue, bad};
+use crate::cli::{ByArg, DiffArgs};
+use crate::diff::By;
+use crate::metric::over::Better;
+use crate::metric::task::{self, TASK_METRICS};
+use crate::metric::{balancing, host, pages, placement};
+use crate::metric::{container::CONTAINER_METRICS, host::HOST_METRICS, node::NODE_METRICS};
+use crate::text::clean_str;
+
+/// Metrics that are compared if none are named: those that tell whether work and memory are in better places.
+const USUAL: &[&str] = &[
+    task::CPU_PCT.id,
+    placement::REMOTE_PCT.id,
+    task::IPC.id,
+    task::RUNQ_WAIT_PCT.id,
+    task::RUNQ_WAIT_US.id,
+    task::SWITCHES_PER_S.id,
+    task::CPU_MIGRATIONS_PER_S.id,
+    task::NODE_MIGRATIONS_PER_S.id,
+    pages::CROSS_NODE_FAULT_PCT.id,
+    pages::PAGES_MIGRATED.id,
+    balancing::BALANCING_PCT.id,
+    task::LLC_MPKI.id,
+    task::MAJOR_FAULTS_PER_S.id,
+    task::RSS_BYTES.id,
+    host::BUSY.id,
+];
+
+impl From<ByArg> for By {
+    fn from(by: ByArg) -> By {
+        match by {
+            ByArg::Host => By::Host,
+            ByArg::Node => By::Node,
+            ByArg::Container => By::Container,
+            ByArg::Program => By::Program,
+        }
+    }
+}
+
+/// A recording, or a stretch of it, as it was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub path: PathBuf,
+    pub from: Option<String>,
+    pub to: Option<String>,
+}
+
+/// `PATH`, or `PATH@FROM..TO`: a path that exists as it is typed is taken so.
+///
+/// # Errors
+/// Neither exists.
+fn stretch_of(typed: &str, exists: impl Fn(&str) -> bool) -> Result<Stretch, BadValue> {
+    let whole = || Stretch { path: typed.into(), from: None, to: None };
+    if exists(typed) {
+        return Ok(whole());
+    }
+    let Some((path, part)) = typed.rsplit_once('@') else { return Ok(whole()) };
+    let Some((from, to)) = part.split_once("..") else {
+        let typed = clean_str(typed);
+        return Err(bad("A, B", format!("'{typed}' is no file, and what follows its @ is no FROM..TO")));
+    };
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Ok(Stretch { path: path.into(), from: some(from), to: some(to) })
+}
+
+/// Both sides, each of one recording or several.
+///
+/// # Errors
+/// A side is missing.
+pub fn sides(args: &DiffArgs, exists: impl Fn(&str) -> bool + Copy) -> Result<[Vec<Stretch>; 2], BadValue> {
+    let typed: [&[String]; 2] = match args.recordings.as_slice() {
+        [] => [&args.before, &args.after],
+        [a, b] => [std::slice::from_ref(a), std::slice::from_ref(b)],
+        _ => {
+            return Err(bad(
+                "A B",
+                "two recordings are compared; several a side are --before and --after, repeated",
+            ));
+        }
+    };
+    if typed.iter().any(|side| side.is_empty()) {
+        return Err(bad("A B", "two recordings, or --before and --after, are needed"));
+    }
+    let side =
+        |typed: &[String]| typed.iter().map(|one| stretch_of(one, exists)).collect::<Result<Vec<_>, _>>();
+    let [a, b] = typed.map(side);
+    Ok([a?, b?])
+}
+
+/// The metrics that are compared.
+///
+/// # Errors
+/// No metric has this name, or its values do not add up.
+pub fn compared(args: &DiffArgs) -> Result<BTreeSet<&'static str>, BadValue> {
+    if args.metrics.is_empty() {
+        return Ok(USUAL.iter().copied().collect());
+    }
+    args.metrics.iter().map(|id| known("--metrics", id)).collect()
+}
+
+fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
+    let rows = TASK_METRICS.iter().map(|metric| (metric.id, metric.over.name()));
+    let containers = CONTAINER_METRICS.iter().map(|metric| (metric.id, metric.over.name()));
+    let nodes = NODE_METRICS.iter().map(|metric| (metric.id, metric.over.name()));
+    let host =
+        HOST_METRICS.iter().filter(|metric| metric.is_share_of_time()).map(|metric| (metric.id, "time"));
+    let all: Vec<(&'static str, &'static str)> = rows.chain(containers).chain(nodes).chain(host).collect();
+    let adds_up = |over: &str| ["time", "quotient", "level"].contains(&over);
+    match all.iter().find(|(known, over)| *known == id && adds_up(over)) {
+        Some((known, _)) => Ok(known),
+        None if all.iter().any(|(known, _)| *known == id) => {
+            Err(bad(flag, format!("{id} is a name, a split or a total: it has no mean over a recording")))
+        }
+        None => {
+            Err(bad(flag, format!("no metric is called '{}': see numatop-ng list metrics", clean_str(id))))
+        }
+    }
+}
+
+/// Metrics whose getting worse is a failure; `None`: none, an empty set: all that can be worse.
+///
+/// # Errors
+/// No metric has this name, or neither direction is better.
+pub fn fails_on(args: &DiffArgs) -> Result<Option<BTreeSet<&'static str>>, BadValue> {
+    const FLAG: &str = "--fail-on";
+    let Some(typed) = &args.fail_on else { return Ok(None) };
+    let ids = match typed.split_once('=') {
+        None if typed == "worse" => return Ok(Some(BTreeSet::new())),
+        Some(("worse", ids)) => ids,
+        _ => return Err(bad(FLAG, format!("'{}' is neither worse nor worse=ID,...", clean_str(typed)))),
+    };
+    let directed = |id: &str| {
+        let id = known(FLAG, id)?;
+        let neither = task::by_id(id).is_some_and(|metric| metric.traits.better == Better::Neither);
+        if neither { Err(bad(FLAG, format!("of {id} neither more nor less is worse"))) } else { Ok(id) }
+    };
+    ids.split(',').map(directed).collect::<Result<_, _>>().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_follows_the_last_at_unless_the_path_exists() {
+        let exists = |path: &str| path == "a@b..c";
+        let stretch = |typed| stretch_of(typed, exists).unwrap();
+        assert_eq!(stretch("a@b..c"), Stretch { path: "a@b..c".into(), from: None, to: None });
+        let part = stretch("/var/log/numa/@-2h..-90m");
+        assert_eq!(
+            (part.path.as_path(), part.from.as_deref(), part.to.as_deref()),
+            ("/var/log/numa/".as_ref(), Some("-2h"), Some("-90m"))
+        );
+        assert_eq!(
+            stretch("ring@-30m.."),
+            Stretch { path: "ring".into(), from: Some("-30m".into()), to: None }
+        );
+        assert!(stretch_of("ring@yesterday", exists).unwrap_err().to_string().contains("FROM..TO"));
+    }
+}

@@ -1,0 +1,153 @@
+//! Comparing recordings: each is read twice, first for its rows and then for the series of those that are shown.
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use super::recordings::blame;
+use super::{print, ran, stop_signals, terminal_width};
+use crate::cli::{DiffArgs, ReportFormat};
+use crate::diff::json::SideWords;
+use crate::diff::series::Side;
+use crate::diff::verdict::{Limits, Verdict};
+use crate::diff::warnings::{Circumstances, warnings};
+use crate::diff::{By, Diff, Who, diff, json, text};
+use crate::error::Exit;
+use crate::options::{self, Stretch};
+use crate::program::say::{self, Form};
+use crate::program::signals;
+use crate::snapshot::{RowKind, Snapshot, derive};
+use crate::source::recording::Recording;
+use crate::source::{Source, poll};
+
+pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
+    let typed = options::sides(args, |path| Path::new(path).exists())?;
+    let (wanted, fails_on) = (options::compared(args)?, options::fails_on(args)?);
+    let stop = stop_signals()?;
+    let mut looks = Vec::new();
+    for side in &typed {
+        looks.push(side.iter().map(|one| First::look(one, stop)).collect::<Result<Vec<_>>>()?);
+        if signals::ended_by().is_some() {
+            return Ok(ran());
+        }
+    }
+    let by =
+        if args.by.is_empty() { By::ALL.to_vec() } else { args.by.iter().map(|by| (*by).into()).collect() };
+    let chosen = chosen(&looks, &by, args.rows);
+    let mut sides = Vec::new();
+    for (stretches, looks) in typed.iter().zip(&looks) {
+        let mut side = Vec::new();
+        for (stretch, look) in stretches.iter().zip(looks) {
+            let mut series = Side::of(wanted.clone(), chosen.clone(), look.side.intervals);
+            read(stretch, stop, |snapshot, _| series.take(snapshot))?;
+            side.push(series);
+        }
+        if signals::ended_by().is_some() {
+            return Ok(ran());
+        }
+        sides.push(side);
+    }
+    let limits = Limits { same: args.same / 100.0 };
+    let found = diff(&sides[0], &sides[1], &limits);
+    if found.rows.is_empty() {
+        say::message("numatop-ng: nothing to compare: no row has a value on both sides");
+        return Ok(Exit::CouldNotMeasure.into());
+    }
+    let said = warnings(&sides[0], &sides[1], &looks[0][0].circumstances, &looks[1][0].circumstances);
+    let words: Vec<SideWords> =
+        looks.iter().zip(&typed).map(|(looks, typed)| side_words(looks, typed)).collect();
+    match args.format {
+        ReportFormat::Text => {
+            let how = (limits.same, args.all);
+            print(
+                &text::render(&found, [&words[0], &words[1]], &said, how, terminal_width().max(80)),
+                Form::Text,
+            )?;
+        }
+        ReportFormat::Json => {
+            print(&format!("{:#}\n", json::object(&found, [&words[0], &words[1]], &said)), Form::Json)?;
+        }
+    }
+    Ok(exit(&found, fails_on.as_ref()).into())
+}
+
+fn exit(found: &Diff, fails_on: Option<&BTreeSet<&'static str>>) -> Exit {
+    let fails = |metric: &str| fails_on.is_some_and(|ids| ids.is_empty() || ids.contains(metric));
+    let failed = found.rows.iter().any(|row| row.verdict == Verdict::Worse && fails(row.metric));
+    if failed { Exit::Found } else { Exit::Ok }
+}
+
+/// The first look at a stretch: its rows, its length, its circumstances.
+struct First {
+    side: Side,
+    circumstances: Circumstances,
+    /// Ends of its first and last interval, ns since 1970.
+    span: (i64, i64),
+}
+
+impl First {
+    fn look(stretch: &Stretch, stop: BorrowedFd<'_>) -> Result<First> {
+        let mut side = Side::first_look();
+        let (mut host, mut span) = (None, None::<(i64, i64)>);
+        read(stretch, stop, |snapshot, wall_ns| {
+            side.take(snapshot);
+            host = Some(std::sync::Arc::clone(&snapshot.host));
+            span = Some((span.map_or(wall_ns, |(first, _)| first), wall_ns));
+        })?;
+        let host = host.with_context(|| {
+            format!("{} has no interval in that time: two samples are one", stretch.path.display())
+        })?;
+        let each = side.interval_ns / side.intervals.max(1) as f64;
+        Ok(First { side, circumstances: Circumstances::of(&host, each), span: span.unwrap_or_default() })
+    }
+}
+
+/// Reads the intervals of a stretch.
+fn read(stretch: &Stretch, stop: BorrowedFd<'_>, mut take: impl FnMut(&Snapshot, i64)) -> Result<()> {
+    let path = &stretch.path;
+    let mut recording = Recording::open(path)?;
+    let span = recording.span().unwrap_or_default();
+    let moments = options::stretch(stretch.from.as_deref(), stretch.to.as_deref(), span);
+    let (from, to) = moments.map_err(|error| blame(path, error))?;
+    if let Some(from) = from {
+        recording.seek(from.saturating_sub(1))?;
+    }
+    let mut previous = None;
+    while let Some(sample) = recording.next()? {
+        let stopped = poll(&[stop], Instant::now()).context("looking for signals")?.is_some();
+        if stopped || to.is_some_and(|to| sample.wall_ns > to) {
+            break;
+        }
+        if let Some(previous) = previous.filter(|_| recording.continues()) {
+            let snapshot = derive(&recording.host(), Some(&previous), &sample, RowKind::Processes);
+            take(&snapshot, sample.wall_ns);
+        }
+        previous = Some(sample);
+    }
+    Ok(())
+}
+
+/// Rows of the wanted kinds: the machine, all nodes, and the programs and containers with the most CPU time on either side.
+fn chosen(looks: &[Vec<First>], by: &[By], rows: usize) -> BTreeSet<Who> {
+    let mut chosen = BTreeSet::new();
+    for look in looks.iter().flatten() {
+        for by in by {
+            let most = if matches!(by, By::Host | By::Node) { usize::MAX } else { rows };
+            chosen.extend(look.side.top(*by, most).cloned());
+        }
+    }
+    chosen
+}
+
+fn side_words(looks: &[First], typed: &[Stretch]) -> SideWords {
+    SideWords {
+        paths: typed.iter().map(|one| crate::text::one_line(&one.path.to_string_lossy())).collect(),
+        intervals: looks.iter().map(|look| look.side.intervals).sum(),
+        from_wall_ns: looks.iter().map(|look| look.span.0).min().unwrap_or_default(),
+        to_wall_ns: looks.iter().map(|look| look.span.1).max().unwrap_or_default(),
+    }
+}
