@@ -185,9 +185,13 @@ pub struct LiveArgs {
 /// Flags of `diff`.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// Two recordings, directories of them, or stretches: the first is before the change.
-    #[arg(value_name = "A B", num_args = 2, required_unless_present_all = ["before", "after"], conflicts_with_all = ["before", "after"])]
-    pub recordings: Vec<String>,
+    /// A recording, a directory of them, or a stretch of one, before the change.
+    #[arg(value_name = "A", required_unless_present = "before", conflicts_with_all = ["before", "after"], requires = "b")]
+    pub a: Option<String>,
+
+    /// The same after the change.
+    #[arg(value_name = "B")]
+    pub b: Option<String>,
 
     /// A recording before the change; repeated, each is one draw from three a side on.
     #[arg(long, value_name = "A", requires = "after")]

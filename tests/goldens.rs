@@ -42,7 +42,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 31] = [
+const COMMANDS: [(&str, &[&str]); 34] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -73,8 +73,11 @@ const COMMANDS: [(&str, &[&str]); 31] = [
     ("help/verify.txt", &["verify", "--help"]),
     ("help/generate.txt", &["generate", "--help"]),
     ("help/diagnose.txt", &["diagnose", "--help"]),
+    ("help/diff.txt", &["diff", "--help"]),
     ("list_findings.txt", &["list", "findings"]),
     ("demo/diagnose.txt", &["diagnose", "demo.nrec", "--all"]),
+    ("demo/diff.txt", &["diff", "plain.nrec", "demo.nrec", "--all"]),
+    ("demo/diff.json", &["diff", "plain.nrec", "demo.nrec", "--format", "json"]),
     ("demo/explain.txt", &["diagnose", "--explain", "zone-reclaim"]),
     ("help/record.txt", &["record", "-h"]),
     ("help/replay.txt", &["replay", "-h"]),
@@ -83,7 +86,7 @@ const COMMANDS: [(&str, &[&str]); 31] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 48] = [
+const WRONG_USAGE: [&[&str]; 54] = [
     &["--frobnicate"],
     &["frobnicate"],
     &["-b", "-d", "0.05"],
@@ -130,6 +133,12 @@ const WRONG_USAGE: [&[&str]; 48] = [
     &["--follow"],
     &["-b", "--overhead"],
     &["diagnose", "--rules", "zone-reclaims"],
+    &["diff", "demo.nrec"],
+    &["diff", "demo.nrec", "nothing.nrec"],
+    &["diff", "demo.nrec", "demo.nrec@yesterday"],
+    &["diff", "demo.nrec", "demo.nrec", "--metrics", "comm"],
+    &["diff", "demo.nrec", "demo.nrec", "--fail-on", "better"],
+    &["diff", "demo.nrec", "demo.nrec", "--fail-on", "worse=cpu_pct"],
     &["diagnose", "--explain", "nonsense"],
     &["diagnose", "demo.nrec", "--pid", "7"],
 ];

@@ -71,21 +71,12 @@ fn stretch_of(typed: &str, exists: impl Fn(&str) -> bool) -> Result<Stretch, Bad
 /// Both sides, each of one recording or several.
 ///
 /// # Errors
-/// A side is missing.
+/// One names a stretch wrongly.
 pub fn sides(args: &DiffArgs, exists: impl Fn(&str) -> bool + Copy) -> Result<[Vec<Stretch>; 2], BadValue> {
-    let typed: [&[String]; 2] = match args.recordings.as_slice() {
-        [] => [&args.before, &args.after],
-        [a, b] => [std::slice::from_ref(a), std::slice::from_ref(b)],
-        _ => {
-            return Err(bad(
-                "A B",
-                "two recordings are compared; several a side are --before and --after, repeated",
-            ));
-        }
+    let typed: [&[String]; 2] = match (&args.a, &args.b) {
+        (Some(a), Some(b)) => [std::slice::from_ref(a), std::slice::from_ref(b)],
+        _ => [&args.before, &args.after],
     };
-    if typed.iter().any(|side| side.is_empty()) {
-        return Err(bad("A B", "two recordings, or --before and --after, are needed"));
-    }
     let side =
         |typed: &[String]| typed.iter().map(|one| stretch_of(one, exists)).collect::<Result<Vec<_>, _>>();
     let [a, b] = typed.map(side);
