@@ -39,7 +39,7 @@ pub struct Row {
     pub verdict: Verdict,
 }
 
-/// What a diff says.
+/// All that two sides say about each other.
 #[derive(Clone, Debug, Default)]
 pub struct Diff {
     /// By row, the machine first and then those with the most CPU time.

@@ -18,7 +18,7 @@ pub const LEAST_EFFECTIVE: f64 = 10.0;
 /// Numerator and denominator of one interval.
 pub type Part = (f64, f64);
 
-/// What a side says about a quotient.
+/// A quotient on one side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Side {
     /// Sum of numerators by sum of denominators.

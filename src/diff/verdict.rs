@@ -8,7 +8,7 @@ use crate::metric::over::Better;
 /// Rate of false discoveries below which a difference is one.
 const FALSE_DISCOVERIES: f64 = 0.05;
 
-/// What is said of a row.
+/// The word for a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// A side is worth fewer than ten independent intervals, or has fewer than 120; as many more times as long is enough.

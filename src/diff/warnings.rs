@@ -1,4 +1,4 @@
-//! What stands between two recordings beside the change that is looked for. Said without being asked.
+//! Circumstances that differ between two recordings beside the change that is looked for. They are said without being asked.
 
 use super::RECORDINGS;
 use super::series::Side;

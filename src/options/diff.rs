@@ -1,4 +1,4 @@
-//! What is to be compared with what.
+//! The sides of a comparison, and the metrics that are compared.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
