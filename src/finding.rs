@@ -4,6 +4,7 @@
 
 pub mod causes;
 pub mod command;
+pub mod cores;
 pub mod details;
 pub mod engine;
 pub mod env;

@@ -226,8 +226,8 @@ pub fn is_own_memory(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
     }
 }
 
-/// Something that shows that memory on other nodes is used.
-pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence> {
+/// Counted, sampled or faulted accesses that show that memory on other nodes is used.
+pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
     let subject = of.subject();
     let source = match of {
         Of::Process(task) => REMOTE_SOURCE.read(task, view.window),
@@ -248,6 +248,15 @@ pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence
     {
         return Some(view.evidence(HINT_REMOTE_PCT.id, subject, pct).limit(20.0).note(Note::Witness));
     }
+    None
+}
+
+/// Something that shows that memory on other nodes is used: its use itself, threads that move, or one place for all of its time.
+pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence> {
+    if let Some(used) = witness_of_use(view, of) {
+        return Some(used);
+    }
+    let subject = of.subject();
     if let Ok(moves) = view.number(&NODE_MIGRATIONS_PER_S, of)
         && moves > 0.0
         && moves >= 0.1 * view.cpus(of)
