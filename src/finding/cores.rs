@@ -25,11 +25,7 @@ pub fn cores(view: &View<'_>) -> Vec<Core> {
     let mut by_core: BTreeMap<u32, Core> = BTreeMap::new();
     for cpu in view.topology().online_cpus() {
         let Some(node) = cpu.node else { continue };
-        by_core
-            .entry(cpu.core)
-            .or_insert_with(|| Core { node, cpus: Vec::new() })
-            .cpus
-            .push(cpu.id.0);
+        by_core.entry(cpu.core).or_insert_with(|| Core { node, cpus: Vec::new() }).cpus.push(cpu.id.0);
     }
     by_core.into_values().collect()
 }
@@ -58,7 +54,8 @@ pub fn idle_cores(view: &View<'_>, nodes: &[NodeId]) -> Vec<Core> {
 /// The least of a list of cores that has as many as work needs, by their first CPUs; `None` where these are too few.
 pub fn first_threads(cores: &[Core], cpus: f64) -> Option<Vec<u32>> {
     let wanted = cpus.ceil().max(1.0) as usize;
-    let mut first: Vec<u32> = cores.iter().filter_map(|core| core.cpus.first().copied()).take(wanted).collect();
+    let mut first: Vec<u32> =
+        cores.iter().filter_map(|core| core.cpus.first().copied()).take(wanted).collect();
     first.sort_unstable();
     (first.len() == wanted).then_some(first)
 }
@@ -122,7 +119,10 @@ pub fn is_container(of: &Of<'_>) -> bool {
 /// Nodes that a subject takes memory from by its cpuset, or all whole nodes where that is not known: the lists with which a
 /// change of CPUs leaves memory alone.
 pub fn own_mems(view: &View<'_>, of: &Of<'_>) -> Vec<NodeId> {
-    view.files_of(of).and_then(mems_of_files).filter(|nodes| !nodes.is_empty()).unwrap_or_else(|| view.whole_nodes())
+    view.files_of(of)
+        .and_then(mems_of_files)
+        .filter(|nodes| !nodes.is_empty())
+        .unwrap_or_else(|| view.whole_nodes())
 }
 
 /// The name of a process, or the label of a container, for sentences.

@@ -1,15 +1,20 @@
 //! Findings of made-up machines: each rule, each of its guards, and the promises of the engine. No clock, no sleep.
 
 mod balancing;
+mod cores;
+mod devices;
 mod document;
 mod healthy;
 mod hostile;
 mod infos;
 mod machine_rules;
 mod memory;
+mod neighbours;
 mod nodes;
+mod page_sizes;
 mod placement;
 mod properties;
 mod report;
 mod scheduling;
+mod tiers;
 mod world;

@@ -12,7 +12,7 @@ pub(super) static RULE: Rule = Rule {
     id: "interrupts-off-node",
     title: "Interrupts far from their device",
     about: "All interrupts of a device go to CPUs of other nodes than its own, and interrupts take a fiftieth or more of one of \
-            these nodes. An info, because they may be there on purpose.",
+            these nodes. An info, because they may be there on purpose. Lists are those of the start of numatop-ng.",
     not_when: &[
         ("no-cpus", "its node has no CPUs online"),
         ("isolated", "all CPUs of its node are isolated"),
@@ -25,7 +25,11 @@ pub(super) static RULE: Rule = Rule {
     gravest: Severity::Info,
     needs: &[IRQ_PCT.id],
     hold: Hold::s(60.0),
-    limits: &[Limit::least("irq", 2.0, "reasoned: below a fiftieth of a node little is to be had by moving them")],
+    limits: &[Limit::least(
+        "irq",
+        2.0,
+        "reasoned: below a fiftieth of a node little is to be had by moving them",
+    )],
     idle_too: true,
     look: |view, of| settle(look(view, of)),
     tell,
@@ -33,14 +37,19 @@ pub(super) static RULE: Rule = Rule {
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Of::Device(device, Some(home)) = of else { return Ok(Look::Quiet) };
-    if device.irq_nodes.is_empty() || device.irq_nodes.contains(home) || view.cpus_of_nodes(&[*home]).is_empty() {
+    if device.irq_nodes.is_empty()
+        || device.irq_nodes.contains(home)
+        || view.cpus_of_nodes(&[*home]).is_empty()
+    {
         return Ok(Look::Quiet);
     }
     // The node that has most of them: the device is one of several that it works for.
     let rows = device.irq_nodes.iter().filter_map(|node| view.node(*node));
     let shares = rows.filter_map(|row| Some((NodeId(row.raw.id), view.node_number(&IRQ_PCT, row).ok()?)));
     let Some((node, irq)) = shares.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))) else {
-        return Err(super::waiting::unknown("the time in interrupts of the nodes that handle them is not known"));
+        return Err(super::waiting::unknown(
+            "the time in interrupts of the nodes that handle them is not known",
+        ));
     };
     if irq < view.limit("irq") {
         return Ok(Look::Quiet);
@@ -60,7 +69,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Of::Device(device, Some(home)), Some(share)) = (of, seen.evidence.first()) else { return Told::default() };
+    let (Of::Device(device, Some(home)), Some(share)) = (of, seen.evidence.first()) else {
+        return Told::default();
+    };
     let label = text::name(&crate::text::clean_str(&device.name));
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
     if let Some(address) = &device.pci {
@@ -70,7 +81,12 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         let words = "irqbalance writes its own lists again: stop it first, where it runs";
         commands.push(Command::new(When::Now, Scope::Host, to(&seen.plan.cpus), words));
         let back = to(&view.cpus_of_nodes(&seen.plan.from));
-        undo.push(Command::new(When::Now, Scope::Host, back, "or write the lists of /root/irq-before.txt back"));
+        undo.push(Command::new(
+            When::Now,
+            Scope::Host,
+            back,
+            "or write the lists of /root/irq-before.txt back",
+        ));
     }
     Told {
         sentence: sentence(format!(

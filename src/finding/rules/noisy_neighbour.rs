@@ -5,12 +5,14 @@ use super::super::gain::{Arithmetic, Assumption, Gain};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{comm, number, sentence};
 use super::super::view::{Of, View, need, process, settle};
-use super::super::{Check, Command, Confidence, Evidence, Kind, Note, Severity, Subject, Told, When, env, guards};
+use super::super::{
+    Check, Command, Confidence, Evidence, Kind, Note, Severity, Subject, Told, When, env, guards,
+};
 use super::waiting;
+use crate::metric::counters;
 use crate::metric::node::{LMA_PER_S, RMA_PER_S};
 use crate::metric::placement::REMOTE_PCT;
 use crate::metric::task::{CPI, GHZ, INSTRUCTIONS_TOTAL, SMT_BUSY_PCT};
-use crate::metric::counters;
 use crate::model::event::Role;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
@@ -64,7 +66,11 @@ pub(super) static RULE: Rule = Rule {
     needs: &[CPI.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("times", 2.0, "[S6]: outliers of CPI2 are beyond two deviations; twice is beyond any noise of one"),
+        Limit::least(
+            "times",
+            2.0,
+            "[S6]: outliers of CPI2 are beyond two deviations; twice is beyond any noise of one",
+        ),
         Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
     ],
     idle_too: false,
@@ -148,17 +154,21 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let cpi = need(view.number(&CPI, of))?;
     let Some(mine) = twin(view, task) else { return Ok(Look::Quiet) };
     let now = waiting::now(view);
-    let same_name = view.candidates().filter(|other| {
-        other.raw.comm == task.raw.comm && other.raw.process() != task.raw.process()
-    });
+    let same_name = view
+        .candidates()
+        .filter(|other| other.raw.comm == task.raw.comm && other.raw.process() != task.raw.process());
     let twins: Vec<Twin<'_>> = same_name.filter_map(|other| twin(&now, other)).collect();
-    let (here, there): (Vec<&Twin<'_>>, Vec<&Twin<'_>>) = twins.iter().partition(|twin| twin.home == mine.home);
+    let (here, there): (Vec<&Twin<'_>>, Vec<&Twin<'_>>) =
+        twins.iter().partition(|twin| twin.home == mine.home);
     let Some(nearest) = there.first() else { return Ok(Look::Quiet) };
     let middle = median(there.iter().map(|twin| twin.cpi).collect());
     let mean = there.iter().map(|twin| twin.cpi).sum::<f64>() / there.len() as f64;
     let spread = there.iter().map(|twin| (twin.cpi - mean).powi(2)).sum::<f64>() / there.len() as f64;
     let outlier = there.len() < MANY || cpi > mean + 2.0 * spread.sqrt();
-    if cpi < middle * view.limit("times") || !outlier || here.iter().any(|twin| twin.cpi * view.limit("times") <= cpi) {
+    if cpi < middle * view.limit("times")
+        || !outlier
+        || here.iter().any(|twin| twin.cpi * view.limit("times") <= cpi)
+    {
         return Ok(Look::Quiet);
     }
     let memory = median(there.iter().map(|twin| twin.task.rss_bytes as f64).collect());
@@ -170,9 +180,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if differs.contains(&Some(true)) {
         return Ok(Look::Quiet);
     }
-    let many = accesses(view, mine.home).zip(accesses(view, nearest.home)).is_some_and(|(mine, theirs)| {
-        mine >= view.limit("accesses") && mine >= 2.0 * theirs
-    });
+    let many = accesses(view, mine.home)
+        .zip(accesses(view, nearest.home))
+        .is_some_and(|(mine, theirs)| mine >= view.limit("accesses") && mine >= 2.0 * theirs);
     let suspect = suspect(view, task, mine.home);
     let subject = of.subject();
     let compare = |metric, value| Evidence {
@@ -208,18 +218,25 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
 /// The process that uses most CPU time of the node beside it.
 fn suspect<'a>(view: &View<'a>, task: &Task, node: NodeId) -> Option<&'a Task> {
     let ran = |other: &&Task| other.delta.run_ns.get(node.index()).copied().unwrap_or(0);
-    let others = view.candidates().filter(|other| other.raw.process() != task.raw.process() && ran(other) > 0);
+    let others =
+        view.candidates().filter(|other| other.raw.process() != task.raw.process() && ran(other) > 0);
     others.max_by(|a, b| ran(a).cmp(&ran(b)).then(b.raw.pid.cmp(&a.raw.pid)))
 }
 
 /// The smaller one of the two, where it may go and fits on another node: commands, the way back, and the node.
-fn parting(view: &View<'_>, of: &Of<'_>, other: &Task, from: NodeId) -> Option<(Vec<Command>, Vec<Command>, NodeId)> {
+fn parting(
+    view: &View<'_>,
+    of: &Of<'_>,
+    other: &Task,
+    from: NodeId,
+) -> Option<(Vec<Command>, Vec<Command>, NodeId)> {
     let now = waiting::now(view);
     let first = waiting::row_now(view, of)?;
     let mover = if other.run_ns() < first.run_ns() { other } else { first };
     let moves = Of::Process(mover);
     let (cpus, mems) = (mover.cpu_nodes?, mover.mem_nodes?);
-    let free = view.whole_nodes().iter().all(|node| node.0 < u64::BITS && cpus >> node.0 & mems >> node.0 & 1 == 1);
+    let free =
+        view.whole_nodes().iter().all(|node| node.0 < u64::BITS && cpus >> node.0 & mems >> node.0 & 1 == 1);
     if !free || !guards::is_default(mover.raw.mempolicy) {
         return None;
     }
@@ -241,7 +258,8 @@ fn parting(view: &View<'_>, of: &Of<'_>, other: &Task, from: NodeId) -> Option<(
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let Some(task) = of.task() else { return Told::default() };
-    let (node, there, cpi, middle) = (seen.plan.from[0], seen.plan.to[0], seen.evidence[0].value, seen.plan.number);
+    let (node, there, cpi, middle) =
+        (seen.plan.from[0], seen.plan.to[0], seen.evidence[0].value, seen.plan.number);
     let Subject::Process(twin, _) = seen.evidence[1].of else { return Told::default() };
     let other = seen.plan.other.as_ref().and_then(|subject| view.rows.processes.get(subject));
     let other = other.map(|at| &view.snapshot.tasks[*at]);

@@ -26,7 +26,10 @@ pub(super) static RULE: Rule = Rule {
     about: "The cpusets of two containers name the same cores or CPUs, both are busy there and get into each other's way, and \
             cores that no cpuset names are idle. Without such cores it is an info.",
     not_when: &[
-        ("pool", "both cpusets are equal: a shared pool, as the kubelet makes for pods without CPUs of their own"),
+        (
+            "pool",
+            "both cpusets are equal: a shared pool, as the kubelet makes for pods without CPUs of their own",
+        ),
         ("nested", "one is above the other"),
         ("idle", "one of them uses less than half a CPU"),
         ("no-trouble", "neither busy siblings nor waits for CPUs are seen in both"),
@@ -78,7 +81,11 @@ fn common(view: &View<'_>, mine: &BTreeSet<u32>, theirs: &BTreeSet<u32>) -> BTre
         core.cpus.iter().any(|cpu| mine.contains(cpu)) && core.cpus.iter().any(|cpu| theirs.contains(cpu))
     };
     let all = cores::cores(view);
-    all.iter().filter(met).flat_map(|core| core.cpus.iter().copied()).filter(|cpu| mine.contains(cpu)).collect()
+    all.iter()
+        .filter(met)
+        .flat_map(|core| core.cpus.iter().copied())
+        .filter(|cpu| mine.contains(cpu))
+        .collect()
 }
 
 /// How busy siblings are in percent of its time, and its waits in percent of a CPU and of its CPU time.
@@ -103,7 +110,11 @@ impl Trouble {
 }
 
 /// The container that meets most of its CPUs, of those that were found after it: a pair is one finding.
-fn other<'a>(view: &View<'a>, row: &Container, mine: &BTreeSet<u32>) -> Option<(&'a Container, BTreeSet<u32>)> {
+fn other<'a>(
+    view: &View<'a>,
+    row: &Container,
+    mine: &BTreeSet<u32>,
+) -> Option<(&'a Container, BTreeSet<u32>)> {
     let pairs = view.snapshot.containers.iter().filter(|other| other.id > row.id).filter_map(|other| {
         let theirs = own(view, other)?;
         let met = common(view, mine, &theirs);
@@ -162,7 +173,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         over_ns: now.over_ns(),
         ..view.evidence(CPU_PCT.id, subject, cpus * 100.0).limit(MATTERS_CPUS * 100.0)
     };
-    let uses = [of_them(neighbour.clone(), theirs.cpus), view.evidence(CPU_PCT.id, subject, its.cpus * 100.0)];
+    let uses =
+        [of_them(neighbour.clone(), theirs.cpus), view.evidence(CPU_PCT.id, subject, its.cpus * 100.0)];
     Ok(Look::seen(Seen {
         severity: if cpus.is_some() { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Measured,
@@ -196,7 +208,9 @@ fn mover<'a>(
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
-    let (Of::Container(row), Some(Subject::Container(id))) = (of, &seen.plan.other) else { return Told::default() };
+    let (Of::Container(row), Some(Subject::Container(id))) = (of, &seen.plan.other) else {
+        return Told::default();
+    };
     let Some(other) = view.rows.containers.get(id).map(|at| &view.snapshot.containers[*at]) else {
         return Told::default();
     };
@@ -237,10 +251,17 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             seen.plan.bytes
         )),
         gain,
-        check: vec![Check { metric: seen.evidence[0].metric, of: of.subject(), from, to, below: true, within_s: 60.0 }]
-            .into_iter()
-            .filter(|_| !commands.is_empty())
-            .collect(),
+        check: vec![Check {
+            metric: seen.evidence[0].metric,
+            of: of.subject(),
+            from,
+            to,
+            below: true,
+            within_s: 60.0,
+        }]
+        .into_iter()
+        .filter(|_| !commands.is_empty())
+        .collect(),
         stop: Vec::new(),
         risk: if commands.is_empty() {
             String::new()

@@ -28,7 +28,10 @@ pub(super) static RULE: Rule = Rule {
             nodes where it runs are idle. A warning where counters say what that costs, or where its own affinity has fewer \
             cores than busy threads.",
     not_when: &[
-        ("no-idle-core", "too few whole cores are idle on the nodes where it runs, of those that it may use or no cpuset names"),
+        (
+            "no-idle-core",
+            "too few whole cores are idle on the nodes where it runs, of those that it may use or no cpuset names",
+        ),
         ("fast", "it is as fast beside a busy sibling: nine tenths or more of its instructions per cycle"),
         ("fast-change", "siblings are busy now and then only: the scheduler is at work"),
         ("shared", "the siblings are those of another container: that is shared-cores"),
@@ -41,8 +44,16 @@ pub(super) static RULE: Rule = Rule {
     needs: &[SMT_BUSY_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("busy", 50.0, "reasoned: half of its time; two threads of four that share a core by chance do so for less"),
-        Limit::sharp("speed", 90.0, "[S1]: two threads of a core do 1.2 to 1.6 times the work of one, 60 to 80 % each"),
+        Limit::least(
+            "busy",
+            50.0,
+            "reasoned: half of its time; two threads of four that share a core by chance do so for less",
+        ),
+        Limit::sharp(
+            "speed",
+            90.0,
+            "[S1]: two threads of a core do 1.2 to 1.6 times the work of one, 60 to 80 % each",
+        ),
     ],
     idle_too: false,
     look: |view, of| settle(look(view, of)),
@@ -64,7 +75,8 @@ fn speeds(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
     counted(view, of).or_else(|| {
         let Of::Process(task) = of else { return None };
         let now = waiting::now(view);
-        let mut peers = view.candidates().filter(|peer| peer.raw.comm == task.raw.comm && peer.raw.pid != task.raw.pid);
+        let mut peers =
+            view.candidates().filter(|peer| peer.raw.comm == task.raw.comm && peer.raw.pid != task.raw.pid);
         peers.find_map(|peer| counted(&now, &Of::Process(peer)))
     })
 }
@@ -128,7 +140,11 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let subject = of.subject();
     let mut evidence: Vec<Evidence> = vec![
         view.evidence(SMT_BUSY_PCT.id, subject.clone(), busy).limit(view.limit("busy")),
-        view.evidence(BUSY.id, Subject::Host, view.window.busy_ns as f64 * 100.0 / view.over_ns().max(1) as f64),
+        view.evidence(
+            BUSY.id,
+            Subject::Host,
+            view.window.busy_ns as f64 * 100.0 / view.over_ns().max(1) as f64,
+        ),
     ];
     if let Some((beside, alone)) = speeds {
         evidence.push(
@@ -139,7 +155,11 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         evidence.push(view.evidence(IPC_SMT_IDLE.id, subject, alone).note(Note::Compare));
     }
     Ok(Look::seen(Seen {
-        severity: if !reserved && (speeds.is_some() || contradicts) { Severity::Warning } else { Severity::Info },
+        severity: if !reserved && (speeds.is_some() || contradicts) {
+            Severity::Warning
+        } else {
+            Severity::Info
+        },
         confidence: match (speeds, contradicts) {
             (Some(_), _) => Confidence::Measured,
             (None, true) => Confidence::Estimated,
@@ -147,7 +167,11 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             (None, false) => Confidence::Suspected,
         },
         evidence,
-        plan: Plan { cpus: targets(view, of, &idle, restricted), number: idle.len() as f64, ..Plan::default() },
+        plan: Plan {
+            cpus: targets(view, of, &idle, restricted),
+            number: idle.len() as f64,
+            ..Plan::default()
+        },
     }))
 }
 
@@ -155,7 +179,10 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
 fn targets(view: &View<'_>, of: &Of<'_>, idle: &[Core], restricted: bool) -> Vec<u32> {
     let mut all: Vec<Core> = Vec::new();
     if let Some(own) = cores::own_cpus(view, of).filter(|_| restricted) {
-        let mine = |core: Core| Core { cpus: core.cpus.into_iter().filter(|cpu| own.contains(cpu)).collect(), ..core };
+        let mine = |core: Core| Core {
+            cpus: core.cpus.into_iter().filter(|cpu| own.contains(cpu)).collect(),
+            ..core
+        };
         all.extend(cores::cores(view).into_iter().map(mine).filter(|core| !core.cpus.is_empty()));
     }
     let new = idle.iter().filter(|core| !all.iter().any(|mine| core.cpus.contains(&mine.cpus[0])));
@@ -186,8 +213,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     };
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 30.0 };
     let mut checks = vec![check(SMT_BUSY_PCT.id, busy, 20.0, true)];
-    checks.extend(speeds.map(|(beside, alone)| check(crate::metric::task::IPC.id, beside, alone * 0.95, false)));
-    let remote = view.remote_pct(of).ok().filter(|_| guards::placed(view, of).is_ok() && !commands.is_empty());
+    checks.extend(
+        speeds.map(|(beside, alone)| check(crate::metric::task::IPC.id, beside, alone * 0.95, false)),
+    );
+    let remote =
+        view.remote_pct(of).ok().filter(|_| guards::placed(view, of).is_ok() && !commands.is_empty());
     Told {
         sentence: sentence(format!(
             "{} runs beside busy threads of its cores for {} of its time, while {idle:.0} cores of {} are idle.",

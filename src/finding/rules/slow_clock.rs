@@ -76,7 +76,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         severity: Severity::Info,
         confidence: Confidence::Measured,
         evidence: vec![
-            view.evidence(GHZ.id, of.subject(), ghz).limit(fast * view.limit("clock") / 100.0).note(Note::AtMost),
+            view.evidence(GHZ.id, of.subject(), ghz)
+                .limit(fast * view.limit("clock") / 100.0)
+                .note(Note::AtMost),
             view.evidence(GHZ.id, Subject::Node(other), fast).note(Note::Compare),
             view.evidence(CPU_PCT.id, of.subject(), busy).limit(view.limit("busy")),
             view.evidence(CPU_PCT.id, Subject::Node(other), load).limit(view.limit("busy")),

@@ -21,9 +21,15 @@ pub(super) static RULE: Rule = Rule {
     about: "A tenth of a process's memory or more is on nodes without CPUs (CXL, persistent memory), it uses memory of other nodes, \
             and there is room where it runs. An info: a tool may have placed it there.",
     not_when: &[
-        ("unused", "nothing shows that memory of other nodes is used: accesses are not counted, and few hinting faults say so"),
+        (
+            "unused",
+            "nothing shows that memory of other nodes is used: accesses are not counted, and few hinting faults say so",
+        ),
         ("policy", "its policy or its cpuset names that node"),
-        ("promoting", "the kernel brings pages nearer: NUMA balancing is in the mode for tiers, and moves pages of it"),
+        (
+            "promoting",
+            "the kernel brings pages nearer: NUMA balancing is in the mode for tiers, and moves pages of it",
+        ),
         ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
         ("no-room", "the memory does not fit where it runs"),
         ("shared", "a fifth of its memory is shared with others"),
@@ -56,7 +62,10 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     };
     let share = placed.memory_pct(&tiers);
-    if share < view.limit("share") || !guards::is_large(view, &placed) || !guards::is_default(task.raw.mempolicy) {
+    if share < view.limit("share")
+        || !guards::is_large(view, &placed)
+        || !guards::is_default(task.raw.mempolicy)
+    {
         return Ok(Look::Quiet);
     }
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
@@ -72,10 +81,14 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if guards::is_cold(view, of, &placed) {
         return Ok(guards::cold());
     }
-    // Counted accesses that are local say the contrary.
-    let used = |witness: &super::super::Evidence| witness.value >= view.limit("share");
-    let Some(witness) = guards::witness_of_use(view, of).filter(used) else { return Ok(Look::Quiet) };
-    let from: Vec<NodeId> = placed.holders(&[home], 0.5).into_iter().filter(|node| tiers.contains(node)).collect();
+    // Hinting faults come in bursts: an interval may have none, the whole time must have some. Counted accesses that are
+    // local say the contrary.
+    let witness = guards::witness_of_use(view, of).filter(|witness| witness.value >= view.limit("share"));
+    if witness.is_none() && !view.is_interval() {
+        return Ok(Look::Quiet);
+    }
+    let from: Vec<NodeId> =
+        placed.holders(&[home], 0.5).into_iter().filter(|node| tiers.contains(node)).collect();
     let away = placed.memory() * placed.memory_pct(&from) / 100.0;
     let room = memory_room(view, &[home]);
     let Some(first) = from.first().copied().filter(|_| away <= room) else { return Ok(Look::Quiet) };
@@ -83,15 +96,17 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     Ok(Look::seen(Seen {
         severity: Severity::Info,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
-        evidence: vec![
+        evidence: [
             view.evidence(MEM_PCT_BY_NODE.id, of.subject(), share)
                 .error(placed.error)
                 .limit(view.limit("share"))
                 .note(Note::Placement)
                 .on(first),
-            witness,
             view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
-        ],
+        ]
+        .into_iter()
+        .chain(witness)
+        .collect(),
         plan: Plan { to: vec![home], from, bytes: away, ..Plan::default() },
     }))
 }
@@ -100,17 +115,23 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (home, from, share) = (seen.plan.to[0], &seen.plan.from, &seen.evidence[0]);
     let words = format!("{} move to node {home}", bytes(seen.plan.bytes));
-    let mut commands: Vec<Command> = env::move_memory(task.raw.pid, from, &[home], words).into_iter().collect();
+    let mut commands: Vec<Command> =
+        env::move_memory(task.raw.pid, from, &[home], words).into_iter().collect();
     let mut undo = Vec::new();
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
     if let Some(mode) = mode.filter(|mode| mode & TIERING == 0) {
         let set = |mode: u32| line("sysctl -w").joined("kernel.numa_balancing=", &mode.to_string());
         // The bit for tiers beside the one that is set: balancing of nodes goes on as it was.
-        let words = "promotes what is used, and echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for it";
+        let words =
+            "promotes what is used, and echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for it";
         commands.push(Command::new(When::ForGood, Scope::Host, set(mode | TIERING), words));
         undo.push(Command::new(When::Now, Scope::Host, set(mode), "its memory works where it is"));
     } else if !commands.is_empty() {
-        undo.push(Command::words(When::Now, Scope::Process, "a restart undoes it; its memory works where it is"));
+        undo.push(Command::words(
+            When::Now,
+            Scope::Process,
+            "a restart undoes it; its memory works where it is",
+        ));
     }
     Told {
         sentence: sentence(format!(
@@ -133,7 +154,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!("Node {home} has less room for others. {RISK_OF_MOVE}"),
         or_else: vec![
-            "A tool placed it there on purpose, or it is used seldom: then hint_remote_pct is near 0.".to_owned(),
+            "A tool placed it there on purpose, or it is used seldom: then hint_remote_pct is near 0."
+                .to_owned(),
         ],
     }
 }

@@ -32,7 +32,11 @@ pub(super) static RULE: Rule = Rule {
     needs: &[DTLB_MPKI.id, IPC.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("walks", 3.0, "[S4]; reasoned: at 35 cycles a walk a tenth of the time, where perf's own tree flags it"),
+        Limit::least(
+            "walks",
+            3.0,
+            "[S4]; reasoned: at 35 cycles a walk a tenth of the time, where perf's own tree flags it",
+        ),
         Limit::until("huge", 50.0, 80.0, "reasoned: half of its memory could still be in huge pages"),
     ],
     idle_too: false,
@@ -45,25 +49,31 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let (data, ipc) = (need(view.number(&DTLB_MPKI, of))?, need(view.number(&IPC, of))?);
     let code = view.number(&ITLB_MPKI, of).ok();
     let walks = data.max(code.unwrap_or(0.0)) * ipc;
-    let caches: f64 = view.topology().llcs.iter().filter_map(|llc| llc.size_bytes).map(|bytes| bytes as f64).sum();
+    let caches: f64 =
+        view.topology().llcs.iter().filter_map(|llc| llc.size_bytes).map(|bytes| bytes as f64).sum();
     let size = task.rss_bytes as f64;
     if walks < view.limit("walks") || size < LARGE_BYTES.max(caches) {
         return Ok(Look::Quiet);
     }
     let unknown = || {
-        Look::Blind(Blindness::new(Reason::NotCollected, "the share of huge pages is read on demand, and not in recordings"))
+        Look::Blind(Blindness::new(
+            Reason::NotCollected,
+            "the share of huge pages is read on demand, and not in recordings",
+        ))
     };
     let huge = view.number(&HUGE_PCT, of).map_err(|_| unknown())?;
     if huge >= view.limit("huge") {
         return Ok(Look::Quiet);
     }
     let subject = of.subject();
-    let (metric, misses) = if data >= code.unwrap_or(0.0) { (DTLB_MPKI.id, data) } else { (ITLB_MPKI.id, code.unwrap_or(0.0)) };
+    let (metric, misses) =
+        if data >= code.unwrap_or(0.0) { (DTLB_MPKI.id, data) } else { (ITLB_MPKI.id, code.unwrap_or(0.0)) };
     Ok(Look::seen(Seen {
         severity: Severity::Info,
         confidence: Confidence::Estimated,
         evidence: vec![
-            view.evidence(metric, subject.clone(), misses).limit(view.limit("walks") / ipc.max(f64::MIN_POSITIVE)),
+            view.evidence(metric, subject.clone(), misses)
+                .limit(view.limit("walks") / ipc.max(f64::MIN_POSITIVE)),
             view.evidence(IPC.id, subject.clone(), ipc),
             view.evidence(HUGE_PCT.id, subject.clone(), huge).limit(view.limit("huge")).note(Note::AtMost),
             view.evidence(RSS_BYTES.id, subject, size).limit(LARGE_BYTES.max(caches)),
@@ -76,8 +86,12 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
 fn way(name: &[u8]) -> &'static str {
     match name {
         b"java" => "-XX:+UseTransparentHugePages",
-        b"postgres" | b"postmaster" => "huge_pages=on in its configuration, and a pool of huge pages for shared_buffers",
-        b"mysqld" | b"mariadbd" => "large_pages in its configuration, and a pool of huge pages for the buffer pool",
+        b"postgres" | b"postmaster" => {
+            "huge_pages=on in its configuration, and a pool of huge pages for shared_buffers"
+        }
+        b"mysqld" | b"mariadbd" => {
+            "large_pages in its configuration, and a pool of huge pages for the buffer pool"
+        }
         _ => "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment (glibc 2.35), or an option of its own",
     }
 }
@@ -99,14 +113,20 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             pct(huge)
         )),
         gain: Gain { of: Some(view.cpus(of)), ..Gain::default() },
-        commands: vec![Command::words(When::NextStart, Scope::Process, format!("start it with {}", way(task.raw.comm.bytes())))],
+        commands: vec![Command::words(
+            When::NextStart,
+            Scope::Process,
+            format!("start it with {}", way(task.raw.comm.bytes())),
+        )],
         undo: vec![Command::words(When::NextStart, Scope::Process, "a start without it undoes it")],
         check: vec![
             check(HUGE_PCT.id, huge, 80.0, false),
             check(misses.metric, misses.value, misses.value / 2.0, true),
         ],
         stop: Vec::new(),
-        risk: "Its memory grows, the first touch of a page takes longer, and making huge pages compacts memory.".into(),
+        risk:
+            "Its memory grows, the first touch of a page takes longer, and making huge pages compacts memory."
+                .into(),
         or_else: vec![format!(
             "Its memory is sparse, or page tables are cold after each switch: switches_per_s is high then.{guest}"
         )],
