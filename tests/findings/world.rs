@@ -259,3 +259,13 @@ pub fn count_also(machine: &mut Machine, roles: &[Role]) -> usize {
     }));
     first
 }
+
+/// Cgroups of so many containers of docker beside the others; their ids.
+pub fn more_containers(machine: &mut Machine, count: u64) -> Vec<u64> {
+    let mut cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
+    let ids: Vec<u64> = (100..100 + count).collect();
+    cgroups.extend(ids.iter().map(|id| (*id, format!("/docker/{id:064x}"))));
+    let groups = describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent")));
+    machine.names = Arc::new(Names { groups, cgroups, users: BTreeMap::new() });
+    ids
+}

@@ -23,7 +23,10 @@ pub(super) static RULE: Rule = Rule {
     about: "A process is confined to some nodes and has a tenth of its memory or more on others, although there is room where \
             it runs.",
     not_when: &[
-        ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
+        (
+            "cold",
+            "nothing uses that memory: NUMA balancing scans it and finds no use; an info while its scans have met too little of it",
+        ),
         ("interleave", "its policy interleaves memory, or names a node where it may not run"),
         ("still-going-out", "new memory goes to other nodes, too"),
         ("mems-elsewhere", "it may not take memory from the nodes where it runs"),
@@ -104,7 +107,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if bytes > room || guards::is_moving(view, of, &placed) || goes_out(view, of) == Some(true) {
         return Ok(Look::Quiet);
     }
-    if guards::is_cold(view, of, &placed) {
+    let scanned = guards::scanned(view, of, &placed);
+    if scanned == guards::Scanned::Cold {
         return Ok(guards::cold());
     }
     let own = guards::is_own_memory(view, of);
@@ -113,7 +117,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if own != Some(true) || goes_out(view, of).is_none() {
         severity = Severity::Info;
     }
-    let sure = behind - placed.error >= view.limit("outside");
+    // Scans that go on for longer than this may yet find that nothing uses it.
+    let sure = behind - placed.error >= view.limit("outside") && scanned != guards::Scanned::TooLittle;
     let subject = of.subject();
     let first = home[0];
     Ok(Look::seen(Seen {

@@ -61,7 +61,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 /// Instructions per cycle with busy and with idle siblings; `None` where it was not long enough in both states.
-fn counted(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
+pub(super) fn counted(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
     let [idle, busy] = of.task()?.delta.by_sibling.map(|state| state.cycles as f64);
     if idle.min(busy) * 100.0 < (idle + busy) * STATE_PCT {
         return None;
