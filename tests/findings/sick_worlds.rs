@@ -94,6 +94,10 @@ pub fn bound_and_full() -> Machine {
     let mut world = machine(TWO, vec![actor.runs(&[(1, 71.0)])]);
     world.nodes[1].mem_free_bytes = 2 * GIB;
     world.nodes[0].mem_free_bytes = 60 * GIB;
+    world.groups = [(1, Arc::new(files("0-31", "0-1")))].into();
+    let [active_bytes, inactive_bytes] = [GIB / 2, GIB];
+    world.nodes[1].file_pages =
+        Some(FilePages { active_bytes, inactive_bytes, shmem_bytes: 0, dirty_bytes: 0 });
     each_second(&mut world, |machine, _| {
         machine.vm.swapped_out += 3584;
         machine.nodes[1].direct_pages += 1000;
