@@ -14,6 +14,7 @@ pub mod guards;
 pub mod history;
 mod hold;
 pub mod json;
+pub mod redact;
 pub mod report;
 pub mod rollup;
 pub mod rule;
@@ -348,6 +349,8 @@ pub struct Identity {
     pub container_id: Option<String>,
     /// Path of the cgroup.
     pub cgroup: Option<String>,
+    /// CPUs that it may use, as a list, where it is known and these are not all.
+    pub cpus: Option<String>,
 }
 
 /// A conclusion about a subject.

@@ -21,6 +21,7 @@ mod node_without_memory;
 mod nodes_hidden;
 mod noisy_neighbour;
 mod page_cache_fills_node;
+mod pinned_containers;
 mod quota_throttled;
 mod reclaim_threads_busy;
 mod remote_after_pin;

@@ -89,6 +89,8 @@ mod sibling_contention {
         // One of its own cores, and one of those that are idle.
         assert_eq!(commands(&found[0]), ["taskset -acp 0-1 700"]);
         assert_eq!(found[0].told.undo[0].line.as_ref().unwrap().to_string(), "taskset -acp 0,16 700");
+        let details = format!("{:?}", numatop_ng::finding::details::details(&found[0]));
+        assert!(details.contains("It may use CPUs 0,16 only."), "{details}");
     }
 
     #[test]

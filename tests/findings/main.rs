@@ -17,6 +17,7 @@ mod nodes;
 mod page_sizes;
 mod placement;
 mod properties;
+mod redact;
 mod report;
 mod scheduling;
 mod sick_worlds;
