@@ -88,7 +88,7 @@ fn carry_out(machine: &mut Machine, line: &str) {
             }
         }
         ["taskset", "-acp", cpus, pid] => {
-            bind(machine, &list(cpus), |actor| actor == pid.parse::<u32>().unwrap())
+            bind(machine, &list(cpus), |actor| actor == pid.parse::<u32>().unwrap());
         }
         ["sysctl", "-w", setting] => match setting.split_once('=').unwrap() {
             ("vm.zone_reclaim_mode", mode) => machine.vm.zone_reclaim_mode = Some(mode.parse().unwrap()),

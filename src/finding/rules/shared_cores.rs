@@ -38,7 +38,8 @@ pub(super) static RULE: Rule = Rule {
     of: &[Kind::Container],
     group: Group::Cpus,
     gravest: Severity::Warning,
-    needs: &[SMT_BUSY_PCT.id, RUNQ_WAIT_PCT.id],
+    // Without siblings two cpusets may still name the same CPUs.
+    needs: &[RUNQ_WAIT_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("busy", 30.0, "reasoned: a third of its time; siblings meet by chance for less"),

@@ -41,7 +41,8 @@ pub(super) static RULE: Rule = Rule {
     of: &[Kind::Process, Kind::Container],
     group: Group::Cpus,
     gravest: Severity::Warning,
-    needs: &[SMT_BUSY_PCT.id],
+    // A machine without siblings is none that it cannot look at.
+    needs: &[],
     hold: Hold::s(60.0),
     limits: &[
         Limit::least(
