@@ -283,7 +283,7 @@ pub enum Scanned {
 /// Faults that a scan must be able to find before their absence says something.
 const FAULTS: f64 = 100.0;
 
-/// What the kernel's own scans say of memory on other nodes.
+/// The answer of the kernel's own scans about memory on other nodes.
 pub fn scanned(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Scanned {
     let Of::Process(task) = of else { return Scanned::NotCold };
     let off =

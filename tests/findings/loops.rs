@@ -210,7 +210,7 @@ fn cpus_and_memory_apart() {
 
 #[test]
 fn spread_over_nodes() {
-    // What runs on two nodes only does not move between them.
+    // A process that is bound to two nodes moves less between nodes.
     let mut world = worlds::spread();
     each_second(&mut world, |machine, _| {
         let few = machine.actors[0].runs.len() <= 2;

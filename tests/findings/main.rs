@@ -20,6 +20,7 @@ mod properties;
 mod redact;
 mod report;
 mod scheduling;
+mod sick_rest;
 mod sick_worlds;
 mod tiers;
 mod world;

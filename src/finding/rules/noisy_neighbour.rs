@@ -30,12 +30,12 @@ const LIVES_S: f64 = 60.0;
 /// Twins from which on the spread of theirs counts, too (S6).
 const MANY: usize = 5;
 
-/// How far the two may be apart in other things that change cycles per instruction.
+/// Distances that the two may have in other things that change cycles per instruction.
 const REMOTE_POINTS: f64 = 20.0;
 const SIBLING_POINTS: f64 = 30.0;
 const CLOCK_SHARE: f64 = 0.15;
 
-/// How far instructions per second of CPU time may be from those of all of the time that it was watched.
+/// Distance of instructions per second of CPU time from that over all of the time that it was watched.
 const STABLE_SHARE: f64 = 0.25;
 
 /// CPUs that others must use beside it, and how many times those beside its twins.

@@ -89,7 +89,7 @@ fn common(view: &View<'_>, mine: &BTreeSet<u32>, theirs: &BTreeSet<u32>) -> BTre
         .collect()
 }
 
-/// How busy siblings are in percent of its time, and its waits in percent of a CPU and of its CPU time.
+/// Time beside busy siblings in percent of its time, and its waits in percent of a CPU and of its CPU time.
 struct Trouble {
     cpus: f64,
     busy: f64,
