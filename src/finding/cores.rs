@@ -60,10 +60,21 @@ pub fn first_threads(cores: &[Core], cpus: f64) -> Option<Vec<u32>> {
     (first.len() == wanted).then_some(first)
 }
 
+/// Whether any CPU of these nodes was idle in the window: a look that costs little, before cores are looked at.
+pub fn any_idle(view: &View<'_>, nodes: &[NodeId]) -> bool {
+    let length = view.over_ns().max(1) as f64;
+    let rests = |busy_ns: u64| (busy_ns as f64) * 100.0 < IDLE_PCT * length;
+    view.window.cpus.iter().any(|cpu| cpu.online && rests(cpu.busy_ns) && nodes.contains(&NodeId(cpu.node)))
+}
+
 /// CPUs that some cpuset with fewer than all of them names.
 pub fn named_cpus(view: &View<'_>) -> BTreeSet<u32> {
     let online = view.topology().online_cpus().count();
-    let lists = view.snapshot.containers.iter().filter_map(|row| cpus_of_files(row.raw.as_deref()?));
+    // Most groups have the same list: each is read once.
+    let of_group =
+        |row: &'_ crate::snapshot::Container| Some(row.raw.as_deref()?.cpus.as_ref().ok()?.clone());
+    let texts: BTreeSet<String> = view.snapshot.containers.iter().filter_map(of_group).collect();
+    let lists = texts.iter().filter_map(|text| parse_cpulist(text).ok());
     lists.filter(|list| list.len() < online).flatten().collect()
 }
 

@@ -10,8 +10,9 @@ use numatop_ng::finding::{Engine, Finding, Options, Severity};
 use numatop_ng::model::sample::{HostFacts, Sample};
 use numatop_ng::snapshot::{RowKind, derive};
 
+use crate::properties::{check_less, each_task, keys};
 use crate::sick_worlds as worlds;
-use crate::world::{Machine, lines, read_about, samples};
+use crate::world::{Machine, fold, lines, read_about, samples};
 
 /// Set to rewrite the table instead of comparing with it.
 const ACCEPT: &str = "NUMATOP_ACCEPT_GOLDENS";
@@ -251,6 +252,36 @@ fn each_case_has_its_finding_and_the_document_has_them_all() {
         return;
     }
     assert_eq!(table, wanted, "{ACCEPT}=1 rewrites it");
+}
+
+#[test]
+fn a_value_that_is_taken_away_never_makes_a_finding() {
+    type Change = fn(&mut Sample);
+    let changes: [(&str, Change); 9] = [
+        ("cpu_nodes", |sample| each_task(sample, |task| task.cpu_nodes = None)),
+        ("mem_nodes", |sample| each_task(sample, |task| task.mem_nodes = None)),
+        ("resident", |sample| each_task(sample, |task| task.resident = None)),
+        ("counts by sibling", |sample| each_task(sample, |task| task.counts.by_sibling = Default::default())),
+        ("machine", |sample| sample.machine = None),
+        ("groups", |sample| sample.groups.clear()),
+        ("placement", |sample| sample.placement = Arc::default()),
+        ("about", |sample| sample.about = Arc::default()),
+        ("vm", |sample| sample.vm = None),
+    ];
+    for case in CASES {
+        let seconds = match case.says {
+            Found(id) => by_id(id).map_or(70, |rule| rule.hold.on_s as u64 + 5),
+            _ => 70,
+        };
+        let (host, samples) = watched(case, seconds);
+        let before = keys(&fold(&host, &samples).0);
+        for (name, change) in &changes {
+            let mut samples = samples.clone();
+            samples.iter_mut().for_each(change);
+            let without = format!("{name} of case {}", case.number);
+            check_less(&keys(&fold(&host, &samples).0), &before, &without);
+        }
+    }
 }
 
 #[test]

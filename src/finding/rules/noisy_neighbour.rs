@@ -27,6 +27,9 @@ const INSTRUCTIONS_PER_S: f64 = 1e9 / 60.0;
 /// The age in seconds from which on a process matters to rules: as for all of them.
 const LIVES_S: f64 = 60.0;
 
+/// Processes with its name that it is compared with, on its node and on others: a database may have hundreds.
+const TWINS_MAX: usize = 16;
+
 /// Twins from which on the spread of theirs counts, too (S6).
 const MANY: usize = 5;
 
@@ -154,21 +157,24 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let cpi = need(view.number(&CPI, of))?;
     let Some(mine) = twin(view, task) else { return Ok(Look::Quiet) };
     let now = waiting::now(view);
-    let same_name = view
-        .candidates()
-        .filter(|other| other.raw.comm == task.raw.comm && other.raw.process() != task.raw.process());
-    let twins: Vec<Twin<'_>> = same_name.filter_map(|other| twin(&now, other)).collect();
-    let (here, there): (Vec<&Twin<'_>>, Vec<&Twin<'_>>) =
-        twins.iter().partition(|twin| twin.home == mine.home);
+    let same_name = |on_its_node: bool| -> Vec<Twin<'_>> {
+        let others = view.candidates().filter(|other| {
+            other.raw.comm == task.raw.comm
+                && other.raw.process() != task.raw.process()
+                && (other.home_node() == Some(mine.home)) == on_its_node
+        });
+        others.take(TWINS_MAX).filter_map(|other| twin(&now, other)).collect()
+    };
+    let there = same_name(false);
     let Some(nearest) = there.first() else { return Ok(Look::Quiet) };
     let middle = median(there.iter().map(|twin| twin.cpi).collect());
     let mean = there.iter().map(|twin| twin.cpi).sum::<f64>() / there.len() as f64;
     let spread = there.iter().map(|twin| (twin.cpi - mean).powi(2)).sum::<f64>() / there.len() as f64;
     let outlier = there.len() < MANY || cpi > mean + 2.0 * spread.sqrt();
-    if cpi < middle * view.limit("times")
-        || !outlier
-        || here.iter().any(|twin| twin.cpi * view.limit("times") <= cpi)
-    {
+    if cpi < middle * view.limit("times") || !outlier {
+        return Ok(Look::Quiet);
+    }
+    if same_name(true).iter().any(|twin| twin.cpi * view.limit("times") <= cpi) {
         return Ok(Look::Quiet);
     }
     let memory = median(there.iter().map(|twin| twin.task.rss_bytes as f64).collect());

@@ -116,13 +116,17 @@ fn other<'a>(
     row: &Container,
     mine: &BTreeSet<u32>,
 ) -> Option<(&'a Container, BTreeSet<u32>)> {
-    let pairs = view.snapshot.containers.iter().filter(|other| other.id > row.id).filter_map(|other| {
+    let now = waiting::now(view);
+    // Few use half a CPU: lists of others are not read.
+    let busy = view
+        .snapshot
+        .containers
+        .iter()
+        .filter(|other| other.id > row.id && now.cpus(&Of::Container(other)) >= MATTERS_CPUS);
+    let pairs = busy.filter_map(|other| {
         let theirs = own(view, other)?;
         let met = common(view, mine, &theirs);
-        let pair = !met.is_empty()
-            && theirs != *mine
-            && !is_nested(view, row, other)
-            && waiting::now(view).cpus(&Of::Container(other)) >= MATTERS_CPUS;
+        let pair = !met.is_empty() && theirs != *mine && !is_nested(view, row, other);
         pair.then_some((other, met))
     });
     pairs.max_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.id.cmp(&a.0.id)))
@@ -141,10 +145,14 @@ fn free(view: &View<'_>, near: &BTreeSet<u32>) -> Vec<Core> {
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Of::Container(row) = of else { return Ok(Look::Quiet) };
+    let its = Trouble::of(view, of);
+    if its.busy < view.limit("busy") && !its.waits(view.limit("wait")) {
+        return Ok(Look::Quiet);
+    }
     let Some(mine) = own(view, row) else { return Ok(Look::Quiet) };
     let Some((other, met)) = other(view, row, &mine) else { return Ok(Look::Quiet) };
     let now = waiting::now(view);
-    let (its, theirs) = (Trouble::of(view, of), Trouble::of(&now, &Of::Container(other)));
+    let theirs = Trouble::of(&now, &Of::Container(other));
     let siblings = its.busy.min(theirs.busy) >= view.limit("busy");
     let waits = its.waits(view.limit("wait")) && theirs.waits(view.limit("wait"));
     if !siblings && !waits {

@@ -122,6 +122,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if busy < view.limit("busy") || view.container_of(of).is_some_and(|row| row.smt_shared_cpus > Some(0)) {
         return Ok(Look::Quiet);
     }
+    if !cores::any_idle(view, &cores::nodes_in_use(of)) {
+        return Ok(Look::Quiet);
+    }
     let restricted = input(cores::is_restricted(view, of), "the CPUs that it may use are not known")?;
     let idle = idle_for(view, of, restricted)?;
     let wanted = (view.cpus(of) * busy / 200.0).max(1.0);
