@@ -12,6 +12,7 @@ use crate::metric::host::BUSY;
 use crate::metric::placement::REMOTE_PCT;
 use crate::metric::smt::{IPC_SMT_BUSY, IPC_SMT_IDLE};
 use crate::metric::task::SMT_BUSY_PCT;
+use crate::model::group::Kind as GroupKind;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 
@@ -121,6 +122,13 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let busy = need(view.number(&SMT_BUSY_PCT, of))?;
     if busy < view.limit("busy") || view.container_of(of).is_some_and(|row| row.smt_shared_cpus > Some(0)) {
         return Ok(Look::Quiet);
+    }
+    // Without its files the siblings may be those of another container.
+    let unread = |row: &crate::snapshot::Container| {
+        matches!(row.kind(), GroupKind::Container | GroupKind::Pod | GroupKind::Machine) && row.raw.is_none()
+    };
+    if view.container_of(of).is_some_and(unread) {
+        return Err(waiting::unknown("the files of its container were not read"));
     }
     if !cores::any_idle(view, &cores::nodes_in_use(of)) {
         return Ok(Look::Quiet);
