@@ -343,6 +343,10 @@ pub struct DiagnoseArgs {
     #[arg(long)]
     pub all: bool,
 
+    /// Show letters in place of names of processes, containers, cgroups and the machine, so that the output can be shown to others.
+    #[arg(long)]
+    pub redact: bool,
+
     /// Ask only these rules; with a leading '-' all but these.
     #[arg(long, value_name = "ID,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub rules: Vec<String>,

@@ -4,6 +4,7 @@
 
 pub mod causes;
 pub mod command;
+pub mod cores;
 pub mod details;
 pub mod engine;
 pub mod env;
@@ -13,6 +14,7 @@ pub mod guards;
 pub mod history;
 mod hold;
 pub mod json;
+pub mod redact;
 pub mod report;
 pub mod rollup;
 pub mod rule;
@@ -347,6 +349,8 @@ pub struct Identity {
     pub container_id: Option<String>,
     /// Path of the cgroup.
     pub cgroup: Option<String>,
+    /// CPUs that it may use, as a list, where it is known and these are not all.
+    pub cpus: Option<String>,
 }
 
 /// A conclusion about a subject.

@@ -103,6 +103,19 @@ impl Words {
         self.push(&format!("> /sys/devices/system/node/node{node}/{file}"))
     }
 
+    /// Adds a loop that writes a list of CPUs into the affinity of each message-signalled interrupt of a PCI function, whose
+    /// address is digits, colons and a dot.
+    #[must_use]
+    pub fn interrupts_of(self, address: &str, cpus: &[u32]) -> Words {
+        let fits = address.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
+        if address.is_empty() || !fits || cpus.is_empty() {
+            return Words(None);
+        }
+        let list = cpu_list(cpus);
+        let irqs = format!("/sys/bus/pci/devices/{address}/msi_irqs/*;");
+        self.push(&format!("{irqs} do echo {list} > /proc/irq/${{i##*/}}/smp_affinity_list; done"))
+    }
+
     /// The line; `None` where a name was refused or it is too long.
     pub fn done(self) -> Option<ShellLine> {
         self.0.filter(|line| line.len() <= LINE_MAX && line.is_ascii()).map(ShellLine)

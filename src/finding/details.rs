@@ -91,6 +91,9 @@ pub fn details(finding: &Finding) -> Vec<Paragraph> {
             .into_iter()
             .map(|row| Paragraph { section: Section::Evidence, content: Content::Row(row) }),
     );
+    if let Some(cpus) = &finding.identity.cpus {
+        all.push(words(Section::Evidence, format!("It may use CPUs {cpus} only.")));
+    }
     all.extend(short(finding));
     all
 }

@@ -226,8 +226,8 @@ pub fn is_own_memory(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
     }
 }
 
-/// Something that shows that memory on other nodes is used.
-pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence> {
+/// Counted, sampled or faulted accesses that show that memory on other nodes is used.
+pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
     let subject = of.subject();
     let source = match of {
         Of::Process(task) => REMOTE_SOURCE.read(task, view.window),
@@ -248,6 +248,15 @@ pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence
     {
         return Some(view.evidence(HINT_REMOTE_PCT.id, subject, pct).limit(20.0).note(Note::Witness));
     }
+    None
+}
+
+/// Something that shows that memory on other nodes is used: its use itself, threads that move, or one place for all of its time.
+pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence> {
+    if let Some(used) = witness_of_use(view, of) {
+        return Some(used);
+    }
+    let subject = of.subject();
     if let Ok(moves) = view.number(&NODE_MIGRATIONS_PER_S, of)
         && moves > 0.0
         && moves >= 0.1 * view.cpus(of)
@@ -260,24 +269,49 @@ pub fn witness(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Option<Evidence
         .then(|| view.evidence("run_pct_by_node", subject, on_home).on(home).limit(95.0).note(Note::Witness))
 }
 
-/// Whether the kernel's own scans met the memory on other nodes and found it unused.
-pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
-    let Of::Process(task) = of else { return false };
+/// The answer of the kernel's own scans to the question whether memory on other nodes is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// They met it and found it unused.
+    Cold,
+    /// They met too little of it in the window, and found next to no use.
+    TooLittle,
+    /// It is used, or nothing scans it.
+    NotCold,
+}
+
+/// Faults that a scan must be able to find before their absence says something.
+const FAULTS: f64 = 100.0;
+
+/// The answer of the kernel's own scans about memory on other nodes.
+pub fn scanned(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> Scanned {
+    let Of::Process(task) = of else { return Scanned::NotCold };
     let off =
         view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_some_and(|mode| mode & 1 == 0);
     if off || task.raw.scan_period_ms == 0 || !is_default(task.raw.mempolicy) {
-        return false;
+        return Scanned::NotCold;
     }
     if view.number(&HINT_FAULTS, of).is_err() {
-        return false;
+        return Scanned::NotCold;
     }
-    let Some(home) = placed.home() else { return false };
+    let Some(home) = placed.home() else { return Scanned::NotCold };
     let scans = view.over_ns() as f64 / 1e6 / f64::from(task.raw.scan_period_ms);
     let away = placed.outside(&[home]);
     // A scan goes round: it meets no more than all of it.
     let met = (scans * SCAN_BYTES * away / placed.memory().max(1.0)).min(away);
     let faults = met / FAULT_BYTES;
-    faults >= 100.0 && (task.delta[Counter::HintRemote] as f64) < faults * 0.01
+    let found = task.delta[Counter::HintRemote] as f64;
+    match (found < faults * 0.01, faults >= FAULTS) {
+        (true, true) => Scanned::Cold,
+        (true, false) => Scanned::TooLittle,
+        _ if found == 0.0 => Scanned::TooLittle,
+        _ => Scanned::NotCold,
+    }
+}
+
+/// Whether the kernel's own scans met the memory on other nodes and found it unused.
+pub fn is_cold(view: &View<'_>, of: &Of<'_>, placed: &Placed) -> bool {
+    scanned(view, of, placed) == Scanned::Cold
 }
 
 /// Blindness about memory that nothing uses.

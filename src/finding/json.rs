@@ -61,6 +61,7 @@ fn subject(finding: &Finding) -> Json {
     if matches!(finding.key.subject, Subject::Process(..) | Subject::Container(_)) {
         let [container, container_id, cgroup] = ["container", "container_id", "cgroup"];
         let mut groups = groups();
+        object["cpus"] = json!(identity.cpus);
         object[container] = groups[0].take();
         object[container_id] = groups[1].take();
         object[cgroup] = groups[2].take();

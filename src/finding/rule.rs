@@ -184,6 +184,8 @@ pub enum Group {
     Neighbours,
     /// Interrupts and devices.
     Devices,
+    /// Sizes of pages.
+    Pages,
     /// The machine about itself.
     Machine,
 }
@@ -198,6 +200,7 @@ impl Group {
             Group::Cpus => "CPU time, cores and quotas",
             Group::Neighbours => "Neighbours",
             Group::Devices => "Interrupts and devices",
+            Group::Pages => "Pages",
             Group::Machine => "The machine itself",
         }
     }

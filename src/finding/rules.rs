@@ -11,6 +11,7 @@ mod cpus_too_few;
 mod distances_wrong;
 mod idle_elsewhere;
 mod interleaved_on_one_node;
+mod interrupts_off_node;
 mod interrupts_on_busy_node;
 mod lopsided_nodes;
 mod memory_on_other_node;
@@ -18,13 +19,20 @@ mod moves_between_nodes;
 mod node_short_of_memory;
 mod node_without_memory;
 mod nodes_hidden;
+mod noisy_neighbour;
 mod page_cache_fills_node;
+mod pinned_containers;
 mod quota_throttled;
 mod reclaim_threads_busy;
 mod remote_after_pin;
+mod shared_cores;
+mod sibling_contention;
+mod slow_clock;
+mod slow_tier_memory;
 mod spread_over_nodes;
 mod stolen_time;
 mod swap_while_memory_free;
+mod tlb_misses;
 mod waiting;
 mod zone_reclaim;
 
@@ -43,6 +51,7 @@ pub static RULES: &[&Rule] = &[
     &cpus_and_memory_apart::RULE,
     &interleaved_on_one_node::RULE,
     &bound_to_full_node::RULE,
+    &slow_tier_memory::RULE,
     &page_cache_fills_node::RULE,
     &node_short_of_memory::RULE,
     &swap_while_memory_free::RULE,
@@ -51,14 +60,20 @@ pub static RULES: &[&Rule] = &[
     &balancing_cost::RULE,
     &balancing_ping_pong::RULE,
     &balancing_off::RULE,
+    &sibling_contention::RULE,
     &cores_exhausted::RULE,
+    &shared_cores::RULE,
     &idle_elsewhere::RULE,
     &cpus_too_few::RULE,
     &quota_throttled::RULE,
     &moves_between_nodes::RULE,
     &stolen_time::RULE,
+    &slow_clock::RULE,
+    &noisy_neighbour::RULE,
     &lopsided_nodes::RULE,
     &interrupts_on_busy_node::RULE,
+    &interrupts_off_node::RULE,
+    &tlb_misses::RULE,
     &nodes_hidden::RULE,
     &node_without_memory::RULE,
     &distances_wrong::RULE,
@@ -179,15 +194,7 @@ mod tests {
     }
 
     /// Rules that are described in docs/findings.md as not built.
-    const LATER: &[&str] = &[
-        "larger-than-node",
-        "slow-tier-memory",
-        "sibling-contention",
-        "shared-cores",
-        "slow-clock",
-        "noisy-neighbour",
-        "interrupts-off-node",
-    ];
+    const LATER: &[&str] = &["larger-than-node"];
 
     #[test]
     fn rules_that_come_later_are_not_in_the_table() {

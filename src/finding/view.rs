@@ -284,6 +284,12 @@ impl<'a> View<'a> {
         GIB.min(smallest * 0.1)
     }
 
+    /// The list of CPUs that a subject may use, where it is known and has not all of them.
+    fn restricted_to(&self, of: &Of<'_>) -> Option<String> {
+        let own = super::cores::own_cpus(self, of)?;
+        (own.len() < self.topology().online_cpus().count()).then(|| super::command::cpu_list(&own))
+    }
+
     /// Identity of a subject in words.
     pub fn identity(&self, of: &Of<'_>) -> Identity {
         let group = self.group_of(of);
@@ -291,6 +297,7 @@ impl<'a> View<'a> {
         let mut identity = Identity {
             container: group.filter(|group| group.kind != Kind::Group).map(|group| group.name.clone()),
             container_id: group.and_then(|group| group.id.clone()),
+            cpus: self.restricted_to(of),
             ..Identity::default()
         };
         identity.label = match of {

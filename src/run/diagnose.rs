@@ -14,16 +14,19 @@ use super::watch::start;
 use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiagnoseArgs, LevelArg, ReportFormat};
 use crate::error::Exit;
+use crate::finding::redact::Redactor;
 use crate::finding::{Engine, Options, Severity, report, rules};
 use crate::host::users;
 use crate::list::findings::explain;
+use crate::model::event::Role;
+use crate::model::process::Asked;
 use crate::model::sample::{HostFacts, Sample};
 use crate::options;
 use crate::program::say::{self, Form};
 use crate::program::signals;
 use crate::snapshot::{RowKind, derive};
 use crate::source::recording::Recording;
-use crate::source::{Source, poll};
+use crate::source::{Focus, Source, poll};
 
 pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     if let Some(id) = &args.explain {
@@ -33,7 +36,8 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     }
     let chosen = options::rules(&args.rules)?;
     let stop = stop_signals()?;
-    let mut folded = Folded { engine: Engine::new(chosen.clone()), previous: None, host: None };
+    let redactor = args.redact.then(Redactor::default);
+    let mut folded = Folded { engine: Engine::new(chosen.clone()), previous: None, host: None, redactor };
     match &args.path {
         Some(path) => fold_recording(args, path, &mut folded, stop)?,
         None => fold_machine(args, &mut folded, stop)?,
@@ -63,11 +67,17 @@ struct Folded {
     engine: Engine,
     previous: Option<Sample>,
     host: Option<Arc<HostFacts>>,
+    /// Replaces names, where they are not to be shown.
+    redactor: Option<Redactor>,
 }
 
 impl Folded {
     /// Takes the interval that a sample ends. `goes_on`: it is of the same run as the one before.
-    fn take(&mut self, host: Arc<HostFacts>, sample: Sample, goes_on: bool) {
+    fn take(&mut self, mut host: Arc<HostFacts>, mut sample: Sample, goes_on: bool) {
+        if let Some(redactor) = &mut self.redactor {
+            redactor.sample(&mut sample);
+            host = Arc::new(redactor.host(&host));
+        }
         if let Some(previous) = self.previous.take().filter(|_| goes_on) {
             self.engine.take(&derive(&host, Some(&previous), &sample, RowKind::Processes));
         }
@@ -80,6 +90,7 @@ impl Folded {
 fn fold_machine(args: &DiagnoseArgs, folded: &mut Folded, stop: BorrowedFd<'_>) -> Result<()> {
     let live = options::watched(&args.scope, &args.measure, &users::read(Path::new("/")))?;
     let mut source = start(live)?;
+    source.focus(Focus { asked: asked(&source.host()), ..Focus::default() });
     say::message(format!("numatop-ng: watching for {} s", args.seconds));
     let (begin, interval) = (Instant::now(), args.measure.interval());
     let end = begin + Duration::from_secs(args.seconds);
@@ -93,6 +104,12 @@ fn fold_machine(args: &DiagnoseArgs, folded: &mut Folded, stop: BorrowedFd<'_>) 
         }
     }
     Ok(())
+}
+
+/// Fields of processes that rules need beside what samples always have: lists of CPUs, and huge pages where misses of the TLB are
+/// counted. The kernel looks at every page table for the latter.
+fn asked(host: &HostFacts) -> Asked {
+    Asked { texts: true, huge: host.slots(Role::Dtlb).next().is_some() }
 }
 
 /// Folds intervals of a part of a recording.

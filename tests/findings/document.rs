@@ -46,12 +46,17 @@ fn every_guard_has_a_test_with_its_name() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/findings");
     let files = [
         "balancing.rs",
+        "cores.rs",
+        "devices.rs",
         "infos.rs",
         "machine_rules.rs",
         "memory.rs",
+        "neighbours.rs",
         "nodes.rs",
+        "page_sizes.rs",
         "placement.rs",
         "scheduling.rs",
+        "tiers.rs",
     ];
     let code: String = files.iter().map(|file| fs::read_to_string(folder.join(file)).unwrap()).collect();
     for rule in RULES {

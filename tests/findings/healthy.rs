@@ -26,8 +26,13 @@ fn per_second(counter: Counter, count: u64) -> Counts {
 
 /// Nothing above an info begins at any time, at several intervals; infos are of these rules only.
 fn quiet(name: &str, world: impl Fn() -> Machine, infos: &[&str]) {
-    for ms in [500, 1000, 10_000] {
-        let (host, samples) = samples(world(), 300, ms);
+    quiet_for(name, world, infos, 300, &[500, 1000, 10_000]);
+}
+
+/// The same for so many seconds, at intervals of so many milliseconds.
+pub fn quiet_for(name: &str, world: impl Fn() -> Machine, infos: &[&str], seconds: u64, intervals: &[u64]) {
+    for ms in intervals.iter().copied() {
+        let (host, samples) = samples(world(), seconds, ms);
         let (engine, changes) = fold(&host, &samples);
         for change in &changes {
             let (Change::Began(finding) | Change::Ended(finding)) = change;

@@ -1,15 +1,26 @@
 //! Findings of made-up machines: each rule, each of its guards, and the promises of the engine. No clock, no sleep.
 
 mod balancing;
+mod cores;
+mod devices;
 mod document;
+mod field_cases;
 mod healthy;
+mod healthy_long;
 mod hostile;
 mod infos;
+mod loops;
 mod machine_rules;
 mod memory;
+mod neighbours;
 mod nodes;
+mod page_sizes;
 mod placement;
 mod properties;
+mod redact;
 mod report;
 mod scheduling;
+mod sick_rest;
+mod sick_worlds;
+mod tiers;
 mod world;

@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use numatop_ng::finding::{Finding, Severity};
 use numatop_ng::model::counters::Counter;
-use numatop_ng::model::sample::{Counts, MemPolicy, Pressure};
+use numatop_ng::model::sample::{Counts, FilePages, MemPolicy, Pressure};
 
 use crate::world::{
     Actor, DOCKER, GIB, Machine, PLAIN, TWO, commands, each_second, files, found, lines, machine, pages,
     watch,
 };
+
+/// Page cache of a node whose memory is that of processes: less than a fortieth of it.
+const LITTLE_CACHE: FilePages =
+    FilePages { active_bytes: GIB / 2, inactive_bytes: GIB, shmem_bytes: 0, dirty_bytes: 0 };
 
 /// A machine whose node 1 has nothing left, and a process that waits for pages from the disk there.
 fn full_node() -> Machine {
@@ -22,6 +26,7 @@ fn full_node() -> Machine {
     };
     let mut world = machine(TWO, vec![actor.runs(&[(1, 71.0)])]);
     world.nodes[1].mem_free_bytes = 2 * GIB;
+    world.nodes[1].file_pages = Some(LITTLE_CACHE);
     world.groups = [(PLAIN, Arc::new(files("0-31", "0-1")))].into();
     world
 }
@@ -100,6 +105,22 @@ mod node_short_of_memory {
             machine.nodes[1].direct_pages += if second % 20 < 8 { 1000 } else { 0 };
         });
         assert!(found(world, 100, "node-short-of-memory").is_empty());
+    }
+
+    #[test]
+    fn not_streaming() {
+        let cached = || {
+            let mut world = full_node();
+            world.nodes[1].file_pages = Some(FilePages { inactive_bytes: 20 * GIB, ..LITTLE_CACHE });
+            world
+        };
+        let mut quiet = cached();
+        reclaims(&mut quiet, 1000, 0);
+        assert!(found(quiet, 20, "node-short-of-memory").is_empty());
+        // Swapping says that it is more than that.
+        let mut swaps = cached();
+        reclaims(&mut swaps, 1000, 500);
+        assert_eq!(found(swaps, 20, "node-short-of-memory").len(), 1);
     }
 
     #[test]
@@ -212,6 +233,7 @@ mod bound_to_full_node {
     #[test]
     fn not_streaming() {
         let mut world = world();
+        world.nodes[1].file_pages = Some(FilePages { inactive_bytes: 20 * GIB, ..LITTLE_CACHE });
         reclaims(&mut world, 5000, 0);
         assert!(found(world, 20, "bound-to-full-node").is_empty());
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use numatop_ng::finding::{Confidence, Severity};
-use numatop_ng::model::sample::{Counts, MemPolicy};
+use numatop_ng::model::sample::{Counts, FilePages, MemPolicy};
 use numatop_ng::model::topology::Topology;
 
 use crate::world::{
@@ -257,6 +257,9 @@ mod reclaim_threads_busy {
     fn not_explained() {
         let mut world = world("kswapd1", 38.0);
         world.nodes[1].mem_free_bytes = 2 * GIB;
+        let [active_bytes, inactive_bytes] = [GIB / 2, GIB];
+        world.nodes[1].file_pages =
+            Some(FilePages { active_bytes, inactive_bytes, shmem_bytes: 0, dirty_bytes: 0 });
         each_second(&mut world, |machine, _| machine.nodes[1].direct_pages += 1000);
         let engine = watch(world, 80);
         let found = engine.findings().iter().find(|finding| finding.key.id == ID).unwrap();

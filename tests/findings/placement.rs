@@ -40,6 +40,65 @@ mod remote_after_pin {
         assert!((finding.told.gain.at_most.unwrap() - 4.0 * 0.2957).abs() < 0.01, "{:?}", finding.told.gain);
     }
 
+    /// Backends of a container on node 0 that share a buffer, this share of which is on node 1.
+    fn backends(remote: u32) -> Machine {
+        let backend = |pid| Actor {
+            cgroup: DOCKER,
+            rss: 20 * GIB,
+            shmem: 19 * GIB,
+            memory: pages(remote),
+            cpu_nodes: Some(0b01),
+            ..Actor::new(pid, "postgres").runs(&[(0, 30.0)])
+        };
+        let mut world = machine(TWO, (500..520).map(backend).collect());
+        let mut raw = files("0-7", "0-1");
+        raw.mem_bytes = Ok(24 * GIB);
+        world.groups = [(DOCKER, Arc::new(raw))].into();
+        world
+    }
+
+    #[test]
+    fn processes_that_share_memory_are_their_container() {
+        let mut unified = backends(42);
+        Arc::make_mut(&mut unified.host).cgroups = Some(CgroupFacts {
+            mode: CgroupMode::V2,
+            memory_migrate: None,
+            memory_spread_page: None,
+            memory_spread_slab: None,
+        });
+        let found = found(unified, 40, "remote-after-pin");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].key.subject.to_string(), format!("cgroup {DOCKER}"));
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
+        assert_eq!(
+            found[0].told.sentence,
+            "3c0f6a4c2b9f may run on node 0 only, but 42.0 +-3.1 % of the memory of its processes is on node 1."
+        );
+        assert!(commands(&found[0])[0].starts_with("docker update --cpuset-cpus 0-7 --cpuset-mems 0 "));
+        assert_eq!(found[0].identity.cpus.as_deref(), Some("0-7"));
+        // 42 % of what is charged to the container, not of what its processes say together.
+        assert!((found[0].evidence[2].limit.unwrap() / GIB as f64 - 10.08).abs() < 0.1);
+    }
+
+    #[test]
+    fn in_cgroup_v1_the_memory_of_its_processes_is_moved() {
+        let found = found(backends(42), 40, "remote-after-pin");
+        assert_eq!(commands(&found[0]).len(), 8);
+        assert_eq!(commands(&found[0])[0], "migratepages 500 1 0");
+    }
+
+    #[test]
+    fn a_container_without_room_or_without_a_list_is_quiet() {
+        let mut full = backends(42);
+        full.nodes[0].mem_free_bytes = 4 * GIB;
+        full.nodes[0].mem_file_bytes = 0;
+        assert!(found(full, 40, "remote-after-pin").is_empty());
+        let mut free = backends(42);
+        free.groups = [(DOCKER, Arc::new(files("0-31", "0-1")))].into();
+        assert!(found(free, 40, "remote-after-pin").is_empty());
+        assert!(found(backends(8), 40, "remote-after-pin").is_empty());
+    }
+
     #[test]
     fn an_error_bar_that_reaches_the_limit_makes_it_suspected() {
         let found = found(world(12), 40, "remote-after-pin");

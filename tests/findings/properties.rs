@@ -59,7 +59,7 @@ fn all(engine: &Engine) -> String {
     format!("{:#}", json::findings(engine))
 }
 
-fn keys(engine: &Engine) -> Vec<String> {
+pub fn keys(engine: &Engine) -> Vec<String> {
     let mut keys = lines(engine);
     keys.sort();
     keys
@@ -128,14 +128,14 @@ fn a_missing_value_never_makes_a_finding() {
     }
 }
 
-fn each_task(sample: &mut Sample, change: fn(&mut numatop_ng::model::sample::TaskRaw)) {
+pub fn each_task(sample: &mut Sample, change: fn(&mut numatop_ng::model::sample::TaskRaw)) {
     for task in &mut sample.tasks {
         change(Arc::make_mut(task));
     }
 }
 
 /// Findings without a value are among those with it, and no graver.
-fn check_less(after: &[String], before: &[String], without: &str) {
+pub fn check_less(after: &[String], before: &[String], without: &str) {
     let key = |line: &String| line.rsplit_once(' ').map(|(_, key)| key.to_owned()).unwrap_or_default();
     let grave = |line: &String| {
         let word = line.split(' ').next().unwrap_or_default();

@@ -167,6 +167,23 @@ mod cores_exhausted {
         );
     }
 
+    /// Case 1 with quotas of so many CPUs for each of 16 containers.
+    fn promised(milli: u64) -> Vec<numatop_ng::finding::Finding> {
+        let mut world = crate::sick_worlds::full_of_containers();
+        for raw in world.groups.values_mut() {
+            Arc::make_mut(raw).cpu_quota_milli = Ok(Some(milli));
+        }
+        found(world, 70, ID)
+    }
+
+    #[test]
+    fn quotas_beyond_what_cores_can_do_make_it_a_warning() {
+        // 32 cores, and 60 % of its speed beside a busy thread: 38.4, and 42.2 with a tenth more.
+        for (milli, severity) in [(2700, Severity::Warning), (2500, Severity::Info)] {
+            assert_eq!(promised(milli)[0].severity, severity, "{milli}");
+        }
+    }
+
     #[test]
     fn not_no_smt() {
         let shape = crate::world::Shape { cores: 16, threads: 1, ..TWO };

@@ -8,6 +8,7 @@ use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
 use numatop_ng::finding::{Change, Engine, Finding, Options};
 use numatop_ng::model::event::{Event, Role};
+use numatop_ng::model::process::{ProcFields, Texts};
 use numatop_ng::model::sample::{GroupRaw, HostFacts, Names, Sample, not_kept};
 use numatop_ng::model::topology::{Cpu, Llc, Node, NumaSupport, Topology};
 use numatop_ng::model::units::{CpuId, NodeId};
@@ -199,4 +200,72 @@ pub fn blind(machine: Machine, seconds: u64, id: &str) -> Option<String> {
 pub fn pages(second: u32) -> Vec<u32> {
     let second = second * 1024 / 100;
     vec![1024 - second, second]
+}
+
+/// Threads of one process, one bound to each of these CPUs, busy this share of the time.
+pub fn bound_threads(
+    pid: u32,
+    comm: &str,
+    cgroup: u64,
+    cpus: std::ops::Range<u32>,
+    node: u32,
+    pct: f64,
+) -> Vec<Actor> {
+    let thread = |(at, cpu)| Actor {
+        tid: pid + at,
+        pinned: Some(cpu),
+        cgroup,
+        cpu_nodes: Some(1 << node),
+        ..Actor::new(pid, comm).runs(&[(node, pct)])
+    };
+    (0..).zip(cpus).map(thread).collect()
+}
+
+/// Fields of a process that were read on demand: its CPUs as a list, and its share of huge pages in percent.
+pub fn read_about(samples: &mut [Sample], pid: u32, cpus: &str, huge_pct: f64) {
+    let texts =
+        Texts { cmdline: Ok(String::new()), cpus_allowed: Ok(cpus.into()), mems_allowed: Ok("0-1".into()) };
+    let about = Arc::new(ProcFields { texts: Ok(Arc::new(texts)), huge_pct: Ok(huge_pct) });
+    for sample in samples {
+        let process = (pid, u64::from(pid) * 1_000_000);
+        Arc::make_mut(&mut sample.about).insert(process, Ok(Arc::clone(&about)));
+    }
+}
+
+/// Findings of one rule in these samples.
+pub fn found_in(host: &Arc<HostFacts>, samples: &[Sample], id: &str) -> Vec<Finding> {
+    fold(host, samples).0.findings().iter().filter(|finding| finding.key.id == id).cloned().collect()
+}
+
+/// A machine of three nodes, the last of which has memory and no CPUs.
+pub fn with_tier(actors: Vec<Actor>) -> Machine {
+    let mut world = machine(Shape { nodes: 3, sockets: 1, ..TWO }, actors);
+    let mut host = HostFacts::clone(&world.host);
+    host.topology.nodes[2].cpus.clear();
+    host.topology.cpus.retain(|cpu| cpu.node.is_none_or(|node| node.0 != 2));
+    world.cpus.retain(|cpu| cpu.node != 2);
+    world.host = Arc::new(host);
+    world
+}
+
+/// Adds counters of these roles behind those that are there; returns the slot of the first.
+pub fn count_also(machine: &mut Machine, roles: &[Role]) -> usize {
+    let host = Arc::make_mut(&mut machine.host);
+    let first = host.events.len();
+    host.events.extend(roles.iter().map(|role| Event {
+        name: format!("{role:?}"),
+        role: *role,
+        ..Event::default()
+    }));
+    first
+}
+
+/// Cgroups of so many containers of docker beside the others; their ids.
+pub fn more_containers(machine: &mut Machine, count: u64) -> Vec<u64> {
+    let mut cgroups: BTreeMap<u64, String> = CGROUPS.map(|(id, path)| (id, path.into())).into();
+    let ids: Vec<u64> = (100..100 + count).collect();
+    cgroups.extend(ids.iter().map(|id| (*id, format!("/docker/{id:064x}"))));
+    let groups = describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent")));
+    machine.names = Arc::new(Names { groups, cgroups, users: BTreeMap::new() });
+    ids
 }

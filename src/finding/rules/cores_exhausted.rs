@@ -6,6 +6,7 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::sentence;
 use super::super::view::{Of, View, settle};
 use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
+use super::{sibling_contention, waiting};
 use crate::metric::host::BUSY;
 
 /// Nice value from which on a task is one that may wait, and policies that may: SCHED_BATCH and SCHED_IDLE of sched(7).
@@ -16,7 +17,8 @@ pub(super) static RULE: Rule = Rule {
     id: "cores-exhausted",
     title: "All cores are busy with all threads",
     about: "Nine of ten cores have all of their hardware threads busy: a CPU more is a part of a core that is in use. An \
-            info: a full machine is what many want.",
+            info: a full machine is what many want. A warning where counters say that a second thread adds little, and the \
+            quotas of the containers that run are a tenth more than the cores can do: more was promised than there is.",
     not_when: &[
         ("no-smt", "a core has one thread"),
         ("nice", "half of the time or more is of tasks with nice 10 or above, SCHED_BATCH or SCHED_IDLE"),
@@ -24,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
     ],
     of: &[Kind::Host],
     group: Group::Cpus,
-    gravest: Severity::Info,
+    gravest: Severity::Warning,
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
@@ -35,6 +37,13 @@ pub(super) static RULE: Rule = Rule {
             70.0,
             "reasoned: a thread that idles a fifth of the time leaves the core to the other",
         ),
+        Limit::until(
+            "speed",
+            65.0,
+            70.0,
+            "[S1]: a second thread adds 20 % on one machine and 40 to 50 % on others",
+        ),
+        Limit::least("promised", 110.0, "reasoned: a tenth more than there is contradicts itself"),
     ],
     idle_too: true,
     look: |view, _| settle(look(view)),
@@ -69,6 +78,41 @@ fn may_wait(view: &View<'_>) -> bool {
     nice * 2.0 >= all
 }
 
+/// The speed of a thread beside a busy one, as a share of that alone, of processes that were in both states; `None` where none
+/// was.
+fn speed(view: &View<'_>) -> Option<f64> {
+    let now = waiting::now(view);
+    let (mut sum, mut weight) = (0.0, 0.0);
+    for task in view.candidates() {
+        let Some((beside, alone)) = sibling_contention::counted(&now, &Of::Process(task)) else { continue };
+        let cycles = task.delta.by_sibling[1].cycles as f64;
+        sum += beside / alone * cycles;
+        weight += cycles;
+    }
+    (weight > 0.0).then(|| sum / weight)
+}
+
+/// Quotas of the containers that run, in CPUs; of those below one with a quota that of the upper one.
+fn promised(view: &View<'_>) -> f64 {
+    let quota = |row: &crate::snapshot::Container| match row.raw.as_deref().map(|raw| &raw.cpu_quota_milli) {
+        Some(Ok(Some(milli))) => Some(*milli as f64 / 1000.0),
+        _ => None,
+    };
+    let rows = &view.snapshot.containers;
+    let is_below = |row: &crate::snapshot::Container| {
+        let mut place = row.parent;
+        for _ in 0..rows.len() {
+            let Some(above) = place.and_then(|at| rows.get(at)) else { return false };
+            if quota(above).is_some() {
+                return true;
+            }
+            place = above.parent;
+        }
+        false
+    };
+    rows.iter().filter(|row| row.sum.run_ns() > 0 && !is_below(row)).filter_map(quota).sum()
+}
+
 fn look(view: &View<'_>) -> Result<Look, Look> {
     if !view.topology().smt() {
         return Ok(Look::Quiet);
@@ -81,20 +125,35 @@ fn look(view: &View<'_>) -> Result<Look, Look> {
     let used = view.window.busy_ns as f64 * 100.0 / length;
     let cpus = view.topology().online_cpus().count() as f64;
     let limit = cpus * view.limit("cores") * view.limit("thread") / 100.0;
+    let (speed, promised) = (speed(view), promised(view));
+    // Two threads of a core do twice the work of one beside a busy one.
+    let capacity = speed.map(|speed| all as f64 * 2.0 * speed);
+    let too_much = speed.is_some_and(|speed| speed * 100.0 < view.limit("speed"))
+        && capacity.is_some_and(|capacity| promised * 100.0 >= capacity * view.limit("promised"));
     Ok(Look::seen(Seen {
-        severity: Severity::Info,
+        severity: if too_much { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Measured,
         evidence: vec![view.evidence(BUSY.id, Subject::Host, used).limit(limit).note(Note::Measured)],
-        plan: Plan { number: busy as f64, bytes: all as f64, ..Plan::default() },
+        plan: Plan { number: busy as f64, bytes: capacity.unwrap_or(0.0), ..Plan::default() },
     }))
 }
 
 fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let cpus = view.topology().online_cpus().count();
+    let (all, capacity) = (cores(view, view.limit("thread")).0, seen.plan.bytes);
+    let work = if capacity > 0.0 {
+        format!("{cpus} CPUs do the work of {capacity:.0} cores")
+    } else {
+        format!("{cpus} CPUs share the units of {all} cores")
+    };
+    let promised = match seen.severity {
+        Severity::Info => String::new(),
+        _ => format!("; quotas promise {:.0} CPUs", promised(view)),
+    };
     Told {
         sentence: sentence(format!(
-            "{:.0} of {:.0} cores have all of their threads busy: {cpus} CPUs share the units of {:.0} cores.",
-            seen.plan.number, seen.plan.bytes, seen.plan.bytes
+            "{:.0} of {all} cores have all of their threads busy: {work}{promised}.",
+            seen.plan.number
         )),
         or_else: vec![
             "Placement wins nothing here: fewer services on this machine do, or more machines. Waits for CPUs (runq_wait_pct) \

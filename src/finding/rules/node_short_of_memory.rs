@@ -10,6 +10,12 @@ use crate::model::units::NodeId;
 /// Share of the time in which all tasks wait for memory, from which on work may stop, in percent: oomd acts at 60 (S11).
 const FULL_PCT: f64 = 10.0;
 
+/// Page cache of a node from which on reclaim finds something to drop, in percent of it; as in bound-to-full-node.
+const CACHE_PCT: f64 = 5.0;
+
+/// Pages that are written to swap in a second: 1 MiB, which no healthy machine does all the time.
+const SWAPPED_PER_S: f64 = 256.0;
+
 pub(super) static RULE: Rule = Rule {
     id: "node-short-of-memory",
     title: "A node has no memory left",
@@ -18,6 +24,10 @@ pub(super) static RULE: Rule = Rule {
         ("limit", "a container at its memory limit explains the reclaim"),
         ("full-everywhere", "no node has free memory: then it is an info, because placement cannot help"),
         ("burst", "it lasts less than 15 s"),
+        (
+            "streaming",
+            "only page cache is turned over there: it holds a twentieth of the node or more, nothing is swapped, nothing waits",
+        ),
     ],
     of: &[Kind::Node],
     group: Group::NodeMemory,
@@ -70,6 +80,16 @@ pub(super) fn explained_by_limit(view: &View<'_>) -> Option<bool> {
     (known && !suspect).then_some(false)
 }
 
+/// Whether files that are read one after the other explain the reclaim: the node has page cache to give, nothing is swapped, and
+/// no time is lost by waiting for memory. `None`: the kinds of its pages of files, or pages that are swapped, are not known.
+fn turns_over_cache(view: &View<'_>, node: &crate::snapshot::Node) -> Option<bool> {
+    let pages = node.raw.file_pages?;
+    let cache = pages.active_bytes as f64 + pages.inactive_bytes as f64;
+    let swapped = view.window.rate(view.window.swapped?.pages_out).ok()?;
+    let holds = cache * 100.0 >= node.raw.mem_total_bytes as f64 * CACHE_PCT;
+    Some(holds && swapped < SWAPPED_PER_S && pressure_full_pct(view).is_none_or(|pct| pct < FULL_PCT))
+}
+
 /// Share of the window in which all tasks waited for memory, in percent.
 pub(super) fn pressure_full_pct(view: &View<'_>) -> Option<f64> {
     let pressure = view.window.pressure?;
@@ -96,6 +116,10 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     }
     let elsewhere = view.roomiest(|other| other != id);
+    let streaming = turns_over_cache(view, node);
+    if streaming == Some(true) && elsewhere.is_some() {
+        return Ok(Look::Quiet);
+    }
     let full = pressure_full_pct(view).filter(|pct| *pct >= FULL_PCT);
     let severity = match (elsewhere.is_some(), full) {
         // Nothing can be done about it by placement.
@@ -103,7 +127,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         (true, Some(_)) => Severity::Critical,
         (true, None) => Severity::Warning,
     };
-    let severity = if limit.is_none() { Severity::Info } else { severity };
+    let severity = if limit.is_none() || streaming.is_none() { Severity::Info } else { severity };
     let mut evidence = vec![
         view.evidence(DIRECT_RECLAIM_PAGES_PER_S.id, of.subject(), rate).limit(view.limit("reclaim")),
         view.evidence(WATERMARK_DISTANCE_PCT.id, of.subject(), distance)

@@ -9,6 +9,7 @@ use super::super::view::{Of, View, input, settle};
 use super::super::{
     Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
 };
+use super::pinned_containers;
 use crate::metric::balancing::HINT_REMOTE_PCT;
 use crate::metric::pages::CROSS_NODE_FAULT_PCT;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -21,9 +22,12 @@ pub(super) static RULE: Rule = Rule {
     id: "remote-after-pin",
     title: "Memory stayed elsewhere after pinning",
     about: "A process is confined to some nodes and has a tenth of its memory or more on others, although there is room where \
-            it runs.",
+            it runs. A container with a cpuset of its own is looked at as a whole where its processes share memory.",
     not_when: &[
-        ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
+        (
+            "cold",
+            "nothing uses that memory: NUMA balancing scans it and finds no use; an info while its scans have met too little of it",
+        ),
         ("interleave", "its policy interleaves memory, or names a node where it may not run"),
         ("still-going-out", "new memory goes to other nodes, too"),
         ("mems-elsewhere", "it may not take memory from the nodes where it runs"),
@@ -32,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
         ("shared", "a fifth of its memory or more is shared with others"),
         ("memory-only", "the memory is on a node without CPUs"),
     ],
-    of: &[Kind::Process],
+    of: &[Kind::Process, Kind::Container],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
@@ -73,6 +77,9 @@ pub(super) fn goes_out(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
 }
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    if let Of::Container(row) = of {
+        return pinned_containers::look(view, of, row);
+    }
     let Of::Process(task) = of else { return Ok(Look::Quiet) };
     let Some(home) = pinned_to(view, task)? else { return Ok(Look::Quiet) };
     let placed = guards::placed(view, of)?;
@@ -104,7 +111,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if bytes > room || guards::is_moving(view, of, &placed) || goes_out(view, of) == Some(true) {
         return Ok(Look::Quiet);
     }
-    if guards::is_cold(view, of, &placed) {
+    let scanned = guards::scanned(view, of, &placed);
+    if scanned == guards::Scanned::Cold {
         return Ok(guards::cold());
     }
     let own = guards::is_own_memory(view, of);
@@ -113,7 +121,8 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if own != Some(true) || goes_out(view, of).is_none() {
         severity = Severity::Info;
     }
-    let sure = behind - placed.error >= view.limit("outside");
+    // Scans that go on for longer than this may yet find that nothing uses it.
+    let sure = behind - placed.error >= view.limit("outside") && scanned != guards::Scanned::TooLittle;
     let subject = of.subject();
     let first = home[0];
     Ok(Look::seen(Seen {
@@ -148,6 +157,9 @@ pub(super) const RISK_OF_MOVE: &str =
     "Each page is away for the moment it is copied. Memory that it shares with others moves for them, too.";
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    if let Of::Container(row) = of {
+        return pinned_containers::tell(view, of, row, seen);
+    }
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (to, from) = (&seen.plan.to, &seen.plan.from);
     let behind = &seen.evidence[0];

@@ -1,0 +1,154 @@
+//! Cores and CPUs as rules need them: idle ones, those that cpusets name, and those that a subject may use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::text;
+use super::view::{Of, View, cpus_of_files, mems_of_files};
+use crate::model::group::Kind;
+use crate::model::topology::parse_cpulist;
+use crate::model::units::NodeId;
+
+/// Busy share of a CPU in percent below which it counts as idle: housekeeping alone takes a percent or two.
+const IDLE_PCT: f64 = 5.0;
+
+/// A physical core with its online CPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Core {
+    /// The node that it is on.
+    pub node: NodeId,
+    /// Its online CPUs, ascending.
+    pub cpus: Vec<u32>,
+}
+
+/// All cores with a known node, in the order of their first CPUs.
+pub fn cores(view: &View<'_>) -> Vec<Core> {
+    let mut by_core: BTreeMap<u32, Core> = BTreeMap::new();
+    for cpu in view.topology().online_cpus() {
+        let Some(node) = cpu.node else { continue };
+        by_core.entry(cpu.core).or_insert_with(|| Core { node, cpus: Vec::new() }).cpus.push(cpu.id.0);
+    }
+    by_core.into_values().collect()
+}
+
+/// Cores of these nodes all of whose CPUs were idle in the window, and none of which is isolated. Cores of the first node
+/// come first.
+pub fn idle_cores(view: &View<'_>, nodes: &[NodeId]) -> Vec<Core> {
+    let length = view.over_ns().max(1) as f64;
+    let busy: BTreeMap<u32, f64> = view
+        .window
+        .cpus
+        .iter()
+        .filter(|cpu| cpu.online)
+        .map(|cpu| (cpu.id, cpu.busy_ns as f64 * 100.0 / length))
+        .collect();
+    let isolated = &view.snapshot.host.isolated_cpus;
+    let rests = |cpu: &u32| busy.get(cpu).is_some_and(|pct| *pct < IDLE_PCT) && !isolated.contains(cpu);
+    let mut idle: Vec<Core> = cores(view)
+        .into_iter()
+        .filter(|core| nodes.contains(&core.node) && core.cpus.iter().all(rests))
+        .collect();
+    idle.sort_by_key(|core| nodes.iter().position(|node| *node == core.node));
+    idle
+}
+
+/// The least of a list of cores that has as many as work needs, by their first CPUs; `None` where these are too few.
+pub fn first_threads(cores: &[Core], cpus: f64) -> Option<Vec<u32>> {
+    let wanted = cpus.ceil().max(1.0) as usize;
+    let mut first: Vec<u32> =
+        cores.iter().filter_map(|core| core.cpus.first().copied()).take(wanted).collect();
+    first.sort_unstable();
+    (first.len() == wanted).then_some(first)
+}
+
+/// Whether any CPU of these nodes was idle in the window: a look that costs little, before cores are looked at.
+pub fn any_idle(view: &View<'_>, nodes: &[NodeId]) -> bool {
+    let length = view.over_ns().max(1) as f64;
+    let rests = |busy_ns: u64| (busy_ns as f64) * 100.0 < IDLE_PCT * length;
+    view.window.cpus.iter().any(|cpu| cpu.online && rests(cpu.busy_ns) && nodes.contains(&NodeId(cpu.node)))
+}
+
+/// CPUs that some cpuset with fewer than all of them names.
+pub fn named_cpus(view: &View<'_>) -> BTreeSet<u32> {
+    let online = view.topology().online_cpus().count();
+    // Most groups have the same list: each is read once.
+    let of_group =
+        |row: &'_ crate::snapshot::Container| Some(row.raw.as_deref()?.cpus.as_ref().ok()?.clone());
+    let texts: BTreeSet<String> = view.snapshot.containers.iter().filter_map(of_group).collect();
+    let lists = texts.iter().filter_map(|text| parse_cpulist(text).ok());
+    lists.filter(|list| list.len() < online).flatten().collect()
+}
+
+/// The CPUs that a subject may use, as far as the list is known: the cpuset of a container, or the affinity of a process.
+pub fn own_cpus(view: &View<'_>, of: &Of<'_>) -> Option<Vec<u32>> {
+    let of_group = view.files_of(of).and_then(cpus_of_files);
+    let Of::Process(task) = of else { return of_group };
+    if let Some(Ok(about)) = &task.about
+        && let Ok(texts) = &about.texts
+        && let Ok(list) = &texts.cpus_allowed
+    {
+        return parse_cpulist(list).ok();
+    }
+    let all: Vec<u32> = view.topology().online_cpus().map(|cpu| cpu.id.0).collect();
+    let count = task.raw.cpus_allowed as usize;
+    [Some(all), of_group].into_iter().flatten().find(|list| list.len() == count)
+}
+
+/// Whether it may use fewer CPUs than are online; `None` where that is not known.
+pub fn is_restricted(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
+    let online = view.topology().online_cpus().count();
+    match of {
+        Of::Process(task) => (task.raw.cpus_allowed > 0).then_some((task.raw.cpus_allowed as usize) < online),
+        _ => own_cpus(view, of).map(|list| list.len() < online),
+    }
+}
+
+/// Whether a list of CPUs has all online threads of each core that it names.
+pub fn is_whole_cores(view: &View<'_>, list: &[u32]) -> bool {
+    let named = |core: &&Core| core.cpus.iter().any(|cpu| list.contains(cpu));
+    cores(view).iter().filter(named).all(|core| core.cpus.iter().all(|cpu| list.contains(cpu)))
+}
+
+/// Nodes that it ran on for a twentieth of its time or more, the one with most of it first.
+pub fn nodes_in_use(of: &Of<'_>) -> Vec<NodeId> {
+    let Some(task) = of.task() else { return Vec::new() };
+    let all = task.run_ns();
+    let mut ran: Vec<(u64, NodeId)> = (0..)
+        .map(NodeId)
+        .zip(&task.delta.run_ns)
+        .filter(|(_, ns)| **ns > 0 && ns.saturating_mul(20) >= all)
+        .map(|(node, ns)| (*ns, node))
+        .collect();
+    ran.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    ran.into_iter().map(|(_, node)| node).collect()
+}
+
+/// Whether it is a container, pod, machine or unit with tasks of its own, not a group that only holds others.
+pub fn is_container(of: &Of<'_>) -> bool {
+    matches!(of, Of::Container(row) if row.own_tasks && row.kind() != Kind::Group)
+}
+
+/// Nodes that a subject takes memory from by its cpuset, or all whole nodes where that is not known: the lists with which a
+/// change of CPUs leaves memory alone.
+pub fn own_mems(view: &View<'_>, of: &Of<'_>) -> Vec<NodeId> {
+    view.files_of(of)
+        .and_then(mems_of_files)
+        .filter(|nodes| !nodes.is_empty())
+        .unwrap_or_else(|| view.whole_nodes())
+}
+
+/// The name of a process, or the label of a container, for sentences.
+pub fn name(view: &View<'_>, of: &Of<'_>) -> String {
+    match of {
+        Of::Process(task) => text::comm(task.raw.comm),
+        _ => view.identity(of).label,
+    }
+}
+
+/// A process of the subject that a command may name.
+pub fn pid(view: &View<'_>, of: &Of<'_>) -> Option<u32> {
+    match of {
+        Of::Process(task) => Some(task.raw.pid),
+        Of::Container(row) => view.members(row.id).first().map(|task| task.raw.pid),
+        _ => None,
+    }
+}

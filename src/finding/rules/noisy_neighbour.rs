@@ -1,0 +1,326 @@
+//! A process needs far more cycles for an instruction than its twins on other nodes, beside others that are busy.
+
+use super::super::fit::fits;
+use super::super::gain::{Arithmetic, Assumption, Gain};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{comm, number, sentence};
+use super::super::view::{Of, View, need, process, settle};
+use super::super::{
+    Check, Command, Confidence, Evidence, Kind, Note, Severity, Subject, Told, When, env, guards,
+};
+use super::waiting;
+use crate::metric::counters;
+use crate::metric::node::{LMA_PER_S, RMA_PER_S};
+use crate::metric::placement::REMOTE_PCT;
+use crate::metric::task::{CPI, GHZ, INSTRUCTIONS_TOTAL, SMT_BUSY_PCT};
+use crate::model::event::Role;
+use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
+use crate::snapshot::{Node, Task};
+
+/// The least use of a CPU at which cycles per instruction say something: CPI2's threshold (S6).
+const USES_CPUS: f64 = 0.25;
+
+/// Instructions in a second: a thousand million in a minute.
+const INSTRUCTIONS_PER_S: f64 = 1e9 / 60.0;
+
+/// The age in seconds from which on a process matters to rules: as for all of them.
+const LIVES_S: f64 = 60.0;
+
+/// Processes with its name that it is compared with, on its node and on others: a database may have hundreds.
+const TWINS_MAX: usize = 16;
+
+/// Twins from which on the spread of theirs counts, too (S6).
+const MANY: usize = 5;
+
+/// Distances that the two may have in other things that change cycles per instruction.
+const REMOTE_POINTS: f64 = 20.0;
+const SIBLING_POINTS: f64 = 30.0;
+const CLOCK_SHARE: f64 = 0.15;
+
+/// Distance of instructions per second of CPU time from that over all of the time that it was watched.
+const STABLE_SHARE: f64 = 0.25;
+
+/// CPUs that others must use beside it, and how many times those beside its twins.
+const OTHERS_CPUS: f64 = 2.0;
+const OTHERS_TIMES: f64 = 2.0;
+
+/// Memory of it, by that of its twins, from which on it does other work.
+const BIGGER: f64 = 4.0;
+
+pub(super) static RULE: Rule = Rule {
+    id: "noisy-neighbour",
+    title: "A neighbour slows it down",
+    about: "A process needs twice the cycles per instruction of processes with its name on other nodes, others are far busier on its \
+            node than on theirs, and nothing else explains it. A warning only where memory accesses of the nodes are counted \
+            and are many: correlation with single neighbours is not calculated.",
+    not_when: &[
+        ("different-work", "a process with its name on the same node needs half as many cycles, too"),
+        ("phases", "instructions per CPU second of it or of its twins change by a quarter"),
+        ("start", "it or its twins are younger than 60 s"),
+        ("no-twin", "no process with its name runs on another node"),
+        ("bigger", "it has four times the memory of its twins"),
+        ("explained", "remote memory, busy siblings or the clock of the nodes differ, too"),
+        ("alone", "others use less than two CPUs on its node, or not twice as many as beside its twins"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Neighbours,
+    gravest: Severity::Warning,
+    needs: &[CPI.id],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least(
+            "times",
+            2.0,
+            "[S6]: outliers of CPI2 are beyond two deviations; twice is beyond any noise of one",
+        ),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// A twin with its home node, cycles per instruction, and CPUs that others use beside it.
+struct Twin<'a> {
+    task: &'a Task,
+    home: NodeId,
+    cpi: f64,
+    beside: f64,
+}
+
+/// CPUs that others use on a node, without a process.
+fn beside(view: &View<'_>, node: NodeId, task: &Task) -> f64 {
+    let length = view.over_ns().max(1) as f64;
+    let all = view.node(node).map_or(0.0, |row| row.busy_ns as f64 / length);
+    let own = task.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64 / length;
+    (all - own).max(0.0)
+}
+
+/// Instructions per nanosecond of CPU time, in the window and since numatop-ng saw it first.
+fn is_stable(view: &View<'_>, task: &Task) -> Option<bool> {
+    let of = |slots: &[_], ran: u64| {
+        let count = counters::count(slots, view.window, Role::Instructions).ok()?;
+        (ran > 0).then(|| count / ran as f64)
+    };
+    let now = of(&task.delta.slots, task.delta.cpu_ns())?;
+    let ever = of(&task.total.slots, task.total.run_ns.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns)))?;
+    Some((now - ever).abs() <= ever * STABLE_SHARE)
+}
+
+/// A process that may be compared, in this window.
+fn twin<'a>(view: &View<'_>, task: &'a Task) -> Option<Twin<'a>> {
+    let of = Of::Process(task);
+    let age_s = view.snapshot.boot_ns.saturating_sub(task.raw.leader_start_ns) as f64 / 1e9;
+    let count = counters::count(&task.delta.slots, view.window, Role::Instructions).ok()?;
+    let enough = count >= INSTRUCTIONS_PER_S * view.over_ns() as f64 / 1e9;
+    if age_s < LIVES_S || view.cpus(&of) < USES_CPUS || !enough || is_stable(view, task) != Some(true) {
+        return None;
+    }
+    let (home, cpi) = (task.home_node()?, view.number(&CPI, &of).ok()?);
+    Some(Twin { task, home, cpi, beside: beside(view, home, task) })
+}
+
+/// Whether something else than neighbours differs between the two; `None` where one of its values is not known.
+fn differs(view: &View<'_>, of: &Of<'_>, now: &View<'_>, twin: &Task) -> Option<bool> {
+    let other = Of::Process(twin);
+    let apart = |metric| Some((view.number(metric, of).ok()? - now.number(metric, &other).ok()?).abs());
+    let clocks = view.number(&GHZ, of).ok().zip(now.number(&GHZ, &other).ok());
+    let smt = if view.topology().smt() { apart(&SMT_BUSY_PCT) } else { Some(0.0) };
+    if smt.is_some_and(|points| points > SIBLING_POINTS)
+        || clocks.is_some_and(|(mine, its)| (mine - its).abs() > its * CLOCK_SHARE)
+        || apart(&REMOTE_PCT).is_some_and(|points| points > REMOTE_POINTS)
+    {
+        return Some(true);
+    }
+    (smt.is_some() && clocks.is_some() && apart(&REMOTE_PCT).is_some()).then_some(false)
+}
+
+/// The middle of some numbers.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+/// Counted memory accesses of a node per second.
+fn accesses(view: &View<'_>, node: NodeId) -> Option<f64> {
+    let row: &Node = view.node(node)?;
+    Some(view.node_number(&LMA_PER_S, row).ok()? + view.node_number(&RMA_PER_S, row).ok()?)
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    if view.whole_nodes().len() < 2 {
+        return Ok(Look::Quiet);
+    }
+    let cpi = need(view.number(&CPI, of))?;
+    let Some(mine) = twin(view, task) else { return Ok(Look::Quiet) };
+    let now = waiting::now(view);
+    let same_name = |on_its_node: bool| -> Vec<Twin<'_>> {
+        let others = view.candidates().filter(|other| {
+            other.raw.comm == task.raw.comm
+                && other.raw.process() != task.raw.process()
+                && (other.home_node() == Some(mine.home)) == on_its_node
+        });
+        others.take(TWINS_MAX).filter_map(|other| twin(&now, other)).collect()
+    };
+    let there = same_name(false);
+    let Some(nearest) = there.first() else { return Ok(Look::Quiet) };
+    let middle = median(there.iter().map(|twin| twin.cpi).collect());
+    let mean = there.iter().map(|twin| twin.cpi).sum::<f64>() / there.len() as f64;
+    let spread = there.iter().map(|twin| (twin.cpi - mean).powi(2)).sum::<f64>() / there.len() as f64;
+    let outlier = there.len() < MANY || cpi > mean + 2.0 * spread.sqrt();
+    if cpi < middle * view.limit("times") || !outlier {
+        return Ok(Look::Quiet);
+    }
+    if same_name(true).iter().any(|twin| twin.cpi * view.limit("times") <= cpi) {
+        return Ok(Look::Quiet);
+    }
+    let memory = median(there.iter().map(|twin| twin.task.rss_bytes as f64).collect());
+    let others = median(there.iter().map(|twin| twin.beside).collect());
+    if task.rss_bytes as f64 >= memory * BIGGER || mine.beside < (others * OTHERS_TIMES).max(OTHERS_CPUS) {
+        return Ok(Look::Quiet);
+    }
+    let differs: Vec<Option<bool>> = there.iter().map(|twin| differs(view, of, &now, twin.task)).collect();
+    if differs.contains(&Some(true)) {
+        return Ok(Look::Quiet);
+    }
+    let many = accesses(view, mine.home)
+        .zip(accesses(view, nearest.home))
+        .is_some_and(|(mine, theirs)| mine >= view.limit("accesses") && mine >= 2.0 * theirs);
+    let suspect = suspect(view, task, mine.home);
+    let subject = of.subject();
+    let compare = |metric, value| Evidence {
+        over_ns: now.over_ns(),
+        ..view.evidence(metric, process(&nearest.task.raw), value).note(Note::Compare)
+    };
+    let count = counters::count(&task.delta.slots, view.window, Role::Instructions).unwrap_or(0.0);
+    Ok(Look::seen(Seen {
+        severity: if many { Severity::Warning } else { Severity::Info },
+        confidence: if differs.iter().all(|known| *known == Some(false)) {
+            Confidence::Estimated
+        } else {
+            Confidence::Suspected
+        },
+        evidence: vec![
+            view.evidence(CPI.id, subject.clone(), cpi).limit(middle * view.limit("times")),
+            compare(CPI.id, middle),
+            view.evidence("cpu_pct", Subject::Node(mine.home), mine.beside * 100.0)
+                .limit((others * OTHERS_TIMES).max(OTHERS_CPUS) * 100.0)
+                .note(Note::Estimated),
+            view.evidence(INSTRUCTIONS_TOTAL.id, subject, count),
+        ],
+        plan: Plan {
+            from: vec![mine.home],
+            to: vec![nearest.home],
+            other: suspect.map(|suspect| process(&suspect.raw)),
+            number: middle,
+            ..Plan::default()
+        },
+    }))
+}
+
+/// The process that uses most CPU time of the node beside it.
+fn suspect<'a>(view: &View<'a>, task: &Task, node: NodeId) -> Option<&'a Task> {
+    let ran = |other: &&Task| other.delta.run_ns.get(node.index()).copied().unwrap_or(0);
+    let others =
+        view.candidates().filter(|other| other.raw.process() != task.raw.process() && ran(other) > 0);
+    others.max_by(|a, b| ran(a).cmp(&ran(b)).then(b.raw.pid.cmp(&a.raw.pid)))
+}
+
+/// The smaller one of the two, where it may go and fits on another node: commands, the way back, and the node.
+fn parting(
+    view: &View<'_>,
+    of: &Of<'_>,
+    other: &Task,
+    from: NodeId,
+) -> Option<(Vec<Command>, Vec<Command>, NodeId)> {
+    let now = waiting::now(view);
+    let first = waiting::row_now(view, of)?;
+    let mover = if other.run_ns() < first.run_ns() { other } else { first };
+    let moves = Of::Process(mover);
+    let (cpus, mems) = (mover.cpu_nodes?, mover.mem_nodes?);
+    let free =
+        view.whole_nodes().iter().all(|node| node.0 < u64::BITS && cpus >> node.0 & mems >> node.0 & 1 == 1);
+    if !free || !guards::is_default(mover.raw.mempolicy) {
+        return None;
+    }
+    let placed = guards::placed(&now, &moves).ok()?;
+    let (target, ..) = waiting::idlest_node(view, from)?;
+    if !fits(&now, &moves, &placed, &[target]) {
+        return None;
+    }
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let (environment, all, pid) = (view.env(&moves), view.whole_nodes(), Some(mover.raw.pid));
+    let mut commands = env::bind(&environment, &waiting::free_cpus(view, target), &[target], pid, unified);
+    if !env::memory_follows(&environment, unified) {
+        let words = format!("{} move to node {target}", super::super::text::bytes(placed.outside(&[target])));
+        commands.extend(env::move_memory(mover.raw.pid, &placed.holders(&[target], 0.5), &[target], words));
+    }
+    let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, pid, unified);
+    Some((commands, back.into_iter().take(1).collect(), target))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let Some(task) = of.task() else { return Told::default() };
+    let (node, there, cpi, middle) =
+        (seen.plan.from[0], seen.plan.to[0], seen.evidence[0].value, seen.plan.number);
+    let Subject::Process(twin, _) = seen.evidence[1].of else { return Told::default() };
+    let other = seen.plan.other.as_ref().and_then(|subject| view.rows.processes.get(subject));
+    let other = other.map(|at| &view.snapshot.tasks[*at]);
+    let parted = other.and_then(|other| parting(view, of, other, node));
+    let with = match other {
+        Some(other) => format!(" It shares node {node} with {} {}.", comm(other.raw.comm), other.raw.pid),
+        None => String::new(),
+    };
+    let (commands, undo, target) = match parted {
+        Some((commands, undo, target)) => (commands, undo, Some(target)),
+        None => {
+            let words = "the two cannot be parted here: they are bound, or no other node has room";
+            (vec![Command::words(When::Now, super::super::Scope::Process, words)], Vec::new(), None)
+        }
+    };
+    let used = view.cpus(of);
+    Told {
+        sentence: sentence(format!(
+            "{} needs {} times the cycles per instruction of its twin {twin} on node {there}.{with}",
+            comm(task.raw.comm),
+            number(cpi / middle.max(f64::MIN_POSITIVE))
+        )),
+        gain: Gain {
+            at_most: Some(used * (1.0 - middle / cpi.max(f64::MIN_POSITIVE)).max(0.0)),
+            of: Some(used),
+            how: Some(Arithmetic::Twins { cpi, twins: middle }),
+            assumes: vec![Assumption::SameWork],
+            ..Gain::default()
+        },
+        check: vec![Check {
+            metric: CPI.id,
+            of: of.subject(),
+            from: cpi,
+            to: middle * 1.3,
+            below: true,
+            within_s: 60.0,
+        }],
+        stop: target
+            .map(|_| Check {
+                metric: CPI.id,
+                of: seen.evidence[1].of.clone(),
+                from: middle,
+                to: middle * 2.0,
+                below: false,
+                within_s: 60.0,
+            })
+            .into_iter()
+            .collect(),
+        risk: target.map_or(String::new(), |target| format!("It disturbs others on node {target} instead.")),
+        commands,
+        undo,
+        or_else: vec![format!(
+            "The twin does other work: compare their requests per second. It needs {} cycles for an instruction, this one {}.",
+            number(middle),
+            number(cpi)
+        )],
+    }
+}

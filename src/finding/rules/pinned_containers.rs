@@ -1,0 +1,142 @@
+//! A container whose processes share memory, as the subject of remote-after-pin: pages that are moved for one are moved for all.
+
+use super::super::fit::memory_room;
+use super::super::guards::{self, Placed, Scanned};
+use super::super::rule::{Look, Plan, Seen};
+use super::super::text::{bytes, nodes, pct_with_error, sentence};
+use super::super::view::{Of, View, cpus_of_files, mems_of_files};
+use super::super::{Check, Command, Confidence, Note, Severity, Subject, Told, cores, env};
+use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
+use crate::metric::placement::{CONTAINER_REMOTE_PCT, MEM_PCT_BY_NODE};
+use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
+use crate::snapshot::{Container, Task};
+
+/// Lines for processes, each of which moves its own part.
+const LINES: usize = 8;
+
+/// Share of its memory that a process must share so that its container is the subject, in percent.
+const SHARED_PCT: f64 = 20.0;
+
+/// Nodes of its own CPUs, where these are not all of the machine, and the nodes that it may take memory from.
+fn pinned_to(view: &View<'_>, row: &Container) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
+    let files = row.raw.as_deref()?;
+    let home: Vec<NodeId> = view.nodes_of_cpus(&cpus_of_files(files)?).into_iter().collect();
+    let whole = view.whole_nodes();
+    let some = !home.is_empty() && home.iter().all(|node| whole.contains(node)) && home.len() < whole.len();
+    some.then_some((home, mems_of_files(files)?))
+}
+
+/// Memory of the container: that of its processes counts shared pages once for each, its own files count them once.
+fn memory(row: &Container, placed: &Placed) -> Option<f64> {
+    let charged = *row.raw.as_deref()?.mem_bytes.as_ref().ok()? as f64;
+    Some(placed.memory().min(charged))
+}
+
+pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look, Look> {
+    if !cores::is_container(of) {
+        return Ok(Look::Quiet);
+    }
+    let Some((home, mems)) = pinned_to(view, row) else { return Ok(Look::Quiet) };
+    let members = view.members(row.id);
+    // Processes with memory of their own are subjects themselves.
+    let shares = |task: &&Task| guards::shared_pct(task).is_some_and(|pct| pct >= SHARED_PCT);
+    if members.iter().filter(|task| shares(task)).count() < 2 || !home.iter().any(|node| mems.contains(node))
+    {
+        return Ok(Look::Quiet);
+    }
+    let placed = guards::placed(view, of)?;
+    let whole = view.whole_nodes();
+    let from: Vec<NodeId> =
+        placed.holders(&home, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
+    let behind = placed.memory_pct(&from);
+    if placed.run_pct(&home) < view.limit("home")
+        || behind < view.limit("outside")
+        || !guards::is_large(view, &placed)
+        || members.iter().any(|task| !guards::is_default(task.raw.mempolicy))
+    {
+        return Ok(Look::Quiet);
+    }
+    let Some(memory) = memory(row, &placed) else { return Ok(Look::Quiet) };
+    let away = memory * behind / 100.0;
+    let room = memory_room(view, &home);
+    if away > room || guards::is_moving(view, of, &placed) {
+        return Ok(Look::Quiet);
+    }
+    let scans: Vec<Scanned> =
+        members.iter().map(|task| guards::scanned(view, &Of::Process(task), &placed)).collect();
+    if scans.contains(&Scanned::Cold) && !scans.contains(&Scanned::NotCold) {
+        return Ok(guards::cold());
+    }
+    let sure = behind - placed.error >= view.limit("outside") && scans.contains(&Scanned::NotCold);
+    let subject = of.subject();
+    Ok(Look::seen(Seen {
+        severity: Severity::Warning,
+        confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
+        evidence: vec![
+            view.evidence(MEM_PCT_BY_NODE.id, subject.clone(), behind)
+                .error(placed.error)
+                .limit(view.limit("outside"))
+                .note(Note::Placement)
+                .on(from[0]),
+            view.evidence("run_pct_by_node", subject, placed.run_pct(&home))
+                .limit(view.limit("home"))
+                .on(home[0]),
+            view.evidence("mem_free_bytes", Subject::Node(home[0]), room).limit(away).note(Note::Room),
+        ],
+        plan: Plan { to: home, from, bytes: away, number: behind, ..Plan::default() },
+    }))
+}
+
+pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -> Told {
+    let Ok(placed) = guards::placed(view, of) else { return Told::default() };
+    let (to, from, behind) = (&seen.plan.to, &seen.plan.from, &seen.evidence[0]);
+    let lists = row.raw.as_deref().and_then(|files| Some((cpus_of_files(files)?, mems_of_files(files)?)));
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let (environment, pid) = (view.env(of), cores::pid(view, of));
+    let words = format!("{} move to {} for all of them", bytes(seen.plan.bytes), nodes(to));
+    let follows = env::memory_follows(&environment, unified);
+    let mut commands: Vec<Command> = Vec::new();
+    let mut undo: Vec<Command> = Vec::new();
+    if let Some((cpus, mems)) = lists.as_ref().filter(|_| follows) {
+        commands = env::bind(&environment, cpus, to, pid, unified);
+        undo = env::bind(&environment, cpus, mems, pid, unified).into_iter().take(1).collect();
+    } else {
+        let each = view.members(row.id).into_iter().take(LINES);
+        commands
+            .extend(each.clone().filter_map(|task| env::move_memory(task.raw.pid, from, to, words.clone())));
+        let back = "moves all of it, not only what came; the memory works where it is";
+        undo.extend(each.filter_map(|task| env::move_memory(task.raw.pid, to, from, back)));
+    }
+    let remote = CONTAINER_REMOTE_PCT.read(row, view.window).ok().and_then(|value| value.number());
+    Told {
+        sentence: sentence(format!(
+            "{} may run on {} only, but {} of the memory of its processes is on {}.",
+            view.identity(of).label,
+            nodes(to),
+            pct_with_error(behind.value, behind.error),
+            nodes(from)
+        )),
+        gain: gain_of_memory(view, of, &placed, to),
+        commands,
+        undo,
+        check: remote
+            .map(|from| Check {
+                metric: CONTAINER_REMOTE_PCT.id,
+                of: of.subject(),
+                from,
+                to: (2.0 * placed.error).max(5.0),
+                below: true,
+                within_s: 60.0,
+            })
+            .into_iter()
+            .collect(),
+        stop: super::watermark_stop(view, &Subject::Node(to[0])),
+        risk: format!("The group waits while its memory moves. {RISK_OF_MOVE}"),
+        or_else: vec![
+            "Processes outside of it use that memory, too: shared memory belongs to the group that touched it first. Then \
+             mem_bytes_by_node of other groups has little of it."
+                .to_owned(),
+        ],
+    }
+}

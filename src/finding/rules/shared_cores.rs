@@ -1,0 +1,287 @@
+//! Two containers are bound to the same cores while others idle.
+
+use std::collections::BTreeSet;
+
+use super::super::cores::{self, Core};
+use super::super::gain::{self, Arithmetic, Assumption, Gain};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::sentence;
+use super::super::view::{Of, View, cpus_of_files, mems_of_files, settle};
+use super::super::{Check, Confidence, Evidence, Kind, Severity, Subject, Told, env};
+use super::waiting;
+use crate::metric::task::{CPU_PCT, RUNQ_WAIT_PCT, SMT_BUSY_PCT};
+use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
+use crate::snapshot::Container;
+
+/// CPUs that both must use: the threshold of significance of all rules (S2).
+const MATTERS_CPUS: f64 = 0.5;
+
+/// Speed beside a busy sibling, where nothing says it (S1).
+const UNKNOWN_SPEED: f64 = 0.5;
+
+pub(super) static RULE: Rule = Rule {
+    id: "shared-cores",
+    title: "Two containers share cores",
+    about: "The cpusets of two containers name the same cores or CPUs, both are busy there and get into each other's way, and \
+            cores that no cpuset names are idle. Without such cores it is an info.",
+    not_when: &[
+        (
+            "pool",
+            "both cpusets are equal: a shared pool, as the kubelet makes for pods without CPUs of their own",
+        ),
+        ("nested", "one is above the other"),
+        ("idle", "one of them uses less than half a CPU"),
+        ("no-trouble", "neither busy siblings nor waits for CPUs are seen in both"),
+        ("no-free-core", "too few idle cores are in no cpuset: then it is an info"),
+    ],
+    of: &[Kind::Container],
+    group: Group::Cpus,
+    gravest: Severity::Warning,
+    // Without siblings two cpusets may still name the same CPUs.
+    needs: &[RUNQ_WAIT_PCT.id],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least("busy", 30.0, "reasoned: a third of its time; siblings meet by chance for less"),
+        Limit::least("wait", 10.0, "reasoned: a tenth of its CPU time"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// CPUs of a container's own cpuset, which has fewer than all.
+fn own(view: &View<'_>, row: &Container) -> Option<BTreeSet<u32>> {
+    if !cores::is_container(&Of::Container(row)) {
+        return None;
+    }
+    let list = cpus_of_files(row.raw.as_deref()?)?;
+    let online = view.topology().online_cpus().count();
+    (!list.is_empty() && list.len() < online).then(|| list.into_iter().collect())
+}
+
+/// Whether one is below the other.
+fn is_nested(view: &View<'_>, a: &Container, b: &Container) -> bool {
+    let above = |row: &Container, id: u64| {
+        let mut place = row.parent;
+        for _ in 0..view.snapshot.containers.len() {
+            let Some(up) = place.and_then(|at| view.snapshot.containers.get(at)) else { return false };
+            if up.id == id {
+                return true;
+            }
+            place = up.parent;
+        }
+        false
+    };
+    above(a, b.id) || above(b, a.id)
+}
+
+/// CPUs of a core of `theirs` that the first list names, too, or has a sibling of.
+fn common(view: &View<'_>, mine: &BTreeSet<u32>, theirs: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let met = |core: &&Core| {
+        core.cpus.iter().any(|cpu| mine.contains(cpu)) && core.cpus.iter().any(|cpu| theirs.contains(cpu))
+    };
+    let all = cores::cores(view);
+    all.iter()
+        .filter(met)
+        .flat_map(|core| core.cpus.iter().copied())
+        .filter(|cpu| mine.contains(cpu))
+        .collect()
+}
+
+/// Time beside busy siblings in percent of its time, and its waits in percent of a CPU and of its CPU time.
+struct Trouble {
+    cpus: f64,
+    busy: f64,
+    wait: f64,
+}
+
+impl Trouble {
+    fn of(view: &View<'_>, of: &Of<'_>) -> Trouble {
+        Trouble {
+            cpus: view.cpus(of),
+            busy: view.number(&SMT_BUSY_PCT, of).unwrap_or(0.0),
+            wait: view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0),
+        }
+    }
+
+    fn waits(&self, limit: f64) -> bool {
+        self.wait >= self.cpus * limit
+    }
+}
+
+/// The container that meets most of its CPUs, of those that were found after it: a pair is one finding.
+fn other<'a>(
+    view: &View<'a>,
+    row: &Container,
+    mine: &BTreeSet<u32>,
+) -> Option<(&'a Container, BTreeSet<u32>)> {
+    let now = waiting::now(view);
+    // Few use half a CPU: lists of others are not read.
+    let busy = view
+        .snapshot
+        .containers
+        .iter()
+        .filter(|other| other.id > row.id && now.cpus(&Of::Container(other)) >= MATTERS_CPUS);
+    let pairs = busy.filter_map(|other| {
+        let theirs = own(view, other)?;
+        let met = common(view, mine, &theirs);
+        let pair = !met.is_empty() && theirs != *mine && !is_nested(view, row, other);
+        pair.then_some((other, met))
+    });
+    pairs.max_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.id.cmp(&a.0.id)))
+}
+
+/// Idle cores that no cpuset names, on the nodes of these CPUs first.
+fn free(view: &View<'_>, near: &BTreeSet<u32>) -> Vec<Core> {
+    let near: Vec<u32> = near.iter().copied().collect();
+    let mut nodes: Vec<NodeId> = view.nodes_of_cpus(&near).into_iter().collect();
+    let others: Vec<NodeId> = view.whole_nodes().into_iter().filter(|node| !nodes.contains(node)).collect();
+    nodes.extend(others);
+    let named = cores::named_cpus(view);
+    let is_free = |core: &Core| !core.cpus.iter().any(|cpu| named.contains(cpu));
+    cores::idle_cores(view, &nodes).into_iter().filter(is_free).collect()
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Container(row) = of else { return Ok(Look::Quiet) };
+    let its = Trouble::of(view, of);
+    if its.busy < view.limit("busy") && !its.waits(view.limit("wait")) {
+        return Ok(Look::Quiet);
+    }
+    let Some(mine) = own(view, row) else { return Ok(Look::Quiet) };
+    let Some((other, met)) = other(view, row, &mine) else { return Ok(Look::Quiet) };
+    let now = waiting::now(view);
+    let theirs = Trouble::of(&now, &Of::Container(other));
+    let siblings = its.busy.min(theirs.busy) >= view.limit("busy");
+    let waits = its.waits(view.limit("wait")) && theirs.waits(view.limit("wait"));
+    if !siblings && !waits {
+        return Ok(Look::Quiet);
+    }
+    let (mover, list) = mover(view, row, other, &mine);
+    let free = free(view, &list);
+    let cpus = cores::first_threads(&free, now.cpus(&Of::Container(mover)));
+    let (subject, neighbour) = (of.subject(), Subject::Container(other.id));
+    let of_them = |metric, of: Subject, value, limit| Evidence {
+        over_ns: now.over_ns(),
+        ..view.evidence(metric, of, value).limit(limit)
+    };
+    let evidence = if siblings {
+        vec![
+            view.evidence(SMT_BUSY_PCT.id, subject.clone(), its.busy).limit(view.limit("busy")),
+            of_them(SMT_BUSY_PCT.id, neighbour.clone(), theirs.busy, view.limit("busy")),
+        ]
+    } else {
+        let limit = |trouble: &Trouble| trouble.cpus * view.limit("wait");
+        vec![
+            view.evidence(RUNQ_WAIT_PCT.id, subject.clone(), its.wait).limit(limit(&its)),
+            of_them(RUNQ_WAIT_PCT.id, neighbour.clone(), theirs.wait, limit(&theirs)),
+        ]
+    };
+    let of_them = |subject: Subject, cpus: f64| Evidence {
+        over_ns: now.over_ns(),
+        ..view.evidence(CPU_PCT.id, subject, cpus * 100.0).limit(MATTERS_CPUS * 100.0)
+    };
+    let uses =
+        [of_them(neighbour.clone(), theirs.cpus), view.evidence(CPU_PCT.id, subject, its.cpus * 100.0)];
+    Ok(Look::seen(Seen {
+        severity: if cpus.is_some() { Severity::Warning } else { Severity::Info },
+        confidence: Confidence::Measured,
+        evidence: evidence.into_iter().chain(uses).collect(),
+        plan: Plan {
+            cpus: cpus.unwrap_or_default(),
+            other: Some(neighbour),
+            number: met.len() as f64,
+            bytes: free.len() as f64,
+            ..Plan::default()
+        },
+    }))
+}
+
+/// The smaller one of the two by its CPU time now, and its list.
+fn mover<'a>(
+    view: &View<'a>,
+    row: &Container,
+    other: &'a Container,
+    mine: &BTreeSet<u32>,
+) -> (&'a Container, BTreeSet<u32>) {
+    let now = waiting::now(view);
+    let at = view.rows.containers.get(&row.id).map(|at| &view.snapshot.containers[*at]);
+    let first = at.unwrap_or(other);
+    let uses = |row: &Container| now.cpus(&Of::Container(row));
+    if uses(other) < uses(first) {
+        (other, own(view, other).unwrap_or_default())
+    } else {
+        (first, mine.clone())
+    }
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Of::Container(row), Some(Subject::Container(id))) = (of, &seen.plan.other) else {
+        return Told::default();
+    };
+    let Some(other) = view.rows.containers.get(id).map(|at| &view.snapshot.containers[*at]) else {
+        return Told::default();
+    };
+    let Some(mine) = own(view, row) else { return Told::default() };
+    let now = waiting::now(view);
+    let (its, theirs) = (Trouble::of(view, of), Trouble::of(&now, &Of::Container(other)));
+    let label = |row: &Container| view.identity(&Of::Container(row)).label;
+    let (mover, list) = mover(view, row, other, &mine);
+    let moves = Of::Container(mover);
+    let list: Vec<u32> = list.into_iter().collect();
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let environment = view.env(&moves);
+    let mems = mover.raw.as_deref().and_then(mems_of_files).unwrap_or_else(|| view.whole_nodes());
+    let bind = |cpus: &[u32]| env::bind(&environment, cpus, &mems, cores::pid(view, &moves), unified);
+    let commands = if seen.plan.cpus.is_empty() { Vec::new() } else { bind(&seen.plan.cpus) };
+    let undo = if commands.is_empty() { Vec::new() } else { bind(&list).into_iter().take(1).collect() };
+    let siblings = seen.evidence[0].metric == SMT_BUSY_PCT.id;
+    let used = its.cpus + theirs.cpus;
+    let gain = if siblings {
+        let busy = (its.cpus * its.busy + theirs.cpus * theirs.busy) / used.max(f64::MIN_POSITIVE) / 100.0;
+        Gain {
+            at_most: Some(used * busy * (1.0 - UNKNOWN_SPEED)),
+            of: Some(used),
+            how: Some(Arithmetic::Siblings { busy, k: UNKNOWN_SPEED }),
+            assumes: vec![Assumption::SiblingsAddNothing],
+            ..Gain::default()
+        }
+    } else {
+        gain::waiting(used, (its.wait + theirs.wait) / 100.0, seen.plan.cpus.len() as f64)
+    };
+    let (from, to) = (seen.evidence[0].value, if siblings { 20.0 } else { seen.evidence[0].value / 4.0 });
+    Told {
+        sentence: sentence(format!(
+            "{} and {} are pinned to the same cores: {:.0} CPUs of the first meet the second, and {:.0} idle cores are in no cpuset.",
+            label(row),
+            label(other),
+            seen.plan.number,
+            seen.plan.bytes
+        )),
+        gain,
+        check: vec![Check {
+            metric: seen.evidence[0].metric,
+            of: of.subject(),
+            from,
+            to,
+            below: true,
+            within_s: 60.0,
+        }]
+        .into_iter()
+        .filter(|_| !commands.is_empty())
+        .collect(),
+        stop: Vec::new(),
+        risk: if commands.is_empty() {
+            String::new()
+        } else {
+            "Fewer cores are idle for others, and clocks fall as more cores are awake.".to_owned()
+        },
+        commands,
+        undo,
+        or_else: vec![format!(
+            "One of them is meant to yield (cpu.weight, nice), and the other loses little: runq_wait_pct of {} would be near 0.",
+            label(other)
+        )],
+    }
+}

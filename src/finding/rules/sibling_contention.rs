@@ -1,0 +1,275 @@
+//! Threads share cores while other cores idle.
+
+use super::super::command::{Command, Scope, When};
+use super::super::cores::{self, Core};
+use super::super::gain::{Arithmetic, Assumption, Gain};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{number, pct, sentence};
+use super::super::view::{Of, View, input, need, settle};
+use super::super::{Check, Confidence, Evidence, Kind, Note, Severity, Subject, Told, env, guards};
+use super::waiting;
+use crate::metric::host::BUSY;
+use crate::metric::placement::REMOTE_PCT;
+use crate::metric::smt::{IPC_SMT_BUSY, IPC_SMT_IDLE};
+use crate::metric::task::SMT_BUSY_PCT;
+use crate::model::group::Kind as GroupKind;
+use crate::model::sample::CgroupMode;
+use crate::model::units::NodeId;
+
+/// Share of its cycles in percent that each state of the siblings must have, so that its speed in both is known.
+const STATE_PCT: f64 = 5.0;
+
+/// Speed beside a busy sibling where it is not counted: two threads that share a core evenly and gain nothing (S1).
+const UNKNOWN_SPEED: f64 = 0.5;
+
+pub(super) static RULE: Rule = Rule {
+    id: "sibling-contention",
+    title: "Threads share cores while cores idle",
+    about: "A process or a container runs beside busy threads of the same cores for half of its time, while whole cores of the \
+            nodes where it runs are idle. A warning where counters say what that costs, or where its own affinity has fewer \
+            cores than busy threads.",
+    not_when: &[
+        (
+            "no-idle-core",
+            "too few whole cores are idle on the nodes where it runs, of those that it may use or no cpuset names",
+        ),
+        ("fast", "it is as fast beside a busy sibling: nine tenths or more of its instructions per cycle"),
+        ("fast-change", "siblings are busy now and then only: the scheduler is at work"),
+        ("shared", "the siblings are those of another container: that is shared-cores"),
+        ("one-thread-per-core", "cores have one thread"),
+        ("isolated", "the cores that are idle are isolated"),
+    ],
+    of: &[Kind::Process, Kind::Container],
+    group: Group::Cpus,
+    gravest: Severity::Warning,
+    // A machine without siblings is none that it cannot look at.
+    needs: &[],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least(
+            "busy",
+            50.0,
+            "reasoned: half of its time; two threads of four that share a core by chance do so for less",
+        ),
+        Limit::sharp(
+            "speed",
+            90.0,
+            "[S1]: two threads of a core do 1.2 to 1.6 times the work of one, 60 to 80 % each",
+        ),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// Instructions per cycle with busy and with idle siblings; `None` where it was not long enough in both states.
+pub(super) fn counted(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
+    let [idle, busy] = of.task()?.delta.by_sibling.map(|state| state.cycles as f64);
+    if idle.min(busy) * 100.0 < (idle + busy) * STATE_PCT {
+        return None;
+    }
+    let (busy, idle) = (view.number(&IPC_SMT_BUSY, of).ok()?, view.number(&IPC_SMT_IDLE, of).ok()?);
+    (idle > 0.0).then_some((busy, idle))
+}
+
+/// The same of it, or of another process with its name in the last interval.
+fn speeds(view: &View<'_>, of: &Of<'_>) -> Option<(f64, f64)> {
+    counted(view, of).or_else(|| {
+        let Of::Process(task) = of else { return None };
+        let now = waiting::now(view);
+        let mut peers =
+            view.candidates().filter(|peer| peer.raw.comm == task.raw.comm && peer.raw.pid != task.raw.pid);
+        peers.find_map(|peer| counted(&now, &Of::Process(peer)))
+    })
+}
+
+/// Idle cores that it could use: of the nodes where it runs, and that it may use or no cpuset names.
+fn idle_for(view: &View<'_>, of: &Of<'_>, restricted: bool) -> Result<Vec<Core>, Look> {
+    let mut nodes = cores::nodes_in_use(of);
+    if let Of::Process(task) = of {
+        let mask = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
+        nodes.retain(|node| node.0 < u64::BITS && mask >> node.0 & 1 == 1);
+    }
+    let idle = cores::idle_cores(view, &nodes);
+    if !restricted {
+        return Ok(idle);
+    }
+    let (own, named) = (cores::own_cpus(view, of).unwrap_or_default(), cores::named_cpus(view));
+    let may = |core: &Core| {
+        core.cpus.iter().all(|cpu| own.contains(cpu)) || !core.cpus.iter().any(|cpu| named.contains(cpu))
+    };
+    Ok(idle.into_iter().filter(may).collect())
+}
+
+/// Whether its own affinity has both threads of a core, and fewer cores than it has busy threads.
+fn contradicts_itself(view: &View<'_>, of: &Of<'_>, restricted: bool) -> bool {
+    let (Of::Process(_), true) = (of, restricted) else { return false };
+    let Some(own) = cores::own_cpus(view, of) else { return false };
+    let of_group = view.files_of(of).and_then(super::super::view::cpus_of_files);
+    if of_group.is_some_and(|list| list == own) {
+        return false;
+    }
+    let here = |core: &Core| core.cpus.iter().filter(|cpu| own.contains(cpu)).count();
+    let named: Vec<usize> = cores::cores(view).iter().map(here).filter(|cpus| *cpus > 0).collect();
+    // Two busy threads use somewhat less than two CPUs.
+    named.iter().any(|cpus| *cpus > 1) && view.cpus(of) >= named.len() as f64 * 1.25
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    if !view.topology().smt() || matches!(of, Of::Container(_)) && !cores::is_container(of) {
+        return Ok(Look::Quiet);
+    }
+    let busy = need(view.number(&SMT_BUSY_PCT, of))?;
+    if busy < view.limit("busy") || view.container_of(of).is_some_and(|row| row.smt_shared_cpus > Some(0)) {
+        return Ok(Look::Quiet);
+    }
+    // Without its files the siblings may be those of another container.
+    let unread = |row: &crate::snapshot::Container| {
+        matches!(row.kind(), GroupKind::Container | GroupKind::Pod | GroupKind::Machine) && row.raw.is_none()
+    };
+    if view.container_of(of).is_some_and(unread) {
+        return Err(waiting::unknown("the files of its container were not read"));
+    }
+    if !cores::any_idle(view, &cores::nodes_in_use(of)) {
+        return Ok(Look::Quiet);
+    }
+    let restricted = input(cores::is_restricted(view, of), "the CPUs that it may use are not known")?;
+    let idle = idle_for(view, of, restricted)?;
+    let wanted = (view.cpus(of) * busy / 200.0).max(1.0);
+    if (idle.len() as f64) < wanted {
+        return Ok(Look::Quiet);
+    }
+    let speeds = speeds(view, of);
+    if speeds.is_some_and(|(busy, idle)| busy * 100.0 >= idle * view.limit("speed")) {
+        return Ok(Look::Quiet);
+    }
+    // A group with whole cores of its own was given them so.
+    let reserved = restricted
+        && view.files_of(of).and_then(super::super::view::cpus_of_files).is_some_and(|list| {
+            list.len() < view.topology().online_cpus().count() && cores::is_whole_cores(view, &list)
+        });
+    let contradicts = contradicts_itself(view, of, restricted);
+    let subject = of.subject();
+    let mut evidence: Vec<Evidence> = vec![
+        view.evidence(SMT_BUSY_PCT.id, subject.clone(), busy).limit(view.limit("busy")),
+        view.evidence(
+            BUSY.id,
+            Subject::Host,
+            view.window.busy_ns as f64 * 100.0 / view.over_ns().max(1) as f64,
+        ),
+    ];
+    if let Some((beside, alone)) = speeds {
+        evidence.push(
+            view.evidence(IPC_SMT_BUSY.id, subject.clone(), beside)
+                .limit(alone * view.limit("speed") / 100.0)
+                .note(Note::AtMost),
+        );
+        evidence.push(view.evidence(IPC_SMT_IDLE.id, subject, alone).note(Note::Compare));
+    }
+    Ok(Look::seen(Seen {
+        severity: if !reserved && (speeds.is_some() || contradicts) {
+            Severity::Warning
+        } else {
+            Severity::Info
+        },
+        confidence: match (speeds, contradicts) {
+            (Some(_), _) => Confidence::Measured,
+            (None, true) => Confidence::Estimated,
+            // It may be as fast beside a busy sibling.
+            (None, false) => Confidence::Suspected,
+        },
+        evidence,
+        plan: Plan {
+            cpus: targets(view, of, &idle, restricted),
+            number: idle.len() as f64,
+            ..Plan::default()
+        },
+    }))
+}
+
+/// One CPU of as many cores as it needs: of its own ones where they are known, then of idle ones.
+fn targets(view: &View<'_>, of: &Of<'_>, idle: &[Core], restricted: bool) -> Vec<u32> {
+    let mut all: Vec<Core> = Vec::new();
+    if let Some(own) = cores::own_cpus(view, of).filter(|_| restricted) {
+        let mine = |core: Core| Core {
+            cpus: core.cpus.into_iter().filter(|cpu| own.contains(cpu)).collect(),
+            ..core
+        };
+        all.extend(cores::cores(view).into_iter().map(mine).filter(|core| !core.cpus.is_empty()));
+    }
+    let new = idle.iter().filter(|core| !all.iter().any(|mine| core.cpus.contains(&mine.cpus[0])));
+    let new: Vec<Core> = new.cloned().collect();
+    all.extend(new);
+    cores::first_threads(&all, view.need(of)).unwrap_or_default()
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (busy, idle) = (seen.evidence[0].value, seen.plan.number);
+    let speeds = speeds(view, of);
+    let k = speeds.map_or(UNKNOWN_SPEED, |(beside, alone)| (beside / alone).clamp(0.0, 1.0));
+    let used = view.cpus(of);
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let (environment, pid, mems) = (view.env(of), cores::pid(view, of), cores::own_mems(view, of));
+    let commands = match seen.plan.cpus.is_empty() {
+        false => env::bind(&environment, &seen.plan.cpus, &mems, pid, unified),
+        true => Vec::new(),
+    };
+    let undo = match cores::own_cpus(view, of).filter(|_| !commands.is_empty()) {
+        Some(own) => env::bind(&environment, &own, &mems, pid, unified).into_iter().next(),
+        None if commands.is_empty() => None,
+        None => Some(Command::words(
+            When::Now,
+            Scope::Process,
+            "bind it to the CPUs that it had: note what taskset -acp says of it before",
+        )),
+    };
+    let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 30.0 };
+    let mut checks = vec![check(SMT_BUSY_PCT.id, busy, 20.0, true)];
+    checks.extend(
+        speeds.map(|(beside, alone)| check(crate::metric::task::IPC.id, beside, alone * 0.95, false)),
+    );
+    let remote =
+        view.remote_pct(of).ok().filter(|_| guards::placed(view, of).is_ok() && !commands.is_empty());
+    Told {
+        sentence: sentence(format!(
+            "{} runs beside busy threads of its cores for {} of its time, while {idle:.0} cores of {} are idle.",
+            cores::name(view, of),
+            pct(busy),
+            super::super::text::nodes(&sorted(cores::nodes_in_use(of)))
+        )),
+        gain: Gain {
+            at_most: Some(used * busy / 100.0 * (1.0 - k)),
+            of: Some(used),
+            how: Some(Arithmetic::Siblings { busy: busy / 100.0, k }),
+            assumes: if speeds.is_none() { vec![Assumption::SiblingsAddNothing] } else { Vec::new() },
+            ..Gain::default()
+        },
+        check: if commands.is_empty() { Vec::new() } else { checks },
+        stop: remote
+            .map(|from| Check { metric: REMOTE_PCT.id, of: of.subject(), from, to: from + 10.0, below: false, within_s: 60.0 })
+            .into_iter()
+            .collect(),
+        risk: if commands.is_empty() {
+            String::new()
+        } else {
+            "Fewer cores are idle for others, and clocks fall as more cores are awake.".to_owned()
+        },
+        commands,
+        undo: undo.into_iter().collect(),
+        or_else: vec![match speeds {
+            Some((beside, alone)) => format!(
+                "Its threads use the same data and like to share a core: ipc_smt_busy would be near ipc_smt_idle. They are {} and {}.",
+                number(beside),
+                number(alone)
+            ),
+            None => "Its threads use the same data and like to share a core: ipc_smt_busy would be near ipc_smt_idle, and neither \
+                     is known here."
+                .to_owned(),
+        }],
+    }
+}
+
+fn sorted(mut nodes: Vec<NodeId>) -> Vec<NodeId> {
+    nodes.sort_unstable();
+    nodes
+}

@@ -1,0 +1,161 @@
+//! Memory that a process uses is on a node without CPUs, and its own node has room.
+
+use super::super::command::{Command, Scope, When, line};
+use super::super::fit::memory_room;
+use super::super::guards;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
+use super::super::view::{Of, View, input, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told, env};
+use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
+use crate::metric::page_migrations::BALANCING;
+use crate::metric::placement::MEM_PCT_BY_NODE;
+use crate::model::units::NodeId;
+
+/// The bit of kernel.numa_balancing that promotes pages from memory tiers.
+const TIERING: u32 = 2;
+
+pub(super) static RULE: Rule = Rule {
+    id: "slow-tier-memory",
+    title: "Used memory on a node without CPUs",
+    about: "A tenth of a process's memory or more is on nodes without CPUs (CXL, persistent memory), it uses memory of other nodes, \
+            and there is room where it runs. An info: a tool may have placed it there.",
+    not_when: &[
+        (
+            "unused",
+            "nothing shows that memory of other nodes is used: accesses are not counted, and few hinting faults say so",
+        ),
+        ("policy", "its policy or its cpuset names that node"),
+        (
+            "promoting",
+            "the kernel brings pages nearer: NUMA balancing is in the mode for tiers, and moves pages of it",
+        ),
+        ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
+        ("no-room", "the memory does not fit where it runs"),
+        ("shared", "a fifth of its memory is shared with others"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Placement,
+    gravest: Severity::Info,
+    needs: &[MEM_PCT_BY_NODE.id],
+    // Tiering promotes what is used in that time.
+    hold: Hold::s(120.0),
+    limits: &[Limit::least("share", 10.0, "reasoned: the largest error of a placement that counts as known")],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// Nodes with memory and no CPUs.
+fn tiers(view: &View<'_>) -> Vec<NodeId> {
+    let tier = |node: &&crate::model::topology::Node| node.cpus.is_empty() && node.mem_total_bytes > 0;
+    view.topology().nodes.iter().filter(tier).map(|node| node.id).collect()
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let (Of::Process(task), tiers) = (of, tiers(view)) else { return Ok(Look::Quiet) };
+    if tiers.is_empty() {
+        return Ok(Look::Quiet);
+    }
+    let placed = guards::placed(view, of)?;
+    let Some(home) = placed.home().filter(|home| view.whole_nodes().contains(home)) else {
+        return Ok(Look::Quiet);
+    };
+    let share = placed.memory_pct(&tiers);
+    if share < view.limit("share")
+        || !guards::is_large(view, &placed)
+        || !guards::is_default(task.raw.mempolicy)
+    {
+        return Ok(Look::Quiet);
+    }
+    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let all = view.topology().nodes.iter().all(|node| node.id.0 < u64::BITS && mems >> node.id.0 & 1 == 1);
+    if !all || guards::is_own_memory(view, of) != Some(true) {
+        return Ok(Look::Quiet);
+    }
+    let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
+    let promoted = view.number(&BALANCING, of).is_ok_and(|pages| pages > 0.0);
+    if mode.is_some_and(|mode| mode & TIERING != 0) && promoted {
+        return Ok(Look::Quiet);
+    }
+    if guards::is_cold(view, of, &placed) {
+        return Ok(guards::cold());
+    }
+    // Hinting faults come in bursts: an interval may have none, the whole time must have some. Counted accesses that are
+    // local say the contrary.
+    let witness = guards::witness_of_use(view, of).filter(|witness| witness.value >= view.limit("share"));
+    if witness.is_none() && !view.is_interval() {
+        return Ok(Look::Quiet);
+    }
+    let from: Vec<NodeId> =
+        placed.holders(&[home], 0.5).into_iter().filter(|node| tiers.contains(node)).collect();
+    let away = placed.memory() * placed.memory_pct(&from) / 100.0;
+    let room = memory_room(view, &[home]);
+    let Some(first) = from.first().copied().filter(|_| away <= room) else { return Ok(Look::Quiet) };
+    let sure = share - placed.error >= view.limit("share") && mode.is_some();
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
+        evidence: [
+            view.evidence(MEM_PCT_BY_NODE.id, of.subject(), share)
+                .error(placed.error)
+                .limit(view.limit("share"))
+                .note(Note::Placement)
+                .on(first),
+            view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
+        ]
+        .into_iter()
+        .chain(witness)
+        .collect(),
+        plan: Plan { to: vec![home], from, bytes: away, ..Plan::default() },
+    }))
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
+    let (home, from, share) = (seen.plan.to[0], &seen.plan.from, &seen.evidence[0]);
+    let words = format!("{} move to node {home}", bytes(seen.plan.bytes));
+    let mut commands: Vec<Command> =
+        env::move_memory(task.raw.pid, from, &[home], words).into_iter().collect();
+    let mut undo = Vec::new();
+    let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
+    if let Some(mode) = mode.filter(|mode| mode & TIERING == 0) {
+        let set = |mode: u32| line("sysctl -w").joined("kernel.numa_balancing=", &mode.to_string());
+        // The bit for tiers beside the one that is set: balancing of nodes goes on as it was.
+        let words =
+            "promotes what is used, and echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for it";
+        commands.push(Command::new(When::ForGood, Scope::Host, set(mode | TIERING), words));
+        undo.push(Command::new(When::Now, Scope::Host, set(mode), "its memory works where it is"));
+    } else if !commands.is_empty() {
+        undo.push(Command::words(
+            When::Now,
+            Scope::Process,
+            "a restart undoes it; its memory works where it is",
+        ));
+    }
+    Told {
+        sentence: sentence(format!(
+            "{} runs on node {home}, and {} of its memory is on {}, which has no CPUs.",
+            comm(task.raw.comm),
+            pct_with_error(share.value, share.error),
+            nodes(from)
+        )),
+        gain: gain_of_memory(view, of, &placed, &[home]),
+        commands,
+        undo,
+        check: vec![Check {
+            metric: MEM_PCT_BY_NODE.id,
+            of: of.subject(),
+            from: share.value,
+            to: (2.0 * placed.error).max(5.0),
+            below: true,
+            within_s: 60.0,
+        }],
+        stop: super::watermark_stop(view, &Subject::Node(home)),
+        risk: format!("Node {home} has less room for others. {RISK_OF_MOVE}"),
+        or_else: vec![
+            "A tool placed it there on purpose, or it is used seldom: then hint_remote_pct is near 0."
+                .to_owned(),
+        ],
+    }
+}

@@ -1,0 +1,104 @@
+//! Rules about devices and their interrupts.
+
+use std::sync::Arc;
+
+use numatop_ng::finding::Severity;
+use numatop_ng::model::topology::{Device, DeviceClass};
+use numatop_ng::model::units::NodeId;
+
+use crate::world::{Actor, Machine, TWO, commands, each_second, found, machine};
+
+mod interrupts_off_node {
+    use super::*;
+
+    const ID: &str = "interrupts-off-node";
+
+    /// A network card on node 0 whose interrupts go to these nodes, and node 1 in interrupts for so many ms of each second.
+    fn world(irq_nodes: &[u32], irq_ms: u64) -> Machine {
+        let mut world = machine(TWO, vec![Actor::new(500, "work").runs(&[(0, 100.0)])]);
+        Arc::make_mut(&mut world.host).topology.nodes[0].devices.push(Device {
+            name: "eth0".into(),
+            class: DeviceClass::Net,
+            pci: Some("0000:3b:00.0".into()),
+            node: Some(NodeId(0)),
+            irq_nodes: irq_nodes.iter().copied().map(NodeId).collect(),
+        });
+        each_second(&mut world, move |machine, _| {
+            machine
+                .cpus
+                .iter_mut()
+                .filter(|cpu| cpu.node == 1)
+                .for_each(|cpu| cpu.irq_ns += irq_ms * 1_000_000);
+        });
+        world
+    }
+
+    #[test]
+    fn fires() {
+        let found = found(world(&[1], 50), 70, ID);
+        assert_eq!(found[0].severity, Severity::Info);
+        assert_eq!(found[0].key.subject.to_string(), "device eth0");
+        assert_eq!(
+            found[0].told.sentence,
+            "eth0 is on node 0, and all of its interrupts go to CPUs of node 1."
+        );
+        assert_eq!(
+            commands(&found[0]),
+            [
+                "grep . /proc/irq/*/smp_affinity_list > /root/irq-before.txt",
+                "for i in /sys/bus/pci/devices/0000:3b:00.0/msi_irqs/*; do echo 0-7,16-23 > \
+                 /proc/irq/${i##*/}/smp_affinity_list; done"
+            ]
+        );
+        for line in commands(&found[0]) {
+            assert!(
+                std::process::Command::new("sh").args(["-n", "-c", &line]).status().unwrap().success(),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_in_no_command() {
+        let mut world = world(&[1], 50);
+        Arc::make_mut(&mut world.host).topology.nodes[0].devices[0].pci = Some("$(reboot)".into());
+        let found = found(world, 70, ID);
+        assert!(commands(&found[0]).iter().all(|line| !line.contains("reboot")), "{:?}", commands(&found[0]));
+    }
+
+    #[test]
+    fn not_no_cpus() {
+        let mut world = world(&[1], 50);
+        let topology = &mut Arc::make_mut(&mut world.host).topology;
+        topology.nodes[0].cpus.clear();
+        topology.cpus.iter_mut().filter(|cpu| cpu.node == Some(NodeId(0))).for_each(|cpu| cpu.online = false);
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_isolated() {
+        let mut world = world(&[1], 50);
+        Arc::make_mut(&mut world.host).isolated_cpus = (0..8).chain(16..24).collect();
+        assert!(found(world, 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_partly() {
+        assert!(found(world(&[0, 1], 50), 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_few() {
+        assert!(found(world(&[1], 10), 70, ID).is_empty());
+    }
+
+    #[test]
+    fn not_nodeless() {
+        assert!(found(world(&[], 50), 70, ID).is_empty());
+        let mut unplaced = world(&[1], 50);
+        let topology = &mut Arc::make_mut(&mut unplaced.host).topology;
+        let device = topology.nodes[0].devices.pop().unwrap();
+        topology.unplaced_devices.push(Device { node: None, ..device });
+        assert!(found(unplaced, 70, ID).is_empty());
+    }
+}

@@ -1,0 +1,287 @@
+//! Closed loops of made-up machines: the printed command is carried out in the world, the check comes true in its time, the finding
+//! ends by itself, and what undoes the command brings it back. Real kernels are the matter of the guests.
+
+use std::collections::BTreeSet;
+
+use numatop_ng::finding::{Check, Engine, Finding, Options, Subject};
+use numatop_ng::metric::{container, node, task};
+use numatop_ng::model::sample::{Sample, VmStat};
+use numatop_ng::model::topology::parse_cpulist;
+use numatop_ng::snapshot::{RowKind, Snapshot, derive};
+
+use crate::sick_worlds as worlds;
+use crate::world::{Machine, S, TWO, each_second, lines, machine, pages};
+
+/// A machine with its engine, one second after the other.
+struct Loop {
+    machine: Machine,
+    engine: Engine,
+    last: Sample,
+    snapshot: Option<Snapshot>,
+}
+
+impl Loop {
+    fn new(mut machine: Machine) -> Loop {
+        let last = machine.tick();
+        Loop { machine, engine: Engine::new(Options::default()), last, snapshot: None }
+    }
+
+    /// Watches for so many seconds.
+    fn watch(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            let sample = self.machine.tick();
+            let snapshot = derive(&self.machine.host, Some(&self.last), &sample, RowKind::Processes);
+            self.engine.take(&snapshot);
+            (self.last, self.snapshot) = (sample, Some(snapshot));
+        }
+    }
+
+    fn finding(&self, id: &str) -> Option<&Finding> {
+        self.engine.findings().iter().find(|finding| finding.key.id == id)
+    }
+
+    /// The value of a check's metric in the last interval.
+    fn value(&self, check: &Check) -> f64 {
+        let snapshot = self.snapshot.as_ref().unwrap();
+        let read = match &check.of {
+            Subject::Process(pid, _) => {
+                let row = snapshot.tasks.iter().find(|row| row.raw.pid == *pid).unwrap();
+                task::by_id(check.metric).unwrap().read(row, snapshot)
+            }
+            Subject::Node(id) => {
+                let row = snapshot.nodes.iter().find(|row| row.raw.id == id.0).unwrap();
+                node::by_id(check.metric).unwrap().read(row, snapshot)
+            }
+            Subject::Container(id) => {
+                let row = snapshot.containers.iter().find(|row| row.id == *id).unwrap();
+                container::by_id(check.metric).unwrap().read(row, snapshot)
+            }
+            other => panic!("{other} has no row"),
+        };
+        read.unwrap().number().unwrap()
+    }
+
+    /// Whether a check has come true.
+    fn is_true(&self, check: &Check) -> bool {
+        let value = self.value(check);
+        if check.below { value <= check.to } else { value >= check.to }
+    }
+}
+
+/// Carries out a command line on the machine as the kernel and the engines of containers would: memory moves and CPUs change, whatever
+/// else the line says.
+fn carry_out(machine: &mut Machine, line: &str) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let list = |text: &str| parse_cpulist(text).unwrap();
+    match words[..] {
+        ["migratepages", pid, from, to] => {
+            let (pid, from, to): (u32, Vec<u32>, Vec<u32>) = (pid.parse().unwrap(), list(from), list(to));
+            assert!(!from.iter().any(|node| to.contains(node)), "{line}");
+            for actor in machine.actors.iter_mut().filter(|actor| actor.pid == pid) {
+                let mut moved = 0;
+                for node in &from {
+                    moved += std::mem::take(&mut actor.memory[*node as usize]);
+                }
+                for node in &to {
+                    actor.memory[*node as usize] += moved / to.len() as u32;
+                }
+            }
+        }
+        ["taskset", "-acp", cpus, pid] => {
+            bind(machine, &list(cpus), |actor| actor == pid.parse::<u32>().unwrap());
+        }
+        ["sysctl", "-w", setting] => match setting.split_once('=').unwrap() {
+            ("vm.zone_reclaim_mode", mode) => machine.vm.zone_reclaim_mode = Some(mode.parse().unwrap()),
+            ("kernel.numa_balancing", mode) => machine.state.numa_balancing = Some(mode.parse().unwrap()),
+            other => panic!("{other:?}"),
+        },
+        ["docker", "update", "--cpuset-cpus", cpus, "--cpuset-mems", mems, id] => {
+            let names = std::sync::Arc::clone(&machine.names);
+            let cgroup = *names.groups.iter().find(|(_, group)| group.id.as_deref() == Some(id)).unwrap().0;
+            let mut raw = (*machine.groups[&cgroup]).clone();
+            (raw.cpus, raw.mems) = (Ok(cpus.into()), Ok(mems.into()));
+            machine.groups.insert(cgroup, std::sync::Arc::new(raw));
+            let pids: BTreeSet<u32> =
+                machine.actors.iter().filter(|actor| actor.cgroup == cgroup).map(|actor| actor.pid).collect();
+            bind(machine, &list(cpus), |pid| pids.contains(&pid));
+            // cpuset.mems of cgroup v2 moves what is elsewhere.
+            let mems = list(mems);
+            for actor in machine.actors.iter_mut().filter(|actor| pids.contains(&actor.pid)) {
+                let away: u32 =
+                    (0..).zip(&actor.memory).filter(|(node, _)| !mems.contains(node)).map(|(_, n)| n).sum();
+                for (node, parts) in (0..).zip(&mut actor.memory) {
+                    *parts = if mems.contains(&node) { *parts + away / mems.len() as u32 } else { 0 };
+                }
+            }
+        }
+        ["echo", "1", ">", "/proc/sys/vm/drop_caches"] => {
+            for node in &mut machine.nodes {
+                node.mem_free_bytes += std::mem::take(&mut node.mem_file_bytes);
+                node.file_pages = None;
+            }
+        }
+        _ => panic!("nothing carries out {line}"),
+    }
+}
+
+/// Binds threads to CPUs: those that are bound one by one take one CPU each, others the nodes of the CPUs.
+fn bind(machine: &mut Machine, cpus: &[u32], is_one: impl Fn(u32) -> bool) {
+    let cores = machine.host.topology.cores;
+    let nodes: BTreeSet<u32> =
+        cpus.iter().filter_map(|cpu| machine.host.node_of(*cpu)).map(|node| node.0).collect();
+    let mut next = cpus.iter().cycle();
+    for actor in machine.actors.iter_mut().filter(|actor| is_one(actor.pid)) {
+        actor.cpu_nodes = Some(nodes.iter().fold(0, |mask, node| mask | 1 << node));
+        if actor.pinned.is_some() {
+            actor.pinned = next.next().copied();
+        } else {
+            let all: f64 = actor.runs.iter().map(|(_, pct)| pct).sum();
+            actor.runs = nodes.iter().map(|node| (*node, all / nodes.len() as f64)).collect();
+        }
+    }
+    // A thread whose core is its own has an idle sibling; the worlds say what a busy one is.
+    let taken: Vec<u32> =
+        machine.actors.iter().filter_map(|actor| actor.pinned).map(|cpu| cpu % cores).collect();
+    for actor in machine.actors.iter_mut().filter(|actor| actor.smt_busy.is_some()) {
+        let core = actor.pinned.map(|cpu| cpu % cores);
+        let shared = taken.iter().filter(|other| Some(**other) == core).count() > 1;
+        actor.smt_busy = Some(if shared { 0.9 } else { 0.0 });
+    }
+}
+
+fn command_lines(commands: &[numatop_ng::finding::Command]) -> Vec<String> {
+    use numatop_ng::finding::When;
+    let now = commands.iter().filter(|command| command.when == When::Now);
+    now.filter_map(|command| Some(command.line.as_ref()?.to_string())).collect()
+}
+
+/// Carries out what a finding says, in this order of its lines; sees its checks come true and the finding end.
+fn closes(id: &str, world: Machine, seconds: u64) -> (Loop, Finding) {
+    let mut closed = Loop::new(world);
+    closed.watch(seconds);
+    let finding = closed.finding(id).unwrap_or_else(|| panic!("{id}: {:?}", lines(&closed.engine))).clone();
+    let commands = command_lines(&finding.told.commands);
+    assert!(!commands.is_empty(), "{id} prints nothing to do now");
+    commands.iter().for_each(|line| carry_out(&mut closed.machine, line));
+    assert!(!finding.told.check.is_empty(), "{id} has nothing to check");
+    let within = finding.told.check.iter().map(|check| check.within_s as u64).max().unwrap();
+    closed.watch(within);
+    for check in &finding.told.check {
+        assert!(closed.is_true(check), "{id}: {check:?} is {}", closed.value(check));
+    }
+    let off = numatop_ng::finding::rules::by_id(id).unwrap().hold.off_s as u64;
+    closed.watch(off + 5);
+    assert!(closed.finding(id).is_none(), "{id} goes on: {:?}", lines(&closed.engine));
+    let ended = closed.engine.ended().any(|ended| ended.key == finding.key);
+    assert!(ended, "{id} did not end");
+    // The stop condition, which says to go back, has not come true.
+    for stop in &finding.told.stop {
+        let gone = !closed.snapshot.as_ref().unwrap().tasks.is_empty() && closed.is_true(stop);
+        assert!(!gone, "{id}: {stop:?} says to undo it");
+    }
+    (closed, finding)
+}
+
+/// The same, and what undoes it brings it back.
+fn closes_and_opens(id: &str, world: Machine, seconds: u64) {
+    let (mut closed, finding) = closes(id, world, seconds);
+    let undo = command_lines(&finding.told.undo);
+    assert!(!undo.is_empty(), "{id} cannot be undone");
+    undo.iter().for_each(|line| carry_out(&mut closed.machine, line));
+    closed.watch(seconds + 5);
+    assert!(closed.finding(id).is_some(), "{id} is not restored: {:?}", lines(&closed.engine));
+}
+
+#[test]
+fn remote_after_pin() {
+    // Everything that is on node 0 goes back with the undo, which is more than came.
+    closes_and_opens("remote-after-pin", worlds::pinned_late(), 40);
+}
+
+#[test]
+fn memory_on_other_node() {
+    closes_and_opens("memory-on-other-node", worlds::other_node(), 70);
+}
+
+#[test]
+fn cpus_and_memory_apart() {
+    closes_and_opens("cpus-and-memory-apart", worlds::apart(), 20);
+}
+
+#[test]
+fn spread_over_nodes() {
+    // A process that is bound to two nodes moves less between nodes.
+    let mut world = worlds::spread();
+    each_second(&mut world, |machine, _| {
+        let few = machine.actors[0].runs.len() <= 2;
+        machine.actors[0].node_moves = if few { 2 } else { 40 };
+    });
+    closes("spread-over-nodes", world, 40);
+}
+
+#[test]
+fn page_cache_fills_node() {
+    closes("page-cache-fills-node", worlds::page_cache(), 40);
+}
+
+#[test]
+fn zone_reclaim() {
+    let mut world = worlds::zone_reclaim();
+    each_second(&mut world, |machine, _| {
+        let on = machine.vm.zone_reclaim_mode != Some(0);
+        machine.nodes[1].node_reclaims += if on { 240 } else { 0 };
+    });
+    closes_and_opens("zone-reclaim", world, 20);
+}
+
+#[test]
+fn balancing_cost() {
+    let mut world = worlds::balancing();
+    // Scans take their time while balancing is on.
+    let scans = world.actors[0].per_second.clone();
+    each_second(&mut world, move |machine, _| {
+        let on = machine.state.numa_balancing != Some(0);
+        machine.actors[0].per_second = if on { scans.clone() } else { Default::default() };
+    });
+    closes_and_opens("balancing-cost", world, 70);
+}
+
+#[test]
+fn sibling_contention() {
+    let mut world = worlds::siblings();
+    // The synthetic machine says what a sibling costs in its two states; here its speed follows, too.
+    each_second(&mut world, |machine, _| {
+        for actor in &mut machine.actors {
+            actor.ipc = if actor.smt_busy > Some(0.5) { 1.0 } else { 1.6 };
+        }
+    });
+    closes("sibling-contention", world, 70);
+}
+
+#[test]
+fn shared_cores() {
+    let mut world = worlds::shared_siblings();
+    world.actors.iter_mut().for_each(|actor| actor.smt_busy = Some(0.9));
+    closes_and_opens("shared-cores", world, 70);
+}
+
+#[test]
+fn a_wrong_command_does_not_close_the_loop() {
+    let mut open = Loop::new(worlds::pinned_late());
+    open.watch(40);
+    let finding = open.finding("remote-after-pin").unwrap().clone();
+    carry_out(&mut open.machine, "migratepages 4242 0 1");
+    open.watch(60);
+    assert!(finding.told.check.iter().any(|check| !open.is_true(check)));
+    assert!(open.finding("remote-after-pin").is_some());
+}
+
+#[test]
+fn a_world_without_a_finding_has_nothing_to_do() {
+    let actor =
+        crate::world::Actor { memory: pages(0), rss: 4 << 30, ..crate::world::Actor::new(500, "work") };
+    let mut quiet = Loop::new(machine(TWO, vec![actor.runs(&[(0, 200.0)])]));
+    quiet.watch(100);
+    assert!(quiet.engine.findings().is_empty(), "{:?}", lines(&quiet.engine));
+    assert!(quiet.engine.watched_ns() >= 99 * S && quiet.last.vm != Some(VmStat::default()));
+}
