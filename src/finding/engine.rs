@@ -6,14 +6,17 @@ mod rows;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
 
 use self::rows::Uses;
 use self::state::{Episode, Past};
+use super::fit::Near;
 use super::history::{MachineSums, RowSums, Series, container_over, machine_over, task_over};
 use super::hold;
 use super::rule::{Blindness, Look, Rule, Seen};
 use super::view::{Of, Rows, View};
 use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, causes, rollup, rules};
+use crate::model::sample::HostFacts;
 use crate::snapshot::{RowKind, Snapshot, Task};
 
 /// Sums are kept for so long, ns: somewhat more than the longest time that a condition must hold.
@@ -82,6 +85,8 @@ pub struct Engine {
     /// Sums of subjects that have a state.
     sums: BTreeMap<Subject, Series<RowSums>>,
     uses: Uses,
+    /// Facts of the nodes of a host.
+    near: (Option<Arc<HostFacts>>, Arc<OnceLock<Near>>),
     /// By the place of the rule.
     states: Vec<States>,
     past: BTreeMap<Key, Past>,
@@ -125,6 +130,7 @@ impl Engine {
             machine: Series::default(),
             sums: BTreeMap::new(),
             uses: Uses::default(),
+            near: Default::default(),
             past: BTreeMap::new(),
             findings: Vec::new(),
             ended: VecDeque::new(),
@@ -158,6 +164,7 @@ impl Engine {
         let mut rows = rows::find(snapshot, &tracked);
         self.uses.add(snapshot, &rows, interval.from_ns, self.scaled(NEED_NS));
         rows.need = self.uses.need(&tracked);
+        rows.near = self.near_of(&snapshot.host);
         let looks = self.look(snapshot, &rows, interval);
         self.hold(snapshot, &rows, looks, interval);
         self.keep_sums(snapshot, &rows, interval);
@@ -232,6 +239,14 @@ impl Engine {
 
     fn scaled(&self, ns: u64) -> u64 {
         (ns as f64 * self.options.scale) as u64
+    }
+
+    /// Facts of the nodes of this host: those of before, as long as the host is the same.
+    fn near_of(&mut self, host: &Arc<HostFacts>) -> Arc<OnceLock<Near>> {
+        if !self.near.0.as_ref().is_some_and(|before| Arc::ptr_eq(before, host)) {
+            self.near = (Some(Arc::clone(host)), Arc::default());
+        }
+        Arc::clone(&self.near.1)
     }
 
     /// The usual length of an interval: the shortest of the last five.
