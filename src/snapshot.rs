@@ -8,6 +8,8 @@ mod ids;
 mod remote;
 mod rows;
 mod smt_neighbours;
+#[cfg(test)]
+mod sums_test;
 mod tally;
 mod waits;
 
@@ -403,10 +405,7 @@ pub fn derive_both(
 }
 
 /// Processes as they are at `current`, with what changed, and those that ended.
-fn gather<'a>(
-    previous: Option<&'a Sample>,
-    current: &'a Sample,
-) -> (Gathered, Changes<'a>, Vec<Task>) {
+fn gather<'a>(previous: Option<&'a Sample>, current: &'a Sample) -> (Gathered, Changes<'a>, Vec<Task>) {
     let changes = previous.map_or_else(Changes::default, |previous| Changes::between(previous, current));
     let mut processes = Gathered::of(current);
     if let Some(previous) = previous {
@@ -416,11 +415,7 @@ fn gather<'a>(
     (processes, changes, exited)
 }
 
-fn processes_with_sums(
-    host: &HostFacts,
-    previous: Option<&Sample>,
-    current: &Sample,
-) -> (Vec<Task>, Sums) {
+fn processes_with_sums(host: &HostFacts, previous: Option<&Sample>, current: &Sample) -> (Vec<Task>, Sums) {
     let (processes, changes, exited) = gather(previous, current);
     let sums = Sums::of(&host.topology, previous, current, &processes, &changes, &exited);
     (processes.finish(exited), sums)
@@ -441,12 +436,7 @@ fn with_containers(mut snapshot: Snapshot, sums: Sums) -> Snapshot {
 }
 
 /// Adds rows, and what depends on where their memory is.
-fn with_tasks(
-    mut snapshot: Snapshot,
-    current: &Sample,
-    grain: RowKind,
-    mut tasks: Vec<Task>,
-) -> Snapshot {
+fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut tasks: Vec<Task>) -> Snapshot {
     if !current.placement.is_empty() {
         for task in &mut tasks {
             task.memory = remote::memory_of(current, task.raw.process());
@@ -472,8 +462,7 @@ fn with_tasks(
     for task in &tasks {
         if let Some((_, Ok(memory))) = &task.memory {
             for node in &mut snapshot.nodes {
-                node.remote +=
-                    &Remote::on(node.raw.id as usize, &task.delta.run_ns, memory, &snapshot.room);
+                node.remote += &Remote::on(node.raw.id as usize, &task.delta.run_ns, memory, &snapshot.room);
             }
         }
     }
