@@ -122,6 +122,9 @@ pub trait Export {
     /// Looks for findings in the interval that is written next, in rows of processes whatever is written.
     fn diagnose(&mut self, _processes: &Snapshot) {}
 
+    /// The next interval is of another run: no finding goes on.
+    fn interrupt(&mut self) {}
+
     /// Writes one interval.
     ///
     /// # Errors

@@ -68,6 +68,9 @@ struct Folded {
 impl Folded {
     /// Takes the interval that a sample ends. `goes_on`: it is of the same run as the one before.
     fn take(&mut self, host: Arc<HostFacts>, sample: Sample, goes_on: bool) {
+        if !goes_on {
+            self.engine.interrupt();
+        }
         if let Some(previous) = self.previous.take().filter(|_| goes_on) {
             self.engine.take(&derive(&host, Some(&previous), &sample, RowKind::Processes));
         }

@@ -125,7 +125,11 @@ pub fn intervals<S: Source + ?Sized>(
         let kept = current.hot.take().map(Arc::unwrap_or_clone);
         let news = kept.or(source.hot_news(Duration::ZERO)?);
         current.notes.splice(..0, notes.drain(..));
-        let before = previous.take().filter(|_| source.continues());
+        let continues = source.continues();
+        if !continues {
+            export.interrupt();
+        }
+        let before = previous.take().filter(|_| continues);
         if let Some(before) = before
             && part.from_wall_ns.is_none_or(|from| current.wall_ns >= from)
         {

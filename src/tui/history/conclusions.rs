@@ -25,7 +25,9 @@ pub struct Conclusions {
 impl Conclusions {
     fn of(engine: &Engine, mono_ns: u64) -> Conclusions {
         let is_recent = |ended: &&Finding| {
-            ended.until_mono_ns.is_some_and(|until| mono_ns.saturating_sub(until) < LISTED_NS)
+            // A later time is that of another run.
+            let ago = ended.until_mono_ns.and_then(|until| mono_ns.checked_sub(until));
+            ago.is_some_and(|ago| ago < LISTED_NS)
         };
         let mut ended: Vec<Finding> = engine.ended().filter(is_recent).cloned().collect();
         ended.reverse();
