@@ -23,8 +23,8 @@ use crate::model::access::{AccessSource, MemoryUse, SampledEvent};
 use crate::model::event::Role;
 use crate::model::process::ProcFields;
 use crate::model::sample::{
-    Flow, Hints, HostFacts, MachineRaw, Missing, Names, NodeRaw, Pressure, Reading, Resident, Sample,
-    SelfUsage, Slot, TaskRaw,
+    Flow, Hints, HostFacts, MachineRaw, Missing, Names, NodeRaw, PolicyBytes, Pressure, Reading, Resident,
+    Sample, SelfUsage, Slot, TaskRaw,
 };
 use crate::model::units::NodeId;
 use crate::program::overhead::Cost;
@@ -81,6 +81,9 @@ pub struct Task {
     /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
     /// whose turn has not come.
     pub memory: Option<(u64, Reading<Memory>)>,
+    /// When the policies of its mappings were read (CLOCK_MONOTONIC), and the memory that they are for; `None` where nobody
+    /// asked for them.
+    pub policies: Option<(u64, Reading<PolicyBytes>)>,
     /// Fields of its process that were read on demand.
     pub about: Option<Reading<Arc<ProcFields>>>,
     /// The memory that its process uses, and the source and the window of that.
@@ -279,6 +282,7 @@ impl Task {
             cpu_nodes: None,
             mem_nodes: None,
             memory: None,
+            policies: None,
             about: None,
             memory_use: None,
             total: Tally::Nothing,
@@ -439,7 +443,10 @@ fn with_containers(mut snapshot: Snapshot, sums: Sums) -> Snapshot {
 fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut tasks: Vec<Task>) -> Snapshot {
     if !current.placement.is_empty() {
         for task in &mut tasks {
-            task.memory = remote::memory_of(current, task.raw.process());
+            if let Some(raw) = remote::placement_of(current, task.raw.process()) {
+                task.memory = Some(remote::memory_of(raw));
+                task.policies.clone_from(&raw.policies);
+            }
         }
     }
     if !current.about.is_empty() {

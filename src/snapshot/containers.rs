@@ -103,7 +103,8 @@ impl Sums {
         changes: &Changes<'_>,
         exited: &[Task],
     ) -> Sums {
-        let mut list = List { names: &current.names, rows: Vec::new(), totals: Vec::new(), at: IdMap::default() };
+        let mut list =
+            List { names: &current.names, rows: Vec::new(), totals: Vec::new(), at: IdMap::default() };
         add_members(&mut list, current, processes);
         if let Some(previous) = previous {
             add_deltas(&mut list, previous, processes, changes);

@@ -9,8 +9,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
+use std::sync::Arc;
 
-use crate::model::sample::{NodeRaw, PagesFound, Reading, Sample};
+use crate::model::sample::{NodeRaw, PagesFound, PlacementRaw, Reading, Sample};
 use crate::model::topology::MAX_ID;
 use crate::model::units::NodeId;
 
@@ -260,15 +261,20 @@ impl Accesses {
     /// Share of all accesses that go from the CPUs of one node to the memory of another, in percent; `None`
     /// when nothing with known memory ran.
     pub fn pct(&self, from: NodeId, to: NodeId) -> Option<f64> {
-        let ns = self.ns.get(from.index()).and_then(|to_nodes| to_nodes.get(to.index())).copied().unwrap_or(0.0);
+        let ns =
+            self.ns.get(from.index()).and_then(|to_nodes| to_nodes.get(to.index())).copied().unwrap_or(0.0);
         (self.run_ns > 0.0).then(|| ns * 100.0 / self.run_ns)
     }
 }
 
-/// The memory of a process.
-pub(super) fn memory_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<(u64, Reading<Memory>)> {
-    let raw = sample.placement.get(&pid.into()).filter(|raw| raw.start_ns == start_ns)?;
-    Some((raw.read_ns, raw.found.as_ref().map(Memory::of).map_err(Clone::clone)))
+/// The last look at the memory of a process.
+pub(super) fn placement_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<&PlacementRaw> {
+    sample.placement.get(&pid.into()).map(Arc::as_ref).filter(|raw| raw.start_ns == start_ns)
+}
+
+/// The memory of a process, and when it was looked at.
+pub(super) fn memory_of(raw: &PlacementRaw) -> (u64, Reading<Memory>) {
+    (raw.read_ns, raw.found.as_ref().map(Memory::of).map_err(Clone::clone))
 }
 
 /// Shares of a whole by node in percent; nodes with none are left out.
