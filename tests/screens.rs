@@ -402,6 +402,40 @@ fn mappings_in_use_are_those_of_the_recording_in_a_replay() {
 }
 
 #[test]
+fn the_last_line_offers_what_the_source_has() {
+    let mut world = World::intel();
+    let last_line = |app: &App| text(&draw(app, 200, 40)).lines().last().unwrap().to_string();
+    let open = |app: &mut App| {
+        for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter"] {
+            press(app, key);
+        }
+    };
+    let mut live = app(&mut world, 4, (200, 40), Theme::new(false, false));
+    press(&mut live, "3");
+    assert!(last_line(&live).contains("c Scope"), "{}", last_line(&live));
+    press(&mut live, "1");
+    open(&mut live);
+    assert!(
+        last_line(&live).contains("m Mappings") && last_line(&live).contains("u Use"),
+        "{}",
+        last_line(&live)
+    );
+
+    let mut recording = app(&mut world, 4, (200, 40), Theme::new(false, false));
+    recording.state.replay((0, i64::MAX), false);
+    press(&mut recording, "3");
+    assert!(!last_line(&recording).contains("Scope"), "{}", last_line(&recording));
+    press(&mut recording, "1");
+    open(&mut recording);
+    let line = last_line(&recording);
+    assert!(line.contains("Help") && !line.contains("Mappings") && !line.contains("u Use"), "{line}");
+    let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
+    recording.sample(Arc::clone(&world.host), sample);
+    let line = last_line(&recording);
+    assert!(line.contains("m Mappings") && !line.contains("u Use"), "{line}");
+}
+
+#[test]
 fn counting_every_page_says_first_what_it_costs() {
     let mut app = app(&mut World::intel(), 4, (80, 24), Theme::new(false, false));
     for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter"] {
