@@ -8,8 +8,6 @@ mod ids;
 mod remote;
 mod rows;
 mod smt_neighbours;
-#[cfg(test)]
-mod sums_test;
 mod tally;
 mod waits;
 

@@ -131,7 +131,7 @@ impl Remote {
         let most_run = run_ns.iter().copied().max().unwrap_or(0) as f64;
         let remote = (run - local).max(0.0);
         let mut kept = most_run.max(run * most_memory);
-        // What ran on one node alone can have all of its memory there.
+        // All memory can be where something runs on one node alone.
         if kept < run {
             kept = kept.max(run * room.local(run, bytes));
         }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Container, RowKind, Task, derive, derive_both, derive_tasks};
-use crate::model::counters::Counter;
-use crate::model::group::{Group, Kind};
-use crate::model::sample::{Counts, Names, PagesFound, PlacementRaw, Sample, TaskRaw};
-use crate::source::synthetic::demo_machine;
+use numatop_ng::model::counters::Counter;
+use numatop_ng::model::group::{Group, Kind};
+use numatop_ng::model::sample::{Comm, Counts, MemPolicy, Names, PagesFound, PlacementRaw, Sample, TaskRaw};
+use numatop_ng::snapshot::{Container, RowKind, Task, derive, derive_both, derive_tasks};
+use numatop_ng::source::synthetic::demo_machine;
 
 /// A thread in two samples: its process, its cgroup at both, its counts at the first, and what it did until the second.
 #[derive(Clone, Debug)]
@@ -43,12 +43,29 @@ fn samples(threads: &[Thread], placed: bool) -> [Sample; 2] {
             serial: at as u64 + 1,
             pid: thread.pid,
             tid: if thread.ended { 0 } else { 100 + at as u32 },
+            ppid: 1,
+            uid: 0,
+            start_ns: 0,
+            leader_start_ns: 0,
             cgroup_id: thread.cgroups[later],
-            rss_bytes: thread.rss,
-            cpu_nodes: Some(1 << (at % 3)),
+            comm: Comm::new("thread"),
+            state: 0,
+            exit_state: 0,
+            policy: 0,
+            nice: 0,
+            cpu: 0,
             cpus_allowed: 1 + at as u32 % 3,
+            cpu_nodes: Some(1 << (at % 3)),
+            mem_nodes: None,
+            kthread: false,
+            rss_bytes: thread.rss,
+            resident: None,
+            exec_ns: 0,
+            preferred_node: None,
+            scan_period_ms: 0,
+            numa_group: 0,
+            mempolicy: MemPolicy::default(),
             counts: counts.with([(Counter::Nvcsw, count / 7), (Counter::RunDelayNs, count / 5)]),
-            ..TaskRaw::default()
         }
     };
     let mut rows: [Vec<Arc<TaskRaw>>; 2] = Default::default();
@@ -88,7 +105,9 @@ fn samples(threads: &[Thread], placed: bool) -> [Sample; 2] {
         boot_ns: mono_ns,
         names: Arc::clone(&names),
         placement: Arc::clone(&placement),
-        ..crate::source::merge::tests::sample(&[], &[], &[])
+        exited: Vec::new(),
+        groups: BTreeMap::new(),
+        ..demo_machine().tick()
     };
     let [before, after] = rows;
     [sample(before, 1_000), sample(after, 2_000)]
