@@ -165,15 +165,17 @@ static inline __u64 node_of_part(const struct nt_mask_part *part, __u64 word)
 	return (has | negative) >> 63 << (part->node & 63);
 }
 
-/* Nodes with a CPU that it may use. Most tasks may use all: their masks are not looked at. */
-static inline __u64 cpu_nodes_of(struct task_struct *task)
+/*
+ * Nodes with a CPU in a mask: its first word, and the address of all of them as a number, because older verifiers know
+ * no offset into a structure but a constant. A global function: the verifier looks at it once, and not at what its
+ * caller goes on with after each way out of the loops. Before 6.2 it compares all numbers of programs that call
+ * functions (be2ef8161572 tells it which matter), and no two ways out have the same ones.
+ */
+__noinline __u64 nodes_of_mask(__u64 word, __u64 words)
 {
-	__u64 word, words, nodes = 0;
+	__u64 nodes = 0;
 	__u32 i;
 
-	if ((__u32)task->nr_cpus_allowed >= nr_cpus)
-		return all_nodes;
-	word = task->cpus_ptr->bits[0];
 	for (i = 0; i < NT_MASK_FIRST; i++) {
 		if (i >= nr_first_parts)
 			break;
@@ -181,8 +183,6 @@ static inline __u64 cpu_nodes_of(struct task_struct *task)
 	}
 	if (!nr_other_parts)
 		return nodes;
-	/* The address as a number: older verifiers know no offset into a structure but a constant. */
-	bpf_probe_read_kernel(&words, sizeof(words), &task->cpus_ptr);
 	for (i = 0; i < NT_MASK_OTHERS; i++) {
 		if (i >= nr_other_parts)
 			break;
@@ -191,6 +191,17 @@ static inline __u64 cpu_nodes_of(struct task_struct *task)
 		nodes |= node_of_part(&other_parts[i], word);
 	}
 	return nodes;
+}
+
+/* Nodes with a CPU that it may use. Most tasks may use all: their masks are not looked at. */
+static inline __u64 cpu_nodes_of(struct task_struct *task)
+{
+	__u64 words;
+
+	if ((__u32)task->nr_cpus_allowed >= nr_cpus)
+		return all_nodes;
+	bpf_probe_read_kernel(&words, sizeof(words), &task->cpus_ptr);
+	return nodes_of_mask(task->cpus_ptr->bits[0], words);
 }
 
 #define MIX(h, v) (((h) ^ (__u64)(v)) * 0x9e3779b97f4a7c15ULL)

@@ -10,12 +10,14 @@ mod rows;
 pub mod text;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use crate::metric::needs::Demand;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
+use crate::model::sample::{HostFacts, Sample};
 use crate::program::say::Form;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{RowKind, Snapshot, derive, derive_both, derive_tasks};
 
 pub use rows::{ContainerSelection, Rows, Selection, all_columns};
 
@@ -76,6 +78,32 @@ pub fn flags_that_carry(part: Part) -> String {
     flags.join(" or ")
 }
 
+/// Derives an interval for this writer, which looks for findings in it where it writes them.
+pub fn derive_for(
+    export: &mut (dyn Export + '_),
+    host: &Arc<HostFacts>,
+    previous: &Sample,
+    current: &Sample,
+    grain: RowKind,
+) -> Snapshot {
+    let previous = Some(previous);
+    match (export.wants_findings(), export.wants_containers()) {
+        (false, false) => derive_tasks(host, previous, current, grain),
+        (false, true) => derive(host, previous, current, grain),
+        // Rules look at containers, whatever is written.
+        (true, _) if grain == RowKind::Processes => {
+            let snapshot = derive(host, previous, current, grain);
+            export.diagnose(&snapshot);
+            snapshot
+        }
+        (true, containers) => {
+            let (snapshot, processes) = derive_both(host, previous, current, containers);
+            export.diagnose(&processes);
+            snapshot
+        }
+    }
+}
+
 /// Writes snapshots one after the other.
 pub trait Export {
     /// True when it writes [`Snapshot::containers`].
@@ -93,6 +121,9 @@ pub trait Export {
 
     /// Looks for findings in the interval that is written next, in rows of processes whatever is written.
     fn diagnose(&mut self, _processes: &Snapshot) {}
+
+    /// The next interval is of another run: no finding goes on.
+    fn interrupt(&mut self) {}
 
     /// Writes one interval.
     ///

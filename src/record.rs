@@ -22,6 +22,7 @@ mod memory_use;
 mod names;
 pub mod payload;
 pub mod placement;
+mod policies;
 pub mod reader;
 pub mod recorder;
 mod room;

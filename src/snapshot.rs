@@ -1,8 +1,10 @@
 //! From two samples to what is shown: the only place that subtracts. Pure.
 
+mod changes;
 mod containers;
 mod cpus;
 mod dead_counters;
+mod ids;
 mod remote;
 mod rows;
 mod smt_neighbours;
@@ -19,8 +21,8 @@ use crate::model::access::{AccessSource, MemoryUse, SampledEvent};
 use crate::model::event::Role;
 use crate::model::process::ProcFields;
 use crate::model::sample::{
-    Flow, Hints, HostFacts, MachineRaw, Missing, Names, NodeRaw, Pressure, Reading, Resident, Sample,
-    SelfUsage, Slot, TaskRaw,
+    Flow, Hints, HostFacts, MachineRaw, Missing, Names, NodeRaw, PolicyBytes, Pressure, Reading, Resident,
+    Sample, SelfUsage, Slot, TaskRaw,
 };
 use crate::model::units::NodeId;
 use crate::program::overhead::Cost;
@@ -32,7 +34,9 @@ pub use smt_neighbours::{SmtNeighbour, beside};
 pub use tally::Tally;
 pub use waits::Waits;
 
-use rows::{processes, threads};
+use changes::Changes;
+use containers::Sums;
+use rows::{Gathered, threads};
 
 /// The unit of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,9 @@ pub struct Task {
     /// When its memory was looked at (CLOCK_MONOTONIC), and where it was; `None` for rows without memory and those
     /// whose turn has not come.
     pub memory: Option<(u64, Reading<Memory>)>,
+    /// When the policies of its mappings were read (CLOCK_MONOTONIC), and the memory that they are for; `None` where nobody
+    /// asked for them.
+    pub policies: Option<(u64, Reading<PolicyBytes>)>,
     /// Fields of its process that were read on demand.
     pub about: Option<Reading<Arc<ProcFields>>>,
     /// The memory that its process uses, and the source and the window of that.
@@ -273,6 +280,7 @@ impl Task {
             cpu_nodes: None,
             mem_nodes: None,
             memory: None,
+            policies: None,
             about: None,
             memory_use: None,
             total: Tally::Nothing,
@@ -359,10 +367,10 @@ pub fn derive(
     current: &Sample,
     grain: RowKind,
 ) -> Snapshot {
-    let mut snapshot = derive_tasks(host, previous, current, grain);
-    snapshot.containers =
-        containers::containers(&host.topology, previous, current, &snapshot.tasks, &snapshot.room);
-    snapshot
+    let machine = machine(host, previous, current);
+    let (processes, sums) = processes_with_sums(host, previous, current);
+    let tasks = threads_of(previous, current, grain).unwrap_or(processes);
+    with_containers(with_tasks(machine, current, grain, tasks), sums)
 }
 
 /// As [`derive()`], without containers: with thousands of cgroups those cost as much as all the rest.
@@ -372,15 +380,71 @@ pub fn derive_tasks(
     current: &Sample,
     grain: RowKind,
 ) -> Snapshot {
-    let cpus = cpus::deltas(previous, current);
-    let mut tasks = match grain {
-        RowKind::Processes => processes(previous, current),
-        RowKind::Threads => threads(previous, current, None),
-        RowKind::ThreadsOf(pid) => threads(previous, current, Some(pid)),
-    };
+    let tasks = threads_of(previous, current, grain).unwrap_or_else(|| {
+        let (processes, _, exited) = gather(previous, current);
+        processes.finish(exited)
+    });
+    with_tasks(machine(host, previous, current), current, grain, tasks)
+}
+
+/// The interval with rows of threads, and with rows of processes, each as [`derive()`] has it; the first without containers,
+/// unless they are wanted. All that both have is derived once.
+pub fn derive_both(
+    host: &Arc<HostFacts>,
+    previous: Option<&Sample>,
+    current: &Sample,
+    containers: bool,
+) -> (Snapshot, Snapshot) {
+    let machine = machine(host, previous, current);
+    let (processes, sums) = processes_with_sums(host, previous, current);
+    let threads = threads(previous, current, None);
+    let mut by_thread = with_tasks(machine.clone(), current, RowKind::Threads, threads);
+    if containers {
+        by_thread = with_containers(by_thread, sums.clone());
+    }
+    let by_process = with_tasks(machine, current, RowKind::Processes, processes);
+    (by_thread, with_containers(by_process, sums))
+}
+
+/// Processes as they are at `current`, with what changed, and those that ended.
+fn gather<'a>(previous: Option<&'a Sample>, current: &'a Sample) -> (Gathered, Changes<'a>, Vec<Task>) {
+    let changes = previous.map_or_else(Changes::default, |previous| Changes::between(previous, current));
+    let mut processes = Gathered::of(current);
+    if let Some(previous) = previous {
+        processes.add(&changes, previous, current);
+    }
+    let exited = processes.exited(&changes, previous, current);
+    (processes, changes, exited)
+}
+
+fn processes_with_sums(host: &HostFacts, previous: Option<&Sample>, current: &Sample) -> (Vec<Task>, Sums) {
+    let (processes, changes, exited) = gather(previous, current);
+    let sums = Sums::of(&host.topology, previous, current, &processes, &changes, &exited);
+    (processes.finish(exited), sums)
+}
+
+/// Rows of threads; `None` where rows are processes.
+fn threads_of(previous: Option<&Sample>, current: &Sample, grain: RowKind) -> Option<Vec<Task>> {
+    match grain {
+        RowKind::Processes => None,
+        RowKind::Threads => Some(threads(previous, current, None)),
+        RowKind::ThreadsOf(pid) => Some(threads(previous, current, Some(pid))),
+    }
+}
+
+fn with_containers(mut snapshot: Snapshot, sums: Sums) -> Snapshot {
+    snapshot.containers = sums.with_accesses(&snapshot.tasks, &snapshot.room);
+    snapshot
+}
+
+/// Adds rows, and what depends on where their memory is.
+fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut tasks: Vec<Task>) -> Snapshot {
     if !current.placement.is_empty() {
         for task in &mut tasks {
-            task.memory = remote::memory_of(current, task.raw.process());
+            if let Some(raw) = remote::placement_of(current, task.raw.process()) {
+                task.memory = Some(remote::memory_of(raw));
+                task.policies.clone_from(&raw.policies);
+            }
         }
     }
     if !current.about.is_empty() {
@@ -399,9 +463,23 @@ pub fn derive_tasks(
             });
         }
     }
+    waits::throttle(&mut tasks, current, snapshot.interval_ns);
+    for task in &tasks {
+        if let Some((_, Ok(memory))) = &task.memory {
+            for node in &mut snapshot.nodes {
+                node.remote += &Remote::on(node.raw.id as usize, &task.delta.run_ns, memory, &snapshot.room);
+            }
+        }
+    }
+    snapshot.accesses = accesses(&tasks);
+    (snapshot.grain, snapshot.tasks) = (grain, tasks);
+    snapshot
+}
+
+/// The machine in the interval, without rows of tasks and containers.
+fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current: &Sample) -> Snapshot {
+    let cpus = cpus::deltas(previous, current);
     let interval_ns = previous.map(|previous| current.mono_ns.saturating_sub(previous.mono_ns));
-    waits::throttle(&mut tasks, current, interval_ns);
-    let room = Room::of(current, interval_ns.unwrap_or(0));
     let own_before = previous.map_or(current.own.cpu_ns, |sample| sample.own.cpu_ns);
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
@@ -409,14 +487,14 @@ pub fn derive_tasks(
         mono_ns: current.mono_ns,
         boot_ns: current.boot_ns,
         interval_ns,
-        grain,
+        grain: RowKind::Processes,
+        tasks: Vec::new(),
         containers: Vec::new(),
-        nodes: nodes(previous, current, &cpus, &tasks, &room),
+        nodes: nodes(previous, current, &cpus),
         flows: flows(previous, current, |sample| &sample.flows),
         page_flows: Vec::new(),
-        accesses: accesses(&tasks),
-        room,
-        tasks,
+        accesses: Accesses::default(),
+        room: Room::of(current, interval_ns.unwrap_or(0)),
         busy_ns: 0,
         irq_ns: 0,
         switches: 0,
@@ -519,13 +597,7 @@ fn add_slots(sum: &mut [Slot], slots: &[Slot]) {
     }
 }
 
-fn nodes(
-    previous: Option<&Sample>,
-    current: &Sample,
-    cpus: &[CpuDelta],
-    tasks: &[Task],
-    room: &Room,
-) -> Vec<Node> {
+fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<Node> {
     let row = |raw: &NodeRaw| {
         let before =
             previous.and_then(|sample| sample.nodes.iter().find(|node| node.id == raw.id)).unwrap_or(raw);
@@ -553,11 +625,6 @@ fn nodes(
             remote: Remote::default(),
             hints: None,
         };
-        for task in tasks {
-            if let Some((_, Ok(memory))) = &task.memory {
-                node.remote += &Remote::on(raw.id as usize, &task.delta.run_ns, memory, room);
-            }
-        }
         for cpu in cpus.iter().filter(|cpu| cpu.node == raw.id) {
             add(&mut node.busy_ns, cpu.busy_ns);
             add(&mut node.irq_ns, cpu.irq_ns);

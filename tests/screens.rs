@@ -171,7 +171,8 @@ fn nodes_with_memory_are_not_hidden_behind_those_it_ran_on() {
     let mut by_node = vec![0; 16];
     (by_node[13], by_node[15]) = (700, 300);
     let found = PagesFound { space_bytes: 6 << 30, asked: 1000, by_node, error_hundredths: 290 };
-    let svc = PlacementRaw { start_ns: 3000 * 1_000_000, read_ns: 2_000_000_000, found: Ok(found) };
+    let svc =
+        PlacementRaw { start_ns: 3000 * 1_000_000, read_ns: 2_000_000_000, found: Ok(found), policies: None };
     world.placement.insert(3000, Arc::new(svc));
     let mut app = app(&mut world, 4, (80, 24), Theme::new(false, false));
     press(&mut app, "Enter");
@@ -398,6 +399,40 @@ fn mappings_in_use_are_those_of_the_recording_in_a_replay() {
     assert!(shown.contains("/var/lib/mysql/ibdata1") && shown.contains("[stack]"), "{shown}");
     assert_eq!(press(&mut app, "M"), None);
     assert!(text(&draw(&app, 130, 40)).contains("counted on the running machine only"));
+}
+
+#[test]
+fn the_last_line_offers_what_the_source_has() {
+    let mut world = World::intel();
+    let last_line = |app: &App| text(&draw(app, 200, 40)).lines().last().unwrap().to_string();
+    let open = |app: &mut App| {
+        for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter"] {
+            press(app, key);
+        }
+    };
+    let mut live = app(&mut world, 4, (200, 40), Theme::new(false, false));
+    press(&mut live, "3");
+    assert!(last_line(&live).contains("c Scope"), "{}", last_line(&live));
+    press(&mut live, "1");
+    open(&mut live);
+    assert!(
+        last_line(&live).contains("m Mappings") && last_line(&live).contains("u Use"),
+        "{}",
+        last_line(&live)
+    );
+
+    let mut recording = app(&mut world, 4, (200, 40), Theme::new(false, false));
+    recording.state.replay((0, i64::MAX), false);
+    press(&mut recording, "3");
+    assert!(!last_line(&recording).contains("Scope"), "{}", last_line(&recording));
+    press(&mut recording, "1");
+    open(&mut recording);
+    let line = last_line(&recording);
+    assert!(line.contains("Help") && !line.contains("Mappings") && !line.contains("u Use"), "{line}");
+    let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
+    recording.sample(Arc::clone(&world.host), sample);
+    let line = last_line(&recording);
+    assert!(line.contains("m Mappings") && !line.contains("u Use"), "{line}");
 }
 
 #[test]

@@ -1,9 +1,12 @@
-//! Time that the diagnosis engine takes for an interval, by the number of processes.
+//! Time that the diagnosis engine takes for an interval, by the number of processes, threads and nodes.
 
 use std::time::Instant;
 
 use anyhow::Result;
 use numatop_ng::finding::Engine;
+use numatop_ng::model::sample::{HostFacts, Names};
+use numatop_ng::model::topology::{Cpu, Llc, Node};
+use numatop_ng::model::units::{CpuId, NodeId};
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::synthetic::{Actor, Machine, demo_machine};
 
@@ -34,19 +37,83 @@ fn machine(processes: u32) -> Machine {
     machine
 }
 
-/// Time of each interval in microseconds.
-fn measure(processes: u32, intervals: usize) -> Vec<f64> {
-    let mut machine = machine(processes);
+/// The demo machine with so many threads more, in processes of 500 each; one in a hundred works.
+fn threaded(threads: u32) -> Machine {
+    let mut machine = demo_machine();
+    let new = (0..threads).map(|at| {
+        let tid = 1_000_000 + at;
+        let actor = Actor { pid: tid - at % 500, rss: 1 << 30, ..Actor::new(tid, "worker") };
+        let pct = if at % 100 == 0 { 2.0 } else { 0.0 };
+        Actor { asleep: at % 100 != 0, ..actor }.runs(&[(0, pct)])
+    });
+    machine.actors.extend(new);
+    machine
+}
+
+/// A machine of so many nodes, and so many processes whose threads and memory are on all of them.
+fn wide(nodes: u32, processes: u32) -> Machine {
+    const CPUS: u32 = 8;
+    let demo = demo_machine();
+    let mut host = HostFacts::clone(&demo.host);
+    let first = host.topology.nodes[0].clone();
+    let topology = &mut host.topology;
+    topology.nodes = (0..nodes)
+        .map(|id| Node {
+            id: NodeId(id),
+            cpus: (id * CPUS..(id + 1) * CPUS).map(CpuId).collect(),
+            distances: (0..nodes).map(|to| (NodeId(to), if to == id { 10 } else { 20 + to % 4 })).collect(),
+            devices: Vec::new(),
+            ..first.clone()
+        })
+        .collect();
+    topology.cpus = (0..nodes * CPUS)
+        .map(|id| Cpu {
+            id: CpuId(id),
+            online: true,
+            node: Some(NodeId(id / CPUS)),
+            socket: Some((id / CPUS) as i32),
+            core_id: Some(id as i32),
+            core: id,
+            llc: id / CPUS,
+            siblings: vec![CpuId(id)],
+        })
+        .collect();
+    topology.llcs = (0..nodes)
+        .map(|id| Llc {
+            cpus: topology.nodes[id as usize].cpus.clone(),
+            level: Some(3),
+            size_bytes: Some(32 << 20),
+        })
+        .collect();
+    (topology.cores, topology.sockets) = (nodes * CPUS, nodes);
+    (topology.possible_cpus, topology.possible_nodes) = (nodes * CPUS, nodes);
+    let runs: Vec<(u32, f64)> = (0..nodes).map(|node| (node, 400.0 / f64::from(processes))).collect();
+    let actors = (0..processes).map(|at| {
+        let actor = Actor {
+            memory: vec![64; nodes as usize],
+            rss: 16 << 30,
+            node_moves: 400,
+            ..Actor::new(1_000_000 + at, "worker")
+        };
+        actor.runs(&runs)
+    });
+    Machine::new(host, Names::clone(&demo.names), actors.collect())
+}
+
+/// Time of each interval in microseconds: to derive rows of processes, and that of the engine.
+fn measure(mut machine: Machine, intervals: usize) -> [Vec<f64>; 2] {
     let host = machine.host.clone();
     let mut engine = Engine::default();
     let mut previous = machine.tick();
-    let mut times = Vec::new();
+    let mut times = [Vec::new(), Vec::new()];
     for _ in 0..intervals {
         let current = machine.tick();
-        let snapshot = derive(&host, Some(&previous), &current, RowKind::Processes);
         let begin = Instant::now();
+        let snapshot = derive(&host, Some(&previous), &current, RowKind::Processes);
+        let derived = Instant::now();
         engine.take(&snapshot);
-        times.push(begin.elapsed().as_secs_f64() * 1e6);
+        times[0].push((derived - begin).as_secs_f64() * 1e6);
+        times[1].push(derived.elapsed().as_secs_f64() * 1e6);
         previous = current;
     }
     times
@@ -58,16 +125,23 @@ fn measure(processes: u32, intervals: usize) -> Vec<f64> {
 /// None: nothing of this machine is asked.
 pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("findings");
-    let mut table = Table::new("An interval of the diagnosis engine, µs", &["processes", "µs"]);
+    let columns = ["machine", "rows of processes and containers", "engine"];
+    let mut table = Table::new("An interval of the diagnosis engine, µs", &columns);
+    let mut add = |name: String, machine: Machine, most: usize| {
+        let [derived, took] =
+            measure(machine, if plan.quick { most / 3 } else { most }).map(|times| Spread::of(&times));
+        table.rows.push(vec![Cell::text(name), Cell::spread(derived, 0), Cell::spread(took, 0)]);
+        took.median / 1000.0
+    };
     for processes in PROCESSES {
-        let intervals = if plan.quick || processes > 50_000 { INTERVALS / 3 } else { INTERVALS };
-        let times = measure(processes, intervals);
-        let spread = Spread::of(&times);
-        table.rows.push(vec![Cell::text(processes.to_string()), Cell::spread(spread, 0)]);
+        let most = if processes > 50_000 { INTERVALS / 3 } else { INTERVALS };
+        let ms = add(format!("{processes} processes"), machine(processes), most);
         if processes == PROCESSES[1] {
-            report.at_most("an interval of 10,000 processes, ms", LIMIT_MS, spread.median / 1000.0, 2);
+            report.at_most("an interval of 10,000 processes, ms", LIMIT_MS, ms, 2);
         }
     }
+    add("10000 threads of 20 processes".into(), threaded(10_000), INTERVALS);
+    add("64 nodes, 100 processes on all of them".into(), wide(64, 100), INTERVALS);
     report.tables.push(table);
     Ok(report)
 }

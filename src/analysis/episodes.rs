@@ -28,7 +28,7 @@ impl Episodes {
     /// Takes the next sample; `continues`: its counters go on from those of the sample before.
     pub fn take(&mut self, host: &Arc<HostFacts>, sample: Sample, continues: bool) {
         if !continues {
-            self.engine = Engine::default();
+            self.engine.interrupt();
         }
         let previous = self.previous.as_ref().filter(|_| continues);
         self.walls.push_back(sample.wall_ns);

@@ -156,14 +156,15 @@ pub fn exact(root: &Path, process: ProcessId) -> Result<Mappings, Missing> {
 }
 
 /// A line of numa_maps, see numa(7).
-struct NumaLine {
+pub(super) struct NumaLine {
     start: u64,
-    policy: String,
+    /// As numa(7) writes it, with its nodes.
+    pub(super) policy: String,
     /// Node and bytes.
-    by_node: Vec<(usize, f64)>,
+    pub(super) by_node: Vec<(usize, f64)>,
 }
 
-fn parse_numa_line(line: &[u8]) -> Option<NumaLine> {
+pub(super) fn parse_numa_line(line: &[u8]) -> Option<NumaLine> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     let start = u64::from_str_radix(words.next()?, 16).ok()?;

@@ -114,6 +114,7 @@ impl MmReader {
                     let placed = answer.placed.iter().map(|placed| &placed.process);
                     let looked_up = answer.pages.iter().map(|(process, _)| process);
                     let others = answer.abouts.iter().map(|(process, _)| process).chain(looked_up);
+                    let others = others.chain(answer.policies.iter().map(|(process, ..)| process));
                     for process in placed.chain(others) {
                         self.locked.clear(process);
                     }

@@ -2,6 +2,7 @@
 
 pub mod draw;
 pub mod maps;
+pub mod policies;
 pub mod present;
 pub mod schedule;
 pub mod target;
@@ -14,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use self::draw::{Found, Random, Ranges};
 use self::maps::{Lines, parse_line};
+use self::policies::Rest;
 use self::present::Finder;
 use self::schedule::Look;
 use self::target::{Target, reason};
 use super::mm_reader::MmReader;
 use super::mm_reader::wire::{Answer, JOBS_MAX, Job, PlacementTurn};
 use crate::model::process::ProcessId;
-use crate::model::sample::{Missing, PagesFound, PlacementRaw, Reading, TaskRaw};
+use crate::model::sample::{Missing, PagesFound, PlacementRaw, PolicyBytes, Reading, TaskRaw};
 
 /// The budget for looking at memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,6 +154,8 @@ pub struct Placements {
     walking: Option<ProcessId>,
     /// Processes that somebody looks at; the first one most closely.
     focus: Vec<ProcessId>,
+    /// Between looks at policies.
+    rest: Rest,
 }
 
 /// The least time for a process, as far as lists of them are concerned.
@@ -169,6 +173,7 @@ impl Placements {
             asked: HashMap::new(),
             walking: None,
             focus: Vec::new(),
+            rest: Rest::default(),
         }
     }
 
@@ -214,7 +219,8 @@ impl Placements {
         self.asked = order.into_iter().map(|candidate| (candidate.process, candidate.look)).collect();
         // A change while its mappings are read is not known then.
         self.asked.extend(begun);
-        Some(PlacementTurn { jobs, budget: self.credit })
+        let policies = self.policies_of(tasks, now_ns, reader);
+        Some(PlacementTurn { jobs, budget: self.credit, policies })
     }
 
     /// Takes what was found.
@@ -222,7 +228,13 @@ impl Placements {
         for placed in answer.placed.drain(..) {
             self.note(placed.process, placed.read_ns, placed.found);
         }
+        for (process, read_ns, found) in answer.policies.drain(..) {
+            self.note_policies(process, read_ns, found);
+        }
         if let Some(end) = &answer.end {
+            if end.policies_used > Duration::ZERO {
+                self.rest.begin(Instant::now(), end.policies_used);
+            }
             self.credit = self.credit.saturating_sub(end.placement_used);
             self.walking = end.walking;
         }
@@ -241,8 +253,34 @@ impl Placements {
     fn note(&mut self, process: ProcessId, read_ns: u64, found: Reading<PagesFound>) {
         let Some(look) = self.asked.get(&process) else { return };
         self.looks.insert(process, Look { at_ns: read_ns, ..*look });
-        let raw = PlacementRaw { start_ns: process.1, read_ns, found };
-        Arc::make_mut(&mut self.known).insert(process.0.into(), Arc::new(raw));
+        let id = u64::from(process.0);
+        let before = self.known.get(&id).filter(|before| before.start_ns == process.1);
+        let policies = before.and_then(|before| before.policies.clone());
+        let raw = PlacementRaw { start_ns: process.1, read_ns, found, policies };
+        Arc::make_mut(&mut self.known).insert(id, Arc::new(raw));
+    }
+
+    fn note_policies(&mut self, process: ProcessId, read_ns: u64, found: Reading<PolicyBytes>) {
+        if let Some(raw) = Arc::make_mut(&mut self.known).get_mut(&process.0.into())
+            && raw.start_ns == process.1
+        {
+            Arc::make_mut(raw).policies = Some((read_ns, found));
+        }
+    }
+
+    /// The process whose policies are read in this turn.
+    fn policies_of(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64, reader: &MmReader) -> Option<Job> {
+        if !self.rest.is_over(Instant::now()) {
+            return None;
+        }
+        let job = policies::next(tasks, &self.known, now_ns)?;
+        if let Err(why) = policies::affordable(job.rss_bytes) {
+            self.note_policies(job.process, now_ns, Err(why));
+            return None;
+        }
+        let mut admitted = vec![job];
+        reader.admit(&mut admitted);
+        admitted.pop()
     }
 
     /// The last answers, by process id.

@@ -89,6 +89,10 @@ impl Export for JsonLines {
         self.engine.take(processes);
     }
 
+    fn interrupt(&mut self) {
+        self.engine.interrupt();
+    }
+
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         let mut reasons = Reasons::default();
         for (id, why) in &snapshot.host.missing {

@@ -55,6 +55,10 @@ impl<S: Rows> Export for Text<S> {
         self.changes = self.engine.take(processes);
     }
 
+    fn interrupt(&mut self) {
+        self.engine.interrupt();
+    }
+
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         if self.written {
             writeln!(out)?;

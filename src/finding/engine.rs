@@ -6,14 +6,17 @@ mod rows;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
 
 use self::rows::Uses;
 use self::state::{Episode, Past};
+use super::fit::Near;
 use super::history::{MachineSums, RowSums, Series, container_over, machine_over, task_over};
 use super::hold;
 use super::rule::{Blindness, Look, Rule, Seen};
 use super::view::{Of, Rows, View};
 use super::{Blind, Confidence, End, Finding, Key, Severity, State, Subject, causes, rollup, rules};
+use crate::model::sample::HostFacts;
 use crate::snapshot::{RowKind, Snapshot, Task};
 
 /// Sums are kept for so long, ns: somewhat more than the longest time that a condition must hold.
@@ -82,16 +85,23 @@ pub struct Engine {
     /// Sums of subjects that have a state.
     sums: BTreeMap<Subject, Series<RowSums>>,
     uses: Uses,
+    /// Facts of the nodes of a host.
+    near: (Option<Arc<HostFacts>>, Arc<OnceLock<Near>>),
     /// By the place of the rule.
     states: Vec<States>,
     past: BTreeMap<Key, Past>,
     findings: Vec<Finding>,
     ended: VecDeque<Finding>,
+    /// Of causes that have ended, kept or not.
+    gravest_ended: Option<Severity>,
     blind: Vec<Blind>,
     /// Lengths of the last intervals, ns.
     lengths: VecDeque<u64>,
     began_ns: Option<u64>,
     last_ns: u64,
+    last_wall_ns: i64,
+    /// Time that was watched before the last interruption, ns.
+    watched_before_ns: u64,
 }
 
 impl Default for Engine {
@@ -125,24 +135,54 @@ impl Engine {
             machine: Series::default(),
             sums: BTreeMap::new(),
             uses: Uses::default(),
+            near: Default::default(),
             past: BTreeMap::new(),
             findings: Vec::new(),
             ended: VecDeque::new(),
+            gravest_ended: None,
             blind: Vec::new(),
             lengths: VecDeque::new(),
             began_ns: None,
             last_ns: 0,
+            last_wall_ns: 0,
+            watched_before_ns: 0,
         }
     }
 
+    /// Begins anew: what comes next does not go on from what came before, as at the beginning of another recorded run.
+    /// Findings that are shown end there, because they cannot be seen any more; what has ended is kept.
+    pub fn interrupt(&mut self) {
+        let interval = Interval {
+            from_ns: self.last_ns,
+            to_ns: self.last_ns,
+            wall_ns: self.last_wall_ns,
+            usual_ns: self.lengths.back().copied().unwrap_or(0),
+        };
+        for (at, states) in std::mem::take(&mut self.states).iter().enumerate() {
+            let rule = self.rules[at];
+            states
+                .iter()
+                .for_each(|(subject, episode)| self.end(rule, subject, episode, End::Unseen, interval));
+        }
+        let shown = std::mem::take(&mut self.findings);
+        self.note_ended(&shown, self.last_ns);
+        let watched_before_ns = self.watched_ns();
+        *self = Engine {
+            ended: std::mem::take(&mut self.ended),
+            gravest_ended: self.gravest_ended,
+            watched_before_ns,
+            ..Engine::new(self.options.clone())
+        };
+    }
+
     /// Takes one interval, whose rows are processes, and says what began and what ended. Snapshots of one run come in the
-    /// order of time; one of an earlier time begins anew.
+    /// order of time; at one of an earlier time it begins anew.
     pub fn take(&mut self, snapshot: &Snapshot) -> Vec<Change> {
         debug_assert_eq!(snapshot.grain, RowKind::Processes, "rules look at processes");
         if snapshot.mono_ns <= self.last_ns && self.last_ns > 0 {
-            *self = Engine::new(self.options.clone());
+            self.interrupt();
         }
-        self.last_ns = snapshot.mono_ns;
+        (self.last_ns, self.last_wall_ns) = (snapshot.mono_ns, snapshot.wall_ns);
         let Some(length) = snapshot.interval_ns.filter(|ns| *ns > 0) else { return Vec::new() };
         let from_ns = snapshot.mono_ns - length.min(snapshot.mono_ns);
         self.began_ns.get_or_insert(from_ns);
@@ -158,6 +198,7 @@ impl Engine {
         let mut rows = rows::find(snapshot, &tracked);
         self.uses.add(snapshot, &rows, interval.from_ns, self.scaled(NEED_NS));
         rows.need = self.uses.need(&tracked);
+        rows.near = self.near_of(&snapshot.host);
         let looks = self.look(snapshot, &rows, interval);
         self.hold(snapshot, &rows, looks, interval);
         self.keep_sums(snapshot, &rows, interval);
@@ -185,9 +226,15 @@ impl Engine {
         self.ended.iter()
     }
 
-    /// Time from the first interval to the end of the last one, ns.
+    /// The gravest severity of findings that were causes and have ended, those that are kept no longer included.
+    pub fn gravest_ended(&self) -> Option<Severity> {
+        self.gravest_ended
+    }
+
+    /// Time from the first interval to the end of the last one, ns, without the time between runs.
     pub fn watched_ns(&self) -> u64 {
-        self.began_ns.map_or(0, |began| self.last_ns.saturating_sub(began))
+        let now = self.began_ns.map_or(0, |began| self.last_ns.saturating_sub(began));
+        self.watched_before_ns.saturating_add(now)
     }
 
     /// Numbers of findings and rules.
@@ -232,6 +279,14 @@ impl Engine {
 
     fn scaled(&self, ns: u64) -> u64 {
         (ns as f64 * self.options.scale) as u64
+    }
+
+    /// Facts of the nodes of this host: those of before, as long as the host is the same.
+    fn near_of(&mut self, host: &Arc<HostFacts>) -> Arc<OnceLock<Near>> {
+        if !self.near.0.as_ref().is_some_and(|before| Arc::ptr_eq(before, host)) {
+            self.near = (Some(Arc::clone(host)), Arc::default());
+        }
+        Arc::clone(&self.near.1)
     }
 
     /// The usual length of an interval: the shortest of the last five.
@@ -450,6 +505,7 @@ impl Engine {
         let list = rollup::roll_up(list, snapshot, rows);
         let list = causes::order(causes::explain(list, snapshot, rows), rules::place);
         let before = std::mem::replace(&mut self.findings, list);
+        self.note_ended(&before, interval.to_ns);
         let is_new = |finding: &&Finding| !before.iter().any(|old| old.key == finding.key);
         let began = self.findings.iter().filter(is_new).filter(|finding| finding.times == 1);
         let mut changes: Vec<Change> =
@@ -467,6 +523,22 @@ impl Engine {
             }
         }
         changes
+    }
+}
+
+impl Engine {
+    /// Gives what ended at `now_ns` the severity and the cause that it was shown with.
+    fn note_ended(&mut self, shown: &[Finding], now_ns: u64) {
+        for ended in self.ended.iter_mut().rev().take_while(|ended| ended.until_mono_ns == Some(now_ns)) {
+            let whole = |old: &&Finding| old.key == ended.key;
+            let sum = |old: &&Finding| old.key.id == ended.key.id && rollup::is_sum(old);
+            if let Some(old) = shown.iter().find(whole).or_else(|| shown.iter().find(sum)) {
+                (ended.severity, ended.because_of) = (old.severity, old.because_of.clone());
+            }
+            if !ended.is_symptom() {
+                self.gravest_ended = self.gravest_ended.max(Some(ended.severity));
+            }
+        }
     }
 }
 

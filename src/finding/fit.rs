@@ -1,10 +1,11 @@
 //! Room on nodes for work and memory, and the least set of nodes that something fits on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::gain;
 use super::guards::Placed;
 use super::view::{Of, View, above_watermark};
+use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 
 /// The value of a second thread of a core, in cores: numad's, and that of the slower of two vendors (S1, S2).
@@ -13,18 +14,82 @@ const SECOND_THREAD: f64 = 0.2;
 /// Target utilisation of numad (S2).
 const TARGET: f64 = 0.85;
 
+/// Sums of the same numbers in another order differ by less.
+const ROUNDING: f64 = 1.0 + 1e-9;
+
+/// Facts of the machine's nodes, which stay as they are: they take the cube of the number of nodes to find out.
+#[derive(Debug, Default)]
+pub struct Near {
+    /// CPUs that each node is worth, those that are isolated left out.
+    capacity: BTreeMap<NodeId, f64>,
+    /// Nodes with CPUs and memory by their distance from each of them.
+    orders: Vec<Order>,
+}
+
+/// Nodes by their distance from the first.
+#[derive(Debug)]
+struct Order {
+    nodes: Vec<NodeId>,
+    /// Sum of the costs of accesses between all pairs of the first, of the first two, and so on.
+    costs: Vec<f64>,
+}
+
+impl Near {
+    /// From the topology, and the CPUs that the scheduler leaves alone.
+    pub fn of(topology: &Topology, isolated: &[u32]) -> Near {
+        let whole: Vec<NodeId> = whole_nodes(topology).collect();
+        let orders = whole.iter().map(|start| {
+            let mut near = whole.clone();
+            // The node itself is first, whatever the firmware says.
+            near.sort_by_cached_key(|node| {
+                (node != start, topology.distance(*start, *node).unwrap_or(u32::MAX), *node)
+            });
+            Order::of(topology, near)
+        });
+        let mut cpus: BTreeMap<NodeId, (f64, BTreeSet<u32>)> = BTreeMap::new();
+        for cpu in topology.online_cpus().filter(|cpu| !isolated.contains(&cpu.id.0)) {
+            let Some(node) = cpu.node else { continue };
+            let (threads, cores) = cpus.entry(node).or_default();
+            *threads += 1.0;
+            cores.insert(cpu.core);
+        }
+        let worth = |(threads, cores): (f64, BTreeSet<u32>)| {
+            let cores = cores.len() as f64;
+            cores + SECOND_THREAD * (threads - cores)
+        };
+        Near {
+            orders: orders.collect(),
+            capacity: cpus.into_iter().map(|(node, cpus)| (node, worth(cpus))).collect(),
+        }
+    }
+}
+
+impl Order {
+    fn of(topology: &Topology, nodes: Vec<NodeId>) -> Order {
+        let mut sum = 0.0;
+        let costs = nodes.iter().enumerate().map(|(at, new)| {
+            let both = |old: &NodeId| gain::ratio(topology, *old, *new) + gain::ratio(topology, *new, *old);
+            sum += nodes[..at].iter().map(both).sum::<f64>() + 1.0;
+            sum
+        });
+        let costs = costs.collect();
+        Order { nodes, costs }
+    }
+}
+
+/// Nodes with CPUs and memory.
+pub fn whole_nodes(topology: &Topology) -> impl Iterator<Item = NodeId> {
+    let whole = topology.nodes.iter().filter(|node| !node.cpus.is_empty() && node.mem_total_bytes > 0);
+    whole.map(|node| node.id)
+}
+
 /// CPU time that a subject may use on these nodes beside all others, in cores.
 pub fn cpu_room(view: &View<'_>, of: &Of<'_>, nodes: &[NodeId]) -> f64 {
     let length = view.over_ns().max(1) as f64;
+    let near = view.rows.near(view.snapshot);
     let mut room = 0.0;
     for node in nodes {
-        let here = view.topology().online_cpus().filter(|cpu| cpu.node == Some(*node));
-        let here: Vec<_> = here.filter(|cpu| !view.snapshot.host.isolated_cpus.contains(&cpu.id.0)).collect();
-        let mut cores: Vec<u32> = here.iter().map(|cpu| cpu.core).collect();
-        cores.sort_unstable();
-        cores.dedup();
-        let threads = here.len() as f64;
-        let capacity = cores.len() as f64 + SECOND_THREAD * (threads - cores.len() as f64);
+        let capacity = near.capacity.get(node).copied().unwrap_or(0.0);
         let busy = view.node(*node).map_or(0.0, |row| row.busy_ns as f64 / length);
         let own = of.task().and_then(|task| task.delta.run_ns.get(node.index()).copied()).unwrap_or(0);
         room += (capacity - (busy - own as f64 / length).max(0.0)).max(0.0);
@@ -53,22 +118,6 @@ pub fn cost_on(view: &View<'_>, placed: &Placed, nodes: &[NodeId]) -> Option<f64
     gain::mean_cost(view.topology(), &gain::evenly(nodes, ran), &gain::evenly(nodes, placed.memory()))
 }
 
-/// Nodes with CPUs and memory by their distance from each of them.
-fn orders<'a>(view: &View<'a>) -> &'a [Vec<NodeId>] {
-    view.rows.near.get_or_init(|| {
-        let nodes = view.whole_nodes();
-        let from = |start: &NodeId| {
-            let mut near = nodes.clone();
-            // The node itself is first, whatever the firmware says.
-            near.sort_by_cached_key(|node| {
-                (node != start, view.topology().distance(*start, *node).unwrap_or(u32::MAX), *node)
-            });
-            near
-        };
-        nodes.iter().map(from).collect()
-    })
-}
-
 /// The smallest set of nodes that it fits on, fewer than it uses, of those that it may use; the one with the least mean cost.
 pub fn best_set(
     view: &View<'_>,
@@ -77,36 +126,50 @@ pub fn best_set(
     used: usize,
     may: &[NodeId],
 ) -> Option<Vec<NodeId>> {
-    let nodes: Vec<NodeId> = view.whole_nodes().into_iter().filter(|node| may.contains(node)).collect();
-    // Once for each node: the sets below are as many as the square of the nodes.
-    let rooms: BTreeMap<NodeId, (f64, f64)> = nodes
-        .iter()
-        .map(|node| (*node, (cpu_room(view, of, &[*node]), memory_room(view, &[*node]))))
-        .collect();
-    let of_those = |order: &Vec<NodeId>| -> Vec<NodeId> {
-        order.iter().copied().filter(|node| may.contains(node)).collect()
+    if placed.run.iter().sum::<f64>() <= 0.0 || placed.memory() <= 0.0 {
+        return None;
+    }
+    let near = view.rows.near(view.snapshot);
+    let all = near.orders.iter().all(|order| may.contains(&order.nodes[0]));
+    let of_those = |order: &Order| {
+        let nodes = order.nodes.iter().copied().filter(|node| may.contains(node)).collect();
+        Order::of(view.topology(), nodes)
     };
-    let orders: Vec<Vec<NodeId>> = orders(view)
+    let fewer: Vec<Order> = match all {
+        true => Vec::new(),
+        false => near.orders.iter().filter(|order| may.contains(&order.nodes[0])).map(of_those).collect(),
+    };
+    let orders: &[Order] = if all { &near.orders } else { &fewer };
+    // Once for each node: the sets below are as many as the square of the nodes.
+    let rooms: BTreeMap<NodeId, (f64, f64)> = orders
         .iter()
-        .filter(|order| order.first().is_some_and(|start| may.contains(start)))
-        .map(of_those)
+        .map(|order| order.nodes[0])
+        .map(|node| (node, (cpu_room(view, of, &[node]), memory_room(view, &[node]))))
         .collect();
     let (need, quota) = (view.need(of), view.quota(of));
-    for size in 1..used.min(nodes.len() + 1) {
+    let works = |cpus: f64| quota.is_some_and(|quota| quota <= cpus) || need <= TARGET * cpus;
+    // Smaller sets have no room for its work, whichever they are.
+    let mut largest: Vec<f64> = rooms.values().map(|(cpus, _)| *cpus).collect();
+    largest.sort_by(|a, b| b.total_cmp(a));
+    let mut room = 0.0;
+    let too_small = largest.iter().take_while(|cpus| {
+        room += **cpus;
+        !works(room * ROUNDING)
+    });
+    for size in too_small.count() + 1..used.min(orders.len() + 1) {
         let mut best: Option<(f64, Vec<NodeId>)> = None;
-        for order in &orders {
-            let mut near = order[..size].to_vec();
+        for order in orders {
+            let mut near = order.nodes[..size].to_vec();
             near.sort_unstable();
             let (cpus, memory) = near
                 .iter()
                 .filter_map(|node| rooms.get(node))
                 .fold((0.0, 0.0), |(cpus, memory), (more_cpus, more)| (cpus + more_cpus, memory + more));
-            let works = quota.is_some_and(|quota| quota <= cpus) || need <= TARGET * cpus;
-            if !works || placed.outside(&near) > memory {
+            if !works(cpus) || placed.outside(&near) > memory {
                 continue;
             }
             // Of equal ones the one that leaves more of its memory where it is.
-            let Some(cost) = cost_on(view, placed, &near) else { continue };
+            let cost = order.costs[size - 1] / (size * size) as f64;
             let cost = cost + placed.outside(&near) / placed.memory().max(1.0) * 1e-3;
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, near));

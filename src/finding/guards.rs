@@ -5,7 +5,9 @@ use super::view::{Of, View};
 use super::{Evidence, Note};
 use crate::metric::Value;
 use crate::metric::balancing::{HINT_FAULTS, HINT_REMOTE_PCT};
-use crate::metric::placement::{CONTAINER_REMOTE_SOURCE, REMOTE_ERROR_POINTS, REMOTE_PCT, REMOTE_SOURCE};
+use crate::metric::placement::{
+    CONTAINER_REMOTE_SOURCE, OWN_POLICY_PCT, REMOTE_ERROR_POINTS, REMOTE_PCT, REMOTE_SOURCE,
+};
 use crate::metric::task::NODE_MIGRATIONS_PER_S;
 use crate::model::counters::Counter;
 use crate::model::sample::MemPolicy;
@@ -224,6 +226,17 @@ pub fn is_own_memory(view: &View<'_>, of: &Of<'_>) -> Option<bool> {
             None
         }
     }
+}
+
+/// The share of its memory in mappings with a policy of their own that is still little, in percent.
+pub const OWN_POLICY_MAX: f64 = 20.0;
+
+/// That so little of its memory is in mappings with a policy of their own, which may be meant so, that its placement is the
+/// kernel's; `None` where it is more, or where that is not known.
+pub fn kernel_places(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
+    let pct = view.number(&OWN_POLICY_PCT, of).ok().filter(|pct| *pct < OWN_POLICY_MAX)?;
+    let own = view.evidence(OWN_POLICY_PCT.id, of.subject(), pct);
+    Some(own.limit(OWN_POLICY_MAX).note(Note::AtMost))
 }
 
 /// Counted, sampled or faulted accesses that show that memory on other nodes is used.

@@ -170,7 +170,8 @@ pub fn render_json(engine: &Engine, host: &HostFacts, all: bool, wall_ns: i64, e
     })
 }
 
-/// Whether a cause is at least as grave.
+/// Whether a cause is at least as grave, or was and has ended: it was found in the time that was watched.
 pub fn is_found(engine: &Engine, least: Severity) -> bool {
-    engine.findings().iter().any(|finding| !finding.is_symptom() && finding.severity >= least)
+    engine.gravest_ended().is_some_and(|ended| ended >= least)
+        || engine.findings().iter().any(|finding| !finding.is_symptom() && finding.severity >= least)
 }

@@ -1,9 +1,10 @@
 //! The data that a rule may look at: one window of the machine and of its subject, limits, and the rows of now.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use super::env::{Env, env};
+use super::fit::{Near, whole_nodes};
 use super::rule::{Blindness, Look, Reason, Rule};
 use super::{Evidence, Identity, Note, Subject};
 use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
@@ -67,10 +68,17 @@ pub struct Rows {
     pub containers: BTreeMap<u64, usize>,
     /// Places of the processes above, by each container that they are in.
     pub members: BTreeMap<u64, Vec<usize>>,
-    /// Nodes with CPUs and memory, in the order of their distance from each of them; made when it is asked for.
-    pub near: OnceCell<Vec<Vec<NodeId>>>,
+    /// Facts of nodes, made when they are asked for; the engine keeps them for as long as the facts of the host are the same.
+    pub near: Arc<OnceLock<Near>>,
     /// 95th percentile of the CPUs that a subject uses, over 5 s at a time in the last 5 minutes.
     pub need: BTreeMap<Subject, f64>,
+}
+
+impl Rows {
+    /// Facts of the nodes of the machine.
+    pub fn near(&self, snapshot: &Snapshot) -> &Near {
+        self.near.get_or_init(|| Near::of(&snapshot.host.topology, &snapshot.host.isolated_cpus))
+    }
 }
 
 /// One window of the machine for one rule.
@@ -212,8 +220,7 @@ impl<'a> View<'a> {
 
     /// Nodes with CPUs and memory.
     pub fn whole_nodes(&self) -> Vec<NodeId> {
-        let whole = |node: &&crate::model::topology::Node| !node.cpus.is_empty() && node.mem_total_bytes > 0;
-        self.topology().nodes.iter().filter(whole).map(|node| node.id).collect()
+        whole_nodes(self.topology()).collect()
     }
 
     /// Nodes of these CPUs.

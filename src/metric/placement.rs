@@ -110,6 +110,27 @@ pub const MEM_AGE_MS: Metric<Task> = metric::<Task>(
     },
 ).with(Traits::NONE.needs(&[Facility::Placement, Facility::PlacementError]));
 
+pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
+    "own_policy_pct",
+    ("OWNPOL", 6),
+    Group::Memory,
+    (Unit::Percent, Order::Descending),
+    "Share of its resident memory in mappings with a memory policy of their own (mbind(2), or that of shared memory), as \
+     /proc/PID/numa_maps has it. Read for processes whose policy is the default and of whose memory a fifth or more is not on \
+     the node where they run most, one at a time, at most once in five minutes.",
+    |task, snapshot| match (&task.policies, only_node(snapshot)) {
+        (_, Some(_)) => Err(no("the machine has one node: policies change nothing")),
+        (Some((_, Ok(bytes))), _) if bytes.all_bytes > 0 => {
+            Ok(Value::F64(bytes.own_bytes.min(bytes.all_bytes) as f64 * 100.0 / bytes.all_bytes as f64))
+        }
+        (Some((_, Ok(_))), _) => Err(no("no page of it was found")),
+        (Some((_, Err(missing))), _) => Err(missing.clone()),
+        (None, _) => memory(task).and_then(|_| {
+            Err(no("policies of its mappings were not read: they are where a fifth of its memory is not where it runs"))
+        }),
+    },
+).with(Traits::NONE.needs(&[Facility::MappingPolicies]));
+
 /// The source of a share of remote accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {

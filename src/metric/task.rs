@@ -87,6 +87,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     placement::MEM_BYTES_BY_NODE,
     placement::MEM_ERROR_POINTS,
     placement::MEM_AGE_MS,
+    placement::OWN_POLICY_PCT,
     placement::REMOTE_PCT,
     placement::REMOTE_SOURCE,
     placement::REMOTE_ERROR_POINTS,

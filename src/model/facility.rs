@@ -44,6 +44,8 @@ pub enum Facility {
     Placement,
     /// The error and the age of that answer.
     PlacementError,
+    /// Memory policies of mappings of processes.
+    MappingPolicies,
     /// Samples of the memory that processes use, from a clock.
     MemoryUse,
     /// Samples of accesses, from an event of a PMU.

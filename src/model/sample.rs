@@ -552,6 +552,15 @@ pub struct PagesFound {
     pub error_hundredths: u32,
 }
 
+/// Resident memory of a process, by what says where its pages come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyBytes {
+    /// All of it, in bytes.
+    pub all_bytes: u64,
+    /// Of that, in mappings that have a memory policy of their own, in bytes.
+    pub own_bytes: u64,
+}
+
 /// Where the memory of a process was when it was looked at last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementRaw {
@@ -561,6 +570,9 @@ pub struct PlacementRaw {
     pub read_ns: u64,
     /// Its pages, or the reason why they were not looked at.
     pub found: Reading<PagesFound>,
+    /// Policies of its mappings, and when they were read (CLOCK_MONOTONIC); `None` where nobody asked for them, and in
+    /// recordings from before they were kept.
+    pub policies: Option<(u64, Reading<PolicyBytes>)>,
 }
 
 /// Names for numbers that a row carries. Shared between samples, replaced when something is added.

@@ -14,7 +14,7 @@ pub use super::rows::Base;
 pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
-use super::{columns, groups, limits, machine, memory_use, names, placement, room, rows, stacks};
+use super::{columns, groups, limits, machine, memory_use, names, placement, policies, room, rows, stacks};
 use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, VmStat};
 use crate::model::units::NodeId;
 
@@ -135,6 +135,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>,
         Section::Flows => encode_flows(out, &sample.flows),
         Section::PageFlows => encode_flows(out, &sample.page_flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
+        Section::Policies => policies::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Stacks => stacks::encode(out, sample.hot.as_deref()),
         Section::MemoryUse => memory_use::encode(out, sample.memory_use.as_deref()),
         Section::KeyId => {
@@ -226,6 +227,7 @@ pub fn decode(
     let flows = get(Section::Flows).unwrap_or(Bytes(&[0]));
     let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
+    let owned = get(Section::Policies).unwrap_or(policies::NOTHING);
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
     let used = get(Section::MemoryUse).unwrap_or(Bytes(&[]));
     let key_id = get(Section::KeyId).unwrap_or(Bytes(&[])).0;
@@ -259,6 +261,9 @@ pub fn decode(
     let own_usage = SelfUsage { cpu_ns: own.number()?, rss_bytes: own.number()?, sample_ns: own.number()? };
     own.finish()?;
 
+    let mut placement = placement::decode(places, base.map(|base| &base.placement), &mut room)?;
+    policies::decode(owned, &mut placement)?;
+
     let sample = Sample {
         wall_ns,
         mono_ns,
@@ -276,7 +281,7 @@ pub fn decode(
         own: own_usage,
         names: names::decode_all(get(Section::Users)?, get(Section::Cgroups)?, groups, base, &mut room)?,
         groups: groups::decode(limits, base.map(|base| &base.groups), &mut room)?,
-        placement: placement::decode(places, base.map(|base| &base.placement), &mut room)?,
+        placement,
         about: Arc::default(),
         memory_use: memory_use::decode(used, &mut room)?.map(Arc::new),
         hot: stacks::decode(sampled, &mut room)?.map(Arc::new),

@@ -19,15 +19,16 @@ pub const NOTHING: Bytes<'static> = Bytes(&[0, 0]);
 const FOUND: u64 = 1;
 const MISSING: u64 = 0;
 
+/// Whether an entry is in the base as it is.
+pub(super) fn is_same(base: Option<&Entries>, id: &u64, entry: &Arc<PlacementRaw>) -> bool {
+    base.and_then(|base| base.get(id)).is_some_and(|old| Arc::ptr_eq(old, entry) || old == entry)
+}
+
 /// Writes ids that are gone since `base`, then those that are new or different.
 pub fn encode(out: &mut Vec<u8>, base: Option<&Entries>, entries: &Entries) {
-    let before = |id: &u64| base.and_then(|base| base.get(id));
     let gone: Vec<u64> =
         base.iter().flat_map(|base| base.keys()).filter(|id| !entries.contains_key(id)).copied().collect();
-    let new: Vec<_> = entries
-        .iter()
-        .filter(|(id, entry)| !before(id).is_some_and(|old| Arc::ptr_eq(old, entry) || old == *entry))
-        .collect();
+    let new: Vec<_> = entries.iter().filter(|(id, entry)| !is_same(base, id, entry)).collect();
     put(out, gone.len() as u64);
     gone.into_iter().for_each(|id| put(out, id));
     put(out, new.len() as u64);
@@ -74,7 +75,7 @@ pub fn decode(mut input: Bytes<'_>, base: Option<&Entries>, room: &mut Room) -> 
             MISSING => Err(missing(input.text(MAX_TEXT)?)?),
             _ => return Err(Malformed("a placement is neither found nor missing")),
         };
-        let entry = PlacementRaw { start_ns, read_ns, found };
+        let entry = PlacementRaw { start_ns, read_ns, found, policies: None };
         Arc::make_mut(&mut entries).insert(last, Arc::new(entry));
     }
     input.finish()?;
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     fn entry(read_ns: u64, found: Result<PagesFound, Missing>) -> Arc<PlacementRaw> {
-        Arc::new(PlacementRaw { start_ns: 5, read_ns, found })
+        Arc::new(PlacementRaw { start_ns: 5, read_ns, found, policies: None })
     }
 
     fn entries(list: impl IntoIterator<Item = (u64, Arc<PlacementRaw>)>) -> Entries {

@@ -39,9 +39,11 @@ pub(super) enum Section {
     Machine = 20,
     /// Memory that processes use, from samples.
     MemoryUse = 21,
+    /// Memory policies of mappings.
+    Policies = 22,
 }
 
-pub(super) const SECTIONS: [Section; 21] = [
+pub(super) const SECTIONS: [Section; 22] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -63,6 +65,7 @@ pub(super) const SECTIONS: [Section; 21] = [
     Section::KeyId,
     Section::Machine,
     Section::MemoryUse,
+    Section::Policies,
 ];
 
 impl Section {
@@ -78,6 +81,7 @@ impl Section {
             Section::Stacks => Some(("stacks", None)),
             Section::Flows => Some(("flows", Some(Facility::TaskFlows))),
             Section::MemoryUse => Some(("memory_use", Some(Facility::MemoryUse))),
+            Section::Policies => Some(("policies", Some(Facility::MappingPolicies))),
             Section::PageFlows => Some(("page_flows", Some(Facility::PageFlows))),
             _ => None,
         }

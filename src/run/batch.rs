@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::export::Export;
+use crate::export::{Export, derive_for};
 use crate::hot::profile::Profile;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
@@ -20,7 +20,7 @@ use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::program::overhead::{Statistics, costs};
 use crate::program::pace::{Cause, Pacing};
-use crate::snapshot::{RowKind, derive, derive_tasks};
+use crate::snapshot::RowKind;
 use crate::source::live::since;
 use crate::source::merge::Merger;
 use crate::source::witness::Watch;
@@ -250,21 +250,7 @@ fn write(
 ) -> Result<()> {
     let mut profile = Profile::default();
     for job in jobs {
-        let derive = if export.wants_containers() { derive } else { derive_tasks };
-        let mut snapshot = derive(&job.host, Some(&job.previous), &job.current, grain);
-        if export.wants_findings() {
-            if grain == RowKind::Processes {
-                export.diagnose(&snapshot);
-            } else {
-                let processes = RowKind::Processes;
-                export.diagnose(&crate::snapshot::derive(
-                    &job.host,
-                    Some(&job.previous),
-                    &job.current,
-                    processes,
-                ));
-            }
-        }
+        let mut snapshot = derive_for(export, &job.host, &job.previous, &job.current, grain);
         drop((job.previous, job.current));
         snapshot.notes.splice(..0, job.opening);
         if let Some(news) = job.news {

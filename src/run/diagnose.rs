@@ -74,6 +74,9 @@ struct Folded {
 impl Folded {
     /// Takes the interval that a sample ends. `goes_on`: it is of the same run as the one before.
     fn take(&mut self, mut host: Arc<HostFacts>, mut sample: Sample, goes_on: bool) {
+        if !goes_on {
+            self.engine.interrupt();
+        }
         if let Some(redactor) = &mut self.redactor {
             redactor.sample(&mut sample);
             host = Arc::new(redactor.host(&host));

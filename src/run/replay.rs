@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::export::Export;
+use crate::export::{Export, derive_for};
 use crate::hot::profile::Profile;
 use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
-use crate::snapshot::{RowKind, derive, derive_tasks};
+use crate::snapshot::RowKind;
 use crate::source::recording::{Outlook, Recording};
 use crate::source::{Source, poll};
 
@@ -40,15 +40,7 @@ fn write_interval(
     news: Option<StackBatch>,
     grain: RowKind,
 ) -> Result<bool> {
-    let derive = if export.wants_containers() { derive } else { derive_tasks };
-    let mut snapshot = derive(host, Some(previous), current, grain);
-    if export.wants_findings() {
-        if grain == RowKind::Processes {
-            export.diagnose(&snapshot);
-        } else {
-            export.diagnose(&crate::snapshot::derive(host, Some(previous), current, RowKind::Processes));
-        }
-    }
+    let mut snapshot = derive_for(export, host, previous, current, grain);
     snapshot.hot = news.map(|news| {
         let mut profile = Profile::default();
         profile.add(news);
@@ -133,7 +125,11 @@ pub fn intervals<S: Source + ?Sized>(
         let kept = current.hot.take().map(Arc::unwrap_or_clone);
         let news = kept.or(source.hot_news(Duration::ZERO)?);
         current.notes.splice(..0, notes.drain(..));
-        let before = previous.take().filter(|_| source.continues());
+        let continues = source.continues();
+        if !continues {
+            export.interrupt();
+        }
+        let before = previous.take().filter(|_| continues);
         if let Some(before) = before
             && part.from_wall_ns.is_none_or(|from| current.wall_ns >= from)
         {

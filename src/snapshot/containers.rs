@@ -1,11 +1,13 @@
 //! From tasks to containers: sums of what their tasks did, and totals along the tree of cgroups. Pure.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
 use std::sync::Arc;
 
-use super::rows::{add_exited, join, newcomer};
-use super::{Remote, Room, RowKind, Task};
+use super::changes::Changes;
+use super::ids::IdMap;
+use super::rows::{Gathered, newcomer};
+use super::{Remote, Room, Tally, Task};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::sample::{
     Comm, Counts, GroupRaw, MemPolicy, Missing, Names, Pressure, Reading, Sample, TaskRaw,
@@ -81,108 +83,166 @@ impl Container {
     }
 }
 
-/// One row per group that has tasks, and one per cgroup above those.
-pub(super) fn containers(
-    topology: &Topology,
-    previous: Option<&Sample>,
-    current: &Sample,
-    tasks: &[Task],
-    room: &Room,
-) -> Vec<Container> {
-    let mut list = List { names: &current.names, rows: Vec::new(), at: HashMap::new() };
-    let mut processes: HashSet<(usize, (u32, u64))> = HashSet::with_capacity(tasks.len());
-    let mut rss: HashMap<(u32, u64), (usize, u64)> = HashMap::new();
-    for task in &current.tasks {
+/// One row per group that has tasks, and one per cgroup above those; without what depends on where memory is.
+#[derive(Clone)]
+pub(super) struct Sums {
+    rows: Vec<Container>,
+    /// Place of the row of each cgroup.
+    at: IdMap<u64, usize>,
+    /// Places of rows, the deepest first.
+    order: Vec<usize>,
+}
+
+impl Sums {
+    /// From processes before those outside the scope are left out of them, and from those that ended.
+    pub(super) fn of(
+        topology: &Topology,
+        previous: Option<&Sample>,
+        current: &Sample,
+        processes: &Gathered,
+        changes: &Changes<'_>,
+        exited: &[Task],
+    ) -> Sums {
+        let mut list =
+            List { names: &current.names, rows: Vec::new(), totals: Vec::new(), at: IdMap::default() };
+        add_members(&mut list, current, processes);
+        if let Some(previous) = previous {
+            add_deltas(&mut list, previous, processes, changes);
+        }
+        for task in exited {
+            let at = list.row_of(task.raw.cgroup_id);
+            list.rows[at].own_tasks = true;
+            list.totals[at].push(task.total.clone());
+            list.rows[at].sum.delta += &*task.delta;
+        }
+        for row in &mut list.rows {
+            row.sum.delta.clamp();
+        }
+        let order = list.connect();
+        let List { mut rows, mut totals, at, .. } = list;
+        // Deepest first, so that each row is complete when it is added to the one above it.
+        for at in order.iter().copied() {
+            rows[at].sum.total = Tally::sum(take(&mut totals[at]));
+            let Some(parent) = rows[at].parent else { continue };
+            let (threads, processes, bytes) =
+                (rows[at].sum.threads, rows[at].processes, rows[at].sum.rss_bytes);
+            totals[parent].push(rows[at].sum.total.clone());
+            // Taken out for the moment: a copy would cost more than the sum.
+            let delta = take(&mut rows[at].sum.delta);
+            let row = &mut rows[parent];
+            row.sum.delta += &delta;
+            row.sum.threads += threads;
+            row.processes += processes;
+            super::add(&mut row.sum.rss_bytes, bytes);
+            rows[at].sum.delta = delta;
+        }
+        // Only a circle has more to add.
+        for (row, mut more) in rows.iter_mut().zip(totals).filter(|(_, more)| !more.is_empty()) {
+            more.push(take(&mut row.sum.total));
+            row.sum.total = Tally::sum(more);
+        }
+        for row in &mut rows {
+            row.raw = current.groups.get(&row.id).cloned();
+            row.raw_delta = row.raw.as_deref().and_then(GroupDelta::of);
+        }
+        share_cores(topology, &mut rows);
+        Sums { rows, at, order }
+    }
+
+    /// The rows, with the accesses of these tasks.
+    pub(super) fn with_accesses(mut self, tasks: &[Task], room: &Room) -> Vec<Container> {
+        let mut known = false;
+        for task in tasks {
+            if let Some((_, Ok(memory))) = &task.memory
+                && let Some(at) = self.at.get(&task.raw.cgroup_id)
+            {
+                self.rows[*at].remote += &Remote::of(&task.delta.run_ns, memory, room);
+                known = true;
+            }
+        }
+        for at in self.order.into_iter().filter(|_| known) {
+            let Some(parent) = self.rows[at].parent else { continue };
+            let remote = self.rows[at].remote;
+            self.rows[parent].remote += &remote;
+        }
+        self.rows
+    }
+}
+
+/// Counts the tasks of each row, with their totals.
+fn add_members(list: &mut List<'_>, current: &Sample, processes: &Gathered) {
+    /// Rows that a process has tasks in.
+    #[derive(Clone, Copy, Default)]
+    struct Home {
+        /// The row of its first task.
+        first: Option<usize>,
+        /// The row of its first thread.
+        counted: Option<usize>,
+        /// It has tasks in other rows than the first.
+        is_divided: bool,
+    }
+    let mut homes = vec![Home::default(); processes.rows.len()];
+    let mut counted_too: IdMap<(usize, u32), ()> = IdMap::default();
+    for (task, place) in current.tasks.iter().zip(&processes.places) {
         let at = list.row_of(task.cgroup_id);
         let row = &mut list.rows[at];
         row.own_tasks = true;
-        row.sum.total += task;
         row.sum.threads += u32::from(task.tid != 0);
+        let home = &mut homes[*place as usize];
+        home.is_divided |= *home.first.get_or_insert(at) != at;
         // Without a thread it may be a process that has left the scope.
-        row.processes += u32::from(task.tid != 0 && processes.insert((at, task.process())));
+        let is_new = task.tid != 0
+            && match home.counted {
+                None => {
+                    home.counted = Some(at);
+                    true
+                }
+                Some(counted) => counted != at && counted_too.insert((at, *place), ()).is_none(),
+            };
+        row.processes += u32::from(is_new);
+    }
+    for (home, process) in homes.iter().zip(&processes.rows) {
+        let Some(at) = home.first else { continue };
         // All threads share the memory.
-        let entry = rss.entry(task.process()).or_insert((at, 0));
-        entry.1 = entry.1.max(task.rss_bytes);
-    }
-    for (at, bytes) in rss.into_values() {
-        super::add(&mut list.rows[at].sum.rss_bytes, bytes);
-    }
-    let gone = previous.map(|previous| add_deltas(&mut list, previous, current)).unwrap_or_default();
-    let mut exited = Vec::new();
-    add_exited(&mut exited, RowKind::Processes, previous, current.exited.iter(), gone);
-    for task in exited {
-        let at = list.row_of(task.raw.cgroup_id);
-        list.rows[at].own_tasks = true;
-        list.rows[at].sum.total += &*task.total;
-        list.rows[at].sum.delta += &*task.delta;
-    }
-    for row in &mut list.rows {
-        row.sum.delta.clamp();
-    }
-    for task in tasks {
-        if let Some((_, Ok(memory))) = &task.memory {
-            let at = list.row_of(task.raw.cgroup_id);
-            list.rows[at].remote += &Remote::of(&task.delta.run_ns, memory, room);
+        super::add(&mut list.rows[at].sum.rss_bytes, process.rss_bytes);
+        if !home.is_divided {
+            list.totals[at].push(process.total.clone());
         }
     }
-    let order = list.connect();
-    let mut rows = list.rows;
-    // Deepest first, so that each row is complete when it is added to the one above it.
-    for at in order {
-        let Some(parent) = rows[at].parent else { continue };
-        let (threads, processes, bytes) = (rows[at].sum.threads, rows[at].processes, rows[at].sum.rss_bytes);
-        // Taken out for the moment: copies would cost more than the sums.
-        let (total, delta) = (take(&mut rows[at].sum.total), take(&mut rows[at].sum.delta));
-        let remote = rows[at].remote;
-        let row = &mut rows[parent];
-        row.sum.total += &total;
-        row.sum.delta += &delta;
-        row.remote += &remote;
-        row.sum.threads += threads;
-        row.processes += processes;
-        super::add(&mut row.sum.rss_bytes, bytes);
-        (rows[at].sum.total, rows[at].sum.delta) = (total, delta);
+    if homes.iter().any(|home| home.is_divided) {
+        let tasks = current.tasks.iter().zip(&processes.places);
+        for (task, _) in tasks.filter(|(_, place)| homes[**place as usize].is_divided) {
+            let at = list.row_of(task.cgroup_id);
+            list.totals[at].push(Tally::Of(Arc::clone(task)));
+        }
     }
-    for row in &mut rows {
-        row.raw = current.groups.get(&row.id).cloned();
-        row.raw_delta = row.raw.as_deref().and_then(GroupDelta::of);
-    }
-    share_cores(topology, &mut rows);
-    rows
 }
 
-/// A task that was moved between two samples counts where it is now. Returns what tasks of processes that are
-/// no more had done before.
-fn add_deltas(list: &mut List<'_>, previous: &Sample, current: &Sample) -> HashMap<(u32, u64), Counts> {
-    let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
-    let alive: HashSet<(u32, u64)> = current.tasks.iter().map(|task| task.process()).collect();
-    join(&previous.tasks, &current.tasks, |old, new| match (old, new) {
-        (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
-        (Some(old), Some(new)) => {
-            let at = list.row_of(new.cgroup_id);
-            list.rows[at].sum.delta += &new.counts;
-            list.rows[at].sum.delta -= &old.counts;
-        }
-        (None, Some(new)) => {
-            let at = list.row_of(new.cgroup_id);
-            list.rows[at].sum.delta += &newcomer(new, previous);
-        }
-        // Its counts went into the row of its process's ended threads.
-        (Some(old), None) if alive.contains(&old.process()) => {
-            let at = list.row_of(old.cgroup_id);
-            list.rows[at].sum.delta -= &old.counts;
-        }
-        (Some(old), None) => *gone.entry(old.process()).or_default() += &old.counts,
-        (None, None) => {}
-    });
-    gone
+/// Adds what tasks did in the interval. A task that was moved between two samples counts where it is now.
+fn add_deltas(list: &mut List<'_>, previous: &Sample, processes: &Gathered, changes: &Changes<'_>) {
+    for (old, new) in &changes.changed {
+        let at = list.row_of(new.cgroup_id);
+        list.rows[at].sum.delta += &new.counts;
+        list.rows[at].sum.delta -= &old.counts;
+    }
+    for new in &changes.came {
+        let at = list.row_of(new.cgroup_id);
+        list.rows[at].sum.delta += &newcomer(new, previous);
+    }
+    // The counts of one that ended went into the row of its process's ended threads, or into that of its process.
+    for old in changes.went.iter().filter(|old| processes.has(old.process())) {
+        let at = list.row_of(old.cgroup_id);
+        list.rows[at].sum.delta -= &old.counts;
+    }
 }
 
 struct List<'a> {
     names: &'a Names,
     rows: Vec<Container>,
+    /// Parts of the total of each row.
+    totals: Vec<Vec<Tally>>,
     /// Cgroup id → row, for tops and for what is below them.
-    at: HashMap<u64, usize>,
+    at: IdMap<u64, usize>,
 }
 
 impl List<'_> {
@@ -194,6 +254,7 @@ impl List<'_> {
         let top = self.names.groups.get(&cgroup).map_or(cgroup, |group| group.top);
         let at = self.at.get(&top).copied().unwrap_or_else(|| {
             self.rows.push(empty(top, self.names.groups.get(&top).cloned()));
+            self.totals.push(Vec::new());
             self.rows.len() - 1
         });
         self.at.insert(top, at);

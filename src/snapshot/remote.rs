@@ -9,8 +9,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
+use std::sync::Arc;
 
-use crate::model::sample::{NodeRaw, PagesFound, Reading, Sample};
+use crate::model::sample::{NodeRaw, PagesFound, PlacementRaw, Reading, Sample};
+use crate::model::topology::MAX_ID;
 use crate::model::units::NodeId;
 
 /// The smallest hot set that is reckoned with, in bytes: the second-level cache of a core keeps a smaller one, which then
@@ -43,10 +45,11 @@ impl Memory {
         self.bytes_by_node.iter().sum()
     }
 
-    /// The share on a node, 0 to 1; without any memory 0.
-    fn share(&self, node: usize) -> f64 {
+    /// The share on a node, 0 to 1; without any memory 0. `all` is [`Memory::bytes`], which is asked for once: with many
+    /// nodes, a sum for each share is most of an interval.
+    fn share(&self, node: usize, all: f64) -> f64 {
         let bytes = self.bytes_by_node.get(node).copied().unwrap_or(0.0);
-        if bytes > 0.0 { bytes / self.bytes() } else { 0.0 }
+        if bytes > 0.0 { bytes / all } else { 0.0 }
     }
 }
 
@@ -118,19 +121,25 @@ impl Remote {
     /// their own error.
     pub fn of(run_ns: &[u64], memory: &Memory, room: &Room) -> Remote {
         let run: f64 = run_ns.iter().map(|ns| *ns as f64).sum();
-        if run <= 0.0 || memory.bytes() <= 0.0 {
+        let bytes = memory.bytes();
+        if run <= 0.0 || bytes <= 0.0 {
             return Remote::default();
         }
-        let local: f64 = run_ns.iter().enumerate().map(|(node, ns)| *ns as f64 * memory.share(node)).sum();
-        let most_memory = (0..memory.bytes_by_node.len()).map(|node| memory.share(node)).fold(0.0, f64::max);
+        let share = |node| memory.share(node, bytes);
+        let local: f64 = run_ns.iter().enumerate().map(|(node, ns)| *ns as f64 * share(node)).sum();
+        let most_memory = (0..memory.bytes_by_node.len()).map(share).fold(0.0, f64::max);
         let most_run = run_ns.iter().copied().max().unwrap_or(0) as f64;
         let remote = (run - local).max(0.0);
-        let kept = most_run.max(run * most_memory).max(run * room.local(run, memory.bytes()));
-        let hot = (HOT_BYTES / memory.bytes()).clamp(HOT_SHARE, 1.0);
+        let mut kept = most_run.max(run * most_memory);
+        // All memory can be where something runs on one node alone.
+        if kept < run {
+            kept = kept.max(run * room.local(run, bytes));
+        }
+        let hot = (HOT_BYTES / bytes).clamp(HOT_SHARE, 1.0);
         let error = memory.error_points / 100.0;
         let (mut low, mut high) = (0.0, 0.0);
         for (node, ns) in run_ns.iter().enumerate() {
-            let share = memory.share(node);
+            let share = share(node);
             low += *ns as f64 * (1.0 - (share + error) / hot).max(0.0);
             high += *ns as f64 * ((1.0 - share + error) / hot).min(1.0);
         }
@@ -145,8 +154,9 @@ impl Remote {
 
     /// The same of what it did on one node alone.
     pub fn on(node: usize, run_ns: &[u64], memory: &Memory, room: &Room) -> Remote {
-        let mut alone = vec![0; run_ns.len().max(node + 1)];
-        alone[node] = run_ns.get(node).copied().unwrap_or(0);
+        let Some(ns) = run_ns.get(node).copied().filter(|ns| *ns > 0) else { return Remote::default() };
+        let mut alone = vec![0; node + 1];
+        alone[node] = ns;
         Remote::of(&alone, memory, room)
     }
 
@@ -181,7 +191,8 @@ impl AddAssign<&Remote> for Remote {
 /// Time on a CPU, by the node that ran and the node whose memory it used meanwhile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Accesses {
-    ns: BTreeMap<(u32, u32), f64>,
+    /// By the node that ran, then by the node of the memory.
+    ns: Vec<Vec<f64>>,
     run_ns: f64,
     /// The part of it whose accesses were sampled.
     sampled_ns: f64,
@@ -190,15 +201,29 @@ pub struct Accesses {
 impl Accesses {
     /// Adds what a task did, with its memory where it is.
     pub fn add(&mut self, run_ns: &[u64], memory: &Memory) {
-        if memory.bytes() <= 0.0 {
+        let bytes = memory.bytes();
+        if bytes <= 0.0 {
             return;
         }
         for (from, ns) in run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0) {
             self.run_ns += *ns as f64;
-            for to in 0..memory.bytes_by_node.len() {
-                *self.ns.entry((from as u32, to as u32)).or_default() += *ns as f64 * memory.share(to);
+            let to_nodes = self.of_node(from, memory.bytes_by_node.len());
+            for (to, sum) in to_nodes.iter_mut().enumerate().take(memory.bytes_by_node.len()) {
+                *sum += *ns as f64 * memory.share(to, bytes);
             }
         }
+    }
+
+    /// Sums of a node that ran, for so many nodes at least.
+    fn of_node(&mut self, from: usize, nodes: usize) -> &mut [f64] {
+        if self.ns.len() <= from {
+            self.ns.resize(from + 1, Vec::new());
+        }
+        let sums = &mut self.ns[from];
+        if sums.len() < nodes {
+            sums.resize(nodes, 0.0);
+        }
+        sums
     }
 
     /// Adds what a task did whose accesses were sampled: `samples` by nodes of page and CPU. On a node that it ran on and
@@ -220,8 +245,9 @@ impl Accesses {
             }
             self.run_ns += *ns as f64;
             self.sampled_ns += *ns as f64;
-            for ((page, _), samples) in here() {
-                *self.ns.entry((from as u32, page.0)).or_default() += *ns as f64 * samples / all;
+            // A recording may name any node.
+            for ((page, _), samples) in here().filter(|((page, _), _)| page.0 <= MAX_ID) {
+                self.of_node(from, page.index() + 1)[page.index()] += *ns as f64 * samples / all;
             }
         }
     }
@@ -235,15 +261,20 @@ impl Accesses {
     /// Share of all accesses that go from the CPUs of one node to the memory of another, in percent; `None`
     /// when nothing with known memory ran.
     pub fn pct(&self, from: NodeId, to: NodeId) -> Option<f64> {
-        let ns = self.ns.get(&(from.0, to.0)).copied().unwrap_or(0.0);
+        let ns =
+            self.ns.get(from.index()).and_then(|to_nodes| to_nodes.get(to.index())).copied().unwrap_or(0.0);
         (self.run_ns > 0.0).then(|| ns * 100.0 / self.run_ns)
     }
 }
 
-/// The memory of a process.
-pub(super) fn memory_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<(u64, Reading<Memory>)> {
-    let raw = sample.placement.get(&pid.into()).filter(|raw| raw.start_ns == start_ns)?;
-    Some((raw.read_ns, raw.found.as_ref().map(Memory::of).map_err(Clone::clone)))
+/// The last look at the memory of a process.
+pub(super) fn placement_of(sample: &Sample, (pid, start_ns): (u32, u64)) -> Option<&PlacementRaw> {
+    sample.placement.get(&pid.into()).map(Arc::as_ref).filter(|raw| raw.start_ns == start_ns)
+}
+
+/// The memory of a process, and when it was looked at.
+pub(super) fn memory_of(raw: &PlacementRaw) -> (u64, Reading<Memory>) {
+    (raw.read_ns, raw.found.as_ref().map(Memory::of).map_err(Clone::clone))
 }
 
 /// Shares of a whole by node in percent; nodes with none are left out.

@@ -1,9 +1,10 @@
 //! Rows of threads and of processes, and what each did between two samples.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::changes::{Changes, join};
+use super::ids::IdMap;
 use super::waits::is_bound;
 use super::{RowKind, Tally, Task, Waits};
 use crate::model::counters::Counter;
@@ -14,25 +15,6 @@ pub(super) fn newcomer(task: &TaskRaw, previous: &Sample) -> Counts {
     let born_since = task.start_ns >= previous.boot_ns;
     // Rows of ended threads have always been seen before, as those threads.
     if born_since || task.tid == 0 { task.counts.clone() } else { task.counts.without_lifetime() }
-}
-
-/// Calls `each` with the rows of both samples that have the same serial. Both are sorted by it.
-pub(super) fn join<'a>(
-    previous: &'a [Arc<TaskRaw>],
-    current: &'a [Arc<TaskRaw>],
-    mut each: impl FnMut(Option<&'a Arc<TaskRaw>>, Option<&'a Arc<TaskRaw>>),
-) {
-    let (mut old, mut new) = (previous.iter().peekable(), current.iter().peekable());
-    loop {
-        match (old.peek(), new.peek()) {
-            (None, None) => return,
-            // Most are unchanged: the pointers tell it without a look at the tasks.
-            (Some(a), Some(b)) if Arc::ptr_eq(a, b) || a.serial == b.serial => each(old.next(), new.next()),
-            (Some(a), Some(b)) if a.serial < b.serial => each(old.next(), None),
-            (Some(_), None) => each(old.next(), None),
-            (_, Some(_)) => each(None, new.next()),
-        }
-    }
 }
 
 pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Vec<Task> {
@@ -94,10 +76,19 @@ fn online(sample: &Sample) -> u32 {
 /// Rows without those of processes outside the scope: what these did before they left is kept in a row without a thread.
 /// It is shown once, when something was added to it, as a process that left.
 fn show_left(mut rows: Vec<Task>) -> Vec<Task> {
-    let inside: HashSet<(u32, u64)> =
-        rows.iter().filter(|row| row.threads > 0).map(|row| row.raw.process()).collect();
+    // Rows without a thread are few. Whether their process has one in the scope:
+    let mut inside: IdMap<(u32, u64), bool> = IdMap::default();
+    inside.extend(rows.iter().filter(|row| row.threads == 0).map(|row| (row.raw.process(), false)));
+    if inside.is_empty() {
+        return rows;
+    }
+    for row in rows.iter().filter(|row| row.threads > 0) {
+        if let Some(inside) = inside.get_mut(&row.raw.process()) {
+            *inside = true;
+        }
+    }
     rows.retain_mut(|row| {
-        if row.threads > 0 || inside.contains(&row.raw.process()) {
+        if row.threads > 0 || inside[&row.raw.process()] {
             return true;
         }
         if matches!(row.delta, Tally::Nothing) {
@@ -157,64 +148,114 @@ fn either(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     }
 }
 
-pub(super) fn processes(previous: Option<&Sample>, current: &Sample) -> Vec<Task> {
-    let mut rows: Vec<Task> = Vec::new();
-    let mut index: HashMap<(u32, u64), usize> = HashMap::new();
-    // Live processes first: their rows take part in the sums below.
-    for task in &current.tasks {
-        let row = match index.entry(task.process()) {
-            Entry::Occupied(at) => {
-                let row = &mut rows[*at.get()];
-                row.total += &task.counts;
-                row
-            }
-            Entry::Vacant(at) => {
-                at.insert(rows.len());
+/// Processes of a sample, before what they did in the interval.
+pub(super) struct Gathered {
+    /// In the order of their first threads.
+    pub(super) rows: Vec<Task>,
+    /// The place of its process for each task of the sample.
+    pub(super) places: Vec<u32>,
+    index: IdMap<(u32, u64), u32>,
+}
+
+impl Gathered {
+    pub(super) fn of(current: &Sample) -> Gathered {
+        let mut rows: Vec<Task> = Vec::new();
+        // Parts of the totals of processes with several rows.
+        let mut parts: Vec<Vec<Tally>> = Vec::new();
+        let mut places: Vec<u32> = Vec::with_capacity(current.tasks.len());
+        let mut index: IdMap<(u32, u64), u32> = IdMap::default();
+        for task in &current.tasks {
+            let process = task.process();
+            // Threads of a process often come one after the other.
+            let last = places.last().copied().filter(|at| rows[*at as usize].raw.process() == process);
+            let new = rows.len() as u32;
+            let at = last.unwrap_or_else(|| *index.entry(process).or_insert(new));
+            places.push(at);
+            if at == new {
                 rows.push(Task { total: Tally::Of(Arc::clone(task)), ..Task::new(Arc::clone(task)) });
-                rows.last_mut().expect("it was pushed above")
+                parts.push(Vec::new());
+            } else {
+                parts[at as usize].push(Tally::Of(Arc::clone(task)));
             }
-        };
-        row.threads += u32::from(task.tid != 0);
-        // All threads share the memory, and those that ended have none.
-        if task.rss_bytes >= row.rss_bytes {
-            row.rss_bytes = task.rss_bytes;
-            row.resident = task.resident.or(row.resident);
+            let row = &mut rows[at as usize];
+            row.threads += u32::from(task.tid != 0);
+            // All threads share the memory, and those that ended have none.
+            if task.rss_bytes >= row.rss_bytes {
+                row.rss_bytes = task.rss_bytes;
+                row.resident = task.resident.or(row.resident);
+            }
+            row.cpu_nodes = either(row.cpu_nodes, task.cpu_nodes);
+            row.mem_nodes = either(row.mem_nodes, task.mem_nodes);
+            if task.tid == task.pid {
+                row.raw = Arc::clone(task);
+            }
         }
-        row.cpu_nodes = either(row.cpu_nodes, task.cpu_nodes);
-        row.mem_nodes = either(row.mem_nodes, task.mem_nodes);
-        if task.tid == task.pid {
-            row.raw = Arc::clone(task);
+        for (row, mut parts) in rows.iter_mut().zip(parts) {
+            if !parts.is_empty() {
+                parts.push(std::mem::take(&mut row.total));
+                row.total = Tally::sum(parts);
+            }
         }
+        Gathered { rows, places, index }
     }
-    let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
-    let online = online(current);
-    if let Some(previous) = previous {
-        join(&previous.tasks, &current.tasks, |old, new| match (old, new) {
-            (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
-            (Some(old), Some(new)) => {
-                let row = &mut rows[index[&new.process()]];
-                row.delta += &new.counts;
+
+    /// The row of a process; `None` for one that is no more.
+    fn row(&mut self, process: (u32, u64)) -> Option<&mut Task> {
+        self.index.get(&process).map(|at| &mut self.rows[*at as usize])
+    }
+
+    /// Whether a process is in the sample.
+    pub(super) fn has(&self, process: (u32, u64)) -> bool {
+        self.index.contains_key(&process)
+    }
+
+    /// Adds the changes since the sample before.
+    pub(super) fn add(&mut self, changes: &Changes<'_>, previous: &Sample, current: &Sample) {
+        let online = online(current);
+        for (old, new) in &changes.changed {
+            let Some(row) = self.row(new.process()) else { continue };
+            row.delta += &new.counts;
+            row.delta -= &old.counts;
+            if is_bound(new, online) {
+                let [now, before] = [new, old].map(|task| task.counts[Counter::RunDelayNs]);
+                row.waits.bound_ns = row.waits.bound_ns.saturating_add(now.saturating_sub(before));
+            }
+        }
+        for new in &changes.came {
+            let Some(row) = self.row(new.process()) else { continue };
+            row.delta += &newcomer(new, previous);
+        }
+        // Their final counts are in the row of ended threads, or went with their process.
+        for old in &changes.went {
+            if let Some(row) = self.row(old.process()) {
                 row.delta -= &old.counts;
-                if is_bound(new, online) {
-                    let [now, before] = [new, old].map(|task| task.counts[Counter::RunDelayNs]);
-                    row.waits.bound_ns = row.waits.bound_ns.saturating_add(now.saturating_sub(before));
-                }
             }
-            (None, Some(new)) => rows[index[&new.process()]].delta += &newcomer(new, previous),
-            // Its final counts are in the row of ended threads, or it went with its process.
-            (Some(old), None) => match index.get(&old.process()) {
-                Some(at) => rows[*at].delta -= &old.counts,
-                None => *gone.entry(old.process()).or_default() += &old.counts,
-            },
-            (None, None) => {}
-        });
-        for row in &mut rows {
-            row.delta.clamp();
         }
+        self.rows.iter_mut().for_each(|row| row.delta.clamp());
     }
-    rows = show_left(rows);
-    add_exited(&mut rows, RowKind::Processes, previous, current.exited.iter(), gone);
-    rows
+
+    /// Processes that ended in the interval.
+    pub(super) fn exited(
+        &self,
+        changes: &Changes<'_>,
+        previous: Option<&Sample>,
+        current: &Sample,
+    ) -> Vec<Task> {
+        let mut gone: HashMap<(u32, u64), Counts> = HashMap::new();
+        for old in changes.went.iter().filter(|old| !self.has(old.process())) {
+            *gone.entry(old.process()).or_default() += &old.counts;
+        }
+        let mut exited = Vec::new();
+        add_exited(&mut exited, RowKind::Processes, previous, current.exited.iter(), gone);
+        exited
+    }
+
+    /// The rows that are shown, and behind them those of processes that ended.
+    pub(super) fn finish(self, exited: Vec<Task>) -> Vec<Task> {
+        let mut rows = show_left(self.rows);
+        rows.extend(exited);
+        rows
+    }
 }
 
 #[cfg(test)]
@@ -266,6 +307,9 @@ mod tests {
         let rows = threads(Some(&before), &after, None);
         let ran: Vec<(u32, u64)> = rows.iter().map(|row| (row.raw.tid, row.run_ns())).collect();
         assert_eq!(ran, [(10, 10), (0, 6)]);
-        assert_eq!(processes(Some(&before), &after)[0].run_ns(), 16);
+        let changes = Changes::between(&before, &after);
+        let mut processes = Gathered::of(&after);
+        processes.add(&changes, &before, &after);
+        assert_eq!(processes.finish(Vec::new())[0].run_ns(), 16);
     }
 }

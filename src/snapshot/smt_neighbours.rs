@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::rows::{join, newcomer};
+use super::changes::join;
+use super::rows::newcomer;
 use crate::model::sample::{Comm, Sample, TaskRaw};
 use crate::model::topology::Topology;
 use crate::model::units::CpuId;

@@ -1,11 +1,15 @@
 //! Counts of a row without a copy where none is needed: most threads of a busy machine rest.
 
 use std::ops::{AddAssign, Deref, SubAssign};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use crate::model::sample::{Counts, TaskRaw};
 
 static NOTHING: LazyLock<Counts> = LazyLock::new(Counts::default);
+
+/// Sums of sums are added up at once beyond so many levels, and not when they are read: a hostile recording may have
+/// cgroups of any depth.
+const LEVELS_MAX: u32 = 32;
 
 /// Reads as [`Counts`]. Becomes a copy of its own when it is added to.
 #[derive(Clone, Debug, Default)]
@@ -15,10 +19,51 @@ pub enum Tally {
     Nothing,
     /// The counts of the task itself.
     Of(Arc<TaskRaw>),
+    /// Added up when it is read: what was counted since the start is read of the few rows that are shown.
+    Sum(Arc<Parts>),
     Own(Box<Counts>),
 }
 
+/// Parts of a sum, and the sum once it was read.
+#[derive(Debug)]
+pub struct Parts {
+    parts: Vec<Tally>,
+    levels: u32,
+    sum: OnceLock<Counts>,
+}
+
+impl Parts {
+    fn sum(&self) -> &Counts {
+        self.sum.get_or_init(|| {
+            let mut sum = Counts::default();
+            self.parts.iter().for_each(|part| sum += &**part);
+            sum
+        })
+    }
+}
+
 impl Tally {
+    /// The sum of these, which is not made before it is read.
+    pub(super) fn sum(mut parts: Vec<Tally>) -> Tally {
+        parts.retain(|part| !matches!(part, Tally::Nothing));
+        if parts.len() <= 1 {
+            return parts.pop().unwrap_or_default();
+        }
+        let levels = parts.iter().map(Tally::levels).max().unwrap_or(0) + 1;
+        let sum = Parts { parts, levels, sum: OnceLock::new() };
+        if levels > LEVELS_MAX {
+            return Tally::Own(Box::new(sum.sum().clone()));
+        }
+        Tally::Sum(Arc::new(sum))
+    }
+
+    fn levels(&self) -> u32 {
+        match self {
+            Tally::Sum(parts) => parts.levels,
+            _ => 0,
+        }
+    }
+
     fn own(&mut self) -> &mut Counts {
         if !matches!(self, Tally::Own(_)) {
             *self = Tally::Own(Box::new(Counts::clone(self)));
@@ -43,6 +88,7 @@ impl Deref for Tally {
         match self {
             Tally::Nothing => &NOTHING,
             Tally::Of(task) => &task.counts,
+            Tally::Sum(parts) => parts.sum(),
             Tally::Own(counts) => counts,
         }
     }
@@ -75,7 +121,7 @@ impl AddAssign<&Tally> for Tally {
         match other {
             Tally::Nothing => {}
             Tally::Of(task) => *self += task,
-            Tally::Own(counts) => *self += &**counts,
+            Tally::Sum(_) | Tally::Own(_) => *self += &**other,
         }
     }
 }
@@ -100,5 +146,23 @@ mod tests {
         sum.clamp();
         assert_eq!((sum.cpu_ns(), sum[Counter::Nvcsw]), (3, 0));
         assert_eq!(*nothing, Counts::default());
+    }
+
+    #[test]
+    fn a_sum_is_that_of_its_parts_at_any_depth() {
+        let task = |ns| {
+            let counts = Counts { run_ns: vec![ns], ..Counts::default() };
+            Tally::Of(Arc::new(TaskRaw { counts, ..TaskRaw::default() }))
+        };
+        let mut sum = Tally::sum(vec![Tally::Nothing, task(1)]);
+        assert!(matches!(sum, Tally::Of(_)), "a sum of one is that one");
+        for _ in 0..100_000 {
+            sum = Tally::sum(vec![sum, task(2)]);
+        }
+        assert_eq!(sum.cpu_ns(), 200_001);
+        assert!(sum.levels() <= LEVELS_MAX);
+        let before = sum.clone();
+        sum += &Counts { run_ns: vec![3], ..Counts::default() };
+        assert_eq!((sum.cpu_ns(), before.cpu_ns()), (200_004, 200_001));
     }
 }

@@ -20,7 +20,7 @@ pub use self::story::machine as demo_machine;
 use crate::model::counters::Counter;
 use crate::model::sample::{
     CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesFound,
-    PlacementRaw, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
+    PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
 };
 use crate::model::topology::{Cpu, Node};
 use crate::model::units::{CpuId, NodeId};
@@ -264,7 +264,10 @@ impl Machine {
                 error_hundredths: ERROR_HUNDREDTHS,
             };
             let (start_ns, read_ns) = (actor.leader_start_ns(), BOOT_NS + self.elapsed_ns);
-            (u64::from(actor.pid), Arc::new(PlacementRaw { start_ns, read_ns, found: Ok(found) }))
+            let own = |pct: u64| PolicyBytes { all_bytes: actor.rss, own_bytes: actor.rss * pct / 100 };
+            let policies = actor.own_policy_pct.map(|pct| (read_ns, Ok(own(pct.into()))));
+            let raw = PlacementRaw { start_ns, read_ns, found: Ok(found), policies };
+            (u64::from(actor.pid), Arc::new(raw))
         };
         self.placement.iter().map(|(pid, raw)| (*pid, Arc::clone(raw))).chain(leaders.map(look)).collect()
     }

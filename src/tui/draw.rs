@@ -29,5 +29,6 @@ pub fn draw(app: &App, area: Rect, buf: &mut Buffer) {
         picker.draw(&state.theme, body, buf);
     }
     let footer = parts.footer.intersection(area);
-    footer::render(app.prompt.as_ref(), state.message.as_deref(), app.contexts(), &state.theme, footer, buf);
+    let keys = footer::Keys { context: app.contexts(), offers: &|action| app.offers(action) };
+    footer::render(app.prompt.as_ref(), state.message.as_deref(), &keys, &state.theme, footer, buf);
 }

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use ratatui::layout::Rect;
 
 use super::history::Want;
-use super::input::action::ScreenId;
+use super::input::action::{Action, ScreenId};
 use super::input::keymap::context;
 use super::screens::tasks::Tasks;
 use super::screens::{Screen, Screens};
@@ -186,6 +186,20 @@ impl App {
             (None, Some(picker)) if picker.is_of_columns() => context::PICKER | context::COLUMNS,
             (None, Some(_)) => context::PICKER,
             (None, None) => self.screen().context() | time & self.screen().contexts_of_time(),
+        }
+    }
+
+    /// Whether this source has what an action is for: a recording only has what was measured then.
+    pub fn offers(&self, action: Action) -> bool {
+        let (is_recording, is_made_up) = (self.state.replay.is_some(), self.state.demo);
+        match action {
+            Action::Scope => !is_recording && !is_made_up,
+            Action::MemoryUse => !is_recording && !is_made_up && !self.state.access,
+            Action::Mappings if is_recording => {
+                let tasks = self.state.snapshot().map_or(&[][..], |snapshot| &snapshot.tasks);
+                tasks.iter().any(|task| task.memory_use.is_some())
+            }
+            _ => true,
         }
     }
 

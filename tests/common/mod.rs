@@ -255,7 +255,7 @@ impl World {
         let mut by_node = vec![16; 16];
         (by_node[0], by_node[1]) = (480, 320);
         let found = PagesFound { space_bytes: 6 << 30, asked: 1024, by_node, error_hundredths: 410 };
-        let raw = PlacementRaw { start_ns: 3000 * MS, read_ns: BOOT_NS, found: Ok(found) };
+        let raw = PlacementRaw { start_ns: 3000 * MS, read_ns: BOOT_NS, found: Ok(found), policies: None };
         world.placement = [(3000, Arc::new(raw))].into();
         world
     }
@@ -315,7 +315,12 @@ fn background(machine: &mut Machine, second: u64) {
 fn memory(pid: u32, seconds: u64, space_bytes: u64, by_node: [u32; 2]) -> Arc<PlacementRaw> {
     let found = PagesFound { space_bytes, asked: 1024, by_node: by_node.to_vec(), error_hundredths: 310 };
     let start_ns = u64::from(pid) * MS;
-    Arc::new(PlacementRaw { start_ns, read_ns: BOOT_NS - seconds * 1000 * MS, found: Ok(found) })
+    Arc::new(PlacementRaw {
+        start_ns,
+        read_ns: BOOT_NS - seconds * 1000 * MS,
+        found: Ok(found),
+        policies: None,
+    })
 }
 
 /// Three sets that may be counted: one whole, one without a part, one not at all.

@@ -97,6 +97,9 @@ fn h07_pool_interleaved_by_its_mappings() {
         ..Actor::new(500, "mysqld").runs(&[(0, 200.0), (1, 200.0)])
     };
     quiet("H7", || machine(TWO, vec![pool()]), &["spread-over-nodes"]);
+    // Once policies of its mappings are known it stays an info.
+    let known = || Actor { own_policy_pct: Some(90), ..pool() };
+    quiet("H7", || machine(TWO, vec![known()]), &["spread-over-nodes"]);
 }
 
 #[test]

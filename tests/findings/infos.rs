@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use numatop_ng::finding::{Confidence, Severity};
 use numatop_ng::model::counters::Counter;
-use numatop_ng::model::sample::{Counts, MemPolicy};
+use numatop_ng::model::sample::{Comm, Counts, MemPolicy};
 
 use crate::world::{
     Actor, DOCKER, GIB, Machine, Shape, TWO, blind, commands, each_second, files, found, machine, pages,
@@ -81,6 +81,29 @@ mod memory_on_other_node {
         world.actors[0].shmem = 4 * GIB;
         assert!(found(world, 70, "memory-on-other-node").is_empty());
     }
+
+    /// The severity where so much of its memory has a policy of its own.
+    fn severity(own_policy_pct: Option<u8>, balancing: u32, hints: u64) -> Severity {
+        let mut world = world(88);
+        world.state.numa_balancing = Some(balancing);
+        world.actors[0].own_policy_pct = own_policy_pct;
+        world.actors[0].per_second =
+            Counts::default().with([(Counter::HintFaults, hints), (Counter::HintRemote, hints)]);
+        found(world, 70, "memory-on-other-node")[0].severity
+    }
+
+    #[test]
+    fn not_own_policies() {
+        assert_eq!(severity(Some(19), 0, 0), Severity::Warning);
+        assert_eq!(severity(Some(21), 0, 0), Severity::Info);
+        assert_eq!(severity(None, 0, 0), Severity::Info);
+    }
+
+    #[test]
+    fn not_unused() {
+        assert_eq!(severity(Some(0), 1, 0), Severity::Info);
+        assert_eq!(severity(Some(0), 1, 50), Severity::Warning);
+    }
 }
 
 mod spread_over_nodes {
@@ -147,6 +170,44 @@ mod spread_over_nodes {
         let mut world = world();
         world.actors[0].shmem = 8 * GIB;
         assert!(found(world, 40, "spread-over-nodes").is_empty());
+    }
+
+    /// The same, with so much of its memory in mappings with a policy of their own.
+    fn with_policies(own_policy_pct: u8) -> Machine {
+        let mut world = world();
+        world.actors[0].own_policy_pct = Some(own_policy_pct);
+        world
+    }
+
+    #[test]
+    fn not_own_policies() {
+        let warning = &found(with_policies(19), 40, "spread-over-nodes")[0];
+        assert_eq!((warning.severity, warning.confidence), (Severity::Warning, Confidence::Estimated));
+        let own = warning.evidence.iter().find(|evidence| evidence.metric == "own_policy_pct").unwrap();
+        assert_eq!((own.value.round(), own.limit), (19.0, Some(20.0)));
+        assert_eq!(found(with_policies(21), 40, "spread-over-nodes")[0].severity, Severity::Info);
+    }
+
+    #[test]
+    fn not_vm() {
+        let mut world = with_policies(0);
+        world.actors[0].comm = Comm::new("qemu-system-x86");
+        assert_eq!(found(world, 40, "spread-over-nodes")[0].severity, Severity::Info);
+    }
+
+    #[test]
+    fn not_bandwidth() {
+        use numatop_ng::model::event::{Event, Role};
+        let counted = |accesses| {
+            let mut world = with_policies(0);
+            let event = |name: &str, role| Event { name: name.into(), role, ..Event::default() };
+            let events = [event("local", Role::Lma), event("remote", Role::Rma)];
+            Arc::make_mut(&mut world.host).events.extend(events);
+            world.actors[0].accesses = accesses;
+            found(world, 40, "spread-over-nodes")
+        };
+        assert_eq!(counted(1.0)[0].severity, Severity::Warning);
+        assert!(counted(40.0).is_empty());
     }
 }
 

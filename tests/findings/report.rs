@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use numatop_ng::analysis::episodes::Episodes;
 use numatop_ng::finding::details::{Content, Section, details};
-use numatop_ng::finding::{Engine, json, report};
-use numatop_ng::model::sample::HostFacts;
+use numatop_ng::finding::{Engine, Severity, json, report};
+use numatop_ng::model::sample::{HostFacts, Sample};
+use numatop_ng::snapshot::{RowKind, derive};
 use serde_json::Value;
 
 use crate::properties::sick;
-use crate::world::{TWO, each_second, fold, machine, samples};
+use crate::world::{Actor, TWO, each_second, fold, machine, samples};
 
 fn watched(seconds: u64) -> (std::sync::Arc<HostFacts>, Engine) {
     let (host, samples) = samples(sick(), seconds, 1000);
@@ -75,6 +77,60 @@ fn what_ended_before_the_end_is_not_no_finding() {
     assert!(!text.contains("No finding in"), "{text}");
     assert!(text.contains("No finding at the end of 3 min 20 s. 1 ended before."), "{text}");
     assert!(text.contains("  WARNING  zone-reclaim  host  held "), "{text}");
+    // It was found: an exit code says so.
+    assert!(report::is_found(&engine, Severity::Warning) && !report::is_found(&engine, Severity::Critical));
+}
+
+#[test]
+fn symptoms_that_ended_are_not_found() {
+    let (host, samples) = samples(sick(), 80, 1000);
+    let mut engine = fold(&host, &samples).0;
+    let symptoms: Vec<_> =
+        engine.findings().iter().filter(|finding| finding.is_symptom()).map(|it| it.key.clone()).collect();
+    let causes: Vec<_> =
+        engine.findings().iter().filter(|it| !it.is_symptom()).map(|it| it.severity).collect();
+    assert!(!symptoms.is_empty());
+    engine.interrupt();
+    for key in symptoms {
+        let ended = engine.ended().find(|ended| ended.key == key).expect("it has ended");
+        assert!(ended.is_symptom(), "{key}");
+    }
+    assert_eq!(engine.gravest_ended(), causes.into_iter().max());
+}
+
+#[test]
+fn nothing_goes_on_from_one_recorded_run_to_the_next() {
+    // Two runs of 40 s, with 5 s between them.
+    let mut world = machine(TWO, vec![Actor::new(900_002, "busy").runs(&[(0, 100.0)])]);
+    world.vm.zone_reclaim_mode = Some(1);
+    each_second(&mut world, |machine, _| machine.nodes[1].node_reclaims += 240);
+    let (host, samples) = samples(world, 85, 1000);
+    let mut episodes = Episodes::default();
+    let mut engine = Engine::default();
+    let mut previous: Option<&Sample> = None;
+    for (at, sample) in samples.iter().enumerate().filter(|(at, _)| !(40..45).contains(at)) {
+        let continues = !matches!(at, 0 | 45);
+        if !continues {
+            engine.interrupt();
+        }
+        if let Some(previous) = previous.filter(|_| continues) {
+            engine.take(&derive(&host, Some(previous), sample, RowKind::Processes));
+        }
+        previous = Some(sample);
+        episodes.take(&host, sample.clone(), continues);
+    }
+    let of = |engine: &Engine| -> Vec<(String, u64, Option<u64>)> {
+        let all = engine.ended().chain(engine.findings());
+        all.map(|it| (it.key.to_string(), it.since_mono_ns, it.until_mono_ns)).collect()
+    };
+    let episodes = episodes.into_engine();
+    assert_eq!(of(&engine), of(&episodes), "the screen and diagnose conclude the same");
+    let zone: Vec<_> = of(&engine).into_iter().filter(|(key, ..)| key.starts_with("zone-reclaim")).collect();
+    assert_eq!(zone.len(), 2, "{zone:?}");
+    // It ended with the first run, and began again in the second.
+    assert!(zone[0].2.is_some_and(|until| until <= samples[40].mono_ns), "{zone:?}");
+    assert!(zone[1].1 >= samples[45].mono_ns && zone[1].2.is_none(), "{zone:?}");
+    assert_eq!(engine.watched_ns() / 1_000_000_000, 39 + samples.len() as u64 - 46);
 }
 
 #[test]

@@ -15,8 +15,8 @@ use numatop_ng::model::access::{
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::sample::{
     Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, MachineRaw, MemPolicy, Missing,
-    Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, Pressure, Resident, Sample, SelfUsage, Slot,
-    TaskRaw, VmStat,
+    Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure, Resident, Sample, SelfUsage,
+    Slot, TaskRaw, VmStat,
 };
 use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 use numatop_ng::model::units::NodeId;
@@ -247,11 +247,17 @@ fn limits() -> impl Strategy<Value = Arc<GroupRaw>> {
 }
 
 fn placement() -> impl Strategy<Value = Arc<PlacementRaw>> {
-    (any::<[u64; 3]>(), any::<[u32; 2]>(), vec(any::<u32>(), 0..4), any::<bool>()).prop_map(
-        |([start_ns, read_ns, space_bytes], [asked, error_hundredths], by_node, known)| {
+    let policies = proptest::option::of((any::<[u64; 3]>(), any::<bool>()));
+    (any::<[u64; 3]>(), any::<[u32; 2]>(), vec(any::<u32>(), 0..4), any::<bool>(), policies).prop_map(
+        |([start_ns, read_ns, space_bytes], [asked, error_hundredths], by_node, known, policies)| {
             let found = PagesFound { space_bytes, asked, by_node, error_hundredths };
             let missing = Missing::NotPermitted("reading its maps: Permission denied".into());
-            Arc::new(PlacementRaw { start_ns, read_ns, found: if known { Ok(found) } else { Err(missing) } })
+            let policies = policies.map(|([read_ns, all_bytes, own_bytes], known)| {
+                let why = || Missing::NotCollected("too large".into());
+                (read_ns, if known { Ok(PolicyBytes { all_bytes, own_bytes }) } else { Err(why()) })
+            });
+            let found = if known { Ok(found) } else { Err(missing) };
+            Arc::new(PlacementRaw { start_ns, read_ns, found, policies })
         },
     )
 }

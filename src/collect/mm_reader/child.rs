@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::wire::{AboutTurn, Answer, End, Job, PagesTurn, Placed, PlacementTurn, Question, Turn};
 use crate::collect::access::lookup;
 use crate::collect::placement::draw::Random;
-use crate::collect::placement::{DRAW, Walk};
+use crate::collect::placement::{DRAW, Walk, policies};
 use crate::collect::proc_fields;
 use crate::collect::{mappings, proc_details, self_usage};
 use crate::host::clock::mono_ns;
@@ -128,6 +128,10 @@ impl Reads {
             end.placement_used = self.place(placement, &mut told)?;
             end.walking = self.walking.as_ref().map(|(process, _)| *process);
             told.begun += placement.jobs.len() as u64;
+            if let Some(job) = &placement.policies {
+                end.policies_used = self.read_policies(job, &mut told)?;
+                told.begun += 1;
+            }
         }
         if let Some(about) = &turn.about {
             end.about = Some((about.asked, self.read_about(about, &mut told)?));
@@ -155,6 +159,17 @@ impl Reads {
                 told.answer.placed.push(Placed { process: job.process, read_ns: mono_ns(), found });
             }
         }
+        Ok(began.elapsed())
+    }
+
+    fn read_policies(&self, job: &Job, told: &mut Told<'_>) -> io::Result<Duration> {
+        let began = Instant::now();
+        // It may take long: what is known by now does not wait.
+        told.flush()?;
+        told.begin(job, 0)?;
+        let found = policies::read(&self.root, job.process);
+        told.bytes += 300;
+        told.answer.policies.push((job.process, mono_ns(), found));
         Ok(began.elapsed())
     }
 

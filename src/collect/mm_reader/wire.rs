@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::collect::mappings::walk_ns;
 use crate::model::process::ProcessId;
 use crate::model::process::{Asked, ProcFields};
-use crate::model::sample::{Missing, PagesFound, Reading};
+use crate::model::sample::{Missing, PagesFound, PolicyBytes, Reading};
 
 /// Processes in one list of a question: three lists fit one packet.
 pub const JOBS_MAX: usize = 768;
@@ -66,6 +67,8 @@ pub struct PagesPlaced {
 pub struct PlacementTurn {
     pub jobs: Vec<Job>,
     pub budget: Duration,
+    /// A process whose memory policies are read, too, whatever that takes.
+    pub policies: Option<Job>,
 }
 
 /// See [`crate::collect::proc_fields`].
@@ -84,14 +87,17 @@ pub struct AboutTurn {
 impl Turn {
     /// Every process, in the order in which they are read about.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
-        let placement = self.placement.iter().flat_map(|turn| &turn.jobs);
+        let placement = self.placement.iter().flat_map(|turn| turn.jobs.iter().chain(&turn.policies));
         let pages = self.pages.iter().flat_map(|turn| &turn.jobs);
         placement.chain(self.about.iter().flat_map(|turn| turn.lists.iter().flatten())).chain(pages)
     }
 
     /// Time it may take.
     pub fn budget(&self) -> Duration {
-        let placement = self.placement.as_ref().map_or(Duration::ZERO, |turn| turn.budget);
+        let placement = self.placement.as_ref().map_or(Duration::ZERO, |turn| {
+            let walk_ns = turn.policies.map_or(0, |job| walk_ns(job.rss_bytes));
+            turn.budget + Duration::from_nanos(walk_ns)
+        });
         let pages = self.pages.as_ref().map_or(Duration::ZERO, |turn| turn.budget);
         placement + pages + self.about.as_ref().map_or(Duration::ZERO, |turn| turn.for_all)
     }
@@ -101,6 +107,8 @@ impl Turn {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     pub placed: Vec<Placed>,
+    /// Each with CLOCK_MONOTONIC when it was read.
+    pub policies: Vec<(ProcessId, u64, Reading<PolicyBytes>)>,
     pub abouts: Vec<(ProcessId, Reading<ProcFields>)>,
     pub pages: Vec<(ProcessId, Reading<PagesPlaced>)>,
     pub end: Option<End>,
@@ -120,6 +128,8 @@ pub struct Placed {
 pub struct End {
     /// The cost of [`PlacementTurn`].
     pub placement_used: Duration,
+    /// The cost of reading policies.
+    pub policies_used: Duration,
     /// A process whose mappings are not all read: the next turn goes on with it.
     pub walking: Option<ProcessId>,
     /// The answers to [`AboutTurn`], and its new debts.

@@ -6,17 +6,19 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
 use super::super::{
-    Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
+    Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
 };
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
+use crate::metric::balancing::HINT_REMOTE_PCT;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_BEST_PCT, REMOTE_PCT};
 use crate::model::units::NodeId;
 
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "A process without limits of its own runs on one node and has memory on others. An info, because \
-            mappings may have policies of their own, which are not sampled.",
+    about: "A process without limits of its own runs on one node and has memory on others. A warning where policies of its \
+            mappings are known to leave its memory to the kernel; with NUMA balancing on, also where accesses or hinting \
+            faults show that it is used.",
     not_when: &[
         ("balancing-repairs", "its placement changes: a repair is under way, by NUMA balancing or by hand"),
         ("cold", "nothing uses that memory"),
@@ -25,10 +27,18 @@ pub(super) static RULE: Rule = Rule {
         ("bound", "it may not run on all nodes, or take memory from all"),
         ("two-thirds", "a fifth of its time is on other nodes"),
         ("shared", "a fifth of its memory is shared with others"),
+        (
+            "own-policies",
+            "a fifth of its memory or more is in mappings with a policy of their own, or that is not known: an info",
+        ),
+        (
+            "unused",
+            "NUMA balancing is on, and neither accesses nor hinting faults show that it is used: an info",
+        ),
     ],
     of: &[Kind::Process],
     group: Group::Placement,
-    gravest: Severity::Info,
+    gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
     // Where balancing is on it repairs what is used: the longer time is for both.
     hold: Hold::s(60.0),
@@ -92,9 +102,18 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
             .on(home),
         view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
     ];
+    // Balancing repairs what is used: one place where all of it runs is then no witness.
+    let balances =
+        view.snapshot.machine.and_then(|machine| machine.numa_balancing).is_none_or(|mode| mode & 1 == 1);
+    let is_used =
+        |witness: &Evidence| matches!(witness.metric, id if id == REMOTE_PCT.id || id == HINT_REMOTE_PCT.id);
+    let meant =
+        guards::kernel_places(view, of).filter(|_| !balances || witness.as_ref().is_some_and(is_used));
+    let severity = if meant.is_some() { Severity::Warning } else { Severity::Info };
     evidence.extend(witness);
+    evidence.extend(meant);
     Ok(Look::seen(Seen {
-        severity: Severity::Info,
+        severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
         evidence,
         plan: Plan { to: vec![home], from, bytes: away, number: best, ..Plan::default() },

@@ -8,15 +8,15 @@ use super::super::view::{Of, View, input, settle};
 use super::super::{Check, Confidence, Kind, Note, Severity, Told, env, gain};
 use super::remote_after_pin::RISK_OF_MOVE;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
-use crate::metric::task::{RUNQ_WAIT_PCT, STALL_BACKEND_PCT};
+use crate::metric::task::{LMA_PER_S, RMA_PER_S, RUNQ_WAIT_PCT, STALL_BACKEND_PCT};
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 
 pub(super) static RULE: Rule = Rule {
     id: "spread-over-nodes",
     title: "Spread over nodes, fits on fewer",
-    about: "A process that may run everywhere runs on several nodes, its memory is on them, and it fits on fewer. An info, \
-            because mappings may have policies of their own, which are not sampled.",
+    about: "A process that may run everywhere runs on several nodes, its memory is on them, and it fits on fewer. A warning \
+            where policies of its mappings are known to leave its memory to the kernel.",
     not_when: &[
         ("shards", "nothing shows that its threads use memory of other nodes"),
         ("interleave", "its policy interleaves memory or names nodes"),
@@ -24,17 +24,25 @@ pub(super) static RULE: Rule = Rule {
         ("bound", "it may not use all nodes"),
         ("converging", "its placement changes"),
         ("shared", "a fifth of its memory is shared with others"),
+        (
+            "bandwidth",
+            "it makes 50 memory accesses per us or more for each node that it would have: more controllers serve it better",
+        ),
+        (
+            "own-policies",
+            "a fifth of its memory or more is in mappings with a policy of their own, or that is not known: an info",
+        ),
+        ("vm", "it is a virtual machine, which may have nodes of its own: an info"),
     ],
     of: &[Kind::Process],
     group: Group::Placement,
-    gravest: Severity::Info,
+    gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
     hold: Hold::s(30.0),
-    limits: &[Limit::least(
-        "remote",
-        20.0,
-        "[S3]: pages are moved to their users when locality is below 80 %",
-    )],
+    limits: &[
+        Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts above 50 accesses per us and node only"),
+    ],
     idle_too: false,
     look: |view, of| settle(look(view, of)),
     tell,
@@ -69,24 +77,33 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if remote - rest < view.limit("remote") {
         return Ok(Look::Quiet);
     }
+    let accesses = [&LMA_PER_S, &RMA_PER_S].map(|metric| view.number(metric, of).unwrap_or(0.0));
+    if accesses.iter().sum::<f64>() >= view.limit("accesses") * set.len() as f64 {
+        return Ok(Look::Quiet);
+    }
     let sure = remote - placed.error - rest >= view.limit("remote");
+    let is_machine = task.raw.comm.bytes().starts_with(b"qemu-");
+    let meant = guards::kernel_places(view, of).filter(|_| !is_machine);
     let from: Vec<NodeId> =
         placed.holders(&set, 0.5).into_iter().filter(|node| whole.contains(node)).collect();
     let away = placed.outside(&set);
     let subject = of.subject();
+    let mut evidence = vec![
+        view.evidence(REMOTE_PCT.id, subject.clone(), remote)
+            .error(placed.error)
+            .limit(rest + view.limit("remote"))
+            .note(Note::Placement),
+        witness,
+        view.evidence("mem_free_bytes", super::super::Subject::Node(set[0]), memory_room(view, &set))
+            .limit(away)
+            .note(Note::Room),
+    ];
+    let severity = if meant.is_some() { Severity::Warning } else { Severity::Info };
+    evidence.extend(meant);
     Ok(Look::seen(Seen {
-        severity: Severity::Info,
+        severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
-        evidence: vec![
-            view.evidence(REMOTE_PCT.id, subject.clone(), remote)
-                .error(placed.error)
-                .limit(rest + view.limit("remote"))
-                .note(Note::Placement),
-            witness,
-            view.evidence("mem_free_bytes", super::super::Subject::Node(set[0]), memory_room(view, &set))
-                .limit(away)
-                .note(Note::Room),
-        ],
+        evidence,
         plan: Plan { to: set, from, bytes: away, number: used.len() as f64, ..Plan::default() },
     }))
 }

@@ -50,6 +50,8 @@ pub struct Actor {
     /// Resident memory of its process, and how many parts of it are on each node; no parts: not known.
     pub rss: u64,
     pub memory: Vec<u32>,
+    /// Share of `rss` in mappings with a policy of their own, in percent; `None`: not known.
+    pub own_policy_pct: Option<u8>,
     /// The part of `rss` that is shared memory.
     pub shmem: u64,
     /// Nodes that it may run on and take memory from, as bits; `None`: all that have CPUs, and all.
@@ -108,6 +110,7 @@ impl Actor {
             cpu_switches: None,
             rss: 8 << 20,
             memory: vec![],
+            own_policy_pct: None,
             shmem: 0,
             cpu_nodes: None,
             mem_nodes: None,

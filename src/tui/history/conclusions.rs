@@ -14,25 +14,34 @@ const LISTED_NS: u64 = 3_600_000_000_000;
 pub struct Conclusions {
     /// Causes by rank, each followed by its symptoms; infos after them.
     pub findings: Vec<Finding>,
-    /// Findings that ended within the last hour, the latest first.
-    pub ended: Vec<Finding>,
-    pub blind: Vec<Blind>,
+    /// Findings that ended within the last hour, the latest first. This and the next are most often those of the interval
+    /// before, which are shared: ten minutes of copies would be megabytes.
+    pub ended: Arc<Vec<Finding>>,
+    pub blind: Arc<Vec<Blind>>,
     pub summary: Summary,
     /// Time that was watched up to here, ns.
     pub watched_ns: u64,
 }
 
 impl Conclusions {
-    fn of(engine: &Engine, mono_ns: u64) -> Conclusions {
+    fn of(engine: &Engine, mono_ns: u64, before: Option<&Conclusions>) -> Conclusions {
         let is_recent = |ended: &&Finding| {
-            ended.until_mono_ns.is_some_and(|until| mono_ns.saturating_sub(until) < LISTED_NS)
+            // A later time is that of another run.
+            let ago = ended.until_mono_ns.and_then(|until| mono_ns.checked_sub(until));
+            ago.is_some_and(|ago| ago < LISTED_NS)
         };
-        let mut ended: Vec<Finding> = engine.ended().filter(is_recent).cloned().collect();
+        let mut ended: Vec<&Finding> = engine.ended().filter(is_recent).collect();
         ended.reverse();
+        let same_ended = before.filter(|before| before.ended.iter().eq(ended.iter().copied()));
+        let same_blind = before.filter(|before| *before.blind == engine.blind());
         Conclusions {
             findings: engine.findings().to_vec(),
-            ended,
-            blind: engine.blind().to_vec(),
+            ended: same_ended.map_or_else(
+                || Arc::new(ended.into_iter().cloned().collect()),
+                |before| Arc::clone(&before.ended),
+            ),
+            blind: same_blind
+                .map_or_else(|| Arc::new(engine.blind().to_vec()), |before| Arc::clone(&before.blind)),
             summary: engine.summary(),
             watched_ns: engine.watched_ns(),
         }
@@ -70,7 +79,9 @@ impl Concluder {
 
     /// Keeps the conclusions so far as those of this sample.
     pub fn keep(&mut self, number: u64, mono_ns: u64) {
-        self.kept.push_back((number, Arc::new(Conclusions::of(&self.engine, mono_ns))));
+        let before = self.kept.back().map(|(_, before)| before.as_ref());
+        let conclusions = Conclusions::of(&self.engine, mono_ns, before);
+        self.kept.push_back((number, Arc::new(conclusions)));
     }
 
     /// Drops what belongs to samples before this one.

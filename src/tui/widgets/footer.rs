@@ -8,16 +8,25 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 use super::prompt::Prompt;
+use crate::tui::input::action::Action;
 use crate::tui::input::keymap::context::TIMELINE;
 use crate::tui::input::keymap::{self, Binding, KEYS};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::widgets::pen::Pen;
 
-/// The line that is typed into `prompt`, the `message`, or the keys of `context`.
+/// The keys that there are.
+pub struct Keys<'a> {
+    /// Bits of [`keymap::context`].
+    pub context: u16,
+    /// Whether the source has what an action is for.
+    pub offers: &'a dyn Fn(Action) -> bool,
+}
+
+/// The line that is typed into `prompt`, the `message`, or the keys.
 pub fn render(
     prompt: Option<&Prompt>,
     message: Option<&str>,
-    context: u16,
+    keys: &Keys<'_>,
     theme: &Theme,
     area: Rect,
     buf: &mut Buffer,
@@ -34,12 +43,13 @@ pub fn render(
         pen.write(message, theme.style(Role::Warn));
         return;
     }
+    let context = keys.context;
     // Where there is a time bar, its keys come first.
     let along_time = |line: &&Binding| line.contexts & context & TIMELINE != 0;
     let (first, then) = (KEYS.iter().filter(along_time), KEYS.iter().filter(|line| !along_time(line)));
     let mut words: Vec<(String, &str)> = first
         .chain(then)
-        .filter(|line| line.contexts & context != 0 && !line.label.is_empty())
+        .filter(|line| line.contexts & context != 0 && !line.label.is_empty() && (keys.offers)(line.action))
         // The meaning that a key has here counts: for some it is another in a recording.
         .filter(|line| {
             let key = &line.keys[0];

@@ -184,7 +184,7 @@ pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
     let mut lines = vec![Line::whole(title, Role::Title)];
     lines.push(Line::whole(format!("{:RULE$} WHY, AND REMEDY", "RULE"), Role::Header));
     let room = usize::from(width).saturating_sub(RULE + 2).max(20);
-    for blind in &now.blind {
+    for blind in now.blind.iter() {
         let mut left = blind.id;
         for text in wrapped(&why(blind), room) {
             lines.push(Line::whole(format!("{:RULE$} {text}", std::mem::take(&mut left)), Role::Plain));

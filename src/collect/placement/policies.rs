@@ -1,0 +1,232 @@
+//! Memory policies of mappings: which process is looked at next, and the look.
+//!
+//! /proc/PID/numa_maps names the policy that holds for each mapping, that of shared memory included, which hangs on the file
+//! and not on the mapping. A BPF program that goes through the mappings would not see those, and would need the layout of one
+//! structure more. The price is a walk over all pages: 3.9 to 34 ms for a GiB (docs/performance.md), during which the process
+//! can use its memory but map none. So only processes are looked at whose placement rules may call wrong, one at a time, each
+//! once in five minutes, none that is too large, and all looks together for a hundredth of the time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::maps::Lines;
+use super::target::{Target, reason};
+use crate::collect::mappings::{NumaLine, parse_numa_line, walk_ns};
+use crate::collect::mm_reader::wire::Job;
+use crate::model::process::ProcessId;
+use crate::model::sample::{Missing, PlacementRaw, PolicyBytes, Reading, TaskRaw};
+
+/// An answer is good for so long, ns.
+const OLD_NS: u64 = 300_000_000_000;
+
+/// The longest walk that is done, ns: half a second, for 16 GiB of small pages on a slow machine.
+const WALK_MAX_NS: u64 = 500_000_000;
+
+/// A look is followed by a rest of so many times its length.
+const REST: u32 = 99;
+
+/// The least share of memory outside of the node where a process runs most that rules ask about, in percent, and the least
+/// memory, in bytes.
+const OUTSIDE_PCT: u64 = 20;
+const LEAST_BYTES: u64 = 64 << 20;
+
+/// Policies that leave the choice to the kernel: include/uapi/linux/mempolicy.h
+const DEFAULT: u16 = 0;
+const LOCAL: u16 = 4;
+
+/// The rest between looks.
+#[derive(Debug, Default)]
+pub struct Rest(Option<Instant>);
+
+impl Rest {
+    /// Whether it is over.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.0.is_none_or(|until| now >= until)
+    }
+
+    /// Begins after a look that took so long.
+    pub fn begin(&mut self, now: Instant, used: Duration) {
+        self.0 = Some(now + used * REST);
+    }
+}
+
+/// The state of one process, of all its threads.
+#[derive(Default)]
+struct Seen<'a> {
+    uid: u32,
+    rss_bytes: u64,
+    run_ns: Vec<u64>,
+    raw: Option<&'a PlacementRaw>,
+}
+
+/// The process that is looked at next: its policy is the kernel's own, and a fifth of its memory or more is not on the node
+/// where it runs most. The one that ran longest goes first, after those that were never looked at.
+pub fn next(tasks: &[Arc<TaskRaw>], known: &BTreeMap<u64, Arc<PlacementRaw>>, now_ns: u64) -> Option<Job> {
+    let mut seen: BTreeMap<ProcessId, Seen<'_>> = BTreeMap::new();
+    for task in tasks.iter().filter(|task| task.tid != 0 && task.rss_bytes >= LEAST_BYTES) {
+        let raw = known.get(&task.pid.into()).filter(|raw| raw.start_ns == task.leader_start_ns);
+        let Some(raw) = raw else { continue };
+        let is_due =
+            raw.policies.as_ref().is_none_or(|(read_ns, _)| now_ns.saturating_sub(*read_ns) >= OLD_NS);
+        if !is_due || !matches!(task.mempolicy.mode, DEFAULT | LOCAL) {
+            continue;
+        }
+        let process = seen.entry(task.process()).or_default();
+        (process.uid, process.raw) = (task.uid, Some(raw.as_ref()));
+        process.rss_bytes = process.rss_bytes.max(task.rss_bytes);
+        if process.run_ns.len() < task.counts.run_ns.len() {
+            process.run_ns.resize(task.counts.run_ns.len(), 0);
+        }
+        let sums = process.run_ns.iter_mut().zip(&task.counts.run_ns);
+        sums.for_each(|(sum, ns)| *sum = sum.saturating_add(*ns));
+    }
+    let wanted = seen.into_iter().filter(|(_, process)| is_outside(process));
+    let first = wanted.max_by_key(|((pid, _), process)| {
+        let is_new = process.raw.is_some_and(|raw| raw.policies.is_none());
+        let ran = process.run_ns.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
+        (is_new, ran, std::cmp::Reverse(*pid))
+    });
+    let (process, of) = first?;
+    Some(Job { process, uid: of.uid, rss_bytes: of.rss_bytes, careful: false })
+}
+
+/// Whether a fifth of its memory or more is not on the node where it ran most.
+fn is_outside(process: &Seen<'_>) -> bool {
+    let Some(Ok(found)) = process.raw.map(|raw| &raw.found) else { return false };
+    let ran = process.run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
+    let Some((home, _)) = ran.max_by_key(|(_, ns)| **ns) else { return false };
+    let all: u64 = found.by_node.iter().map(|pages| u64::from(*pages)).sum();
+    let here = found.by_node.get(home).copied().unwrap_or(0);
+    all > 0 && (all - u64::from(here)) * 100 >= all * OUTSIDE_PCT
+}
+
+/// Why a process with so much memory is not looked at, if so.
+///
+/// # Errors
+/// It is too large.
+pub fn affordable(rss_bytes: u64) -> Reading<()> {
+    if walk_ns(rss_bytes) <= WALK_MAX_NS {
+        return Ok(());
+    }
+    Err(Missing::NotCollected(
+        "policies of its mappings are not read: it has more memory than can be walked in half a second"
+            .into(),
+    ))
+}
+
+/// Reads the policies of all mappings of a process.
+///
+/// # Errors
+/// Why they are not known.
+pub fn read(root: &Path, process: ProcessId) -> Reading<PolicyBytes> {
+    let target =
+        Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
+    let failed = |error: std::io::Error| reason("reading its numa_maps", &error);
+    let mut lines = Lines::new(target.file(c"numa_maps").map_err(failed)?);
+    let mut sum = PolicyBytes::default();
+    while let Some(line) = lines.next_line().map_err(failed)? {
+        parse_numa_line(line).iter().for_each(|line| add(&mut sum, line));
+    }
+    target.check().map_err(failed)?;
+    Ok(sum)
+}
+
+/// A mapping without a policy of its own has that of the task, which is the kernel's own for those that are looked at.
+fn add(sum: &mut PolicyBytes, line: &NumaLine) {
+    let bytes = line.by_node.iter().map(|(_, bytes)| *bytes as u64).fold(0u64, u64::saturating_add);
+    sum.all_bytes = sum.all_bytes.saturating_add(bytes);
+    let name = line.policy.split([':', '=']).next().unwrap_or_default();
+    if !matches!(name, "default" | "local") {
+        sum.own_bytes = sum.own_bytes.saturating_add(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::sample::{Counts, MemPolicy, PagesFound};
+
+    const S: u64 = 1_000_000_000;
+
+    fn task(pid: u32, run_ns: &[u64]) -> Arc<TaskRaw> {
+        let counts = Counts { run_ns: run_ns.to_vec(), ..Counts::default() };
+        Arc::new(TaskRaw { pid, tid: pid, rss_bytes: 1 << 30, counts, ..TaskRaw::default() })
+    }
+
+    fn placed(pid: u32, by_node: &[u32], looked: Option<u64>) -> (u64, Arc<PlacementRaw>) {
+        let found = Ok(PagesFound { by_node: by_node.to_vec(), ..PagesFound::default() });
+        let policies = looked.map(|read_ns| (read_ns, Ok(PolicyBytes::default())));
+        (pid.into(), Arc::new(PlacementRaw { start_ns: 0, read_ns: 0, found, policies }))
+    }
+
+    fn chosen(tasks: &[Arc<TaskRaw>], known: &[(u64, Arc<PlacementRaw>)], now_ns: u64) -> Option<u32> {
+        let known = known.iter().cloned().collect();
+        next(tasks, &known, now_ns).map(|job| job.process.0)
+    }
+
+    #[test]
+    fn only_memory_outside_of_its_node_is_asked_about_and_the_busiest_first() {
+        let tasks = [task(1, &[9 * S, 0]), task(2, &[2 * S, 0]), task(3, &[3 * S, S])];
+        // The first has all but a tenth of its memory where it runs.
+        let known = [placed(1, &[9, 1], None), placed(2, &[8, 2], None), placed(3, &[0, 5], None)];
+        assert_eq!(chosen(&tasks, &known, S), Some(3));
+        assert_eq!(chosen(&tasks[..2], &known, S), Some(2));
+        assert_eq!(chosen(&tasks[..1], &known, S), None);
+        assert_eq!(chosen(&tasks, &[], S), None);
+    }
+
+    #[test]
+    fn each_is_looked_at_once_in_five_minutes_after_those_that_never_were() {
+        let tasks = [task(2, &[2 * S, 0]), task(3, &[9 * S, 0])];
+        let looked = [placed(2, &[1, 9], None), placed(3, &[1, 9], Some(100 * S))];
+        assert_eq!(chosen(&tasks, &looked, 500 * S), Some(2));
+        assert_eq!(chosen(&tasks[1..], &looked, 399 * S), None);
+        assert_eq!(chosen(&tasks[1..], &looked, 400 * S), Some(3));
+    }
+
+    #[test]
+    fn a_policy_of_the_process_itself_is_no_question() {
+        let mut bound = TaskRaw::clone(&task(2, &[S, 0]));
+        bound.mempolicy = MemPolicy { mode: 2, flags: 0, nodes: 1 };
+        assert_eq!(chosen(&[Arc::new(bound)], &[placed(2, &[1, 9], None)], S), None);
+    }
+
+    #[test]
+    fn looks_take_a_hundredth_of_the_time() {
+        let (now, mut rest) = (Instant::now(), Rest::default());
+        assert!(rest.is_over(now));
+        rest.begin(now, Duration::from_millis(100));
+        assert!(!rest.is_over(now + Duration::from_millis(9_800)));
+        assert!(rest.is_over(now + Duration::from_millis(9_900)));
+        assert!(affordable(15 << 30).is_ok() && affordable(17 << 30).is_err());
+    }
+
+    #[test]
+    fn pages_count_for_the_policy_of_their_mapping() {
+        let mut sum = PolicyBytes::default();
+        for line in [
+            "7f00 default anon=3 N0=3 kernelpagesize_kB=4",
+            "7f10 local N1=1 kernelpagesize_kB=4",
+            "7f20 interleave:0-1 anon=4 N0=2 N1=2 kernelpagesize_kB=2048",
+            "7f30 bind=static:1 file=/dev/shm/a N1=1 kernelpagesize_kB=4",
+            "7f40 prefer:0",
+        ] {
+            add(&mut sum, &parse_numa_line(line.as_bytes()).unwrap());
+        }
+        assert_eq!(sum, PolicyBytes { all_bytes: 5 * 4096 + (8 << 20), own_bytes: 4096 + (8 << 20) });
+    }
+
+    #[test]
+    fn the_mappings_of_this_process_are_read() {
+        let pid = std::process::id();
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+        let ticks: u64 = stat.rsplit(") ").next().unwrap().split(' ').nth(19).unwrap().parse().unwrap();
+        let found = read(Path::new("/"), (pid, ticks * 10_000_000));
+        // A kernel without CONFIG_NUMA has no such file.
+        assert_eq!(found.is_ok(), Path::new("/proc/self/numa_maps").exists(), "{found:?}");
+        let found = found.unwrap_or(PolicyBytes { all_bytes: u64::MAX, own_bytes: 0 });
+        assert!(found.all_bytes > 1 << 20 && found.own_bytes == 0, "{found:?}");
+    }
+}
