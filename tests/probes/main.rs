@@ -24,6 +24,7 @@ mod placement;
 mod raw_probes;
 mod reclaim;
 mod recording;
+mod sampled_by_default;
 mod scoped_recording;
 mod screen;
 mod smt;
@@ -220,6 +221,10 @@ fn main() {
         placement::kernel_threads_have_no_memory,
         placement::without_privilege_the_reason_names_the_capability,
         placement::every_process_here_is_placed_or_has_a_reason,
+        sampled_by_default::only_chosen_processes_are_sampled,
+        sampled_by_default::a_rate_of_zero_samples_nothing,
+        sampled_by_default::the_details_sample_their_process_and_leave_nothing_behind,
+        sampled_by_default::with_no_access_the_details_sample_nothing,
         access::no_memory_use_is_sampled_unless_asked_for,
         hot::functions_have_the_shares_they_burn,
         hot::a_recording_names_functions_of_a_process_that_is_gone,
