@@ -1,6 +1,7 @@
 //! Measures what numatop-ng costs and how true its numbers are, beside other tools in the same run.
 #![expect(unsafe_code, reason = "calls C")]
 
+mod access;
 mod cgroups;
 mod containers;
 mod findings;
@@ -75,6 +76,8 @@ enum What {
     Record,
     /// Time of the diagnosis engine for an interval, by the number of processes.
     Findings,
+    /// Memory in use: samples of programs that time and count their own accesses.
+    Access,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -84,7 +87,7 @@ enum What {
 
 fn main() -> Result<()> {
     let mut cli = Cli::parse();
-    let all: [fn(&Plan) -> Result<Report>; 9] = [
+    let all: [fn(&Plan) -> Result<Report>; 10] = [
         hotpath::run,
         refresh::run,
         rest::run,
@@ -94,6 +97,7 @@ fn main() -> Result<()> {
         containers::run,
         record::run,
         findings::run,
+        access::run,
     ];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
@@ -105,6 +109,7 @@ fn main() -> Result<()> {
         What::Containers => &all[6..7],
         What::Record => &all[7..8],
         What::Findings => &all[8..9],
+        What::Access => &all[9..10],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

@@ -23,8 +23,20 @@ impl Process {
     /// # Errors
     /// The program could not be executed.
     pub fn start(command: &mut Command) -> Result<Process> {
+        Process::spawn(command.stdin(Stdio::null()))
+    }
+
+    /// The same with a pipe to its standard input.
+    ///
+    /// # Errors
+    /// The program could not be executed.
+    pub fn start_with_input(command: &mut Command) -> Result<Process> {
+        Process::spawn(command.stdin(Stdio::piped()))
+    }
+
+    fn spawn(command: &mut Command) -> Result<Process> {
         let what = format!("{command:?}");
-        let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("starting {what}"))?;
+        let child = command.spawn().with_context(|| format!("starting {what}"))?;
         Ok(Process { child, what })
     }
 
