@@ -1,6 +1,7 @@
 //! Memory in use against programs that time and count their own accesses to two regions, which stand in place of two nodes.
 
 pub mod case;
+pub mod cost;
 mod draws;
 pub mod load;
 mod sampled;

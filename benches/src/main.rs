@@ -11,6 +11,7 @@ mod memory;
 mod numbers;
 mod placement;
 mod process;
+mod programs;
 mod progs;
 mod record;
 mod refresh;
@@ -78,6 +79,10 @@ enum What {
     Findings,
     /// Memory in use: samples of programs that time and count their own accesses.
     Access,
+    /// Memory in use: cost to a program that is sampled, and of the live view; not one of all.
+    AccessCost,
+    /// Memory in use of programs that people run; not one of all.
+    Programs,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -99,6 +104,7 @@ fn main() -> Result<()> {
         findings::run,
         access::run,
     ];
+    let apart: [fn(&Plan) -> Result<Report>; 2] = [programs::run, access::cost::run];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
@@ -110,6 +116,8 @@ fn main() -> Result<()> {
         What::Record => &all[7..8],
         What::Findings => &all[8..9],
         What::Access => &all[9..10],
+        What::Programs => &apart[0..1],
+        What::AccessCost => &apart[1..2],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };
