@@ -3,12 +3,15 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use numatop_ng::collect::access::AccessProbe;
 use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::model::sample::Sample;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
+use numatop_ng::source::live::{LiveOptions, LiveSource};
+use numatop_ng::source::{Focus, Source};
 
 use crate::access::is_emulated;
 use crate::terminal::Terminal;
@@ -76,6 +79,48 @@ pub fn a_rate_of_zero_samples_nothing() -> Result<()> {
     probe.set_rate(97);
     probe.follow(&cpus)?;
     until("the sampler runs again", || Ok(probe.cost_ns() > cost_ns))
+}
+
+pub fn a_focus_has_its_processes_sampled_and_no_others() -> Result<()> {
+    if is_emulated() {
+        return Ok(());
+    }
+    let (one, other) = (Workload::start("hog")?, Workload::start("hog")?);
+    let mut source = LiveSource::start(LiveOptions::default())?;
+    let focus = |accesses| Focus { accesses, ..Focus::default() };
+    let mut next = source_next(&mut source);
+    let first = next(None)?;
+    ensure!(first.memory_use.is_none(), "nothing was wanted yet");
+    let process = |of: &Workload| {
+        let task = first.tasks.iter().find(|task| task.tid == of.pid()).context("no row")?;
+        Ok::<_, anyhow::Error>(task.process())
+    };
+    for wanted in [process(&one)?, process(&other)?] {
+        let mut last = Some(focus(Some(vec![wanted])));
+        let mut before: Option<u64> = None;
+        until("the process is sampled", || {
+            let sample = next(last.take())?;
+            let uses = sample.memory_use.context("the sampler is not loaded")?;
+            let samples = |process| uses.processes.get(&process).map_or(0, |found| found.samples);
+            // The window still has samples of the one before, and gets no more of them.
+            let rest: u64 =
+                uses.processes.keys().filter(|one| **one != wanted).map(|one| samples(*one)).sum();
+            ensure!(before.is_none_or(|before| rest <= before + 1), "{rest} samples of others");
+            before = (samples(wanted) > 0).then_some(rest);
+            Ok(samples(wanted) >= 10)
+        })?;
+    }
+    ensure!(next(Some(focus(None)))?.memory_use.is_none(), "it is loaded still");
+    Ok(())
+}
+
+/// The next sample, a moment after the focus was changed.
+fn source_next(source: &mut LiveSource) -> impl FnMut(Option<Focus>) -> Result<Sample> {
+    move |focus| {
+        focus.into_iter().for_each(|focus| source.focus(focus));
+        std::thread::sleep(Duration::from_millis(100));
+        source.next()?.context("a live source goes on")
+    }
 }
 
 /// BPF programs and perf events that a process has open.
