@@ -1,7 +1,7 @@
 //! Draws of a few samples of many: the number of times that the error of a share holds the truth. Pure.
 
 use numatop_ng::collect::placement::draw::Random;
-use numatop_ng::model::share::wilson;
+use numatop_ng::model::share::wilson_farther;
 
 /// Samples of one draw: as many as a busy thread has in two seconds at the default rate.
 pub const DRAW: usize = 200;
@@ -22,7 +22,7 @@ pub fn holds(samples: &[bool], truth: f64, seed: u64) -> Option<usize> {
             samples.swap(at, other);
         }
         let part = samples[..DRAW].iter().filter(|first| **first).count();
-        let (share, error) = wilson(part as f64, DRAW as f64)?;
+        let (share, error) = wilson_farther(part as f64, DRAW as f64)?;
         holds += usize::from((share - truth).abs() <= error);
     }
     Some(holds)

@@ -301,6 +301,30 @@ fn next(mut state: u64) -> u64 {
     state ^ (state << 17)
 }
 
+/// Loads a word. Compilers often load into the register that the address came from, which is then gone: here it stays.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn load(place: *mut u64) -> u64 {
+    let value;
+    // SAFETY: the caller's.
+    unsafe {
+        std::arch::asm!(
+            "mov {value}, [{place}]",
+            value = out(reg) value,
+            place = in(reg) place,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    value
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+unsafe fn load(place: *mut u64) -> u64 {
+    // SAFETY: the caller's.
+    unsafe { place.read_volatile() }
+}
+
 /// One access of a kind to a word, which gives the state after it.
 #[inline(always)]
 fn access(kind: Kind, place: *mut u64, state: u64) -> u64 {
@@ -308,7 +332,7 @@ fn access(kind: Kind, place: *mut u64, state: u64) -> u64 {
     unsafe {
         match kind {
             // The words are zero, so that the next address waits for this one and is random all the same.
-            Kind::Dependent => state ^ place.read_volatile(),
+            Kind::Dependent => state ^ load(place),
             Kind::Stores => {
                 place.write_volatile(state);
                 state
@@ -318,7 +342,7 @@ fn access(kind: Kind, place: *mut u64, state: u64) -> u64 {
                 state
             }
             _ => {
-                std::hint::black_box(place.read_volatile());
+                load(place);
                 state
             }
         }
@@ -354,7 +378,7 @@ fn walk(base: usize, state: u64, mut at: usize) -> (u64, usize) {
 fn stream(base: usize, state: u64, mut at: usize) -> (u64, usize) {
     for _ in 0..PHASE {
         // SAFETY: the place is below the words of the region.
-        std::hint::black_box(unsafe { word(base, at).read_volatile() });
+        unsafe { load(word(base, at)) };
         at = (at + 1) & (WORDS - 1);
     }
     (next(state), at)
@@ -436,14 +460,14 @@ fn pages_of_both(bases: [usize; 2], table: &[u32], mut state: u64) -> (u64, u64)
 #[inline(never)]
 fn load_of_the_first(place: *mut u64) -> u64 {
     // SAFETY: callers give words of a region.
-    unsafe { place.read_volatile() }
+    unsafe { load(place) }
 }
 
 /// Not the same code, or a compiler makes one of both.
 #[inline(never)]
 fn load_of_the_second(place: *mut u64) -> u64 {
     // SAFETY: callers give words of a region.
-    unsafe { place.read_volatile() ^ 1 }
+    unsafe { load(place) ^ 1 }
 }
 
 #[inline(never)]

@@ -7,7 +7,7 @@ use super::latencies::{self, LatencyColumns};
 use super::maps::Maps;
 use crate::collect::mappings::{Mapping, Mappings, walk_ns};
 use crate::model::access::{MappingUse, MemoryUse};
-use crate::model::share::wilson;
+use crate::model::share::{wilson, wilson_farther};
 use crate::snapshot::{SampledUse, Task};
 use crate::text::plural;
 use crate::text::quantity::{bytes, count, percent};
@@ -179,7 +179,7 @@ fn line(
     let text = resident.map_or("-".into(), bytes);
     pen.write_right(&text, NUMBER, if resident > Some(0.0) { plain } else { dim }).gap(1);
     if let Some(placed) = list.placed {
-        let share = used.and_then(|used| wilson(used.samples(), placed));
+        let share = used.and_then(|used| wilson_farther(used.samples(), placed));
         let (pct, error) =
             share.map_or(("-".into(), String::new()), |(pct, error)| (percent(pct), percent(error)));
         pen.write_right(&pct, SHARE, if share.is_some() { plain } else { dim }).gap(1);
