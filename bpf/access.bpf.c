@@ -9,6 +9,19 @@
 
 __u64 access_lost[NT_ACCESS_LOSSES];
 
+/* Time that the programs below took, in ns. The kernel's own statistics would slow down every program. */
+__u64 access_ns;
+
+/* Set by user space at any time: processes that are not in chosen_processes are not sampled. */
+__u32 choosy = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, NT_ACCESS_CHOSEN);
+	__type(key, struct nt_access_process);
+	__type(value, __u32);
+} chosen_processes SEC(".maps");
+
 #if defined(__TARGET_ARCH_arm64)
 #define CONTEXT_WORDS 34
 #define WORDS NT_ACCESS_WORDS_ARM64
@@ -63,9 +76,20 @@ static inline void send(void *sample, __u64 bytes)
 		    &access_lost[NT_ACCESS_RING_BUSY]);
 }
 
+static inline bool is_chosen(struct task_struct *task)
+{
+	struct nt_access_process process = {};
+
+	if (!choosy)
+		return true;
+	process.pid = task->tgid;
+	process.leader_start_ns = task->group_leader->start_boottime;
+	return bpf_map_lookup_elem(&chosen_processes, &process);
+}
+
 static inline bool is_wanted(struct task_struct *task)
 {
-	return task->pid && !(task->flags & PF_KTHREAD) && is_sampled(task);
+	return task->pid && !(task->flags & PF_KTHREAD) && is_chosen(task) && is_sampled(task);
 }
 
 static inline void set_head(struct nt_access *head, struct task_struct *task)
@@ -76,8 +100,7 @@ static inline void set_head(struct nt_access *head, struct task_struct *task)
 	head->cpu = bpf_get_smp_processor_id();
 }
 
-SEC("perf_event")
-int on_tick(void *ctx)
+static __always_inline void sample_tick(void *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 *words = ctx;
@@ -85,15 +108,15 @@ int on_tick(void *ctx)
 	__u32 zero = 0;
 
 	if (!is_wanted(task))
-		return 0;
+		return;
 	sample = bpf_map_lookup_elem(&scratch, &zero);
 	if (!sample)
-		return 0;
+		return;
 	set_head(&sample->head, task);
 	if (!in_user_mode(words)) {
 		sample->head.flags = NT_ACCESS_KERNEL;
 		send(sample, sizeof(sample->head));
-		return 0;
+		return;
 	}
 	sample->head.flags = 0;
 	/* The verifier takes constant offsets into the context only. */
@@ -105,12 +128,20 @@ int on_tick(void *ctx)
 #endif
 	read_code(sample, sample->words[IP]);
 	send(sample, sizeof(*sample));
+}
+
+SEC("perf_event")
+int on_tick(void *ctx)
+{
+	__u64 began = bpf_ktime_get_ns();
+
+	sample_tick(ctx);
+	__sync_fetch_and_add(&access_ns, bpf_ktime_get_ns() - began);
 	return 0;
 }
 
 /* An access that a PMU, or the kernel at a page fault, has the address of. */
-SEC("perf_event")
-int on_access_event(void *ctx)
+static __always_inline void sample_event(void *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct nt_access_event event = {};
@@ -119,7 +150,7 @@ int on_access_event(void *ctx)
 	__u64 known;
 
 	if (!is_wanted(task))
-		return 0;
+		return;
 	set_head(&event.head, task);
 	event.head.flags = NT_ACCESS_EVENT;
 	if (!in_user_mode(words))
@@ -144,6 +175,15 @@ int on_access_event(void *ctx)
 		event.head.flags |= NT_ACCESS_WEIGHT;
 	}
 	send(&event, sizeof(event));
+}
+
+SEC("perf_event")
+int on_access_event(void *ctx)
+{
+	__u64 began = bpf_ktime_get_ns();
+
+	sample_event(ctx);
+	__sync_fetch_and_add(&access_ns, bpf_ktime_get_ns() - began);
 	return 0;
 }
 

@@ -319,6 +319,16 @@ struct nt_access {
 	__u32 flags; /* enum nt_access_flags */
 };
 
+/* Processes that are sampled at most where not all are. */
+#define NT_ACCESS_CHOSEN 64
+
+/* A process that is sampled where not all are. */
+struct nt_access_process {
+	__u32 pid;
+	__u32 zero;
+	__u64 leader_start_ns;
+};
+
 /* An access that an event sampled: as the PMU's driver or the kernel says it. */
 struct nt_access_event {
 	struct nt_access head;
@@ -331,6 +341,7 @@ struct nt_access_event {
 #ifndef __cplusplus
 _Static_assert(sizeof(struct nt_access) == 24, "nt_access");
 _Static_assert(sizeof(struct nt_access_event) == 56, "nt_access_event");
+_Static_assert(sizeof(struct nt_access_process) == 16, "nt_access_process");
 _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_cpu_topo) == 24, "nt_cpu_topo");
 _Static_assert(sizeof(struct nt_cpu) == 48 + 64 + 6 * 64 + 32, "nt_cpu");

@@ -4,10 +4,12 @@
 //! behind the instruction that it was held up by, with the registers as that instruction left them; so the address that
 //! it accessed can be computed. docs/memory-in-use.md says what was verified.
 
+pub mod chosen;
 pub mod code_x86;
 pub mod decode_a64;
 pub mod decode_x86;
 pub mod follow;
+pub mod governor;
 pub mod next_runs;
 pub mod outcome;
 pub mod sample;

@@ -3,4 +3,5 @@
 pub mod episodes;
 pub mod filter;
 pub mod highlights;
+pub mod sampling;
 pub mod summary;

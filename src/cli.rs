@@ -149,6 +149,7 @@ pub struct LiveArgs {
         conflicts_with_all = [
             "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
             "runtime_sockets", "events", "pmu_dir", "placement_budget", "hot_event", "hot_rate", "overhead", "access",
+            "no_access",
         ]
     )]
     pub demo: bool,
@@ -173,6 +174,11 @@ pub struct LiveArgs {
     /// as has the live view, where u in the details asks for it, too.
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
+
+    /// Sample no accesses in the live view unless they are asked for. Without it those of processes that matter on the screen
+    /// are sampled, within 1 % of a CPU; U switches that.
+    #[arg(long, help_heading = MEASUREMENT, conflicts_with = "access")]
+    pub no_access: bool,
 
     /// Record everything that is measured, to a new file or in a directory (made if it ends with '/').
     #[arg(long, value_name = "FILE|DIR", help_heading = RECORDING)]

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use common::screen::{draw, text};
 use common::{Actor, App, World, app, press, type_text};
+use numatop_ng::metric::placement::{Basis, remote_by_source};
+use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::ProcFields;
 use numatop_ng::model::process::Texts;
 use numatop_ng::model::sample::{Missing, Sample};
 use numatop_ng::model::units::NodeId;
 use numatop_ng::snapshot::Task;
+use numatop_ng::tui::history::conclusions::Conclusions;
 use numatop_ng::tui::input::action::{Action, Effect, ScreenId, Seek};
 use numatop_ng::tui::input::keymap::{KEYS, Key, context};
 use numatop_ng::tui::ring::{MAX_BYTES, MAX_SAMPLES, Ring};
@@ -26,6 +29,12 @@ fn intel(ticks: usize) -> (World, App) {
     let mut world = World::intel();
     let app = app(&mut world, ticks, SIZE, Theme::new(true, false));
     (world, app)
+}
+
+fn type_filter(app: &mut App, filter: &str) {
+    press(app, "\\");
+    type_text(app, filter);
+    press(app, "Enter");
 }
 
 fn screen(app: &App) -> String {
@@ -358,6 +367,88 @@ fn filters_narrow_and_esc_drops_them() {
     assert_eq!(app.in_view().processes, Some(Vec::new()), "nobody, which is not everybody");
     press(&mut app, "Esc");
     assert_eq!(pids(&app).len(), all);
+}
+
+/// Process ids of the accesses that are wanted; `None` where none are to be sampled at all.
+fn sampled(app: &App) -> Option<Vec<u32>> {
+    app.in_view().accesses.map(|wanted| wanted.into_iter().map(|(pid, _)| pid).collect())
+}
+
+#[test]
+fn accesses_are_sampled_of_rows_that_may_be_remote() {
+    let (_, mut app) = intel(4);
+    assert_eq!(sampled(&app), None, "the option is off");
+    press(&mut app, "U");
+    // Web workers are where their memory was found, as far as that is known; other rows have none that was looked at.
+    assert_eq!(sampled(&app), Some(vec![4242, 9002, 5001, 5002]));
+    type_filter(&mut app, "mysql.service");
+    assert_eq!(sampled(&app), Some(vec![4242]), "rows on the screen only");
+    press(&mut app, "U");
+    assert_eq!(sampled(&app), None);
+    assert!(screen(&app).contains("sampled no longer"));
+}
+
+#[test]
+fn accesses_of_the_process_in_the_details_come_first() {
+    let (_, mut app) = intel(4);
+    app.state.sampling = true;
+    for pid in ["5000", "9002"] {
+        press(&mut app, "/");
+        type_text(&mut app, pid);
+        press(&mut app, "Enter");
+        press(&mut app, "Enter");
+        let wanted = sampled(&app).unwrap();
+        assert_eq!((wanted[0].to_string().as_str(), wanted.contains(&4242)), (pid, true), "{wanted:?}");
+        press(&mut app, "Esc");
+        assert!(sampled(&app).is_some_and(|wanted| wanted[0] == 4242));
+    }
+}
+
+#[test]
+fn accesses_that_findings_ask_about_come_before_other_rows() {
+    let (_, mut app) = intel(4);
+    app.state.sampling = true;
+    let asks = vec![(9002, 9002 * 1_000_000)];
+    app.state.conclusions = Arc::new(Conclusions { asks, ..Conclusions::default() });
+    assert_eq!(sampled(&app), Some(vec![9002, 4242, 5001, 5002]));
+}
+
+#[test]
+fn accesses_that_the_cpu_counts_are_not_sampled() {
+    let mut world = World::intel();
+    world.counts_remote();
+    let host = Arc::make_mut(&mut world.host);
+    host.events.push(Event { role: Role::Lma, ..host.events[0].clone() });
+    host.missing.remove("lma_per_s");
+    for actor in &mut world.actors {
+        (actor.accesses, actor.memory) = (1e6, vec![1, 1]);
+    }
+    let mut app = app(&mut world, 4, SIZE, Theme::new(true, false));
+    app.state.sampling = true;
+    let counted = |task: &Task, snapshot| {
+        remote_by_source(task, snapshot).first().is_some_and(|share| share.basis == Basis::Counted)
+    };
+    let snapshot = app.state.snapshot().unwrap();
+    assert!(snapshot.tasks.iter().any(|task| task.raw.pid == 4242 && counted(task, snapshot)));
+    assert_eq!(sampled(&app), Some(vec![]));
+}
+
+#[test]
+fn no_accesses_of_a_machine_with_one_node_are_sampled_but_those_of_the_details() {
+    let mut app = app(&mut World::vm(), 4, SIZE, Theme::new(true, false));
+    app.state.sampling = true;
+    assert_eq!(sampled(&app), Some(vec![]));
+    press(&mut app, "Enter");
+    assert_eq!(sampled(&app).map(|wanted| wanted.len()), Some(1));
+}
+
+#[test]
+fn a_made_up_machine_samples_no_accesses() {
+    let (_, mut app) = intel(4);
+    app.state.demo = true;
+    press(&mut app, "U");
+    assert!(screen(&app).contains("on the running machine only"));
+    assert_eq!(sampled(&app), None);
 }
 
 #[test]

@@ -304,6 +304,25 @@ fn accesses() -> MemoryUses {
 }
 
 #[test]
+fn mappings_have_the_latencies_of_sampled_loads() {
+    for (width, words) in [(140, true), (110, false)] {
+        let mut world = World::intel();
+        let mut app = app(&mut world, 3, (width, 40), Theme::new(false, false));
+        for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "m"] {
+            press(&mut app, key);
+        }
+        app.mapped((4242, 4242 * 1_000_000), Ok(mappings()));
+        let sample = Sample { memory_use: Some(Arc::new(accesses())), ..world.tick() };
+        app.sample(Arc::clone(&world.host), sample);
+        let shown = text(&draw(&app, width, 40));
+        // 300 cycles at 2 GHz, within a step of 6 %.
+        let line = shown.lines().find(|line| line.contains("LOCAL NS") && line.contains("REMOTE NS"));
+        assert_eq!(line.is_some(), words, "{shown}");
+        assert_eq!(shown.contains(" 148/152   148/152 "), words, "{shown}");
+    }
+}
+
+#[test]
 fn counters_samples_and_placement_stand_side_by_side() {
     let mut world = World::intel();
     world.counts_remote();

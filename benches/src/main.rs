@@ -1,6 +1,7 @@
 //! Measures what numatop-ng costs and how true its numbers are, beside other tools in the same run.
 #![expect(unsafe_code, reason = "calls C")]
 
+mod access;
 mod cgroups;
 mod containers;
 mod findings;
@@ -10,6 +11,7 @@ mod memory;
 mod numbers;
 mod placement;
 mod process;
+mod programs;
 mod progs;
 mod record;
 mod refresh;
@@ -75,6 +77,12 @@ enum What {
     Record,
     /// Time of the diagnosis engine for an interval, by the number of processes.
     Findings,
+    /// Memory in use: samples of programs that time and count their own accesses.
+    Access,
+    /// Memory in use: cost to a program that is sampled, and of the live view; not one of all.
+    AccessCost,
+    /// Memory in use of programs that people run; not one of all.
+    Programs,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -84,7 +92,7 @@ enum What {
 
 fn main() -> Result<()> {
     let mut cli = Cli::parse();
-    let all: [fn(&Plan) -> Result<Report>; 9] = [
+    let all: [fn(&Plan) -> Result<Report>; 10] = [
         hotpath::run,
         refresh::run,
         rest::run,
@@ -94,7 +102,9 @@ fn main() -> Result<()> {
         containers::run,
         record::run,
         findings::run,
+        access::run,
     ];
+    let apart: [fn(&Plan) -> Result<Report>; 2] = [programs::run, access::cost::run];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
@@ -105,6 +115,9 @@ fn main() -> Result<()> {
         What::Containers => &all[6..7],
         What::Record => &all[7..8],
         What::Findings => &all[8..9],
+        What::Access => &all[9..10],
+        What::Programs => &apart[0..1],
+        What::AccessCost => &apart[1..2],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

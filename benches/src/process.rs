@@ -1,5 +1,6 @@
 //! A program that we started: what it uses, and how it is ended.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,8 +24,20 @@ impl Process {
     /// # Errors
     /// The program could not be executed.
     pub fn start(command: &mut Command) -> Result<Process> {
+        Process::spawn(command.stdin(Stdio::null()))
+    }
+
+    /// The same with a pipe to its standard input.
+    ///
+    /// # Errors
+    /// The program could not be executed.
+    pub fn start_with_input(command: &mut Command) -> Result<Process> {
+        Process::spawn(command.stdin(Stdio::piped()))
+    }
+
+    fn spawn(command: &mut Command) -> Result<Process> {
         let what = format!("{command:?}");
-        let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("starting {what}"))?;
+        let child = command.spawn().with_context(|| format!("starting {what}"))?;
         Ok(Process { child, what })
     }
 
@@ -79,6 +92,33 @@ pub fn pinned(cpu: usize, program: &str) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &cpu.to_string(), program]);
     command
+}
+
+/// Processes below this one whose name begins with `comm`.
+pub fn below(root: u32, comm: &str) -> HashSet<u32> {
+    let mut parents: BTreeMap<u32, (u32, String)> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let (Some(from), Some(to)) = (stat.find('('), stat.rfind(')')) else { continue };
+        let parent = stat[to + 1..].split_whitespace().nth(1).and_then(|word| word.parse().ok());
+        parents.insert(pid, (parent.unwrap_or(0), stat[from + 1..to].to_string()));
+    }
+    let is_below = |pid: u32| {
+        let mut at = pid;
+        while at != root {
+            match parents.get(&at) {
+                Some((parent, _)) => at = *parent,
+                None => return false,
+            }
+        }
+        true
+    };
+    parents
+        .iter()
+        .filter(|(pid, (_, name))| name.starts_with(comm) && is_below(**pid))
+        .map(|(pid, _)| *pid)
+        .collect()
 }
 
 /// User and system time of all threads of a process, ended ones included, to the nanosecond.

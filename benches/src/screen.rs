@@ -1,6 +1,6 @@
 //! A full-screen program in a terminal of its own: what it shows, and when it draws.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -22,6 +22,7 @@ pub struct Screen {
     child: Box<dyn Child + Send + Sync>,
     shared: Arc<Mutex<Shared>>,
     began: Instant,
+    keys: Box<dyn Write + Send>,
     // Closing it hangs up the terminal: keep it as long as the program.
     _master: Box<dyn MasterPty + Send>,
 }
@@ -49,6 +50,7 @@ impl Screen {
             command.env(name, value);
         }
         let mut reader = pty.master.try_clone_reader().map_err(error)?;
+        let keys = pty.master.take_writer().map_err(error)?;
         let began = Instant::now();
         let child = pty.slave.spawn_command(command).map_err(error).context(format!("starting {program}"))?;
         drop(pty.slave);
@@ -72,7 +74,7 @@ impl Screen {
                 shared.parser.process(&bytes[..got]);
             }
         });
-        Ok(Screen { child, shared, began, _master: pty.master })
+        Ok(Screen { child, shared, began, keys, _master: pty.master })
     }
 
     pub fn pid(&self) -> u32 {
@@ -84,6 +86,14 @@ impl Screen {
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let screen = shared.parser.screen();
         if screen.alternate_screen() { screen.contents() } else { String::new() }
+    }
+
+    /// Types these keys.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn press(&mut self, keys: &str) -> Result<()> {
+        self.keys.write_all(keys.as_bytes()).and_then(|()| self.keys.flush()).context("pressing a key")
     }
 
     /// Waits until the screen is as `wanted`; the time since the start.

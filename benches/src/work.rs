@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 
+use crate::access::load::Load;
 use crate::memory;
 use crate::process::{children_cpu_time, schedstat};
 
@@ -54,6 +55,8 @@ pub enum Work {
     },
     /// Computes without pause.
     Hog,
+    /// Accesses two regions in a known way.
+    Access(Load),
     /// Two processes that compute for a millisecond in turns.
     Alternate {
         /// The second of them.
@@ -93,6 +96,7 @@ impl Work {
             Work::Memory { gib, mappings } => memory::hold(gib, mappings),
             Work::Mmap { threads } => memory::churn(threads),
             Work::Family { processes } => family(processes),
+            Work::Access(load) => load.run(),
             Work::Hog => loop {
                 burn(Duration::from_secs(1));
             },

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::{OpenSkel, Skel};
-use libbpf_rs::{Link, Program};
+use libbpf_rs::{Link, MapCore, MapFlags, Program};
 
 use super::object;
 use super::sampler::{self, CpuLinks, SampleRing, ring_bytes};
@@ -19,11 +19,12 @@ use super::skel::access::{AccessSkel, AccessSkelBuilder};
 use crate::access::sample::{EventAccess, RawSample, Registers, UserState};
 use crate::access::{decode_a64, decode_x86};
 use crate::model::event::Event;
+use crate::model::process::ProcessId;
 use crate::model::sample::Missing;
 use crate::model::units::CpuId;
 use crate::model::wire::{
-    ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CODE, ACCESS_EVENT, ACCESS_FROM, ACCESS_KERNEL,
-    ACCESS_KNOWN, ACCESS_LOSSES, ACCESS_WORDS, AccessHead, Wire,
+    ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CHOSEN, ACCESS_CODE, ACCESS_EVENT, ACCESS_FROM,
+    ACCESS_KERNEL, ACCESS_KNOWN, ACCESS_LOSSES, ACCESS_WORDS, AccessHead, AccessProcess, Wire,
 };
 use crate::pmu::memory_event::MemoryEvent;
 use crate::sys;
@@ -56,6 +57,8 @@ pub struct AccessProbe {
     event_links: CpuLinks,
     ring: SampleRing<RawSample>,
     hz: u32,
+    /// The processes that are sampled; `None`: all.
+    chosen: Option<Vec<ProcessId>>,
     skel: AccessSkel<'static>,
 }
 
@@ -71,7 +74,50 @@ impl AccessProbe {
         open.maps.samples.set_max_entries(ring_bytes(cpus, RING_PER_CPU, RING_MAX))?;
         let skel = open.load().context("loading access.bpf.o")?;
         let ring = SampleRing::new(&skel.maps.samples, "memory samples", parse)?;
-        Ok(AccessProbe { links: CpuLinks::default(), event_links: CpuLinks::default(), ring, hz, skel })
+        Ok(AccessProbe {
+            links: CpuLinks::default(),
+            event_links: CpuLinks::default(),
+            ring,
+            hz,
+            chosen: None,
+            skel,
+        })
+    }
+
+    /// Samples these processes only from now on, [`ACCESS_CHOSEN`] at most; `None`: all.
+    ///
+    /// # Errors
+    /// The errno of bpf(2).
+    pub fn choose(&mut self, chosen: Option<&[ProcessId]>) -> Result<()> {
+        let chosen = chosen.map(|chosen| chosen[..chosen.len().min(ACCESS_CHOSEN)].to_vec());
+        let (before, now) = (self.chosen.take().unwrap_or_default(), chosen.clone().unwrap_or_default());
+        let map = &self.skel.maps.chosen_processes;
+        let key = |process: &ProcessId| AccessProcess { pid: process.0, zero: 0, leader_start_ns: process.1 };
+        for process in before.iter().filter(|process| !now.contains(process)) {
+            map.delete(key(process).as_bytes()).context("sampling a process no longer")?;
+        }
+        for process in now.iter().filter(|process| !before.contains(process)) {
+            map.update(key(process).as_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY)
+                .context("sampling another process")?;
+        }
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.choosy = u32::from(chosen.is_some());
+        }
+        self.chosen = chosen;
+        Ok(())
+    }
+
+    /// Samples so many times a second on each CPU from the next [`AccessProbe::follow`] on; 0: not at all.
+    pub fn set_rate(&mut self, hz: u32) {
+        if hz != self.hz {
+            (self.links, self.event_links) = (CpuLinks::default(), CpuLinks::default());
+            self.hz = hz;
+        }
+    }
+
+    /// CPU time of the programs since they were loaded, ns.
+    pub fn cost_ns(&self) -> u64 {
+        self.skel.maps.bss_data.as_deref().map_or(0, |bss| sys::read_variable(&bss.access_ns))
     }
 
     /// Samples on these CPUs, and on those that went offline no longer.
@@ -79,6 +125,9 @@ impl AccessProbe {
     /// # Errors
     /// The clock cannot be sampled on one of them.
     pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
+        if self.hz == 0 {
+            return Ok(());
+        }
         self.links.follow(cpus, &clock(), self.hz, &self.skel.progs.on_tick)
     }
 
@@ -87,6 +136,9 @@ impl AccessProbe {
     /// # Errors
     /// One of them cannot be sampled on one of the CPUs.
     pub fn follow_events(&mut self, cpus: &[CpuId], events: &[MemoryEvent]) -> Result<(), Missing> {
+        if self.hz == 0 {
+            return Ok(());
+        }
         self.event_links.follow_memory(cpus, events, self.hz, &self.skel.progs.on_access_event)
     }
 

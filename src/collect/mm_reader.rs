@@ -205,6 +205,11 @@ impl MmReader {
         }
     }
 
+    /// CPU time of readers so far, in ns.
+    pub fn cpu_ns(&mut self) -> u64 {
+        self.process.cpu_ns()
+    }
+
     /// CPU time of readers so far, in ns, and memory that is the reader's alone, in bytes.
     pub fn uses(&mut self, page_size: u64) -> (u64, u64) {
         (self.process.cpu_ns(), self.process.private_pages() * page_size)

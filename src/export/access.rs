@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
 use crate::model::access::answers::{Answers, MemoryAnswers};
 use crate::model::access::{MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent};
-use crate::model::share::wilson;
+use crate::model::share::wilson_farther;
 use crate::snapshot::SampledUse;
 
 /// The samples of a process, on a machine with so many nodes.
@@ -106,7 +106,7 @@ fn rounded(pct: f64) -> f64 {
 
 /// A mapping, with all samples by time and by count, where shares of them say something.
 fn row(mapping: &MappingUse, (placed, by_count): (Option<f64>, Option<f64>)) -> Json {
-    let time = placed.map(|placed| wilson(mapping.samples(), placed).unwrap_or_default());
+    let time = placed.map(|placed| wilson_farther(mapping.samples(), placed).unwrap_or_default());
     let mut by_node: BTreeMap<String, f64> = BTreeMap::new();
     for ((page, _), samples) in &mapping.by_node {
         if let Some(page) = page {
@@ -128,7 +128,7 @@ fn row(mapping: &MappingUse, (placed, by_count): (Option<f64>, Option<f64>)) -> 
         "error_points": time.map(|(_, error)| rounded(error)),
         "remote_pct": percent(remote, known).filter(|_| time.is_some()),
     });
-    if let Some((pct, error)) = by_count.and_then(|all| wilson(mapping.followed(), all)) {
+    if let Some((pct, error)) = by_count.and_then(|all| wilson_farther(mapping.followed(), all)) {
         row["accesses_pct"] = json!(rounded(pct));
         row["accesses_error_points"] = json!(rounded(error));
     }

@@ -1,6 +1,7 @@
 //! The fold: takes one interval after the other, and says what is so for long enough. Same snapshots, same findings: no clock,
 //! no file, no random number, no order of a hash table.
 
+mod asks;
 mod look;
 mod rows;
 mod state;

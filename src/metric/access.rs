@@ -7,7 +7,7 @@ use crate::model::access::ENOUGH;
 use crate::model::access::answers::{Answers, MemoryAnswers};
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
-use crate::model::share::wilson;
+use crate::model::share::{wilson, wilson_farther};
 use crate::snapshot::{SampledUse, Snapshot, Task};
 
 /// The samples of a row: of its process, so threads have none.
@@ -92,7 +92,7 @@ pub const MEM_TIME_ERROR_POINTS: Metric<Task> = metric(
     "The share in mem_time_remote_pct is this near the truth in 95 of 100 cases, in percentage points.",
     |task, snapshot| {
         let (remote, known) = remote(task, snapshot)?;
-        Ok(Value::F64(wilson(remote, known).map_or(100.0, |(_, error)| error)))
+        Ok(Value::F64(wilson_farther(remote, known).map_or(100.0, |(_, error)| error)))
     },
 )
 .with(NEEDS.several(Several::Nodes));

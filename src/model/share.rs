@@ -15,6 +15,17 @@ pub fn wilson(part: f64, whole: f64) -> Option<(f64, f64)> {
     Some((100.0 * p, 100.0 * half))
 }
 
+/// Share of `part` in `whole` samples in per cent, and the distance to the farther end of the same interval, which is not
+/// even around shares near 0 and 100 %: so the error alone, taken to both sides, holds the truth in 95 of 100 cases there,
+/// too. `None` without samples. Samples that count in parts are allowed.
+pub fn wilson_farther(part: f64, whole: f64) -> Option<(f64, f64)> {
+    const Z: f64 = 1.96;
+    let (pct, half) = wilson(part, whole)?;
+    let p = pct / 100.0;
+    let middle = (p + Z * Z / (2.0 * whole)) / (1.0 + Z * Z / whole);
+    Some((pct, half + 100.0 * (middle - p).abs()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -25,5 +36,43 @@ mod tests {
         let (pct, error) = wilson(485.0, 970.0).unwrap();
         assert!((pct - 50.0).abs() < 1e-9 && (3.13..3.15).contains(&error), "{pct} {error}");
         assert!(wilson(100.0, 100.0).unwrap().1 > 0.0, "all of a hundred do not prove that it is all");
+    }
+
+    /// Share of samples of each size that hold the true share, by the binomial distribution, in per cent.
+    fn holds(p: f64, n: u32, error: fn(f64, f64) -> Option<(f64, f64)>) -> f64 {
+        // Logarithms: the chance of none of 500 is too small for a number.
+        let mut chance = f64::from(n) * (1.0 - p).ln();
+        let mut sum = 0.0;
+        for part in 0..=n {
+            let (pct, error) = error(f64::from(part), f64::from(n)).unwrap();
+            if (pct - 100.0 * p).abs() <= error {
+                sum += chance.exp();
+            }
+            chance += (f64::from(n - part) / f64::from(part + 1) * p / (1.0 - p)).ln();
+        }
+        100.0 * sum
+    }
+
+    #[test]
+    fn the_farther_end_holds_shares_near_the_ends_too() {
+        for p in [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99] {
+            for n in [100, 150, 200, 300, 500] {
+                let (farther, half) = (holds(p, n, wilson_farther), holds(p, n, wilson));
+                assert!(farther >= 92.5 && farther >= half, "{p} of {n}: {farther}");
+            }
+        }
+        let mean = |error| {
+            let all = [0.05, 0.1, 0.3, 0.5, 0.9].map(|p| holds(p, 200, error));
+            all.iter().sum::<f64>() / all.len() as f64
+        };
+        assert!(mean(wilson_farther) >= 95.0 && mean(wilson) < 95.0);
+    }
+
+    #[test]
+    fn the_farther_end_of_all_or_none_is_that_of_the_interval() {
+        assert_eq!(wilson_farther(0.0, 0.0), None);
+        // Wilson: 0 of 100 is 0 to 3.70 %.
+        assert!((3.6..3.8).contains(&wilson_farther(0.0, 100.0).unwrap().1));
+        assert!((3.13..3.15).contains(&wilson_farther(485.0, 970.0).unwrap().1), "even in the middle");
     }
 }

@@ -447,6 +447,23 @@ pub struct AccessHead {
 
 const _: () = assert!(size_of::<AccessHead>() == 24);
 
+/// Processes that are sampled at most where not all are (`NT_ACCESS_CHOSEN`).
+pub const ACCESS_CHOSEN: usize = 64;
+
+/// `struct nt_access_process`: a process that is sampled where not all are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct AccessProcess {
+    /// The process, as the host numbers it.
+    pub pid: u32,
+    /// Always 0.
+    pub zero: u32,
+    /// Start of its leader, ns since boot.
+    pub leader_start_ns: u64,
+}
+
+const _: () = assert!(size_of::<AccessProcess>() == 16);
+
 /// One row as the walk or the exit ring delivers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {

@@ -19,7 +19,7 @@ pub enum Cause {
     Names,
     /// The sample before was taken, and recorded where there is a recording.
     Sampling,
-    /// The sampling of stacks began.
+    /// The sampling of stacks or of accesses began.
     Setup,
 }
 
@@ -30,7 +30,7 @@ impl Cause {
             Cause::NoCpu => "other tasks had the CPUs while numatop-ng was ready to run",
             Cause::Names => "names of functions came late",
             Cause::Sampling => "the sample before took long to take and to record",
-            Cause::Setup => "the sampling of stacks had to begin first",
+            Cause::Setup => "the sampling of stacks or accesses had to begin first",
         }
     }
 }

@@ -235,7 +235,7 @@ fn say_behind(sample: &mut Sample, behind: u64) {
 /// Has the source look first at what was written last.
 fn focus(source: &mut dyn Source, written: &Written, asked: Asked) {
     if let Some(processes) = written.shown.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        source.focus(Focus { processes, groups: Vec::new(), asked });
+        source.focus(Focus { processes, asked, ..Focus::default() });
     }
 }
 

@@ -62,6 +62,7 @@ pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
     let mut options = screen(args)?;
     options.view.sets = live.sets.clone();
     options.view.access = args.access;
+    options.view.sampling = !args.no_access;
     let access = args.access;
     let start = move || {
         let mut source = start(live)?;

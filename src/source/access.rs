@@ -1,6 +1,8 @@
 //! The sampling of memory use as a source offers it: the sampler, the decoder, and the reader that looks up pages.
 //! Registers and code end here: what goes on are numbers of pages, and what comes out are sums by mapping.
 
+mod budgeted;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -10,15 +12,17 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use libbpf_rs::Program;
 
+use self::budgeted::Budgeted;
 use crate::access::outcome::{Attribution, Outcome};
 use crate::access::sample::{Decoders, EventAccess, RawSample, Registers};
 use crate::access::self_check::Verdict;
 use crate::access::window::{Batch, EventAt, Losses, Place, Places, Window};
-use crate::collect::access::follow::{BATCH_MAX, Done, Followers, Job as FollowJob};
+use crate::collect::access::follow::{BATCH_MAX, BUDGET as FOLLOW_BUDGET, Done, Followers, Job as FollowJob};
 use crate::collect::access::{AccessProbe, lookup, rate, self_check};
 use crate::collect::mm_reader::MmReader;
 use crate::collect::mm_reader::wire::{JOBS_MAX, Job, PagesPlaced, PagesTurn, Turn};
 use crate::collect::placement::draw::Random;
+use crate::host::clock::thread_time;
 use crate::host::memory_blocks::MemoryBlocks;
 use crate::model::access::class::AccessClass;
 use crate::model::access::{MemoryUse, MemoryUses, SampledEvent};
@@ -67,6 +71,21 @@ pub struct Access {
     until_ns: u64,
     lost: Losses,
     known: Arc<MemoryUses>,
+    /// The CPUs that are sampled.
+    cpus: Vec<CpuId>,
+    /// There where chosen processes are sampled within a budget, and not all.
+    budgeted: Option<Budgeted>,
+    /// CPU time of the calling thread for it so far.
+    own: Duration,
+}
+
+/// The processes that are sampled.
+pub enum Sampled {
+    /// All in scope, with the events of a PMU, too.
+    All,
+    /// As many of these as fit into a hundredth of a CPU, the most important one first. No event of a PMU: it would take a
+    /// counter from those that are shown.
+    Budgeted(Vec<ProcessId>),
 }
 
 /// A batch whose pages are being looked up.
@@ -81,26 +100,40 @@ struct Asked {
 }
 
 impl Access {
-    /// Loads the sampler, checks what its samples mean on this CPU, and starts it on `cpus`. `records` is the task storage
-    /// map; `now_ns` is CLOCK_MONOTONIC.
+    /// Loads the sampler, checks what its samples mean on this CPU, which is kept in `checked`, and starts it on `cpus`.
+    /// `records` is the task storage map; `now_ns` is CLOCK_MONOTONIC.
     ///
     /// # Errors
     /// Why there are no samples, or why they say nothing here.
     pub fn start(
-        records: &OwnedFd,
-        scoped: bool,
+        (records, scoped): (&OwnedFd, bool),
         cpus: &[CpuId],
+        sampled: Sampled,
+        checked: &mut Option<Result<Verdict, Missing>>,
         page_size: u64,
         now_ns: u64,
     ) -> Result<Access, Missing> {
         let failed = |error: anyhow::Error| Missing::Unsupported(format!("{error:#}"));
         let count = cpus.len() as u32;
         let mut probe = AccessProbe::load(records, rate(count), count).map_err(failed)?;
-        let clock = self_check::run(&probe);
+        let clock = checked.get_or_insert_with(|| self_check::run(&probe)).clone();
         probe.set_scoped(scoped);
         let root = Path::new(ROOT);
-        let found = memory_event::find(root);
-        let events = found.and_then(|found| probe.follow_events(cpus, &found).map(|()| found));
+        let events = match &sampled {
+            Sampled::All => {
+                memory_event::find(root).and_then(|found| probe.follow_events(cpus, &found).map(|()| found))
+            }
+            Sampled::Budgeted(_) => Err(Missing::NotCollected(
+                "--access samples it, and u in the details: by default a clock is sampled alone".into(),
+            )),
+        };
+        let budgeted = match sampled {
+            Sampled::All => None,
+            Sampled::Budgeted(wanted) => {
+                probe.choose(Some(&[])).map_err(failed)?;
+                Some(Budgeted::new(wanted, rate(count), now_ns, 0))
+            }
+        };
         match &clock {
             Ok(_) => probe.follow(cpus).map_err(failed)?,
             Err(why) if events.is_err() => return Err(why.clone()),
@@ -128,7 +161,36 @@ impl Access {
             window: Window::default(),
             until_ns: now_ns,
             known: Arc::new(Window::default().sum(event)),
+            cpus: cpus.to_vec(),
+            budgeted,
+            own: Duration::ZERO,
         })
+    }
+
+    /// Has others chosen, where not all processes are sampled: the most important one first.
+    pub fn want(&mut self, wanted: &[ProcessId]) {
+        if let Some(budgeted) = &mut self.budgeted {
+            budgeted.wanted = wanted.to_vec();
+        }
+    }
+
+    /// Whether chosen processes are sampled, within a budget.
+    pub fn is_budgeted(&self) -> bool {
+        self.budgeted.is_some()
+    }
+
+    /// Has rate and processes follow what was spent.
+    fn keep_to_budget(&mut self, now_ns: u64) -> Result<()> {
+        let followed = self.followers.as_ref().map_or(Duration::ZERO, Followers::spent);
+        let ours = (self.own + followed).as_nanos() as u64;
+        let spent_ns = self.probe.cost_ns() + ours + self.reader.cpu_ns();
+        let Some(budgeted) = &mut self.budgeted else { return Ok(()) };
+        let change = budgeted.turn(now_ns, spent_ns);
+        if let Some(pace) = change.pace {
+            self.probe.set_rate(pace.map_or(0, |pace| pace.hz));
+            self.probe.follow(&self.cpus)?;
+        }
+        self.probe.choose(Some(&change.processes))
     }
 
     /// Moves samples out of the kernel's ring and decodes them.
@@ -136,6 +198,13 @@ impl Access {
     /// # Errors
     /// The ring could not be read.
     pub fn gather(&mut self, topology: &Topology) -> Result<()> {
+        let began = thread_time();
+        self.decode(topology)?;
+        self.own += thread_time().saturating_sub(began);
+        Ok(())
+    }
+
+    fn decode(&mut self, topology: &Topology) -> Result<()> {
         let attribution = self.clock.as_ref().map_or(Attribution::Behind, |verdict| verdict.attribution);
         for sample in self.probe.take()? {
             let node = topology.cpu(sample.cpu).and_then(|cpu| cpu.node);
@@ -193,8 +262,9 @@ impl Access {
     /// Takes samples that were followed, and hands over those since. Their pages are asked about with the next question.
     fn follow_programs(&mut self) {
         let Some(followers) = &mut self.followers else { return };
+        let budget = self.budgeted.as_ref().map_or(FOLLOW_BUDGET, Budgeted::for_following);
         let mut done = followers.take();
-        done.extend(followers.offer(std::mem::take(&mut self.waiting)));
+        done.extend(followers.offer(std::mem::take(&mut self.waiting), budget));
         self.add_done(done);
     }
 
@@ -219,8 +289,17 @@ impl Access {
         (tasks, exited): (&[Arc<TaskRaw>], &[Arc<TaskRaw>]),
         now_ns: u64,
     ) -> Result<Arc<MemoryUses>> {
-        self.gather(topology)?;
+        let began = thread_time();
+        self.decode(topology)?;
         self.follow_programs();
+        self.look_up(tasks, now_ns);
+        self.own += thread_time().saturating_sub(began);
+        self.keep_to_budget(now_ns)?;
+        Ok(with_a_row(&self.known, tasks.iter().chain(exited).map(|task| task.process()).collect()))
+    }
+
+    /// Takes what was found out about pages, and asks about those of new samples.
+    fn look_up(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64) {
         let came = self.reader.take();
         if let Some(asked) = &mut self.asked {
             for (process, placed) in came.answers.into_iter().flat_map(|answer| answer.pages) {
@@ -236,7 +315,6 @@ impl Access {
             }
             self.ask(tasks, now_ns);
         }
-        Ok(with_a_row(&self.known, tasks.iter().chain(exited).map(|task| task.process()).collect()))
     }
 
     fn finish(&mut self, mut asked: Asked) {
@@ -325,6 +403,7 @@ impl Access {
     /// # Errors
     /// The clock cannot be sampled on one of them.
     pub fn follow(&mut self, cpus: &[CpuId]) -> Result<()> {
+        self.cpus = cpus.to_vec();
         if let Ok(events) = &self.events {
             let followed = self.probe.follow_events(cpus, events);
             followed.map_err(|why| anyhow!("{why}"))?;

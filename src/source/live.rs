@@ -1,5 +1,6 @@
 //! Samples of the running machine.
 
+mod accesses;
 mod events;
 mod hotplug;
 mod memory;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use libbpf_rs::Program;
 
+use self::accesses::Accesses;
 use self::events::Fresh;
 use super::access::Access;
 use super::hot::Hot;
@@ -39,7 +41,7 @@ use crate::host::cgroups::Hierarchy;
 use crate::host::clock;
 use crate::metric::needs::Demand;
 use crate::model::cgroup_path;
-use crate::model::sample::{HostFacts, Missing, Names, Sample};
+use crate::model::sample::{HostFacts, Names, Sample};
 use crate::model::stacks::StackBatch;
 use crate::model::units::CpuId;
 use crate::pmu::sets::Choice;
@@ -114,9 +116,7 @@ pub struct LiveSource {
     cgroup_subsys: Option<u32>,
     sampling: Sampling,
     hot: Option<Hot>,
-    access: Option<Access>,
-    /// Why memory use is not sampled, though it was asked for.
-    access_refused: Option<Missing>,
+    accesses: Accesses,
     sets: Vec<(&'static str, Choice)>,
     fresh: Fresh,
     /// The cost of reading one counter.
@@ -154,6 +154,7 @@ impl Source for LiveSource {
 
     fn focus(&mut self, focus: Focus) {
         self.about.focus(focus.processes.clone(), focus.asked);
+        self.sample_these(focus.accesses);
         self.placements.focus(focus.processes.unwrap_or_default());
         self.groups.focus(focus.groups);
     }
@@ -178,7 +179,7 @@ impl Source for LiveSource {
         if let Some(hot) = &mut self.hot {
             hot.set_scoped(scoped);
         }
-        if let Some(access) = &mut self.access {
+        if let Some(access) = &mut self.accesses.running {
             access.set_scoped(scoped);
         }
         self.tasks.set_scope(&before, self.groups.scope())?;
@@ -204,15 +205,7 @@ impl Source for LiveSource {
     }
 
     fn set_access(&mut self, on: bool) -> Result<()> {
-        (self.access, self.access_refused) = (None, None);
-        if on {
-            let scoped = !self.groups.scope().is_everything();
-            match Access::start(&self.records, scoped, &self.online, self.page_size, clock::mono_ns()) {
-                Ok(access) => self.access = Some(access),
-                Err(why) => self.access_refused = Some(why),
-            }
-        }
-        self.say_missing();
+        self.sample_all(on);
         Ok(())
     }
 
@@ -229,7 +222,7 @@ impl Source for LiveSource {
             return Ok(None);
         }
         let sampler = self.hot.iter().flat_map(Hot::programs);
-        let sampler = sampler.chain(self.access.iter().flat_map(Access::programs));
+        let sampler = sampler.chain(self.accesses.running.iter().flat_map(Access::programs));
         let programs = self.sched.programs().chain(self.tasks.programs()).chain(sampler);
         let runs = |program: Program<'_>| {
             Ok((program.name().to_string_lossy().into_owned(), bpf_stats::runs(program.as_fd())?))
@@ -253,14 +246,14 @@ impl Source for LiveSource {
             let mut fds = vec![stop, self.tasks.exit_fd()];
             fds.extend(self.hot.as_ref().map(Hot::fd));
             let hot = fds.len();
-            fds.extend(self.access.as_ref().map(Access::fd));
+            fds.extend(self.accesses.running.as_ref().map(Access::fd));
             match poll(&fds, due).context("waiting for the next sample")? {
                 None => return Ok(false),
                 Some(0) => return Ok(true),
                 Some(1) => self.tasks.gather_exits()?,
                 Some(at) if at < hot => self.hot.as_ref().map_or(Ok(()), Hot::gather)?,
                 Some(_) => {
-                    if let Some(access) = &mut self.access {
+                    if let Some(access) = &mut self.accesses.running {
                         access.gather(&self.host.topology)?;
                     }
                 }

@@ -252,7 +252,12 @@ impl AtWork<'_> {
             Command::Map { process, rss_bytes, exact } => {
                 self.closeup()?.ask(Asked::Map { process, rss_bytes, exact });
             }
-            Command::Focus(focus) => self.source.focus(focus),
+            Command::Focus(focus) => {
+                let began = Instant::now();
+                self.source.focus(focus);
+                // The self-check of the sampler takes a tenth of a second, once.
+                self.pacing.spent(Cause::Setup, began.elapsed());
+            }
             Command::SetScope(scope) => {
                 if let Err(error) = self.source.set_scope(scope) {
                     self.mail.send(Message::NotScoped(format!("{error:#}")))?;

@@ -71,6 +71,8 @@ pub struct State {
     pub demo: bool,
     /// Memory use is sampled whatever is on the screen (`--access`).
     pub access: bool,
+    /// Accesses of processes that matter on the screen are sampled, within a hundredth of a CPU.
+    pub sampling: bool,
     /// Where in which recording we are; `None` when this is now.
     pub replay: Option<Replay>,
 }
@@ -103,6 +105,7 @@ impl State {
             recording: None,
             demo: false,
             access: false,
+            sampling: false,
             replay: None,
         }
     }
@@ -150,6 +153,19 @@ impl State {
     /// The line below the header.
     pub fn notice(&self) -> Option<&str> {
         self.note.as_deref().or(self.warnings.first().map(String::as_str))
+    }
+
+    /// Begins to sample the accesses of processes on the screen, or ends it.
+    pub fn toggle_sampling(&mut self) {
+        if self.replay.is_some() || self.demo {
+            self.message = Some("accesses are sampled on the running machine only".into());
+            return;
+        }
+        self.sampling = !self.sampling;
+        self.message = Some(match self.sampling {
+            true => "accesses of processes that matter here are sampled, within 1% of a CPU".into(),
+            false => "accesses are sampled no longer, unless they are asked for; U again does".into(),
+        });
     }
 
     /// Has a container watched only, or what the command line asked for.

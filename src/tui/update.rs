@@ -23,6 +23,7 @@ use super::widgets::picker::Picker;
 use super::widgets::prompt::Prompt;
 use super::widgets::table::Sort;
 use crate::analysis::filter::RowFilter;
+use crate::analysis::sampling;
 use crate::metric::{Metric, task};
 use crate::pmu::sets::Choice;
 use crate::snapshot::Task;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub demo: bool,
     /// Memory use is sampled from the start to the end.
     pub access: bool,
+    /// Accesses of processes that matter on the screen are sampled, within a hundredth of a CPU.
+    pub sampling: bool,
 }
 
 impl Default for Settings {
@@ -60,6 +63,7 @@ impl Default for Settings {
             sets: Vec::new(),
             demo: false,
             access: false,
+            sampling: false,
         }
     }
 }
@@ -86,6 +90,7 @@ impl App {
                 sets: settings.sets,
                 demo: settings.demo,
                 access: settings.access,
+                sampling: settings.sampling,
                 ..State::new(theme, zone, settings.interval)
             },
             screens: Screens { tasks, ..Screens::default() },
@@ -134,8 +139,19 @@ impl App {
         want
     }
 
-    /// Rows on the screen: groups in the view of containers, else processes, the selected one first.
+    /// Rows on the screen, and the processes among them whose accesses are worth sampling.
     pub fn in_view(&self) -> Focus {
+        let focus = self.rows_in_view();
+        let Some(snapshot) = self.state.snapshot().filter(|_| self.state.sampling) else { return focus };
+        let details = self.is_open(ScreenId::Detail).then(|| self.screens.get(ScreenId::Detail).process());
+        let processes = focus.processes.as_deref().unwrap_or_default();
+        let asks = &self.state.conclusions.asks;
+        let accesses = Some(sampling::wanted(snapshot, details.flatten(), asks, processes));
+        Focus { accesses, ..focus }
+    }
+
+    /// Rows on the screen: groups in the view of containers, else processes, the selected one first.
+    fn rows_in_view(&self) -> Focus {
         let Some(snapshot) = self.state.snapshot() else { return Focus::default() };
         let height = self.list_height();
         let open = || self.stack().map(|id| self.screens.get(id));

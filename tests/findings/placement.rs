@@ -100,6 +100,18 @@ mod remote_after_pin {
     }
 
     #[test]
+    fn asks_for_accesses_of_its_process_before_it_is_shown() {
+        let pids = |world, seconds| {
+            let engine = watch(world, seconds);
+            let asks: Vec<u32> = engine.asks().iter().map(|(pid, _)| *pid).collect();
+            (engine.findings().len(), asks)
+        };
+        assert_eq!(pids(world(42), 5), (0, vec![4242]));
+        assert_eq!(pids(world(42), 40).1, [4242]);
+        assert_eq!(pids(world(0), 40), (0, vec![]));
+    }
+
+    #[test]
     fn an_error_bar_that_reaches_the_limit_makes_it_suspected() {
         let found = found(world(12), 40, "remote-after-pin");
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));

@@ -54,7 +54,7 @@ fn sampler() -> Result<(AccessProbe, Result<Verdict, String>)> {
 }
 
 /// An emulator is the only place where the self-check may refuse.
-fn is_emulated() -> bool {
+pub fn is_emulated() -> bool {
     fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("QEMU") || text.contains("TCG"))
 }
 

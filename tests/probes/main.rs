@@ -24,6 +24,7 @@ mod placement;
 mod raw_probes;
 mod reclaim;
 mod recording;
+mod sampled_by_default;
 mod scoped_recording;
 mod screen;
 mod smt;
@@ -37,6 +38,7 @@ mod workload;
 use std::sync::Mutex;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use numatop_ng::collect::mm_reader;
 
 /// A list of trials that are called as their functions are.
 macro_rules! tests {
@@ -93,6 +95,11 @@ fn summary(retried: &[&str]) -> Option<String> {
 }
 
 fn main() {
+    // A live source of a test starts its reader from this program, as it does from the tool.
+    if std::env::args_os().next().is_some_and(|name| name == mm_reader::child::NAME) {
+        mm_reader::child::main();
+        return;
+    }
     if let Some(name) = std::env::var_os(workload::VARIABLE) {
         workload::run(&name.to_string_lossy());
         return;
@@ -220,6 +227,11 @@ fn main() {
         placement::kernel_threads_have_no_memory,
         placement::without_privilege_the_reason_names_the_capability,
         placement::every_process_here_is_placed_or_has_a_reason,
+        sampled_by_default::only_chosen_processes_are_sampled,
+        sampled_by_default::a_focus_has_its_processes_sampled_and_no_others,
+        sampled_by_default::a_rate_of_zero_samples_nothing,
+        sampled_by_default::the_details_sample_their_process_and_leave_nothing_behind,
+        sampled_by_default::with_no_access_the_details_sample_nothing,
         access::no_memory_use_is_sampled_unless_asked_for,
         hot::functions_have_the_shares_they_burn,
         hot::a_recording_names_functions_of_a_process_that_is_gone,

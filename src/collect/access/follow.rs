@@ -40,43 +40,47 @@ pub type Done = (ProcessId, Option<NextRun>);
 
 /// The end of the thread that asks.
 pub struct Followers {
-    jobs: SyncSender<Vec<Job>>,
-    done: Receiver<Vec<Done>>,
+    jobs: SyncSender<(Vec<Job>, Duration)>,
+    /// Samples that had their turn, and the CPU time that they took.
+    done: Receiver<(Vec<Done>, Duration)>,
     busy: bool,
+    spent: Duration,
 }
 
 impl Followers {
     /// Starts the thread, which ends when this is dropped. `None` where no thread can be started.
     pub fn start(attribution: Attribution, page_size: u64, seed: u64) -> Option<Followers> {
-        let (jobs, to_do) = sync_channel::<Vec<Job>>(1);
+        let (jobs, to_do) = sync_channel::<(Vec<Job>, Duration)>(1);
         let (finished, done) = sync_channel(1);
         let work = move || {
             let mut random = Random(seed);
-            while let Ok(batch) = to_do.recv() {
-                let followed = follow(Path::new("/"), batch, attribution, page_size, BUDGET, &mut random);
-                if finished.send(followed).is_err() {
+            while let Ok((batch, budget)) = to_do.recv() {
+                let began = thread_time();
+                let followed = follow(Path::new("/"), batch, attribution, page_size, budget, &mut random);
+                if finished.send((followed, thread_time().saturating_sub(began))).is_err() {
                     break;
                 }
             }
         };
         thread::Builder::new().name("follower".into()).spawn(work).ok()?;
-        Some(Followers { jobs, done, busy: false })
+        Some(Followers { jobs, done, busy: false, spent: Duration::ZERO })
     }
 
-    /// Hands over a batch. Waits for nothing: while the one before is not done, all of it is left out.
-    pub fn offer(&mut self, batch: Vec<Job>) -> Vec<Done> {
+    /// Hands over a batch, for which so much CPU time may be used. Waits for nothing: while the one before is not done,
+    /// all of it is left out.
+    pub fn offer(&mut self, batch: Vec<Job>, budget: Duration) -> Vec<Done> {
         if batch.is_empty() {
             return Vec::new();
         }
         if self.busy {
             return batch.iter().map(|job| (job.process, None)).collect();
         }
-        match self.jobs.try_send(batch) {
+        match self.jobs.try_send((batch, budget)) {
             Ok(()) => {
                 self.busy = true;
                 Vec::new()
             }
-            Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => {
+            Err(TrySendError::Full((batch, _)) | TrySendError::Disconnected((batch, _))) => {
                 batch.iter().map(|job| (job.process, None)).collect()
             }
         }
@@ -84,9 +88,15 @@ impl Followers {
 
     /// The batch that was handed over, where it is done. Waits for nothing.
     pub fn take(&mut self) -> Vec<Done> {
-        let Ok(done) = self.done.try_recv() else { return Vec::new() };
+        let Ok((done, spent)) = self.done.try_recv() else { return Vec::new() };
         self.busy = false;
+        self.spent += spent;
         done
+    }
+
+    /// CPU time of the batches that were taken.
+    pub fn spent(&self) -> Duration {
+        self.spent
     }
 }
 

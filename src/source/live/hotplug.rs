@@ -41,7 +41,7 @@ impl LiveSource {
         if let Some(hot) = &mut self.hot {
             hot.follow(&now)?;
         }
-        if let Some(access) = &mut self.access {
+        if let Some(access) = &mut self.accesses.running {
             access.follow(&now)?;
         }
         self.online = now;

@@ -29,7 +29,10 @@ impl LiveSource {
     pub(super) fn say_missing(&mut self) {
         let missing = self.missing();
         self.lacking = self.failed();
-        Arc::make_mut(&mut self.host).missing = missing;
+        // Other facts begin a new part of a recording.
+        if missing != self.host.missing {
+            Arc::make_mut(&mut self.host).missing = missing;
+        }
     }
 
     /// Called before each sample: NUMA balancing that was off may have been switched on. Its work is counted from
@@ -69,11 +72,11 @@ impl LiveSource {
                 needs::add_missing(&mut missing, *facility, why);
             }
         }
-        if let Some(why) = &self.access_refused {
+        if let Some(why) = &self.accesses.refused {
             needs::add_missing(&mut missing, Facility::MemoryUse, why);
             needs::add_missing(&mut missing, Facility::MemoryEvents, why);
         }
-        for (facility, why) in self.access.iter().flat_map(Access::missing) {
+        for (facility, why) in self.accesses.running.iter().flat_map(Access::missing) {
             needs::add_missing(&mut missing, facility, why);
         }
         let not_asked = Missing::NotCollected("not collected: no column asks for it".into());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::accesses::Accesses;
 use super::events::Fresh;
 use super::missing::with_balancing;
 use super::{LiveOptions, LiveSource, ROOT};
@@ -119,8 +120,7 @@ impl LiveSource {
             cgroup_subsys: subsys,
             sampling: options.sampling,
             hot: None,
-            access: None,
-            access_refused: None,
+            accesses: Accesses::default(),
             sets: options.sets,
             fresh: Fresh::default(),
             read_cost,

@@ -81,7 +81,8 @@ impl LiveSource {
             false => BTreeMap::new(),
         };
         let (placement, about) = self.look_at_memory(&tasks, mono_ns);
-        let memory_use = match &mut self.access {
+        self.follow_wishes();
+        let memory_use = match &mut self.accesses.running {
             Some(access) => Some(access.turn(&self.host.topology, (&tasks, &exited), mono_ns)?),
             None => None,
         };
@@ -92,7 +93,7 @@ impl LiveSource {
         let mut own = self_usage::read(self.page_size);
         let (reader_ns, reader_bytes) = self.mm_reader.uses(self.page_size);
         (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
-        if let Some(access) = &mut self.access {
+        if let Some(access) = &mut self.accesses.running {
             let (reader_ns, reader_bytes) = access.reader_uses(self.page_size);
             (own.cpu_ns, own.rss_bytes) = (own.cpu_ns + reader_ns, own.rss_bytes + reader_bytes);
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::finding::{Blind, Engine, Finding, Severity, Subject, Summary};
+use crate::model::process::ProcessId;
 use crate::snapshot::Snapshot;
 
 /// Findings that have ended are listed for so long, ns.
@@ -21,6 +22,8 @@ pub struct Conclusions {
     pub summary: Summary,
     /// Time that was watched up to here, ns.
     pub watched_ns: u64,
+    /// Processes whose accesses rules would like to know, those with findings first.
+    pub asks: Vec<ProcessId>,
 }
 
 impl Conclusions {
@@ -44,6 +47,7 @@ impl Conclusions {
                 .map_or_else(|| Arc::new(engine.blind().to_vec()), |before| Arc::clone(&before.blind)),
             summary: engine.summary(),
             watched_ns: engine.watched_ns(),
+            asks: engine.asks(),
         }
     }
 

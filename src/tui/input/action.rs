@@ -44,6 +44,8 @@ pub enum Action {
     /// Count every page of them.
     WalkMappings,
     MemoryUse,
+    /// Sample accesses of processes that matter on the screen, or no longer.
+    Sampling,
     Tree,
     /// The table of nodes, or what goes from node to node.
     Matrix,

@@ -180,6 +180,13 @@ pub static KEYS: &[Binding] = &[
         "Use",
         "Details: sample which memory is used, mapping by mapping, until the view is closed",
     ),
+    bind(
+        SCREENS,
+        &[ch('U')],
+        Action::Sampling,
+        "",
+        "Sample accesses of processes that matter here, within 1% of a CPU, or no longer",
+    ),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Threads or processes"),
     bind(
         TASKS | CONTAINERS,

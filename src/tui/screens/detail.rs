@@ -2,6 +2,7 @@
 
 mod balancing;
 mod draw;
+mod latencies;
 mod mappings;
 mod maps;
 mod moved;

@@ -84,6 +84,7 @@ impl App {
                 return self.show_table(tables[(at + 1) % tables.len()]);
             }
             Action::Unscope => return self.state.set_scope(None),
+            Action::Sampling => self.state.toggle_sampling(),
             Action::Pause => self.state.pause(),
             Action::Rewind => self.state.scrub(-1),
             Action::Seek(seek) => return self.state.seek(seek),

@@ -124,7 +124,11 @@ pub(super) fn render(
         line_of_history(series, snapshot, task, history, theme, &mut pen);
     }
     match &detail.maps {
-        Some(maps) => mappings::render(maps, task, use_missing(detail, snapshot), theme, threads_area, buf),
+        Some(maps) => {
+            let ghz = task::GHZ.read(task, snapshot).ok().and_then(|ghz| ghz.number());
+            let about = mappings::About { use_missing: use_missing(detail, snapshot), ghz };
+            mappings::render(maps, task, about, theme, threads_area, buf);
+        }
         None => threads(seen, detail, theme, threads_area, buf),
     }
 }

@@ -3,10 +3,11 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::latencies::{self, LatencyColumns};
 use super::maps::Maps;
 use crate::collect::mappings::{Mapping, Mappings, walk_ns};
 use crate::model::access::{MappingUse, MemoryUse};
-use crate::model::share::wilson;
+use crate::model::share::{wilson, wilson_farther};
 use crate::snapshot::{SampledUse, Task};
 use crate::text::plural;
 use crate::text::quantity::{bytes, count, percent};
@@ -31,13 +32,15 @@ struct List<'a> {
     rows: Vec<(Option<&'a Mapping>, Option<&'a MappingUse>)>,
     /// Samples in all mappings; `None` where use is not sampled, or says nothing.
     placed: Option<f64>,
+    /// Latencies beside it, where a PMU sampled loads and there is room.
+    latencies: Option<LatencyColumns>,
     /// Size and policy are shown.
     whole: bool,
 }
 
 impl<'a> List<'a> {
     /// The mappings that were found, in their order; those in use first where it is sampled.
-    fn of(found: &'a Mappings, used: Option<&'a MemoryUse>, width: u16) -> List<'a> {
+    fn of(found: &'a Mappings, used: Option<&'a MemoryUse>, (width, ghz): (u16, Option<f64>)) -> List<'a> {
         let used = used.filter(|used| used.sound().is_ok());
         let uses = used.map_or(&[][..], |used| &used.mappings);
         let use_of = |mapping: &Mapping| uses.iter().find(|one| one.start == mapping.start);
@@ -46,7 +49,8 @@ impl<'a> List<'a> {
         let listed = |one: &MappingUse| found.rows.iter().any(|mapping| mapping.start == one.start);
         rows.extend(uses.iter().filter(|one| !listed(one)).map(|one| (None, Some(one))));
         rows.sort_by(|a, b| samples(b.1).total_cmp(&samples(a.1)));
-        List { rows, placed: used.map(MemoryUse::placed), whole: used.is_none() || width >= WIDE }
+        let latencies = LatencyColumns::of(uses, ghz).filter(|_| width >= WIDE);
+        List { rows, placed: used.map(MemoryUse::placed), latencies, whole: used.is_none() || width >= WIDE }
     }
 
     /// Titles, with the cells that each takes; a title at the right of its column is that of a number.
@@ -55,6 +59,9 @@ impl<'a> List<'a> {
         if self.placed.is_some() {
             titles.extend([("USE%", SHARE, true), ("ERR", ERROR, true)]);
             titles.extend([("REM%", ERROR, true), ("USED ON", NODES, false)]);
+        }
+        for title in self.latencies.into_iter().flat_map(LatencyColumns::titles) {
+            titles.push((title, latencies::WIDTH, true));
         }
         titles.extend([("POLICY", POLICY, false), ("MEM BY NODE", NODES, false)]);
         titles.retain(|(title, ..)| self.whole || !matches!(*title, "SIZE" | "POLICY"));
@@ -70,20 +77,21 @@ fn samples(used: Option<&MappingUse>) -> f64 {
 pub(super) fn rows(maps: &Maps, task: Option<&Task>) -> usize {
     let used = task.and_then(|task| task.memory_use.as_ref()).map(|used| &*used.found);
     match &maps.found {
-        Some(Ok(found)) => List::of(found, used, 0).rows.len(),
+        Some(Ok(found)) => List::of(found, used, (0, None)).rows.len(),
         _ => 0,
     }
 }
 
+/// Facts about the process and the interval.
+pub(super) struct About {
+    /// Why the mappings have no use, though it was asked for.
+    pub(super) use_missing: Option<String>,
+    /// Its clock frequency in GHz, where cycles are counted.
+    pub(super) ghz: Option<f64>,
+}
+
 /// The source of the list, titles, and mappings in view.
-pub(super) fn render(
-    maps: &Maps,
-    task: &Task,
-    use_missing: Option<String>,
-    theme: &Theme,
-    area: Rect,
-    buf: &mut Buffer,
-) {
+pub(super) fn render(maps: &Maps, task: &Task, about: About, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let ellipsis = theme.glyphs.ellipsis;
     let found = match &maps.found {
         Some(Ok(found)) => found,
@@ -97,13 +105,13 @@ pub(super) fn render(
         }
     };
     let used = task.memory_use.as_ref().map(|used| &*used.found);
-    let list = List::of(found, used, area.width);
+    let list = List::of(found, used, (area.width, about.ghz));
     let mut summary = match maps.recorded {
         true => format!("{} recorded", plural(list.rows.len(), "mapping")),
         false => summary(found, task.rss_bytes),
     };
     let use_words = task.memory_use.as_ref().map(use_words);
-    if let Some(use_words) = use_words.or(use_missing.map(|why| format!("use n/a: {why}"))) {
+    if let Some(use_words) = use_words.or(about.use_missing.map(|why| format!("use n/a: {why}"))) {
         summary = format!("{use_words}; {summary}");
     }
     Pen::new(buf, area, 0, ellipsis).gap(1).write(&summary, theme.style(Role::Dim));
@@ -171,7 +179,7 @@ fn line(
     let text = resident.map_or("-".into(), bytes);
     pen.write_right(&text, NUMBER, if resident > Some(0.0) { plain } else { dim }).gap(1);
     if let Some(placed) = list.placed {
-        let share = used.and_then(|used| wilson(used.samples(), placed));
+        let share = used.and_then(|used| wilson_farther(used.samples(), placed));
         let (pct, error) =
             share.map_or(("-".into(), String::new()), |(pct, error)| (percent(pct), percent(error)));
         pen.write_right(&pct, SHARE, if share.is_some() { plain } else { dim }).gap(1);
@@ -183,6 +191,14 @@ fn line(
         };
         pen.write_right(&text, ERROR, theme.style(role)).gap(1);
         by_node(used.map(on_nodes).unwrap_or_default(), NODES, theme, pen);
+    }
+    if let Some(columns) = list.latencies {
+        let answers = used.map(|used| [&used.answers.local, &used.answers.remote]);
+        for at in 0..2 {
+            let words = answers.and_then(|answers| columns.words(answers[at]));
+            let role = if words.is_some() { Role::Plain } else { Role::Dim };
+            pen.write_right(words.as_deref().unwrap_or("-"), latencies::WIDTH, theme.style(role)).gap(1);
+        }
     }
     if list.whole {
         let policy = mapping.and_then(|mapping| mapping.policy.as_deref()).unwrap_or("-");

@@ -1,0 +1,159 @@
+//! Cost of sampling by default: to a program that is sampled, in turns with and without, and of the live view itself.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use numatop_ng::collect::access::AccessProbe;
+use numatop_ng::collect::records::{self, Layout};
+use numatop_ng::model::topology::Topology;
+use numatop_ng::model::units::CpuId;
+
+use super::case::{Backing, Case, Kind, Pages};
+use super::load::Running;
+use crate::Plan;
+use crate::numbers::Spread;
+use crate::process::{below, cpu_time};
+use crate::report::{Cell, Report, Table};
+use crate::screen::Screen;
+
+/// The default rate, and one at which a sample can be told from noise.
+const RATES: [u32; 2] = [97, 4999];
+/// A window with or without samples.
+const WINDOW: Duration = Duration::from_millis(500);
+const ROUNDS: usize = 60;
+/// The goals: slowdown of the program, and CPU time of the tool, in per cent.
+const SLOWDOWN_MAX: f64 = 0.5;
+const OWN_MAX: f64 = 1.0;
+/// Time of the live view in each of its turns, after it is up.
+const VIEW: Duration = Duration::from_secs(15);
+const VIEWS: usize = 3;
+
+/// # Errors
+/// The sampler, the program or the live view could not be started.
+pub fn run(plan: &Plan) -> Result<Report> {
+    let mut report = Report::begin("Memory in use: cost of sampling");
+    victims(plan, &mut report)?;
+    view(plan, &mut report)?;
+    Ok(report)
+}
+
+fn case(kind: Kind) -> Case {
+    Case { kind, threads: 1, pages: Pages::Small, backing: Backing::Anonymous, tenths: 5 }
+}
+
+fn victims(plan: &Plan, report: &mut Report) -> Result<()> {
+    let mut table = Table::new(
+        "A program of one thread in half-second windows with and without samples by turns: accesses in a second of its CPU \
+         time, slowdown in per cent against the windows before and after; µs of each sample by that.",
+        &[
+            "accesses",
+            "samples/s",
+            "slowdown %, median (quartiles)",
+            "mean %",
+            "standard error",
+            "µs a sample",
+        ],
+    );
+    let store = records::create(Layout::new(1, false, &[]))?;
+    let cpus: Vec<CpuId> = Topology::read(Path::new("/"))?.online_cpus().map(|cpu| cpu.id).collect();
+    for kind in [Kind::Random, Kind::Streams] {
+        let mut running = Running::start(&case(kind), kind == Kind::Streams)?;
+        let mut by_sample = None;
+        for hz in RATES {
+            let mut probe = AccessProbe::load(&store, hz, cpus.len() as u32)?;
+            let mut window = |on: bool| -> Result<f64> {
+                probe.set_rate(if on { hz } else { 0 });
+                probe.follow(&cpus)?;
+                let before = running.truth()?;
+                thread::sleep(WINDOW);
+                let truth = running.truth()?.since(&before);
+                probe.take()?;
+                Ok((truth.counts[0] + truth.counts[1]) / (truth.times[0] + truth.times[1]))
+            };
+            let mut slowdowns = Vec::new();
+            let mut before = window(false)?;
+            for _ in 0..if plan.quick { ROUNDS / 10 } else { ROUNDS } {
+                let (with, after) = (window(true)?, window(false)?);
+                slowdowns.push(100.0 * (1.0 - with * 2.0 / (before + after)));
+                before = after;
+            }
+            let count = slowdowns.len() as f64;
+            let mean = slowdowns.iter().sum::<f64>() / count;
+            let variance = slowdowns.iter().map(|slowdown| (slowdown - mean).powi(2)).sum::<f64>() / count;
+            let spread = Spread::of(&slowdowns);
+            let micros = spread.median / 100.0 * 1e6 / f64::from(hz);
+            by_sample = Some(micros);
+            table.rows.push(vec![
+                Cell::text(kind.name()),
+                Cell::text(hz.to_string()),
+                Cell::spread(spread, 2),
+                Cell::Number(mean, 2),
+                Cell::Number((variance / count).sqrt(), 2),
+                Cell::Number(micros, 1),
+            ]);
+            if hz == RATES[0] {
+                report.at_most(
+                    format!("{}: slowdown at {hz} Hz, median, %", kind.name()),
+                    SLOWDOWN_MAX,
+                    spread.median,
+                    2,
+                );
+            }
+        }
+        if let Some(micros) = by_sample {
+            let slowdown = micros * f64::from(RATES[0]) / 1e4;
+            let words = format!("{}: slowdown at 97 Hz by the cost of a sample at 4,999 Hz, %", kind.name());
+            report.at_most(words, SLOWDOWN_MAX, slowdown, 2);
+        }
+    }
+    report.tables.push(table);
+    Ok(())
+}
+
+/// CPU time of the live view on the details of a program, with its reader of pages, in per cent of a CPU.
+fn share(plan: &Plan, pid: &str, more: &[&str]) -> Result<f64> {
+    let binary = plan.binary.to_string_lossy();
+    let words = [&["-d", "1", "-p", pid], more].concat();
+    let mut screen = Screen::start(&binary, &words, &[])?;
+    screen.wait_for(|text| text.contains("COMMAND"), Duration::from_secs(20))?;
+    screen.press("\r")?;
+    screen.wait_for(|text| text.contains("cgroup"), Duration::from_secs(20))?;
+    thread::sleep(Duration::from_secs(3));
+    let uses = |screen: &Screen| -> Result<Duration> {
+        let readers = below(screen.pid(), "nng-pages").into_iter();
+        Ok(cpu_time(screen.pid())? + readers.filter_map(|pid| cpu_time(pid).ok()).sum::<Duration>())
+    };
+    let (from, began) = (uses(&screen)?, Instant::now());
+    thread::sleep(if plan.quick { VIEW / 5 } else { VIEW });
+    Ok(100.0 * (uses(&screen)? - from).as_secs_f64() / began.elapsed().as_secs_f64())
+}
+
+fn view(plan: &Plan, report: &mut Report) -> Result<()> {
+    let mut table = Table::new(
+        "The live view on the details of a program of one thread, once a second: % of a CPU, with its reader of pages and without \
+         the BPF programs, by turns.",
+        &["accesses", "with --no-access", "by default", "more"],
+    );
+    for kind in [Kind::Random, Kind::Zipf09] {
+        let running = Running::start(&case(kind), false)?;
+        let pid = running.pid().to_string();
+        let (mut without, mut with, mut more) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..if plan.quick { 1 } else { VIEWS } {
+            without.extend([share(plan, &pid, &["--no-access"])?]);
+            with.extend([share(plan, &pid, &[])?]);
+            more.extend(with.last().zip(without.last()).map(|(with, without)| with - without));
+        }
+        let spread = Spread::of(&more);
+        table.rows.push(vec![
+            Cell::text(kind.name()),
+            Cell::spread(Spread::of(&without), 2),
+            Cell::spread(Spread::of(&with), 2),
+            Cell::spread(spread, 2),
+        ]);
+        report.at_most(format!("{}: more of a CPU by default, %", kind.name()), OWN_MAX, spread.median, 2);
+    }
+    report.tables.push(table);
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Sampling of memory use while the machine is watched: of all processes where that is asked for, else of those that
+//! matter on the screen, and loaded only while there are any.
+
+use super::LiveSource;
+use crate::access::self_check::Verdict;
+use crate::host::clock;
+use crate::model::process::ProcessId;
+use crate::model::sample::Missing;
+use crate::source::access::{Access, Sampled};
+
+/// The sampler stays loaded for so long without a process to sample, ns: rows come and go.
+const LINGER_NS: u64 = 10_000_000_000;
+
+/// The sampler, and the processes that are to be sampled.
+#[derive(Default)]
+pub(super) struct Accesses {
+    /// There while it is loaded.
+    pub(super) running: Option<Access>,
+    /// Why memory use is not sampled, though it was asked for.
+    pub(super) refused: Option<Missing>,
+    /// The result of the self-check, which is made once.
+    checked: Option<Result<Verdict, Missing>>,
+    /// All processes are to be sampled.
+    all: bool,
+    /// The processes that matter on the screen; `None`: not wanted.
+    wanted: Option<Vec<ProcessId>>,
+    /// Since when there are none, CLOCK_MONOTONIC in ns.
+    idle_since_ns: Option<u64>,
+}
+
+impl LiveSource {
+    /// Has all processes sampled, or those that matter on the screen again.
+    pub(super) fn sample_all(&mut self, on: bool) {
+        let accesses = &mut self.accesses;
+        (accesses.running, accesses.refused, accesses.all) = (None, None, on);
+        self.follow_wishes();
+        self.say_missing();
+    }
+
+    /// Has these processes sampled, as far as the budget goes; `None`: none, and nothing stays loaded.
+    pub(super) fn sample_these(&mut self, wanted: Option<Vec<ProcessId>>) {
+        self.accesses.wanted = wanted;
+        self.follow_wishes();
+    }
+
+    /// Loads and unloads the sampler as it is wanted now.
+    pub(super) fn follow_wishes(&mut self) {
+        let (accesses, now_ns) = (&mut self.accesses, clock::mono_ns());
+        let has_some = accesses.wanted.as_ref().is_some_and(|wanted| !wanted.is_empty());
+        if has_some || accesses.all {
+            accesses.idle_since_ns = None;
+        }
+        let lingers = accesses.wanted.is_some()
+            && now_ns.saturating_sub(*accesses.idle_since_ns.get_or_insert(now_ns)) < LINGER_NS;
+        if !accesses.all && !has_some && !lingers {
+            accesses.running = None;
+            return;
+        }
+        if let (Some(running), Some(wanted)) = (&mut accesses.running, &accesses.wanted) {
+            running.want(wanted);
+        }
+        if accesses.running.is_some() || accesses.refused.is_some() || !(accesses.all || has_some) {
+            return;
+        }
+        let sampled = match accesses.all {
+            true => Sampled::All,
+            false => Sampled::Budgeted(accesses.wanted.clone().unwrap_or_default()),
+        };
+        let scope = (&self.records, !self.groups.scope().is_everything());
+        match Access::start(scope, &self.online, sampled, &mut accesses.checked, self.page_size, now_ns) {
+            Ok(access) => accesses.running = Some(access),
+            Err(why) => accesses.refused = Some(why),
+        }
+        self.say_missing();
+    }
+}
