@@ -18,6 +18,7 @@ pub mod export;
 pub mod finding;
 pub mod host;
 pub mod hot;
+pub mod known;
 pub mod list;
 pub mod metric;
 pub mod model;

@@ -8,7 +8,7 @@ const LAYERS: &[&[&str]] = &[
     &["sys", "text"],
     &["model"],
     &["program", "access", "hot", "host"],
-    &["pmu", "container", "snapshot"],
+    &["pmu", "container", "snapshot", "known"],
     &["metric"],
     &["collect", "finding", "record"],
     &["analysis"],
@@ -44,6 +44,7 @@ const PURE: &[&str] = &[
     "cli",
     "finding",
     "hot",
+    "known/random",
     "list",
     "metric",
     "model",
@@ -53,8 +54,20 @@ const PURE: &[&str] = &[
 ];
 
 /// Rooms outside of these layers in which files are opened.
-const FILES: &[&str] =
-    &["collect", "container", "host", "pmu", "program", "record", "run", "source", "symbolize", "sys", "tui"];
+const FILES: &[&str] = &[
+    "collect",
+    "container",
+    "host",
+    "known",
+    "pmu",
+    "program",
+    "record",
+    "run",
+    "source",
+    "symbolize",
+    "sys",
+    "tui",
+];
 
 /// The module of a file below src/, and its code without comments and tests.
 fn files() -> Vec<(String, PathBuf, String)> {
