@@ -9,6 +9,7 @@
 
 pub mod access;
 pub mod analysis;
+pub mod calibrate;
 pub mod cli;
 pub mod collect;
 pub mod container;

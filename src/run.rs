@@ -2,6 +2,7 @@
 
 mod about;
 pub mod batch;
+mod calibrate;
 mod demo;
 mod diagnose;
 mod recordings;
@@ -50,6 +51,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Some(Command::Export(args)) => recordings::export(args),
         Some(Command::Verify { paths }) => recordings::verify(paths),
         Some(Command::Diagnose(args)) => diagnose::run(args),
+        Some(Command::Calibrate(args)) => calibrate::run(args),
         Some(Command::Generate { what }) => about::generate(*what),
         None if cli.live.demo => demo::run(&cli.live),
         None if wants_batch(&cli.live.output) => watch::batch(&cli.live),

@@ -124,7 +124,7 @@ mod tests {
         assert!(steps < order.len() / 100, "{steps} steps to a neighbour");
         assert_eq!(order, shape.order(bytes, 1));
         assert_ne!(order, shape.order(bytes, 2));
-        assert_eq!(shape.order(STRETCH - 1, 1), []);
+        assert!(shape.order(STRETCH - 1, 1).is_empty());
     }
 
     #[test]

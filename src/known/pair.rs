@@ -194,7 +194,9 @@ mod tests {
     fn a_line_goes_to_and_fro() {
         let [first, second, ..] = cpus()[..] else { return };
         for way in [Way::Exchange, Way::TwoLines] {
-            let times = line_ns(first, second, way, Duration::from_millis(20)).unwrap();
+            // On a busy machine the two may not run at the same time for a while.
+            let looks = (0..200).find_map(|_| line_ns(first, second, way, Duration::from_millis(20)));
+            let times = looks.expect("two threads never ran at the same time");
             let best = times.iter().copied().min_by(f64::total_cmp).unwrap();
             assert!((1.0..1e6).contains(&best), "{way:?}: {best} ns");
         }

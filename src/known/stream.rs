@@ -160,9 +160,14 @@ mod tests {
         let cpu = sys::current_cpu().unwrap();
         let mut region = Region::new(4 << 20).unwrap();
         for kind in KINDS {
-            let speeds = measure(kind, &[cpu], region.words_mut(), 2, Duration::from_millis(10)).unwrap();
-            assert_eq!(speeds.len(), 2);
-            assert!(speeds.iter().any(|speed| *speed > 0.05 && *speed < 10_000.0), "{kind:?}: {speeds:?}");
+            // On a busy machine the thread may not run in a window.
+            let mut windows = (0..200).flat_map(|_| {
+                let speeds = measure(kind, &[cpu], region.words_mut(), 2, Duration::from_millis(10)).unwrap();
+                assert_eq!(speeds.len(), 2);
+                speeds
+            });
+            let speed = windows.find(|speed| *speed > 0.0).expect("the thread never ran");
+            assert!((0.01..10_000.0).contains(&speed), "{kind:?}: {speed}");
         }
         let small = measure(Stream::Triad, &[cpu; 9], region.words_mut(), 1, Duration::ZERO);
         assert!(small.unwrap_err().contains("too small"));
