@@ -4,6 +4,7 @@ mod documents;
 mod known;
 mod parse;
 mod roles;
+mod selftest;
 mod tips;
 
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ pub use roles::{
     NamedGroups, OutputArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};
+pub use selftest::{SelftestArgs, SelftestPart};
 
 /// A live profiler for NUMA machines: where every task runs, and what that costs it.
 #[derive(Parser, Debug)]
@@ -130,6 +132,13 @@ pub enum Command {
                       program names: a plain write moves twice as many, a copy 1.5 times, a triad 4/3 times."
     )]
     Calibrate(Box<CalibrateArgs>),
+    /// Test whether the numbers of this tool are true on this machine. Needs what the live view needs, and five seconds.
+    #[command(
+        after_help = "A process of ours touches pages, waits, moves, works and places memory, and counts that itself; the live view's \
+                      own path watches it. Exits with 1 if a number is wrong. JSON names no host, user or process: attach it to \
+                      an issue."
+    )]
+    Selftest(SelftestArgs),
     /// Print the man page, or completions of a shell, for installation.
     Generate {
         #[arg(value_enum)]

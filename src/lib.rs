@@ -28,6 +28,7 @@ pub mod pmu;
 pub mod program;
 pub mod record;
 pub mod run;
+pub mod selftest;
 pub mod snapshot;
 pub mod source;
 pub mod symbolize;

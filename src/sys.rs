@@ -603,7 +603,7 @@ pub fn move_pages(addresses: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>> {
     Ok(status)
 }
 
-/// Events of one thread since it began.
+/// Events of a thread or of a process since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadEvents {
     /// Context switches because it waited.
@@ -616,10 +616,19 @@ pub struct ThreadEvents {
 
 /// Events of the calling thread (getrusage(2) with RUSAGE_THREAD).
 pub fn thread_events() -> ThreadEvents {
+    events_of(libc::RUSAGE_THREAD)
+}
+
+/// Events of all threads of this process, ended ones included (RUSAGE_SELF).
+pub fn process_events() -> ThreadEvents {
+    events_of(libc::RUSAGE_SELF)
+}
+
+fn events_of(whose: c_int) -> ThreadEvents {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the structure that is passed; zeros are valid, should it not.
     let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        libc::getrusage(whose, usage.as_mut_ptr());
         usage.assume_init()
     };
     ThreadEvents {

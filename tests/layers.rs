@@ -14,6 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["analysis", "calibrate"],
     &["symbolize", "error", "export"],
     &["source"],
+    &["selftest"],
     &["tui", "cli"],
     &["options", "list"],
     &["doctor"],
@@ -55,6 +56,10 @@ const PURE: &[&str] = &[
     "metric",
     "model",
     "program/overhead",
+    "selftest/judge",
+    "selftest/report",
+    "selftest/show",
+    "selftest/software",
     "snapshot",
     "text",
 ];

@@ -13,6 +13,7 @@ use super::job::{Answer, Job, Limits, SmtLoad, Walk};
 use super::stats::median;
 use crate::known::asm::{Cycle, Work, work};
 use crate::known::chase::{self, GROUP, Shape};
+use crate::known::deed::Doer;
 use crate::known::pages::{self, Placed};
 use crate::known::pair::{self, Task, Way};
 use crate::known::quiet::Usage;
@@ -21,6 +22,9 @@ use crate::sys;
 
 /// The name under which the tool starts itself to measure.
 pub const NAME: &str = "numatop-ng-known-load";
+
+/// The word with which it runs after all others.
+pub const ASIDE: &str = "aside";
 
 /// The name of the process and its threads.
 const THREAD: &std::ffi::CStr = c"known-load";
@@ -33,7 +37,9 @@ pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(THREAD);
     // Memory that we fill is given back when we are killed.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    sys::stand_back();
+    if std::env::args_os().any(|word| word == ASIDE) {
+        sys::stand_back();
+    }
     let mut worker = Worker::default();
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut line = String::new();
@@ -82,6 +88,7 @@ fn share(nodes: &io::Result<Vec<i32>>, node: u32) -> f64 {
 struct Worker {
     walks: BTreeMap<(Walk, u32), Walked>,
     streams: BTreeMap<u32, Placed>,
+    doer: Doer,
 }
 
 type Done = Result<Answer, String>;
@@ -113,6 +120,7 @@ impl Worker {
                     .ok_or_else(|| format!("CPUs {first} and {second} did not run at the same time"))
             }
             Job::EachPage { node, pages, cpu, limits } => self::each_page(*node, *pages, *cpu, limits),
+            Job::Do(deed) => self.doer.act(deed).map(Answer::Did),
             Job::Rates { load, cpus, node, ms, limits } => rates(*load, cpus, *node, *ms, limits),
         };
         done.unwrap_or_else(|why| Answer::Failed { why })

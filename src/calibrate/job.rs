@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::known::asm::Work;
 use crate::known::chase::Round;
+use crate::known::deed::{Deed, Truth};
 use crate::known::stream::Stream;
 
 /// The memory of a walk.
@@ -89,6 +90,8 @@ pub enum Job {
     EachPage { node: u32, pages: u32, cpu: u32, limits: Limits },
     /// Rates of a load on `cpus` at the same time, with memory of `node`. Answered by [`Answer::Rates`].
     Rates { load: SmtLoad, cpus: Vec<u32>, node: u32, ms: u32, limits: Limits },
+    /// Does something that the kernel counts. Answered by [`Answer::Did`].
+    Do(Deed),
 }
 
 /// The answer to a job.
@@ -107,6 +110,8 @@ pub enum Answer {
     Times { ns: Vec<f64> },
     /// Rounds per µs of each CPU.
     Rates { rates: Vec<f64> },
+    /// It was done, and came to this.
+    Did(Truth),
     /// It could not be done, in words.
     Failed { why: String },
 }

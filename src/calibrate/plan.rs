@@ -148,6 +148,8 @@ pub struct Plan {
     pub rows: Vec<Row>,
     pub columns: Vec<Column>,
     pub walk_bytes: u64,
+    /// Bytes of a walk on the first column that no cache holds, where they may be taken: the same cell without flushing.
+    pub evicted_bytes: Option<u64>,
     /// Bytes of streams that a node's threads share, before its limit; 0 without that stage.
     pub stream_bytes: BTreeMap<u32, u64>,
     pub rounds: u32,
@@ -180,6 +182,8 @@ impl Plan {
         let of_column = |column: &Column| {
             let streams = if has(Stage::Bandwidth) { self.streams_of(column) } else { 0 };
             let pages = if has(Stage::Pages) { PAGES.min(column.bytes) } else { 0 };
+            let is_first = self.columns.first().is_some_and(|first| first.node == column.node);
+            let pages = pages.max(self.evicted_bytes.filter(|_| is_first).unwrap_or(0));
             (column.node, (self.walk_bytes.min(column.bytes) + streams.max(pages)).min(column.bytes))
         };
         self.columns.iter().map(of_column).collect()
@@ -217,8 +221,14 @@ pub fn plan(asked: &Asked, facts: &Facts) -> Plan {
     let virtual_machine = facts.key.hypervisor != Some(false);
     let siblings = siblings(facts);
     let near = nearest(facts);
+    let first = columns.first().filter(|_| !arm && asked.only.contains(&Stage::Latency));
+    let evicted_bytes = first.and_then(|column| {
+        let wanted = 4 * facts.cache_bytes.get(&column.node)?;
+        (wanted <= column.bytes.saturating_sub(walk_bytes)).then_some(wanted)
+    });
     let mut plan = Plan {
         walk_bytes,
+        evicted_bytes,
         stream_bytes,
         rounds: ROUNDS,
         windows: WINDOWS,
@@ -293,7 +303,8 @@ fn seconds(plan: &Plan, stage: Stage) -> f64 {
     match stage {
         Stage::Latency => {
             let walks = columns * (0.01 + 2.0 * touched(plan.walk_bytes)) + 0.05 * rows;
-            walks + f64::from(plan.rounds) * cells * round + remote * round + 2.0 * round
+            let evicted = plan.evicted_bytes.map_or(0.0, |bytes| 2.0 * touched(bytes) + round);
+            walks + evicted + f64::from(plan.rounds) * cells * round + remote * round + 2.0 * round
         }
         Stage::Bandwidth => {
             let memory: f64 = plan.columns.iter().map(|column| touched(plan.streams_of(column))).sum();

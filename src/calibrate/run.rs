@@ -137,7 +137,24 @@ impl Runner<'_> {
                 self.round(Cell::Asleep(from, to), cpu, to, None)?;
             }
         }
+        self.evicted()?;
         self.judge(false)
+    }
+
+    /// A local cell once more, with a walk that no cache holds in the place of flushing.
+    fn evicted(&mut self) -> Step {
+        let (Some(bytes), Some(column)) = (self.plan.evicted_bytes, self.plan.columns.first()) else {
+            return Ok(());
+        };
+        let (walk, node, limits) = (Walk::Evicted, column.node, column.limits);
+        let Some(cpu) = self.cpu_of(node) else { return Ok(()) };
+        self.ask(&Job::Walk { walk, node, bytes, cpu: column.touched_by, limits })?;
+        let (traffic, traffic_node, awake) = (Vec::new(), 0, None);
+        let job = Job::Latency { walk, node, cpu, ms: ROUND_MS, awake, traffic, traffic_node };
+        if let Answer::Round { round, on_node, .. } = self.ask(&job)? {
+            self.results.evicted = Some(round.ns).filter(|_| round.samples > 0 && on_node >= ON_NODE);
+        }
+        self.ask(&Job::Forget { walk: Some(walk) }).map(drop)
     }
 
     fn all_have(&self, cells: &[(u32, u32, u32)], least: usize) -> bool {

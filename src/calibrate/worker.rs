@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::child::NAME;
+use super::child::{ASIDE, NAME};
 use super::job::{Answer, Job};
 use crate::known::quiet::{self, Usage};
 use crate::program::helper::OWN_PROGRAM;
@@ -63,9 +63,28 @@ impl Worker {
     /// # Errors
     /// The program cannot be started.
     pub fn start(stop: BorrowedFd<'static>, until: Instant, force: bool) -> io::Result<Worker> {
+        Worker::start_with(Some(ASIDE), stop, until, force)
+    }
+
+    /// As [`Worker::start`], with the weight of any other task: for a self-test, which needs little and has to end on a busy
+    /// machine, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_beside_others(stop: BorrowedFd<'static>, until: Instant) -> io::Result<Worker> {
+        Worker::start_with(None, stop, until, true)
+    }
+
+    fn start_with(
+        word: Option<&str>,
+        stop: BorrowedFd<'static>,
+        until: Instant,
+        force: bool,
+    ) -> io::Result<Worker> {
         sys::close_on_exec();
         let mut child = Command::new(OWN_PROGRAM)
             .arg0(NAME)
+            .args(word)
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -86,6 +105,11 @@ impl Worker {
             force,
             used: (0.0, 0.0),
         })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Has it do a job. Returns its answer within 0.1 s of its end.

@@ -65,7 +65,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         .for_each(|(cpu, count)| *count -= before.1.get(cpu).copied().unwrap_or(0).min(*count));
     let busy = too_busy(&before.0, &facts.usage, seconds);
     if let Some(why) = busy.as_ref().filter(|_| !args.force) {
-        let advice = "wait until it is idle, or measure all the same, for a profile that nothing uses:";
+        let advice = "wait until it is idle, or measure all the same, for a profile that nothing uses";
         return Err(refusal(why, vec![Advice::command(advice, "numatop-ng calibrate --force")]).into());
     }
     let plan = plan::plan(&asked, &facts);
@@ -105,7 +105,7 @@ fn finish(
     match &args.compare {
         Some(path) => {
             let old = store::read(path)?;
-            write(args, &show::compare(&old, &profile, terminal_width()), Form::Text)?;
+            write(args.output.as_deref(), &show::compare(&old, &profile, terminal_width()), Form::Text)?;
         }
         None => render(args, &profile)?,
     }
@@ -173,9 +173,11 @@ fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
         }
     };
     match &args.compare {
-        Some(path) => {
-            write(args, &show::compare(&store::read(path)?, &profile, terminal_width()), Form::Text)?
-        }
+        Some(path) => write(
+            args.output.as_deref(),
+            &show::compare(&store::read(path)?, &profile, terminal_width()),
+            Form::Text,
+        )?,
         None => render(args, &profile)?,
     }
     match inapplicable {
@@ -187,15 +189,19 @@ fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
 
 fn render(args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     match args.format {
-        ProfileFormat::Text => write(args, &show::render_text(profile, terminal_width()), Form::Text),
-        ProfileFormat::Json => write(args, &format!("{}\n", serde_json::to_string(profile)?), Form::Json),
-        ProfileFormat::Csv => write(args, &show::render_csv(profile), Form::Text),
+        ProfileFormat::Text => {
+            write(args.output.as_deref(), &show::render_text(profile, terminal_width()), Form::Text)
+        }
+        ProfileFormat::Json => {
+            write(args.output.as_deref(), &format!("{}\n", serde_json::to_string(profile)?), Form::Json)
+        }
+        ProfileFormat::Csv => write(args.output.as_deref(), &show::render_csv(profile), Form::Text),
     }
 }
 
 /// Writes to the file that was named, or to standard output.
-fn write(args: &CalibrateArgs, text: &str, form: Form) -> Result<()> {
-    match &args.output {
+pub(super) fn write(file: Option<&Path>, text: &str, form: Form) -> Result<()> {
+    match file {
         None => print(text, form),
         Some(path) => {
             let made = OpenOptions::new().write(true).create_new(true).open(path);

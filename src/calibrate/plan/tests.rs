@@ -35,6 +35,7 @@ fn two_nodes_take_less_than_fifteen_seconds() {
     assert_eq!(plan.walk_bytes, 16 << 20);
     assert_eq!(plan.streams_of(&plan.columns[0]), 160 << 20, "four times the caches");
     assert_eq!(plan.left_out, []);
+    assert_eq!(plan.evicted_bytes, Some(160 << 20));
     let kinds: Vec<PairKind> = plan.pairs.iter().map(|pair| pair.kind).collect();
     assert_eq!(kinds, [PairKind::Core, PairKind::Llc, PairKind::Nodes(0, 1), PairKind::Nodes(1, 0)]);
 }
@@ -54,6 +55,8 @@ fn memory_stays_within_every_limit() {
     let grouped = Facts { cgroup_bytes: Some(256 << 20), ..facts("intel-e5-2682v4", 64 << 10) };
     assert!(all(&grouped).values().sum::<u64>() <= 64 << 20, "a quarter of the group's");
     let full = plan(&asked, &facts("intel-e5-2682v4", 8));
+    let small = plan(&asked, &facts("intel-e5-2682v4", 1 << 10));
+    assert_eq!(small.evicted_bytes, None, "a walk that caches hold in part would be no witness");
     assert!(full.columns.is_empty() && full.stages.is_empty());
     assert!(full.missing["latency_ns.*.0"].contains("too little memory"), "{:?}", full.missing);
 }

@@ -20,6 +20,7 @@ fn plan() -> Plan {
         rows: vec![Row { node: 0, cpus: vec![1, 0] }, Row { node: 3, cpus: vec![2, 3] }],
         columns: vec![column(0), column(3)],
         walk_bytes: 16 << 20,
+        evicted_bytes: None,
         stream_bytes: BTreeMap::new(),
         rounds: 5,
         windows: 5,
