@@ -42,7 +42,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 31] = [
+const COMMANDS: [(&str, &[&str]); 33] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -73,6 +73,8 @@ const COMMANDS: [(&str, &[&str]); 31] = [
     ("help/verify.txt", &["verify", "--help"]),
     ("help/generate.txt", &["generate", "--help"]),
     ("help/diagnose.txt", &["diagnose", "--help"]),
+    ("help/calibrate.txt", &["calibrate", "--help"]),
+    ("help/selftest.txt", &["selftest", "--help"]),
     ("list_findings.txt", &["list", "findings"]),
     ("demo/diagnose.txt", &["diagnose", "demo.nrec", "--all"]),
     ("demo/explain.txt", &["diagnose", "--explain", "zone-reclaim"]),
@@ -83,7 +85,7 @@ const COMMANDS: [(&str, &[&str]); 31] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 48] = [
+const WRONG_USAGE: [&[&str]; 52] = [
     &["--frobnicate"],
     &["frobnicate"],
     &["-b", "-d", "0.05"],
@@ -132,6 +134,10 @@ const WRONG_USAGE: [&[&str]; 48] = [
     &["diagnose", "--rules", "zone-reclaims"],
     &["diagnose", "--explain", "nonsense"],
     &["diagnose", "demo.nrec", "--pid", "7"],
+    &["calibrate", "--only", "everything"],
+    &["calibrate", "--time", "0.5"],
+    &["calibrate", "--from", "x"],
+    &["selftest", "hardware"],
 ];
 
 fn manifest() -> &'static Path {

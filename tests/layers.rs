@@ -66,6 +66,7 @@ const PURE: &[&str] = &[
 
 /// Rooms outside of these layers in which files are opened.
 const FILES: &[&str] = &[
+    "calibrate",
     "collect",
     "container",
     "host",
@@ -198,6 +199,27 @@ fn files_are_opened_in_few_rooms() {
         }
     }
     assert!(wrong.is_empty(), "files are opened in:\n{}", wrong.join("\n"));
+}
+
+/// Places with unsafe code: calls of C, and loops in assembly.
+const UNSAFE: [&str; 2] = ["sys", "known/asm"];
+
+#[test]
+fn unsafe_code_is_in_two_places() {
+    let mut seen = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for (_, path, code) in files() {
+        if !code.contains("unsafe ") && !code.contains("unsafe_code") {
+            continue;
+        }
+        let file = path.with_extension("");
+        match UNSAFE.iter().find(|place| file.starts_with(place)) {
+            Some(place) => drop(seen.insert(*place)),
+            None => wrong.push(path.display().to_string()),
+        }
+    }
+    assert!(wrong.is_empty(), "unsafe code is in:\n{}", wrong.join("\n"));
+    assert_eq!(seen.len(), UNSAFE.len(), "one has none: {seen:?}");
 }
 
 /// Files of the live view below its own folder: their places in it without the extension, and their code.

@@ -39,7 +39,7 @@ pub const LOOK_MS: u32 = 3;
 pub const LOOKS: u32 = 20;
 
 /// Time of everything, if none is asked for, s.
-const MOST_SECONDS: f64 = 120.0;
+pub const MOST_SECONDS: f64 = 120.0;
 
 /// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,8 +163,10 @@ pub struct Plan {
     pub hidden: bool,
     /// Stages with their seconds, in order.
     pub stages: Vec<(Stage, f64)>,
-    /// Stages that were asked for and are left out, with the reason.
+    /// Stages for which there is no time, with words that say so.
     pub left_out: Vec<(Stage, String)>,
+    /// Stages that this machine has nothing for, with the reason: no fault of a measurement.
+    pub absent: Vec<(Stage, String)>,
     /// Why cells have no number, by their key.
     pub missing: BTreeMap<String, String>,
 }
@@ -238,6 +240,7 @@ pub fn plan(asked: &Asked, facts: &Facts) -> Plan {
         hidden: virtual_machine || facts.topology.sockets as usize > facts.topology.nodes.len(),
         stages: Vec::new(),
         left_out: Vec::new(),
+        absent: Vec::new(),
         missing,
         rows,
         columns,
@@ -248,7 +251,7 @@ pub fn plan(asked: &Asked, facts: &Facts) -> Plan {
     let mut stages: BTreeSet<Stage> = asked.only.clone();
     let mut leave = |stages: &mut BTreeSet<Stage>, stage: Stage, why: &str| {
         if stages.remove(&stage) {
-            plan.left_out.push((stage, why.to_string()));
+            plan.absent.push((stage, why.to_string()));
         }
     };
     if siblings.is_none() {

@@ -139,7 +139,12 @@ impl Results {
             |cell: fn(u32, u32) -> Cell| move |from, to| value(cell(from, to)).map(|value| value.error);
         let mut missing = plan.missing.clone();
         missing.extend(self.missing.clone());
-        missing.extend(plan.left_out.iter().map(|(stage, why)| (stage.word().to_string(), why.clone())));
+        missing.extend(
+            plan.left_out
+                .iter()
+                .chain(&plan.absent)
+                .map(|(stage, why)| (stage.word().to_string(), why.clone())),
+        );
         let wandering = plan.wanders.filter(|_| !self.looks_ns.is_empty()).map(|cpus| Wandering {
             cpus,
             looks_ns: self.looks_ns.clone(),
@@ -148,9 +153,8 @@ impl Results {
         let wanders = wandering.as_ref().is_some_and(|wandering| wandering.classes.len() > 1);
         let latency_ns = matrix(&of(Cell::Latency));
         let (has_rows, has_columns) = (plan.rows.len(), plan.columns.len());
-        let whole = Stage::USUAL
-            .iter()
-            .all(|stage| plan.has(*stage) || plan.left_out.iter().any(|(left, _)| left == stage))
+        let absent = |stage: &Stage| plan.absent.iter().any(|(absent, _)| absent == stage);
+        let whole = Stage::USUAL.iter().all(|stage| plan.has(*stage) || absent(stage))
             && has_rows == machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count()
             && latency_ns.iter().flatten().flatten().count() == has_rows * has_columns
             && !run.cut_short;

@@ -205,6 +205,7 @@ pub fn render_plan(plan: &Plan, width: usize) -> String {
     let left_out = plan
         .left_out
         .iter()
+        .chain(&plan.absent)
         .map(|(stage, why)| hanging("  left out: ", words(&format!("{}: {why}", stage.word())), width));
     text.extend(left_out);
     text.extend(

@@ -8,8 +8,11 @@ use super::asm::{Cycle, LOADS};
 use super::random::Random;
 use crate::sys::{self, Region};
 
-/// Loads between two looks at the clock.
+/// Loads between two looks at the clock, at least.
 const SAMPLE: u64 = 1024;
+
+/// Samples are this long or longer, where the walk is: a look at the clock takes some tens of ns.
+const LEAST: Duration = Duration::from_micros(50);
 
 /// A stretch of memory with one line of the walk in it, in bytes: prefetchers fetch neighbours of 64 and 128 bytes.
 pub const STRETCH: usize = 256;
@@ -74,22 +77,27 @@ pub struct Round {
 /// Walks for about `time`, in passes of which each begins with lines that are in no cache (`flush`). One pass is made at
 /// least; four times `time` is the limit, however many samples were disturbed.
 pub fn measure(cycle: &mut Cycle, flush: bool, time: Duration) -> Round {
-    let samples_of_pass = (cycle.length() / SAMPLE).max(1);
     let (begin, mut walked) = (Instant::now(), Duration::ZERO);
-    let (mut times, mut disturbed) = (Vec::new(), 0);
+    let (mut times, mut disturbed, mut sample) = (Vec::new(), 0, SAMPLE);
     while walked < time && begin.elapsed() < 4 * time || times.is_empty() && begin.elapsed() < 8 * time {
         if flush && !cycle.flush() {
             break;
         }
-        for _ in 0..samples_of_pass {
+        // A pass takes no line twice: the second time it would be in a cache.
+        let mut left = cycle.length().max(sample);
+        while left >= sample {
+            left -= sample;
             let switches = sys::thread_events().involuntary;
             let before = Instant::now();
-            cycle.walk(SAMPLE / LOADS);
+            cycle.walk(sample / LOADS);
             let took = before.elapsed();
             walked += took;
-            match sys::thread_events().involuntary == switches {
-                true => times.push(took.as_nanos() as f64 / SAMPLE as f64),
-                false => disturbed += 1,
+            if took < LEAST && 2 * sample <= cycle.length() {
+                sample *= 2;
+            } else if sys::thread_events().involuntary == switches {
+                times.push(took.as_nanos() as f64 / sample as f64);
+            } else {
+                disturbed += 1;
             }
         }
     }

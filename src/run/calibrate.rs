@@ -115,7 +115,8 @@ fn finish(
             say::message(format!("numatop-ng: the profile is not stored: {error:#}"));
             return Ok(Exit::Privilege.into());
         }
-        let whole = plan.left_out.is_empty() && profile.missing.is_empty();
+        let absent = |key: &String| plan.absent.iter().any(|(stage, _)| stage.word() == key);
+        let whole = plan.left_out.is_empty() && profile.missing.keys().all(absent);
         return Ok(if whole { Exit::Ok } else { Exit::CouldNotMeasure }.into());
     };
     let why = match ended {
@@ -137,7 +138,9 @@ fn interrupted() -> ExitCode {
 fn keep(place: &Path, args: &CalibrateArgs, plan: &Plan, profile: &Profile) -> Result<()> {
     let old = store::read(place).ok();
     let old = old.filter(|old| old.inapplicable(&profile.machine, &profile.boot_id).is_none());
-    let part = args.from.is_some() || args.to.is_some() || Stage::USUAL.iter().any(|stage| !plan.has(*stage));
+    let asked = asked(args).only;
+    let part =
+        args.from.is_some() || args.to.is_some() || Stage::USUAL.iter().any(|stage| !asked.contains(stage));
     let new = match old {
         Some(old) if profile.state == State::Disturbed && old.state != State::Disturbed => {
             say::message("numatop-ng: a profile that was not disturbed is stored already, and stays");
@@ -205,7 +208,8 @@ pub(super) fn write(file: Option<&Path>, text: &str, form: Form) -> Result<()> {
         None => print(text, form),
         Some(path) => {
             let made = OpenOptions::new().write(true).create_new(true).open(path);
-            let mut file = made.with_context(|| format!("making {}", path.display()))?;
+            let mut file =
+                say::Cleaned::new(made.with_context(|| format!("making {}", path.display()))?, form);
             file.write_all(text.as_bytes()).with_context(|| format!("writing {}", path.display()))
         }
     }

@@ -116,6 +116,6 @@ fn memory_without_cpus_is_a_column_without_a_row() {
 #[test]
 fn a_machine_without_smt_leaves_that_out() {
     let plan = plan(&Asked::default(), &facts("ft-2500", 64 << 10));
-    assert!(plan.left_out.iter().any(|(stage, why)| *stage == Stage::Smt && why.contains("two threads")));
+    assert!(plan.absent.iter().any(|(stage, why)| *stage == Stage::Smt && why.contains("two threads")));
     assert!(plan.siblings.is_none());
 }

@@ -30,6 +30,7 @@ fn plan() -> Plan {
         hidden: false,
         stages: Asked::default().only.into_iter().map(|stage| (stage, 1.0)).collect(),
         left_out: Vec::new(),
+        absent: Vec::new(),
         missing: BTreeMap::new(),
     }
 }
@@ -92,6 +93,15 @@ fn a_run_says_what_it_was() {
     };
     assert_eq!(state(Run { forced: true, ..Run::default() }, &|_, _| {}), State::Disturbed);
     assert_eq!(state(Run { cut_short: true, ..Run::default() }, &|_, _| {}), State::Partial);
+    let without = |stage: Stage, absent: bool| {
+        move |_: &mut Results, plan: &mut Plan| {
+            plan.stages.retain(|(kept, _)| *kept != stage);
+            let list = if absent { &mut plan.absent } else { &mut plan.left_out };
+            list.push((stage, "why".into()));
+        }
+    };
+    assert_eq!(state(Run::default(), &without(Stage::Smt, true)), State::Good, "cores have one thread");
+    assert_eq!(state(Run::default(), &without(Stage::Pages, false)), State::Partial, "no time");
     let looks = |ns: &[f64]| {
         let ns = ns.to_vec();
         move |results: &mut Results, plan: &mut Plan| {
