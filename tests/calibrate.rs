@@ -97,7 +97,11 @@ fn a_busy_machine_is_not_measured() {
     let folder = Folder::new("busy");
     let stop = AtomicBool::new(false);
     let output = thread::scope(|scope| {
-        scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
         let output = run(&folder.0, &["calibrate"]);
         stop.store(true, Ordering::Relaxed);
         output

@@ -203,7 +203,7 @@ fn placed(node: u32, bytes: u64, cpu: u32, huge: bool, limits: &Limits) -> Resul
         let usage = Usage::read(Path::new("/"), &[]);
         match usage.nodes.get(&node) {
             Some(room) if room.free * page < limits.keep_bytes => {
-                Err(format!("node {node} has {} MiB left", room.free * page >> 20))
+                Err(format!("node {node} has {} MiB left", (room.free * page) >> 20))
             }
             _ => Ok(()),
         }

@@ -347,10 +347,10 @@ impl Runner<'_> {
             self.ask(&Job::Forget { walk: Some(walk) })?;
         }
         self.results.walks = (measured[0], measured[1]);
-        if self.plan.hidden {
-            if let Answer::Times { ns } = self.ask(&Job::EachPage { node, pages: EACH, cpu, limits })? {
-                self.results.each_page = ns;
-            }
+        if self.plan.hidden
+            && let Answer::Times { ns } = self.ask(&Job::EachPage { node, pages: EACH, cpu, limits })?
+        {
+            self.results.each_page = ns;
         }
         Ok(())
     }

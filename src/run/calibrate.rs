@@ -110,7 +110,7 @@ fn finish(
         None => render(args, &profile)?,
     }
     let Some(ended) = ended else {
-        let stored = place.map_or(Ok(()), |place| keep(place, args, plan, &profile));
+        let stored = place.map_or(Ok(()), |place| keep(place, args, &profile));
         if let Err(error) = stored {
             say::message(format!("numatop-ng: the profile is not stored: {error:#}"));
             return Ok(Exit::Privilege.into());
@@ -135,7 +135,7 @@ fn interrupted() -> ExitCode {
 }
 
 /// Stores a profile. A part goes into the profile of this machine that is there; a disturbed one takes the place of no good one.
-fn keep(place: &Path, args: &CalibrateArgs, plan: &Plan, profile: &Profile) -> Result<()> {
+fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     let old = store::read(place).ok();
     let old = old.filter(|old| old.inapplicable(&profile.machine, &profile.boot_id).is_none());
     let asked = asked(args).only;

@@ -113,12 +113,15 @@ struct Watch {
     last: Option<Sample>,
 }
 
+/// The truth and the number of the tool, from what both saw.
+type Counts = fn(&Truth, &Task) -> (u64, u64);
+
 /// A deed, as both saw it; or why it was not done.
 type Seen = Result<(Truth, Snapshot), String>;
 
 impl Watch {
     fn compare(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
-        let (deed, of): (Deed, fn(&Truth, &Task) -> (u64, u64)) = match check {
+        let (deed, of): (Deed, Counts) = match check {
             "minor_faults" => (Deed::Pages { count: PAGES }, |truth, task| {
                 (truth.minor_faults, task.delta[Counter::MinFlt])
             }),
@@ -175,7 +178,7 @@ impl Watch {
     }
 
     /// Compares counts of the row of the process, if there is one.
-    fn beside(&self, check: &str, seen: Seen, of: fn(&Truth, &Task) -> (u64, u64)) -> Comparison {
+    fn beside(&self, check: &str, seen: Seen, of: Counts) -> Comparison {
         let (truth, snapshot) = match seen {
             Ok(seen) => seen,
             Err(why) => return Comparison::untested(check, why),
