@@ -209,7 +209,8 @@ fn unsafe_code_is_in_two_places() {
     let mut seen = BTreeSet::new();
     let mut wrong = Vec::new();
     for (_, path, code) in files() {
-        if !code.contains("unsafe ") && !code.contains("unsafe_code") {
+        // The skeletons of BPF programs, which collect.rs allows it in, are generated into another folder.
+        if !["unsafe {", "unsafe fn", "unsafe impl"].iter().any(|word| code.contains(word)) {
             continue;
         }
         let file = path.with_extension("");

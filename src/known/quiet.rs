@@ -14,7 +14,7 @@ const ONE_MAX: f64 = 0.20;
 /// Percent of the time in which some task waited for memory (`avg10` of /proc/pressure/memory).
 const PRESSURE_MAX: f64 = 0.5;
 
-/// Facts about the use of a machine at one moment. What a kernel does not show is left out, and not judged.
+/// Facts about the use of a machine at one moment. Facts that a kernel does not show are left out, and not judged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Ticks in which each CPU was not idle, since boot.

@@ -34,7 +34,7 @@ pub struct Profile {
     pub kernel: String,
     /// Whether it may be used.
     pub state: State,
-    /// How it was measured.
+    /// The method.
     pub method: Method,
     /// Use of the CPUs by others while it was measured, percent of all.
     pub others_pct: f64,
@@ -125,7 +125,7 @@ pub struct CacheKey {
     pub cpus: String,
 }
 
-/// How a profile was measured.
+/// The method of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Method {
     /// `flushed`: every line is taken out of all caches before each pass; `evicted`: the walk is larger than they are.
