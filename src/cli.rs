@@ -1,8 +1,10 @@
 //! The command line: subcommands, and the roles of flags that each has a use for.
 
 mod documents;
+mod known;
 mod parse;
 mod roles;
+mod selftest;
 mod tips;
 
 use std::ffi::OsString;
@@ -15,11 +17,13 @@ use crate::export::Format;
 use crate::text::printable;
 
 pub use documents::Document;
+pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
     NamedGroups, OutputArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};
+pub use selftest::{SelftestArgs, SelftestPart};
 
 /// A live profiler for NUMA machines: where every task runs, and what that costs it.
 #[derive(Parser, Debug)]
@@ -127,6 +131,20 @@ pub enum Command {
                       changed (neither direction is better), same, unclear, too short."
     )]
     Diff(Box<DiffArgs>),
+    /// Measure what nodes, caches and sibling threads of this machine cost each other, and store it. Loads the machine.
+    #[command(
+        after_help = "Takes 5 s to 2 min, and needs no privilege but to store the profile for everybody. Nothing starts it by \
+                      itself, and no setting of the machine is changed. ns, and GB of 10^9 bytes; bytes are those that a \
+                      program names: a plain write moves twice as many, a copy 1.5 times, a triad 4/3 times."
+    )]
+    Calibrate(Box<CalibrateArgs>),
+    /// Test whether the numbers of this tool are true on this machine. Needs what the live view needs, and five seconds.
+    #[command(
+        after_help = "A process of ours touches pages, waits, moves, works and places memory, and counts that itself; the live view's \
+                      own path watches it. Exits with 1 if a number is wrong. JSON names no host, user or process: attach it to \
+                      an issue."
+    )]
+    Selftest(SelftestArgs),
     /// Print the man page, or completions of a shell, for installation.
     Generate {
         #[arg(value_enum)]

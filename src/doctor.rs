@@ -11,9 +11,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::calibrate::store;
 use crate::collect::check::HostCheck;
 use crate::collect::plan::{Advice, Caveat, Hindrance, Plan, Verdict, plan};
 use crate::error::{self, Exit, Refusal};
+use crate::list::measured;
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
@@ -92,7 +94,12 @@ impl Report {
     pub fn gather() -> Report {
         let check = check();
         let trials = trial::run(&check);
-        Report::new(check, trials)
+        let measured =
+            check.topology.known().map(|topology| measured::line(store::find(topology).0.as_ref()));
+        let mut report = Report::new(check, trials);
+        let machine = report.sections.iter_mut().find(|section| section.title == findings::MACHINE);
+        machine.into_iter().for_each(|section| section.findings.extend(measured.clone().map(findings::ok)));
+        report
     }
 
     /// The report on a host with these facts on which the probes did so. Without trials the rules decide.

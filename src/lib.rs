@@ -9,6 +9,7 @@
 
 pub mod access;
 pub mod analysis;
+pub mod calibrate;
 pub mod cli;
 pub mod collect;
 pub mod container;
@@ -19,6 +20,7 @@ pub mod export;
 pub mod finding;
 pub mod host;
 pub mod hot;
+pub mod known;
 pub mod list;
 pub mod metric;
 pub mod model;
@@ -27,6 +29,7 @@ pub mod pmu;
 pub mod program;
 pub mod record;
 pub mod run;
+pub mod selftest;
 pub mod snapshot;
 pub mod source;
 pub mod symbolize;

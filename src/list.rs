@@ -2,5 +2,6 @@
 
 pub mod events;
 pub mod findings;
+pub mod measured;
 pub mod metrics;
 pub mod topology;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::thread;
 
+use numatop_ng::calibrate;
 use numatop_ng::cli::Cli;
 use numatop_ng::collect::{libbpf_log, mm_reader};
 use numatop_ng::error::{self, Exit, Refusal};
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Some(name) if name == symbolize::child::NAME => return symbolize::child::main(),
         Some(name) if name == symbolize::namer::NAME => return symbolize::namer::main(),
         Some(name) if name == mm_reader::child::NAME => return mm_reader::child::main(),
+        Some(name) if name == calibrate::child::NAME => return calibrate::child::main(),
         _ => {}
     }
     sys::share_heaps();

@@ -11,6 +11,7 @@ pub mod group;
 pub mod machine;
 pub mod memory;
 pub mod process;
+pub mod profile;
 pub mod sample;
 pub mod share;
 pub mod stacks;

@@ -2,11 +2,13 @@
 
 mod about;
 pub mod batch;
+mod calibrate;
 mod demo;
 mod diagnose;
 mod diff;
 mod recordings;
 pub mod replay;
+mod selftest;
 mod watch;
 
 use std::fs::File;
@@ -52,6 +54,8 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Some(Command::Verify { paths }) => recordings::verify(paths),
         Some(Command::Diagnose(args)) => diagnose::run(args),
         Some(Command::Diff(args)) => diff::run(args),
+        Some(Command::Calibrate(args)) => calibrate::run(args),
+        Some(Command::Selftest(args)) => selftest::run(args),
         Some(Command::Generate { what }) => about::generate(*what),
         None if cli.live.demo => demo::run(&cli.live),
         None if wants_batch(&cli.live.output) => watch::batch(&cli.live),

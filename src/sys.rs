@@ -1,5 +1,5 @@
-//! Safe functions for the system calls and C functions that no crate wraps safely. All unsafe code of the crate is here:
-//! the lint table denies it elsewhere.
+//! Safe functions for the system calls and C functions that no crate wraps safely. All unsafe code of the crate is here and in
+//! known/asm.rs: the lint table denies it elsewhere.
 #![expect(unsafe_code, reason = "calls C")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -448,6 +448,226 @@ impl Drop for Mapping {
     }
 }
 
+/// Advice on the pages of a [`Region`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageAdvice {
+    /// Huge pages where the kernel has them (MADV_HUGEPAGE).
+    Huge,
+    /// Small pages only (MADV_NOHUGEPAGE).
+    Small,
+    /// Huge pages in place of the small ones that are there, now (MADV_COLLAPSE, Linux 6.1).
+    Collapse,
+}
+
+/// Anonymous memory of this process, aligned to huge pages of 2 MiB. It reads as 0 until it is written to, and has no
+/// pages until then.
+pub struct Region {
+    mapped: NonNull<c_void>,
+    mapped_len: usize,
+    at: NonNull<u64>,
+    words: usize,
+}
+
+// SAFETY: it owns memory that no other value points to, whatever the thread.
+unsafe impl Send for Region {}
+// SAFETY: shared references only read.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Alignment of every region, in bytes: a huge page of x86-64, and of arm64 with pages of 4 KiB.
+    pub const ALIGN: usize = 2 << 20;
+
+    /// A region of `bytes`, rounded up to whole [`Region::ALIGN`].
+    ///
+    /// # Errors
+    /// The errno of mmap(2): ENOMEM beyond the limit of the address space, or for no bytes EINVAL.
+    pub fn new(bytes: usize) -> io::Result<Region> {
+        let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+        let len = bytes.checked_next_multiple_of(Region::ALIGN).filter(|len| *len > 0).ok_or_else(invalid)?;
+        let mapped_len = len.checked_add(Region::ALIGN).ok_or_else(invalid)?;
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let mapped = unsafe { libc::mmap(ptr::null_mut(), mapped_len, access, kind, -1, 0) };
+        let mapped = match NonNull::new(mapped) {
+            Some(mapped) if mapped.as_ptr() != libc::MAP_FAILED => mapped,
+            _ => return Err(io::Error::last_os_error()),
+        };
+        let skip = mapped.as_ptr().addr().next_multiple_of(Region::ALIGN) - mapped.as_ptr().addr();
+        // SAFETY: at most ALIGN - 1 bytes are skipped, and the mapping is ALIGN bytes longer than the region.
+        let at = unsafe { mapped.byte_add(skip) }.cast();
+        Ok(Region { mapped, mapped_len, at, words: len / WORD })
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.at.as_ptr().addr() as u64
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.words * WORD
+    }
+
+    /// Its words. Reading one that was never written gives it the kernel's page of zeros.
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: so many words are mapped and readable as long as `self` lives, and any bits are a u64.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
+    }
+
+    /// Its words, to be written.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in words(); the exclusive reference makes this one exclusive, too.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.words) }
+    }
+
+    /// Gives the kernel advice on all of its pages.
+    ///
+    /// # Errors
+    /// The errno of madvise(2): EINVAL from a kernel without huge pages, or before 6.1 without MADV_COLLAPSE.
+    pub fn advise(&self, advice: PageAdvice) -> io::Result<()> {
+        /// MADV_COLLAPSE of include/uapi/asm-generic/mman-common.h.
+        const MADV_COLLAPSE: c_int = 25;
+        let advice = match advice {
+            PageAdvice::Huge => libc::MADV_HUGEPAGE,
+            PageAdvice::Small => libc::MADV_NOHUGEPAGE,
+            PageAdvice::Collapse => MADV_COLLAPSE,
+        };
+        // SAFETY: the range is a mapping of ours, and none of these changes what it holds.
+        let done = unsafe { libc::madvise(self.at.as_ptr().cast(), self.bytes(), advice) };
+        checked(libc::c_long::from(done)).map(drop)
+    }
+
+    /// Has pages that are made from now on come from `node` as long as that has room (MPOL_PREFERRED of mbind(2)), and
+    /// from others after that.
+    ///
+    /// # Errors
+    /// The errno of mbind(2): EINVAL for a node that is not online or not in the cpuset, ENOSYS without CONFIG_NUMA.
+    pub fn prefer(&self, node: u32) -> io::Result<()> {
+        const BITS: usize = u64::BITS as usize;
+        let node = node as usize;
+        let mut mask = vec![0u64; node / BITS + 1];
+        mask[node / BITS] = 1 << (node % BITS);
+        // SAFETY: the range is a mapping of ours; the mask has the bits that are passed (the kernel takes one less, see
+        // mbind(2)), and outlives the call.
+        checked(unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.at.as_ptr(),
+                self.bytes(),
+                libc::MPOL_PREFERRED,
+                mask.as_ptr(),
+                mask.len() * BITS + 1,
+                0,
+            )
+        })
+        .map(drop)
+    }
+
+    /// Gives its pages back; it reads as 0 again.
+    pub fn clear(&mut self) {
+        // SAFETY: private anonymous memory reads as 0 after that, which is a valid u64. It can only fail for a wrong range.
+        unsafe { libc::madvise(self.at.as_ptr().cast(), self.bytes(), libc::MADV_DONTNEED) };
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and unmapped once: nothing borrows from it.
+        unsafe { libc::munmap(self.mapped.as_ptr(), self.mapped_len) };
+    }
+}
+
+/// Moves pages of this process to `nodes`, one for each address. Returns the node of each afterwards, or a negative errno.
+///
+/// # Errors
+/// The errno of move_pages(2): EACCES for a node outside of the cpuset, ENODEV for one that is not online.
+pub fn move_pages(addresses: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>> {
+    const MPOL_MF_MOVE: c_int = 2;
+    let count = addresses.len().min(nodes.len());
+    let mut status = vec![-libc::ENOENT; count];
+    // SAFETY: all arrays have the length that is passed, and outlive the call; contents of pages stay.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            0,
+            count as libc::c_ulong,
+            addresses.as_ptr(),
+            nodes.as_ptr(),
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE,
+        )
+    })?;
+    Ok(status)
+}
+
+/// Events of a thread or of a process since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadEvents {
+    /// Context switches because it waited.
+    pub voluntary: u64,
+    /// Context switches because another task ran instead.
+    pub involuntary: u64,
+    /// Page faults that read nothing from a disk.
+    pub minor_faults: u64,
+}
+
+/// Events of the calling thread (getrusage(2) with RUSAGE_THREAD).
+pub fn thread_events() -> ThreadEvents {
+    events_of(libc::RUSAGE_THREAD)
+}
+
+/// Events of all threads of this process, ended ones included (RUSAGE_SELF).
+pub fn process_events() -> ThreadEvents {
+    events_of(libc::RUSAGE_SELF)
+}
+
+fn events_of(whose: c_int) -> ThreadEvents {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the structure that is passed; zeros are valid, should it not.
+    let usage = unsafe {
+        libc::getrusage(whose, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    ThreadEvents {
+        voluntary: usage.ru_nvcsw as u64,
+        involuntary: usage.ru_nivcsw as u64,
+        minor_faults: usage.ru_minflt as u64,
+    }
+}
+
+/// Lets the calling thread run on these CPUs only.
+///
+/// # Errors
+/// The errno of sched_setaffinity(2): EINVAL where none of them is online and in the cpuset.
+pub fn run_on(cpus: &[u32]) -> io::Result<()> {
+    const BITS: u32 = u64::BITS;
+    let words = cpus.iter().max().map_or(1, |most| most / BITS + 1) as usize;
+    let mut mask = vec![0u64; words];
+    cpus.iter().for_each(|cpu| mask[(cpu / BITS) as usize] |= 1 << (cpu % BITS));
+    // SAFETY: the mask has the size that is passed, and outlives the call.
+    checked(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, words * WORD, mask.as_ptr()) }).map(drop)
+}
+
+/// Gives the calling thread, and those that it makes, the least weight of all: nice 19, SCHED_BATCH. A kernel that refuses
+/// leaves it as it was.
+pub fn stand_back() {
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure outlives the call, and both calls change this thread only.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter);
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+    }
+}
+
+/// The CPU that the calling thread runs on at this moment.
+pub fn current_cpu() -> Option<u32> {
+    // SAFETY: takes nothing.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// Places each of which names the one that comes after it.
 pub struct Chain(Vec<u64>);
 
@@ -556,6 +776,34 @@ mod tests {
         let (pipe, _) = io::pipe().unwrap();
         let error = Mapping::new(&pipe, 1).err().unwrap();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn a_region_is_aligned_zero_and_all_there() {
+        let mut region = Region::new(3 << 20).unwrap();
+        assert_eq!(region.bytes(), 4 << 20);
+        assert!(region.address().is_multiple_of(Region::ALIGN as u64));
+        let words = region.words_mut();
+        assert_eq!((words[0], *words.last().unwrap()), (0, 0));
+        *words.last_mut().unwrap() = 7;
+        assert_eq!(region.words().last(), Some(&7));
+        region.clear();
+        assert_eq!(region.words().last(), Some(&0));
+        assert!(Region::new(0).is_err() && Region::new(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn a_thread_knows_its_faults_and_its_cpu() {
+        let cpu = current_cpu().unwrap();
+        run_on(&[cpu]).unwrap();
+        assert_eq!(current_cpu(), Some(cpu));
+        assert!(run_on(&[]).is_err());
+        let mut region = Region::new(1).unwrap();
+        region.advise(PageAdvice::Small).unwrap();
+        let before = thread_events();
+        let step = rustix::param::page_size() / WORD;
+        region.words_mut()[..16 * step].iter_mut().step_by(step).for_each(|word| *word = 1);
+        assert!(thread_events().minor_faults - before.minor_faults >= 16);
     }
 
     #[test]

@@ -42,7 +42,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 34] = [
+const COMMANDS: [(&str, &[&str]); 36] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -74,6 +74,8 @@ const COMMANDS: [(&str, &[&str]); 34] = [
     ("help/generate.txt", &["generate", "--help"]),
     ("help/diagnose.txt", &["diagnose", "--help"]),
     ("help/diff.txt", &["diff", "--help"]),
+    ("help/calibrate.txt", &["calibrate", "--help"]),
+    ("help/selftest.txt", &["selftest", "--help"]),
     ("list_findings.txt", &["list", "findings"]),
     ("demo/diagnose.txt", &["diagnose", "demo.nrec", "--all"]),
     ("demo/diff.txt", &["diff", "plain.nrec", "demo.nrec", "--all"]),
@@ -86,7 +88,7 @@ const COMMANDS: [(&str, &[&str]); 34] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 54] = [
+const WRONG_USAGE: [&[&str]; 58] = [
     &["--frobnicate"],
     &["frobnicate"],
     &["-b", "-d", "0.05"],
@@ -141,6 +143,10 @@ const WRONG_USAGE: [&[&str]; 54] = [
     &["diff", "demo.nrec", "demo.nrec", "--fail-on", "worse=cpu_pct"],
     &["diagnose", "--explain", "nonsense"],
     &["diagnose", "demo.nrec", "--pid", "7"],
+    &["calibrate", "--only", "everything"],
+    &["calibrate", "--time", "0.5"],
+    &["calibrate", "--from", "x"],
+    &["selftest", "hardware"],
 ];
 
 fn manifest() -> &'static Path {

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use super::known::NodeList;
 use crate::export::{FORMATS, Format};
 use crate::model::cgroup_path;
+use crate::model::topology::parse_cpulist;
 use crate::text::printable;
 
 /// The formats of batch output, by name.
@@ -23,6 +25,32 @@ pub(super) fn delay(text: &str) -> Result<f64, String> {
         Ok(seconds)
     } else {
         Err(format!("{text} is outside 0.1 to 60 seconds"))
+    }
+}
+
+/// Seconds that a calibration takes.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('s').unwrap_or(text);
+    match number.parse::<f64>() {
+        Ok(seconds) if (1.0..=3600.0).contains(&seconds) => Ok(seconds),
+        Ok(_) => Err(format!("{} is outside 1 to 3600 seconds", printable(text))),
+        Err(_) => Err(format!("'{}' is not a number of seconds", printable(text))),
+    }
+}
+
+/// Percent of free memory: more than half would leave too little for others.
+pub(super) fn memory_share(text: &str) -> Result<f64, String> {
+    match percent(text)? {
+        percent if (0.1..=50.0).contains(&percent) => Ok(percent),
+        _ => Err(format!("{} is outside 0.1 to 50 percent", printable(text))),
+    }
+}
+
+/// `0-3,8`: ids of nodes.
+pub(super) fn nodes(text: &str) -> Result<NodeList, String> {
+    match parse_cpulist(text) {
+        Ok(nodes) if !nodes.is_empty() => Ok(NodeList(nodes)),
+        _ => Err(format!("'{}' is not a list of nodes such as 0-3,8", printable(text))),
     }
 }
 
@@ -82,6 +110,22 @@ mod tests {
         }
         for text in ["", "G", "1X", "100k", "-1G", "99999999999T"] {
             assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_and_shares_of_a_calibration_have_limits() {
+        assert_eq!((seconds("5"), seconds("12.5s")), (Ok(5.0), Ok(12.5)));
+        for text in ["", "0.5", "4000", "nan", "x"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(memory_share("20%"), Ok(20.0));
+        for text in ["0", "51", "inf", "x"] {
+            assert!(memory_share(text).is_err(), "{text}");
+        }
+        assert_eq!(nodes("0-2,5"), Ok(NodeList(vec![0, 1, 2, 5])));
+        for text in ["", "a", "3-1", "0,"] {
+            assert!(nodes(text).is_err(), "{text}");
         }
     }
 

@@ -31,7 +31,10 @@ pub struct Line {
     pub text: String,
 }
 
-fn ok(text: impl Into<String>) -> Line {
+/// The title of the section on nodes and CPUs.
+pub(super) const MACHINE: &str = "machine";
+
+pub(super) fn ok(text: impl Into<String>) -> Line {
     Line { mark: Mark::Ok, text: text.into() }
 }
 
@@ -49,7 +52,7 @@ pub(super) fn sections(check: &HostCheck) -> Vec<Section> {
         Section { title: "kernel", findings: kernel(&check.kernel) },
         Section { title: "privileges", findings: privileges(&check.privileges, &check.kernel) },
         Section { title: "counters", findings: counters(&check.pmu, &check.kernel) },
-        Section { title: "machine", findings: vec![machine(&check.topology)] },
+        Section { title: MACHINE, findings: vec![machine(&check.topology)] },
         Section { title: "cgroups", findings: vec![cgroups(&check.cgroups)] },
     ]
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::{print, terminal_width};
+use crate::calibrate::store;
 use crate::cli::{Document, Listing, ReportFormat};
 use crate::list::{events, findings, metrics};
 use crate::model::topology::Topology;
@@ -25,9 +26,20 @@ pub(super) fn doctor(format: ReportFormat) -> Result<ExitCode> {
 
 pub(super) fn topology(format: ReportFormat) -> Result<ExitCode> {
     let topology = Topology::read(Path::new("/"))?;
+    let (stored, notes) = store::find(&topology);
     match format {
-        ReportFormat::Text => print(&list::topology::render_text(&topology, terminal_width()), Form::Text)?,
-        ReportFormat::Json => print(&format!("{:#}\n", list::topology::render_json(&topology)), Form::Json)?,
+        ReportFormat::Text => {
+            let width = terminal_width();
+            let mut text = list::topology::render_text(&topology, width) + "\n";
+            text += &list::measured::render_text(stored.as_ref(), width);
+            text.extend(notes.iter().map(|note| format!("note: {note}\n")));
+            print(&text, Form::Text)?;
+        }
+        ReportFormat::Json => {
+            let mut object = list::topology::render_json(&topology);
+            object["measured"] = list::measured::render_json(stored.as_ref());
+            print(&format!("{object:#}\n"), Form::Json)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

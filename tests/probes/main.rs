@@ -27,6 +27,7 @@ mod recording;
 mod sampled_by_default;
 mod scoped_recording;
 mod screen;
+mod selftest;
 mod smt;
 mod starts;
 #[path = "../common/terminal.rs"]
@@ -178,6 +179,7 @@ fn main() {
         containers::a_cgroup_is_waited_for_and_may_go,
         containers::an_unknown_cgroup_is_wrong_usage,
         containers::cgroups_whose_names_are_no_text_stay_apart,
+        selftest::no_number_is_wrong_here,
         starts::too_few_open_files_are_named_with_the_limit,
         starts::too_little_address_space_is_named_with_the_limit,
         starts::an_empty_proc_is_named,

@@ -3,6 +3,7 @@
 mod alternators;
 mod balancing_time;
 mod boot;
+mod calibrate;
 mod cgroup;
 mod counters;
 mod degraded;
@@ -21,6 +22,7 @@ mod pinned;
 mod placement;
 mod remote;
 mod scope;
+mod selftest;
 mod sent;
 mod siblings;
 mod stopped;
@@ -85,6 +87,8 @@ const CASES: &[Case] = &[
     findings::RECLAIM,
     findings::HEALTHY,
     findings::QUOTA,
+    selftest::CASE,
+    calibrate::CASE,
     tui::CASE,
 ];
 

@@ -1,0 +1,257 @@
+//! The process that measures: it takes jobs from standard input, and ends when that does. It is the first to be killed where
+//! memory is short, and the least of all tasks where CPUs are.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::job::{Answer, Job, Limits, SmtLoad, Walk};
+use super::stats::median;
+use crate::known::asm::{Cycle, Work, work};
+use crate::known::chase::{self, GROUP, Shape};
+use crate::known::deed::Doer;
+use crate::known::pages::{self, Placed};
+use crate::known::pair::{self, Task, Way};
+use crate::known::quiet::Usage;
+use crate::known::stream::{self, Stream};
+use crate::sys;
+
+/// The name under which the tool starts itself to measure.
+pub const NAME: &str = "numatop-ng-known-load";
+
+/// The word with which it runs after all others.
+pub const ASIDE: &str = "aside";
+
+/// The name of the process and its threads.
+const THREAD: &std::ffi::CStr = c"known-load";
+
+/// Orders of walks are the same in every run.
+const SEED: u64 = 21;
+
+/// Does jobs until no more come.
+pub fn main() -> ExitCode {
+    let _ = rustix::thread::set_name(THREAD);
+    // Memory that we fill is given back when we are killed.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    if std::env::args_os().any(|word| word == ASIDE) {
+        sys::stand_back();
+    }
+    let mut worker = Worker::default();
+    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if input.read_line(&mut line).is_ok_and(|read| read == 0) {
+            return ExitCode::SUCCESS;
+        }
+        let answer = match serde_json::from_str(&line) {
+            Ok(job) => worker.answer(&job),
+            Err(error) => Answer::Failed { why: format!("the job cannot be read: {error}") },
+        };
+        let Ok(mut text) = serde_json::to_vec(&answer) else { return ExitCode::FAILURE };
+        text.push(b'\n');
+        if output.write_all(&text).and_then(|()| output.flush()).is_err() {
+            return ExitCode::FAILURE;
+        }
+    }
+}
+
+/// A walk, and the node that it is to be on.
+struct Walked {
+    cycle: Cycle,
+    node: u32,
+}
+
+impl Walked {
+    fn on_node(&self) -> f64 {
+        share(&pages::nodes_of(self.cycle.region()), self.node)
+    }
+}
+
+fn share(nodes: &io::Result<Vec<i32>>, node: u32) -> f64 {
+    match nodes {
+        Ok(nodes) => {
+            nodes.iter().filter(|found| **found == node as i32).count() as f64 / nodes.len().max(1) as f64
+        }
+        // A kernel without nodes has all memory in one place.
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => 1.0,
+        Err(_) => 0.0,
+    }
+}
+
+/// Memory that jobs share.
+#[derive(Default)]
+struct Worker {
+    walks: BTreeMap<(Walk, u32), Walked>,
+    streams: BTreeMap<u32, Placed>,
+    doer: Doer,
+}
+
+type Done = Result<Answer, String>;
+
+impl Worker {
+    fn answer(&mut self, job: &Job) -> Answer {
+        let done = match job {
+            Job::Walk { walk, node, bytes, cpu, limits } => self.walk(*walk, *node, *bytes, *cpu, limits),
+            Job::Streams { node, bytes, cpu, limits } => self.streams(*node, *bytes, *cpu, limits),
+            Job::Forget { walk: None } => {
+                self.streams.clear();
+                Ok(Answer::Done)
+            }
+            Job::Forget { walk: Some(walk) } => {
+                self.walks.retain(|(kind, _), _| kind != walk);
+                Ok(Answer::Done)
+            }
+            Job::Warm { cpu, ms } => warm(*cpu, Duration::from_millis((*ms).into())),
+            Job::Latency { .. } => self.latency(job),
+            Job::Bandwidth { kind, node, cpus, windows, ms } => {
+                let window = Duration::from_millis((*ms).into());
+                self.bandwidth(*kind, *node, cpus, *windows as usize, window)
+            }
+            Job::Line { first, second, two_lines, ms } => {
+                let way = if *two_lines { Way::TwoLines } else { Way::Exchange };
+                let times = pair::line_ns(*first, *second, way, Duration::from_millis((*ms).into()));
+                times
+                    .map(|ns| Answer::Times { ns })
+                    .ok_or_else(|| format!("CPUs {first} and {second} did not run at the same time"))
+            }
+            Job::EachPage { node, pages, cpu, limits } => self::each_page(*node, *pages, *cpu, limits),
+            Job::Do(deed) => self.doer.act(deed).map(Answer::Did),
+            Job::Rates { load, cpus, node, ms, limits } => rates(*load, cpus, *node, *ms, limits),
+        };
+        done.unwrap_or_else(|why| Answer::Failed { why })
+    }
+
+    fn walk(&mut self, walk: Walk, node: u32, bytes: u64, cpu: u32, limits: &Limits) -> Done {
+        self.walks.remove(&(walk, node));
+        let huge = walk != Walk::SmallPages;
+        let placed = placed(node, bytes, cpu, huge, limits)?;
+        let (huge_share, on_node) = (placed.huge_share, share(&pages::nodes_of(&placed.region), node));
+        let got_huge = huge && huge_share.is_none_or(|share| share > 0.9);
+        let mut shape = Shape::of(limits.line_bytes as usize, got_huge);
+        if walk == Walk::SmallPages {
+            shape.group = placed.region.bytes();
+        }
+        let cycle = chase::cycle(placed.region, shape, SEED).ok_or("the memory is too small for a walk")?;
+        self.walks.insert((walk, node), Walked { cycle, node });
+        Ok(Answer::Memory { huge_share, on_node })
+    }
+
+    fn streams(&mut self, node: u32, bytes: u64, cpu: u32, limits: &Limits) -> Done {
+        self.streams.remove(&node);
+        let placed = placed(node, bytes, cpu, true, limits)?;
+        let (huge_share, on_node) = (placed.huge_share, share(&pages::nodes_of(&placed.region), node));
+        self.streams.insert(node, placed);
+        Ok(Answer::Memory { huge_share, on_node })
+    }
+
+    fn latency(&mut self, job: &Job) -> Done {
+        let Job::Latency { walk, node, cpu, ms, awake, traffic, traffic_node } = job else {
+            return Err("no such walk".into());
+        };
+        let walked = self.walks.get_mut(&(*walk, *node)).ok_or("the walk has no memory")?;
+        let time = Duration::from_millis((*ms).into());
+        let before = walked.on_node();
+        let stop = AtomicBool::new(false);
+        let mut memory = self.streams.get_mut(traffic_node).filter(|_| !traffic.is_empty());
+        let (round, gbs) = thread::scope(|scope| {
+            if let Some(awake) = awake {
+                scope.spawn(|| {
+                    while sys::run_on(&[*awake]).is_ok() && !stop.load(Ordering::Relaxed) {
+                        work(Work::Loop, 100_000);
+                    }
+                });
+            }
+            let streaming = memory.as_mut().map(|memory| {
+                let words = memory.region.words_mut();
+                let window = time + time / 2;
+                scope.spawn(move || stream::measure(Stream::Read, traffic, words, 1, window))
+            });
+            // Streams begin before the walk does, and end after it.
+            if streaming.is_some() {
+                thread::sleep(Duration::from_millis(20));
+            }
+            let round = sys::run_on(&[*cpu])
+                .map_err(|error| format!("CPU {cpu}: {error}"))
+                .map(|()| chase::measure(&mut walked.cycle, *walk == Walk::Flushed, time));
+            stop.store(true, Ordering::Relaxed);
+            let speeds = streaming.map_or(Ok(Vec::new()), |thread| {
+                thread.join().unwrap_or_else(|_| Err("a thread ended".into()))
+            });
+            let gbs = speeds.map(|speeds| median(&speeds).unwrap_or(0.0));
+            round.and_then(|round| gbs.map(|gbs| (round, gbs)))
+        })?;
+        Ok(Answer::Round { round, on_node: before.min(walked.on_node()), traffic_gbs: gbs })
+    }
+
+    fn bandwidth(&mut self, kind: Stream, node: u32, cpus: &[u32], windows: usize, window: Duration) -> Done {
+        let placed = self.streams.get_mut(&node).ok_or("the streams have no memory")?;
+        let gbs = stream::measure(kind, cpus, placed.region.words_mut(), windows, window)?;
+        Ok(Answer::Speeds { gbs, on_node: share(&pages::nodes_of(&placed.region), node) })
+    }
+}
+
+/// Memory on a node, touched from a CPU; ends before the node is short of memory.
+fn placed(node: u32, bytes: u64, cpu: u32, huge: bool, limits: &Limits) -> Result<Placed, String> {
+    sys::run_on(&[cpu]).map_err(|error| format!("CPU {cpu}: {error}"))?;
+    let page = rustix::param::page_size() as u64;
+    let room = || {
+        let usage = Usage::read(Path::new("/"), &[]);
+        match usage.nodes.get(&node) {
+            Some(room) if room.free * page < limits.keep_bytes => {
+                Err(format!("node {node} has {} MiB left", (room.free * page) >> 20))
+            }
+            _ => Ok(()),
+        }
+    };
+    let has_nodes = Path::new("/sys/devices/system/node").exists();
+    pages::on_node(bytes as usize, has_nodes.then_some(node), huge, room).map_err(|error| error.to_string())
+}
+
+fn warm(cpu: u32, time: Duration) -> Done {
+    sys::run_on(&[cpu]).map_err(|error| format!("CPU {cpu}: {error}"))?;
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        work(Work::Additions, 10_000);
+    }
+    Ok(Answer::Done)
+}
+
+/// Latency of each of so many huge pages, the least of five passes.
+fn each_page(node: u32, pages: u32, cpu: u32, limits: &Limits) -> Done {
+    const PASSES: usize = 5;
+    let mut ns = Vec::with_capacity(pages as usize);
+    for _ in 0..pages {
+        let placed = placed(node, GROUP as u64, cpu, true, limits)?;
+        let shape = Shape::of(limits.line_bytes as usize, true);
+        let mut cycle = chase::cycle(placed.region, shape, SEED).ok_or("a page is too small for a walk")?;
+        let one_pass = Duration::from_nanos(1);
+        let passes = (0..PASSES).map(|_| chase::measure(&mut cycle, true, one_pass));
+        let least = passes.filter(|round| round.samples > 0).map(|round| round.ns).min_by(f64::total_cmp);
+        ns.extend(least);
+    }
+    Ok(Answer::Times { ns })
+}
+
+fn rates(load: SmtLoad, cpus: &[u32], node: u32, ms: u32, limits: &Limits) -> Done {
+    /// Each thread walks through so much.
+    const WALK: u64 = 64 << 20;
+    let mut tasks = Vec::new();
+    for (seed, cpu) in (SEED..).zip(cpus) {
+        let task = match load.work() {
+            Some(kind) => Task::Loop(kind),
+            None => {
+                let placed = placed(node, WALK, *cpu, true, limits)?;
+                let shape = Shape::of(limits.line_bytes as usize, true);
+                Task::Walk(chase::cycle(placed.region, shape, seed).ok_or("no walk")?)
+            }
+        };
+        tasks.push((*cpu, task));
+    }
+    let rates = pair::rates(&mut tasks, Duration::from_millis(ms.into()))?;
+    Ok(Answer::Rates { rates })
+}

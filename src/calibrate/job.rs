@@ -1,0 +1,117 @@
+//! Jobs of the process that measures, and its answers: a line of JSON each.
+
+use serde::{Deserialize, Serialize};
+
+use crate::known::asm::Work;
+use crate::known::chase::Round;
+use crate::known::deed::{Deed, Truth};
+use crate::known::stream::Stream;
+
+/// The memory of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Walk {
+    /// Walked in groups of huge pages, flushed before each pass.
+    Flushed,
+    /// Larger than the caches, not flushed.
+    Evicted,
+    /// Small pages, walked over everything at random.
+    SmallPages,
+    /// Huge pages, walked over as much memory in groups.
+    HugePages,
+}
+
+/// Loads on two threads of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SmtLoad {
+    /// Additions that wait for each other.
+    Waiting,
+    /// Independent additions.
+    Additions,
+    /// Jumps that no predictor knows.
+    Branches,
+    /// Loads that wait for each other.
+    Memory,
+}
+
+impl SmtLoad {
+    /// All of them.
+    pub const ALL: [SmtLoad; 4] = [SmtLoad::Waiting, SmtLoad::Additions, SmtLoad::Branches, SmtLoad::Memory];
+
+    /// Its loop in registers; `None` for the walk.
+    pub fn work(self) -> Option<Work> {
+        match self {
+            SmtLoad::Waiting => Some(Work::Additions),
+            SmtLoad::Additions => Some(Work::Independent),
+            SmtLoad::Branches => Some(Work::Coin),
+            SmtLoad::Memory => None,
+        }
+    }
+}
+
+/// Limits of the memory that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of a cache line.
+    pub line_bytes: u32,
+    /// Free memory of a node that has to stay, in bytes.
+    pub keep_bytes: u64,
+}
+
+/// A piece of work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Job {
+    /// Memory for a walk on `node`, touched from `cpu`. Answered by [`Answer::Memory`].
+    Walk { walk: Walk, node: u32, bytes: u64, cpu: u32, limits: Limits },
+    /// Memory for streams on `node`, touched from `cpu`. Answered by [`Answer::Memory`].
+    Streams { node: u32, bytes: u64, cpu: u32, limits: Limits },
+    /// Gives all memory of walks of this kind, or of streams, back.
+    Forget { walk: Option<Walk> },
+    /// Spins on a CPU for so long.
+    Warm { cpu: u32, ms: u32 },
+    /// Walks from `cpu`, while `awake` spins and `traffic` reads memory of streams on `traffic_node`. Answered by
+    /// [`Answer::Round`].
+    Latency {
+        walk: Walk,
+        node: u32,
+        cpu: u32,
+        ms: u32,
+        awake: Option<u32>,
+        traffic: Vec<u32>,
+        traffic_node: u32,
+    },
+    /// Streams memory of `node` from `cpus`. Answered by [`Answer::Speeds`].
+    Bandwidth { kind: Stream, node: u32, cpus: Vec<u32>, windows: u32, ms: u32 },
+    /// Sends a line between two CPUs. Answered by [`Answer::Times`].
+    Line { first: u32, second: u32, two_lines: bool, ms: u32 },
+    /// Latency of each of so many huge pages of `node`. Answered by [`Answer::Times`].
+    EachPage { node: u32, pages: u32, cpu: u32, limits: Limits },
+    /// Rates of a load on `cpus` at the same time, with memory of `node`. Answered by [`Answer::Rates`].
+    Rates { load: SmtLoad, cpus: Vec<u32>, node: u32, ms: u32, limits: Limits },
+    /// Does something that the kernel counts. Answered by [`Answer::Did`].
+    Do(Deed),
+}
+
+/// The answer to a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Nothing to tell.
+    Done,
+    /// Memory is there.
+    Memory { huge_share: Option<f64>, on_node: f64 },
+    /// A round of a walk; the part of its pages that were on their node before and after, the lesser; GB/s of the traffic.
+    Round { round: Round, on_node: f64, traffic_gbs: f64 },
+    /// GB/s of each window; as above.
+    Speeds { gbs: Vec<f64>, on_node: f64 },
+    /// ns of each sample.
+    Times { ns: Vec<f64> },
+    /// Rounds per µs of each CPU.
+    Rates { rates: Vec<f64> },
+    /// It was done, and came to this.
+    Did(Truth),
+    /// It could not be done, in words.
+    Failed { why: String },
+}

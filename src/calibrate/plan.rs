@@ -1,0 +1,471 @@
+//! Work of a calibration, worked out before any of it is done: cells, CPUs, memory and seconds. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::job::Limits;
+use super::machine::Facts;
+use crate::known::quiet::may_take;
+use crate::model::topology::Cpu;
+
+/// Bytes of a walk that is flushed: its size is of no importance, because no line is found in a cache.
+const WALK: u64 = 16 << 20;
+
+/// Bytes of a walk where flushing may leave lines in a cache of the whole system (arm64).
+const LONG_WALK: u64 = 256 << 20;
+
+/// Bytes of the walks that tell the cost of a page walk.
+pub const PAGES: u64 = 256 << 20;
+
+/// Huge pages that are measured one by one.
+pub const EACH: u32 = 256;
+
+/// Rounds of latency, and the fewest that a shorter time leaves.
+const ROUNDS: u32 = 5;
+const LEAST_ROUNDS: u32 = 3;
+
+/// Length of a round of latency, and of a window of bandwidth, ms.
+pub const ROUND_MS: u32 = 20;
+pub const WINDOW_MS: u32 = 50;
+
+/// Windows of bandwidth of a cell.
+const WINDOWS: u32 = 5;
+
+/// Length of a line's way between two CPUs: of one of each kind, of each of all, and of a look, ms.
+pub const LINE_MS: u32 = 20;
+pub const EACH_LINE_MS: u32 = 5;
+pub const LOOK_MS: u32 = 3;
+
+/// Looks at how far two CPUs are from each other.
+pub const LOOKS: u32 = 20;
+
+/// Time of everything, if none is asked for, s.
+pub const MOST_SECONDS: f64 = 120.0;
+
+/// A part of the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    Latency,
+    Bandwidth,
+    Cores,
+    Smt,
+    Pages,
+    Loaded,
+}
+
+impl Stage {
+    /// All stages with their words on the command line.
+    pub const ALL: [(Stage, &str); 6] = [
+        (Stage::Latency, "latency"),
+        (Stage::Bandwidth, "bandwidth"),
+        (Stage::Cores, "cores"),
+        (Stage::Smt, "smt"),
+        (Stage::Pages, "pages"),
+        (Stage::Loaded, "loaded"),
+    ];
+
+    /// Stages without being asked for.
+    pub const USUAL: [Stage; 5] = [Stage::Latency, Stage::Bandwidth, Stage::Cores, Stage::Smt, Stage::Pages];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Stage::ALL.iter().find(|(stage, _)| *stage == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// Wishes of the command line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// Stages.
+    pub only: BTreeSet<Stage>,
+    /// Nodes of the CPUs; `None`: all.
+    pub from: Option<BTreeSet<u32>>,
+    /// Nodes of the memory; `None`: all.
+    pub to: Option<BTreeSet<u32>>,
+    /// Every pair of cores.
+    pub every_core: bool,
+    /// Seconds of everything.
+    pub seconds: Option<f64>,
+    /// Percent of a node's free memory.
+    pub memory_pct: f64,
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked {
+            only: Stage::USUAL.into(),
+            from: None,
+            to: None,
+            every_core: false,
+            seconds: None,
+            memory_pct: 10.0,
+        }
+    }
+}
+
+/// A node whose CPUs measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub node: u32,
+    /// A CPU of each core that may be used; the one with the fewest interrupts first.
+    pub cpus: Vec<u32>,
+}
+
+/// A node whose memory is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub node: u32,
+    /// A CPU that touches it: of the node, or of the nearest that has any.
+    pub touched_by: u32,
+    /// Bytes that may be taken of it.
+    pub bytes: u64,
+    pub limits: Limits,
+}
+
+/// A pair of CPUs between which a line goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    pub kind: PairKind,
+    pub cpus: (u32, u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PairKind {
+    /// Threads of one core.
+    Core,
+    /// Cores of one last-level cache.
+    Llc,
+    /// Caches of one node.
+    Node,
+    /// Nodes, by their places among the rows of the machine.
+    Nodes(usize, usize),
+    /// Any, asked for by `--cores`.
+    Every,
+}
+
+/// All work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    pub rows: Vec<Row>,
+    pub columns: Vec<Column>,
+    pub walk_bytes: u64,
+    /// Bytes of a walk on the first column that no cache holds, where they may be taken: the same cell without flushing.
+    pub evicted_bytes: Option<u64>,
+    /// Bytes of streams that a node's threads share, before its limit; 0 without that stage.
+    pub stream_bytes: BTreeMap<u32, u64>,
+    pub rounds: u32,
+    pub windows: u32,
+    pub pairs: Vec<Pair>,
+    /// Threads of a core.
+    pub siblings: Option<(u32, u32)>,
+    /// Two CPUs that should be near each other, where a hypervisor may move them.
+    pub wanders: Option<(u32, u32)>,
+    /// Huge pages are measured one by one.
+    pub hidden: bool,
+    /// Stages with their seconds, in order.
+    pub stages: Vec<(Stage, f64)>,
+    /// Stages for which there is no time, with words that say so.
+    pub left_out: Vec<(Stage, String)>,
+    /// Stages that this machine has nothing for, with the reason: no fault of a measurement.
+    pub absent: Vec<(Stage, String)>,
+    /// Why cells have no number, by their key.
+    pub missing: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// Seconds of everything.
+    pub fn seconds(&self) -> f64 {
+        const START: f64 = 0.2;
+        START + self.stages.iter().map(|(_, seconds)| seconds).sum::<f64>()
+    }
+
+    /// Bytes that are taken of each node at most.
+    pub fn memory(&self) -> BTreeMap<u32, u64> {
+        let has = |stage| self.stages.iter().any(|(known, _)| *known == stage);
+        let of_column = |column: &Column| {
+            let streams = if has(Stage::Bandwidth) { self.streams_of(column) } else { 0 };
+            let pages = if has(Stage::Pages) { PAGES.min(column.bytes) } else { 0 };
+            let is_first = self.columns.first().is_some_and(|first| first.node == column.node);
+            let pages = pages.max(self.evicted_bytes.filter(|_| is_first).unwrap_or(0));
+            (column.node, (self.walk_bytes.min(column.bytes) + streams.max(pages)).min(column.bytes))
+        };
+        self.columns.iter().map(of_column).collect()
+    }
+
+    /// Bytes of the streams on a node: as many as the caches of any row want, and no more than there may be.
+    pub fn streams_of(&self, column: &Column) -> u64 {
+        let wanted = self.stream_bytes.values().max().copied().unwrap_or(0);
+        wanted.min(column.bytes.saturating_sub(self.walk_bytes))
+    }
+
+    /// Whether a stage is to be done.
+    pub fn has(&self, stage: Stage) -> bool {
+        self.stages.iter().any(|(known, _)| *known == stage)
+    }
+}
+
+/// The work for these wishes on this machine.
+pub fn plan(asked: &Asked, facts: &Facts) -> Plan {
+    let mut missing = BTreeMap::new();
+    let rows = rows(asked, facts, &mut missing);
+    let columns = columns(asked, facts, &rows, &mut missing);
+    let arm = facts.key.cpu.starts_with("Arm");
+    let caches: u64 = facts.cache_bytes.values().sum();
+    let walk_bytes = if arm { LONG_WALK.max(4 * caches) } else { WALK };
+    let least_room = columns.iter().map(|column| column.bytes).min().unwrap_or(0);
+    // Half of the room stays for streams.
+    let walk_bytes = walk_bytes.min((least_room / 2).next_multiple_of(2 << 20)).max(2 << 20);
+    let stream_bytes = rows
+        .iter()
+        .map(|row| {
+            (row.node, (4 * facts.cache_bytes.get(&row.node).copied().unwrap_or(8 << 20)).max(64 << 20))
+        })
+        .collect();
+    let virtual_machine = facts.key.hypervisor != Some(false);
+    let siblings = siblings(facts);
+    let near = nearest(facts);
+    let first = columns.first().filter(|_| !arm && asked.only.contains(&Stage::Latency));
+    let evicted_bytes = first.and_then(|column| {
+        let wanted = 4 * facts.cache_bytes.get(&column.node)?;
+        (wanted <= column.bytes.saturating_sub(walk_bytes)).then_some(wanted)
+    });
+    let mut plan = Plan {
+        walk_bytes,
+        evicted_bytes,
+        stream_bytes,
+        rounds: ROUNDS,
+        windows: WINDOWS,
+        pairs: pairs(asked, facts, &rows),
+        siblings,
+        wanders: near.filter(|_| virtual_machine),
+        hidden: virtual_machine || facts.topology.sockets as usize > facts.topology.nodes.len(),
+        stages: Vec::new(),
+        left_out: Vec::new(),
+        absent: Vec::new(),
+        missing,
+        rows,
+        columns,
+    };
+    if plan.rows.is_empty() || plan.columns.is_empty() {
+        return plan;
+    }
+    let mut stages: BTreeSet<Stage> = asked.only.clone();
+    let mut leave = |stages: &mut BTreeSet<Stage>, stage: Stage, why: &str| {
+        if stages.remove(&stage) {
+            plan.absent.push((stage, why.to_string()));
+        }
+    };
+    if siblings.is_none() {
+        leave(&mut stages, Stage::Smt, "no core has two threads that may be used");
+    }
+    if plan.pairs.is_empty() {
+        leave(&mut stages, Stage::Cores, "no two cores may be used");
+    }
+    let limit = asked.seconds.unwrap_or(MOST_SECONDS);
+    cut(&mut plan, stages, limit);
+    plan
+}
+
+/// Leaves out what there is no time for: loaded, cores, pages, rounds of bandwidth, rounds of latency.
+fn cut(plan: &mut Plan, mut stages: BTreeSet<Stage>, limit: f64) {
+    let set = |plan: &mut Plan, stages: &BTreeSet<Stage>| {
+        plan.stages = stages.iter().map(|stage| (*stage, seconds(plan, *stage))).collect();
+    };
+    set(plan, &stages);
+    for stage in [Stage::Loaded, Stage::Cores, Stage::Pages] {
+        if plan.seconds() > limit && stages.len() > 1 && stages.remove(&stage) {
+            plan.left_out.push((stage, format!("no time for it within {limit} s")));
+            set(plan, &stages);
+        }
+    }
+    while plan.seconds() > limit && plan.windows > 1 {
+        plan.windows -= 1;
+        set(plan, &stages);
+    }
+    while plan.seconds() > limit && plan.rounds > LEAST_ROUNDS {
+        plan.rounds -= 1;
+        set(plan, &stages);
+    }
+    for stage in [Stage::Smt, Stage::Bandwidth] {
+        if plan.seconds() > limit && stages.len() > 1 && stages.remove(&stage) {
+            plan.left_out.push((stage, format!("no time for it within {limit} s")));
+            set(plan, &stages);
+        }
+    }
+}
+
+/// Seconds that a stage takes. The constants are of a machine at 2.5 GHz, and are no promise.
+fn seconds(plan: &Plan, stage: Stage) -> f64 {
+    const TOUCHED: f64 = 1.5e9;
+    let (rows, columns) = (plan.rows.len() as f64, plan.columns.len() as f64);
+    let cells = rows * columns;
+    let remote = cells - rows.min(columns);
+    // Half as long again: lines are flushed, and pages looked up.
+    let round = 1.5 * f64::from(ROUND_MS) / 1e3;
+    let window = f64::from(WINDOW_MS) / 1e3;
+    let touched = |bytes: u64| bytes as f64 / TOUCHED;
+    match stage {
+        Stage::Latency => {
+            let walks = columns * (0.01 + 2.0 * touched(plan.walk_bytes)) + 0.05 * rows;
+            let evicted = plan.evicted_bytes.map_or(0.0, |bytes| 2.0 * touched(bytes) + round);
+            walks + evicted + f64::from(plan.rounds) * cells * round + remote * round + 2.0 * round
+        }
+        Stage::Bandwidth => {
+            let memory: f64 = plan.columns.iter().map(|column| touched(plan.streams_of(column))).sum();
+            let matrix = cells * (0.03 + f64::from(plan.windows) * window);
+            let counts: f64 = plan.rows.iter().map(|row| f64::from(row.cpus.len().max(1).ilog2() + 1)).sum();
+            memory + matrix + (counts + 4.0 * rows) * (0.03 + window)
+        }
+        Stage::Cores => {
+            let each = plan.pairs.iter().map(|pair| match pair.kind {
+                PairKind::Every => f64::from(EACH_LINE_MS + 6),
+                _ => f64::from(LINE_MS + 6),
+            });
+            let looks = plan.wanders.map_or(0.0, |_| f64::from(LOOKS * (LOOK_MS + 6)));
+            (each.sum::<f64>() + f64::from(LINE_MS + 6) + looks) / 1e3
+        }
+        Stage::Smt => 0.45,
+        Stage::Pages => {
+            let hidden = if plan.hidden { f64::from(EACH) * 0.009 } else { 0.0 };
+            4.0 * touched(PAGES) + 6.0 * round + 0.5 + hidden
+        }
+        Stage::Loaded => {
+            let counts = plan.rows.first().map_or(0, |row| row.cpus.len().max(1).ilog2() + 2);
+            2.0 * f64::from(counts) * 3.0 * (round + 0.05) + 0.5
+        }
+    }
+}
+
+/// A CPU of each core that may be used, by node; first siblings, the fewest interrupts first, CPU 0 last.
+fn rows(asked: &Asked, facts: &Facts, missing: &mut BTreeMap<String, String>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for node in &facts.topology.nodes {
+        if asked.from.as_ref().is_some_and(|from| !from.contains(&node.id.0)) || node.cpus.is_empty() {
+            continue;
+        }
+        let mut cores: BTreeMap<u32, u32> = BTreeMap::new();
+        for cpu in node.cpus.iter().filter(|cpu| facts.cpus.contains(&cpu.0)) {
+            if let Some(core) = facts.topology.cpu(*cpu) {
+                cores.entry(core.core).or_insert(cpu.0);
+            }
+        }
+        let mut cpus: Vec<u32> = cores.into_values().collect();
+        cpus.sort_by_key(|cpu| (*cpu == 0, facts.interrupts.get(cpu).copied().unwrap_or(0), *cpu));
+        match cpus.is_empty() {
+            true => drop(missing.insert(
+                format!("latency_ns.{}", node.id),
+                "its CPUs may not be used (cpuset, taskset)".into(),
+            )),
+            false => rows.push(Row { node: node.id.0, cpus }),
+        }
+    }
+    rows
+}
+
+fn columns(
+    asked: &Asked,
+    facts: &Facts,
+    rows: &[Row],
+    missing: &mut BTreeMap<String, String>,
+) -> Vec<Column> {
+    /// The least that is worth measuring.
+    const LEAST: u64 = 4 << 20;
+    let nodes = facts.topology.nodes.iter().filter(|node| {
+        asked.to.as_ref().is_none_or(|to| to.contains(&node.id.0)) && node.mem_total_bytes > 0
+    });
+    let nodes: Vec<_> = nodes.collect();
+    // A quarter of what the cgroup has left, shared by all nodes.
+    let of_group = facts.cgroup_bytes.map_or(u64::MAX, |bytes| bytes / 4 / nodes.len().max(1) as u64);
+    let mut columns = Vec::new();
+    for node in nodes {
+        let key = format!("latency_ns.*.{}", node.id);
+        if facts.nodes.as_ref().is_some_and(|nodes| !nodes.contains(&node.id.0)) {
+            missing.insert(key, "its memory may not be used (cpuset)".into());
+            continue;
+        }
+        let room = facts.usage.nodes.get(&node.id.0).copied().unwrap_or_default();
+        let free = may_take(room, facts.page_bytes, asked.memory_pct);
+        let bytes = free.min(of_group) / (2 << 20) * (2 << 20);
+        let near = facts.topology.nodes.iter().find(|row| row.id == node.id).into_iter();
+        let mut by_distance: Vec<&Row> = rows.iter().collect();
+        by_distance
+            .sort_by_key(|row| facts.topology.distance(crate::model::units::NodeId(row.node), node.id));
+        let own = near.flat_map(|node| &node.cpus).find(|cpu| facts.cpus.contains(&cpu.0)).map(|cpu| cpu.0);
+        let touched_by = own.or_else(|| by_distance.first().and_then(|row| row.cpus.first().copied()));
+        match touched_by {
+            Some(touched_by) if bytes >= LEAST => columns.push(Column {
+                node: node.id.0,
+                touched_by,
+                bytes,
+                limits: Limits {
+                    line_bytes: facts.key.line_bytes,
+                    keep_bytes: room.high.saturating_mul(2 * facts.page_bytes),
+                },
+            }),
+            _ => drop(
+                missing.insert(key, format!("too little memory of it may be taken: {} MiB", bytes >> 20)),
+            ),
+        }
+    }
+    columns
+}
+
+fn usable(facts: &Facts) -> Vec<&Cpu> {
+    facts.topology.online_cpus().filter(|cpu| facts.cpus.contains(&cpu.id.0)).collect()
+}
+
+/// Two threads of a core, of the last core that has them.
+fn siblings(facts: &Facts) -> Option<(u32, u32)> {
+    let cpus = usable(facts);
+    let of_core = |cpu: &&&Cpu| {
+        let other = cpu.siblings.iter().find(|other| **other > cpu.id && facts.cpus.contains(&other.0))?;
+        Some((cpu.id.0, other.0))
+    };
+    cpus.iter().rev().find_map(|cpu| of_core(&cpu))
+}
+
+/// The two CPUs that should be nearest to each other.
+fn nearest(facts: &Facts) -> Option<(u32, u32)> {
+    let cpus = usable(facts);
+    let same = |llc: bool| {
+        cpus.iter().enumerate().find_map(|(at, a)| {
+            let other = cpus[at + 1..].iter().find(|b| !llc || a.llc == b.llc)?;
+            Some((a.id.0, other.id.0))
+        })
+    };
+    siblings(facts).or_else(|| same(true)).or_else(|| same(false))
+}
+
+/// One pair of each kind that exists, or all pairs of cores as well.
+fn pairs(asked: &Asked, facts: &Facts, rows: &[Row]) -> Vec<Pair> {
+    let cpus = usable(facts);
+    let mut found = Vec::new();
+    found.extend(siblings(facts).map(|cpus| Pair { kind: PairKind::Core, cpus }));
+    let first = |kind: PairKind, fits: &dyn Fn(&Cpu, &Cpu) -> bool| {
+        // CPU 0 has more interrupts than others: from the end.
+        let pair = cpus.iter().rev().find_map(|a| {
+            cpus.iter()
+                .rev()
+                .find(|b| b.core != a.core && b.id < a.id && fits(a, b))
+                .map(|b| (b.id.0, a.id.0))
+        });
+        pair.map(|cpus| Pair { kind, cpus })
+    };
+    found.extend(first(PairKind::Llc, &|a, b| a.llc == b.llc));
+    found.extend(first(PairKind::Node, &|a, b| a.llc != b.llc && a.node == b.node));
+    for (at, from) in rows.iter().enumerate() {
+        for (to_at, to) in rows.iter().enumerate().filter(|(to_at, _)| *to_at != at) {
+            found.push(Pair { kind: PairKind::Nodes(at, to_at), cpus: (from.cpus[0], to.cpus[0]) });
+        }
+    }
+    if asked.every_core {
+        let firsts: Vec<u32> = rows.iter().flat_map(|row| row.cpus.iter().copied()).collect();
+        for (at, a) in firsts.iter().enumerate() {
+            let others = firsts[at + 1..].iter();
+            found.extend(others.map(|b| Pair { kind: PairKind::Every, cpus: (*a.min(b), *a.max(b)) }));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Matrices of nodes: numbers where they fit, ratios where machines are large.
+
+use crate::calibrate::classes::{Class, classes};
+use crate::calibrate::stats::SURE;
+use crate::model::profile::{Matrix, Profile};
+use crate::text::{hanging, words};
+
+/// Nodes up to which cells are ns and GB/s.
+const ROOMY: usize = 4;
+
+fn at(matrix: &Matrix, from: usize, to: usize) -> Option<f64> {
+    matrix.get(from).and_then(|row| row.get(to)).copied().flatten()
+}
+
+/// The latencies, with the SLIT beside them where there is room.
+pub(super) fn latency(profile: &Profile, classes: &[Class], width: usize) -> String {
+    if !profile.latency_ns.iter().flatten().any(Option::is_some) {
+        return String::new();
+    }
+    let mut text = match profile.machine.nodes.len() {
+        ..=ROOMY => roomy(profile),
+        _ => ratios(profile, width),
+    };
+    if classes.len() > 1 {
+        let each = classes
+            .iter()
+            .map(|class| format!("{:.0} ns {:.1}x ({})", class.ns, class.ratio, class.cells.len()));
+        let line = format!("{} distances: {}", classes.len(), each.collect::<Vec<_>>().join(" . "));
+        text += &hanging("  ", words(&line), width);
+    }
+    text
+}
+
+/// Latencies as `topology` shows them under the SLIT.
+pub fn latency_matrix(profile: &Profile, width: usize) -> String {
+    latency(profile, &classes(profile), width)
+}
+
+fn is_sure(profile: &Profile, from: usize, to: usize) -> bool {
+    let value = at(&profile.latency_ns, from, to);
+    let error = at(&profile.latency_error, from, to);
+    value.zip(error).is_none_or(|(value, error)| error <= SURE * value)
+}
+
+fn roomy(profile: &Profile) -> String {
+    let nodes = &profile.machine.nodes;
+    let mut text = format!("{:<16}", "read latency, ns");
+    nodes.iter().for_each(|node| text += &format!("  {:>14}", format!("memory of {}", node.node)));
+    text += "   SLIT\n";
+    for (from, node) in nodes.iter().enumerate() {
+        if nodes[from].cpus.is_empty() {
+            continue;
+        }
+        text += &format!("{:<16}", format!("  CPUs of {}", node.node));
+        for to in 0..nodes.len() {
+            let shown = match at(&profile.latency_ns, from, to) {
+                None => "-".to_string(),
+                Some(ns) => {
+                    let mark = if is_sure(profile, from, to) { "" } else { "~" };
+                    let times = row_ratio(profile, from, to).filter(|times| *times > 1.0);
+                    let times = times.map_or(String::new(), |times| format!(" {times:.2}x"));
+                    format!("{ns:.1}{mark}{times}")
+                }
+            };
+            text += "  ";
+            text += &format!("{shown:>14}");
+        }
+        let slit: Vec<String> = node.slit.iter().map(|distance| format!("{distance:>3}")).collect();
+        text += &format!("  {}\n", slit.join(" "));
+    }
+    text
+}
+
+/// A cell in parts of the least of its row.
+fn row_ratio(profile: &Profile, from: usize, to: usize) -> Option<f64> {
+    let row = profile.latency_ns.get(from)?;
+    let least = row.iter().flatten().copied().min_by(f64::total_cmp)?;
+    Some(at(&profile.latency_ns, from, to)? / least)
+}
+
+/// Ratios to local, times ten: three characters a column, because 256 numbers are not read.
+fn ratios(profile: &Profile, width: usize) -> String {
+    let nodes = &profile.machine.nodes;
+    let mut text = hanging("", words("read latency, times local (x10); row = CPUs, column = memory"), width);
+    // Four columns for the number of the row.
+    let per_block = (width.saturating_sub(6) / 4).max(1);
+    let all: Vec<usize> = (0..nodes.len()).collect();
+    for block in all.chunks(per_block) {
+        text += &format!("{:>5}", "");
+        block.iter().for_each(|to| text += &format!("{:>4}", nodes[*to].node));
+        text.push('\n');
+        for (from, node) in nodes.iter().enumerate().filter(|(_, node)| !node.cpus.is_empty()) {
+            text += &format!("{:>5}", node.node);
+            for to in block {
+                let shown = row_ratio(profile, from, *to).map_or("-".to_string(), |times| {
+                    let mark = if is_sure(profile, from, *to) { "" } else { "~" };
+                    format!("{:.0}{mark}", 10.0 * times)
+                });
+                text += &format!("{shown:>4}");
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Reads between nodes, and remote ones in percent of local.
+pub(super) fn bandwidth(profile: &Profile, classes: &[Class]) -> String {
+    let nodes = &profile.machine.nodes;
+    if !profile.read_gbs.iter().flatten().any(Option::is_some) || nodes.len() > ROOMY {
+        return large_bandwidth(profile, classes);
+    }
+    let mut text = format!("{:<16}", "reads, GB/s");
+    nodes.iter().for_each(|node| text += &format!("  {:>14}", format!("memory of {}", node.node)));
+    text.push('\n');
+    for (from, node) in nodes.iter().enumerate().filter(|(_, node)| !node.cpus.is_empty()) {
+        text += &format!("{:<16}", format!("  CPUs of {}", node.node));
+        let own = at(&profile.read_gbs, from, from);
+        for to in 0..nodes.len() {
+            let shown = match at(&profile.read_gbs, from, to) {
+                None => "-".to_string(),
+                Some(gbs) => {
+                    let error = at(&profile.read_error, from, to).unwrap_or(0.0);
+                    let mark = if error <= SURE * gbs { "" } else { "~" };
+                    let share = own.filter(|_| to != from).map(|own| format!(" {:.0}%", 100.0 * gbs / own));
+                    format!("{gbs:.1}{mark}{}", share.unwrap_or_default())
+                }
+            };
+            text += "  ";
+            text += &format!("{shown:>14}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Reads of each class of distance on a machine with many nodes.
+fn large_bandwidth(profile: &Profile, classes: &[Class]) -> String {
+    let of = |class: &Class| {
+        let gbs: Vec<f64> =
+            class.cells.iter().filter_map(|(from, to)| at(&profile.read_gbs, *from, *to)).collect();
+        crate::calibrate::stats::median(&gbs)
+            .map(|gbs| format!("  {:.1}x away: {gbs:.1} GB/s\n", class.ratio))
+    };
+    let rows: String = classes.iter().filter_map(of).collect();
+    if rows.is_empty() { rows } else { format!("reads by the cores of a node, by distance\n{rows}") }
+}

@@ -1,0 +1,136 @@
+use super::*;
+use crate::model::profile::{Lines, Local, MachineKey, NodeKey, Smt, Wandering};
+
+/// Two nodes with a link between them.
+fn two() -> Profile {
+    let node = |node, cpus: &str, slit: [u32; 2]| NodeKey { node, cpus: cpus.into(), slit: slit.into() };
+    Profile {
+        machine: MachineKey {
+            cpu: "GenuineIntel 6/106/6".into(),
+            cores: 48,
+            nodes: vec![node(0, "0-23", [10, 21]), node(1, "24-47", [21, 10])],
+            ..MachineKey::default()
+        },
+        state: State::Good,
+        took_s: 14.2,
+        others_pct: 0.4,
+        latency_ns: vec![vec![Some(82.1), Some(139.4)], vec![Some(138.9), Some(82.4)]],
+        latency_error: vec![vec![Some(0.6), Some(1.1)], vec![Some(9.0), Some(0.7)]],
+        read_gbs: vec![vec![Some(172.3), Some(58.1)], vec![Some(58.4), Some(171.8)]],
+        read_error: vec![vec![Some(1.0); 2]; 2],
+        local: vec![Local {
+            node: 0,
+            one_core_gbs: Some(13.9),
+            cores_to_fill: Some(11),
+            copy_gbs: Some(121.0),
+            ..Local::default()
+        }],
+        lines_ns: Lines {
+            core: Some(7.1),
+            llc: Some(48.0),
+            nodes: vec![vec![Some(48.0), Some(121.3)]; 2],
+            ..Lines::default()
+        },
+        smt: Smt { additions: Some(1.0), memory: Some(1.94), ..Smt::default() },
+        walk_ns: Some(23.1),
+        missing: [("lines_ns.node".to_string(), "each node has one last-level cache".to_string())].into(),
+        ..Profile::default()
+    }
+}
+
+#[test]
+fn two_nodes_are_numbers_beside_the_slit() {
+    let text = render_text(&two(), 100);
+    for said in [
+        "2 nodes, 48 cores, GenuineIntel 6/106/6; 14 s, 0.4 % other work, +-6.5 %\n",
+        "read latency, ns     memory of 0     memory of 1   SLIT\n",
+        "  CPUs of 0                 82.1     139.4 1.70x   10  21\n",
+        "  CPUs of 1         138.9~ 1.69x            82.4   21  10\n",
+        "  2 distances: 82 ns 1.0x (2) . 139 ns 1.7x (2)\n",
+        "  CPUs of 0                172.3        58.1 34%\n",
+        "inside of node 0, GB/s: one core reads 13.9, 11 cores fill it, copy 121.0\n",
+        "a line from core to core, one way, ns: same core 7, same cache 48, other node 121\n",
+        "both threads of a core do so many times the work of one: independent additions 1.00, memory 1.94\n",
+        "a page walk costs 23 ns more",
+        "  a task that waits for the farthest memory only would take 41 % less time at home, at most\n",
+        "  5 cores of node 0 fill the link to node 1\n",
+        "missing: lines_ns.node: each node has one last-level cache\n",
+    ] {
+        assert!(text.contains(said), "{said:?} is not in\n{text}");
+    }
+    assert!(text.is_ascii() && !text.contains('\x1b'));
+}
+
+#[test]
+fn sixteen_nodes_are_ratios_in_eighty_columns() {
+    let nodes = (0..16).map(|node| NodeKey { node, cpus: node.to_string(), slit: vec![20; 16] });
+    let row = |from: usize| {
+        (0..16)
+            .map(|to| {
+                Some(if to == from {
+                    96.0
+                } else if to / 8 == from / 8 {
+                    112.0
+                } else {
+                    300.0
+                })
+            })
+            .collect()
+    };
+    let profile = Profile {
+        machine: MachineKey { nodes: nodes.collect(), ..MachineKey::default() },
+        latency_ns: (0..16).map(row).collect(),
+        read_gbs: vec![vec![Some(80.0); 16]; 16],
+        ..Profile::default()
+    };
+    let text = render_text(&profile, 80);
+    assert!(
+        text.contains("\n    0  10  12  12  12  12  12  12  12  31  31  31  31  31  31  31  31\n"),
+        "{text}"
+    );
+    assert!(text.contains("3 distances: 96 ns 1.0x (16) . 112 ns 1.2x (112) . 300 ns 3.1x (128)"), "{text}");
+    assert!(text.contains("  3.1x away: 80.0 GB/s\n"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    let narrow = render_text(&profile, 40);
+    assert!(
+        narrow.lines().take_while(|line| !line.starts_with("reads")).all(|line| line.len() <= 40),
+        "{narrow}"
+    );
+    let json = serde_json::to_string(&profile).unwrap();
+    assert!(json.len() < 64 << 10, "{} bytes", json.len());
+}
+
+#[test]
+fn a_profile_that_may_not_be_used_says_so_and_means_nothing() {
+    let disturbed = render_text(&Profile { state: State::Disturbed, ..two() }, 100);
+    assert!(disturbed.contains("nothing uses these numbers") && !disturbed.contains("what it means"));
+    let looks = Wandering { cpus: (0, 1), looks_ns: vec![10.0, 30.0], classes: vec![3, 13, 4] };
+    let wandering = Profile { state: State::Wandering, wandering: Some(looks), ..two() };
+    let text = render_text(&wandering, 200);
+    assert!(text.contains("20 looks at CPUs 0 and 1 fell into 3 distances (3, 13, 4)"), "{text}");
+    let nothing = render_text(&Profile::default(), 100);
+    assert!(nothing.contains("partial") && !nothing.contains("read latency"), "{nothing}");
+}
+
+#[test]
+fn csv_has_a_row_for_each_pair() {
+    let text = render_csv(&two());
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 5);
+    assert_eq!(lines[2], "0,1,21,139.4,1.1,,58.1,1,121.3");
+    let fields = |line: &str| line.split(',').count();
+    assert!(lines.iter().all(|line| fields(line) == fields(lines[0])));
+}
+
+#[test]
+fn cells_are_compared_one_by_one() {
+    let mut new = two();
+    new.latency_ns[0][1] = Some(153.3);
+    new.read_gbs[0][0] = None;
+    let text = compare(&two(), &new, 100);
+    assert!(text.contains("  CPUs of 0, memory of 1            139.4    153.3  +10.0 %\n"), "{text}");
+    assert!(text.contains("+0.0 %  (the same)"), "{text}");
+    assert!(text.contains("  CPUs of 0, memory of 0            172.3        -\n"), "{text}");
+    new.machine.cores = 3;
+    assert!(compare(&two(), &new, 100).contains("another machine: the machine has other cores"));
+}

@@ -1,0 +1,86 @@
+use super::*;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = env::temp_dir().join(format!("numatop-profile-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn profile() -> Profile {
+    Profile { schema: SCHEMA, took_s: 3.5, ..Profile::default() }
+}
+
+#[test]
+fn a_profile_takes_the_place_of_an_older_one_and_leaves_nothing_beside_it() {
+    let folder = Folder::new("replaces");
+    let path = folder.0.join("made/machine.json");
+    write(&path, &Profile::default()).unwrap();
+    write(&path, &profile()).unwrap();
+    assert_eq!(read(&path).unwrap(), profile());
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
+    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_place_that_others_write_to_is_refused() {
+    let folder = Folder::new("refused");
+    let path = folder.0.join("machine.json");
+    fs::write(folder.0.join("other"), "kept").unwrap();
+    symlink(folder.0.join("other"), &path).unwrap();
+    let refused = |path: &Path| format!("{:#}", write(path, &profile()).unwrap_err());
+    assert!(refused(&path).contains("symbolic link"));
+    assert_eq!(fs::read_to_string(folder.0.join("other")).unwrap(), "kept");
+    fs::remove_file(&path).unwrap();
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(refused(&path).contains("other users can write to"));
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_damaged_file_is_an_error_with_its_name_and_hides_no_other() {
+    let folder = Folder::new("damaged");
+    let place = |name: &str, text: &str| {
+        let path = folder.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let damaged = place("damaged.json", "{\"schema\": ");
+    let later = place("later.json", "{\"schema\": 99}");
+    let good = folder.0.join("good.json");
+    write(&good, &profile()).unwrap();
+    assert!(format!("{:#}", read(&later).unwrap_err()).contains("has schema 99"));
+    let none = folder.0.join("none.json");
+    let topology = Topology::read(Path::new("/")).unwrap();
+    let (found, notes) = find_in(&[none.clone(), damaged, later, good.clone()], &topology);
+    let found = found.unwrap();
+    assert_eq!(found.path, good);
+    assert!(found.inapplicable.is_some(), "it is of a machine without a CPU");
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].contains("damaged.json is damaged"), "{notes:?}");
+    let (found, notes) = find_in(&[none], &topology);
+    assert!(found.is_none() && notes.is_empty());
+}
+
+#[test]
+fn a_profile_of_this_machine_applies() {
+    let folder = Folder::new("applies");
+    let path = folder.0.join("machine.json");
+    let topology = Topology::read(Path::new("/")).unwrap();
+    let machine = machine::key(Path::new("/"), &topology);
+    write(&path, &Profile { machine, boot_id: boot_id(), ..profile() }).unwrap();
+    let (found, notes) = find_in(&[path], &topology);
+    assert_eq!((found.unwrap().inapplicable, notes), (None, Vec::new()));
+}

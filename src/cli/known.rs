@@ -1,0 +1,97 @@
+//! Flags of `calibrate`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::parse;
+
+/// Flags of `calibrate`.
+#[derive(Args, Debug)]
+pub struct CalibrateArgs {
+    /// Say what would run where, for how long and in how much memory, and measure nothing.
+    #[arg(long, conflicts_with_all = ["show", "compare"])]
+    pub dry_run: bool,
+
+    /// Show what is stored, and whether it is about this machine, or a file; measure nothing.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub show: Option<Option<PathBuf>>,
+
+    /// Compare with this profile, cell by cell: this machine now, or what --show names.
+    #[arg(long, value_name = "FILE")]
+    pub compare: Option<PathBuf>,
+
+    /// Measure only these parts.
+    #[arg(
+        long,
+        value_name = "PART,...",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "latency,bandwidth,cores,smt,pages"
+    )]
+    pub only: Vec<PartArg>,
+
+    /// Measure from the CPUs of these nodes only.
+    #[arg(long, value_name = "NODES", value_parser = parse::nodes)]
+    pub from: Option<NodeList>,
+
+    /// Measure memory of these nodes only.
+    #[arg(long, value_name = "NODES", value_parser = parse::nodes)]
+    pub to: Option<NodeList>,
+
+    /// Send lines between every pair of cores, not one of each kind.
+    #[arg(long)]
+    pub cores: bool,
+
+    /// Seconds of everything, 1 to 3600; parts are left out where it is too short. 120 if not given, and as a rule less.
+    #[arg(long, value_name = "SECONDS", value_parser = parse::seconds)]
+    pub time: Option<f64>,
+
+    /// Percent of each node's free memory, of which 2 GiB at most are taken.
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = parse::memory_share)]
+    pub memory: f64,
+
+    /// Measure on a busy machine, too. The profile is marked as disturbed, and nothing uses it.
+    #[arg(long)]
+    pub force: bool,
+
+    /// Do not store the profile.
+    #[arg(long)]
+    pub no_save: bool,
+
+    #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
+    pub format: ProfileFormat,
+
+    /// A new file to write to, instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Nodes of a list such as `0-3,8`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeList(pub Vec<u32>);
+
+/// Parts of a calibration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PartArg {
+    /// Latency of loads, node by node
+    Latency,
+    /// Bandwidth, node by node
+    Bandwidth,
+    /// Lines between cores
+    Cores,
+    /// Two threads of a core
+    Smt,
+    /// Page walks, and nodes that the firmware hides
+    Pages,
+    /// Latency beside traffic
+    Loaded,
+}
+
+/// Formats of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileFormat {
+    Text,
+    Json,
+    Csv,
+}

@@ -1,0 +1,10 @@
+//! Known loads: work whose size, place and counts are known by construction. Facts and work, no policy.
+
+pub mod asm;
+pub mod chase;
+pub mod deed;
+pub mod pages;
+pub mod pair;
+pub mod quiet;
+pub mod random;
+pub mod stream;

@@ -1,0 +1,147 @@
+//! A walk through memory in which each load waits for the one before.
+
+use std::arch::asm;
+
+use crate::sys::Region;
+
+/// Loads of one round of [`Cycle::walk`].
+pub const LOADS: u64 = 16;
+
+/// A closed walk through a region: each word of it holds the address of the next one.
+pub struct Cycle {
+    region: Region,
+    /// Indices of the words, in no order that matters; what [`Cycle::flush`] goes through.
+    words: Vec<u32>,
+    at: u64,
+}
+
+impl Cycle {
+    /// The walk through the words of `region` with these indices, in this order, and from the last to the first again.
+    /// `None` where one is outside of the region or there is none.
+    pub fn new(mut region: Region, words: Vec<u32>) -> Option<Cycle> {
+        let base = region.address();
+        let memory = region.words_mut();
+        if words.is_empty() || words.iter().any(|word| *word as usize >= memory.len()) {
+            return None;
+        }
+        let address = |word: u32| base + u64::from(word) * size_of::<u64>() as u64;
+        let next = words.iter().skip(1).chain(words.first());
+        words.iter().zip(next).for_each(|(word, next)| memory[*word as usize] = address(*next));
+        let at = address(words[0]);
+        Some(Cycle { region, words, at })
+    }
+
+    /// Words of the walk.
+    pub fn length(&self) -> u64 {
+        self.words.len() as u64
+    }
+
+    /// Memory that it goes through.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Goes on by `rounds` times [`LOADS`] loads, each of which waits for the one before.
+    pub fn walk(&mut self, rounds: u64) {
+        if rounds > 0 {
+            // SAFETY: `at` is the address of a word of the region, and so is what each such word holds: only new() writes
+            // them, and the region lives as long as `self`.
+            self.at = unsafe { walk(self.at, rounds) };
+        }
+    }
+
+    /// Takes every line of the walk out of all caches, and waits until that is done. False on CPUs where we know no way.
+    pub fn flush(&self) -> bool {
+        let words = self.region.words();
+        self.words.iter().all(|word| flush_line(&words[*word as usize])) && wait_for_flushes()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn walk(mut at: u64, rounds: u64) -> u64 {
+    // SAFETY: the caller says that every word of the chain holds the address of the next.
+    unsafe {
+        asm!(
+            "2:",
+            ".rept 16",
+            "mov {at}, qword ptr [{at}]",
+            ".endr",
+            "sub {rounds}, 1",
+            "jnz 2b",
+            at = inout(reg) at,
+            rounds = inout(reg) rounds => _,
+            options(nostack, readonly),
+        );
+    }
+    at
+}
+
+#[cfg(target_arch = "aarch64")]
+unsafe fn walk(mut at: u64, rounds: u64) -> u64 {
+    // SAFETY: the caller says that every word of the chain holds the address of the next.
+    unsafe {
+        asm!(
+            "2:",
+            ".rept 16",
+            "ldr {at}, [{at}]",
+            ".endr",
+            "subs {rounds}, {rounds}, #1",
+            "b.ne 2b",
+            at = inout(reg) at,
+            rounds = inout(reg) rounds => _,
+            options(nostack, readonly),
+        );
+    }
+    at
+}
+
+#[cfg(target_arch = "x86_64")]
+fn flush_line(word: &u64) -> bool {
+    // SAFETY: a flush changes no memory; every CPU of x86-64 has clflush.
+    unsafe { std::arch::x86_64::_mm_clflush(std::ptr::from_ref(word).cast()) };
+    true
+}
+
+#[cfg(target_arch = "aarch64")]
+fn flush_line(word: &u64) -> bool {
+    // SAFETY: cleaning a line to the point of coherency changes no memory; Linux allows it in user space (SCTLR_EL1.UCI).
+    unsafe { asm!("dc civac, {}", in(reg) std::ptr::from_ref(word), options(nostack)) };
+    true
+}
+
+#[cfg(target_arch = "x86_64")]
+fn wait_for_flushes() -> bool {
+    // SAFETY: a barrier.
+    unsafe { std::arch::x86_64::_mm_mfence() };
+    true
+}
+
+#[cfg(target_arch = "aarch64")]
+fn wait_for_flushes() -> bool {
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb sy", options(nostack)) };
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_comes_back_and_stays_inside() {
+        let order = vec![0, 512, 64, 1024];
+        let mut cycle = Cycle::new(Region::new(1).unwrap(), order.clone()).unwrap();
+        let start = cycle.at;
+        cycle.walk(1);
+        assert_eq!(cycle.at, start, "16 loads are four times the four words");
+        assert!(cycle.flush());
+        cycle.walk(25);
+        assert_eq!(cycle.at, start);
+        let mut three = Cycle::new(Region::new(1).unwrap(), vec![0, 8, 16]).unwrap();
+        three.walk(1);
+        assert_eq!(three.at, three.region().address() + 8 * 8, "16 loads are five times three, and one");
+        let words = three.region().words().len() as u32;
+        assert!(Cycle::new(Region::new(1).unwrap(), vec![0, words]).is_none());
+        assert!(Cycle::new(Region::new(1).unwrap(), vec![]).is_none());
+    }
+}

@@ -1,0 +1,234 @@
+//! Deeds whose traces the kernel counts one by one: pages, switches, moves, CPU time, memory on nodes.
+
+use std::io::{self, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::asm::{self, Work};
+use super::pages;
+use crate::host::clock;
+use crate::sys::{self, PageAdvice, Region};
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deed {
+    /// Nothing but an answer: what that alone costs.
+    Rest,
+    /// Touches so many small pages, once each, and gives them back.
+    Pages { count: u32 },
+    /// Sends a byte to and fro between two threads on one CPU, so many times.
+    Trips { cpu: u32, count: u32 },
+    /// Goes to these CPUs in turn, so many times.
+    Moves { cpus: Vec<u32>, count: u32 },
+    /// Uses so much CPU time on a CPU.
+    Burn { cpu: u32, ms: u32 },
+    /// Touches so many small pages of a node on a CPU, and gives them back.
+    Allocate { cpu: u32, node: u32, count: u32 },
+    /// Touches small pages on each of these nodes, and keeps them until the next [`Deed::Place`].
+    Place { pages: Vec<(u32, u32)> },
+    /// Reads the pages that were placed, each as often as any other, on a CPU.
+    Use { cpu: u32, ms: u32 },
+    /// Moves pages from one node to another with move_pages(2).
+    MovePages { from: u32, to: u32, count: u32 },
+}
+
+/// The traces of a deed, as the process that did it knows them. A deed fills in what it is about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Truth {
+    /// Minor faults of the whole process, by getrusage(2).
+    pub minor_faults: u64,
+    /// Context switches of the whole process, by getrusage(2).
+    pub switches: u64,
+    /// CPU time of the whole process, ns.
+    pub cpu_ns: u64,
+    /// Times the thread was found on another CPU than before.
+    pub moves: u64,
+    /// Pages that are on each node, by move_pages(2).
+    pub pages: Vec<(u32, u64)>,
+}
+
+/// Does deeds, and keeps the memory that it placed.
+#[derive(Default)]
+pub struct Doer {
+    placed: Vec<Region>,
+}
+
+type Done = Result<(), String>;
+
+impl Doer {
+    /// Does it.
+    ///
+    /// # Errors
+    /// It cannot be done here, in words.
+    pub fn act(&mut self, deed: &Deed) -> Result<Truth, String> {
+        let mut truth = Truth::default();
+        let (before, cpu_before) = (sys::process_events(), process_ns());
+        self.work(deed, &mut truth)?;
+        let after = sys::process_events();
+        truth.cpu_ns = process_ns() - cpu_before;
+        truth.minor_faults = after.minor_faults - before.minor_faults;
+        truth.switches = after.voluntary + after.involuntary - before.voluntary - before.involuntary;
+        Ok(truth)
+    }
+
+    fn work(&mut self, deed: &Deed, truth: &mut Truth) -> Done {
+        match deed {
+            Deed::Rest => Ok(()),
+            Deed::Pages { count } => small_pages(None, *count).map(drop),
+            Deed::Trips { cpu, count } => trips(*cpu, *count).map_err(|error| error.to_string()),
+            Deed::Moves { cpus, count } => {
+                let mut at = sys::current_cpu();
+                for turn in 0..*count as usize {
+                    go_to(cpus[turn % cpus.len().max(1)])?;
+                    let now = sys::current_cpu();
+                    truth.moves += u64::from(now != at);
+                    at = now;
+                }
+                Ok(())
+            }
+            Deed::Burn { cpu, ms } => {
+                go_to(*cpu)?;
+                let end = clock::thread_time() + Duration::from_millis((*ms).into());
+                while clock::thread_time() < end {
+                    asm::work(Work::Additions, 1000);
+                }
+                Ok(())
+            }
+            Deed::Allocate { cpu, node, count } => {
+                go_to(*cpu)?;
+                let region = small_pages(Some(*node), *count)?;
+                truth.pages = by_node(&[region], *count)?;
+                Ok(())
+            }
+            Deed::Place { pages } => {
+                self.placed.clear();
+                for (node, count) in pages {
+                    self.placed.push(small_pages(Some(*node), *count)?);
+                }
+                truth.pages = by_node(&self.placed, u32::MAX)?;
+                Ok(())
+            }
+            Deed::Use { cpu, ms } => {
+                go_to(*cpu)?;
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_millis((*ms).into()) {
+                    self.placed.iter().for_each(|region| asm::read(region.words()));
+                }
+                truth.pages = by_node(&self.placed, u32::MAX)?;
+                Ok(())
+            }
+            Deed::MovePages { from, to, count } => {
+                let region = small_pages(Some(*from), *count)?;
+                let page = rustix::param::page_size() as u64;
+                let addresses: Vec<u64> =
+                    (0..u64::from(*count)).map(|at| region.address() + at * page).collect();
+                let nodes = vec![*to as i32; addresses.len()];
+                sys::move_pages(&addresses, &nodes).map_err(|error| format!("move_pages: {error}"))?;
+                truth.pages = by_node(&[region], *count)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// CPU time of this process, ns.
+fn process_ns() -> u64 {
+    clock::clock(rustix::time::ClockId::ProcessCPUTime).as_nanos() as u64
+}
+
+fn go_to(cpu: u32) -> Done {
+    sys::run_on(&[cpu]).map_err(|error| format!("CPU {cpu}: {error}"))
+}
+
+/// A region of which the first `count` small pages are there, on a node if one is named.
+fn small_pages(node: Option<u32>, count: u32) -> Result<Region, String> {
+    let page = rustix::param::page_size();
+    let mut region = Region::new(count as usize * page).map_err(|error| format!("mmap: {error}"))?;
+    // A kernel without huge pages has small ones anyway.
+    let _ = region.advise(PageAdvice::Small);
+    if let Some(node) = node {
+        region.prefer(node).map_err(|error| format!("preferring node {node}: {error}"))?;
+    }
+    let words = region.words_mut().iter_mut().step_by(page / size_of::<u64>());
+    words.take(count as usize).for_each(|word| *word = 1);
+    Ok(region)
+}
+
+/// Pages that are there, by node; the first `most` of each region.
+fn by_node(regions: &[Region], most: u32) -> Result<Vec<(u32, u64)>, String> {
+    let mut counts = std::collections::BTreeMap::new();
+    for region in regions {
+        let nodes = pages::nodes_of(region).map_err(|error| format!("move_pages: {error}"))?;
+        for node in nodes.into_iter().take(most as usize).filter_map(|node| u32::try_from(node).ok()) {
+            *counts.entry(node).or_insert(0) += 1;
+        }
+    }
+    Ok(counts.into_iter().collect())
+}
+
+/// Two threads on one CPU: each byte is waited for, so that a trip is two switches.
+fn trips(cpu: u32, count: u32) -> io::Result<()> {
+    let ((mut here, mut there), (mut back, mut answer)) = (io::pipe()?, io::pipe()?);
+    sys::run_on(&[cpu])?;
+    thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            let mut byte = [0];
+            while here.read(&mut byte)? == 1 {
+                answer.write_all(&byte)?;
+            }
+            Ok(())
+        });
+        let mut byte = [0];
+        let mut go = || -> io::Result<()> {
+            for _ in 0..count {
+                there.write_all(&byte)?;
+                back.read_exact(&mut byte)?;
+            }
+            Ok(())
+        };
+        let went = go();
+        drop(there);
+        went.and(other.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn act(deed: &Deed) -> Truth {
+        Doer::default().act(deed).unwrap()
+    }
+
+    /// Other tests of this process fault and switch, too: there is a least, and no most.
+    #[test]
+    fn deeds_leave_traces() {
+        let cpu = sys::current_cpu().unwrap();
+        assert!(act(&Deed::Pages { count: 500 }).minor_faults >= 500);
+        assert!(act(&Deed::Trips { cpu, count: 100 }).switches >= 200);
+        assert!(act(&Deed::Burn { cpu, ms: 20 }).cpu_ns >= 20_000_000);
+        assert_eq!(act(&Deed::Moves { cpus: vec![cpu; 2], count: 10 }).moves, 0);
+        assert_eq!(act(&Deed::Allocate { cpu, node: 0, count: 100 }).pages, [(0, 100)]);
+    }
+
+    #[test]
+    fn placed_memory_stays_until_other_is_placed() {
+        let mut doer = Doer::default();
+        let placed = doer.act(&Deed::Place { pages: vec![(0, 300)] }).unwrap();
+        assert_eq!(placed.pages, [(0, 300)]);
+        let cpu = sys::current_cpu().unwrap();
+        assert_eq!(doer.act(&Deed::Use { cpu, ms: 1 }).unwrap().pages[0].0, 0);
+        assert_eq!(doer.act(&Deed::Place { pages: vec![] }).unwrap().pages, []);
+        assert_eq!(act(&Deed::MovePages { from: 0, to: 0, count: 10 }).pages, [(0, 10)]);
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_an_error() {
+        for deed in [Deed::Burn { cpu: 1 << 20, ms: 1 }, Deed::Allocate { cpu: 0, node: 1023, count: 1 }] {
+            assert!(Doer::default().act(&deed).is_err(), "{deed:?}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Whether a machine is idle enough to be measured, and how much memory may be taken of it. Pure, but for the reading of files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Ticks of CPU time (`USER_HZ`) in a second, as the kernel shows them on every architecture we run on.
+const TICKS: f64 = 100.0;
+
+/// Parts of the CPUs that others may use: of all of them, and of any one.
+const ALL_MAX: f64 = 0.03;
+const ONE_MAX: f64 = 0.20;
+
+/// Percent of the time in which some task waited for memory (`avg10` of /proc/pressure/memory).
+const PRESSURE_MAX: f64 = 0.5;
+
+/// Facts about the use of a machine at one moment. Facts that a kernel does not show are left out, and not judged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Ticks in which each CPU was not idle, since boot.
+    pub busy: BTreeMap<u32, u64>,
+    /// Ticks of CPU time that processes of ours took.
+    pub own: u64,
+    /// Pages that went to swap or came from it, since boot.
+    pub swapped: u64,
+    /// Percent.
+    pub memory_pressure: Option<f64>,
+    /// Free pages and the high watermark of each node.
+    pub nodes: BTreeMap<u32, Room>,
+}
+
+/// Room of a node, in pages of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Pages that nothing uses.
+    pub free: u64,
+    /// Below so many the kernel goes on to reclaim.
+    pub high: u64,
+}
+
+impl Usage {
+    /// Reads `proc/` below `root`, with the CPU time of these processes as ours.
+    pub fn read(root: &Path, own: &[u32]) -> Usage {
+        let text = |name: &str| fs::read_to_string(root.join("proc").join(name)).unwrap_or_default();
+        Usage {
+            busy: busy(&text("stat")),
+            own: own.iter().filter_map(|pid| cpu_ticks(&text(&format!("{pid}/stat")))).sum(),
+            swapped: swapped(&text("vmstat")),
+            memory_pressure: pressure(&text("pressure/memory")),
+            nodes: rooms(&text("zoneinfo")),
+        }
+    }
+}
+
+/// Use by others between two looks, each a part of 0..=1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Others {
+    /// Of all CPUs.
+    pub all: f64,
+    /// Of the CPU that they used most, with its number; our own time is not taken off, so that it says something only while
+    /// we do nothing.
+    pub most: Option<(u32, f64)>,
+}
+
+/// The use by others between two looks that are `seconds` apart.
+pub fn others(before: &Usage, after: &Usage, seconds: f64) -> Others {
+    let of_cpu = |cpu: &u32, now: &u64| {
+        let ticks = now.saturating_sub(*before.busy.get(cpu)?);
+        Some((*cpu, (ticks as f64 / TICKS / seconds).min(1.0)))
+    };
+    let each: Vec<(u32, f64)> = after.busy.iter().filter_map(|(cpu, now)| of_cpu(cpu, now)).collect();
+    let own = after.own.saturating_sub(before.own) as f64 / TICKS / seconds;
+    let sum: f64 = each.iter().map(|(_, part)| part).sum();
+    Others {
+        all: ((sum - own) / each.len().max(1) as f64).max(0.0),
+        most: each.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)),
+    }
+}
+
+/// Why a machine on which we do nothing is too busy to begin, in words; `None` if it is quiet.
+pub fn too_busy(before: &Usage, after: &Usage, seconds: f64) -> Option<String> {
+    let others = others(before, after, seconds);
+    if let Some((cpu, part)) = others.most.filter(|(_, part)| *part > ONE_MAX) {
+        return Some(format!("other tasks use {:.0} % of CPU {cpu}", part * 100.0));
+    }
+    if others.all > ALL_MAX {
+        return Some(format!("other tasks use {:.0} % of all CPUs", others.all * 100.0));
+    }
+    short_of_memory(before, after)
+}
+
+/// Why a second in which we worked does not count, in words; `None` if it was quiet.
+pub fn disturbed(before: &Usage, after: &Usage, seconds: f64) -> Option<String> {
+    let others = others(before, after, seconds);
+    // Ours is read a moment earlier than the others', and both in steps of 10 ms.
+    let slack = 2.0 / (TICKS * seconds);
+    if others.all > ALL_MAX + slack {
+        return Some(format!("other tasks use {:.0} % of all CPUs", others.all * 100.0));
+    }
+    short_of_memory(before, after)
+}
+
+fn short_of_memory(before: &Usage, after: &Usage) -> Option<String> {
+    if after.memory_pressure.is_some_and(|percent| percent > PRESSURE_MAX) {
+        let percent = after.memory_pressure.unwrap_or_default();
+        return Some(format!("tasks wait for memory {percent:.1} % of the time"));
+    }
+    if after.swapped > before.swapped {
+        return Some("the machine is swapping".into());
+    }
+    let full = after.nodes.iter().find(|(_, room)| room.free < room.high);
+    full.map(|(node, _)| format!("the kernel reclaims memory of node {node}"))
+}
+
+/// Bytes of a node that may be taken: `percent` of its free memory and 2 GiB at most, and never so much that less than twice
+/// the high watermark stays.
+pub fn may_take(room: Room, page_bytes: u64, percent: f64) -> u64 {
+    const MOST: u64 = 2 << 30;
+    let free = room.free.saturating_mul(page_bytes);
+    let keep = room.high.saturating_mul(page_bytes).saturating_mul(2);
+    ((free as f64 * percent / 100.0) as u64).min(MOST).min(free.saturating_sub(keep))
+}
+
+/// Bytes that the cgroup of this process may still use, by the files of `sys/fs/cgroup` and `proc/self/cgroup` below `root`; the
+/// least of all groups above it. `None` without a limit.
+pub fn cgroup_room(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    // v1 writes a number that no machine has where there is no limit.
+    let real = |limit: &u64| *limit < 1 << 60;
+    let mut least = None;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (mount, limit, used) = match controllers {
+            "" => ("", "memory.max", "memory.current"),
+            "memory" => ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+            _ => continue,
+        };
+        let mount = root.join("sys/fs/cgroup").join(mount);
+        let mut group = Path::new(path.trim_start_matches('/'));
+        loop {
+            let at = mount.join(group);
+            if let (Some(limit), Some(used)) = (number(&at.join(limit)).filter(real), number(&at.join(used)))
+            {
+                let left = limit.saturating_sub(used);
+                least = Some(least.map_or(left, |least: u64| least.min(left)));
+            }
+            match group.parent() {
+                Some(parent) => group = parent,
+                None => break,
+            }
+        }
+    }
+    least
+}
+
+/// Ticks in which each CPU did something, by /proc/stat: user, nice, system, irq, softirq and steal.
+fn busy(stat: &str) -> BTreeMap<u32, u64> {
+    let of_line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
+        let ticks: Vec<u64> = words.map(|word| word.parse().unwrap_or(0)).collect();
+        let of = |at: usize| ticks.get(at).copied().unwrap_or(0);
+        Some((cpu, [0, 1, 2, 5, 6, 7].map(of).iter().sum()))
+    };
+    stat.lines().filter_map(of_line).collect()
+}
+
+/// utime and stime of /proc/PID/stat; the name of the process may have spaces and parentheses.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    Some(words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?)
+}
+
+fn swapped(vmstat: &str) -> u64 {
+    let count = |line: &str| {
+        let (name, value) = line.split_once(' ')?;
+        matches!(name, "pswpin" | "pswpout").then(|| value.trim().parse::<u64>().ok())?
+    };
+    vmstat.lines().filter_map(count).sum()
+}
+
+fn pressure(text: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    line.split(' ').find_map(|word| word.strip_prefix("avg10=")?.parse().ok())
+}
+
+/// Free pages and high watermarks by node, all zones together.
+fn rooms(zoneinfo: &str) -> BTreeMap<u32, Room> {
+    let mut rooms: BTreeMap<u32, Room> = BTreeMap::new();
+    let mut node = None;
+    for line in zoneinfo.lines() {
+        if let Some(rest) = line.strip_prefix("Node ") {
+            node = rest.split(',').next().and_then(|id| id.trim().parse::<u32>().ok());
+            continue;
+        }
+        let Some(room) = node.map(|node| rooms.entry(node).or_default()) else { continue };
+        let mut words = line.split_whitespace();
+        let number = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        match (words.next(), words.next()) {
+            (Some("pages"), Some("free")) => room.free += number(words.next()),
+            // Limits of the lists of each CPU are called `high:`.
+            (Some("high"), value) => room.high += number(value),
+            _ => {}
+        }
+    }
+    rooms
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! `calibrate`: a plan, a look at whether the machine is idle, the measurement, and the profile that is stored.
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::{print, stop_signals, terminal_width};
+use crate::calibrate::machine::Facts;
+use crate::calibrate::merge::merge;
+use crate::calibrate::plan::{self, Asked, Plan, Stage};
+use crate::calibrate::results::Run;
+use crate::calibrate::show;
+use crate::calibrate::store::{self, Lock};
+use crate::calibrate::worker::{Ended, Worker};
+use crate::cli::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
+use crate::collect::plan::Advice;
+use crate::error::{Exit, Refusal};
+use crate::host::kernel::read_trimmed;
+use crate::known::quiet::{Usage, too_busy};
+use crate::model::profile::{Profile, State};
+use crate::model::topology::Topology;
+use crate::options::BadValue;
+use crate::program::say::{self, Form};
+use crate::source::poll;
+
+/// Time after which a measurement is ended, in parts of the time that it may take.
+const PATIENCE: f64 = 1.2;
+
+/// The second in which others are looked at before anything runs.
+const LOOK: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
+    if let Some(file) = &args.show {
+        return stored(args, file.as_deref());
+    }
+    let mut facts = Facts::read(Path::new("/"))?;
+    let asked = asked(args);
+    check_nodes(args, &facts)?;
+    if args.dry_run {
+        print(&show::render_plan(&plan::plan(&asked, &facts), terminal_width()), Form::Text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stop = stop_signals()?;
+    let _lock = Lock::take().map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => refusal("another calibrate or selftest is at work", Vec::new()).into(),
+        _ => anyhow::Error::from(error).context("taking the lock of this machine"),
+    })?;
+    // The place is looked at first: two minutes for nothing would be rude.
+    let place = (!args.no_save).then(store::own_place).transpose()?;
+    let before = (Usage::read(Path::new("/"), &[]), std::mem::take(&mut facts.interrupts));
+    let begin = Instant::now();
+    if poll(&[stop], begin + LOOK).context("looking for signals")?.is_some() {
+        return Ok(interrupted());
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    let mut facts = Facts::read(Path::new("/"))?;
+    facts
+        .interrupts
+        .iter_mut()
+        .for_each(|(cpu, count)| *count -= before.1.get(cpu).copied().unwrap_or(0).min(*count));
+    let busy = too_busy(&before.0, &facts.usage, seconds);
+    if let Some(why) = busy.as_ref().filter(|_| !args.force) {
+        let advice = "wait until it is idle, or measure all the same, for a profile that nothing uses";
+        return Err(refusal(why, vec![Advice::command(advice, "numatop-ng calibrate --force")]).into());
+    }
+    let plan = plan::plan(&asked, &facts);
+    say::message(show::render_plan(&plan, 80));
+    if plan.stages.is_empty() {
+        say::message("numatop-ng: nothing can be measured here");
+        return Ok(Exit::CouldNotMeasure.into());
+    }
+    let limit =
+        Duration::from_secs_f64(PATIENCE * args.time.unwrap_or_else(|| plan.seconds().max(10.0) * 2.0));
+    let started = Instant::now();
+    let mut worker =
+        Worker::start(stop, started + limit, args.force).context("starting the process that measures")?;
+    let (results, ended) = crate::calibrate::run::run(&plan, &mut worker, args.force);
+    let run = Run {
+        time: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        took_s: started.elapsed().as_secs_f64(),
+        boot_id: store::boot_id(),
+        kernel: read_trimmed("/proc/sys/kernel/osrelease"),
+        forced: busy.is_some(),
+        cut_short: ended.is_some(),
+        others_pct: worker.others_pct(),
+    };
+    drop(worker);
+    let profile = results.profile(&plan, facts.key.clone(), run);
+    finish(args, &plan, profile, ended, place.as_deref())
+}
+
+/// Shows what was measured, and stores it if all of it was.
+fn finish(
+    args: &CalibrateArgs,
+    plan: &Plan,
+    profile: Profile,
+    ended: Option<Ended>,
+    place: Option<&Path>,
+) -> Result<ExitCode> {
+    match &args.compare {
+        Some(path) => {
+            let old = store::read(path)?;
+            write(args.output.as_deref(), &show::compare(&old, &profile, terminal_width()), Form::Text)?;
+        }
+        None => render(args, &profile)?,
+    }
+    let Some(ended) = ended else {
+        let stored = place.map_or(Ok(()), |place| keep(place, args, &profile));
+        if let Err(error) = stored {
+            say::message(format!("numatop-ng: the profile is not stored: {error:#}"));
+            return Ok(Exit::Privilege.into());
+        }
+        let absent = |key: &String| plan.absent.iter().any(|(stage, _)| stage.word() == key);
+        let whole = plan.left_out.is_empty() && profile.missing.keys().all(absent);
+        return Ok(if whole { Exit::Ok } else { Exit::CouldNotMeasure }.into());
+    };
+    let why = match ended {
+        Ended::Signal => return Ok(interrupted()),
+        Ended::Busy(why) => format!("other tasks began to work ({why}): what was complete by then is shown"),
+        Ended::TimeUp => "it took too long: what was complete by then is shown".to_string(),
+        Ended::Died(why) => why,
+    };
+    say::message(format!("numatop-ng: {why}; nothing is stored"));
+    Ok(Exit::CouldNotMeasure.into())
+}
+
+fn interrupted() -> ExitCode {
+    say::message("numatop-ng: interrupted; nothing is stored");
+    Exit::CouldNotMeasure.into()
+}
+
+/// Stores a profile. A part goes into the profile of this machine that is there; a disturbed one takes the place of no good one.
+fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
+    let old = store::read(place).ok();
+    let old = old.filter(|old| old.inapplicable(&profile.machine, &profile.boot_id).is_none());
+    let asked = asked(args).only;
+    let part =
+        args.from.is_some() || args.to.is_some() || Stage::USUAL.iter().any(|stage| !asked.contains(stage));
+    let new = match old {
+        Some(old) if profile.state == State::Disturbed && old.state != State::Disturbed => {
+            say::message("numatop-ng: a profile that was not disturbed is stored already, and stays");
+            return Ok(());
+        }
+        Some(old) if part => merge(&old, profile.clone()),
+        _ => profile.clone(),
+    };
+    store::write(place, &new)?;
+    say::message(format!("numatop-ng: stored in {}", place.display()));
+    Ok(())
+}
+
+/// Shows a file, or the profile that is found.
+fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
+    let topology = Topology::read(Path::new("/"))?;
+    let (profile, inapplicable) = match file {
+        Some(path) => {
+            let profile = store::read(path)?;
+            let key = crate::calibrate::machine::key(Path::new("/"), &topology);
+            let why = profile.inapplicable(&key, &store::boot_id());
+            (profile, why)
+        }
+        None => {
+            let (found, notes) = store::find(&topology);
+            notes.iter().for_each(|note| say::message(format!("numatop-ng: {note}")));
+            let Some(found) = found else {
+                say::message("numatop-ng: no profile is stored: numatop-ng calibrate measures one");
+                return Ok(Exit::CouldNotMeasure.into());
+            };
+            say::message(format!("numatop-ng: {}, measured {}", found.path.display(), found.profile.time));
+            (found.profile, found.inapplicable)
+        }
+    };
+    match &args.compare {
+        Some(path) => write(
+            args.output.as_deref(),
+            &show::compare(&store::read(path)?, &profile, terminal_width()),
+            Form::Text,
+        )?,
+        None => render(args, &profile)?,
+    }
+    match inapplicable {
+        Some(why) => say::message(format!("numatop-ng: it is not about this machine: {why}")),
+        None => say::message("numatop-ng: it is about this machine"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(args: &CalibrateArgs, profile: &Profile) -> Result<()> {
+    match args.format {
+        ProfileFormat::Text => {
+            write(args.output.as_deref(), &show::render_text(profile, terminal_width()), Form::Text)
+        }
+        ProfileFormat::Json => {
+            write(args.output.as_deref(), &format!("{}\n", serde_json::to_string(profile)?), Form::Json)
+        }
+        ProfileFormat::Csv => write(args.output.as_deref(), &show::render_csv(profile), Form::Text),
+    }
+}
+
+/// Writes to the file that was named, or to standard output.
+pub(super) fn write(file: Option<&Path>, text: &str, form: Form) -> Result<()> {
+    match file {
+        None => print(text, form),
+        Some(path) => {
+            let made = OpenOptions::new().write(true).create_new(true).open(path);
+            let mut file =
+                say::Cleaned::new(made.with_context(|| format!("making {}", path.display()))?, form);
+            file.write_all(text.as_bytes()).with_context(|| format!("writing {}", path.display()))
+        }
+    }
+}
+
+fn asked(args: &CalibrateArgs) -> Asked {
+    let stage = |part: &PartArg| match part {
+        PartArg::Latency => Stage::Latency,
+        PartArg::Bandwidth => Stage::Bandwidth,
+        PartArg::Cores => Stage::Cores,
+        PartArg::Smt => Stage::Smt,
+        PartArg::Pages => Stage::Pages,
+        PartArg::Loaded => Stage::Loaded,
+    };
+    let set =
+        |list: &Option<NodeList>| list.as_ref().map(|list| list.0.iter().copied().collect::<BTreeSet<_>>());
+    Asked {
+        only: args.only.iter().map(stage).collect(),
+        from: set(&args.from),
+        to: set(&args.to),
+        every_core: args.cores,
+        seconds: args.time,
+        memory_pct: args.memory,
+    }
+}
+
+/// Refuses nodes that are not there.
+fn check_nodes(args: &CalibrateArgs, facts: &Facts) -> Result<()> {
+    for (flag, list) in [("--from", &args.from), ("--to", &args.to)] {
+        for node in list.iter().flat_map(|list| &list.0) {
+            if !facts.topology.nodes.iter().any(|known| known.id.0 == *node) {
+                return Err(BadValue { flag, why: format!("there is no node {node} here") }.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A refusal to measure now.
+pub(super) fn refusal(why: &str, advice: Vec<Advice>) -> Refusal {
+    Refusal {
+        exit: Exit::CouldNotMeasure,
+        what: "this machine is not measured now".into(),
+        why: Some(why.to_string()),
+        said: None,
+        advice,
+    }
+}

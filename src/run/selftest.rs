@@ -1,0 +1,88 @@
+//! `selftest`: deeds of a process of ours, watched by the tool, and a report with a verdict on each number.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::calibrate::write;
+use super::watch::start;
+use super::{print, stop_signals, terminal_width};
+use crate::calibrate::machine::Facts;
+use crate::calibrate::worker::Worker;
+use crate::cli::{ReportFormat, SelftestArgs, SelftestPart};
+use crate::error::Exit;
+use crate::host::kernel::read_trimmed;
+use crate::program::say::{self, Form};
+use crate::selftest::judge::Verdict;
+use crate::selftest::report::{Report, SCHEMA};
+use crate::selftest::run::{Places, Stopped, options, software};
+use crate::selftest::show;
+
+/// The limit of everything: on a machine at rest it takes five seconds.
+const LIMIT: Duration = Duration::from_secs(120);
+
+pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
+    let SelftestPart::Software = args.part;
+    if args.list {
+        print(&show::render_list(terminal_width()), Form::Text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = match &args.check {
+        Some(path) => {
+            let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            let report: Report = serde_json::from_str(&text)
+                .with_context(|| format!("{} is no report of a self-test", path.display()))?;
+            anyhow::ensure!(
+                report.schema == SCHEMA,
+                "{} has the unknown schema {}",
+                path.display(),
+                report.schema
+            );
+            report.judged()
+        }
+        None => match test()? {
+            Some(report) => report,
+            None => {
+                say::message("numatop-ng: interrupted");
+                return Ok(Exit::CouldNotMeasure.into());
+            }
+        },
+    };
+    match args.format {
+        ReportFormat::Text => {
+            write(args.output.as_deref(), &show::render_text(&report, terminal_width()), Form::Text)?;
+        }
+        ReportFormat::Json => {
+            let text = serde_json::to_string_pretty(&report).context("writing JSON")? + "\n";
+            write(args.output.as_deref(), &text, Form::Json)?;
+        }
+    }
+    let wrong = report.count(Verdict::Wrong) > 0 || report.count(Verdict::Ok) == 0;
+    Ok(if wrong { Exit::CouldNotMeasure } else { Exit::Ok }.into())
+}
+
+/// The report on this machine; `None` when a signal came.
+fn test() -> Result<Option<Report>> {
+    let facts = Facts::read(Path::new("/"))?;
+    let stop = stop_signals()?;
+    let begin = Instant::now();
+    let worker =
+        Worker::start_beside_others(stop, begin + LIMIT).context("starting the process that is watched")?;
+    let source = start(options(worker.pid()))?;
+    let comparisons = match software(worker, source, &Places::of(&facts)) {
+        Ok(comparisons) => comparisons,
+        Err(Stopped::Signal) => return Ok(None),
+        Err(Stopped::Failed(error)) => return Err(error),
+    };
+    Ok(Some(Report {
+        schema: SCHEMA,
+        tool: env!("CARGO_PKG_VERSION").into(),
+        kernel: read_trimmed("/proc/sys/kernel/osrelease"),
+        machine: facts.key,
+        took_s: (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+        comparisons,
+    }))
+}

@@ -1,0 +1,266 @@
+//! Deeds of a process, seen by the live source of the tool and by the process itself.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::report::Comparison;
+use super::software::{BURN_MS, CHECKS, MOVES, NEAR_PERCENT, OTHER_PAGES, PAGES, PLACED, TRIPS};
+use crate::calibrate::job::{Answer, Job};
+use crate::calibrate::machine::Facts;
+use crate::calibrate::worker::{Ended, Worker};
+use crate::collect::placement::Budget;
+use crate::container::scope::Scope;
+use crate::known::deed::{Deed, Truth};
+use crate::metric::Value;
+use crate::metric::placement::{MEM_ERROR_POINTS, MEM_PCT_BY_NODE, REMOTE_PCT};
+use crate::model::counters::Counter;
+use crate::model::sample::Sample;
+use crate::model::units::NodeId;
+use crate::snapshot::{RowKind, Snapshot, Task, derive};
+use crate::source::Source;
+use crate::source::live::{LiveOptions, LiveSource};
+
+/// Time after which a process that has answered waits for its next job, on a busy machine too.
+const AT_REST: Duration = Duration::from_millis(50);
+
+/// Samples that placement is waited for.
+const PLACEMENT_SAMPLES: u32 = 10;
+
+/// Options of the live source that watches a process.
+pub fn options(pid: u32) -> LiveOptions {
+    LiveOptions {
+        scope: Scope { pids: [pid].into(), ..Scope::default() },
+        scope_text: format!("pid {pid}"),
+        count_pages: true,
+        placement_budget: Budget::Fixed(Duration::from_millis(200)),
+        ..LiveOptions::default()
+    }
+}
+
+/// Places for deeds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Two CPUs, of one node where there are such.
+    pub cpus: Vec<u32>,
+    /// Two nodes with memory that may be used, and a CPU of each.
+    pub nodes: Option<[(u32, u32); 2]>,
+}
+
+impl Places {
+    /// Places of this machine.
+    pub fn of(facts: &Facts) -> Places {
+        let nodes = facts.topology.nodes.iter().filter_map(|node| {
+            let cpu = node.cpus.iter().find(|cpu| facts.cpus.contains(&cpu.0))?;
+            let may = facts.nodes.as_ref().is_none_or(|nodes| nodes.contains(&node.id.0));
+            (may && node.mem_total_bytes > 0).then_some((node.id.0, cpu.0))
+        });
+        let nodes: Vec<(u32, u32)> = nodes.collect();
+        let node_of = |cpu: u32| facts.topology.cpu(crate::model::units::CpuId(cpu)).and_then(|cpu| cpu.node);
+        let all: Vec<u32> = facts.cpus.iter().copied().collect();
+        let first = all.first().copied();
+        let near = first.and_then(|first| all[1..].iter().find(|cpu| node_of(**cpu) == node_of(first)));
+        let second = near.or(all.get(1)).copied();
+        Places {
+            cpus: first.into_iter().chain(second).collect(),
+            nodes: match nodes[..] {
+                [first, second, ..] => Some([first, second]),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Why there are no more comparisons.
+pub enum Stopped {
+    /// A signal came.
+    Signal,
+    /// Anything else.
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Stopped {
+    fn from(error: anyhow::Error) -> Stopped {
+        Stopped::Failed(error)
+    }
+}
+
+/// Makes all checks of software numbers.
+///
+/// # Errors
+/// A signal came, the process ended, or the source cannot go on.
+pub fn software(worker: Worker, source: LiveSource, places: &Places) -> Result<Vec<Comparison>, Stopped> {
+    let mut watch = Watch { worker, source, last: None };
+    let mut comparisons = Vec::new();
+    // The first of everything: memory of the process that later deeds need.
+    if let Err(why) = watch.seen(Deed::Rest)? {
+        return Err(anyhow::Error::msg(why).into());
+    }
+    for check in CHECKS {
+        let comparison = match (check.two_nodes, places.nodes) {
+            (true, None) => Ok(Comparison::untested(check.id, "one node, or memory of one only may be used")),
+            _ => watch.compare(check.id, places),
+        };
+        comparisons.push(comparison?.judged());
+    }
+    Ok(comparisons)
+}
+
+/// The process, and the tool's view of it.
+struct Watch {
+    worker: Worker,
+    source: LiveSource,
+    last: Option<Sample>,
+}
+
+/// The truth and the number of the tool, from what both saw.
+type Counts = fn(&Truth, &Task) -> (u64, u64);
+
+/// A deed, as both saw it; or why it was not done.
+type Seen = Result<(Truth, Snapshot), String>;
+
+impl Watch {
+    fn compare(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
+        let (deed, of): (Deed, Counts) = match check {
+            "minor_faults" => (Deed::Pages { count: PAGES }, |truth, task| {
+                (truth.minor_faults, task.delta[Counter::MinFlt])
+            }),
+            "switches" => (Deed::Trips { cpu: places.cpus[0], count: TRIPS }, |truth, task| {
+                (truth.switches, task.delta[Counter::Nvcsw] + task.delta[Counter::Nivcsw])
+            }),
+            "cpu_moves" if places.cpus.len() < 2 => {
+                return Ok(Comparison::untested(check, "one CPU may be used"));
+            }
+            "cpu_moves" => (Deed::Moves { cpus: places.cpus.clone(), count: MOVES }, |truth, task| {
+                (truth.moves, task.delta[Counter::CpuMigrations])
+            }),
+            "cpu_time" => (Deed::Burn { cpu: places.cpus[0], ms: BURN_MS }, |truth, task| {
+                (truth.cpu_ns, task.delta.cpu_ns())
+            }),
+            other => return self.on_nodes(other, places),
+        };
+        let seen = self.seen(deed)?;
+        Ok(self.beside(check, seen, of))
+    }
+
+    fn on_nodes(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
+        let Some([(first, first_cpu), (second, second_cpu)]) = places.nodes else {
+            return Ok(Comparison::untested(check, "one node"));
+        };
+        match check {
+            "node_moves" => {
+                let seen = self.seen(Deed::Moves { cpus: vec![first_cpu, second_cpu], count: MOVES })?;
+                Ok(self.beside(check, seen, |truth, task| (truth.moves, task.delta[Counter::NodeMoves])))
+            }
+            "other_node_pages" => {
+                let seen = self.seen(Deed::Allocate { cpu: first_cpu, node: second, count: OTHER_PAGES })?;
+                Ok(self.beside(check, seen, |truth, task| {
+                    // The deed asks for one node only: what is there is what came from it.
+                    (truth.pages.iter().map(|(_, pages)| pages).sum(), task.delta[Counter::CrossAllocs])
+                }))
+            }
+            "moved_pages" => {
+                let seen = self.seen(Deed::MovePages { from: first, to: second, count: OTHER_PAGES })?;
+                Ok(self.beside(check, seen, |truth, task| {
+                    (truth.pages.iter().map(|(_, pages)| pages).sum(), task.delta[Counter::AskedPages])
+                }))
+            }
+            "placement" | "remote" => {
+                let near = PLACED * NEAR_PERCENT / 100;
+                let pages = vec![(first, near), (second, PLACED - near)];
+                if let Err(why) = self.seen(Deed::Place { pages })? {
+                    return Ok(Comparison::untested(check, why));
+                }
+                self.shares(check, first, first_cpu)
+            }
+            other => Ok(Comparison::untested(other, "this version cannot make it")),
+        }
+    }
+
+    /// Compares counts of the row of the process, if there is one.
+    fn beside(&self, check: &str, seen: Seen, of: Counts) -> Comparison {
+        let (truth, snapshot) = match seen {
+            Ok(seen) => seen,
+            Err(why) => return Comparison::untested(check, why),
+        };
+        match self.row(&snapshot) {
+            Some(task) => {
+                let (truth, tool) = of(&truth, task);
+                Comparison::new(check, truth as f64, tool as f64)
+            }
+            // Something was done, and the tool shows no process that did it.
+            None => Comparison::new(check, 1.0, 0.0),
+        }
+    }
+
+    fn row<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Task> {
+        snapshot.tasks.iter().find(|task| task.raw.pid == self.worker.pid())
+    }
+
+    /// The shares of placed memory that is used, once the tool has looked at it.
+    fn shares(&mut self, check: &str, first: u32, cpu: u32) -> Result<Comparison, Stopped> {
+        const USE_MS: u32 = 200;
+        let mut why = "its memory was not looked at".to_string();
+        for _ in 0..PLACEMENT_SAMPLES {
+            let (truth, snapshot) = match self.seen(Deed::Use { cpu, ms: USE_MS })? {
+                Ok(seen) => seen,
+                Err(why) => return Ok(Comparison::untested(check, why)),
+            };
+            let Some(task) = self.row(&snapshot) else { continue };
+            let all: u64 = truth.pages.iter().map(|(_, pages)| pages).sum();
+            let on_first: u64 =
+                truth.pages.iter().filter(|(node, _)| *node == first).map(|(_, pages)| pages).sum();
+            let near = 100.0 * on_first as f64 / all.max(1) as f64;
+            let number = |metric: &crate::metric::Metric<Task>| match (metric.value)(task, &snapshot) {
+                Ok(Value::F64(value)) => Ok(value),
+                Ok(Value::ByNode(shares)) => {
+                    let of_first = shares.iter().find(|(node, _)| *node == NodeId(first));
+                    Ok(of_first.map_or(0.0, |(_, share)| *share))
+                }
+                Ok(_) => Err("the metric has another kind of value".to_string()),
+                Err(missing) => Err(missing.to_string()),
+            };
+            let (truth, metric) = match check {
+                "placement" => (near, &MEM_PCT_BY_NODE),
+                _ => (100.0 - near, &REMOTE_PCT),
+            };
+            match (number(metric), number(&MEM_ERROR_POINTS)) {
+                (Ok(tool), error) => {
+                    let error = error.ok().filter(|_| check == "placement");
+                    return Ok(Comparison { error, ..Comparison::new(check, truth, tool) });
+                }
+                (Err(missing), _) => why = missing,
+            }
+        }
+        Ok(Comparison::untested(check, why))
+    }
+
+    /// Does a deed between two samples in which the process is at rest.
+    fn seen(&mut self, deed: Deed) -> Result<Seen, Stopped> {
+        if self.last.is_none() {
+            self.last = Some(self.sample()?);
+        }
+        let answer = self.worker.ask(&Job::Do(deed)).map_err(|ended| match ended {
+            Ended::Signal => Stopped::Signal,
+            Ended::TimeUp => Stopped::Failed(anyhow::anyhow!("the self-test took too long")),
+            Ended::Died(why) | Ended::Busy(why) => Stopped::Failed(anyhow::Error::msg(why)),
+        })?;
+        std::thread::sleep(AT_REST);
+        let sample = self.sample()?;
+        let host = self.source.host();
+        let snapshot = derive(&host, self.last.as_ref(), &sample, RowKind::Processes);
+        self.last = Some(sample);
+        Ok(match answer {
+            Answer::Did(truth) => Ok((truth, snapshot)),
+            Answer::Failed { why } => Err(why),
+            other => Err(format!("an answer that was not expected: {other:?}")),
+        })
+    }
+
+    fn sample(&mut self) -> Result<Sample> {
+        match self.source.next().context("taking a sample")? {
+            Some(sample) => Ok(sample),
+            None => bail!("the live source ended"),
+        }
+    }
+}

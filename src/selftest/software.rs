@@ -1,0 +1,142 @@
+//! Numbers that need no PMU, and what each is compared with. Pure.
+
+/// The distance that a number may have from the truth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tolerance {
+    /// None.
+    Exact,
+    /// So many percent, and so much more.
+    Within { percent: f64, more: f64 },
+    /// So many percentage points.
+    Points(f64),
+    /// As much as the tool says itself, and so many points more, for memory of the process beside what was placed.
+    OwnError { more: f64 },
+}
+
+/// A check.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Check {
+    pub id: &'static str,
+    pub unit: &'static str,
+    /// The number of the tool, and the truth.
+    pub about: &'static str,
+    pub tolerance: Tolerance,
+    /// It needs memory on two nodes.
+    pub two_nodes: bool,
+}
+
+/// Pages that are touched, trips, moves, and ms of CPU time.
+pub const PAGES: u32 = 20_000;
+pub const TRIPS: u32 = 10_000;
+pub const MOVES: u32 = 2_000;
+pub const BURN_MS: u32 = 500;
+
+/// Pages on other nodes: touched, moved, and placed in parts of 3 and 7.
+pub const OTHER_PAGES: u32 = 4_000;
+pub const PLACED: u32 = 5_000;
+pub const NEAR_PERCENT: u32 = 30;
+
+/// One tick of the slowest clock that kernels are built with (CONFIG_HZ=100), ns.
+const TICK_NS: f64 = 10e6;
+
+const fn check(
+    id: &'static str,
+    unit: &'static str,
+    about: &'static str,
+    tolerance: Tolerance,
+    two_nodes: bool,
+) -> Check {
+    Check { id, unit, about, tolerance, two_nodes }
+}
+
+/// All checks, in their order.
+pub const CHECKS: [Check; 9] = [
+    check(
+        "minor_faults",
+        "faults",
+        "minor faults of a process that touches pages, beside getrusage(2)",
+        // The answer is written after the last look at the truth, which takes six.
+        Tolerance::Within { percent: 0.0, more: 20.0 },
+        false,
+    ),
+    check(
+        "switches",
+        "switches",
+        "context switches of two threads that wait for each other, beside getrusage(2)",
+        Tolerance::Within { percent: 0.1, more: 5.0 },
+        false,
+    ),
+    check(
+        "cpu_moves",
+        "moves",
+        "moves of a thread between two CPUs, beside the CPUs it found itself on",
+        Tolerance::Exact,
+        false,
+    ),
+    check(
+        "cpu_time",
+        "ns",
+        "CPU time of a process, beside its own clock",
+        Tolerance::Within { percent: 0.1, more: TICK_NS },
+        false,
+    ),
+    check(
+        "node_moves",
+        "moves",
+        "moves of a thread between two nodes, beside the CPUs it found itself on",
+        Tolerance::Exact,
+        true,
+    ),
+    check(
+        "other_node_pages",
+        "pages",
+        "pages from another node than that of the CPU, beside move_pages(2)",
+        // Page tables and the answer.
+        Tolerance::Within { percent: 1.0, more: 16.0 },
+        true,
+    ),
+    check("moved_pages", "pages", "pages that a process moved, beside move_pages(2)", Tolerance::Exact, true),
+    check(
+        "placement",
+        "%",
+        "memory of a process on the first of two nodes, beside move_pages(2)",
+        Tolerance::OwnError { more: 3.0 },
+        true,
+    ),
+    check(
+        "remote",
+        "%",
+        "remote share of a process that uses all its memory alike, beside where that is",
+        Tolerance::Points(5.0),
+        true,
+    ),
+];
+
+/// The check of this id.
+pub fn by_id(id: &str) -> Option<&'static Check> {
+    CHECKS.iter().find(|check| check.id == id)
+}
+
+impl Tolerance {
+    /// The distance that is allowed from a truth; `own` is the tool's statement of its error.
+    pub fn allowed(self, truth: f64, own: Option<f64>) -> f64 {
+        match self {
+            Tolerance::Exact => 0.0,
+            Tolerance::Within { percent, more } => truth.abs() * percent / 100.0 + more,
+            Tolerance::Points(points) => points,
+            Tolerance::OwnError { more } => own.unwrap_or(0.0) + more,
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            Tolerance::Exact => "exact".into(),
+            Tolerance::Within { percent: 0.0, more } => format!("+-{more}"),
+            Tolerance::Within { percent, more } if more == TICK_NS => format!("+-{percent} % and a tick"),
+            Tolerance::Within { percent, more } => format!("+-{percent} % and {more}"),
+            Tolerance::Points(points) => format!("+-{points} points"),
+            Tolerance::OwnError { more } => format!("within the error it states and {more} points"),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The commands that work known loads: refusals, signals, limits, and profiles on the disk. Numbers are compared with
+//! nothing here: a busy machine has none.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Anything that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Calibrations exclude each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder that is removed with its test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("numatop-calibrate-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The command with a folder of its own for what it stores.
+fn command(state: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_numatop-ng"));
+    command.args(words).env("STATE_DIRECTORY", state).stdin(Stdio::null());
+    command
+}
+
+fn run(state: &Path, words: &[&str]) -> Output {
+    command(state, words).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(output)))
+}
+
+#[test]
+fn a_dry_run_says_what_would_run_and_stores_nothing() {
+    let folder = Folder::new("dry");
+    let output = run(&folder.0, &["calibrate", "--dry-run"]);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        text.contains("loads every core") && text.contains("latency") && text.contains("MiB of node"),
+        "{text}"
+    );
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+}
+
+#[test]
+fn a_node_that_is_not_there_and_a_part_that_is_none_are_wrong_usage() {
+    let folder = Folder::new("usage");
+    for (words, named) in [
+        (&["calibrate", "--from", "1000"][..], "no node 1000"),
+        (&["calibrate", "--only", "everything"], "everything"),
+        (&["calibrate", "--memory", "90"], "50 percent"),
+        (&["calibrate", "--dry-run", "--show"], "--show"),
+    ] {
+        let output = run(&folder.0, words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(named), "{words:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_busy_machine_is_not_measured() {
+    let _alone = alone();
+    let folder = Folder::new("busy");
+    let stop = AtomicBool::new(false);
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let output = run(&folder.0, &["calibrate"]);
+        stop.store(true, Ordering::Relaxed);
+        output
+    });
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("other tasks use"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("numatop-ng calibrate --force"), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+}
+
+#[test]
+fn two_calibrations_do_not_measure_each_other() {
+    let _alone = alone();
+    let folder = Folder::new("two");
+    let address = SocketAddr::from_abstract_name("numatop-ng-known-load").unwrap();
+    let _other = UnixListener::bind_addr(&address).unwrap();
+    let output = run(&folder.0, &["calibrate", "--force"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("another calibrate"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_was_measured_is_stored_and_shown_again() {
+    let _alone = alone();
+    let folder = Folder::new("stored");
+    let words = ["calibrate", "--force", "--only", "latency,cores", "--format", "json", "--memory", "2"];
+    let measured = json(&run(&folder.0, &words));
+    assert_eq!(measured["schema"], 1);
+    let ns = measured["latency_ns"][0][0].as_f64().unwrap();
+    assert!((0.5..20_000.0).contains(&ns), "{ns} ns");
+    assert!(
+        ["disturbed", "wandering", "partial"].contains(&measured["state"].as_str().unwrap()),
+        "a part is no whole"
+    );
+
+    let file = folder.0.join("machine.json");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+    let shown = run(&folder.0, &["calibrate", "--show", file.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(json(&shown), measured);
+    assert!(stderr(&shown).contains("it is about this machine"), "{}", stderr(&shown));
+    let same =
+        run(&folder.0, &["calibrate", "--show", file.to_str().unwrap(), "--compare", file.to_str().unwrap()]);
+    assert!(String::from_utf8(same.stdout).unwrap().contains("+0.0 %  (the same)"));
+
+    let other = folder.0.join("other.json");
+    let text = fs::read_to_string(&file).unwrap().replace(r#""line_bytes":"#, r#""line_bytes":1"#);
+    fs::write(&other, text).unwrap();
+    let shown = run(&folder.0, &["calibrate", "--show", other.to_str().unwrap()]);
+    assert!(
+        stderr(&shown).contains("not about this machine: the machine has other cache lines"),
+        "{}",
+        stderr(&shown)
+    );
+    fs::write(&other, "{").unwrap();
+    let damaged = run(&folder.0, &["calibrate", "--show", other.to_str().unwrap()]);
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(stderr(&damaged).contains("other.json is damaged"), "{}", stderr(&damaged));
+}
+
+#[test]
+fn a_place_that_cannot_be_written_to_is_exit_3_and_the_numbers_are_shown() {
+    let _alone = alone();
+    let folder = Folder::new("place");
+    let file = folder.0.join("a-file");
+    fs::write(&file, "").unwrap();
+    let words = ["calibrate", "--force", "--only", "cores", "--format", "json"];
+    let output = run(&file, &words);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the profile is not stored"), "{}", stderr(&output));
+    assert_eq!(json(&output)["schema"], 1);
+}
+
+/// A calibration that has begun to measure.
+fn begun(state: &Path, words: &[&str]) -> (Child, BufReader<std::process::ChildStderr>) {
+    let mut child = command(state, words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("rounds of latency") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended early");
+    }
+    (child, lines)
+}
+
+/// Processes of ours that measure, whose parent is `pid`.
+fn loads_of(pid: u32) -> usize {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    // The one thread that starts it is not the first.
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).map(|tasks| tasks.flatten().collect::<Vec<_>>());
+    let of_task = |task: &fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let all: String = tasks.unwrap_or_default().iter().map(of_task).collect::<Vec<_>>().join(" ") + &children;
+    all.split_whitespace().count()
+}
+
+fn ended(child: &mut Child) -> Option<i32> {
+    let begin = Instant::now();
+    while begin.elapsed() < LIMIT {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    panic!("it does not end");
+}
+
+#[test]
+fn a_signal_ends_it_at_once_and_nothing_is_stored() {
+    let _alone = alone();
+    let folder = Folder::new("signal");
+    let words = ["calibrate", "--force", "--only", "latency,pages", "--time", "60", "--memory", "2"];
+    let (mut child, mut lines) = begun(&folder.0, &words);
+    let begin = Instant::now();
+    while loads_of(child.id()) == 0 && begin.elapsed() < LIMIT {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let begin = Instant::now();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .unwrap();
+    assert_eq!(ended(&mut child), Some(1));
+    println!("ended {:?} after SIGINT", begin.elapsed());
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("interrupted; nothing is stored"), "{rest}");
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+}
+
+#[test]
+fn the_process_that_measures_is_the_first_to_be_killed_and_ends_with_its_parent() {
+    let _alone = alone();
+    let folder = Folder::new("child");
+    let words = ["calibrate", "--force", "--only", "latency,pages", "--time", "60", "--memory", "2"];
+    let (mut child, _lines) = begun(&folder.0, &words);
+    let begin = Instant::now();
+    let load = loop {
+        assert!(begin.elapsed() < LIMIT, "no process measures");
+        let named = |entry: &fs::DirEntry| {
+            fs::read_to_string(entry.path().join("status")).is_ok_and(|status| {
+                status.starts_with("Name:\tknown-load\n")
+                    && status.contains(&format!("PPid:\t{}\n", child.id()))
+            })
+        };
+        if let Some(found) = fs::read_dir("/proc").unwrap().flatten().find(named) {
+            break found.path();
+        }
+    };
+    let begin = Instant::now();
+    while fs::read_to_string(load.join("oom_score_adj")).unwrap().trim() != "1000" {
+        assert!(begin.elapsed() < LIMIT, "it is not the first to be killed");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let begin = Instant::now();
+    while load.join("exe").symlink_metadata().is_ok() && load.join("cmdline").exists() {
+        assert!(begin.elapsed() < LIMIT, "it goes on without its parent");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn time_is_a_limit() {
+    let _alone = alone();
+    let folder = Folder::new("time");
+    let begin = Instant::now();
+    let output =
+        run(&folder.0, &["calibrate", "--force", "--time", "2", "--memory", "2", "--format", "json"]);
+    let took = begin.elapsed();
+    // The look before it, 1.2 times the limit, and what starting takes on a busy machine.
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    assert!(json(&output)["took_s"].as_f64().unwrap() <= 2.0 * 1.2 + 0.5, "{}", stderr(&output));
+}
+
+#[test]
+fn a_report_of_a_self_test_is_judged_again() {
+    let folder = Folder::new("check");
+    let listed = run(&folder.0, &["selftest", "--list"]);
+    assert!(listed.status.success());
+    assert!(String::from_utf8(listed.stdout).unwrap().contains("cpu_moves"));
+    let report = |tool: u32| {
+        let comparison = serde_json::json!({
+            "check": "cpu_moves", "truth": 2000.0, "tool": tool, "error": null, "why": null,
+            "verdict": "ok", "reason": null,
+        });
+        let machine = serde_json::json!({
+            "cpu": "x", "hypervisor": null, "cores": 1, "threads": 1, "line_bytes": 64, "nodes": [], "caches": [],
+        });
+        serde_json::json!({
+            "schema": 1, "tool": "0", "kernel": "x\u{1b}[2J", "machine": machine, "took_s": 1.0,
+            "comparisons": [comparison],
+        })
+    };
+    for (tool, code, word) in [(2000, 0, "ok"), (1000, 1, "WRONG")] {
+        let file = folder.0.join(format!("{tool}.json"));
+        fs::write(&file, report(tool).to_string()).unwrap();
+        let output = run(&folder.0, &["selftest", "--check", file.to_str().unwrap()]);
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(word) && !text.contains('\u{1b}'), "{text}");
+    }
+}
