@@ -58,7 +58,8 @@ pub(super) fn values(quotients: ByNode) -> Vec<(NodeId, f64)> {
 
 /// Amounts by node as shares of them all; nodes with none are left out.
 pub(super) fn shares(by_node: &[u64]) -> ByNode {
-    let all: u64 = by_node.iter().sum();
+    // A recording may hold any number.
+    let all = by_node.iter().fold(0u64, |all, amount| all.saturating_add(*amount));
     let used = by_node.iter().enumerate().filter(|(_, amount)| **amount > 0);
     used.map(|(node, amount)| (NodeId(node as u32), Quotient::pct(*amount as f64, all as f64))).collect()
 }
