@@ -117,7 +117,7 @@ fn turn(reader: &mut MmReader, processes: &[(ProcessId, u32)]) -> Result<Came> {
         };
         let mut jobs: Vec<Job> = processes.iter().map(job).collect();
         reader.admit(&mut jobs);
-        let placement = PlacementTurn { jobs, budget: Duration::from_millis(20) };
+        let placement = PlacementTurn { jobs, budget: Duration::from_millis(20), policies: None };
         reader.ask(Turn { placement: Some(placement), ..Turn::default() });
     }
     ensure!(began.elapsed() < Duration::from_millis(300), "a turn of {:?}", began.elapsed());
