@@ -81,7 +81,7 @@ pub struct Task {
     pub memory: Option<(u64, Reading<Memory>)>,
     /// When the policies of its mappings were read (CLOCK_MONOTONIC), and the memory that they are for; `None` where nobody
     /// asked for them.
-    pub policies: Option<(u64, Reading<PolicyBytes>)>,
+    pub policies: Option<Box<(u64, Reading<PolicyBytes>)>>,
     /// Fields of its process that were read on demand.
     pub about: Option<Reading<Arc<ProcFields>>>,
     /// The memory that its process uses, and the source and the window of that.
@@ -443,7 +443,7 @@ fn with_tasks(mut snapshot: Snapshot, current: &Sample, grain: RowKind, mut task
         for task in &mut tasks {
             if let Some(raw) = remote::placement_of(current, task.raw.process()) {
                 task.memory = Some(remote::memory_of(raw));
-                task.policies.clone_from(&raw.policies);
+                task.policies = raw.policies.clone().map(Box::new);
             }
         }
     }

@@ -96,7 +96,7 @@ impl MmReader {
         if let Some(mark) = &self.mark {
             let _ = mark.write_all_at(&NONE.to_ne_bytes(), 0);
         }
-        match self.process.tell(&Question::Turn(turn), self.mark.as_ref()) {
+        match self.process.tell(&Question::Turn(Box::new(turn)), self.mark.as_ref()) {
             Ok(()) => {
                 let at = Instant::now();
                 self.turn = Some(Asked { at, budget, jobs, seen: (at, self.process.cpu_ns()) });

@@ -118,7 +118,7 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     "Share of its resident memory in mappings with a memory policy of their own (mbind(2), or that of shared memory), as \
      /proc/PID/numa_maps has it. Read for processes whose policy is the default and of whose memory a fifth or more is not on \
      the node where they run most, one at a time, at most once in five minutes.",
-    |task, snapshot| match (&task.policies, only_node(snapshot)) {
+    |task, snapshot| match (task.policies.as_deref(), only_node(snapshot)) {
         (_, Some(_)) => Err(no("the machine has one node: policies change nothing")),
         (Some((_, Ok(bytes))), _) if bytes.all_bytes > 0 => {
             Ok(Value::F64(bytes.own_bytes.min(bytes.all_bytes) as f64 * 100.0 / bytes.all_bytes as f64))

@@ -26,7 +26,7 @@ pub(super) fn encode(out: &mut Vec<u8>, base: Option<&Entries>, entries: &Entrie
         put(out, *read_ns);
         match found {
             Ok(bytes) => {
-                [FOUND, bytes.all_bytes, bytes.own_bytes].into_iter().for_each(|number| put(out, number))
+                [FOUND, bytes.all_bytes, bytes.own_bytes].into_iter().for_each(|number| put(out, number));
             }
             Err(missing) => {
                 put(out, MISSING);

@@ -18,7 +18,8 @@ pub(super) fn newcomer(task: &TaskRaw, previous: &Sample) -> Counts {
 }
 
 pub(super) fn threads(previous: Option<&Sample>, current: &Sample, only: Option<u32>) -> Vec<Task> {
-    let mut rows: Vec<Task> = Vec::new();
+    // A list that grows by doubling would be copied over and over, and be half empty.
+    let mut rows: Vec<Task> = Vec::with_capacity(if only.is_none() { current.tasks.len() } else { 0 });
     let wanted = |task: &TaskRaw| only.is_none_or(|pid| pid == task.pid);
     let before = previous.map_or(&[][..], |sample| &sample.tasks);
     let online = online(current);

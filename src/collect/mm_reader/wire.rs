@@ -27,7 +27,7 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Question {
     /// Readings of many processes, in this order. Answered by [`Answer`]s, the last of which has an end.
-    Turn(Turn),
+    Turn(Box<Turn>),
     /// All about one process. Answered by its length: the answer itself is written to the file that comes with this.
     Inspect(ProcessId),
     /// Its mappings, with every page counted or from a sample; answered in the same way.
