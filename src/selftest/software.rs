@@ -112,6 +112,19 @@ pub const CHECKS: [Check; 9] = [
     ),
 ];
 
+/// The metric whose absence on a machine leaves a check untested, by its id.
+pub fn metric_of(check: &str) -> Option<&'static str> {
+    Some(match check {
+        "minor_faults" => "minor_faults_per_s",
+        "switches" => "switches_per_s",
+        "cpu_moves" => "cpu_migrations_per_s",
+        "node_moves" => "node_migrations_per_s",
+        "other_node_pages" => "cross_node_faults_per_s",
+        "moved_pages" => "pages_migrated_asked_per_s",
+        _ => return None,
+    })
+}
+
 /// The check of this id.
 pub fn by_id(id: &str) -> Option<&'static Check> {
     CHECKS.iter().find(|check| check.id == id)
@@ -138,5 +151,18 @@ impl Tolerance {
             Tolerance::Points(points) => format!("+-{points} points"),
             Tolerance::OwnError { more } => format!("within the error it states and {more} points"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::task::TASK_METRICS;
+
+    #[test]
+    fn metrics_of_checks_are_there() {
+        let named: Vec<&str> = CHECKS.iter().filter_map(|check| metric_of(check.id)).collect();
+        assert_eq!(named.len(), 6);
+        assert!(named.iter().all(|id| TASK_METRICS.iter().any(|metric| metric.id == *id)), "{named:?}");
     }
 }
