@@ -220,7 +220,7 @@ impl Watch {
                 truth.pages.iter().filter(|(node, _)| *node == first).map(|(_, pages)| pages).sum();
             let near = 100.0 * on_first as f64 / all.max(1) as f64;
             let number = |metric: &crate::metric::Metric<Task>| match (metric.value)(task, &snapshot) {
-                Ok(Value::F64(value)) => Ok(value),
+                Ok(Value::F64(value) | Value::Share { pct: value, .. }) => Ok(value),
                 Ok(Value::ByNode(shares)) => {
                     let of_first = shares.iter().find(|(node, _)| *node == NodeId(first));
                     Ok(of_first.map_or(0.0, |(_, share)| *share))
