@@ -46,7 +46,8 @@ pub struct Truth {
     pub cpu_ns: u64,
     /// Times the thread was found on another CPU than before.
     pub moves: u64,
-    /// Pages that are on each node, by move_pages(2).
+    /// Pages that are on each node, by move_pages(2); for [`Deed::Place`] and [`Deed::Use`] those of the whole process, by
+    /// /proc/self/numa_maps.
     pub pages: Vec<(u32, u64)>,
 }
 
@@ -108,7 +109,7 @@ impl Doer {
                 for (node, count) in pages {
                     self.placed.push(small_pages(Some(*node), *count)?);
                 }
-                truth.pages = by_node(&self.placed, u32::MAX)?;
+                truth.pages = of_process()?;
                 Ok(())
             }
             Deed::Use { cpu, ms } => {
@@ -117,7 +118,7 @@ impl Doer {
                 while begin.elapsed() < Duration::from_millis((*ms).into()) {
                     self.placed.iter().for_each(|region| asm::read(region.words()));
                 }
-                truth.pages = by_node(&self.placed, u32::MAX)?;
+                truth.pages = of_process()?;
                 Ok(())
             }
             Deed::MovePages { from, to, count } => {
@@ -169,6 +170,26 @@ fn by_node(regions: &[Region], most: u32) -> Result<Vec<(u32, u64)>, String> {
     Ok(counts.into_iter().collect())
 }
 
+/// Pages of this process on each node, by the kernel's own walk.
+fn of_process() -> Result<Vec<(u32, u64)>, String> {
+    let text = std::fs::read_to_string("/proc/self/numa_maps");
+    Ok(of_numa_maps(&text.map_err(|error| format!("/proc/self/numa_maps: {error}"))?))
+}
+
+/// Sums of `N0=12` in the lines of a numa_maps file.
+fn of_numa_maps(text: &str) -> Vec<(u32, u64)> {
+    let mut counts = std::collections::BTreeMap::new();
+    for word in text.split_whitespace() {
+        let count = word.strip_prefix('N').and_then(|rest| rest.split_once('='));
+        if let Some((Ok(node), Ok(pages))) =
+            count.map(|(node, pages)| (node.parse::<u32>(), pages.parse::<u64>()))
+        {
+            *counts.entry(node).or_insert(0) += pages;
+        }
+    }
+    counts.into_iter().collect()
+}
+
 /// Two threads on one CPU: each byte is waited for, so that a trip is two switches.
 fn trips(cpu: u32, count: u32) -> io::Result<()> {
     let ((mut here, mut there), (mut back, mut answer)) = (io::pipe()?, io::pipe()?);
@@ -217,12 +238,21 @@ mod tests {
     #[test]
     fn placed_memory_stays_until_other_is_placed() {
         let mut doer = Doer::default();
-        let placed = doer.act(&Deed::Place { pages: vec![(0, 300)] }).unwrap();
-        assert_eq!(placed.pages, [(0, 300)]);
+        let of = |truth: Truth| truth.pages.iter().map(|(_, pages)| pages).sum::<u64>();
+        let placed = of(doer.act(&Deed::Place { pages: vec![(0, 30_000)] }).unwrap());
+        assert!(placed >= 30_000, "{placed}");
         let cpu = sys::current_cpu().unwrap();
-        assert_eq!(doer.act(&Deed::Use { cpu, ms: 1 }).unwrap().pages[0].0, 0);
-        assert_eq!(doer.act(&Deed::Place { pages: vec![] }).unwrap().pages, []);
+        assert!(of(doer.act(&Deed::Use { cpu, ms: 1 }).unwrap()) >= 30_000);
+        assert_eq!(doer.placed.len(), 1);
+        doer.act(&Deed::Place { pages: vec![] }).unwrap();
+        assert!(doer.placed.is_empty());
         assert_eq!(act(&Deed::MovePages { from: 0, to: 0, count: 10 }).pages, [(0, 10)]);
+    }
+
+    #[test]
+    fn pages_of_all_mappings_are_added_up() {
+        let maps = "7f00 default anon=3 dirty=3 N0=1 N1=2 kernelpagesize_kB=4\n7f01 prefer:1 file=/x/N7=y N1=5\nN=3 Nx=1\n";
+        assert_eq!(of_numa_maps(maps), [(0, 1), (1, 7)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::report::Comparison;
-use super::software::{BURN_MS, CHECKS, MOVES, NEAR_PERCENT, OTHER_PAGES, PAGES, PLACED, TRIPS};
+use super::software::{BURN_MS, CHECKS, MOVES, NEAR_PERCENT, OTHER_PAGES, PAGES, PLACED, TRIPS, metric_of};
 use crate::calibrate::job::{Answer, Job};
 use crate::calibrate::machine::Facts;
 use crate::calibrate::worker::{Ended, Worker};
@@ -121,6 +121,10 @@ type Seen = Result<(Truth, Snapshot), String>;
 
 impl Watch {
     fn compare(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
+        // A number that the tool does not claim cannot be wrong.
+        if let Some(missing) = metric_of(check).and_then(|id| self.source.host().missing.get(id).cloned()) {
+            return Ok(Comparison::untested(check, missing.to_string()));
+        }
         let (deed, of): (Deed, Counts) = match check {
             "minor_faults" => (Deed::Pages { count: PAGES }, |truth, task| {
                 (truth.minor_faults, task.delta[Counter::MinFlt])
@@ -149,6 +153,10 @@ impl Watch {
         };
         match check {
             "node_moves" => {
+                // From there on every move between CPUs is one between nodes.
+                if let Err(why) = self.seen(Deed::Burn { cpu: first_cpu, ms: 1 })? {
+                    return Ok(Comparison::untested(check, why));
+                }
                 let seen = self.seen(Deed::Moves { cpus: vec![first_cpu, second_cpu], count: MOVES })?;
                 Ok(self.beside(check, seen, |truth, task| (truth.moves, task.delta[Counter::NodeMoves])))
             }
@@ -212,7 +220,7 @@ impl Watch {
                 truth.pages.iter().filter(|(node, _)| *node == first).map(|(_, pages)| pages).sum();
             let near = 100.0 * on_first as f64 / all.max(1) as f64;
             let number = |metric: &crate::metric::Metric<Task>| match (metric.value)(task, &snapshot) {
-                Ok(Value::F64(value)) => Ok(value),
+                Ok(Value::F64(value) | Value::Share { pct: value, .. }) => Ok(value),
                 Ok(Value::ByNode(shares)) => {
                     let of_first = shares.iter().find(|(node, _)| *node == NodeId(first));
                     Ok(of_first.map_or(0.0, |(_, share)| *share))
