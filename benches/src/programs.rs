@@ -65,8 +65,15 @@ impl AtWork {
                 let _ = said.send(line == "ready");
             }
         });
-        let is_ready = ready.recv_timeout(PATIENCE);
-        ensure!(is_ready == Ok(true), "{} is not at work: {is_ready:?}", program.name);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let is_ready =
+                ready.recv_timeout(left).with_context(|| format!("{} is not at work", program.name))?;
+            if is_ready {
+                break;
+            }
+        }
         Ok(at_work)
     }
 
@@ -233,6 +240,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
             report.note(format!("{}: not sampled, {missing} is not installed", program.name));
             continue;
         }
+        eprintln!("{}", program.name);
         let at_work = AtWork::start(program)?;
         let length = if plan.quick { LENGTH / 5 } else { LENGTH };
         let found = Found::of(at_work.shell.id(), program.comm, length)?;
