@@ -24,6 +24,8 @@ const FEATURES: &[(&str, &[&str])] = &[
         "findings: printed commands cure what they are about; healthy machines have none",
         &["findings", "findings_reclaim", "findings_healthy"],
     ),
+    ("numbers that need no PMU, by `selftest`", &["selftest"]),
+    ("`calibrate`: pages where it asks for them", &["calibrate"]),
     ("counters, or why there are none", &["counters", "instructions", "alternators"]),
     ("scope by cgroup v2, and by process", &["cgroup", "scope"]),
     ("missing privileges and BTF: what to do", &["degraded"]),
