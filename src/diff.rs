@@ -31,6 +31,8 @@ pub struct Row {
     pub metric: &'static str,
     pub unit: Unit,
     pub better: Better,
+    /// Intervals of each side.
+    pub intervals: [usize; 2],
     pub comparison: stats::Comparison,
     /// The least rate of false discoveries among all rows at which this one is a difference.
     pub q: f64,
@@ -49,6 +51,8 @@ pub struct Diff {
     pub gone: Vec<(Who, f64)>,
     /// Metrics that a side lacks, with the reason.
     pub not_compared: BTreeMap<&'static str, String>,
+    /// Metrics of rows that are 0 on both sides, and say nothing.
+    pub zeros: usize,
 }
 
 /// Compares two sides, each of one recording or several.
@@ -63,9 +67,15 @@ pub fn diff(a: &[Side], b: &[Side], limits: &Limits) -> Diff {
             (None, None) => {}
         }
     }
-    let rates = false_discovery_rates(&found.rows.iter().map(|row| row.comparison.p).collect::<Vec<_>>());
-    for (row, q) in found.rows.iter_mut().zip(rates) {
-        row.q = q;
+    // A row that is too short is no comparison.
+    let long: Vec<usize> =
+        (0..found.rows.len()).filter(|at| limits.too_short(&found.rows[*at]).is_none()).collect();
+    let rates =
+        false_discovery_rates(&long.iter().map(|at| found.rows[*at].comparison.p).collect::<Vec<_>>());
+    for (at, q) in long.iter().zip(rates) {
+        found.rows[*at].q = q;
+    }
+    for row in &mut found.rows {
         row.verdict = limits.judge(row);
     }
     found
@@ -81,7 +91,7 @@ impl Whole {
         let mut cpus = BTreeMap::new();
         let seconds: f64 = sides.iter().map(|side| side.interval_ns).sum();
         for side in sides {
-            for (who, subject) in &side.subjects {
+            for (who, subject) in side.subjects.iter().filter(|(_, subject)| subject.seen) {
                 *cpus.entry(who.clone()).or_insert(0.0) += subject.run_ns / seconds.max(1.0);
             }
         }
@@ -115,7 +125,7 @@ fn compare_row(who: &Who, a: &[Side], b: &[Side], found: &mut Diff) {
         let (of_a, of_b) = (parts(a), parts(b));
         let each =
             |of: &[Vec<stats::Part>]| of.iter().filter_map(|one| stats::value(one)).collect::<Vec<_>>();
-        let by_recording = of_a.len() >= RECORDINGS && of_b.len() >= RECORDINGS;
+        let by_recording = a.len() >= RECORDINGS && b.len() >= RECORDINGS;
         let (all_a, all_b) = (of_a.concat(), of_b.concat());
         let comparison = if by_recording {
             compare_recordings(&each(&of_a), &each(&of_b))
@@ -123,15 +133,25 @@ fn compare_row(who: &Who, a: &[Side], b: &[Side], found: &mut Diff) {
             compare(&all_a, &all_b)
         };
         let Some(comparison) = comparison else {
-            if let Some(why) = a.iter().chain(b).find_map(|side| side.missing.get(column.id)) {
-                found.not_compared.entry(column.id).or_insert_with(|| why.clone());
+            let missing = a.iter().chain(b).find_map(|side| side.missing.get(column.id)).cloned();
+            let why = missing.or_else(|| {
+                (by_recording && !(of_a.is_empty() && of_b.is_empty()))
+                    .then(|| "fewer than two recordings of a side have it".into())
+            });
+            if let Some(why) = why {
+                found.not_compared.entry(column.id).or_insert(why);
             }
             continue;
         };
         // A row that has never had any of it says nothing.
         if comparison.a.value == 0.0 && comparison.b.value == 0.0 {
+            found.zeros += 1;
             continue;
         }
+        let intervals = [a, b].map(|sides| {
+            let of = |side: &Side| side.subjects.get(who).map_or(0, |subject| subject.intervals(column.id));
+            sides.iter().map(of).sum()
+        });
         let values = |parts: &[stats::Part]| parts.iter().map(|(num, den)| num / den).collect::<Vec<_>>();
         let cliff = (!by_recording).then(|| cliffs_delta(&values(&all_a), &values(&all_b))).flatten();
         found.rows.push(Row {
@@ -139,6 +159,7 @@ fn compare_row(who: &Who, a: &[Side], b: &[Side], found: &mut Diff) {
             metric: column.id,
             unit: column.unit,
             better: column.better,
+            intervals,
             comparison,
             q: 1.0,
             cliff,

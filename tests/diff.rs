@@ -156,7 +156,7 @@ fn side(machine: &mut Machine, seconds: usize, wanted: &BTreeSet<&'static str>) 
     let mut first = Side::first_look();
     take(&mut first);
     let chosen = By::ALL.into_iter().flat_map(|by| first.top(by, 20).cloned().collect::<Vec<_>>()).collect();
-    let mut side = Side::of(wanted.clone(), chosen, first.intervals);
+    let mut side = Side::of(wanted.clone(), chosen, 1);
     take(&mut side);
     side
 }

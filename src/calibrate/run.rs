@@ -82,7 +82,12 @@ impl Runner<'_> {
         match self.worker.watch(now)? {
             Second::Lasts => {}
             Second::Quiet => self.results.judge(true),
-            Second::Bad(_) => self.results.judge(self.force),
+            Second::Bad(_) if self.force => {
+                // The rounds count, and the profile says that they were disturbed.
+                self.results.disturbed += 1;
+                self.results.judge(true);
+            }
+            Second::Bad(_) => self.results.judge(false),
         }
         Ok(())
     }

@@ -9,12 +9,17 @@ use crate::metric::host::{BUSY, HOST_METRICS, HostMetric};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::over::{Better, Over, Quotient};
 use crate::metric::task::TASK_METRICS;
-use crate::metric::{Metric, Unit, identity};
+use crate::metric::{Metric, Unit};
+use crate::model::cgroup_path;
+use crate::model::group::{Group, Kind};
 use crate::model::sample::Reading;
 use crate::snapshot::{Container, Node, Snapshot, Task};
+use crate::text::one_line;
 
-/// Points of a series at most. Neighbouring intervals become one beyond that, which sums allow.
-pub const POINTS: usize = 4096;
+/// Points of all series of a side together, at most. Neighbouring intervals become one beyond that, which sums allow.
+pub const POINTS: f64 = 4096.0;
+/// Rows of a first look at most: names come from strangers.
+const ROWS_MAX: usize = 20_000;
 
 /// A metric that can be compared.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +35,14 @@ pub struct Column {
 #[derive(Clone, Debug, Default)]
 struct Series {
     parts: Vec<Part>,
-    /// Intervals in the last part.
+    /// Intervals in the last part, and in all.
     in_last: usize,
+    intervals: usize,
 }
 
 impl Series {
     fn push(&mut self, part: Part, each: usize) {
+        self.intervals += 1;
         match self.parts.last_mut() {
             Some(last) if self.in_last < each => {
                 *last = (last.0 + part.0, last.1 + part.1);
@@ -54,6 +61,8 @@ impl Series {
 pub struct Subject {
     /// Its CPU time, in ns.
     pub run_ns: f64,
+    /// Some interval had it.
+    pub seen: bool,
     series: BTreeMap<&'static str, Series>,
 }
 
@@ -61,6 +70,11 @@ impl Subject {
     /// The series of a metric; intervals in which it had nothing to be divided by are left out.
     pub fn parts(&self, metric: &str) -> Option<&Vec<Part>> {
         self.series.get(metric).map(|series| &series.parts).filter(|parts| !parts.is_empty())
+    }
+
+    /// Intervals that this series is made of.
+    pub fn intervals(&self, metric: &str) -> usize {
+        self.series.get(metric).map_or(0, |series| series.intervals)
     }
 }
 
@@ -87,9 +101,16 @@ impl Side {
         Side { each: 1, ..Side::default() }
     }
 
-    /// Keeps series of these rows; as many intervals as a first look has seen are to come.
-    pub fn of(wanted: BTreeSet<&'static str>, chosen: BTreeSet<Who>, intervals: usize) -> Side {
-        Side { wanted, chosen: Some(chosen), each: intervals.div_ceil(POINTS).max(1), ..Side::default() }
+    /// Keeps series of these rows, in which `each` intervals become one point. Points of two sides that are compared take
+    /// the same time, because their deviations are taken to live on for as many points.
+    pub fn of(wanted: BTreeSet<&'static str>, chosen: BTreeSet<Who>, each: usize) -> Side {
+        let subjects = chosen.iter().map(|who| (who.clone(), Subject::default())).collect();
+        Side { wanted, chosen: Some(chosen), each: each.max(1), subjects, ..Side::default() }
+    }
+
+    /// Mean length of an interval, in ns.
+    pub fn mean_ns(&self) -> f64 {
+        self.interval_ns / self.intervals.max(1) as f64
     }
 
     /// The rows of a kind with the most CPU time.
@@ -107,7 +128,7 @@ impl Side {
         self.interval_ns += interval_ns as f64;
         for metric in &self.wanted {
             if let Some(why) = snapshot.host_missing(metric) {
-                self.missing.entry(metric).or_insert_with(|| why.to_string());
+                self.missing.entry(metric).or_insert_with(|| one_line(&why.to_string()));
             }
         }
         let mut rows: BTreeMap<Who, Cells> = BTreeMap::new();
@@ -117,7 +138,7 @@ impl Side {
             self.add(&mut rows, who, NODE_METRICS, node, snapshot, node.busy_ns);
         }
         for row in &snapshot.containers {
-            if let Some(name) = container_name(row) {
+            if let Some(name) = container_name(row, snapshot) {
                 let who = Who::new(By::Container, name);
                 self.add(&mut rows, who, CONTAINER_METRICS, row, snapshot, row.sum.run_ns());
             }
@@ -125,7 +146,7 @@ impl Side {
         for task in snapshot.tasks.iter().filter(|task| task.run_ns() > 0 || task.rss_bytes > 0) {
             self.add(&mut rows, program(task, snapshot), TASK_METRICS, task, snapshot, task.run_ns());
         }
-        self.push(rows, interval_ns as f64);
+        self.push(rows, interval_ns as f64, snapshot);
     }
 
     fn is_chosen(&self, who: &Who) -> bool {
@@ -182,27 +203,33 @@ impl Side {
     }
 
     /// Ends an interval: rows that are not in it had none of it.
-    fn push(&mut self, mut rows: BTreeMap<Who, Cells>, interval_ns: f64) {
+    fn push(&mut self, mut rows: BTreeMap<Who, Cells>, interval_ns: f64, snapshot: &Snapshot) {
         for (who, cells) in &rows {
-            self.subjects.entry(who.clone()).or_default().run_ns += cells.run_ns;
+            if self.subjects.len() < ROWS_MAX || self.subjects.contains_key(who) {
+                let subject = self.subjects.entry(who.clone()).or_default();
+                subject.run_ns += cells.run_ns;
+                subject.seen = true;
+            }
         }
         if self.chosen.is_none() {
             return;
         }
+        let is_known = |column: &Column| column.of_time && snapshot.host_missing(column.id).is_none();
         for (who, subject) in &mut self.subjects {
             let cells = rows.remove(who);
             match cells {
                 Some(cells) => {
-                    for (metric, sums) in cells.sums.into_iter().filter(|(_, sums)| sums.den > 0.0) {
+                    for (metric, sums) in
+                        cells.sums.into_iter().filter(|(_, sums)| sums.den > 0.0 || sums.num > 0.0)
+                    {
                         let series = subject.series.entry(metric).or_default();
                         series.push((sums.num * sums.scale, sums.den), self.each);
                     }
                 }
                 None => {
-                    for column in columns(who.by, &self.wanted).filter(|column| column.of_time) {
-                        if let Some(series) = subject.series.get_mut(column.id) {
-                            series.push((0.0, interval_ns), self.each);
-                        }
+                    for column in columns(who.by, &self.wanted).filter(is_known) {
+                        let series = subject.series.entry(column.id).or_default();
+                        series.push((0.0, interval_ns), self.each);
                     }
                 }
             }
@@ -230,23 +257,32 @@ impl Cells {
     }
 }
 
-/// The name of a container's row that stays: its namespace, its pod as long as that is not random, and its name.
-fn container_name(row: &Container) -> Option<String> {
+/// The name of a container's row that stays.
+fn container_name(row: &Container, snapshot: &Snapshot) -> Option<String> {
     let group = row.group.as_ref()?;
-    let pod = group.pod.as_deref().map(pod_prefix);
-    let parts = [group.namespace.as_deref(), pod, Some(group.name.as_str())];
-    let mut words: Vec<&str> = parts.into_iter().flatten().filter(|word| !word.is_empty()).collect();
-    words.dedup();
-    Some(words.join("/"))
+    match group.kind {
+        // Groups of one name in two places are two.
+        Kind::Group => snapshot.names.cgroups.get(&row.id).map(|path| cgroup_path::show(path)),
+        _ => Some(group_name(group)),
+    }
+}
+
+/// The namespace, the pod as long as its name is not random, and the name.
+fn group_name(group: &Group) -> String {
+    let (pod, own) = match group.kind {
+        Kind::Pod => (None, pod_prefix(&group.name)),
+        _ => (group.pod.as_deref().map(pod_prefix), group.name.as_str()),
+    };
+    let parts = [group.namespace.as_deref(), pod, Some(own)];
+    let words: Vec<&str> = parts.into_iter().flatten().filter(|word| !word.is_empty()).collect();
+    words.join("/")
 }
 
 fn program(task: &Task, snapshot: &Snapshot) -> Who {
-    let read = |metric: &Metric<Task>| match metric.read(task, snapshot) {
-        Ok(crate::metric::Value::Text(name)) => Some(name),
-        _ => None,
-    };
-    let container = read(&identity::CONTAINER);
-    Who::program(container.as_deref(), &read(&identity::COMM).unwrap_or_default())
+    let group = snapshot.names.groups.get(&task.raw.cgroup_id);
+    let container = group.filter(|group| matches!(group.kind, Kind::Container | Kind::Machine));
+    let container = container.map(|group| group_name(group));
+    Who::program(container.as_deref(), &crate::text::clean(task.raw.comm.bytes()))
 }
 
 /// Shares of time of the whole machine.
@@ -265,7 +301,7 @@ fn of_nodes() -> impl Iterator<Item = &'static Metric<Node>> {
 }
 
 /// A level that adds up over rows, or anything that is no level.
-fn compares<R>(metric: &Metric<R>) -> bool {
+pub fn compares<R>(metric: &Metric<R>) -> bool {
     match metric.over {
         Over::Time | Over::Quotient(_) => true,
         Over::Level => matches!(metric.unit, Unit::Bytes),

@@ -15,6 +15,9 @@ pub const LEAST_INTERVALS: usize = 120;
 /// The number of independent intervals that a side is worth, from which on anything is said.
 pub const LEAST_EFFECTIVE: f64 = 10.0;
 
+/// Differences below this share of a value are of rounding.
+pub const ROUNDING: f64 = 1e-9;
+
 /// Numerator and denominator of one interval.
 pub type Part = (f64, f64);
 
@@ -61,7 +64,10 @@ pub fn value(parts: &[Part]) -> Option<f64> {
 /// Deviations of the intervals from the value of their side, in the unit of the value.
 fn residuals(parts: &[Part], value: f64) -> Vec<f64> {
     let mean = parts.iter().map(|part| part.1).sum::<f64>() / parts.len() as f64;
-    parts.iter().map(|(num, den)| (num - value * den) / mean).collect()
+    // Rounding leaves deviations of a constant that would live on for ever.
+    let least = ROUNDING * value.abs();
+    let deviation = |(num, den): &Part| (num - value * den) / mean;
+    parts.iter().map(deviation).map(|one| if one.abs() <= least { 0.0 } else { one }).collect()
 }
 
 /// Intervals in which a deviation lives on, from the residuals of all series together; at least 1.
@@ -133,7 +139,10 @@ fn welch(a: Side, b: Side, tau: f64) -> Comparison {
             (2.0 * student.sf((difference / variance.sqrt()).abs()), student.inverse_cdf(0.975))
         }
         // Series without any spread differ, or they do not.
-        _ if variance == 0.0 => (if difference == 0.0 { 1.0 } else { 0.0 }, 0.0),
+        _ if variance == 0.0 => {
+            let is_none = difference.abs() <= ROUNDING * a.value.abs().max(b.value.abs());
+            (if is_none { 1.0 } else { 0.0 }, 0.0)
+        }
         _ => (1.0, f64::INFINITY),
     };
     let factor = (a.value > 0.0 && b.value > 0.0).then(|| {

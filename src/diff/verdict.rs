@@ -1,7 +1,7 @@
 //! The word for a difference: better, worse, changed, the same, unclear, or too short to say.
 
 use super::Row;
-use super::stats::{Comparison, LEAST_EFFECTIVE, LEAST_INTERVALS};
+use super::stats::{Comparison, LEAST_EFFECTIVE, LEAST_INTERVALS, ROUNDING, Side};
 use crate::metric::Unit;
 use crate::metric::over::Better;
 
@@ -49,25 +49,34 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Whether a row is too short for any word, and how many times as long is enough.
+    pub fn too_short(&self, row: &Row) -> Option<f64> {
+        let by_recording = row.cliff.is_none();
+        let Comparison { a, b, .. } = row.comparison;
+        if by_recording || is_none(row) {
+            return None;
+        }
+        let of = |side: Side, intervals: usize| {
+            (LEAST_EFFECTIVE / side.effective).max(LEAST_INTERVALS as f64 / intervals as f64)
+        };
+        let times = of(a, row.intervals[0]).max(of(b, row.intervals[1]));
+        (times > 1.0).then_some(times)
+    }
+
     /// The word for a row whose `q` is known. A difference that does not matter is none, however sure it is.
     pub fn judge(&self, row: &Row) -> Verdict {
         let Comparison { a, b, .. } = row.comparison;
-        if a.value == b.value {
+        if is_none(row) {
             return Verdict::Same;
         }
-        let by_recording = row.cliff.is_none();
-        let least = |side: super::stats::Side| {
-            let intervals = LEAST_INTERVALS as f64 / side.draws as f64;
-            (LEAST_EFFECTIVE / side.effective).max(intervals)
-        };
-        let times = least(a).max(least(b));
-        if times > 1.0 && !by_recording {
+        if let Some(times) = self.too_short(row) {
             return Verdict::TooShort { times };
         }
         let width = self.width(row);
-        if (b.value - a.value).abs() <= small(row)
-            || width.is_some_and(|(low, high)| low > -self.same && high < self.same)
-        {
+        let is_small = (b.value - a.value).abs() <= small(row);
+        let error = 2.0 * (a.variance + b.variance).sqrt();
+        let is_sure = row.q < FALSE_DISCOVERIES || error <= small(row);
+        if is_small && is_sure || width.is_some_and(|(low, high)| low > -self.same && high < self.same) {
             return Verdict::Same;
         }
         if row.q < FALSE_DISCOVERIES {
@@ -87,12 +96,18 @@ impl Limits {
     }
 }
 
-/// A difference below this does not matter, whatever share of the value it is: one point of a share, and 0.01 of a quotient
-/// of counts.
+/// The values are the same but for rounding.
+fn is_none(row: &Row) -> bool {
+    let Comparison { a, b, .. } = row.comparison;
+    (b.value - a.value).abs() <= ROUNDING * a.value.abs().max(b.value.abs())
+}
+
+/// A difference below this does not matter, whatever share of the value it is: one point of a share, and 0.01 of
+/// instructions per cycle.
 fn small(row: &Row) -> f64 {
     match row.unit {
         Unit::Percent => 1.0,
-        Unit::Ratio => 0.01,
+        Unit::Ratio if row.better == Better::High => 0.01,
         _ => 0.0,
     }
 }

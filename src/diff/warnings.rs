@@ -4,6 +4,7 @@ use super::RECORDINGS;
 use super::series::Side;
 use super::stats::{LEAST_EFFECTIVE, LEAST_INTERVALS, Part, compare};
 use crate::model::sample::HostFacts;
+use crate::text::one_line;
 
 /// The circumstances of one side.
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ pub struct Circumstances {
     pub scope: String,
     /// Names of the events that were counted.
     pub events: Vec<String>,
-    /// Median length of an interval, in ns.
+    /// Mean length of an interval, in ns.
     pub interval_ns: f64,
 }
 
@@ -22,11 +23,11 @@ impl Circumstances {
     /// Of a recording of `host`, whose intervals were this long on average.
     pub fn of(host: &HostFacts, interval_ns: f64) -> Circumstances {
         Circumstances {
-            hostname: host.hostname.clone(),
-            kernel: host.kernel.clone(),
-            cpu_model: host.cpu_model.clone(),
-            scope: host.scope.clone(),
-            events: host.events.iter().map(|event| event.name.clone()).collect(),
+            hostname: one_line(&host.hostname),
+            kernel: one_line(&host.kernel),
+            cpu_model: one_line(&host.cpu_model),
+            scope: one_line(&host.scope),
+            events: host.events.iter().map(|event| one_line(&event.name)).collect(),
             interval_ns,
         }
     }

@@ -275,6 +275,7 @@ pub const THROTTLED_PERIODS_PCT: Metric<Container> = own(
         Ok(Value::F64(throttled as f64 * 100.0 / periods as f64))
     },
 )
+.over(Over::Level)
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]).better(Better::Low));
 
 pub const CPUS_ALLOWED: Metric<Container> = own(

@@ -166,7 +166,7 @@ pub fn ghz(slots: &[Slot], ran_ns: u64, snapshot: &Snapshot) -> Reading<Quotient
 
 /// The factor for instructions per cycle as counted, where the two counters took turns.
 fn took_turns(slots: &[Slot], snapshot: &Snapshot) -> Reading<f64> {
-    let counted = |role| snapshot.host.slots(role).map(|at| slots[at].count).sum::<u64>() as f64;
+    let counted = |role| snapshot.host.slots(role).map(|at| slots[at].count as f64).sum::<f64>();
     let as_counted = counted(Role::Instructions) / counted(Role::Cycles);
     Ok(if as_counted > 0.0 { ipc(slots, 0, snapshot)?.value() / as_counted } else { 1.0 })
 }

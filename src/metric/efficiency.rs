@@ -225,7 +225,7 @@ pub const COUNTERS_RUNNING_PCT: Metric<Task> = Metric {
     order: Ascending,
     help: "Share of the time its hardware counters were on the PMU; 100 means never multiplexed. Counts are scaled up by it.",
     value: |task, snapshot| counters::running_pct(&task.delta.slots, snapshot).map(Value::F64),
-    over: Over::Time,
+    over: Over::Level,
     traits: Traits::NONE.stands(Stands::Harm(|pct| pct < 99.95)).needs(&[Facility::Counters]),
 };
 

@@ -126,6 +126,17 @@ pub enum Better {
     Neither,
 }
 
+impl Better {
+    /// As in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            Better::High => "high",
+            Better::Low => "low",
+            Better::Neither => "neither",
+        }
+    }
+}
+
 impl<R> Over<R> {
     /// Both sums grow with every row; otherwise only the numerator does, and the denominator is time.
     pub fn adds_whole_rows(&self) -> bool {

@@ -319,6 +319,9 @@ fn quotient(
     remote: Reading<Remote>,
     known: Reading<Known>,
 ) -> Reading<Quotient> {
+    if only_node(snapshot).is_some() {
+        return Ok(Quotient::pct(0.0, run_ns as f64));
+    }
     match (counters::lma(slots, snapshot), counters::rma(slots, snapshot)) {
         (Ok(lma), Ok(rma)) if lma + rma > 0.0 => return Ok(Quotient::pct(rma, lma + rma)),
         (Ok(_), Ok(_)) => return Err(no("no memory access was counted in this interval")),

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use super::{BadValue, bad};
 use crate::cli::{ByArg, DiffArgs};
 use crate::diff::By;
+use crate::diff::series::compares;
 use crate::metric::over::Better;
 use crate::metric::task::{self, TASK_METRICS};
-use crate::metric::{balancing, host, pages, placement};
+use crate::metric::{Metric, balancing, host, pages, placement};
 use crate::metric::{container::CONTAINER_METRICS, host::HOST_METRICS, node::NODE_METRICS};
 use crate::text::clean_str;
 
@@ -45,6 +46,7 @@ impl From<ByArg> for By {
 /// A recording, or a stretch of it, as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
+    pub typed: String,
     pub path: PathBuf,
     pub from: Option<String>,
     pub to: Option<String>,
@@ -55,7 +57,7 @@ pub struct Stretch {
 /// # Errors
 /// Neither exists.
 fn stretch_of(typed: &str, exists: impl Fn(&str) -> bool) -> Result<Stretch, BadValue> {
-    let whole = || Stretch { path: typed.into(), from: None, to: None };
+    let whole = || Stretch { typed: typed.into(), path: typed.into(), from: None, to: None };
     if exists(typed) {
         return Ok(whole());
     }
@@ -65,7 +67,7 @@ fn stretch_of(typed: &str, exists: impl Fn(&str) -> bool) -> Result<Stretch, Bad
         return Err(bad("A, B", format!("'{typed}' is no file, and what follows its @ is no FROM..TO")));
     };
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    Ok(Stretch { path: path.into(), from: some(from), to: some(to) })
+    Ok(Stretch { typed: typed.into(), path: path.into(), from: some(from), to: some(to) })
 }
 
 /// Both sides, each of one recording or several.
@@ -95,22 +97,30 @@ pub fn compared(args: &DiffArgs) -> Result<BTreeSet<&'static str>, BadValue> {
 }
 
 fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
-    let rows = TASK_METRICS.iter().map(|metric| (metric.id, metric.over.name()));
-    let containers = CONTAINER_METRICS.iter().map(|metric| (metric.id, metric.over.name()));
-    let nodes = NODE_METRICS.iter().map(|metric| (metric.id, metric.over.name()));
-    let host =
-        HOST_METRICS.iter().filter(|metric| metric.is_share_of_time()).map(|metric| (metric.id, "time"));
-    let all: Vec<(&'static str, &'static str)> = rows.chain(containers).chain(nodes).chain(host).collect();
-    let adds_up = |over: &str| ["time", "quotient", "level"].contains(&over);
-    match all.iter().find(|(known, over)| *known == id && adds_up(over)) {
-        Some((known, _)) => Ok(known),
-        None if all.iter().any(|(known, _)| *known == id) => {
-            Err(bad(flag, format!("{id} is a name, a split or a total: it has no mean over a recording")))
+    match all_metrics().find(|(known, ..)| *known == id) {
+        Some((known, true, _)) => Ok(known),
+        Some(_) if all_metrics().any(|(known, adds_up, _)| known == id && adds_up) => {
+            Ok(all_metrics().find(|(known, ..)| *known == id).map_or("", |(known, ..)| known))
         }
+        Some(_) => Err(bad(
+            flag,
+            format!("{id} is a name, a split, a total or a level: it does not add up over a recording"),
+        )),
         None => {
             Err(bad(flag, format!("no metric is called '{}': see numatop-ng list metrics", clean_str(id))))
         }
     }
+}
+
+/// Every metric of every kind of row: its id, whether it can be compared, and whether a direction is better.
+fn all_metrics() -> impl Iterator<Item = (&'static str, bool, bool)> {
+    fn of<R>(metric: &'static Metric<R>) -> (&'static str, bool, bool) {
+        (metric.id, compares(metric), metric.traits.better != Better::Neither)
+    }
+    let host =
+        HOST_METRICS.iter().map(|metric| (metric.id, metric.is_share_of_time(), metric.id != host::BUSY.id));
+    let tasks = TASK_METRICS.iter().map(of).chain(CONTAINER_METRICS.iter().map(of));
+    tasks.chain(NODE_METRICS.iter().map(of)).chain(host)
 }
 
 /// Metrics whose getting worse is a failure; `None`: none, an empty set: all that can be worse.
@@ -127,8 +137,8 @@ pub fn fails_on(args: &DiffArgs) -> Result<Option<BTreeSet<&'static str>>, BadVa
     };
     let directed = |id: &str| {
         let id = known(FLAG, id)?;
-        let neither = task::by_id(id).is_some_and(|metric| metric.traits.better == Better::Neither);
-        if neither { Err(bad(FLAG, format!("of {id} neither more nor less is worse"))) } else { Ok(id) }
+        let directed = all_metrics().any(|(known, adds_up, directed)| known == id && adds_up && directed);
+        if !directed { Err(bad(FLAG, format!("of {id} neither more nor less is worse"))) } else { Ok(id) }
     };
     ids.split(',').map(directed).collect::<Result<_, _>>().map(Some)
 }
@@ -141,16 +151,14 @@ mod tests {
     fn a_stretch_follows_the_last_at_unless_the_path_exists() {
         let exists = |path: &str| path == "a@b..c";
         let stretch = |typed| stretch_of(typed, exists).unwrap();
-        assert_eq!(stretch("a@b..c"), Stretch { path: "a@b..c".into(), from: None, to: None });
+        assert_eq!(stretch("a@b..c").path.as_path(), "a@b..c".as_ref() as &std::path::Path);
         let part = stretch("/var/log/numa/@-2h..-90m");
         assert_eq!(
             (part.path.as_path(), part.from.as_deref(), part.to.as_deref()),
             ("/var/log/numa/".as_ref(), Some("-2h"), Some("-90m"))
         );
-        assert_eq!(
-            stretch("ring@-30m.."),
-            Stretch { path: "ring".into(), from: Some("-30m".into()), to: None }
-        );
+        let end = stretch("ring@-30m..");
+        assert_eq!((end.from.as_deref(), end.to, end.typed.as_str()), (Some("-30m"), None, "ring@-30m.."));
         assert!(stretch_of("ring@yesterday", exists).unwrap_err().to_string().contains("FROM..TO"));
     }
 }

@@ -12,7 +12,7 @@ use super::recordings::blame;
 use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiffArgs, ReportFormat};
 use crate::diff::json::SideWords;
-use crate::diff::series::Side;
+use crate::diff::series::{POINTS, Side};
 use crate::diff::verdict::{Limits, Verdict};
 use crate::diff::warnings::{Circumstances, warnings};
 use crate::diff::{By, Diff, Who, diff, json, text};
@@ -26,7 +26,8 @@ use crate::source::{Source, poll};
 
 pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let typed = options::sides(args, |path| Path::new(path).exists())?;
-    let (wanted, fails_on) = (options::compared(args)?, options::fails_on(args)?);
+    let (mut wanted, fails_on) = (options::compared(args)?, options::fails_on(args)?);
+    wanted.extend(fails_on.iter().flatten());
     let stop = stop_signals()?;
     let mut looks = Vec::new();
     for side in &typed {
@@ -38,11 +39,13 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let by =
         if args.by.is_empty() { By::ALL.to_vec() } else { args.by.iter().map(|by| (*by).into()).collect() };
     let chosen = chosen(&looks, &by, args.rows);
+    let step_ns = step_ns(&looks);
     let mut sides = Vec::new();
     for (stretches, looks) in typed.iter().zip(&looks) {
         let mut side = Vec::new();
         for (stretch, look) in stretches.iter().zip(looks) {
-            let mut series = Side::of(wanted.clone(), chosen.clone(), look.side.intervals);
+            let each = (step_ns / look.side.mean_ns().max(1.0)).round() as usize;
+            let mut series = Side::of(wanted.clone(), chosen.clone(), each);
             read(stretch, stop, |snapshot, _| series.take(snapshot))?;
             side.push(series);
         }
@@ -53,7 +56,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     }
     let limits = Limits { same: args.same / 100.0 };
     let found = diff(&sides[0], &sides[1], &limits);
-    if found.rows.is_empty() {
+    if found.rows.is_empty() && found.zeros == 0 {
         say::message("numatop-ng: nothing to compare: no row has a value on both sides");
         return Ok(Exit::CouldNotMeasure.into());
     }
@@ -70,6 +73,11 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
         }
         ReportFormat::Json => {
             print(&format!("{:#}\n", json::object(&found, [&words[0], &words[1]], &said)), Form::Json)?;
+        }
+    }
+    for metric in fails_on.iter().flatten() {
+        if !found.rows.iter().any(|row| row.metric == *metric && limits.too_short(row).is_none()) {
+            say::message(format!("numatop-ng: --fail-on: {metric} was not compared"));
         }
     }
     Ok(exit(&found, fails_on.as_ref()).into())
@@ -101,10 +109,13 @@ impl First {
         let host = host.with_context(|| {
             format!("{} has no interval in that time: two samples are one", stretch.path.display())
         })?;
-        let each = side.interval_ns / side.intervals.max(1) as f64;
-        Ok(First { side, circumstances: Circumstances::of(&host, each), span: span.unwrap_or_default() })
+        let mean_ns = side.mean_ns();
+        Ok(First { side, circumstances: Circumstances::of(&host, mean_ns), span: span.unwrap_or_default() })
     }
 }
+
+/// Nodes at most: a recording may name any.
+const NODES_MAX: usize = 1024;
 
 /// Reads the intervals of a stretch.
 fn read(stretch: &Stretch, stop: BorrowedFd<'_>, mut take: impl FnMut(&Snapshot, i64)) -> Result<()> {
@@ -131,12 +142,19 @@ fn read(stretch: &Stretch, stop: BorrowedFd<'_>, mut take: impl FnMut(&Snapshot,
     Ok(())
 }
 
+/// The time of a point: that of the longest intervals, and so long that all points of a side are few enough.
+fn step_ns(looks: &[Vec<First>]) -> f64 {
+    let longest = looks.iter().flatten().map(|look| look.side.mean_ns()).fold(0.0, f64::max);
+    let of_side = |side: &Vec<First>| side.iter().map(|look| look.side.interval_ns).sum::<f64>() / POINTS;
+    looks.iter().map(of_side).fold(longest, f64::max)
+}
+
 /// Rows of the wanted kinds: the machine, all nodes, and the programs and containers with the most CPU time on either side.
 fn chosen(looks: &[Vec<First>], by: &[By], rows: usize) -> BTreeSet<Who> {
     let mut chosen = BTreeSet::new();
     for look in looks.iter().flatten() {
         for by in by {
-            let most = if matches!(by, By::Host | By::Node) { usize::MAX } else { rows };
+            let most = if matches!(by, By::Host | By::Node) { NODES_MAX } else { rows };
             chosen.extend(look.side.top(*by, most).cloned());
         }
     }
@@ -145,7 +163,7 @@ fn chosen(looks: &[Vec<First>], by: &[By], rows: usize) -> BTreeSet<Who> {
 
 fn side_words(looks: &[First], typed: &[Stretch]) -> SideWords {
     SideWords {
-        paths: typed.iter().map(|one| crate::text::one_line(&one.path.to_string_lossy())).collect(),
+        paths: typed.iter().map(|one| crate::text::one_line(&one.typed)).collect(),
         intervals: looks.iter().map(|look| look.side.intervals).sum(),
         from_wall_ns: looks.iter().map(|look| look.span.0).min().unwrap_or_default(),
         to_wall_ns: looks.iter().map(|look| look.span.1).max().unwrap_or_default(),

@@ -1,5 +1,6 @@
 //! Deeds of a process, seen by the live source of the tool and by the process itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -15,8 +16,9 @@ use crate::known::deed::{Deed, Truth};
 use crate::metric::Value;
 use crate::metric::placement::{MEM_ERROR_POINTS, MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::model::counters::Counter;
-use crate::model::sample::Sample;
+use crate::model::sample::{Sample, TaskRaw};
 use crate::model::units::NodeId;
+use crate::record::columns::Row;
 use crate::snapshot::{RowKind, Snapshot, Task, derive};
 use crate::source::Source;
 use crate::source::live::{LiveOptions, LiveSource};
@@ -191,14 +193,10 @@ impl Watch {
             Ok(seen) => seen,
             Err(why) => return Comparison::untested(check, why),
         };
-        match self.row(&snapshot) {
-            Some(task) => {
-                let (truth, tool) = of(&truth, task);
-                Comparison::new(check, truth as f64, tool as f64)
-            }
-            // Something was done, and the tool shows no process that did it.
-            None => Comparison::new(check, 1.0, 0.0),
-        }
+        // Something was done: a tool that shows no process that did it shows none of it.
+        let nothing = Task::new(Arc::new(TaskRaw::zero()));
+        let (truth, tool) = of(&truth, self.row(&snapshot).unwrap_or(&nothing));
+        Comparison::new(check, truth as f64, tool as f64)
     }
 
     fn row<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Task> {

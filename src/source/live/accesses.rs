@@ -1,11 +1,17 @@
 //! Sampling of memory use while the machine is watched: of all processes where that is asked for, else of those that
 //! matter on the screen, and loaded only while there are any.
 
+use std::sync::Arc;
+
+use anyhow::Result;
+
 use super::LiveSource;
 use crate::access::self_check::Verdict;
 use crate::host::clock;
+use crate::model::access::MemoryUses;
 use crate::model::process::ProcessId;
-use crate::model::sample::Missing;
+use crate::model::sample::{HostFacts, Missing, TaskRaw};
+use crate::model::units::CpuId;
 use crate::source::access::{Access, Sampled};
 
 /// The sampler stays loaded for so long without a process to sample, ns: rows come and go.
@@ -26,6 +32,26 @@ pub(super) struct Accesses {
     wanted: Option<Vec<ProcessId>>,
     /// Since when there are none, CLOCK_MONOTONIC in ns.
     idle_since_ns: Option<u64>,
+}
+
+impl Accesses {
+    /// Samples these CPUs from now on, as far as they are wanted.
+    ///
+    /// # Errors
+    /// The clock cannot be sampled on one of them.
+    pub(super) fn follow(&mut self, online: &[CpuId], host: &HostFacts) -> Result<()> {
+        match &mut self.running {
+            Some(access) => access.follow(&sampled_cpus(self.all, online, host)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All CPUs that are online where `all` processes are sampled because that was asked for. By default none that is isolated or
+/// runs without a tick: its work must not be interrupted.
+fn sampled_cpus(all: bool, online: &[CpuId], host: &HostFacts) -> Vec<CpuId> {
+    let is_quiet = |cpu: &CpuId| host.isolated_cpus.contains(&cpu.0) || host.nohz_full_cpus.contains(&cpu.0);
+    online.iter().copied().filter(|cpu| all || !is_quiet(cpu)).collect()
 }
 
 impl LiveSource {
@@ -67,10 +93,48 @@ impl LiveSource {
             false => Sampled::Budgeted(accesses.wanted.clone().unwrap_or_default()),
         };
         let scope = (&self.records, !self.groups.scope().is_everything());
-        match Access::start(scope, &self.online, sampled, &mut accesses.checked, self.page_size, now_ns) {
+        let cpus = sampled_cpus(accesses.all, &self.online, &self.host);
+        match Access::start(scope, &cpus, sampled, &mut accesses.checked, self.page_size, now_ns) {
             Ok(access) => accesses.running = Some(access),
             Err(why) => accesses.refused = Some(why),
         }
         self.say_missing();
+    }
+
+    /// The memory that tasks used since the sample before; `None` while nothing is sampled.
+    ///
+    /// # Errors
+    /// Sampling that was asked for failed. Sampling by default ends with a reason instead: a view goes on without it.
+    pub(super) fn memory_use(
+        &mut self,
+        tasks: (&[Arc<TaskRaw>], &[Arc<TaskRaw>]),
+        mono_ns: u64,
+    ) -> Result<Option<Arc<MemoryUses>>> {
+        let Some(access) = &mut self.accesses.running else { return Ok(None) };
+        match access.turn(&self.host.topology, tasks, mono_ns) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if self.accesses.all => Err(error),
+            Err(error) => {
+                self.accesses.running = None;
+                self.accesses.refused = Some(Missing::Lost(format!("{error:#}")));
+                self.say_missing();
+                Ok(None)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::synthetic::demo_machine;
+
+    #[test]
+    fn quiet_cpus_are_sampled_only_where_that_is_asked_for() {
+        let mut host = HostFacts::clone(&demo_machine().host);
+        (host.isolated_cpus, host.nohz_full_cpus) = (vec![2], vec![2, 3]);
+        let online = [0, 1, 2, 3].map(CpuId);
+        assert_eq!(sampled_cpus(false, &online, &host), [0, 1].map(CpuId));
+        assert_eq!(sampled_cpus(true, &online, &host), online);
     }
 }

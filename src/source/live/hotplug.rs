@@ -41,9 +41,7 @@ impl LiveSource {
         if let Some(hot) = &mut self.hot {
             hot.follow(&now)?;
         }
-        if let Some(access) = &mut self.accesses.running {
-            access.follow(&now)?;
-        }
+        self.accesses.follow(&now, &self.host)?;
         self.online = now;
         Ok(())
     }

@@ -82,10 +82,7 @@ impl LiveSource {
         };
         let (placement, about) = self.look_at_memory(&tasks, mono_ns);
         self.follow_wishes();
-        let memory_use = match &mut self.accesses.running {
-            Some(access) => Some(access.turn(&self.host.topology, (&tasks, &exited), mono_ns)?),
-            None => None,
-        };
+        let memory_use = self.memory_use((&tasks, &exited), mono_ns)?;
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
         let names = self.visible.of(self.groups.scope(), &self.names, occupied);
         self.watch_multiplexing(&cpus);
