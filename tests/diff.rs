@@ -145,6 +145,63 @@ fn values_are_those_of_scipy() {
     assert_eq!(cliffs_delta(&a, &b), Some(0.8375));
 }
 
+#[test]
+fn rounding_of_a_constant_is_no_deviation() {
+    let mut dice = Dice(3);
+    let mut constant = || -> Vec<Part> {
+        let interval = |dice: &mut Dice| 1e9 * (1.0 + 0.01 * dice.uniform());
+        (0..300).map(|_| interval(&mut dice)).map(|ns| (123_456_789.0 * ns, ns)).collect()
+    };
+    let comparison = compare(&constant(), &constant()).unwrap();
+    assert_eq!((comparison.tau, comparison.p), (1.0, 1.0), "{comparison:?}");
+    assert_eq!(comparison.a.effective, 300.0);
+}
+
+#[test]
+fn an_interval_in_which_nothing_was_local_counts() {
+    let parts: Vec<Part> = std::iter::repeat_n((1000.0, 0.0), 10).chain([(10.0, 100.0)]).collect();
+    assert_eq!(compare(&parts, &parts).unwrap().a.value, 100.1);
+}
+
+#[test]
+fn a_program_that_comes_late_had_nothing_before() {
+    let mut machine = demo_machine();
+    let late: Vec<_> = machine.actors.extract_if(.., |actor| actor.comm == Comm::new("postgres")).collect();
+    assert!(!late.is_empty());
+    let mut samples: Vec<_> = (0..=20).map(|_| machine.tick()).collect();
+    machine.actors.extend(late);
+    samples.extend((0..10).map(|_| machine.tick()));
+    let chosen = samples.windows(2).fold(Side::first_look(), |mut first, pair| {
+        first.take(&derive(&machine.host, Some(&pair[0]), &pair[1], RowKind::Processes));
+        first
+    });
+    let chosen: BTreeSet<Who> = chosen.top(By::Program, 50).cloned().collect();
+    let who = chosen.iter().find(|who| who.name.contains("postgres")).expect("it came").clone();
+    let mut side = Side::of(wanted(), chosen, 1);
+    for pair in samples.windows(2) {
+        side.take(&derive(&machine.host, Some(&pair[0]), &pair[1], RowKind::Processes));
+    }
+    let parts = side.subjects[&who].parts(task::CPU_PCT.id).unwrap();
+    assert_eq!(parts.len(), 30);
+    assert!(parts[..19].iter().all(|(num, _)| *num == 0.0) && parts[29].0 > 0.0, "{parts:?}");
+}
+
+#[test]
+fn points_of_sides_with_other_intervals_take_the_same_time() {
+    let mut machine = demo_machine();
+    let samples: Vec<_> = (0..=40).map(|_| machine.tick()).collect();
+    let points = |step: usize, each: usize| {
+        let mut side = Side::of(wanted(), [Who::new(By::Host, "")].into(), each);
+        let samples: Vec<_> = samples.iter().step_by(step).collect();
+        for pair in samples.windows(2) {
+            side.take(&derive(&machine.host, Some(pair[0]), pair[1], RowKind::Processes));
+        }
+        let host = &side.subjects[&Who::new(By::Host, "")];
+        (host.parts("busy_pct").unwrap().len(), host.intervals("busy_pct"))
+    };
+    assert_eq!((points(1, 5), points(5, 1)), ((8, 40), (8, 8)));
+}
+
 /// Sides made of these seconds of the made-up machine.
 fn side(machine: &mut Machine, seconds: usize, wanted: &BTreeSet<&'static str>) -> Side {
     let samples: Vec<_> = (0..=seconds).map(|_| machine.tick()).collect();
