@@ -73,7 +73,7 @@ pub fn slit(profile: &Profile) -> Vec<Slit> {
         .filter(|(a, b)| f64::from(b.1) >= TOLD_APART * f64::from(a.1))
         .map(|(a, b)| ((a.1, b.1), (mean(b.1) / mean(a.1) - 1.0).abs() * 100.0))
         .filter(|(_, percent)| *percent < 10.0)
-        .max_by_key(|((near, far), _)| (far * 1000 / near, *near));
+        .max_by_key(|((near, far), _)| (far * 1000 / (*near).max(1), *near));
     let apart = apart.map(|(distances, percent)| Slit::NoDifference { distances, percent });
     wrong.into_iter().chain(apart).collect()
 }
