@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::recordings::blame;
+use super::recordings::samples;
 use super::watch::start;
 use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiagnoseArgs, LevelArg, ReportFormat};
@@ -25,8 +25,7 @@ use crate::options;
 use crate::program::say::{self, Form};
 use crate::program::signals;
 use crate::snapshot::{RowKind, derive};
-use crate::source::recording::Recording;
-use crate::source::{Focus, Source, poll};
+use crate::source::{Focus, Source};
 
 pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     if let Some(id) = &args.explain {
@@ -39,7 +38,10 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     let redactor = args.redact.then(Redactor::default);
     let mut folded = Folded { engine: Engine::new(chosen.clone()), previous: None, host: None, redactor };
     match &args.path {
-        Some(path) => fold_recording(args, path, &mut folded, stop)?,
+        Some(path) => {
+            let stretch = (args.from.as_deref(), args.to.as_deref());
+            samples(path, stretch, stop, |host, sample, goes_on| folded.take(host, sample, goes_on))?;
+        }
         None => fold_machine(args, &mut folded, stop)?,
     }
     if signals::ended_by().is_some_and(|signal| signal != libc::SIGINT) {
@@ -113,26 +115,6 @@ fn fold_machine(args: &DiagnoseArgs, folded: &mut Folded, stop: BorrowedFd<'_>) 
 /// counted. The kernel looks at every page table for the latter.
 fn asked(host: &HostFacts) -> Asked {
     Asked { texts: true, huge: host.slots(Role::Dtlb).next().is_some() }
-}
-
-/// Folds intervals of a part of a recording.
-fn fold_recording(args: &DiagnoseArgs, path: &Path, folded: &mut Folded, stop: BorrowedFd<'_>) -> Result<()> {
-    let mut recording = Recording::open(path)?;
-    let span = recording.span().unwrap_or_default();
-    let stretch = options::stretch(args.from.as_deref(), args.to.as_deref(), span);
-    let (from, to) = stretch.map_err(|error| blame(path, error))?;
-    if let Some(from) = from {
-        recording.seek(from.saturating_sub(1))?;
-    }
-    while let Some(sample) = recording.next()? {
-        let stopped = poll(&[stop], Instant::now()).context("looking for signals")?.is_some();
-        if stopped || to.is_some_and(|to| sample.wall_ns > to) {
-            break;
-        }
-        let goes_on = recording.continues();
-        folded.take(recording.host(), sample, goes_on);
-    }
-    Ok(())
 }
 
 /// 1 where every rule or one that was named could not look; 5 where a finding is grave enough; else 0.

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::recordings::blame;
+use super::recordings::samples;
 use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiffArgs, ReportFormat};
 use crate::diff::json::SideWords;
@@ -17,12 +16,11 @@ use crate::diff::verdict::{Limits, Verdict};
 use crate::diff::warnings::{Circumstances, warnings};
 use crate::diff::{By, Diff, Who, diff, json, text};
 use crate::error::Exit;
+use crate::model::sample::Sample;
 use crate::options::{self, Stretch};
 use crate::program::say::{self, Form};
 use crate::program::signals;
 use crate::snapshot::{RowKind, Snapshot, derive};
-use crate::source::recording::Recording;
-use crate::source::{Source, poll};
 
 pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let typed = options::sides(args, |path| Path::new(path).exists())?;
@@ -119,27 +117,14 @@ const NODES_MAX: usize = 1024;
 
 /// Reads the intervals of a stretch.
 fn read(stretch: &Stretch, stop: BorrowedFd<'_>, mut take: impl FnMut(&Snapshot, i64)) -> Result<()> {
-    let path = &stretch.path;
-    let mut recording = Recording::open(path)?;
-    let span = recording.span().unwrap_or_default();
-    let moments = options::stretch(stretch.from.as_deref(), stretch.to.as_deref(), span);
-    let (from, to) = moments.map_err(|error| blame(path, error))?;
-    if let Some(from) = from {
-        recording.seek(from.saturating_sub(1))?;
-    }
-    let mut previous = None;
-    while let Some(sample) = recording.next()? {
-        let stopped = poll(&[stop], Instant::now()).context("looking for signals")?.is_some();
-        if stopped || to.is_some_and(|to| sample.wall_ns > to) {
-            break;
-        }
-        if let Some(previous) = previous.filter(|_| recording.continues()) {
-            let snapshot = derive(&recording.host(), Some(&previous), &sample, RowKind::Processes);
-            take(&snapshot, sample.wall_ns);
+    let mut previous: Option<Sample> = None;
+    let moments = (stretch.from.as_deref(), stretch.to.as_deref());
+    samples(&stretch.path, moments, stop, |host, sample, goes_on| {
+        if let Some(previous) = previous.take().filter(|_| goes_on) {
+            take(&derive(&host, Some(&previous), &sample, RowKind::Processes), sample.wall_ns);
         }
         previous = Some(sample);
-    }
-    Ok(())
+    })
 }
 
 /// The time of a point: that of the longest intervals, and so long that all points of a side are few enough.

@@ -3,22 +3,26 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use super::{ended, exporter, output, print, ran, stop_signals, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ReplayArgs};
 use crate::error::{self, Exit};
+use crate::model::sample::{HostFacts, Sample};
 use crate::options;
 use crate::program::say::{self, Cleaned, Form};
 use crate::program::signals;
 use crate::record::time::TimeError;
 use crate::record::verify;
 use crate::run::replay::{self, Part};
-use crate::source::Source;
 use crate::source::recording::{self, Recording};
+use crate::source::{Source, poll};
 use crate::text::one_line;
 use crate::text::rfc3339;
 use crate::tui;
@@ -96,8 +100,36 @@ fn first_whole(recording: &mut Recording) -> Result<Option<i64>> {
     Ok(first)
 }
 
+/// Takes the samples of a stretch of a recording, with the one that its first interval begins at. The last argument of
+/// `take`: the sample is of the same run as the one before. Ends early at a signal.
+///
+/// # Errors
+/// The recording cannot be read, or a time is not in it.
+pub(super) fn samples(
+    path: &Path,
+    (from, to): (Option<&str>, Option<&str>),
+    stop: BorrowedFd<'_>,
+    mut take: impl FnMut(Arc<HostFacts>, Sample, bool),
+) -> Result<()> {
+    let mut recording = Recording::open(path)?;
+    let span = recording.span().unwrap_or_default();
+    let (from, to) = options::stretch(from, to, span).map_err(|error| blame(path, error))?;
+    if let Some(from) = from {
+        recording.seek(from.saturating_sub(1))?;
+    }
+    while let Some(sample) = recording.next()? {
+        let stopped = poll(&[stop], Instant::now()).context("looking for signals")?.is_some();
+        if stopped || to.is_some_and(|to| sample.wall_ns > to) {
+            break;
+        }
+        let goes_on = recording.continues();
+        take(recording.host(), sample, goes_on);
+    }
+    Ok(())
+}
+
 /// Names the recording where a time is right and the recording is not.
-pub(super) fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
+fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
     if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
 }
 
