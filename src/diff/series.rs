@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::names::{By, Who, pod_prefix};
 use super::stats::Part;
 use crate::metric::container::CONTAINER_METRICS;
-use crate::metric::host::{BUSY, HOST_METRICS, HostMetric};
+use crate::metric::host::{HOST_METRICS, HostMetric};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::over::{Better, Over, Quotient};
 use crate::metric::task::TASK_METRICS;
@@ -135,67 +135,64 @@ impl Side {
         self.host(snapshot, &mut rows);
         for node in &snapshot.nodes {
             let who = Who::new(By::Node, node.raw.id.to_string());
-            self.add(&mut rows, who, NODE_METRICS, node, snapshot, node.busy_ns);
+            self.add(&mut rows, who, NODE_METRICS, (node, snapshot), node.busy_ns);
         }
         for row in &snapshot.containers {
             if let Some(name) = container_name(row, snapshot) {
                 let who = Who::new(By::Container, name);
-                self.add(&mut rows, who, CONTAINER_METRICS, row, snapshot, row.sum.run_ns());
+                self.add(&mut rows, who, CONTAINER_METRICS, (row, snapshot), row.sum.run_ns());
             }
         }
         for task in snapshot.tasks.iter().filter(|task| task.run_ns() > 0 || task.rss_bytes > 0) {
-            self.add(&mut rows, program(task, snapshot), TASK_METRICS, task, snapshot, task.run_ns());
+            self.add(&mut rows, program(task, snapshot), TASK_METRICS, (task, snapshot), task.run_ns());
         }
         self.push(rows, interval_ns as f64, snapshot);
     }
 
-    fn is_chosen(&self, who: &Who) -> bool {
-        self.chosen.as_ref().is_none_or(|chosen| chosen.contains(who))
-    }
-
-    fn host(&mut self, snapshot: &Snapshot, rows: &mut BTreeMap<Who, Cells>) {
-        let who = Who::new(By::Host, "");
-        if !self.is_chosen(&who) {
-            return;
+    /// Notes the CPU time of a row. Its sums, where series are kept of it.
+    fn row<'a>(&self, rows: &'a mut BTreeMap<Who, Cells>, who: Who, run_ns: u64) -> Option<&'a mut Cells> {
+        if self.chosen.as_ref().is_some_and(|chosen| !chosen.contains(&who)) {
+            return None;
         }
         let cells = rows.entry(who).or_default();
-        cells.run_ns += snapshot.busy_ns as f64;
-        if self.chosen.is_none() {
-            return;
-        }
-        for metric in host_metrics().filter(|metric| self.wanted.contains(metric.id)) {
+        cells.run_ns += run_ns as f64;
+        self.chosen.is_some().then_some(cells)
+    }
+
+    fn host(&self, snapshot: &Snapshot, rows: &mut BTreeMap<Who, Cells>) {
+        let Some(cells) = self.row(rows, Who::new(By::Host, ""), snapshot.busy_ns) else { return };
+        for (metric, _) in host_metrics().filter(|(metric, _)| self.wanted.contains(metric.id)) {
             let value = metric.read(snapshot).map(|value| value.number().unwrap_or_default());
             let ns = snapshot.interval_ns.unwrap_or_default() as f64;
             cells.add(metric.id, value.map(|value| Quotient::of(value * ns, ns)), false);
         }
         // Amounts and quotients of nodes are those of the machine when they are added up.
-        for metric in of_nodes().filter(|metric| self.wanted.contains(metric.id)) {
-            for node in &snapshot.nodes {
-                if let Some(sums) = metric.sums(node, snapshot) {
-                    cells.add(metric.id, sums, metric.over.adds_whole_rows());
-                }
-            }
+        for node in &snapshot.nodes {
+            self.fill(cells, of_nodes(), node, snapshot);
         }
     }
 
-    fn add<R>(
-        &mut self,
+    fn add<R: 'static>(
+        &self,
         rows: &mut BTreeMap<Who, Cells>,
         who: Who,
         metrics: &'static [Metric<R>],
-        row: &R,
-        snapshot: &Snapshot,
+        (row, snapshot): (&R, &Snapshot),
         run_ns: u64,
     ) {
-        if !self.is_chosen(&who) {
-            return;
+        if let Some(cells) = self.row(rows, who, run_ns) {
+            self.fill(cells, metrics.iter(), row, snapshot);
         }
-        let cells = rows.entry(who).or_default();
-        cells.run_ns += run_ns as f64;
-        if self.chosen.is_none() {
-            return;
-        }
-        for metric in metrics.iter().filter(|metric| self.wanted.contains(metric.id)) {
+    }
+
+    fn fill<R: 'static>(
+        &self,
+        cells: &mut Cells,
+        metrics: impl Iterator<Item = &'static Metric<R>>,
+        row: &R,
+        snapshot: &Snapshot,
+    ) {
+        for metric in metrics.filter(|metric| self.wanted.contains(metric.id)) {
             if let Some(sums) = metric.sums(row, snapshot) {
                 cells.add(metric.id, sums, metric.over.adds_whole_rows());
             }
@@ -216,21 +213,17 @@ impl Side {
         }
         let is_known = |column: &Column| column.of_time && snapshot.host_missing(column.id).is_none();
         for (who, subject) in &mut self.subjects {
-            let cells = rows.remove(who);
-            match cells {
+            let each = self.each;
+            let mut push = |metric, part| subject.series.entry(metric).or_default().push(part, each);
+            match rows.remove(who) {
                 Some(cells) => {
-                    for (metric, sums) in
-                        cells.sums.into_iter().filter(|(_, sums)| sums.den > 0.0 || sums.num > 0.0)
-                    {
-                        let series = subject.series.entry(metric).or_default();
-                        series.push((sums.num * sums.scale, sums.den), self.each);
-                    }
+                    let divided = |sums: &Quotient| sums.den > 0.0 || sums.num > 0.0;
+                    let cells = cells.sums.into_iter().filter(|(_, sums)| divided(sums));
+                    cells.for_each(|(metric, sums)| push(metric, (sums.num * sums.scale, sums.den)));
                 }
                 None => {
-                    for column in columns(who.by, &self.wanted).filter(is_known) {
-                        let series = subject.series.entry(column.id).or_default();
-                        series.push((0.0, interval_ns), self.each);
-                    }
+                    let absent = columns(who.by, &self.wanted).filter(is_known);
+                    absent.for_each(|column| push(column.id, (0.0, interval_ns)));
                 }
             }
         }
@@ -285,9 +278,9 @@ fn program(task: &Task, snapshot: &Snapshot) -> Who {
     Who::program(container.as_deref(), &crate::text::clean(task.raw.comm.bytes()))
 }
 
-/// Shares of time of the whole machine.
-fn host_metrics() -> impl Iterator<Item = &'static HostMetric> {
-    HOST_METRICS.iter().filter(|metric| metric.is_share_of_time())
+/// Shares of time of the whole machine, with the direction that is better.
+fn host_metrics() -> impl Iterator<Item = (&'static HostMetric, Better)> {
+    HOST_METRICS.iter().filter_map(|metric| Some((metric, metric.share_of_time?)))
 }
 
 /// Metrics of nodes that add up to the machine.
@@ -317,10 +310,10 @@ fn column<R>(metric: &Metric<R>) -> Column {
 /// The metrics that rows of a kind have, of those that are wanted.
 pub fn columns<'a>(by: By, wanted: &'a BTreeSet<&'static str>) -> Box<dyn Iterator<Item = Column> + 'a> {
     let of_host = || {
-        let own = host_metrics().map(|metric| Column {
+        let own = host_metrics().map(|(metric, better)| Column {
             id: metric.id,
             unit: Unit::Percent,
-            better: if metric.id == BUSY.id { Better::Neither } else { Better::Low },
+            better,
             of_time: true,
         });
         own.chain(of_nodes().map(column))

@@ -1,5 +1,6 @@
 //! The metrics that are one for the whole machine, and of no row.
 
+use super::over::Better;
 use super::{Value, pressure};
 use crate::model::facility::Facility;
 use crate::model::sample::{MachineRaw, Missing, Reading};
@@ -13,6 +14,8 @@ pub struct HostMetric {
     /// Its meaning, with its unit.
     pub help: &'static str,
     pub(super) value: fn(&Snapshot) -> Reading<Value>,
+    /// Its values are shares of an interval, which have a mean by time: the direction that is better.
+    pub share_of_time: Option<Better>,
     /// Facilities that it needs beside those of every live view.
     pub needs: &'static [Facility],
 }
@@ -27,21 +30,6 @@ impl HostMetric {
             Some(missing) => Err(missing.clone()),
             None => (self.value)(snapshot),
         }
-    }
-}
-
-impl HostMetric {
-    /// Its values are shares of an interval: they have a mean by time.
-    pub fn is_share_of_time(&self) -> bool {
-        let shares = [
-            BUSY,
-            IRQ,
-            STEAL,
-            pressure::HOST_CPU_SOME,
-            pressure::HOST_MEMORY_SOME,
-            pressure::HOST_MEMORY_FULL,
-        ];
-        shares.iter().any(|share| share.id == self.id)
     }
 }
 
@@ -68,6 +56,7 @@ pub const BUSY: HostMetric = HostMetric {
     title: "BUSY%",
     help: "On-CPU time of all tasks on all CPUs in the interval; 100 is one CPU.",
     value: |snapshot| snapshot.share(snapshot.busy_ns).map(Value::F64),
+    share_of_time: Some(Better::Neither),
     needs: &[],
 };
 
@@ -76,6 +65,7 @@ pub const IRQ: HostMetric = HostMetric {
     title: "IRQ%",
     help: "Time of all CPUs in hard and soft interrupts in the interval; 100 is one CPU.",
     value: |snapshot| snapshot.share(snapshot.irq_ns).map(Value::F64),
+    share_of_time: Some(Better::Low),
     needs: &[Facility::Irq],
 };
 
@@ -89,6 +79,7 @@ pub const STEAL: HostMetric = HostMetric {
         let ns = snapshot.steal_ns.ok_or_else(|| Missing::Unsupported(NO_STEAL.into()))?;
         snapshot.share(ns).map(Value::F64)
     },
+    share_of_time: Some(Better::Low),
     needs: &[Facility::Steal],
 };
 
@@ -100,6 +91,7 @@ pub const SWAP: HostMetric = HostMetric {
     title: "SWAP/s",
     help: "Pages per second that the machine reads from swap and writes to it. The kernel does not count them by node.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_in.saturating_add(swapped.pages_out)),
+    share_of_time: None,
     needs: &[Facility::HostMemory],
 };
 
@@ -108,6 +100,7 @@ pub const SWAP_IN: HostMetric = HostMetric {
     title: "SWAPIN/s",
     help: "Of these, the pages that are read (pswpin in /proc/vmstat), with those that are read ahead.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_in),
+    share_of_time: None,
     needs: &[Facility::HostMemory],
 };
 
@@ -116,6 +109,7 @@ pub const SWAP_OUT: HostMetric = HostMetric {
     title: "SWAPOUT/s",
     help: "Of these, the pages that are written (pswpout in /proc/vmstat), to make room.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_out),
+    share_of_time: None,
     needs: &[Facility::HostMemory],
 };
 
@@ -124,6 +118,7 @@ pub const SWAP_TOTAL: HostMetric = HostMetric {
     title: "SWAP",
     help: "Size of all swap (SwapTotal of /proc/meminfo), in bytes.",
     value: |snapshot| state(snapshot, |state| state.swap_total_bytes, "/proc/meminfo does not say"),
+    share_of_time: None,
     needs: &[Facility::HostState],
 };
 
@@ -132,6 +127,7 @@ pub const SWAP_FREE: HostMetric = HostMetric {
     title: "SWAPFREE",
     help: "Swap that nothing is in (SwapFree), in bytes.",
     value: |snapshot| state(snapshot, |state| state.swap_free_bytes, "/proc/meminfo does not say"),
+    share_of_time: None,
     needs: &[Facility::HostState],
 };
 
@@ -146,6 +142,7 @@ pub const SWAPPINESS: HostMetric = HostMetric {
             "only a kernel with CONFIG_SWAP has this switch",
         )
     },
+    share_of_time: None,
     needs: &[Facility::HostState],
 };
 
@@ -158,6 +155,7 @@ pub const NUMA_BALANCING: HostMetric = HostMetric {
         let why = "only a kernel with CONFIG_NUMA_BALANCING has this switch";
         state(snapshot, |state| state.numa_balancing.map(u64::from), why)
     },
+    share_of_time: None,
     needs: &[Facility::HostState],
 };
 
@@ -171,6 +169,7 @@ pub const ZONE_RECLAIM_MODE: HostMetric = HostMetric {
         let mode = snapshot.zone_reclaim_mode.map(|mode| Value::U64(mode.into()));
         mode.ok_or_else(|| Missing::Unsupported("only a kernel with CONFIG_NUMA has this switch".into()))
     },
+    share_of_time: None,
     needs: &[Facility::HostMemory],
 };
 

@@ -12,6 +12,7 @@ pub const HOST_CPU_SOME: HostMetric = HostMetric {
     title: "CPU SOME%",
     help: "Share of the interval in which some task waited for a CPU (/proc/pressure/cpu).",
     value: |snapshot| of_host(snapshot, |pressure| pressure.cpu_some_us),
+    share_of_time: Some(Better::Low),
     needs: &[Facility::HostState],
 };
 
@@ -21,6 +22,7 @@ pub const HOST_MEMORY_SOME: HostMetric = HostMetric {
     help: "Share of the interval in which some task waited for memory: for reclaim, swap, or pages that were just dropped \
            (/proc/pressure/memory).",
     value: |snapshot| of_host(snapshot, |pressure| pressure.memory_some_us),
+    share_of_time: Some(Better::Low),
     needs: &[Facility::HostState],
 };
 
@@ -29,6 +31,7 @@ pub const HOST_MEMORY_FULL: HostMetric = HostMetric {
     title: "MEM FULL%",
     help: "Share of the interval in which all tasks that were not idle waited for memory: nothing was done.",
     value: |snapshot| of_host(snapshot, |pressure| pressure.memory_full_us),
+    share_of_time: Some(Better::Low),
     needs: &[Facility::HostState],
 };
 

@@ -96,29 +96,37 @@ pub fn compared(args: &DiffArgs) -> Result<BTreeSet<&'static str>, BadValue> {
     args.metrics.iter().map(|id| known("--metrics", id)).collect()
 }
 
+/// A metric that can be compared, by its name.
 fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
-    match all_metrics().find(|(known, ..)| *known == id) {
-        Some((known, true, _)) => Ok(known),
-        Some(_) if all_metrics().any(|(known, adds_up, _)| known == id && adds_up) => {
-            Ok(all_metrics().find(|(known, ..)| *known == id).map_or("", |(known, ..)| known))
-        }
-        Some(_) => Err(bad(
+    let mut named = all_metrics().filter(|metric| metric.id == id).peekable();
+    if named.peek().is_none() {
+        return Err(bad(
             flag,
-            format!("{id} is a name, a split, a total or a level: it does not add up over a recording"),
-        )),
-        None => {
-            Err(bad(flag, format!("no metric is called '{}': see numatop-ng list metrics", clean_str(id))))
-        }
+            format!("no metric is called '{}': see numatop-ng list metrics", clean_str(id)),
+        ));
     }
+    let why = || format!("{id} is a name, a split, a total or a level: it does not add up over a recording");
+    named.find(|metric| metric.adds_up).map(|metric| metric.id).ok_or_else(|| bad(flag, why()))
 }
 
-/// Every metric of every kind of row: its id, whether it can be compared, and whether a direction is better.
-fn all_metrics() -> impl Iterator<Item = (&'static str, bool, bool)> {
-    fn of<R>(metric: &'static Metric<R>) -> (&'static str, bool, bool) {
-        (metric.id, compares(metric), metric.traits.better != Better::Neither)
+/// A metric of a kind of row, and what a comparison needs to know of it.
+struct Named {
+    id: &'static str,
+    adds_up: bool,
+    /// One direction is better.
+    directed: bool,
+}
+
+/// Every metric of every kind of row.
+fn all_metrics() -> impl Iterator<Item = Named> {
+    fn of<R>(metric: &'static Metric<R>) -> Named {
+        Named { id: metric.id, adds_up: compares(metric), directed: metric.traits.better != Better::Neither }
     }
-    let host =
-        HOST_METRICS.iter().map(|metric| (metric.id, metric.is_share_of_time(), metric.id != host::BUSY.id));
+    let host = HOST_METRICS.iter().map(|metric| Named {
+        id: metric.id,
+        adds_up: metric.share_of_time.is_some(),
+        directed: metric.share_of_time.is_some_and(|better| better != Better::Neither),
+    });
     let tasks = TASK_METRICS.iter().map(of).chain(CONTAINER_METRICS.iter().map(of));
     tasks.chain(NODE_METRICS.iter().map(of)).chain(host)
 }
@@ -137,8 +145,8 @@ pub fn fails_on(args: &DiffArgs) -> Result<Option<BTreeSet<&'static str>>, BadVa
     };
     let directed = |id: &str| {
         let id = known(FLAG, id)?;
-        let directed = all_metrics().any(|(known, adds_up, directed)| known == id && adds_up && directed);
-        if !directed { Err(bad(FLAG, format!("of {id} neither more nor less is worse"))) } else { Ok(id) }
+        let can_be = all_metrics().any(|metric| metric.id == id && metric.adds_up && metric.directed);
+        if can_be { Ok(id) } else { Err(bad(FLAG, format!("of {id} neither more nor less is worse"))) }
     };
     ids.split(',').map(directed).collect::<Result<_, _>>().map(Some)
 }
