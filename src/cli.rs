@@ -166,7 +166,7 @@ pub struct LiveArgs {
         // By flag, not by role: clap would name all flags of the role in its message.
         conflicts_with_all = [
             "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "events", "pmu_dir", "placement_budget", "hot_event", "hot_rate", "overhead", "access",
+            "runtime_sockets", "events", "pmu_dir", "placement_budget", "flush_isolated", "hot_event", "hot_rate", "overhead", "access",
             "no_access",
         ]
     )]
@@ -347,7 +347,7 @@ pub struct DiagnoseArgs {
         value_name = "FILE|DIR",
         conflicts_with_all = [
             "seconds", "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
-            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget",
+            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "flush_isolated",
         ]
     )]
     pub path: Option<PathBuf>,

@@ -25,6 +25,7 @@ pub mod records;
 mod sampler;
 pub mod sched;
 pub mod self_usage;
+pub mod spared;
 pub mod table;
 pub mod tasks;
 pub mod vmstat;

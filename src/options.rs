@@ -104,6 +104,7 @@ pub fn watched(
         events,
         sets: Vec::new(),
         placement_budget,
+        flush_isolated: measure.flush_isolated,
         group_limits: true,
         ..LiveOptions::default()
     })

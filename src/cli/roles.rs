@@ -190,6 +190,12 @@ pub struct MeasureArgs {
     /// or 1 % of a CPU, whichever is less. Machines with one node need none.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub placement_budget: Option<u64>,
+
+    /// Interrupt CPUs that are isolated or run without a tick (isolcpus, nohz_full) at each interval, too. Without it a task
+    /// there is charged when it is switched; until then its time is the scheduler's, which may be a second old without a
+    /// tick, and its counts are not known.
+    #[arg(long)]
+    pub flush_isolated: bool,
 }
 
 impl MeasureArgs {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::model::counters::Scalars;
 use crate::model::process::ProcessId;
 use crate::model::sample::{Comm, Counts, MemPolicy, Resident, Slot, TaskRaw};
-use crate::model::units::NodeId;
-use crate::model::wire::{ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
+use crate::model::units::{CpuId, NodeId};
+use crate::model::wire::{REC_CROSSED, ROW_KTHREAD, ROW_LEFT, ROW_NO_NUMA, Row};
 
 /// Serials of rows we make ourselves, for the ended threads of a process. The kernel counts up from one.
 const ENDED_THREADS: u64 = 1 << 63;
@@ -51,6 +51,16 @@ pub struct Parsed {
     pub leaves: bool,
     /// Threads of its process that had not begun to exit.
     pub group_live: u32,
+    /// `None` where all that it ran is charged, or a scope ended in what is not.
+    pub uncharged: Option<Uncharged>,
+}
+
+/// Time that a task has run by the scheduler's account, and that no switch or flush has charged yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncharged {
+    /// Where it runs.
+    pub cpu: CpuId,
+    pub ns: u64,
 }
 
 fn thread(task: &TaskRaw) -> Thread {
@@ -195,7 +205,7 @@ impl TaskTable {
 
     /// A thread ended or left the scope. With the last one its process does.
     fn end(&mut self, row: Parsed) {
-        let Parsed { task, leaves, group_live } = row;
+        let Parsed { task, leaves, group_live, uncharged: _ } = row;
         self.remove(task.serial);
         self.back_at.remove(&task.serial);
         let process = task.process();
@@ -317,7 +327,13 @@ pub fn parse(row: &Row<'_>, page_size: u64) -> Parsed {
         },
         counts,
     };
-    Parsed { task: raw, leaves: task.flags & ROW_LEFT != 0, group_live: task.group_live }
+    let uncharged = Uncharged { cpu: CpuId(task.cpu), ns: task.exec_ns.saturating_sub(rec.exec_seen_ns) };
+    Parsed {
+        task: raw,
+        leaves: task.flags & ROW_LEFT != 0,
+        group_live: task.group_live,
+        uncharged: (uncharged.ns > 0 && rec.in_scope & REC_CROSSED == 0).then_some(uncharged),
+    }
 }
 
 /// The bits of nodes; none at all say nothing.
@@ -348,15 +364,17 @@ mod tests {
     }
 
     fn live(rows: &[TaskRaw]) -> Vec<Parsed> {
-        rows.iter().map(|row| Parsed { task: row.clone(), leaves: false, group_live: 1 }).collect()
+        rows.iter()
+            .map(|row| Parsed { task: row.clone(), leaves: false, group_live: 1, uncharged: None })
+            .collect()
     }
 
     fn leaving(task: TaskRaw) -> Parsed {
-        Parsed { task, leaves: true, group_live: 1 }
+        Parsed { task, leaves: true, group_live: 1, uncharged: None }
     }
 
     fn ended(task: TaskRaw, group_live: u32) -> Parsed {
-        Parsed { task, leaves: false, group_live }
+        Parsed { task, leaves: false, group_live, uncharged: None }
     }
 
     #[test]

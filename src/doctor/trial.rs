@@ -17,7 +17,7 @@ use crate::collect::sched::SchedProbe;
 use crate::collect::tasks::TaskProbe;
 use crate::collect::{libbpf_log, proc_details, records, self_usage};
 use crate::container::scope::Scope;
-use crate::host::kernel;
+use crate::host::{isolation, kernel};
 use crate::model::facility::Facility;
 use crate::model::topology::Topology;
 use crate::model::wire::Scoped;
@@ -156,12 +156,16 @@ fn sched_switch(check: &HostCheck, topology: &Topology, store: &OwnedFd) -> Resu
         cgroup_subsys(check)?,
     )?;
     let online: Vec<_> = topology.online_cpus().map(|cpu| cpu.id).collect();
-    let mut refused = Vec::new();
+    let quiet = isolation::quiet_cpus(Path::new("/"));
+    let (mut refused, mut run_on) = (Vec::new(), 0);
     for cpu in &online {
         refused.extend(probe.online(topology, *cpu)?);
-        probe.flush(*cpu)?;
+        if !quiet.contains(cpu) {
+            probe.flush(*cpu)?;
+            run_on += 1;
+        }
     }
-    Ok(((probe, refused), format!("loaded, attached, run on {}", plural(online.len(), "CPU"))))
+    Ok(((probe, refused), format!("loaded, attached, run on {}", plural(run_on, "CPU"))))
 }
 
 fn task_probe(

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::cgroups::mounts;
 use super::fact;
 use crate::model::topology::parse_cpulist;
+use crate::model::units::CpuId;
 
 const CPU: &str = "sys/devices/system/cpu";
 
@@ -28,6 +29,11 @@ pub fn isolated_cpus(root: &Path) -> Vec<u32> {
 /// CPUs of nohz_full, ascending. The kernel writes "(null)" where it has none.
 pub fn nohz_full_cpus(root: &Path) -> Vec<u32> {
     list(root, "nohz_full")
+}
+
+/// CPUs that their users keep free of interrupts: all of these.
+pub fn quiet_cpus(root: &Path) -> BTreeSet<CpuId> {
+    isolated_cpus(root).into_iter().chain(nohz_full_cpus(root)).map(CpuId).collect()
 }
 
 fn list(root: &Path, name: &str) -> Vec<u32> {

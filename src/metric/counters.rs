@@ -32,7 +32,7 @@ pub fn slot(slots: &[Slot], snapshot: &Snapshot, at: usize) -> Reading<f64> {
     let slot = slots.get(at).ok_or_else(|| no("no such counter"))?;
     if slot.enabled_ns > 0 && slot.running_ns == 0 {
         return Err(Missing::Lost(format!(
-            "{} was never on the PMU: other events had its counters",
+            "{} was not counted: others had its counters, or its CPU is isolated",
             event.name
         )));
     }

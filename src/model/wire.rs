@@ -63,6 +63,13 @@ pub const ROW_NO_NUMA: u32 = 1 << 3;
 /// The record ends with counts by what the SMT siblings did.
 pub const ROW_BY_SIBLING: u32 = 1 << 4;
 
+/// The task was moved out of the scope, or out and back, in the stretch that runs: a bit of [`Rec::in_scope`]
+/// (`enum nt_in_scope`).
+pub const REC_CROSSED: u32 = 1 << 1;
+
+/// [`CpuState::state`] before the first switch or flush of a CPU (`NT_CPU_UNSEEN`).
+pub const CPU_UNSEEN: u32 = 0;
+
 /// Elements of what is counted by what the SMT siblings did: idle, busy (`NT_SIBLINGS`).
 pub const SIBLINGS: usize = 2;
 

@@ -31,6 +31,7 @@ use crate::collect::placement::{Budget, Placements};
 use crate::collect::probes::Probes;
 use crate::collect::proc_fields::AboutReader;
 use crate::collect::sched::SchedProbe;
+use crate::collect::spared::Spared;
 use crate::collect::table::TaskTable;
 use crate::collect::tasks::TaskProbe;
 use crate::container::groups::CgroupTracker;
@@ -73,6 +74,8 @@ pub struct LiveOptions {
     pub count_pages: bool,
     /// The budget for finding out where memory is.
     pub placement_budget: Budget,
+    /// Interrupt CPUs that are isolated or run without a tick, as all others that are busy.
+    pub flush_isolated: bool,
     /// Read the files of limits and memory of cgroups.
     pub group_limits: bool,
     /// Start the probes of these facilities and no others.
@@ -101,6 +104,8 @@ pub struct LiveSource {
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
     online: Vec<CpuId>,
+    /// CPUs that no sample interrupts.
+    spared: Spared,
     /// Facilities of files and probes that had failed when reasons were last given.
     lacking: usize,
     /// Reads of counters that had failed on each CPU when we looked last.

@@ -99,12 +99,17 @@ impl Threads {
                 Event::End { thread } => {
                     let task = self.live.remove(thread % count);
                     let group_live = self.live.iter().filter(|other| other.pid == task.pid).count() as u32;
-                    ends.push(Parsed { task, leaves: false, group_live });
+                    ends.push(Parsed { task, leaves: false, group_live, uncharged: None });
                 }
             }
         }
         self.now_ns += 1_000_000_000;
-        let walk = self.live.iter().map(|task| Parsed { task: task.clone(), leaves: false, group_live: 1 });
+        let walk = self.live.iter().map(|task| Parsed {
+            task: task.clone(),
+            leaves: false,
+            group_live: 1,
+            uncharged: None,
+        });
         self.table.apply(ends, walk.collect(), false);
         let (tasks, exited) = self.table.snapshot();
         let (mono_ns, boot_ns) = (self.now_ns, self.now_ns);

@@ -10,6 +10,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("CPU time by node: pinned and moving threads", &["pinned", "moving"]),
     ("nothing lost: fork storms, tasks that end, switches", &["storm", "exits", "switches", "stopped"]),
     ("CPUs taken off and on under load", &["hotplug"]),
+    ("CPUs that are idle or isolated get no interrupt from the tool", &["isolated"]),
     ("a busy sibling of a hardware thread", &["siblings"]),
     ("where memory is", &["placement", "placement_kinds", "placement_reserved"]),
     ("how much of its use is remote", &["remote"]),

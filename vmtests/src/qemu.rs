@@ -75,7 +75,8 @@ pub fn arguments(start: &Start, initrd: &Path, lines: &Lines) -> Vec<OsString> {
     words.option("-initrd", initrd);
     let quiet = matches!(lines, Lines::Shell).then_some(" loglevel=1").unwrap_or(" quiet");
     let lockdown = machine.lockdown.as_ref().map(|mode| format!(" lockdown={mode}")).unwrap_or_default();
-    words.option("-append", format!("console={} panic=-1{quiet}{lockdown}", console(arch)));
+    let boot = machine.boot.as_ref().map(|boot| format!(" {boot}")).unwrap_or_default();
+    words.option("-append", format!("console={} panic=-1{quiet}{lockdown}{boot}", console(arch)));
     words.0
 }
 

@@ -16,6 +16,9 @@ pub struct Topology {
     /// Memory of each node.
     pub mem_mib: Vec<u64>,
     pub distances: Vec<Vec<u32>>,
+    /// Further words of the kernel's command line.
+    #[serde(default)]
+    pub boot: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -53,6 +56,7 @@ impl Topology {
             distances: self.distances.clone(),
             pmu,
             lockdown,
+            boot: self.boot.clone(),
         }
     }
 

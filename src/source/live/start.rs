@@ -21,6 +21,7 @@ use crate::collect::proc_fields::AboutReader;
 use crate::collect::records::{self, Layout};
 use crate::collect::sched::SchedProbe;
 use crate::collect::self_usage;
+use crate::collect::spared::Spared;
 use crate::collect::table::TaskTable;
 use crate::collect::tasks::TaskProbe;
 use crate::container::groups::CgroupTracker;
@@ -92,6 +93,9 @@ impl LiveSource {
         let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
         probes.start(&shared.with(&sched), wanted);
         let host = host_facts(&options, &check, topology, sched.events().to_vec());
+        let quiet = || isolation::quiet_cpus(Path::new(ROOT));
+        let spared = if options.flush_isolated { Spared::default() } else { Spared::new(quiet()) };
+        notes.extend(spared.note());
         let mut source = LiveSource {
             host: Arc::new(host),
             sched,
@@ -110,6 +114,7 @@ impl LiveSource {
             forget: false,
             check,
             online,
+            spared,
             lacking: 0,
             failed_reads: BTreeMap::new(),
             notes,

@@ -29,15 +29,7 @@ impl LiveSource {
         self.follow_hotplug()?;
         self.settle_events();
         self.follow_balancing();
-        for cpu in &self.online {
-            // It may have gone offline since: then there is nothing to bring up to date, and the next
-            // sample says so.
-            if let Err(error) = self.sched.flush(*cpu)
-                && online_now()?.contains(cpu)
-            {
-                self.notes.push(format!("{error:#}"));
-            }
-        }
+        self.bring_up_to_date()?;
         let before = began.elapsed();
         if before > SLOW {
             let seconds = before.as_secs_f64();
@@ -58,6 +50,8 @@ impl LiveSource {
         let page_size = self.page_size;
         self.tasks.exits(|row| ends.push(parse(&row, page_size)))?;
         self.tasks.walk(|row| walk.push(parse(&row, page_size)))?;
+        let host = &self.host;
+        self.spared.charge(&mut walk, &mut cpus, |cpu| host.node_of(cpu));
         // At once: what moves between this and the walk is in the matrix and not yet in a row.
         let flows = self.sched.moves().flows(&self.host.topology);
         let mut readings = Readings {
@@ -118,6 +112,22 @@ impl LiveSource {
             hot: None,
             notes: std::mem::take(&mut self.notes),
         })
+    }
+
+    /// Charges what runs on CPUs, each by an interrupt: not where nothing runs.
+    fn bring_up_to_date(&mut self) -> Result<()> {
+        for cpu in &self.online {
+            let is_due = self.sched.cpu(*cpu).is_none_or(|state| self.spared.is_due(*cpu, &state));
+            // It may have gone offline since: then there is nothing to bring up to date, and the next
+            // sample says so.
+            if is_due
+                && let Err(error) = self.sched.flush(*cpu)
+                && online_now()?.contains(cpu)
+            {
+                self.notes.push(format!("{error:#}"));
+            }
+        }
+        Ok(())
     }
 
     fn cpus(&self, times: &BTreeMap<CpuId, CpuTimes>) -> Vec<CpuRaw> {

@@ -55,6 +55,8 @@ pub struct Machine {
     pub pmu: Pmu,
     /// `integrity` or `confidentiality` when the kernel was started locked down.
     pub lockdown: Option<String>,
+    /// Further words of the kernel's command line.
+    pub boot: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

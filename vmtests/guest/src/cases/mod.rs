@@ -13,6 +13,7 @@ mod fresh;
 mod hinting;
 mod hotplug;
 mod instructions;
+mod isolated;
 mod load;
 mod memory_use;
 mod moving;
@@ -68,6 +69,7 @@ const CASES: &[Case] = &[
     instructions::CASE,
     alternators::CASE,
     hotplug::CASE,
+    isolated::CASE,
     scope::CASE,
     cgroup::CASE,
     degraded::CASE,

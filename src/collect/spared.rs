@@ -1,0 +1,184 @@
+//! CPUs that a sample does not interrupt, and tasks there that nothing has charged yet. Pure.
+//!
+//! An interrupt wakes an idle CPU for nothing, and disturbs a CPU that its user keeps free of them. A word of mapped memory
+//! tells that a CPU is idle. On isolated CPUs a task may run for days without a switch: its time is then the scheduler's
+//! own, which the walk over tasks reads (`se.sum_exec_runtime`). The tick brings that up to date, and where a lone task has
+//! no tick another CPU does so once a second (`sched_tick_remote()` of kernel/sched/core.c). Counters of another CPU cannot
+//! be read without an interrupt: what they count is charged at the next switch.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::table::{Parsed, Uncharged};
+use crate::model::sample::{CpuRaw, Slot};
+use crate::model::topology::format_cpulist;
+use crate::model::units::{CpuId, NodeId};
+use crate::model::wire::{CPU_UNSEEN, CpuState, SLOTS};
+
+/// Counts by slot.
+type CountsBySlot = [u64; SLOTS];
+
+/// A spared CPU as of the sample before.
+#[derive(Debug)]
+struct Before {
+    switches: u64,
+    uncharged_ns: u64,
+    counts: CountsBySlot,
+}
+
+/// The CPUs that are never interrupted, and what was counted on them.
+#[derive(Debug, Default)]
+pub struct Spared {
+    cpus: BTreeSet<CpuId>,
+    before: HashMap<u32, Before>,
+    /// Of tasks with time that was not charged, by serial, as of the sample before.
+    counted: HashMap<u64, CountsBySlot>,
+}
+
+impl Spared {
+    /// Leaves these CPUs alone.
+    pub fn new(cpus: BTreeSet<CpuId>) -> Spared {
+        Spared { cpus, ..Spared::default() }
+    }
+
+    /// Whether the running task of a CPU in this state has to be charged by an interrupt.
+    pub fn is_due(&self, cpu: CpuId, state: &CpuState) -> bool {
+        !self.cpus.contains(&cpu) && (state.state == CPU_UNSEEN || state.in_pid != 0)
+    }
+
+    /// Says which CPUs are left alone, if any.
+    pub fn note(&self) -> Option<String> {
+        let cpus = format_cpulist(self.cpus.iter().map(|cpu| cpu.0));
+        (!self.cpus.is_empty()).then(|| {
+            format!(
+                "isolated CPUs are not interrupted ({cpus}): a task that stays on one has the scheduler's time, up to a second \
+                 late, and no counts until it is switched; --flush-isolated interrupts them"
+            )
+        })
+    }
+
+    /// Charges tasks of the walk, and their CPUs, with the time on spared CPUs that no switch has charged. Counters that stood
+    /// still meanwhile were not read: that time is one in which they were wanted and not on the PMU.
+    pub fn charge(
+        &mut self,
+        walk: &mut [Parsed],
+        cpus: &mut [CpuRaw],
+        node_of: impl Fn(u32) -> Option<NodeId>,
+    ) {
+        if self.cpus.is_empty() {
+            return;
+        }
+        let (mut counted, mut on) = (HashMap::new(), HashMap::new());
+        for row in walk {
+            let is_spared = |uncharged: &Uncharged| self.cpus.contains(&uncharged.cpu);
+            let Some(Uncharged { cpu, ns }) = row.uncharged.filter(is_spared) else { continue };
+            let task = &mut row.task;
+            let node = node_of(cpu.0).map_or(0, |node| node.0);
+            if let Some(run_ns) = task.counts.run_ns.get_mut(node as usize) {
+                *run_ns += ns;
+            }
+            task.cpu = cpu.0;
+            counted.insert(task.serial, counts(&task.counts.slots));
+            stood_still(&mut task.counts.slots, self.counted.get(&task.serial), ns);
+            on.insert(cpu.0, ns);
+        }
+        self.counted = counted;
+        for cpu in cpus.iter_mut().filter(|cpu| self.cpus.contains(&CpuId(cpu.id))) {
+            let before = self.before.get(&cpu.id);
+            // The walk leaves a row out that says the same as before: the scheduler's time did not go on either.
+            let as_before =
+                || before.filter(|before| before.switches == cpu.switches).map(|before| before.uncharged_ns);
+            let uncharged_ns = on.get(&cpu.id).copied().or_else(as_before).unwrap_or(0);
+            let counts = counts(&cpu.slots);
+            cpu.busy_ns += uncharged_ns;
+            if uncharged_ns > 0 {
+                stood_still(&mut cpu.slots, before.map(|before| &before.counts), uncharged_ns);
+            }
+            self.before.insert(cpu.id, Before { switches: cpu.switches, uncharged_ns, counts });
+        }
+    }
+}
+
+fn counts(slots: &[Slot; SLOTS]) -> CountsBySlot {
+    slots.map(|slot| slot.count)
+}
+
+/// Notes that counters were wanted for `ns` more and not read, where they say what they said `before`.
+fn stood_still(slots: &mut [Slot; SLOTS], before: Option<&CountsBySlot>, ns: u64) {
+    for (at, slot) in slots.iter_mut().enumerate() {
+        if before.is_none_or(|before| before[at] == slot.count) {
+            slot.enabled_ns += ns;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytemuck::Zeroable;
+
+    use super::*;
+    use crate::model::sample::{Counts, TaskRaw};
+
+    fn state(state: u32, in_pid: u32) -> CpuState {
+        CpuState { state, in_pid, ..CpuState::zeroed() }
+    }
+
+    fn spared(cpus: &[u32]) -> Spared {
+        Spared::new(cpus.iter().map(|cpu| CpuId(*cpu)).collect())
+    }
+
+    /// A sample of a thread of which `charged_ns` and `count` are charged, and that has run `ns` more on CPU 3.
+    fn sample(
+        spared: &mut Spared,
+        (charged_ns, count, switches): (u64, u64, u64),
+        ns: Option<u64>,
+    ) -> (TaskRaw, CpuRaw) {
+        let mut slots = [Slot::default(); SLOTS];
+        slots[0].count = count;
+        let counts = Counts { run_ns: vec![charged_ns, 0], slots, ..Counts::default() };
+        let task = TaskRaw { serial: 7, cpu: 1, counts, ..TaskRaw::default() };
+        let uncharged = ns.map(|ns| Uncharged { cpu: CpuId(3), ns });
+        let mut walk = vec![Parsed { task, leaves: false, group_live: 1, uncharged }];
+        let mut cpus = vec![CpuRaw { id: 3, busy_ns: charged_ns, switches, slots, ..CpuRaw::default() }];
+        spared.charge(&mut walk, &mut cpus, |cpu| Some(NodeId(cpu / 2)));
+        (walk.remove(0).task, cpus.remove(0))
+    }
+
+    #[test]
+    fn idle_and_spared_cpus_are_not_interrupted() {
+        let (unseen, idle, busy) = (state(CPU_UNSEEN, 0), state(1, 0), state(1, 4711));
+        let due = |cpu, state| spared(&[3]).is_due(CpuId(cpu), state);
+        assert!(due(0, &unseen) && due(0, &busy) && !due(0, &idle));
+        assert!(!due(3, &unseen) && !due(3, &busy) && !due(3, &idle));
+    }
+
+    #[test]
+    fn time_on_a_spared_cpu_goes_to_the_task_its_node_and_the_cpu() {
+        let (task, cpu) = sample(&mut spared(&[3]), (100, 5, 1), Some(40));
+        assert_eq!((task.counts.run_ns, task.cpu, cpu.busy_ns), (vec![100, 40], 3, 140));
+        // Elsewhere the next interrupt charges it.
+        let (task, cpu) = sample(&mut spared(&[2]), (100, 5, 1), Some(40));
+        assert_eq!((task.counts.run_ns, task.cpu, cpu.busy_ns), (vec![100, 0], 1, 100));
+    }
+
+    #[test]
+    fn counters_that_were_not_read_are_not_known_and_those_that_were_are() {
+        let mut spared = spared(&[3]);
+        let enabled =
+            |task: &TaskRaw, cpu: &CpuRaw| (task.counts.slots[0].enabled_ns, cpu.slots[0].enabled_ns);
+        let (task, cpu) = sample(&mut spared, (100, 5, 1), Some(40));
+        assert_eq!(enabled(&task, &cpu), (40, 40));
+        let (task, cpu) = sample(&mut spared, (100, 5, 1), Some(60));
+        assert_eq!(enabled(&task, &cpu), (60, 60));
+        let (task, cpu) = sample(&mut spared, (150, 9, 2), Some(10));
+        assert_eq!(enabled(&task, &cpu), (0, 0));
+    }
+
+    #[test]
+    fn a_cpu_whose_task_says_nothing_new_stays_where_it_was() {
+        let mut spared = spared(&[3]);
+        sample(&mut spared, (100, 5, 1), Some(40));
+        assert_eq!(sample(&mut spared, (100, 5, 1), None).1.busy_ns, 140);
+        // It has been switched since: all is charged.
+        assert_eq!(sample(&mut spared, (150, 5, 2), None).1.busy_ns, 150);
+    }
+}

@@ -1,0 +1,128 @@
+//! CPUs that are idle or isolated are left alone: interrupts on them are counted with the tool and without it.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use vmtests_protocol::Plan;
+
+use super::{Case, Stop, no_losses};
+use crate::intervals::Totals;
+use crate::procfs;
+use crate::report::Report;
+use crate::sysfs;
+use crate::tool::Batch;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "isolated",
+    about: "a CPU that is isolated or idle gets no interrupt from the tool, and the time of its task is right",
+    run,
+};
+
+/// Intervals of the tool in each stretch in which interrupts are counted, and their length.
+const INTERVALS: usize = 20;
+const DELAY: &str = "0.5";
+/// Function calls that the kernel may make in a stretch for reasons of its own.
+const OWN_CALLS: u64 = 4;
+/// The scheduler brings the time of a lone task without a tick up to date once a second.
+const LATE: f64 = 1.2;
+
+/// Calls of functions on a CPU that others asked for, since boot.
+fn calls(cpu: u32) -> Result<u64, String> {
+    let text = sysfs::read("/proc/interrupts")?;
+    let row = text.lines().find(|line| line.trim_start().starts_with("CAL:"));
+    let count = row.and_then(|row| row.split_whitespace().nth(1 + cpu as usize));
+    count
+        .and_then(|count| count.parse().ok())
+        .ok_or_else(|| format!("/proc/interrupts has no calls of CPU {cpu}"))
+}
+
+/// Calls on these CPUs meanwhile.
+fn calls_in(cpus: [u32; 2], mut meanwhile: impl FnMut() -> Result<(), Stop>) -> Result<[u64; 2], Stop> {
+    let before = [calls(cpus[0])?, calls(cpus[1])?];
+    meanwhile()?;
+    Ok([calls(cpus[0])? - before[0], calls(cpus[1])? - before[1]])
+}
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    let isolated = sysfs::list("/sys/devices/system/cpu/isolated")?;
+    let &[quiet] = isolated.as_slice() else { return Err(Stop::skip("not one isolated CPU")) };
+    // Nothing is pinned to it, and the guest has nothing to do.
+    let idle = quiet - 1;
+    let work = Work::start_now("spin", &[&quiet.to_string()])?;
+    sleep(Duration::from_secs(2));
+    let [alone, idle_alone] = calls_in([quiet, idle], || {
+        sleep(Duration::from_secs_f64(INTERVALS as f64 * 0.5));
+        Ok(())
+    })?;
+    work.stop()?;
+
+    let mut batch = Batch::start(&["-d", DELAY])?;
+    let mut totals = Totals::default();
+    let mut work = Work::start("spin", &[&quiet.to_string()])?;
+    let pid = work.pid();
+    let first = batch.next()?;
+    batch.follow(&mut totals, 1)?;
+    let before = procfs::process_run_ns(pid)? as f64 / 1e9;
+    work.go();
+    batch.follow(&mut totals, 2)?;
+    let (began, told_before) = (Instant::now(), totals.process(pid)?.cpu_ns);
+    let [beside, idle_beside] = calls_in([quiet, idle], || batch.follow(&mut totals, INTERVALS).map(|_| ()))?;
+    let wall = began.elapsed().as_secs_f64();
+    let told = (totals.process(pid)?.cpu_ns - told_before) / 1e9;
+    let counted = totals.process(pid)?.last.clone();
+    let done = work.stop()?;
+    batch.follow_to_end(&mut totals, pid)?;
+    batch.stop()?;
+
+    report.say(format_args!(
+        "function calls in {wall:.1} s: isolated CPU {alone} without the tool, {beside} with it; idle CPU {idle_alone} and {idle_beside}"
+    ));
+    report.check(
+        beside <= alone + OWN_CALLS,
+        format_args!("calls on isolated CPU {quiet} in {INTERVALS} intervals"),
+        format_args!("at most {} (without the tool: {alone})", alone + OWN_CALLS),
+        beside,
+    );
+    // The timer and the workers of the kernel use it now and then: a flush in each interval would be far above.
+    report.check(
+        idle_beside < idle_alone + INTERVALS as u64 / 2,
+        format_args!("calls on idle CPU {idle}"),
+        format_args!("fewer than {}", idle_alone + INTERVALS as u64 / 2),
+        idle_beside,
+    );
+    report.check(
+        (told - wall).abs() <= LATE,
+        "CPU seconds of the lone task while it never switched",
+        format_args!("{wall:.2} ± {LATE}"),
+        format_args!("{told:.2}"),
+    );
+    report.cpu_seconds(
+        "CPU seconds of it when it has ended",
+        done.cpu.as_secs_f64() - before,
+        totals.process(pid)?.cpu_ns / 1e9,
+    );
+    let node = plan.machine.node_of_cpu(quiet).unwrap_or(usize::MAX);
+    let here = counted["run_pct_by_node"][node.to_string()].as_f64().unwrap_or(0.0);
+    report.close(format_args!("its share on node {node}"), 100.0, here, 0.001);
+    let notes = first["notes"].to_string();
+    let says = notes.contains(&format!("({quiet})")) && notes.contains("--flush-isolated");
+    report.check(says, "a note says which CPU is left alone", "CPU and flag", notes);
+    no_losses(report, &totals);
+
+    // The same count with the interrupts asked for: the check above could fail.
+    let work = Work::start_now("spin", &[&quiet.to_string()])?;
+    let mut batch = Batch::start(&["-d", DELAY, "--flush-isolated"])?;
+    let mut totals = Totals::default();
+    batch.follow(&mut totals, 3)?;
+    let [asked, _] = calls_in([quiet, idle], || batch.follow(&mut totals, INTERVALS).map(|_| ()))?;
+    work.stop()?;
+    batch.stop()?;
+    report.check(
+        asked >= INTERVALS as u64,
+        "calls with --flush-isolated",
+        format_args!("at least {INTERVALS}"),
+        asked,
+    );
+    Ok(())
+}
