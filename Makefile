@@ -14,6 +14,7 @@ help:
 	@echo 'make test-all   this machine, and the full matrix of virtual ones'
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
 	@echo 'make bench      the measurements of docs/performance.md'
+	@echo 'make prometheus the exporter against a real Prometheus, which it installs'
 	@echo 'make programs   memory in use of programs that people run, which it installs; the cost of sampling'
 	@echo 'make inspect    the BPF programs and maps as the kernel has them: sizes, work of the verifier, memory'
 	@echo 'make fuzz       hostile inputs for everything that parses, FUZZ_SECONDS (600) for each of eight targets'
@@ -71,6 +72,10 @@ bench: build
 	scripts/install-deps bench
 	benches/run
 
+prometheus: build
+	scripts/install-deps prometheus
+	scripts/check-prometheus
+
 programs: build
 	scripts/install-deps programs
 	benches/run programs
@@ -87,4 +92,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all format static bench programs inspect fuzz torture
+.PHONY: help build run test test-host test-all format static bench prometheus programs inspect fuzz torture

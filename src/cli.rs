@@ -107,6 +107,12 @@ pub enum Command {
         after_help = "All metrics and rows are recorded; replay and export choose what to show of them."
     )]
     Record(Box<RecordArgs>),
+    /// Serve counters of nodes, containers and programs to Prometheus.
+    #[command(
+        after_help = "The page is made once an interval, whoever reads it: /metrics, and /-/healthy. docs/fleet.md has its metrics. \
+                      Who reaches it reads names of programs and containers; TLS and passwords are for a proxy."
+    )]
+    Exporter(Box<ExporterArgs>),
     /// Show a recording, on the screen or as batch output. Needs no privilege.
     #[command(after_help = MEASURED)]
     Replay(Box<ReplayArgs>),
@@ -283,6 +289,60 @@ pub struct RecordArgs {
     /// register, code, value or address inside a mapping is.
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
+}
+
+/// Flags of `exporter`.
+#[derive(Args, Debug)]
+#[command(mut_arg("delay", |delay| delay.default_value("5")))]
+pub struct ExporterArgs {
+    /// Listen at ADDRESS:PORT or unix:PATH; repeated. 127.0.0.1:6862 if not given.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<String>,
+
+    /// Keep the page in this file, for the textfile collector of node_exporter; listen only where --listen says so.
+    #[arg(long, value_name = "FILE")]
+    pub textfile: Option<PathBuf>,
+
+    /// Programs with series of their own: those with the most CPU time. All others are one.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+
+    /// Containers with series of their own. All others are one.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub max_containers: usize,
+
+    /// Series at most: memory and CPU time of containers by node, programs, and pairs of nodes are left out beyond that.
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    pub max_series: usize,
+
+    /// Stop after this many intervals.
+    #[command(flatten)]
+    pub count: CountArgs,
+
+    /// Serve a recording instead of this machine, at its own pace. Needs no privilege.
+    // By flag, not by role: clap would name all flags of the role in its message.
+    #[arg(
+        long,
+        value_name = "FILE|DIR",
+        conflicts_with_all = [
+            "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
+            "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "flush_isolated",
+        ]
+    )]
+    pub from_recording: Option<PathBuf>,
+
+    /// Record everything that is measured, too, to a new file or in a directory (made if it ends with '/').
+    #[arg(long, value_name = "FILE|DIR", help_heading = RECORDING, conflicts_with = "from_recording")]
+    pub record: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub limits: RecordLimits,
+
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+
+    #[command(flatten)]
+    pub measure: MeasureArgs,
 }
 
 /// Flags of `replay`.

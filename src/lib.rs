@@ -17,6 +17,7 @@ pub mod diff;
 pub mod doctor;
 pub mod error;
 pub mod export;
+pub mod exporter;
 pub mod finding;
 pub mod host;
 pub mod hot;

@@ -3,6 +3,7 @@
 mod diagnose;
 mod diff;
 mod events;
+mod exporter;
 mod hot;
 mod show;
 
@@ -32,6 +33,7 @@ use crate::record::time::{self, TimeError};
 use crate::snapshot::RowKind;
 use crate::source::live::LiveOptions;
 
+pub use self::exporter::{addresses, limits};
 pub use diagnose::{no_rule, rules};
 pub use diff::{Stretch, compared, fails_on, sides};
 pub use events::{budget, catalog, choose, event_sets};

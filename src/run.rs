@@ -6,6 +6,7 @@ mod calibrate;
 mod demo;
 mod diagnose;
 mod diff;
+mod prometheus;
 mod recordings;
 pub mod replay;
 mod selftest;
@@ -49,6 +50,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Some(Command::Topology { format }) => about::topology(*format),
         Some(Command::List { what }) => about::list(what),
         Some(Command::Record(args)) => watch::record(args),
+        Some(Command::Exporter(args)) => prometheus::run(args),
         Some(Command::Replay(args)) => recordings::replay(args),
         Some(Command::Export(args)) => recordings::export(args),
         Some(Command::Verify { paths }) => recordings::verify(paths),

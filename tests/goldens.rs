@@ -42,7 +42,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 36] = [
+const COMMANDS: [(&str, &[&str]); 37] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -74,6 +74,7 @@ const COMMANDS: [(&str, &[&str]); 36] = [
     ("help/generate.txt", &["generate", "--help"]),
     ("help/diagnose.txt", &["diagnose", "--help"]),
     ("help/diff.txt", &["diff", "--help"]),
+    ("help/exporter.txt", &["exporter", "--help"]),
     ("help/calibrate.txt", &["calibrate", "--help"]),
     ("help/selftest.txt", &["selftest", "--help"]),
     ("list_findings.txt", &["list", "findings"]),
@@ -88,7 +89,12 @@ const COMMANDS: [(&str, &[&str]); 36] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 58] = [
+const WRONG_USAGE: [&[&str]; 63] = [
+    &["exporter", "--listen", "6862"],
+    &["exporter", "--listen", "unix:"],
+    &["exporter", "--from-recording", "nowhere.nrec", "--record", "x"],
+    &["exporter", "--record-top", "5"],
+    &["exporter", "--from-recording", "demo.nrec", "--pid", "1"],
     &["--frobnicate"],
     &["frobnicate"],
     &["-b", "-d", "0.05"],

@@ -59,9 +59,12 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
     for (words, tips) in [
         (
             &["replay", "x", "--pid", "7"][..],
-            &["numatop-ng, record and diagnose have '--pid'", "measured already"][..],
+            &["numatop-ng, record, exporter and diagnose have '--pid'", "measured already"][..],
         ),
-        (&["replay", "x", "-d", "1"], &["numatop-ng, record and diagnose have '-d'", "measured already"]),
+        (
+            &["replay", "x", "-d", "1"],
+            &["numatop-ng, record, exporter and diagnose have '-d'", "measured already"],
+        ),
         (&["replay", "x", "--hot"], &["numatop-ng and record have '--hot'"]),
         (&["export", "x", "--format", "csv", "--ascii"], &["numatop-ng and replay have '--ascii'"]),
         (&["record", "x", "--sort", "ipc"], &["numatop-ng, replay and export have '--sort'", "All metrics"]),
@@ -71,7 +74,7 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
         (&["--follow"], &["replay has '--follow'"]),
         (
             &["list", "metrics", "--pmu-dir", "x"],
-            &["numatop-ng, list events, record and diagnose have '--pmu-dir'"],
+            &["numatop-ng, list events, record, exporter and diagnose have '--pmu-dir'"],
         ),
     ] {
         let error = refused(words);

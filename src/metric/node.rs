@@ -359,7 +359,10 @@ fn ipc(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
 }
 
 /// Free pages above the low watermark per hundred managed ones.
-fn watermark_distance(node: &NodeRaw) -> Reading<f64> {
+///
+/// # Errors
+/// The node has no memory to hand out.
+pub fn watermark_distance(node: &NodeRaw) -> Reading<f64> {
     if node.managed_bytes == 0 {
         return Err(Missing::NotCollected("the node has no memory to hand out".into()));
     }

@@ -113,7 +113,7 @@ fn fold_machine(args: &DiagnoseArgs, folded: &mut Folded, stop: BorrowedFd<'_>) 
 
 /// Fields of processes that rules need beside what samples always have: lists of CPUs, and huge pages where misses of the TLB are
 /// counted. The kernel looks at every page table for the latter.
-fn asked(host: &HostFacts) -> Asked {
+pub(super) fn asked(host: &HostFacts) -> Asked {
     Asked { texts: true, huge: host.slots(Role::Dtlb).next().is_some() }
 }
 

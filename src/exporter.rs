@@ -1,0 +1,148 @@
+//! A page of counters for Prometheus.
+//!
+//! Sums and never percentages: a quotient of two rates is right over any window and any set of hosts, a mean of percentages
+//! is not. Rows partition the machine: the CPU time of programs adds up to that of containers, and that of nodes. The page is
+//! made once an interval and served from memory, so that no number of readers makes the measuring work.
+
+mod families;
+mod labels;
+mod ledger;
+mod page;
+mod request;
+pub mod server;
+mod sums;
+mod top;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::export::Export;
+use crate::export::notices::Quiet;
+use crate::finding::Engine;
+use crate::model::process::Asked;
+use crate::snapshot::Snapshot;
+use crate::text::clean_str;
+
+use self::ledger::Ledger;
+use self::page::Form;
+
+/// Bounds of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Programs, and containers, with series of their own; the rest is one series.
+    pub programs: usize,
+    pub containers: usize,
+    /// Series at most: families are left out beyond that.
+    pub series: usize,
+}
+
+/// The page as of the last interval, in both forms, and when it was made.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    pub text: Arc<str>,
+    pub open_metrics: Arc<str>,
+    /// Wall clock of the sample, ns since 1970; 0 before the first.
+    pub made_wall_ns: i64,
+    /// Length of its interval, ns.
+    pub interval_ns: u64,
+}
+
+/// The page that readers get, replaced once an interval.
+pub type Shared = Arc<RwLock<Page>>;
+
+/// Adds intervals up, and makes the page. Its output has notes only.
+pub struct Exporter {
+    ledger: Ledger,
+    engine: Engine,
+    /// Fields of processes that rules need.
+    asked: Asked,
+    limits: Limits,
+    page: Shared,
+    textfile: Option<PathBuf>,
+    /// The last reason for which the file could not be written: said once.
+    failed: Option<String>,
+    notes: Quiet,
+}
+
+impl Exporter {
+    /// Makes `page` from now on, and the same in `textfile`.
+    pub fn new(
+        limits: Limits,
+        (engine, asked): (Engine, Asked),
+        page: Shared,
+        textfile: Option<PathBuf>,
+    ) -> Exporter {
+        let ledger = Ledger::new(limits);
+        Exporter { ledger, engine, asked, limits, page, textfile, failed: None, notes: Quiet::default() }
+    }
+
+    fn keep(&mut self, text: &str, out: &mut dyn Write) -> io::Result<()> {
+        let Some(path) = &self.textfile else { return Ok(()) };
+        let failed = replace(path, text).err().map(|error| error.to_string());
+        if let Some(why) = failed.as_ref().filter(|why| self.failed.as_ref() != Some(why)) {
+            let path = clean_str(&path.to_string_lossy());
+            writeln!(out, "numatop-ng: writing {path}: {why}; it is tried again at each interval")?;
+        }
+        self.failed = failed;
+        Ok(())
+    }
+}
+
+/// Puts a whole file in the place of another: a reader never sees half of it. Everybody may read it.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    // node_exporter reads *.prom only.
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.set_permissions(fs::Permissions::from_mode(0o644))?;
+        file.write_all(text.as_bytes())
+    });
+    written.and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&temporary);
+    })
+}
+
+impl Export for Exporter {
+    fn wants_containers(&self) -> bool {
+        false
+    }
+
+    fn wants_findings(&self) -> bool {
+        true
+    }
+
+    fn diagnose(&mut self, processes: &Snapshot) {
+        self.engine.take(processes);
+    }
+
+    fn interrupt(&mut self) {
+        self.engine.interrupt();
+    }
+
+    fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
+        self.ledger.take(snapshot);
+        let (families, dropped) = families::bounded(&self.ledger, &self.engine, snapshot, self.limits.series);
+        let (text, open) = (
+            page::render(&families, dropped, Form::Text),
+            page::render(&families, dropped, Form::OpenMetrics),
+        );
+        self.keep(&text, out)?;
+        self.notes.write(out, snapshot)?;
+        let page = Page {
+            text: text.into(),
+            open_metrics: open.into(),
+            made_wall_ns: snapshot.wall_ns,
+            interval_ns: snapshot.interval_ns.unwrap_or_default(),
+        };
+        *self.page.write().unwrap_or_else(PoisonError::into_inner) = page;
+        Ok(())
+    }
+
+    fn asked(&self) -> Asked {
+        self.asked
+    }
+}

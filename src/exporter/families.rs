@@ -1,0 +1,367 @@
+//! The families of the page, from what was added up and from the last interval. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::finding::Engine;
+use crate::finding::rules::RULES;
+use crate::metric::node::watermark_distance;
+use crate::model::sample::Missing;
+use crate::snapshot::{Container, Node, Snapshot};
+use crate::text::one_line;
+
+use super::labels::Labels;
+use super::ledger::{Ledger, NodeSums, Now, OTHERS, container_labels};
+use super::page::Family;
+use super::sums::{AMOUNTS, NS, Sums};
+use super::top::Top;
+
+/// The families, and the number of series that were left out to keep within `most`: memory of containers by node first, then
+/// their CPU time by node, which becomes one series each, then programs, then pairs of nodes.
+pub(super) fn bounded(
+    ledger: &Ledger,
+    engine: &Engine,
+    snapshot: &Snapshot,
+    most: usize,
+) -> (Vec<Family>, usize) {
+    let mut parts = [
+        host(ledger, engine, snapshot),
+        nodes(ledger, snapshot),
+        containers(ledger, snapshot),
+        pairs(ledger, snapshot),
+        programs(ledger),
+        vec![cpu_by_node(ledger)],
+        vec![container_memory(ledger, snapshot)],
+    ];
+    let mut dropped = 0;
+    for part in [6, 5, 4, 3] {
+        if parts.iter().flatten().map(|family| family.series.len()).sum::<usize>() <= most {
+            break;
+        }
+        let left_out = std::mem::take(&mut parts[part]);
+        dropped += left_out.iter().map(|family| family.series.len()).sum::<usize>();
+        if part == 5 {
+            parts[5] = vec![cpu(ledger)];
+        }
+    }
+    (parts.into_iter().flatten().collect(), dropped)
+}
+
+fn of<const N: usize>(pairs: [(&'static str, &str); N], value: f64) -> (Labels, f64) {
+    (Labels::of(pairs), value)
+}
+
+fn host(ledger: &Ledger, engine: &Engine, snapshot: &Snapshot) -> Vec<Family> {
+    let facts = &snapshot.host;
+    let lost = snapshot.lost.iter().map(|(cause, count)| of([("cause", cause)], *count as f64));
+    // Nothing is wrong with a counter that nobody asked for.
+    let reasons = facts.missing.iter().filter(|(_, why)| !matches!(why, Missing::NotCollected(_)));
+    let missing =
+        reasons.map(|(metric, why)| of([("metric", metric), ("reason", &one_line(&why.to_string()))], 1.0));
+    vec![
+        Family::gauge("numatop_build_info", "1, with the version.")
+            .with([of([("version", env!("CARGO_PKG_VERSION"))], 1.0)]),
+        Family::gauge("numatop_host_info", "1, with the machine.").with([of(
+            [("kernel", &facts.kernel), ("cpu_model", &facts.cpu_model), ("arch", &facts.arch)],
+            1.0,
+        )]),
+        Family::counter("numatop_intervals", "Intervals that were measured.").of(ledger.intervals as f64),
+        Family::gauge("numatop_sample_duration_seconds", "Time that the last sample took.").of(snapshot
+            .own
+            .raw
+            .sample_ns
+            as f64
+            * NS),
+        Family::gauge("numatop_last_sample_timestamp_seconds", "When it was taken, since 1970.")
+            .of(snapshot.wall_ns as f64 * NS),
+        Family::counter("numatop_lost", "Events that were lost, by cause; see docs/numbers.md.").with(lost),
+        Family::gauge(
+            "numatop_missing_info",
+            "1 for each metric that cannot be measured here, with the reason.",
+        )
+        .with(missing),
+        findings(engine),
+        Family::counter("process_cpu_seconds", "CPU time of numatop-ng itself.")
+            .of(snapshot.own.raw.cpu_ns as f64 * NS),
+        Family::gauge("process_resident_memory_bytes", "Resident memory of numatop-ng itself.").of(snapshot
+            .own
+            .raw
+            .rss_bytes
+            as f64),
+    ]
+}
+
+/// By rule, not by subject: active findings, 0 of a rule that could look, no series of one that could not.
+fn findings(engine: &Engine) -> Family {
+    let blind: BTreeSet<&str> = engine.wholly_blind().map(|blind| blind.id).collect();
+    let mut active: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+    for finding in engine.findings() {
+        *active.entry((finding.key.id, finding.severity.name())).or_default() += 1.0;
+    }
+    for rule in RULES {
+        if !blind.contains(rule.id) && !active.keys().any(|(id, _)| *id == rule.id) {
+            active.insert((rule.id, rule.gravest.name()), 0.0);
+        }
+    }
+    Family::gauge("numatop_findings", "Active findings by rule; a rule that could not look has no series.")
+        .with(
+            active.into_iter().map(|((id, severity), count)| of([("id", id), ("severity", severity)], count)),
+        )
+}
+
+/// A family with a series for each node, where `value` knows it.
+fn by_node(family: Family, snapshot: &Snapshot, value: impl Fn(&Node) -> Option<f64>) -> Family {
+    let series =
+        snapshot.nodes.iter().filter_map(|node| Some(of([("node", &node.raw.id.to_string())], value(node)?)));
+    family.with(series)
+}
+
+fn nodes(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
+    let counter = |name, help, value: fn(&NodeSums) -> Option<f64>| {
+        by_node(Family::counter(name, help), snapshot, |node| value(ledger.nodes.get(&node.raw.id)?))
+    };
+    let gauge =
+        |name, help, value: fn(&Node) -> Option<f64>| by_node(Family::gauge(name, help), snapshot, value);
+    let pages = |name, help, value: fn(&Node) -> u64| {
+        by_node(Family::counter(name, help), snapshot, |node| Some(value(node) as f64))
+    };
+    let two = |name,
+               help,
+               label: &'static str,
+               words: [&'static str; 2],
+               value: fn(&NodeSums) -> Option<(f64, f64)>| {
+        let series = snapshot.nodes.iter().filter_map(|node| {
+            let (one, other) = value(ledger.nodes.get(&node.raw.id)?)?;
+            let node = node.raw.id.to_string();
+            Some([
+                (Labels::of([("node", node.as_str()), (label, words[0])]), one),
+                (Labels::of([("node", node.as_str()), (label, words[1])]), other),
+            ])
+        });
+        Family::counter(name, help).with(series.flatten())
+    };
+    let reclaimed = snapshot.nodes.iter().flat_map(|node| {
+        let id = node.raw.id.to_string();
+        [("kswapd", node.raw.kswapd_pages), ("direct", node.raw.direct_pages)]
+            .map(|(by, pages)| of([("node", &id), ("by", by)], pages as f64))
+    });
+    vec![
+        gauge("numatop_node_cpus", "CPUs that are online.", |node| Some(f64::from(node.cpus))),
+        counter("numatop_node_cpu_seconds", "CPU time of tasks.", |sums| Some(sums.cpu_s)),
+        counter("numatop_node_irq_seconds", "Time in interrupts.", |sums| Some(sums.irq_s)),
+        counter("numatop_node_cycles", "CPU cycles of tasks.", |sums| sums.cycles),
+        counter("numatop_node_instructions", "Instructions of tasks.", |sums| sums.instructions),
+        two(
+            "numatop_node_memory_accesses",
+            "Accesses that the CPUs counted.",
+            "target",
+            ["local", "remote"],
+            |sums| sums.accesses,
+        ),
+        counter(
+            "numatop_node_located_cpu_seconds",
+            "CPU time of the node for which it is known where the memory is.",
+            |sums| sums.located_s,
+        ),
+        counter(
+            "numatop_node_remote_cpu_seconds",
+            "Of the located CPU time, the part by the share of use that is on other nodes.",
+            |sums| sums.remote_s,
+        ),
+        two("numatop_node_hint_faults", "NUMA hinting faults.", "page", ["local", "remote"], |sums| {
+            sums.hint_local.zip(sums.hint_remote)
+        }),
+        gauge("numatop_node_memory_total_bytes", "Memory of the node.", |node| {
+            Some(node.raw.mem_total_bytes as f64)
+        }),
+        gauge("numatop_node_memory_free_bytes", "Free memory.", |node| Some(node.raw.mem_free_bytes as f64)),
+        gauge("numatop_node_memory_file_bytes", "Page cache.", |node| Some(node.raw.mem_file_bytes as f64)),
+        gauge("numatop_node_memory_anon_bytes", "Anonymous memory.", |node| {
+            Some(node.raw.mem_anon_bytes as f64)
+        }),
+        gauge("numatop_node_memory_slab_bytes", "Memory of kernel objects.", |node| {
+            Some(node.raw.mem_slab_bytes as f64)
+        }),
+        gauge(
+            "numatop_node_watermark_distance_ratio",
+            "Free memory above the low watermark, of the memory that can be given out; below 0 kswapd works.",
+            |node| watermark_distance(&node.raw).ok().map(|pct| pct / 100.0),
+        ),
+        pages("numatop_node_numa_hit_pages", "Pages taken here as wanted.", |node| node.raw.numa_hit),
+        pages("numatop_node_numa_miss_pages", "Pages taken here although another node was wanted.", |node| {
+            node.raw.numa_miss
+        }),
+        pages("numatop_node_numa_foreign_pages", "Pages wanted here and taken elsewhere.", |node| {
+            node.raw.numa_foreign
+        }),
+        pages("numatop_node_numa_interleave_hit_pages", "Interleaved pages taken here as wanted.", |node| {
+            node.raw.interleave_hit
+        }),
+        pages("numatop_node_numa_local_pages", "Pages taken here by tasks here.", |node| node.raw.local_node),
+        pages("numatop_node_numa_other_pages", "Pages taken here by tasks elsewhere.", |node| {
+            node.raw.other_node
+        }),
+        Family::counter(
+            "numatop_node_reclaimed_pages",
+            "Pages that reclaim freed, by the background and by tasks.",
+        )
+        .with(reclaimed),
+    ]
+}
+
+/// Series by pairs of nodes that were ever above 0.
+fn pairs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
+    let series = |sums: &BTreeMap<(u32, u32), f64>, names: [&'static str; 2]| -> Vec<(Labels, f64)> {
+        let labels = |(from, to): &(u32, u32)| {
+            Labels::of([(names[0], from.to_string().as_str()), (names[1], to.to_string().as_str())])
+        };
+        sums.iter().map(|(pair, sum)| (labels(pair), *sum)).collect()
+    };
+    let topology = &snapshot.host.topology;
+    let distances = topology.nodes.iter().flat_map(|node| {
+        node.distances.iter().map(|(to, distance)| {
+            of([("from", &node.id.to_string()), ("to", &to.to_string())], f64::from(*distance))
+        })
+    });
+    vec![
+        Family::gauge("numatop_node_distance", "Distance as the firmware has it (SLIT).").with(distances),
+        Family::counter(
+            "numatop_access_cpu_seconds",
+            "CPU time by the node of the CPU and that of the memory.",
+        )
+        .with(series(&ledger.accesses_s, ["cpu_node", "memory_node"])),
+        Family::counter("numatop_task_migrations", "Moves of tasks between nodes.")
+            .with(series(&ledger.task_moves, ["from", "to"])),
+        Family::counter("numatop_pages_migrated", "Pages that were moved between nodes.")
+            .with(series(&ledger.page_moves, ["from", "to"])),
+    ]
+}
+
+fn others(name: &'static str) -> Labels {
+    Labels::of([(name, OTHERS)])
+}
+
+/// A family for each amount, with a series for each row of `top`.
+fn amounts(
+    top: &Top<Labels, Sums>,
+    rest: &Labels,
+    name: impl Fn(usize) -> Option<&'static str>,
+) -> Vec<Family> {
+    let family = |(at, amount): (usize, &super::sums::Amount)| {
+        let series = top
+            .series()
+            .filter_map(|(labels, sums)| Some((labels.unwrap_or(rest).clone(), sums.amounts[at]?)));
+        Some(Family::counter(name(at)?, amount.help).with(series))
+    };
+    AMOUNTS.iter().enumerate().filter_map(family).collect()
+}
+
+/// A gauge of rows as of now; those without a series of their own are one.
+fn gauge(
+    family: Family,
+    (top, rest): (&Top<Labels, Sums>, &Labels),
+    now: &BTreeMap<Labels, Now>,
+    value: impl Fn(&Now) -> u64,
+) -> Family {
+    let (mut series, mut sum, mut any) = (Vec::new(), 0, false);
+    for (labels, now) in now {
+        if top.is_first(labels) {
+            series.push((labels.clone(), value(now) as f64));
+        } else {
+            (sum, any) = (sum + value(now), true);
+        }
+    }
+    series.extend(any.then(|| (rest.clone(), sum as f64)));
+    family.with(series)
+}
+
+fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
+    let rest = others("container");
+    // CPU time is by node: see `cpu_by_node`.
+    let mut families = amounts(&ledger.containers, &rest, |at| (at > 0).then_some(AMOUNTS[at].container));
+    families.push(gauge(
+        Family::gauge("numatop_container_processes", "Processes."),
+        (&ledger.containers, &rest),
+        &ledger.containers_now,
+        |now| now.processes,
+    ));
+    let throttled =
+        limits(ledger, snapshot, |row| Some(*row.raw.as_ref()?.throttled_ns.as_ref().ok()? as f64 * NS));
+    families.push(
+        Family::counter(
+            "numatop_container_throttled_seconds",
+            "Time in which its quota held it up, since it was made.",
+        )
+        .with(throttled),
+    );
+    let limit =
+        limits(ledger, snapshot, |row| Some((*row.raw.as_ref()?.mem_limit_bytes.as_ref().ok()?)? as f64));
+    families
+        .push(Family::gauge("numatop_container_memory_limit_bytes", "Memory that it may have.").with(limit));
+    families
+}
+
+/// Containers with a series of their own that have none below them: what their files say is theirs alone.
+fn leaves<'a>(ledger: &'a Ledger, snapshot: &'a Snapshot) -> impl Iterator<Item = (Labels, &'a Container)> {
+    let parents: BTreeSet<usize> = snapshot.containers.iter().filter_map(|row| row.parent).collect();
+    let rows = snapshot.containers.iter().enumerate().filter(move |(at, _)| !parents.contains(at));
+    rows.filter_map(|(_, row)| Some((container_labels(row.group.as_deref()?), row)))
+        .filter(|(labels, _)| ledger.containers.is_first(labels))
+}
+
+/// One series a container. Containers of one name add up.
+fn limits(
+    ledger: &Ledger,
+    snapshot: &Snapshot,
+    value: impl Fn(&Container) -> Option<f64>,
+) -> BTreeMap<Labels, f64> {
+    let mut series = BTreeMap::new();
+    for (labels, row) in leaves(ledger, snapshot) {
+        if let Some(value) = value(row) {
+            *series.entry(labels).or_default() += value;
+        }
+    }
+    series
+}
+
+fn cpu_by_node(ledger: &Ledger) -> Family {
+    let rest = others("container");
+    let series = ledger.containers.series().flat_map(|(labels, sums)| {
+        let labels = labels.unwrap_or(&rest).clone();
+        let ran = sums.cpu_s_by_node.iter().enumerate().filter(|(_, seconds)| **seconds > 0.0);
+        ran.map(move |(node, seconds)| (labels.and("node", &node.to_string()), *seconds)).collect::<Vec<_>>()
+    });
+    Family::counter(AMOUNTS[0].container, AMOUNTS[0].help).with(series)
+}
+
+fn cpu(ledger: &Ledger) -> Family {
+    let mut families =
+        amounts(&ledger.containers, &others("container"), |at| (at == 0).then_some(AMOUNTS[0].container));
+    families.remove(0)
+}
+
+fn container_memory(ledger: &Ledger, snapshot: &Snapshot) -> Family {
+    let mut series: BTreeMap<Labels, f64> = BTreeMap::new();
+    for (labels, row) in leaves(ledger, snapshot) {
+        let Some(Ok(by_node)) = row.raw.as_ref().map(|raw| &raw.mem_bytes_by_node) else { continue };
+        for (node, bytes) in by_node {
+            *series.entry(labels.and("node", &node.to_string())).or_default() += *bytes as f64;
+        }
+    }
+    Family::gauge("numatop_container_memory_bytes", "Memory that is charged to it, by node.").with(series)
+}
+
+fn programs(ledger: &Ledger) -> Vec<Family> {
+    let rest = others("comm");
+    let mut families = amounts(&ledger.programs, &rest, |at| AMOUNTS[at].program);
+    let rows = || (&ledger.programs, &rest);
+    let (processes, rss) = (
+        Family::gauge("numatop_program_processes", "Processes."),
+        Family::gauge(
+            "numatop_program_resident_memory_bytes",
+            "Resident memory; shared pages count for each process.",
+        ),
+    );
+    families.push(gauge(processes, rows(), &ledger.programs_now, |now| now.processes));
+    families.push(gauge(rss, rows(), &ledger.programs_now, |now| now.rss_bytes));
+    families
+}

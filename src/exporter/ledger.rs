@@ -1,0 +1,206 @@
+//! Everything that was added up since the start. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::metric::counters;
+use crate::metric::placement::NODE_REMOTE_PCT;
+use crate::model::event::Role;
+use crate::model::group::{Group, Kind};
+use crate::model::units::NodeId;
+use crate::snapshot::{Node, Snapshot, Task};
+use crate::text::clean;
+
+use super::Limits;
+use super::labels::Labels;
+use super::sums::{NS, Sums, remote_share};
+use super::top::{Sum, Top};
+
+/// Gauges of a row as of now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Now {
+    pub processes: u64,
+    pub rss_bytes: u64,
+}
+
+/// Sums of a node that the kernel does not add up itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeSums {
+    pub cpu_s: f64,
+    pub irq_s: f64,
+    pub cycles: Option<f64>,
+    pub instructions: Option<f64>,
+    /// Counted accesses: local, remote.
+    pub accesses: Option<(f64, f64)>,
+    pub located_s: Option<f64>,
+    pub remote_s: Option<f64>,
+    pub hint_local: Option<f64>,
+    pub hint_remote: Option<f64>,
+}
+
+/// Totals by row.
+pub(super) struct Ledger {
+    pub intervals: u64,
+    pub nodes: BTreeMap<u32, NodeSums>,
+    pub containers: Top<Labels, Sums>,
+    pub programs: Top<Labels, Sums>,
+    pub containers_now: BTreeMap<Labels, Now>,
+    pub programs_now: BTreeMap<Labels, Now>,
+    /// Seconds of CPU time by node of the CPU and of the memory.
+    pub accesses_s: BTreeMap<(u32, u32), f64>,
+    pub task_moves: BTreeMap<(u32, u32), f64>,
+    pub page_moves: BTreeMap<(u32, u32), f64>,
+}
+
+/// The name of the series of all rows without one of their own.
+pub(super) const OTHERS: &str = "(others)";
+
+impl Ledger {
+    /// Begins at zero.
+    pub(super) fn new(limits: Limits) -> Ledger {
+        Ledger {
+            intervals: 0,
+            nodes: BTreeMap::new(),
+            containers: Top::new(limits.containers),
+            programs: Top::new(limits.programs),
+            containers_now: BTreeMap::new(),
+            programs_now: BTreeMap::new(),
+            accesses_s: BTreeMap::new(),
+            task_moves: BTreeMap::new(),
+            page_moves: BTreeMap::new(),
+        }
+    }
+
+    /// Adds an interval, with rows of processes.
+    pub(super) fn take(&mut self, snapshot: &Snapshot) {
+        self.intervals += 1;
+        let (mut containers, mut programs) =
+            (BTreeMap::<Labels, Sums>::new(), BTreeMap::<Labels, Sums>::new());
+        (self.containers_now, self.programs_now) = (BTreeMap::new(), BTreeMap::new());
+        let mut cpu_s_by_node = Vec::new();
+        for task in &snapshot.tasks {
+            let group = snapshot.names.groups.get(&task.raw.cgroup_id);
+            let (container, program) = (container_of(group), program_of(group, task));
+            let sums = Sums::of(task, snapshot);
+            let ran = Sums { cpu_s_by_node: std::mem::take(&mut cpu_s_by_node), ..Sums::default() };
+            cpu_s_by_node = added(ran, &sums).cpu_s_by_node;
+            containers.entry(container.clone()).or_default().add(&sums);
+            programs.entry(program.clone()).or_default().add(&sums);
+            for now in [self.containers_now.entry(container), self.programs_now.entry(program)] {
+                let now = now.or_default();
+                now.processes += u64::from(!task.exited && !task.left());
+                now.rss_bytes += task.rss_bytes;
+            }
+        }
+        self.containers.take(containers);
+        self.programs.take(programs);
+        for node in &snapshot.nodes {
+            let cpu_s = cpu_s_by_node.get(node.raw.id as usize).copied().unwrap_or(0.0);
+            self.nodes.entry(node.raw.id).or_default().take(node, cpu_s, snapshot);
+        }
+        self.take_pairs(snapshot);
+    }
+
+    fn take_pairs(&mut self, snapshot: &Snapshot) {
+        let nodes = || snapshot.nodes.iter().map(|node| NodeId(node.raw.id));
+        for from in nodes() {
+            for to in nodes() {
+                let ns = snapshot.accesses.ns(from, to);
+                if ns > 0.0 {
+                    *self.accesses_s.entry((from.0, to.0)).or_default() += ns * NS;
+                }
+            }
+        }
+        let kinds = [(&snapshot.flows, &mut self.task_moves), (&snapshot.page_flows, &mut self.page_moves)];
+        for (flows, sums) in kinds {
+            for flow in flows.iter().filter(|flow| flow.count > 0) {
+                *sums.entry((flow.from.0, flow.to.0)).or_default() += flow.count as f64;
+            }
+        }
+    }
+}
+
+fn added(mut sums: Sums, more: &Sums) -> Sums {
+    sums.add(more);
+    sums
+}
+
+impl NodeSums {
+    fn take(&mut self, node: &Node, cpu_s: f64, snapshot: &Snapshot) {
+        let count = |role| counters::count(&node.slots, snapshot, role).ok();
+        let add = |sum: &mut Option<f64>, more: Option<f64>| {
+            if let Some(more) = more {
+                *sum.get_or_insert(0.0) += more;
+            }
+        };
+        self.cpu_s += cpu_s;
+        self.irq_s += node.irq_ns as f64 * NS;
+        add(&mut self.cycles, count(Role::Cycles));
+        add(&mut self.instructions, count(Role::Instructions));
+        let (lma, rma) = (counters::lma(&node.slots, snapshot), counters::rma(&node.slots, snapshot));
+        if let (Ok(lma), Ok(rma)) = (lma, rma) {
+            let (local, remote) = self.accesses.unwrap_or_default();
+            self.accesses = Some((local + lma, remote + rma));
+        }
+        if let Some(share) = NODE_REMOTE_PCT.sums(node, snapshot).and_then(remote_share) {
+            add(&mut self.located_s, Some(cpu_s));
+            add(&mut self.remote_s, Some(cpu_s * share));
+        }
+        if let Some(hints) = node.hints {
+            add(&mut self.hint_local, Some(hints.faults.saturating_sub(hints.remote) as f64));
+            add(&mut self.hint_remote, Some(hints.remote as f64));
+        }
+    }
+}
+
+/// Labels of the container, unit or group whose tasks these are.
+fn container_of(group: Option<&Arc<Group>>) -> Labels {
+    match group {
+        Some(group) => container_labels(group),
+        None => Labels::of([("container", own_name("")), ("kind", "group")]),
+    }
+}
+
+/// Labels of a row of containers.
+pub(super) fn container_labels(group: &Group) -> Labels {
+    let is_pod = group.kind == Kind::Pod;
+    let kind = match group.kind {
+        Kind::Container => "container",
+        Kind::Machine => "machine",
+        Kind::Pod => "pod",
+        Kind::Unit => "unit",
+        Kind::Group => "group",
+    };
+    let pod = if is_pod { Some(group.name.as_str()) } else { group.pod.as_deref() };
+    Labels::of([
+        ("namespace", group.namespace.as_deref().unwrap_or_default()),
+        ("pod", pod.unwrap_or_default()),
+        ("container", if is_pod { "" } else { own_name(&group.name) }),
+        ("kind", kind),
+    ])
+}
+
+/// Labels of a program: with its container if it is in one.
+fn program_of(group: Option<&Arc<Group>>, task: &Task) -> Labels {
+    let group = group.filter(|group| matches!(group.kind, Kind::Container | Kind::Machine));
+    let comm = clean(task.raw.comm.bytes());
+    let (namespace, pod, container) = match group {
+        Some(group) => (group.namespace.as_deref(), group.pod.as_deref(), own_name(&group.name)),
+        None => (None, None, ""),
+    };
+    Labels::of([
+        ("namespace", namespace.unwrap_or_default()),
+        ("pod", pod.unwrap_or_default()),
+        ("container", container),
+        ("comm", own_name(&comm)),
+    ])
+}
+
+/// A name that is not taken for that of the rest, and not left out.
+fn own_name(name: &str) -> &str {
+    match name {
+        "" => "(none)",
+        OTHERS => "(others)_",
+        name => name,
+    }
+}

@@ -1,0 +1,226 @@
+//! The sockets that serve the page: one thread, bounded in connections, bytes and time.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::Shared;
+use super::request::{REQUEST_MAX, answer};
+
+/// Connections at a time; others wait in the queue of the kernel.
+const CONNECTIONS: usize = 16;
+/// Time in which a request has to be there, and its answer taken.
+const READ_WITHIN: Duration = Duration::from_secs(5);
+const WRITE_WITHIN: Duration = Duration::from_secs(10);
+
+/// A place to listen at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Net(SocketAddr),
+    /// A socket of its own in the file system, for its owner and group.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Whether only this machine reaches it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Address::Net(address) => address.ip().is_loopback(),
+            Address::Unix(_) => true,
+        }
+    }
+}
+
+enum Listener {
+    Net(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Net(listener) => listener.as_fd(),
+            Listener::Unix(listener, _) => listener.as_fd(),
+        }
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Listener::Net(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Box::new(stream)
+            }
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Box::new(stream)
+            }
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+trait Stream: Read + Write + AsFd + Send {}
+
+impl Stream for TcpStream {}
+impl Stream for UnixStream {}
+
+struct Connection {
+    stream: Box<dyn Stream>,
+    received: Vec<u8>,
+    /// The rest of the answer; `None` until the request is whole.
+    answer: Option<(Vec<u8>, usize)>,
+    until: Instant,
+}
+
+impl Connection {
+    /// Reads or writes what can be now. False: it is over.
+    fn go_on(&mut self, page: &Shared) -> io::Result<bool> {
+        if self.answer.is_none() {
+            let mut bytes = [0; 4096];
+            let room = (REQUEST_MAX - self.received.len()).min(bytes.len());
+            let count = self.stream.read(&mut bytes[..room])?;
+            if count == 0 {
+                return Ok(false);
+            }
+            self.received.extend_from_slice(&bytes[..count]);
+            let page = page.read().unwrap_or_else(PoisonError::into_inner).clone();
+            let Some(bytes) = answer(&self.received, &page, now_wall_ns()) else { return Ok(true) };
+            self.answer = Some((bytes, 0));
+            self.until = Instant::now() + WRITE_WITHIN;
+        }
+        let Some((bytes, written)) = &mut self.answer else { return Ok(true) };
+        *written += self.stream.write(&bytes[*written..])?;
+        Ok(*written < bytes.len())
+    }
+}
+
+fn now_wall_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
+
+/// Listening sockets.
+pub struct Server {
+    listeners: Vec<Listener>,
+}
+
+impl Server {
+    /// Listens at each address. A socket in the file system that was left behind is replaced, a file is not.
+    ///
+    /// # Errors
+    /// The errno of the first address that cannot be had, with its name.
+    pub fn listen(addresses: &[Address]) -> io::Result<Server> {
+        let mut listeners = Vec::new();
+        for address in addresses {
+            let (listener, name) = match address {
+                Address::Net(at) => (net(*at), at.to_string()),
+                Address::Unix(path) => (unix(path), crate::text::clean_str(&path.to_string_lossy())),
+            };
+            let said =
+                |error: io::Error| io::Error::new(error.kind(), format!("listening at {name}: {error}"));
+            listeners.push(listener.map_err(said)?);
+        }
+        Ok(Server { listeners })
+    }
+
+    /// The addresses of the network that it listens at: with port 0 the kernel has chosen one.
+    pub fn ports(&self) -> Vec<SocketAddr> {
+        let port = |listener: &Listener| match listener {
+            Listener::Net(listener) => listener.local_addr().ok(),
+            Listener::Unix(..) => None,
+        };
+        self.listeners.iter().filter_map(port).collect()
+    }
+
+    /// Serves `page` until `stop` is readable or closed at its other end.
+    ///
+    /// # Errors
+    /// The errno of poll(2).
+    pub fn serve(self, page: &Shared, stop: &OwnedFd) -> io::Result<()> {
+        let mut connections: Vec<Connection> = Vec::new();
+        loop {
+            let now = Instant::now();
+            connections.retain(|connection| connection.until > now);
+            let until = connections.iter().map(|connection| connection.until).min();
+            let accepts = connections.len() < CONNECTIONS;
+            let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
+            for listener in self.listeners.iter().filter(|_| accepts) {
+                fds.push(PollFd::from_borrowed_fd(listener.fd(), PollFlags::IN));
+            }
+            let listening = fds.len();
+            for connection in &connections {
+                let flags = if connection.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+                fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), flags));
+            }
+            let wait = until.and_then(|until| Timespec::try_from(until.saturating_duration_since(now)).ok());
+            match poll(&mut fds, wait.as_ref()) {
+                Err(rustix::io::Errno::INTR) => continue,
+                done => done?,
+            };
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            drop(fds);
+            if ready[0] {
+                return Ok(());
+            }
+            let mut at = listening;
+            connections.retain_mut(|connection| {
+                let is_ready = ready[at];
+                at += 1;
+                !is_ready || goes_on(connection.go_on(page))
+            });
+            for (listener, _) in self.listeners.iter().zip(&ready[1..listening]).filter(|(_, ready)| **ready)
+            {
+                // The peer may have gone again, or descriptors are short: the next round tells.
+                if let Ok(stream) = listener.accept() {
+                    let until = Instant::now() + READ_WITHIN;
+                    connections.push(Connection { stream, received: Vec::new(), answer: None, until });
+                }
+            }
+        }
+    }
+}
+
+/// A connection whose turn it was not goes on; one that failed does not.
+fn goes_on(done: io::Result<bool>) -> bool {
+    match done {
+        Ok(goes_on) => goes_on,
+        Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+    }
+}
+
+fn net(address: SocketAddr) -> io::Result<Listener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(Listener::Net(listener))
+}
+
+fn unix(path: &Path) -> io::Result<Listener> {
+    if path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
+        && UnixStream::connect(path).is_err()
+    {
+        fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    let listener = Listener::Unix(listener, path.to_owned());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+    if let Listener::Unix(listener, _) = &listener {
+        listener.set_nonblocking(true)?;
+    }
+    Ok(listener)
+}

@@ -1,0 +1,148 @@
+//! Amounts that rows of tasks add up to: one table, for programs and for containers.
+
+use crate::metric::counters;
+use crate::metric::placement::REMOTE_PCT;
+use crate::model::counters::Counter;
+use crate::model::event::Role;
+use crate::model::sample::Reading;
+use crate::snapshot::{Snapshot, Task};
+
+use super::top::Sum;
+
+/// An amount of an interval that only goes up.
+pub(super) struct Amount {
+    /// Families of containers and of programs, without `_total`; `None`: programs have none.
+    pub container: &'static str,
+    pub program: Option<&'static str>,
+    pub help: &'static str,
+    /// The amount of a task in the interval; `None` where that is not known.
+    of: fn(&Task, &Snapshot) -> Option<f64>,
+}
+
+/// Seconds of a number of nanoseconds.
+pub(super) const NS: f64 = 1e-9;
+
+/// All amounts. CPU time is the first.
+pub(super) const AMOUNTS: [Amount; 10] = [
+    Amount {
+        container: "numatop_container_cpu_seconds",
+        program: Some("numatop_program_cpu_seconds"),
+        help: "CPU time of its tasks.",
+        of: |task, _| Some(task.run_ns() as f64 * NS),
+    },
+    Amount {
+        container: "numatop_container_located_cpu_seconds",
+        program: Some("numatop_program_located_cpu_seconds"),
+        help: "CPU time for which it is known where the memory is.",
+        of: |task, snapshot| remote(task, snapshot).map(|(located, _)| located),
+    },
+    Amount {
+        container: "numatop_container_remote_cpu_seconds",
+        program: Some("numatop_program_remote_cpu_seconds"),
+        help: "Of the located CPU time, the part by the share of use that is on other nodes.",
+        of: |task, snapshot| remote(task, snapshot).map(|(_, remote)| remote),
+    },
+    Amount {
+        container: "numatop_container_runqueue_wait_seconds",
+        program: Some("numatop_program_runqueue_wait_seconds"),
+        help: "Time in which its tasks were ready and waited for a CPU.",
+        of: |task, _| Some(task.delta.scalars[Counter::RunDelayNs] as f64 * NS),
+    },
+    Amount {
+        container: "numatop_container_cycles",
+        program: Some("numatop_program_cycles"),
+        help: "CPU cycles of its tasks.",
+        of: |task, snapshot| counted(task, snapshot, Role::Cycles),
+    },
+    Amount {
+        container: "numatop_container_instructions",
+        program: Some("numatop_program_instructions"),
+        help: "Instructions of its tasks.",
+        of: |task, snapshot| counted(task, snapshot, Role::Instructions),
+    },
+    Amount {
+        container: "numatop_container_node_migrations",
+        program: None,
+        help: "Moves of its tasks between nodes.",
+        of: |task, _| Some(task.delta.scalars[Counter::NodeMoves] as f64),
+    },
+    Amount {
+        container: "numatop_container_pages_migrated",
+        program: None,
+        help: "Pages that were moved between nodes while its tasks ran, by them or for them.",
+        of: |task, _| Some(task.delta.scalars[Counter::MigratedPages] as f64),
+    },
+    Amount {
+        container: "numatop_container_minor_faults",
+        program: None,
+        help: "Page faults without a read.",
+        of: |task, _| Some(task.delta.scalars[Counter::MinFlt] as f64),
+    },
+    Amount {
+        container: "numatop_container_major_faults",
+        program: None,
+        help: "Page faults with a read.",
+        of: |task, _| Some(task.delta.scalars[Counter::MajFlt] as f64),
+    },
+];
+
+fn counted(task: &Task, snapshot: &Snapshot, role: Role) -> Option<f64> {
+    if task.run_ns() == 0 {
+        return None;
+    }
+    counters::count(&task.delta.slots, snapshot, role).ok()
+}
+
+/// Seconds for which it is known where memory is, and of these the remote ones.
+fn remote(task: &Task, snapshot: &Snapshot) -> Option<(f64, f64)> {
+    let share = remote_share(REMOTE_PCT.sums(task, snapshot)?)?;
+    let seconds = task.run_ns() as f64 * NS;
+    Some((seconds, seconds * share))
+}
+
+/// The share of sums that are accesses on some machines and time on others.
+pub(super) fn remote_share(sums: Reading<crate::metric::over::Quotient>) -> Option<f64> {
+    let sums = sums.ok()?;
+    (sums.den > 0.0).then(|| (sums.num / sums.den).clamp(0.0, 1.0))
+}
+
+/// Amounts of a row: CPU time by node, and each amount as far as it was ever known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Sums {
+    pub cpu_s_by_node: Vec<f64>,
+    pub amounts: [Option<f64>; AMOUNTS.len()],
+}
+
+impl Sums {
+    /// The amounts of a task in the interval.
+    pub(super) fn of(task: &Task, snapshot: &Snapshot) -> Sums {
+        let mut sums = Sums {
+            cpu_s_by_node: task.delta.run_ns.iter().map(|ns| *ns as f64 * NS).collect(),
+            ..Sums::default()
+        };
+        for (sum, amount) in sums.amounts.iter_mut().zip(&AMOUNTS) {
+            *sum = (amount.of)(task, snapshot);
+        }
+        sums
+    }
+}
+
+impl Sum for Sums {
+    fn add(&mut self, other: &Sums) {
+        if self.cpu_s_by_node.len() < other.cpu_s_by_node.len() {
+            self.cpu_s_by_node.resize(other.cpu_s_by_node.len(), 0.0);
+        }
+        for (mine, theirs) in self.cpu_s_by_node.iter_mut().zip(&other.cpu_s_by_node) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.amounts.iter_mut().zip(&other.amounts) {
+            if let Some(theirs) = theirs {
+                *mine.get_or_insert(0.0) += theirs;
+            }
+        }
+    }
+
+    fn weight(&self) -> f64 {
+        self.amounts[0].unwrap_or(0.0)
+    }
+}

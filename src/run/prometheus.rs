@@ -1,0 +1,154 @@
+//! The exporter: this machine or a recording as a page of counters, until a signal comes.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use rustix::pipe::PipeFlags;
+
+use super::diagnose::asked;
+use super::watch::{rotate_signal, start};
+use super::{messages, ran, stop_signals};
+use crate::cli::ExporterArgs;
+use crate::exporter::server::{Address, Server};
+use crate::exporter::{Exporter, Shared};
+use crate::finding::{Engine, Options};
+use crate::host::users;
+use crate::options;
+use crate::program::say;
+use crate::record::recorder::Recorder;
+use crate::run::batch::{self, Counted, Pace};
+use crate::run::replay::{Part, intervals};
+use crate::snapshot::RowKind;
+use crate::source::Source;
+use crate::source::recorded::Recorded;
+use crate::source::recording::Recording;
+
+pub(super) fn run(args: &ExporterArgs) -> Result<ExitCode> {
+    let addresses = options::addresses(args)?;
+    let stop = stop_signals()?;
+    let page = Shared::default();
+    let recording = args.from_recording.as_deref().map(Recording::open).transpose()?;
+    // First of all, because a port that is taken is found out at once.
+    let server = Server::listen(&addresses)?;
+    let measured = match recording {
+        Some(recording) => {
+            let serving = Serving::begin(server, &addresses, &page)?;
+            let done = replay(args, recording, &page, stop);
+            serving.end()?;
+            done
+        }
+        None => watch(args, &page, stop, || Serving::begin(server, &addresses, &page)),
+    };
+    measured.map(|()| ran())
+}
+
+/// Measures this machine; `serve` begins when everything is attached.
+fn watch(
+    args: &ExporterArgs,
+    page: &Shared,
+    stop: BorrowedFd<'_>,
+    serve: impl FnOnce() -> Result<Serving>,
+) -> Result<()> {
+    let live = options::watched(&args.scope, &args.measure, &users::read(Path::new("/")))?;
+    let interval = args.measure.interval();
+    let limits = options::recording(&args.limits, interval);
+    let recorder = args.record.as_deref().map(|path| Recorder::open(path, limits)).transpose()?;
+    let rotate = rotate_signal()?;
+    let source = start(live)?;
+    let mut exporter = exporter(args, page, &source);
+    let serving = serve()?;
+    let mut out = messages()?;
+    let pace = Pace {
+        interval,
+        iterations: args.count.iterations,
+        counted: Counted::Taken,
+        grain: RowKind::Processes,
+        hot: false,
+        access: false,
+        overhead: false,
+    };
+    let done = match recorder {
+        Some(recorder) => {
+            let mut source = Recorded::new(source, recorder, rotate);
+            let done = batch::run(&mut source, &mut exporter, &mut out, pace, stop);
+            source.finish().and(done)
+        }
+        None => {
+            let mut source = source;
+            batch::run(&mut source, &mut exporter, &mut out, pace, stop)
+        }
+    };
+    serving.end()?;
+    done
+}
+
+fn exporter(args: &ExporterArgs, page: &Shared, source: &dyn Source) -> Exporter {
+    let engine = Engine::new(Options::default());
+    Exporter::new(options::limits(args), (engine, asked(&source.host())), page.clone(), args.textfile.clone())
+}
+
+/// The intervals of a recording, each when as much time has passed as it took.
+fn replay(args: &ExporterArgs, mut recording: Recording, page: &Shared, stop: BorrowedFd<'_>) -> Result<()> {
+    let mut exporter = exporter(args, page, &recording);
+    let part = Part {
+        from_wall_ns: None,
+        to_wall_ns: None,
+        iterations: args.count.iterations,
+        follow: false,
+        grain: RowKind::Processes,
+    };
+    let mut last: Option<(u64, Instant)> = None;
+    let next = |recording: &mut Recording, _: &mut dyn std::io::Write| {
+        let Some(sample) = recording.next()? else { return Ok(None) };
+        if let Some((mono_ns, at)) = last {
+            let due = at + Duration::from_nanos(sample.mono_ns.saturating_sub(mono_ns));
+            if recording.wait(due, stop)? {
+                return Ok(None);
+            }
+        }
+        last = Some((sample.mono_ns, Instant::now()));
+        Ok(Some(sample))
+    };
+    intervals(&mut recording, next, &mut exporter, &mut messages()?, part, stop)?;
+    Ok(())
+}
+
+/// The thread that serves the page. Its sockets are gone when this is ended.
+struct Serving {
+    thread: JoinHandle<std::io::Result<()>>,
+    /// Closed, it ends the thread.
+    end: OwnedFd,
+}
+
+impl Serving {
+    /// Serves the page on a thread of its own, and says where.
+    fn begin(server: Server, addresses: &[Address], page: &Shared) -> Result<Serving> {
+        for address in server.ports() {
+            say::message(format!("numatop-ng: serving http://{address}/metrics"));
+        }
+        if addresses.iter().any(|address| !address.is_local()) {
+            say::message(
+                "numatop-ng: whoever reaches this reads names of programs and containers; TLS is for a proxy",
+            );
+        }
+        let (stop, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).context("making a pipe")?;
+        let page = page.clone();
+        let thread = thread::Builder::new().name("exporter".into());
+        let thread = thread
+            .spawn(move || server.serve(&page, &stop))
+            .context("starting the thread that serves the page")?;
+        Ok(Serving { thread, end })
+    }
+
+    fn end(self) -> Result<()> {
+        drop(self.end);
+        let served = self.thread.join();
+        served
+            .map_err(|_| anyhow!("the thread that serves the page panicked; this is a bug"))?
+            .context("serving the page")
+    }
+}
