@@ -44,6 +44,7 @@ impl LiveSource {
             .map_or(0, |since| since.as_nanos() as i64);
         let mut machine = self.machine.read()?;
         let mut cpus = self.cpus(&machine.cpu_times);
+        self.watch_multiplexing(&cpus);
 
         self.follow_cgroups(false)?;
         let (mut walk, mut ends) = (Vec::new(), Vec::new());
@@ -79,7 +80,6 @@ impl LiveSource {
         let memory_use = self.memory_use((&tasks, &exited), mono_ns)?;
         let occupied = tasks.iter().chain(&exited).map(|task| task.cgroup_id);
         let names = self.visible.of(self.groups.scope(), &self.names, occupied);
-        self.watch_multiplexing(&cpus);
         self.note_missing();
         let mut own = self_usage::read(self.page_size);
         let (reader_ns, reader_bytes) = self.mm_reader.uses(self.page_size);
