@@ -5,12 +5,14 @@
 pub mod answers;
 pub mod class;
 pub mod latency;
+pub mod lines;
 pub mod next_runs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::answers::Answers;
+use self::lines::ContendedLines;
 use self::next_runs::NextRuns;
 use super::process::ProcessId;
 use super::sample::Missing;
@@ -110,6 +112,8 @@ pub struct MemoryUse {
     pub rest: RestUse,
     /// Accesses that a PMU sampled.
     pub answers: Answers,
+    /// Cache lines that its threads take from each other, as far as a PMU sampled them.
+    pub lines: ContendedLines,
 }
 
 /// Samples in mappings that are not listed, in the same way as those of [`MappingUse`].
