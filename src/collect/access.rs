@@ -5,6 +5,7 @@ pub mod follow;
 pub mod lookup;
 pub mod memory;
 pub mod self_check;
+pub mod spe;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

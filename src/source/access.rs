@@ -3,6 +3,7 @@
 
 mod budgeted;
 mod lines;
+mod spe;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,6 +16,7 @@ use libbpf_rs::Program;
 
 use self::budgeted::Budgeted;
 use self::lines::{Lines, line_sample};
+use self::spe::Spe;
 use crate::access::lines::{LineBatch, PlacedLines, place as place_lines};
 use crate::access::outcome::{Attribution, Outcome};
 use crate::access::sample::{Decoders, EventAccess, RawSample, Registers};
@@ -56,6 +58,8 @@ pub struct Access {
     events: Result<Vec<MemoryEvent>, Missing>,
     /// Events of stores that are sampled beside them.
     stores: Vec<MemoryEvent>,
+    /// Arm's way of sampling accesses, where there is one.
+    spe: Option<Spe>,
     blocks: MemoryBlocks,
     /// Samples of events since pages were last asked about: those that are kept, and those beyond.
     events_kept: usize,
@@ -129,14 +133,14 @@ impl Access {
         let clock = checked.get_or_insert_with(|| self_check::run(&probe)).clone();
         probe.set_scoped(scoped);
         let root = Path::new(ROOT);
-        let events = match &sampled {
+        let (events, spe) = match &sampled {
             Sampled::All => sample_events(&mut probe, cpus, root),
             Sampled::Budgeted(_) => {
                 let why = "--access samples it, and u in the details: by default a clock is sampled alone";
-                Err(Missing::NotCollected(why.into()))
+                (Err(Missing::NotCollected(why.into())), None)
             }
         };
-        let event = sampled_event(&events);
+        let event = sampled_event(&events, spe.as_ref());
         let budgeted = match sampled {
             Sampled::All => None,
             Sampled::Budgeted(wanted) => {
@@ -163,6 +167,7 @@ impl Access {
             blocks: event.map(|_| MemoryBlocks::read(root, page_size)).unwrap_or_default(),
             events,
             stores,
+            spe,
             decoders: Decoders::default(),
             reader: MmReader::new(PathBuf::from(OWN_PROGRAM)),
             followers: Followers::start(attribution, page_size, now_ns),
@@ -254,6 +259,31 @@ impl Access {
         }
     }
 
+    /// Keeps accesses that Arm's SPE sampled, in the same way.
+    fn take_spe(&mut self, topology: &Topology, tasks: &[Arc<TaskRaw>]) {
+        let Some(spe) = &mut self.spe else { return };
+        let of_cpu = |cpu: CpuId| topology.cpu(cpu).and_then(|cpu| cpu.node);
+        let nodes = (of_cpu, |physical| self.blocks.node(physical));
+        for sampled in spe.take(Path::new(ROOT), &self.cpus, tasks, nodes, self.page_shift) {
+            if self.events_kept >= EVENTS_MAX {
+                self.events_left_out += 1;
+                continue;
+            }
+            self.events_kept += 1;
+            self.fresh.entry(sampled.process).or_default().add_event(sampled.event);
+            if let Some(side) = sampled.side {
+                self.lines.add(sampled.process, side);
+            }
+        }
+    }
+
+    /// Samples that are missing since the start, by cause.
+    fn lost_so_far(&self) -> Losses {
+        let mut lost = self.probe.lost();
+        lost.extend(self.spe.iter().flat_map(Spe::lost));
+        lost
+    }
+
     /// A sampled access by page; `None` for instructions that access no memory, which IBS samples as well.
     fn event_at(&self, event: &EventAccess, cpu_node: Option<NodeId>) -> Option<EventAt> {
         // Every driver gives a source; a sample of the kernel itself has none here.
@@ -317,6 +347,7 @@ impl Access {
     ) -> Result<Arc<MemoryUses>> {
         let began = thread_time();
         self.decode(topology)?;
+        self.take_spe(topology, tasks);
         self.follow_programs();
         self.look_up(tasks, now_ns);
         self.own += thread_time().saturating_sub(began);
@@ -353,7 +384,7 @@ impl Access {
             *asked.lost.entry("events_left_out").or_default() += left_out;
         }
         self.window.add(asked.from_ns, asked.to_ns, asked.found, asked.lost);
-        let mut known = self.window.sum(sampled_event(&self.events));
+        let mut known = self.window.sum(sampled_event(&self.events, self.spe.as_ref()));
         for (process, lines) in lines {
             if let Some(found) = known.processes.get_mut(&process) {
                 Arc::make_mut(found).lines = lines;
@@ -363,7 +394,7 @@ impl Access {
     }
 
     fn ask(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64) {
-        let lost = self.probe.lost();
+        let lost = self.lost_so_far();
         let since = lost
             .iter()
             .map(|(cause, count)| (*cause, count.saturating_sub(self.lost.get(cause).copied().unwrap_or(0))));
@@ -422,10 +453,19 @@ impl Access {
         self.asked = Some(asked);
     }
 
+    /// Whether it turned out just now that samples of an event belong to no process.
+    pub fn is_newly_blind(&mut self) -> bool {
+        self.spe.as_mut().is_some_and(Spe::is_newly_blind)
+    }
+
     /// Why parts of it are missing: the clock, and the event of a PMU.
-    pub fn missing(&self) -> impl Iterator<Item = (Facility, &Missing)> {
-        let clock = self.clock.as_ref().err().map(|why| (Facility::MemoryUse, why));
-        clock.into_iter().chain(self.events.as_ref().err().map(|why| (Facility::MemoryEvents, why)))
+    pub fn missing(&self) -> impl Iterator<Item = (Facility, Missing)> {
+        let clock = self.clock.as_ref().err().map(|why| (Facility::MemoryUse, why.clone()));
+        let of_events = match &self.spe {
+            Some(spe) => spe.missing(),
+            None => self.events.as_ref().err().cloned(),
+        };
+        clock.into_iter().chain(of_events.map(|why| (Facility::MemoryEvents, why)))
     }
 
     /// The sampler's programs.
@@ -456,6 +496,10 @@ impl Access {
                 self.stores = Vec::new();
             }
         }
+        if let Some(spe) = &mut self.spe {
+            let followed = spe.follow(Path::new(ROOT), cpus);
+            followed.map_err(|why| anyhow!("{why}"))?;
+        }
         if self.clock.is_ok() { self.probe.follow(cpus) } else { Ok(()) }
     }
 
@@ -474,15 +518,26 @@ fn with_a_row(known: &Arc<MemoryUses>, rows: HashSet<ProcessId>) -> Arc<MemoryUs
     uses
 }
 
-/// Has events of a PMU sampled on `cpus` of the machine below `root`.
-fn sample_events(probe: &mut AccessProbe, cpus: &[CpuId], root: &Path) -> Result<Vec<MemoryEvent>, Missing> {
-    memory_event::find(root).and_then(|found| probe.follow_events(cpus, &found).map(|()| found))
+/// Has events of a PMU sampled on `cpus`, or those of Arm's SPE, on the machine below `root`.
+fn sample_events(
+    probe: &mut AccessProbe,
+    cpus: &[CpuId],
+    root: &Path,
+) -> (Result<Vec<MemoryEvent>, Missing>, Option<Spe>) {
+    let found = memory_event::find(root).and_then(|found| probe.follow_events(cpus, &found).map(|()| found));
+    match (found, Spe::start(root, cpus)) {
+        (Err(_), Err(why)) => (Err(why), None),
+        (Err(no_event), Ok(spe)) => (Err(no_event), spe),
+        (events, _) => (events, None),
+    }
 }
 
 /// The kind of the events, which is the same for all cores of a machine.
-fn sampled_event(events: &Result<Vec<MemoryEvent>, Missing>) -> Option<SampledEvent> {
-    let event = events.as_ref().ok()?.first()?;
-    Some(SampledEvent { source: event.source, threshold: event.threshold })
+fn sampled_event(events: &Result<Vec<MemoryEvent>, Missing>, spe: Option<&Spe>) -> Option<SampledEvent> {
+    match events.as_ref().ok().and_then(|events| events.first()) {
+        Some(event) => Some(SampledEvent { source: event.source, threshold: event.threshold }),
+        None => spe.map(Spe::sampled_event),
+    }
 }
 
 impl Asked {
