@@ -130,7 +130,9 @@ impl Access {
         let failed = |error: anyhow::Error| Missing::Unsupported(format!("{error:#}"));
         let count = cpus.len() as u32;
         let mut probe = AccessProbe::load(records, rate(count), count).map_err(failed)?;
+        let began = thread_time();
         let clock = checked.get_or_insert_with(|| self_check::run(&probe)).clone();
+        let check_ns = thread_time().saturating_sub(began).as_nanos() as u64;
         probe.set_scoped(scoped);
         let root = Path::new(ROOT);
         let (events, spe) = match &sampled {
@@ -145,7 +147,8 @@ impl Access {
             Sampled::All => None,
             Sampled::Budgeted(wanted) => {
                 probe.choose(Some(&[])).map_err(failed)?;
-                Some(Budgeted::new(wanted, rate(count), now_ns, 0))
+                // Time of the program in the self-check is in that of the thread.
+                Some(Budgeted::new(wanted, rate(count), now_ns, (probe.cost_ns(), check_ns)))
             }
         };
         match &clock {
