@@ -7,8 +7,8 @@ use numatop_ng::model::access::latency::Latencies;
 use numatop_ng::model::access::lines::{LINES_LISTED, SIDES_LISTED};
 use numatop_ng::pmu::data_src;
 use numatop_ng::pmu::spe::ring;
-use numatop_ng::pmu::spe::{Records, SpeAccess};
 use numatop_ng::pmu::spe::source::{SourceCodes, class};
+use numatop_ng::pmu::spe::{Records, SpeAccess};
 
 /// A byte that chooses the codes of a CPU and the offset, then a stretch of the AUX area. Returns how many records were
 /// found.
@@ -60,7 +60,10 @@ fn lines(sides: Vec<LineSample>) {
     window.add(1, [((1, 1), place(sides, &Places::default(), 12))].into());
     let found = window.sum(|_, _| None).remove(&(1, 1)).unwrap_or_default();
     assert_eq!(found.loads, loads);
-    assert!(found.listed.len() <= LINES_LISTED && found.listed.is_sorted_by(|one, other| one.loads >= other.loads));
+    assert!(
+        found.listed.len() <= LINES_LISTED
+            && found.listed.is_sorted_by(|one, other| one.loads >= other.loads)
+    );
     for line in &found.listed {
         assert!(line.far <= line.loads && line.loads <= loads && line.sides.len() <= SIDES_LISTED);
         assert!(line.sides.iter().all(|side| side.offset < 64 && side.far <= side.samples));
