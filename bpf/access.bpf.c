@@ -153,7 +153,13 @@ static __always_inline void sample_event(void *ctx)
 		return;
 	set_head(&event.head, task);
 	event.head.flags = NT_ACCESS_EVENT;
-	if (!in_user_mode(words))
+	/*
+	 * The instruction itself where the PMU is precise. A stack would have its build id, but perf refuses programs
+	 * that ask for one on precise events without call chains (EPROTO, kernel/events/core.c).
+	 */
+	if (in_user_mode(words))
+		event.code = words[IP];
+	else
 		event.head.flags |= NT_ACCESS_KERNEL;
 	/* A field that is not known stays 0. */
 	data = BPF_CORE_READ((struct bpf_perf_event_data_kern *)ctx, data);

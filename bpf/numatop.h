@@ -336,11 +336,12 @@ struct nt_access_event {
 	__u64 physical;
 	__u64 source; /* union perf_mem_data_src */
 	__u64 weight; /* union perf_sample_weight: the lower 32 bits are the latency in cycles */
+	__u64 code;   /* address of the instruction in user mode; 0 in the kernel */
 };
 
 #ifndef __cplusplus
 _Static_assert(sizeof(struct nt_access) == 24, "nt_access");
-_Static_assert(sizeof(struct nt_access_event) == 56, "nt_access_event");
+_Static_assert(sizeof(struct nt_access_event) == 64, "nt_access_event");
 _Static_assert(sizeof(struct nt_access_process) == 16, "nt_access_process");
 _Static_assert(sizeof(struct nt_hot) == 48, "nt_hot");
 _Static_assert(sizeof(struct nt_cpu_topo) == 24, "nt_cpu_topo");

@@ -10,6 +10,7 @@ pub mod decode_a64;
 pub mod decode_x86;
 pub mod follow;
 pub mod governor;
+pub mod lines;
 pub mod next_runs;
 pub mod outcome;
 pub mod sample;

@@ -5,6 +5,7 @@ pub mod csv;
 mod hot;
 pub mod interruptible;
 pub mod json;
+mod lines;
 pub mod notices;
 mod rows;
 pub mod text;

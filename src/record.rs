@@ -17,6 +17,7 @@ pub mod frame;
 mod frames;
 mod groups;
 mod limits;
+mod lines;
 mod machine;
 mod memory_use;
 mod names;

@@ -11,11 +11,13 @@ use numatop_ng::analysis::highlights::Finder;
 use numatop_ng::collect::mappings::{Mapping, Mappings};
 use numatop_ng::model::access::answers::Answers;
 use numatop_ng::model::access::class::AccessClass;
+use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
 use numatop_ng::model::access::next_runs::NextRuns;
 use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses, SampledEvent};
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::process::{Details, Texts};
 use numatop_ng::model::sample::{Comm, Missing, PagesFound, PlacementRaw, Sample};
+use numatop_ng::model::stacks::Function;
 use numatop_ng::model::units::NodeId;
 use numatop_ng::program::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
@@ -320,6 +322,77 @@ fn mappings_have_the_latencies_of_sampled_loads() {
         assert_eq!(line.is_some(), words, "{shown}");
         assert_eq!(shown.contains(" 148/152   148/152 "), words, "{shown}");
     }
+}
+
+/// A line that is stored to on node 1 and loaded on node 0, and one of which only loads were sampled.
+fn contended() -> ContendedLines {
+    let function = |name: &str| {
+        Some(Arc::new(Function { name: Some(name.into()), module: "mysqld".into(), kernel: false }))
+    };
+    let node = |node| Some(NodeId(node));
+    let side = |store, function, (offset, on), (samples, far)| LineSide {
+        store,
+        function,
+        offset,
+        cpu_node: node(on),
+        samples,
+        far,
+    };
+    let sides = vec![
+        side(false, function("trx_sys_lookup"), (0, 0), (61, 61)),
+        side(false, None, (0, 1), (20, 0)),
+        side(true, function("trx_sys_register"), (8, 1), (212, 0)),
+    ];
+    let mapping = "[heap]".into();
+    let first = ContendedLine { mapping, page_node: node(1), loads: 81, far: 61, stores: 212, sides };
+    let second = ContendedLine {
+        loads: 12,
+        sides: vec![side(false, function("buf_page_get"), (40, 0), (12, 0))],
+        ..ContendedLine::default()
+    };
+    ContendedLines { loads: 103, listed: vec![first, second] }
+}
+
+#[test]
+fn contended_lines_have_the_code_of_both_sides() {
+    for (width, height) in [(80, 24), (120, 40)] {
+        let mut world = World::intel();
+        let mut app = app(&mut world, 3, (width, height), Theme::new(false, false));
+        for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "l"] {
+            press(&mut app, key);
+        }
+        let shown = text(&draw(&app, width, height));
+        assert!(shown.contains("contended lines n/a: "), "{shown}");
+        let mut uses = accesses();
+        uses.processes.values_mut().for_each(|found| Arc::make_mut(found).lines = contended());
+        let sample = Sample { memory_use: Some(Arc::new(uses)), ..world.tick() };
+        app.sample(Arc::clone(&world.host), sample);
+        insta::assert_snapshot!(
+            format!("contended_lines_{width}x{height}"),
+            text(&draw(&app, width, height))
+        );
+        // Back to its threads; the mappings take their place, too.
+        press(&mut app, "l");
+        assert!(!text(&draw(&app, width, height)).contains("FAR%"));
+        press(&mut app, "l");
+        press(&mut app, "m");
+        assert!(!text(&draw(&app, width, height)).contains("FAR%"));
+    }
+}
+
+#[test]
+fn a_clock_alone_says_why_no_line_is_listed() {
+    let mut world = World::intel();
+    let why = Missing::Unsupported("no PMU here samples accesses".into());
+    Arc::make_mut(&mut world.host).missing.insert("dram_remote_pct".into(), why);
+    let mut app = app(&mut world, 3, (100, 30), Theme::new(false, false));
+    for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "l"] {
+        press(&mut app, key);
+    }
+    let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
+    app.sample(Arc::clone(&world.host), sample);
+    let shown = text(&draw(&app, 100, 30));
+    assert!(shown.contains("contended lines n/a: no PMU here samples accesses"), "{shown}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Memory in use of programs that people run: samples that have an address, samples that can be followed, and their cost.
 
+mod ends;
 mod list;
 
 use std::fs;
@@ -22,6 +23,7 @@ use numatop_ng::host::clock::thread_time;
 use numatop_ng::model::topology::Topology;
 use numatop_ng::model::units::CpuId;
 
+use self::ends::Ends;
 use self::list::{PROGRAMS, Program};
 use crate::Plan;
 use crate::process::below;
@@ -118,6 +120,7 @@ struct Found {
     following: Duration,
     program_ns: u64,
     ticks: u64,
+    ends: Ends,
 }
 
 impl Found {
@@ -152,6 +155,7 @@ impl Found {
                     Outcome::Nowhere | Outcome::Unknown => &mut found.unknown,
                 } += 1;
                 if outcome.is_memory() {
+                    found.ends.add(&decoders, &state, verdict.attribution, sample.process.0);
                     jobs.push(Job { process: sample.process, state, outcome, cpu_node: None });
                 }
             }
@@ -248,6 +252,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         let mut row = vec![Cell::text(program.name)];
         row.extend(found.cells());
         table.rows.push(row);
+        report.note(format!("{}, % by the end of the way: {}", program.name, found.ends.words()));
     }
     report.tables.push(table);
     Ok(report)

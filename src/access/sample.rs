@@ -36,6 +36,8 @@ pub struct EventAccess {
     pub source: Option<u64>,
     /// Cycles that it took.
     pub cycles: Option<u32>,
+    /// Address of the instruction; 0: not known.
+    pub code: u64,
 }
 
 /// One interruption of a thread.

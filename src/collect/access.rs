@@ -5,6 +5,7 @@ pub mod follow;
 pub mod lookup;
 pub mod memory;
 pub mod self_check;
+pub mod spe;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -55,6 +56,7 @@ pub struct AccessProbe {
     // Order matters: links go before the object they belong to.
     links: CpuLinks,
     event_links: CpuLinks,
+    store_links: CpuLinks,
     ring: SampleRing<RawSample>,
     hz: u32,
     /// The processes that are sampled; `None`: all.
@@ -77,6 +79,7 @@ impl AccessProbe {
         Ok(AccessProbe {
             links: CpuLinks::default(),
             event_links: CpuLinks::default(),
+            store_links: CpuLinks::default(),
             ring,
             hz,
             chosen: None,
@@ -111,6 +114,7 @@ impl AccessProbe {
     pub fn set_rate(&mut self, hz: u32) {
         if hz != self.hz {
             (self.links, self.event_links) = (CpuLinks::default(), CpuLinks::default());
+            self.store_links = CpuLinks::default();
             self.hz = hz;
         }
     }
@@ -140,6 +144,22 @@ impl AccessProbe {
             return Ok(());
         }
         self.event_links.follow_memory(cpus, events, self.hz, &self.skel.progs.on_access_event)
+    }
+
+    /// Samples stores, too, in the same way: the other side of contended lines.
+    ///
+    /// # Errors
+    /// One of them cannot be sampled on one of the CPUs: then none is.
+    pub fn follow_stores(&mut self, cpus: &[CpuId], stores: &[MemoryEvent]) -> Result<(), Missing> {
+        if self.hz == 0 {
+            return Ok(());
+        }
+        let followed =
+            self.store_links.follow_memory(cpus, stores, self.hz, &self.skel.progs.on_access_event);
+        if followed.is_err() {
+            self.store_links = CpuLinks::default();
+        }
+        followed
     }
 
     fn attach(&self, fd: OwnedFd) -> Result<Link> {
@@ -210,8 +230,10 @@ fn parse(bytes: &[u8]) -> Option<RawSample> {
 /// The words of a sampled event: those that are known.
 fn event(flags: u32, words: &[u8]) -> Option<EventAccess> {
     let mut known = [None; ACCESS_KNOWN.len()];
-    let words = words.get(..size_of::<u64>() * ACCESS_KNOWN.len())?.chunks_exact(size_of::<u64>());
-    for ((known, flag), word) in known.iter_mut().zip(ACCESS_KNOWN).zip(words) {
+    let (words, rest) = words.split_at_checked(size_of::<u64>() * ACCESS_KNOWN.len())?;
+    let code = u64::from_ne_bytes(*rest.first_chunk()?);
+    for ((known, flag), word) in known.iter_mut().zip(ACCESS_KNOWN).zip(words.chunks_exact(size_of::<u64>()))
+    {
         let word = u64::from_ne_bytes(word.try_into().ok()?);
         *known = Some(word).filter(|_| flags & flag != 0);
     }
@@ -223,6 +245,7 @@ fn event(flags: u32, words: &[u8]) -> Option<EventAccess> {
         physical: physical.filter(nonzero),
         source,
         cycles: weight.map(|weight| weight as u32),
+        code,
     })
 }
 
@@ -293,11 +316,12 @@ mod tests {
             let flags = ACCESS_EVENT | known;
             let head = AccessHead { pid: 7, tid: 8, leader_start_ns: 9, cpu: 1, flags };
             let mut bytes = head.as_bytes().to_vec();
-            [0x1000_u64, 0x2000, 0x42, 5 << 32 | 300]
+            [0x1000_u64, 0x2000, 0x42, 5 << 32 | 300, 0x4000]
                 .iter()
                 .for_each(|word| bytes.extend(word.to_ne_bytes()));
             assert!((0..bytes.len()).all(|cut| parse(&bytes[..cut]).is_none()));
             let event = parse(&bytes).unwrap().event.unwrap();
+            assert_eq!(event.code, if known & ACCESS_KERNEL != 0 { 0 } else { 0x4000 });
             (event.address, event.physical, event.source, event.cycles)
         };
         assert_eq!(of(16 | 32 | 64 | 128), (Some(0x1000), Some(0x2000), Some(0x42), Some(300)));

@@ -7,6 +7,7 @@ use std::slice::from_ref;
 use anyhow::{Context, Error, Result};
 
 use crate::access::outcome::Attribution;
+use crate::collect::access::spe::SpeProbe;
 use crate::collect::access::{self, AccessProbe};
 use crate::collect::check::HostCheck;
 use crate::collect::placement::Walk;
@@ -23,6 +24,7 @@ use crate::model::topology::Topology;
 use crate::model::wire::Scoped;
 use crate::pmu::memory_event;
 use crate::pmu::open::Refused;
+use crate::pmu::spe;
 use crate::text::plural;
 
 /// One step of starting a live view.
@@ -131,8 +133,15 @@ fn memory_use(store: &OwnedFd) -> Result<((), String)> {
 
 /// Whether an event of a PMU can be sampled that has the addresses of accesses.
 fn memory_events(store: &OwnedFd, topology: &Topology) -> Result<((), String)> {
-    let events = memory_event::find(Path::new("/")).map_err(Error::msg)?;
+    let root = Path::new("/");
     let online: Vec<_> = topology.online_cpus().map(|cpu| cpu.id).collect();
+    let of_arm = spe::event::find(root);
+    if !of_arm.is_empty() {
+        SpeProbe::start(root, &online, &of_arm).map_err(Error::msg)?;
+        let names: Vec<&str> = of_arm.iter().map(|spe| spe.event.name.as_str()).collect();
+        return Ok(((), format!("{} opened on {}", names.join(", "), plural(online.len(), "CPU"))));
+    }
+    let events = memory_event::find(root).map_err(Error::msg)?;
     let mut probe = AccessProbe::load(store, access::rate(online.len() as u32), 1)?;
     probe.follow_events(&online, &events).map_err(Error::msg)?;
     let names: Vec<&str> = events.iter().map(|event| event.event.name.as_str()).collect();

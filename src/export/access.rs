@@ -7,11 +7,12 @@ use serde_json::{Map, Value as Json, json};
 use crate::access::follow::by_count::{ByTime, Evidence, by_count};
 use crate::model::access::answers::{Answers, MemoryAnswers};
 use crate::model::access::{MAPPINGS_LISTED, MappingUse, MemoryUse, SampledEvent};
+use crate::model::sample::Missing;
 use crate::model::share::wilson_farther;
 use crate::snapshot::SampledUse;
 
-/// The samples of a process, on a machine with so many nodes.
-pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
+/// The samples of a process, on a machine with so many nodes. `no_event` says why no event of a PMU is sampled, if so.
+pub fn object(sampled: &SampledUse, nodes: usize, no_event: Option<&Missing>) -> Json {
     let found = &sampled.found;
     let memory = found.at_memory() + found.nowhere + found.unknown;
     // An address that was overwritten is known where the next run of its instruction is.
@@ -41,11 +42,15 @@ pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
             "correlation": evidence.correlation.map(|found| (found * 1e3).round() / 1e3),
         },
     });
-    if let Some(event) = &sampled.event {
-        object["pmu"] = of_event(event, &found.answers);
-    }
     if let Some(why) = &found.no_nodes {
         object["missing"] = json!({ "nodes": why.to_string() });
+    }
+    match &sampled.event {
+        Some(event) => object["pmu"] = of_event(event, found),
+        None => {
+            let why = no_event.map_or("no event of a PMU is sampled".into(), Missing::to_string);
+            object["missing"]["contended_lines"] = json!(why);
+        }
     }
     if let Some(why) = why_by_time {
         object["missing"]["by_count"] = json!(why);
@@ -68,8 +73,9 @@ pub fn object(sampled: &SampledUse, nodes: usize) -> Json {
     object
 }
 
-/// Accesses that a PMU sampled, by the place that answered.
-fn of_event(event: &SampledEvent, answers: &Answers) -> Json {
+/// Accesses that a PMU sampled, by the place that answered, and lines that another core had.
+fn of_event(event: &SampledEvent, found: &MemoryUse) -> Json {
+    let answers = &found.answers;
     let classes = answers.classes.iter().map(|(class, accesses)| (class.id().to_string(), json!(accesses)));
     json!({
         "source": event.source.id(),
@@ -78,6 +84,8 @@ fn of_event(event: &SampledEvent, answers: &Answers) -> Json {
         "by_answer": classes.collect::<Map<String, Json>>(),
         "memory_samples": answers.memory().1,
         "latency_cycles": latencies(answers),
+        "contended_loads": found.lines.loads,
+        "contended_lines": super::lines::rows(&found.lines),
     })
 }
 
@@ -100,7 +108,7 @@ fn percent(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| rounded(100.0 * part / whole))
 }
 
-fn rounded(pct: f64) -> f64 {
+pub(super) fn rounded(pct: f64) -> f64 {
     (pct * 10.0).round() / 10.0
 }
 
@@ -162,13 +170,15 @@ mod tests {
         let found = Arc::new(MemoryUse { mappings: vec![mapping], answers, ..MemoryUse::default() });
         let event = Some(SampledEvent { source: AccessSource::Ibs, threshold: None });
         let sampled = SampledUse { source: AccessSource::Clock, event, window_s: 10.0, found };
-        let object = object(&sampled, 2);
+        let object = object(&sampled, 2, None);
         let mapping = &object["mappings"][0];
         assert_eq!((&mapping["name"], &mapping["pmu_samples"]), (&json!("[heap]"), &json!(200)), "{object}");
         assert!(mapping["use_pct"].is_null() && object["missing"]["use_pct"].is_string(), "{object}");
         assert_eq!(object["pmu"]["by_answer"], json!({ "remote_dram": 200 }));
         // Without the event nothing is said of mappings.
-        let without = super::object(&SampledUse { event: None, ..sampled }, 2);
+        let without = super::object(&SampledUse { event: None, ..sampled }, 2, None);
         assert!(without["missing"]["mappings"].is_string() && without.get("pmu").is_none(), "{without}");
+        assert!(without["missing"]["contended_lines"].is_string(), "{without}");
+        assert_eq!(object["pmu"]["contended_lines"], json!([]), "nothing was contended");
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{Export, Format, Part, Rows, Selection};
 use crate::finding::{self, Engine};
+use crate::metric::access::DRAM_REMOTE_PCT;
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::counters;
 use crate::metric::host::HOST_METRICS;
@@ -187,7 +188,9 @@ fn task_object(
     }
     let of_process = task.leads();
     if let Some(sampled) = task.memory_use.as_ref().filter(|_| of_process) {
-        row.insert("access".into(), super::access::object(sampled, snapshot.host.topology.nodes.len()));
+        let (nodes, no_event) =
+            (snapshot.host.topology.nodes.len(), snapshot.host_missing(DRAM_REMOTE_PCT.id));
+        row.insert("access".into(), super::access::object(sampled, nodes, no_event));
     }
     row.insert("exited".into(), json!(task.ended()));
     if task.left() {

@@ -14,7 +14,7 @@ const BYTES_MAX: usize = 32 << 20;
 
 /// Names by place. Places of one function share it. Without room all is forgotten; a recording says names again.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KnownNames {
+pub struct KnownNames {
     names: HashMap<Place, Arc<Function>>,
     functions: HashSet<Arc<Function>>,
     bytes: usize,
@@ -22,7 +22,7 @@ pub(super) struct KnownNames {
 
 impl KnownNames {
     /// Adds names; for a place that has one already, the new one counts.
-    pub(super) fn extend(&mut self, names: impl IntoIterator<Item = (Place, Arc<Function>)>) {
+    pub fn extend(&mut self, names: impl IntoIterator<Item = (Place, Arc<Function>)>) {
         for (place, function) in names {
             let shared = self.functions.get(&function).cloned();
             let more = if shared.is_some() { 0 } else { function.bytes() };
@@ -38,7 +38,7 @@ impl KnownNames {
     }
 
     /// The name of a place.
-    pub(super) fn get(&self, place: &Place) -> Option<&Arc<Function>> {
+    pub fn get(&self, place: &Place) -> Option<&Arc<Function>> {
         self.names.get(place)
     }
 }

@@ -5,12 +5,14 @@
 pub mod answers;
 pub mod class;
 pub mod latency;
+pub mod lines;
 pub mod next_runs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::answers::Answers;
+use self::lines::ContendedLines;
 use self::next_runs::NextRuns;
 use super::process::ProcessId;
 use super::sample::Missing;
@@ -21,6 +23,9 @@ pub const ENOUGH: f64 = 100.0;
 
 /// Mappings of a process that output and recordings list: those that are used most.
 pub const MAPPINGS_LISTED: usize = 50;
+
+/// Beginning of the causes that are counted of SPE alone: stretches and bytes, not samples, and none of the clock.
+pub const OF_SPE: &str = "spe_";
 
 /// Share of lost samples from which on shares say nothing.
 const LOST_MAX: f64 = 0.05;
@@ -34,11 +39,14 @@ pub enum AccessSource {
     Pebs,
     /// Operations that a PMU of AMD samples.
     Ibs,
+    /// Operations that Arm's Statistical Profiling Extension samples, above a threshold.
+    Spe,
 }
 
 impl AccessSource {
     /// All of them.
-    const ALL: [AccessSource; 3] = [AccessSource::Clock, AccessSource::Pebs, AccessSource::Ibs];
+    const ALL: [AccessSource; 4] =
+        [AccessSource::Clock, AccessSource::Pebs, AccessSource::Ibs, AccessSource::Spe];
 
     /// Its name in JSON and in recordings.
     pub fn id(self) -> &'static str {
@@ -46,6 +54,7 @@ impl AccessSource {
             AccessSource::Clock => "clock",
             AccessSource::Pebs => "pebs",
             AccessSource::Ibs => "ibs",
+            AccessSource::Spe => "spe",
         }
     }
 
@@ -110,6 +119,8 @@ pub struct MemoryUse {
     pub rest: RestUse,
     /// Accesses that a PMU sampled.
     pub answers: Answers,
+    /// Cache lines that its threads take from each other, as far as a PMU sampled them.
+    pub lines: ContendedLines,
 }
 
 /// Samples in mappings that are not listed, in the same way as those of [`MappingUse`].
@@ -249,7 +260,8 @@ impl MemoryUse {
     /// # Errors
     /// Too many were.
     pub fn complete(&self) -> Result<(), Missing> {
-        let lost: u64 = self.lost.values().sum();
+        let of_samples = self.lost.iter().filter(|(cause, _)| !cause.starts_with(OF_SPE));
+        let lost: u64 = of_samples.map(|(_, count)| count).sum();
         if lost as f64 > LOST_MAX * (lost + self.of_all) as f64 {
             return Err(Missing::Lost(format!("{lost} samples of {} were lost", lost + self.of_all)));
         }

@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 use crate::model::access::class::AccessClass;
+use crate::model::access::lines::Transfer;
 
 const OP_LOAD: u64 = 0x02;
 const OP_STORE: u64 = 0x04;
@@ -22,6 +23,7 @@ const LVL_CACHE: u64 = 0x08 | 0x10 | 0x20 | 0x40 | 0x400;
 
 const SNOOP_HITM: u64 = 0x10;
 const SNOOPX_FWD: u64 = 0x01;
+const SNOOPX_PEER: u64 = 0x02;
 
 const NUM_UNCACHED: u64 = 0x08;
 const NUM_CXL: u64 = 0x09;
@@ -102,6 +104,24 @@ pub fn class(word: u64) -> AccessClass {
     AccessClass::Unknown
 }
 
+/// Whether the access stores and does not load.
+pub fn is_store(word: u64) -> bool {
+    let op = Fields::of(word).op;
+    op & OP_STORE != 0 && op & OP_LOAD == 0
+}
+
+/// The cache of another core that answered a load, because the line was modified there (x86: HITM) or taken from it (Arm:
+/// peer snoop). `None` for all else, and where the CPU says nothing of it.
+pub fn transfer(word: u64) -> Option<Transfer> {
+    let Fields { op, lvl, snoop, remote, snoopx, hops, .. } = Fields::of(word);
+    let is_taken = snoop & SNOOP_HITM != 0 || snoopx & SNOOPX_PEER != 0;
+    if op & OP_LOAD == 0 || !is_taken {
+        return None;
+    }
+    let elsewhere = (remote && hops != HOPS_0) || lvl & LVL_REM_CCE2 != 0;
+    Some(if elsewhere { Transfer::Far } else { Transfer::Near })
+}
+
 #[cfg(test)]
 mod tests {
     use super::AccessClass::*;
@@ -159,6 +179,28 @@ mod tests {
                 assert_eq!(class(*word), *expected, "{what}: {word:#x}");
             }
         }
+    }
+
+    #[test]
+    fn lines_that_another_core_had_are_told_from_all_others() {
+        let far = [0x26_0080_8042, 0x36_0080_0042, 0x3a_0080_0042, 0xb6_0081_0002];
+        for word in far {
+            assert_eq!(transfer(word), Some(Transfer::Far), "{word:#x}");
+        }
+        // L3 with the line modified in another core; a peer core of Arm (L2, snoopx PEER).
+        for word in [0x6_0080_0842, 0x84_0000_0402] {
+            assert_eq!(transfer(word), Some(Transfer::Near), "{word:#x}");
+        }
+        let modified =
+            |class| matches!(class, LocalCache { modified: true } | RemoteCache { modified: true });
+        for (what, words, class) in WORDS.iter().filter(|(what, ..)| !what.starts_with("SPE")) {
+            for word in *words {
+                assert_eq!(transfer(*word).is_some(), modified(*class), "{what}: {word:#x}");
+            }
+        }
+        // A store that found its line modified elsewhere is none of the loads.
+        assert_eq!((transfer(0x6_0080_0844), is_store(0x6_0080_0844)), (None, true));
+        assert!(!is_store(0x6_0080_0842) && !is_store(0x1e_0508_0021));
     }
 
     #[test]

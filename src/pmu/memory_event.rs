@@ -16,10 +16,13 @@ use crate::model::sample::Missing;
 use crate::model::topology::parse_cpulist;
 use crate::model::units::CpuId;
 
-const DEVICES: &str = "sys/bus/event_source/devices";
+pub(super) const DEVICES: &str = "sys/bus/event_source/devices";
 
 /// Cycles from which on a load is sampled, where the PMU has a threshold: hits of caches are below it.
 const THRESHOLD: u32 = 128;
+
+/// PMUs of Intel: of all cores, or of each kind of core.
+const PEBS: [&str; 3] = ["cpu", "cpu_core", "cpu_atom"];
 
 /// An event whose samples have addresses.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,8 +44,7 @@ pub struct MemoryEvent {
 /// # Errors
 /// No PMU here samples accesses.
 pub fn find(root: &Path) -> Result<Vec<MemoryEvent>, Missing> {
-    let mut events: Vec<MemoryEvent> =
-        ["cpu", "cpu_core", "cpu_atom"].iter().filter_map(|name| pebs(root, name)).collect();
+    let mut events: Vec<MemoryEvent> = PEBS.iter().filter_map(|name| pebs(root, name)).collect();
     events.extend(ibs(root));
     if events.is_empty() {
         let what =
@@ -52,17 +54,30 @@ pub fn find(root: &Path) -> Result<Vec<MemoryEvent>, Missing> {
     Ok(events)
 }
 
+/// Events of stores, where they are others than those of [`find`]: on Intel. Without them contended lines have one side.
+pub fn stores(root: &Path) -> Vec<MemoryEvent> {
+    let of = |name: &&str| {
+        let pmu = Pmu::read(root, name, "cpus")?;
+        let path = root.join(format!("{DEVICES}/{name}/events/mem-stores"));
+        let terms = fs::read_to_string(path).ok()?;
+        let event = pmu.event("mem-stores", terms.trim())?;
+        Some(MemoryEvent { source: AccessSource::Pebs, event, leader: None, precise: 2, threshold: None })
+    };
+    PEBS.iter().filter_map(of).collect()
+}
+
 /// A PMU below sysfs: its type, terms, and CPUs (`None` for all).
-struct Pmu {
+pub(super) struct Pmu {
     kind: u32,
     format: Format,
     cpus: Option<Vec<CpuId>>,
 }
 
 impl Pmu {
-    fn read(root: &Path, name: &str) -> Option<Pmu> {
+    /// Reads it; its CPUs are in the file `cpus`.
+    pub(super) fn read(root: &Path, name: &str, cpus: &str) -> Option<Pmu> {
         let path = format!("{DEVICES}/{name}");
-        let cpus = match fact::text(root, &format!("{path}/cpus")) {
+        let cpus = match fact::text(root, &format!("{path}/{cpus}")) {
             Ok(text) => Some(parse_cpulist(&text).ok()?.into_iter().map(CpuId).collect()),
             Err(_) => None,
         };
@@ -73,20 +88,22 @@ impl Pmu {
         })
     }
 
-    fn event(&self, name: &str, terms: &str) -> Option<Event> {
+    /// The event with these terms, as files of sysfs write them; `None` where it lacks one.
+    pub(super) fn event(&self, name: &str, terms: &str) -> Option<Event> {
         let [config, config1, config2] = self.format.encode(&Terms::parse(terms).ok()?).ok()?;
         let cpus = self.cpus.clone();
         Some(Event { name: name.into(), kind: self.kind, config, config1, config2, cpus, ..Event::default() })
     }
 
-    fn has(&self, term: &str) -> bool {
+    /// Whether it has a term of this name.
+    pub(super) fn has(&self, term: &str) -> bool {
         Terms::parse(&format!("{term}=1")).is_ok_and(|terms| self.format.encode(&terms).is_ok())
     }
 }
 
 /// The numbers of the event are in sysfs, because they differ between cores: 0x1cd, 0x5d0.
 fn pebs(root: &Path, name: &str) -> Option<MemoryEvent> {
-    let pmu = Pmu::read(root, name)?;
+    let pmu = Pmu::read(root, name, "cpus")?;
     let terms = |event: &str| fs::read_to_string(root.join(format!("{DEVICES}/{name}/events/{event}"))).ok();
     let loads = terms("mem-loads")?;
     let loads: Vec<&str> = loads.trim().split(',').filter(|term| !term.starts_with("ldlat")).collect();
@@ -103,7 +120,7 @@ fn pebs(root: &Path, name: &str) -> Option<MemoryEvent> {
 
 /// Operations are counted, not cycles. Zen 4 can sample those alone that missed the third level, and Zen 5 has a threshold.
 fn ibs(root: &Path) -> Option<MemoryEvent> {
-    let pmu = Pmu::read(root, "ibs_op")?;
+    let pmu = Pmu::read(root, "ibs_op", "cpus")?;
     let mut terms = "cnt_ctl=1".to_string();
     if pmu.has("l3missonly") {
         terms += ",l3missonly=1";
@@ -125,8 +142,12 @@ fn ibs(root: &Path) -> Option<MemoryEvent> {
 mod tests {
     use super::*;
 
-    /// A machine with these files below the folder of PMUs.
     fn found(name: &str, files: &[(&str, &str)]) -> Result<Vec<MemoryEvent>, Missing> {
+        below(name, files, find)
+    }
+
+    /// The answer about a machine with these files below the folder of PMUs.
+    fn below<T>(name: &str, files: &[(&str, &str)], find: impl Fn(&Path) -> T) -> T {
         let root = std::env::temp_dir().join(format!("numatop-memory-event-{name}-{}", std::process::id()));
         for (path, text) in files {
             let path = root.join(DEVICES).join(path);
@@ -157,6 +178,16 @@ mod tests {
         assert_eq!(words(&events[0].event), (4, [0x1cd, 128, 0]));
         assert_eq!((events[0].source, &events[0].leader, events[0].precise), (AccessSource::Pebs, &None, 2));
         assert_eq!(events[0].threshold, Some(128));
+    }
+
+    #[test]
+    fn stores_of_intel_have_an_event_of_their_own() {
+        let mut files = INTEL.to_vec();
+        assert!(below("no-stores", &files, stores).is_empty());
+        files.push(("cpu/events/mem-stores", "event=0xcd,umask=0x2\n"));
+        let events = below("stores", &files, stores);
+        assert_eq!((events.len(), words(&events[0].event)), (1, (4, [0x2cd, 0, 0])));
+        assert_eq!((&events[0].leader, events[0].threshold, events[0].precise), (&None, None, 2));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::model::event::{Event, Role};
 use crate::model::sample::Missing;
 use crate::model::units::CpuId;
 use crate::pmu::memory_event::MemoryEvent;
+use crate::pmu::spe::event::SpeEvent;
 use crate::sys;
 
 pub use crate::model::wire::SLOTS;
@@ -144,6 +145,35 @@ pub fn open_memory_event(event: &MemoryEvent, cpu: CpuId, hz: u32) -> Result<Ope
         }
     }
     Err(refusal(&event.event, &what, &last))
+}
+
+/// Opens an SPE PMU on `cpu`, with a sample every `period` operations; it begins when its AUX area is mapped. Physical
+/// addresses need more permission than the rest, and are left out where they are refused.
+///
+/// # Errors
+/// The reason, ready to be shown.
+pub fn open_spe(spe: &SpeEvent, cpu: CpuId, period: u64) -> Result<OwnedFd, Missing> {
+    let mut last = io::Error::from_raw_os_error(libc::EINVAL);
+    for event in [&spe.event, &spe.without_physical] {
+        let attr = spe_attributes(event, period);
+        match sys::perf_event_open(attr, -1, cpu.0 as i32, None) {
+            Ok(fd) => return Ok(fd),
+            Err(error) => last = error,
+        }
+    }
+    Err(refusal(&spe.event, &format!("sampling accesses on CPU {cpu}"), &last))
+}
+
+/// A frequency is refused with EINVAL (`arm_spe_pmu_event_init` of drivers/perf/arm_spe_pmu.c).
+fn spe_attributes(event: &Event, period: u64) -> libbpf_sys::perf_event_attr {
+    let mut attr = attributes(event, None);
+    attr.__bindgen_anon_1.sample_period = period;
+    attr.sample_type = u64::from(libbpf_sys::PERF_SAMPLE_TID | libbpf_sys::PERF_SAMPLE_CPU);
+    // The PMU begins with the AUX area: without one it would be stopped at once.
+    attr.set_disabled(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr
 }
 
 /// The data that read(2) gives of an open event, in the order of its read_format.
@@ -378,6 +408,14 @@ mod tests {
 
     fn events(names: &[&str]) -> Vec<Event> {
         names.iter().map(|name| Event::named(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn spe_has_a_fixed_period_and_waits_for_its_area() {
+        let event = Event { kind: 11, config: 1 << 33, config1: 2, config2: 100, ..Event::default() };
+        let attr = spe_attributes(&event, 0x40000);
+        assert_eq!((attr.type_, attr.config, attr.freq(), attr.disabled()), (11, 1 << 33, 0, 1));
+        assert_eq!((attr.exclude_kernel(), attr.exclude_hv(), attr.inherit()), (1, 1, 0));
     }
 
     fn wanted(counters: &Counters) -> Vec<&str> {

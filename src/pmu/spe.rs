@@ -5,10 +5,15 @@
 
 #![warn(missing_docs)]
 
+pub mod event;
 pub mod packet;
+pub mod ring;
 pub mod source;
 
 use self::packet::{Operation, Packet, packet};
+use self::source::SourceCodes;
+use crate::model::access::class::AccessClass;
+use crate::model::access::lines::Transfer;
 
 /// One sampled operation, as far as its packets say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,6 +67,46 @@ impl Record {
     /// A timestamp alone, or nothing, is no record.
     fn is_empty(&self) -> bool {
         Record { time: None, ..self.clone() } == Record::default()
+    }
+}
+
+/// An access of a program, as far as its record says. Its address has no text form.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SpeAccess {
+    /// Thread id in the root namespace; `None` where the kernel writes none.
+    pub tid: Option<u32>,
+    /// Virtual address.
+    pub address: Option<u64>,
+    /// Physical address.
+    pub physical: Option<u64>,
+    /// Address of the instruction; 0: not known.
+    pub code: u64,
+    /// The place that answered.
+    pub class: AccessClass,
+    /// The cache of another core that answered a load.
+    pub transfer: Option<Transfer>,
+    /// It is a store.
+    pub store: bool,
+    /// Cycles from dispatch to the end.
+    pub cycles: Option<u32>,
+}
+
+impl SpeAccess {
+    /// The access of a record, on a CPU whose source codes have this meaning; `None` for all other operations, and for
+    /// those of the kernel.
+    pub fn of(record: &Record, codes: Option<SourceCodes>) -> Option<SpeAccess> {
+        let class = source::class(record, codes);
+        let is_program = record.level.is_none_or(|level| level == 0);
+        (is_program && class != AccessClass::NoAccess).then(|| SpeAccess {
+            tid: record.context,
+            address: record.address,
+            physical: record.physical,
+            code: record.pc.unwrap_or(0),
+            class,
+            transfer: source::transfer(record, codes),
+            store: record.operation == Some(Operation::Store),
+            cycles: record.total.map(u32::from),
+        })
     }
 }
 
@@ -128,9 +173,8 @@ impl Iterator for Records<'_> {
 #[cfg(test)]
 mod tests {
     use super::packet::event;
-    use super::source::{SourceCodes, class};
+    use super::source::class;
     use super::*;
-    use crate::model::access::class::AccessClass;
 
     /// Bytes as two digits each; `00*5` is five times 0.
     pub(super) fn bytes(text: &str) -> Vec<u8> {
@@ -186,6 +230,20 @@ mod tests {
         assert_eq!((found.address, found.physical), (Some(0xaaaa_e65d_da43), Some(0x803_2c95_5a43)));
         // The timestamp in front ended the record before.
         assert_eq!(found.time, None);
+    }
+
+    #[test]
+    fn an_access_is_that_of_a_program() {
+        let user = only(USER_LOAD);
+        let access = SpeAccess::of(&user, Some(SourceCodes::Common)).unwrap();
+        assert_eq!((access.address, access.physical), (user.address, user.physical));
+        assert_eq!((access.code, access.cycles, access.tid), (0xaaaa_e4a9_b600, Some(8), None));
+        assert!(!access.store && access.transfer.is_none());
+        let store = Record { operation: Some(Operation::Store), context: Some(7), ..user };
+        let access = SpeAccess::of(&store, None).unwrap();
+        assert!(access.store && access.tid == Some(7));
+        assert!(SpeAccess::of(&only(KERNEL_LOAD), None).is_none());
+        assert!(SpeAccess::of(&only(BRANCH), None).is_none());
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::answers;
 use super::format::{MAX_FLOWS, MAX_NAMES, MAX_NODES, MAX_ROWS, MAX_TEXT};
 use super::placement::missing;
 use super::room::Room;
 use super::stacks::Numbers;
 use super::varint::{Bytes, Malformed, difference, put, put_text, undo_difference};
+use super::{answers, lines};
 use crate::model::access::answers::Answers;
 use crate::model::access::next_runs::NextRuns;
 use crate::model::access::{
@@ -117,6 +117,7 @@ fn encode_process<'a>(
     put_by_nodes(out, &found.rest.next_by_node);
     answers::encode(out, &found.answers);
     found.mappings.iter().for_each(|mapping| answers::encode(out, &mapping.answers));
+    lines::encode(out, &found.lines, texts);
 }
 
 /// Counts are those of ten seconds: sums of them stay in range whatever a file says.
@@ -239,6 +240,7 @@ fn decode_process(input: &mut Bytes<'_>, texts: &[&str], room: &mut Room) -> Res
     for mapping in &mut found.mappings {
         mapping.answers = answers::decode(input, room)?;
     }
+    found.lines = lines::decode(input, text, room)?;
     Ok(found)
 }
 
@@ -278,6 +280,7 @@ fn by_nodes(input: &mut Bytes<'_>, room: &mut Room) -> Result<ByNodes, Malformed
 mod tests {
     use super::*;
     use crate::model::access::class::AccessClass;
+    use crate::model::access::lines::{ContendedLine, ContendedLines, LineSide};
     use crate::model::sample::Missing;
 
     fn mapping(at: u64) -> MappingUse {
@@ -298,6 +301,12 @@ mod tests {
         answers.add(AccessClass::Dram { remote: false }, None, Some(200));
         answers.add(AccessClass::LocalCache { modified: true }, None, None);
         answers
+    }
+
+    fn contended() -> ContendedLines {
+        let side = LineSide { store: true, samples: 3, ..LineSide::default() };
+        let line = ContendedLine { loads: 5, stores: 3, sides: vec![side], ..ContendedLine::default() };
+        ContendedLines { loads: 7, listed: vec![line] }
     }
 
     fn uses(mappings: u64) -> MemoryUses {
@@ -324,6 +333,7 @@ mod tests {
             mappings: (0..mappings).map(mapping).collect(),
             rest: RestUse::default(),
             answers: sampled(),
+            lines: contended(),
         };
         let processes = [((7, 70), Arc::new(found)), ((9, 1), Arc::new(MemoryUse::default()))].into();
         let event = Some(SampledEvent { source: AccessSource::Pebs, threshold: Some(128) });

@@ -8,6 +8,7 @@ use super::format::{MEMORY_MAX, memory_limit};
 use super::payload::Delta;
 use super::varint::Malformed;
 use crate::model::access::answers::Answers;
+use crate::model::access::lines::{ContendedLine, LineSide};
 use crate::model::access::{MappingUse, MemoryUse, MemoryUses};
 use crate::model::sample::{Counts, CpuRaw, NodeRaw, Sample, TaskRaw};
 use crate::model::stacks::{Function, Place, StackBatch};
@@ -90,6 +91,16 @@ impl Room {
         self.take(1, size_of::<MappingUse>() + name)
     }
 
+    /// For a contended line in a mapping with so long a name, without its sides.
+    pub(super) fn take_line(&mut self, name: usize) -> Result<(), Malformed> {
+        self.take(1, size_of::<ContendedLine>() + name)
+    }
+
+    /// For a side of it.
+    pub(super) fn take_side(&mut self, side: &LineSide) -> Result<(), Malformed> {
+        self.take(1, of_side(side))
+    }
+
     pub(super) fn take_named(&mut self, function: &Function) -> Result<(), Malformed> {
         self.take(1, of_named(function))
     }
@@ -118,8 +129,18 @@ fn of_uses(uses: &MemoryUses) -> usize {
             + of_nodes([found.rest.by_node.len(), found.rest.next_by_node.len()])
             + of_answers(&found.answers)
             + found.mappings.iter().map(of_mapping).sum::<usize>()
+            + found.lines.listed.iter().map(of_line).sum::<usize>()
     };
     uses.processes.values().map(|found| of_process(found)).sum()
+}
+
+fn of_line(line: &ContendedLine) -> usize {
+    let sides = line.sides.iter().map(of_side).sum::<usize>();
+    size_of::<ContendedLine>() + line.mapping.len() + sides
+}
+
+fn of_side(side: &LineSide) -> usize {
+    size_of::<LineSide>() + side.function.as_ref().map_or(0, |function| function.bytes())
 }
 
 fn of_answers(answers: &Answers) -> usize {

@@ -2,6 +2,8 @@
 //! Registers and code end here: what goes on are numbers of pages, and what comes out are sums by mapping.
 
 mod budgeted;
+mod lines;
+mod spe;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,6 +15,9 @@ use anyhow::{Result, anyhow};
 use libbpf_rs::Program;
 
 use self::budgeted::Budgeted;
+use self::lines::{Lines, line_sample};
+use self::spe::Spe;
+use crate::access::lines::{LineBatch, PlacedLines, place as place_lines};
 use crate::access::outcome::{Attribution, Outcome};
 use crate::access::sample::{Decoders, EventAccess, RawSample, Registers};
 use crate::access::self_check::Verdict;
@@ -51,6 +56,10 @@ pub struct Access {
     clock: Result<Verdict, Missing>,
     /// Events of a PMU that are sampled, too, or why none is.
     events: Result<Vec<MemoryEvent>, Missing>,
+    /// Events of stores that are sampled beside them.
+    stores: Vec<MemoryEvent>,
+    /// Arm's way of sampling accesses, where there is one.
+    spe: Option<Spe>,
     blocks: MemoryBlocks,
     /// Samples of events since pages were last asked about: those that are kept, and those beyond.
     events_kept: usize,
@@ -71,6 +80,7 @@ pub struct Access {
     until_ns: u64,
     lost: Losses,
     known: Arc<MemoryUses>,
+    lines: Lines,
     /// The CPUs that are sampled.
     cpus: Vec<CpuId>,
     /// There where chosen processes are sampled within a budget, and not all.
@@ -96,7 +106,11 @@ struct Asked {
     /// Pages asked about.
     pages: HashMap<ProcessId, Vec<u64>>,
     found: BTreeMap<ProcessId, MemoryUse>,
+    /// Sides of contended lines whose pages are not looked up yet, and those that are.
+    lines: LineBatch,
+    placed_lines: BTreeMap<ProcessId, PlacedLines>,
     lost: Losses,
+    page_shift: u32,
 }
 
 impl Access {
@@ -116,31 +130,36 @@ impl Access {
         let failed = |error: anyhow::Error| Missing::Unsupported(format!("{error:#}"));
         let count = cpus.len() as u32;
         let mut probe = AccessProbe::load(records, rate(count), count).map_err(failed)?;
+        let began = thread_time();
         let clock = checked.get_or_insert_with(|| self_check::run(&probe)).clone();
+        let check_ns = thread_time().saturating_sub(began).as_nanos() as u64;
         probe.set_scoped(scoped);
         let root = Path::new(ROOT);
-        let events = match &sampled {
-            Sampled::All => {
-                memory_event::find(root).and_then(|found| probe.follow_events(cpus, &found).map(|()| found))
+        let (events, spe) = match &sampled {
+            Sampled::All => sample_events(&mut probe, cpus, root),
+            Sampled::Budgeted(_) => {
+                let why = "--access samples it, and u in the details: by default a clock is sampled alone";
+                (Err(Missing::NotCollected(why.into())), None)
             }
-            Sampled::Budgeted(_) => Err(Missing::NotCollected(
-                "--access samples it, and u in the details: by default a clock is sampled alone".into(),
-            )),
         };
+        let event = sampled_event(&events, spe.as_ref());
         let budgeted = match sampled {
             Sampled::All => None,
             Sampled::Budgeted(wanted) => {
                 probe.choose(Some(&[])).map_err(failed)?;
-                Some(Budgeted::new(wanted, rate(count), now_ns, 0))
+                // Time of the program in the self-check is in that of the thread.
+                Some(Budgeted::new(wanted, rate(count), now_ns, (probe.cost_ns(), check_ns)))
             }
         };
         match &clock {
             Ok(_) => probe.follow(cpus).map_err(failed)?,
-            Err(why) if events.is_err() => return Err(why.clone()),
+            Err(why) if event.is_none() => return Err(why.clone()),
             Err(_) => {}
         }
         let attribution = clock.as_ref().map_or(Attribution::Behind, |verdict| verdict.attribution);
-        let event = sampled_event(&events);
+        // Contended lines have one side without them, and no other number needs them.
+        let stores = event.map(|_| memory_event::stores(root)).unwrap_or_default();
+        let stores = probe.follow_stores(cpus, &stores).map(|()| stores).unwrap_or_default();
         Ok(Access {
             lost: probe.lost(),
             probe,
@@ -150,6 +169,8 @@ impl Access {
             // Physical addresses come from events alone.
             blocks: event.map(|_| MemoryBlocks::read(root, page_size)).unwrap_or_default(),
             events,
+            stores,
+            spe,
             decoders: Decoders::default(),
             reader: MmReader::new(PathBuf::from(OWN_PROGRAM)),
             followers: Followers::start(attribution, page_size, now_ns),
@@ -161,6 +182,7 @@ impl Access {
             window: Window::default(),
             until_ns: now_ns,
             known: Arc::new(Window::default().sum(event)),
+            lines: Lines::default(),
             cpus: cpus.to_vec(),
             budgeted,
             own: Duration::ZERO,
@@ -209,14 +231,7 @@ impl Access {
         for sample in self.probe.take()? {
             let node = topology.cpu(sample.cpu).and_then(|cpu| cpu.node);
             if let Some(event) = &sample.event {
-                match self.event_at(event, node) {
-                    Some(event) if self.events_kept < EVENTS_MAX => {
-                        self.events_kept += 1;
-                        self.fresh.entry(sample.process).or_default().add_event(event);
-                    }
-                    Some(_) => self.events_left_out += 1,
-                    None => {}
-                }
+                self.take_event(sample.process, event, node);
                 continue;
             }
             let outcome = sample.user.as_ref().map(|state| self.decoders.outcome(state, attribution));
@@ -226,6 +241,50 @@ impl Access {
             }
         }
         Ok(())
+    }
+
+    /// Keeps a sampled access, as far as there is room.
+    fn take_event(&mut self, process: ProcessId, event: &EventAccess, cpu_node: Option<NodeId>) {
+        let Some(found) = self.event_at(event, cpu_node) else { return };
+        if self.events_kept >= EVENTS_MAX {
+            self.events_left_out += 1;
+            return;
+        }
+        self.events_kept += 1;
+        let tally = self.fresh.entry(process).or_default();
+        // Stores of Intel are samples of another event, which says little of the place that answered: shares and latencies
+        // are those of loads.
+        if self.stores.is_empty() || !event.source.is_some_and(data_src::is_store) {
+            tally.add_event(found);
+        }
+        if let Some(side) = line_sample(event, cpu_node, found.page_node) {
+            self.lines.add(process, side);
+        }
+    }
+
+    /// Keeps accesses that Arm's SPE sampled, in the same way.
+    fn take_spe(&mut self, topology: &Topology, tasks: &[Arc<TaskRaw>]) {
+        let Some(spe) = &mut self.spe else { return };
+        let of_cpu = |cpu: CpuId| topology.cpu(cpu).and_then(|cpu| cpu.node);
+        let nodes = (of_cpu, |physical| self.blocks.node(physical));
+        for sampled in spe.take(Path::new(ROOT), &self.cpus, tasks, nodes, self.page_shift) {
+            if self.events_kept >= EVENTS_MAX {
+                self.events_left_out += 1;
+                continue;
+            }
+            self.events_kept += 1;
+            self.fresh.entry(sampled.process).or_default().add_event(sampled.event);
+            if let Some(side) = sampled.side {
+                self.lines.add(sampled.process, side);
+            }
+        }
+    }
+
+    /// Samples that are missing since the start, by cause.
+    fn lost_so_far(&self) -> Losses {
+        let mut lost = self.probe.lost();
+        lost.extend(self.spe.iter().flat_map(Spe::lost));
+        lost
     }
 
     /// A sampled access by page; `None` for instructions that access no memory, which IBS samples as well.
@@ -291,6 +350,7 @@ impl Access {
     ) -> Result<Arc<MemoryUses>> {
         let began = thread_time();
         self.decode(topology)?;
+        self.take_spe(topology, tasks);
         self.follow_programs();
         self.look_up(tasks, now_ns);
         self.own += thread_time().saturating_sub(began);
@@ -321,12 +381,23 @@ impl Access {
         for (process, tally) in asked.batch {
             asked.found.insert(process, tally.place(&Places::default()));
         }
+        let lines = self.lines.finish(asked.to_ns, asked.lines, asked.placed_lines, self.page_shift);
+        let (lines, left_out) = lines;
+        if left_out > 0 {
+            *asked.lost.entry("events_left_out").or_default() += left_out;
+        }
         self.window.add(asked.from_ns, asked.to_ns, asked.found, asked.lost);
-        self.known = Arc::new(self.window.sum(sampled_event(&self.events)));
+        let mut known = self.window.sum(sampled_event(&self.events, self.spe.as_ref()));
+        for (process, lines) in lines {
+            if let Some(found) = known.processes.get_mut(&process) {
+                Arc::make_mut(found).lines = lines;
+            }
+        }
+        self.known = Arc::new(known);
     }
 
     fn ask(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64) {
-        let lost = self.probe.lost();
+        let lost = self.lost_so_far();
         let since = lost
             .iter()
             .map(|(cause, count)| (*cause, count.saturating_sub(self.lost.get(cause).copied().unwrap_or(0))));
@@ -336,7 +407,10 @@ impl Access {
             batch: std::mem::take(&mut self.fresh),
             pages: HashMap::new(),
             found: BTreeMap::new(),
+            lines: std::mem::take(&mut self.lines.fresh),
+            placed_lines: BTreeMap::new(),
             lost: since.collect(),
+            page_shift: self.page_shift,
         };
         let left_out = std::mem::take(&mut self.events_left_out);
         if left_out > 0 {
@@ -359,7 +433,12 @@ impl Access {
         let mut left = PAGES_MAX;
         let mut pages = Vec::new();
         jobs.retain(|job| {
-            let of_job = asked.batch.get(&job.process).map(|tally| tally.pages()).unwrap_or_default();
+            let mut of_job = asked.batch.get(&job.process).map(|tally| tally.pages()).unwrap_or_default();
+            // Pages of loads are among them already.
+            let of_lines = asked.lines.get(&job.process).into_iter().flatten();
+            of_job.extend(of_lines.map(|sample| sample.page(self.page_shift)));
+            of_job.sort_unstable();
+            of_job.dedup();
             let of_job = thinned(of_job, lookup::PAGES_MAX.min(left), now_ns);
             if of_job.is_empty() {
                 return false;
@@ -377,10 +456,19 @@ impl Access {
         self.asked = Some(asked);
     }
 
+    /// Whether it turned out just now that samples of an event belong to no process.
+    pub fn is_newly_blind(&mut self) -> bool {
+        self.spe.as_mut().is_some_and(Spe::is_newly_blind)
+    }
+
     /// Why parts of it are missing: the clock, and the event of a PMU.
-    pub fn missing(&self) -> impl Iterator<Item = (Facility, &Missing)> {
-        let clock = self.clock.as_ref().err().map(|why| (Facility::MemoryUse, why));
-        clock.into_iter().chain(self.events.as_ref().err().map(|why| (Facility::MemoryEvents, why)))
+    pub fn missing(&self) -> impl Iterator<Item = (Facility, Missing)> {
+        let clock = self.clock.as_ref().err().map(|why| (Facility::MemoryUse, why.clone()));
+        let of_events = match &self.spe {
+            Some(spe) => spe.missing(),
+            None => self.events.as_ref().err().cloned(),
+        };
+        clock.into_iter().chain(of_events.map(|why| (Facility::MemoryEvents, why)))
     }
 
     /// The sampler's programs.
@@ -407,6 +495,13 @@ impl Access {
         if let Ok(events) = &self.events {
             let followed = self.probe.follow_events(cpus, events);
             followed.map_err(|why| anyhow!("{why}"))?;
+            if self.probe.follow_stores(cpus, &self.stores).is_err() {
+                self.stores = Vec::new();
+            }
+        }
+        if let Some(spe) = &mut self.spe {
+            let followed = spe.follow(Path::new(ROOT), cpus);
+            followed.map_err(|why| anyhow!("{why}"))?;
         }
         if self.clock.is_ok() { self.probe.follow(cpus) } else { Ok(()) }
     }
@@ -426,10 +521,26 @@ fn with_a_row(known: &Arc<MemoryUses>, rows: HashSet<ProcessId>) -> Arc<MemoryUs
     uses
 }
 
+/// Has events of a PMU sampled on `cpus`, or those of Arm's SPE, on the machine below `root`.
+fn sample_events(
+    probe: &mut AccessProbe,
+    cpus: &[CpuId],
+    root: &Path,
+) -> (Result<Vec<MemoryEvent>, Missing>, Option<Spe>) {
+    let found = memory_event::find(root).and_then(|found| probe.follow_events(cpus, &found).map(|()| found));
+    match (found, Spe::start(root, cpus)) {
+        (Err(_), Err(why)) => (Err(why), None),
+        (Err(no_event), Ok(spe)) => (Err(no_event), spe),
+        (events, _) => (events, None),
+    }
+}
+
 /// The kind of the events, which is the same for all cores of a machine.
-fn sampled_event(events: &Result<Vec<MemoryEvent>, Missing>) -> Option<SampledEvent> {
-    let event = events.as_ref().ok()?.first()?;
-    Some(SampledEvent { source: event.source, threshold: event.threshold })
+fn sampled_event(events: &Result<Vec<MemoryEvent>, Missing>, spe: Option<&Spe>) -> Option<SampledEvent> {
+    match events.as_ref().ok().and_then(|events| events.first()) {
+        Some(event) => Some(SampledEvent { source: event.source, threshold: event.threshold }),
+        None => spe.map(Spe::sampled_event),
+    }
 }
 
 impl Asked {
@@ -440,6 +551,9 @@ impl Asked {
             Ok(placed) => places(&asked, placed),
             Err(why) => Places { no_nodes: Some(why), ..Places::default() },
         };
+        if let Some(lines) = self.lines.remove(&process) {
+            self.placed_lines.insert(process, place_lines(lines, &places, self.page_shift));
+        }
         self.found.insert(process, tally.place(&places));
     }
 }

@@ -11,6 +11,7 @@ mod btf;
 mod clock;
 mod command;
 mod containers;
+mod contended_lines;
 mod engine;
 mod hostile;
 mod hot;
@@ -324,6 +325,7 @@ fn main() {
         access::a_number_in_registers_and_on_the_stack_is_in_no_output,
         access::json_has_the_mapping_that_is_used,
         memory_event::addresses_of_page_faults_are_on_the_node_of_their_page,
+        contended_lines::both_sides_of_a_line_have_their_function,
     ]);
     let no_binutils = hot::no_binutils();
     if let Some(why) = no_binutils {

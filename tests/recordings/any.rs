@@ -8,6 +8,7 @@ use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::access::answers::Answers;
 use numatop_ng::model::access::class::AccessClass;
+use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
 use numatop_ng::model::access::next_runs::NextRuns;
 use numatop_ng::model::access::{
     AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
@@ -317,6 +318,34 @@ fn mapping_use() -> impl Strategy<Value = MappingUse> {
     )
 }
 
+fn lines() -> impl Strategy<Value = ContendedLines> {
+    let node = || option::of((0..200u32).prop_map(NodeId));
+    let count = || any::<u32>().prop_map(u64::from);
+    let function = (option::of("[a-z]{1,9}"), "[a-z]{0,9}")
+        .prop_map(|(name, module)| Arc::new(Function { name, module, kernel: false }));
+    let side = (any::<bool>(), option::of(function), 0..64u8, node(), count(), count()).prop_map(
+        |(store, function, offset, cpu_node, samples, far)| LineSide {
+            store,
+            function,
+            offset,
+            cpu_node,
+            samples,
+            far,
+        },
+    );
+    let line = ("[a-z/]{0,9}", node(), [count(), count(), count()], vec(side, 0..4)).prop_map(
+        |(mapping, page_node, [loads, far, stores], sides)| ContendedLine {
+            mapping,
+            page_node,
+            loads,
+            far,
+            stores,
+            sides,
+        },
+    );
+    (count(), vec(line, 0..4)).prop_map(|(loads, listed)| ContendedLines { loads, listed })
+}
+
 fn memory_use() -> impl Strategy<Value = MemoryUse> {
     let count = || any::<u32>().prop_map(u64::from);
     let counts = proptest::array::uniform12(count());
@@ -326,14 +355,14 @@ fn memory_use() -> impl Strategy<Value = MemoryUse> {
     );
     let lost = btree_map("[a-z_]{1,5}", count(), 0..3);
     let no_nodes = option::of(Just(Missing::Unsupported("no move_pages".into())));
-    let no_nodes = (no_nodes, answers());
+    let no_nodes = (no_nodes, answers(), lines());
     let rest = (vec(mapping_use(), 0..4), by_nodes(), by_nodes(), no_nodes, any::<u32>());
     (counts, pairs, lost, rest).prop_map(
         |(
             n,
             (by_remote, by_mapping),
             lost,
-            (mappings, by_node, next_by_node, (no_nodes, answers), unmapped),
+            (mappings, by_node, next_by_node, (no_nodes, answers, lines), unmapped),
         )| MemoryUse {
             samples: n[0],
             with_address: n[1],
@@ -357,6 +386,7 @@ fn memory_use() -> impl Strategy<Value = MemoryUse> {
             mappings,
             rest: RestUse { by_node, next_by_node },
             answers,
+            lines,
         },
     )
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use numatop_ng::metric::matrix::PAIR_METRICS;
 use numatop_ng::model::access::answers::Answers;
 use numatop_ng::model::access::class::AccessClass;
+use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
 use numatop_ng::model::access::next_runs::NextRuns;
 use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses, SampledEvent};
 use numatop_ng::model::sample::{Missing, Sample};
+use numatop_ng::model::stacks::Function;
 use numatop_ng::model::units::NodeId;
 use numatop_ng::record::aggregate::{Fold, Keep};
 use numatop_ng::record::format::End;
@@ -29,6 +31,34 @@ fn answers(loads: u64) -> Answers {
         answers.add(AccessClass::Dram { remote }, None, Some(if remote { 600 } else { 300 }));
     }
     answers
+}
+
+/// A line that a function on node 1 stores to, and another one on node 0 loads.
+fn lines() -> ContendedLines {
+    let function = |name: &str| {
+        Some(Arc::new(Function { name: Some(name.into()), module: "queue".into(), kernel: false }))
+    };
+    let sides = vec![
+        LineSide {
+            function: function("pop"),
+            offset: 0,
+            cpu_node: Some(NodeId(0)),
+            samples: 50,
+            far: 40,
+            ..LineSide::default()
+        },
+        LineSide {
+            store: true,
+            function: function("push"),
+            offset: 8,
+            cpu_node: Some(NodeId(1)),
+            samples: 70,
+            far: 0,
+        },
+    ];
+    let (mapping, page_node) = ("[heap]".into(), Some(NodeId(1)));
+    let line = ContendedLine { mapping, page_node, loads: 50, far: 40, stores: 70, sides };
+    ContendedLines { loads: 100, listed: vec![line] }
 }
 
 /// Samples of a process whose accesses are remote for a third, by count and by time.
@@ -55,6 +85,7 @@ fn found() -> MemoryUse {
             mapping(0x5500_0000_0000, "[heap]", 50.0),
         ],
         answers: answers(200),
+        lines: lines(),
         ..MemoryUse::default()
     }
 }
@@ -117,6 +148,12 @@ fn shares_and_metrics_are_in_replay_and_export() {
             (&"pebs".into(), &128.into(), &200.into())
         );
         assert_eq!(pmu["by_answer"]["remote_dram"], 50);
+        let line = &pmu["contended_lines"][0];
+        assert_eq!((&pmu["contended_loads"], &line["loads_pct"]), (&100.into(), &50.0.into()), "{pmu}");
+        assert_eq!((&line["mapping"], &line["loads_from_other_node"]), (&"[heap]".into(), &40.into()));
+        let sides = ["pop", "push"]
+            .map(|name| line["sides"].as_array().unwrap().iter().any(|side| side["function"] == name));
+        assert_eq!(sides, [true, true], "{line}");
         let p50 = |place: &str| of_first["latency_cycles"][place]["p50"].as_f64().unwrap();
         assert!(
             (p50("local") / 300.0 - 1.0).abs() < 0.04 && (p50("remote") / 600.0 - 1.0).abs() < 0.04,

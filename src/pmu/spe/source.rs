@@ -5,6 +5,7 @@
 use super::Record;
 use super::packet::{Operation, event};
 use crate::model::access::class::AccessClass;
+use crate::model::access::lines::Transfer;
 
 /// Meanings of the code in a data source packet, which the architecture leaves to the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,22 @@ pub fn class(record: &Record, codes: Option<SourceCodes>) -> AccessClass {
     }
 }
 
+/// The cache of another core that answered a load, by the code of the CPU; `None` for all else. The list is that of
+/// tools/perf/util/arm-spe.c, where it sets a peer snoop or a modified line.
+pub fn transfer(record: &Record, codes: Option<SourceCodes>) -> Option<Transfer> {
+    if record.operation != Some(Operation::Load) {
+        return None;
+    }
+    match (codes?, record.source?) {
+        // A peer core, the own cluster, another cluster; another socket, cache or memory.
+        (SourceCodes::Common, 9 | 10 | 12) => Some(Transfer::Near),
+        (SourceCodes::Common, 13) => Some(Transfer::Far),
+        (SourceCodes::HipTwelve, 1 | 3 | 5 | 17) => Some(Transfer::Near),
+        (SourceCodes::HipTwelve, 7) => Some(Transfer::Far),
+        _ => None,
+    }
+}
+
 fn by_events(events: u64) -> AccessClass {
     let hit = |access: u64, miss: u64| events & access != 0 && events & miss == 0;
     if events & event::REMOTE != 0 {
@@ -112,6 +129,21 @@ mod tests {
         assert_eq!(of(SourceCodes::HipTwelve, 7), AccessClass::RemoteCache { modified: true });
         assert_eq!([4, 5, 18].map(|code| of(SourceCodes::HipTwelve, code)), [false, true, false].map(cache));
         assert_eq!(of(SourceCodes::HipTwelve, 13), AccessClass::Device);
+    }
+
+    #[test]
+    fn lines_of_other_cores_are_told_by_codes_alone() {
+        let of = |codes, code| transfer(&load(Some(code), event::REMOTE), Some(codes));
+        assert_eq!([9, 10, 12].map(|code| of(SourceCodes::Common, code)), [Some(Transfer::Near); 3]);
+        assert_eq!(
+            [13, 0, 11, 14].map(|code| of(SourceCodes::Common, code)),
+            [Some(Transfer::Far), None, None, None]
+        );
+        assert_eq!([6, 7].map(|code| of(SourceCodes::HipTwelve, code)), [None, Some(Transfer::Far)]);
+        assert_eq!(of(SourceCodes::AmpereOne, 9), None);
+        assert_eq!(transfer(&load(Some(9), 0), None), None);
+        let store = Record { operation: Some(Operation::Store), ..load(Some(9), 0) };
+        assert_eq!(transfer(&store, Some(SourceCodes::Common)), None);
     }
 
     #[test]

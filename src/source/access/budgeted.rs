@@ -11,6 +11,9 @@ const FOLLOW_PART: u32 = 333;
 /// The same for one interval, at most.
 const FOLLOW_MAX: Duration = Duration::from_millis(10);
 
+/// Time over which the self-check counts: that of which the budget is an average, ns.
+const ONCE_OVER_NS: u64 = 10_000_000_000;
+
 /// The processes, and what they may cost.
 pub(super) struct Budgeted {
     governor: Governor,
@@ -21,6 +24,9 @@ pub(super) struct Budgeted {
     spent_ns: u64,
     since_ns: u64,
     length_ns: u64,
+    /// CPU time of the self-check, and the part of it that was not counted yet, ns.
+    once_ns: u64,
+    once_left_ns: u64,
 }
 
 /// Changes with an interval.
@@ -32,16 +38,31 @@ pub(super) struct Change {
 }
 
 impl Budgeted {
-    /// Begins at `now_ns` (CLOCK_MONOTONIC) with `hz` times a second on each CPU, after `spent_ns` of CPU time.
-    pub(super) fn new(wanted: Vec<ProcessId>, hz: u32, now_ns: u64, spent_ns: u64) -> Budgeted {
+    /// Begins at `now_ns` (CLOCK_MONOTONIC) with `hz` times a second on each CPU, after `spent_ns` of CPU time and a
+    /// self-check that took `once_ns`.
+    pub(super) fn new(
+        wanted: Vec<ProcessId>,
+        hz: u32,
+        now_ns: u64,
+        (spent_ns, once_ns): (u64, u64),
+    ) -> Budgeted {
         let (governor, chosen) = (Governor::new(hz), Chosen::default());
-        Budgeted { governor, chosen, wanted, spent_ns, since_ns: now_ns, length_ns: 0 }
+        let once_left_ns = once_ns;
+        Budgeted { governor, chosen, wanted, spent_ns, since_ns: now_ns, length_ns: 0, once_ns, once_left_ns }
+    }
+
+    /// The part of the self-check that counts in an interval of so many ns.
+    fn once(&mut self, length_ns: u64) -> u64 {
+        let part = u128::from(self.once_ns) * u128::from(length_ns) / u128::from(ONCE_OVER_NS);
+        let part = u64::try_from(part).unwrap_or(u64::MAX).min(self.once_left_ns);
+        self.once_left_ns -= part;
+        part
     }
 
     /// Ends an interval, up to which `spent_ns` of CPU time were used since the start.
     pub(super) fn turn(&mut self, now_ns: u64, spent_ns: u64) -> Change {
         self.length_ns = now_ns.saturating_sub(self.since_ns);
-        let cost_ns = spent_ns.saturating_sub(self.spent_ns);
+        let cost_ns = spent_ns.saturating_sub(self.spent_ns) + self.once(self.length_ns);
         (self.since_ns, self.spent_ns) = (now_ns, spent_ns);
         let changed = self.governor.take(self.length_ns, cost_ns);
         let pace = self.governor.pace();
@@ -52,5 +73,33 @@ impl Budgeted {
     /// CPU time for following the samples of the last interval.
     pub(super) fn for_following(&self) -> Duration {
         (Duration::from_nanos(self.length_ns) / FOLLOW_PART).min(FOLLOW_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_self_check_counts_over_ten_seconds() {
+        let mut budgeted = Budgeted::new(Vec::new(), 97, 0, (0, 60 * MS));
+        let parts: Vec<u64> =
+            [S, 4 * S, S / 2, 60 * S, S].iter().map(|length| budgeted.once(*length)).collect();
+        assert_eq!(parts, [6 * MS, 24 * MS, 3 * MS, 27 * MS, 0]);
+    }
+
+    #[test]
+    fn a_cheap_self_check_changes_no_pace_and_a_dear_one_does() {
+        let pace = |once_ns| {
+            let mut budgeted = Budgeted::new(vec![(1, 1)], 97, 0, (5 * MS, once_ns));
+            // Sampling itself takes a fifth of the budget.
+            (1..=10).find_map(|at| budgeted.turn(at * S, 5 * MS + at * 2 * MS).pace)
+        };
+        assert_eq!(pace(60 * MS), None);
+        let slower = pace(600 * MS).flatten();
+        assert!(slower.is_some_and(|pace| pace.hz < 97), "{slower:?}");
     }
 }

@@ -112,7 +112,12 @@ impl LiveSource {
     ) -> Result<Option<Arc<MemoryUses>>> {
         let Some(access) = &mut self.accesses.running else { return Ok(None) };
         match access.turn(&self.host.topology, tasks, mono_ns) {
-            Ok(found) => Ok(Some(found)),
+            Ok(found) => {
+                if access.is_newly_blind() {
+                    self.say_missing();
+                }
+                Ok(Some(found))
+            }
             Err(error) if self.accesses.all => Err(error),
             Err(error) => {
                 self.accesses.running = None;

@@ -77,7 +77,7 @@ impl LiveSource {
             needs::add_missing(&mut missing, Facility::MemoryEvents, why);
         }
         for (facility, why) in self.accesses.running.iter().flat_map(Access::missing) {
-            needs::add_missing(&mut missing, facility, why);
+            needs::add_missing(&mut missing, facility, &why);
         }
         let not_asked = Missing::NotCollected("not collected: no column asks for it".into());
         for probe in PROBES.iter().filter(|probe| !self.demand.includes(probe.facility)) {

@@ -43,6 +43,8 @@ pub enum Action {
     Mappings,
     /// Count every page of them.
     WalkMappings,
+    /// Contended cache lines of the process instead of its threads.
+    ContendedLines,
     MemoryUse,
     /// Sample accesses of processes that matter on the screen, or no longer.
     Sampling,

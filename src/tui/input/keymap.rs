@@ -175,6 +175,13 @@ pub static KEYS: &[Binding] = &[
     ),
     bind(
         DETAIL,
+        &[ch('l')],
+        Action::ContendedLines,
+        "",
+        "Details: cache lines that its threads take from each other, with the code of both sides",
+    ),
+    bind(
+        DETAIL,
         &[ch('u')],
         Action::MemoryUse,
         "Use",

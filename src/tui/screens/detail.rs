@@ -1,8 +1,9 @@
-//! One process, or one thread of it, looked at closely: its threads or its mappings, what it did lately, and what /proc says about it.
+//! One process, or one thread of it, looked at closely: its threads, mappings or contended lines, what it did lately, and what /proc says about it.
 
 mod balancing;
 mod draw;
 mod latencies;
+mod lines;
 mod mappings;
 mod maps;
 mod moved;
@@ -39,6 +40,8 @@ pub struct Detail {
     details: Option<Result<Details, String>>,
     /// Its mappings, while they are shown.
     maps: Option<Maps>,
+    /// Its contended lines, while they are shown: the first row in view.
+    lines: Option<usize>,
     /// Memory use is sampled for this view.
     samples: bool,
 }
@@ -97,7 +100,7 @@ impl Screen for Detail {
     }
 
     fn list(&self, body: Rect, state: &State) -> Rect {
-        let head = if self.maps.is_some() { mappings::HEAD } else { 1 };
+        let head = if self.maps.is_some() || self.lines.is_some() { mappings::HEAD } else { 1 };
         below(draw::split(body, state.snapshot(), self.findings(state).len()).1, head)
     }
 
@@ -151,15 +154,25 @@ impl Screen for Detail {
         let threads = seen.map_or(0, |seen| seen.order.len());
         let task = seen.and_then(|seen| seen.task.as_ref());
         let rows = self.maps.as_ref().map_or(0, |maps| mappings::rows(maps, task));
-        match &mut self.maps {
-            Some(maps) => maps.go(motion, rows, height),
-            None => self.offset = motion.of_view(self.offset, threads, height),
+        let lines = lines::rows(task);
+        match (&mut self.lines, &mut self.maps) {
+            (Some(first), _) => *first = motion.of_view(*first, lines, height),
+            (None, Some(maps)) => maps.go(motion, rows, height),
+            (None, None) => self.offset = motion.of_view(self.offset, threads, height),
         }
     }
 
     fn act(&mut self, action: Action, _height: usize, state: &mut State) -> Answer {
         Answer::Effect(match action {
-            Action::Mappings => self.toggle_maps(state),
+            Action::Mappings => {
+                self.lines = None;
+                self.toggle_maps(state)
+            }
+            Action::ContendedLines => {
+                self.lines = if self.lines.is_some() { None } else { Some(0) };
+                self.maps = None;
+                None
+            }
             Action::WalkMappings => self.walk_maps(state),
             Action::MemoryUse => self.toggle_samples(state),
             _ => return Answer::Ignored,

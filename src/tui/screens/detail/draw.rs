@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Detail, balancing, mappings, moved, remote};
+use super::{Detail, balancing, lines, mappings, moved, remote};
 use crate::finding::Finding;
 use crate::metric::Value;
-use crate::metric::access::MEM_TIME_PCT;
+use crate::metric::access::{DRAM_REMOTE_PCT, MEM_TIME_PCT};
 use crate::metric::allowed;
 use crate::metric::format::short;
 use crate::metric::identity::{CGROUP, COMM};
@@ -123,13 +123,16 @@ pub(super) fn render(
         let history = if detail.thread.is_none() { &seen.history[..] } else { &[] };
         line_of_history(series, snapshot, task, history, theme, &mut pen);
     }
-    match &detail.maps {
-        Some(maps) => {
+    match (&detail.lines, &detail.maps) {
+        (Some(first), _) => {
+            lines::render(task, &events_missing(detail, snapshot), *first, theme, threads_area, buf);
+        }
+        (None, Some(maps)) => {
             let ghz = task::GHZ.read(task, snapshot).ok().and_then(|ghz| ghz.number());
             let about = mappings::About { use_missing: use_missing(detail, snapshot), ghz };
             mappings::render(maps, task, about, theme, threads_area, buf);
         }
-        None => threads(seen, detail, theme, threads_area, buf),
+        (None, None) => threads(seen, detail, theme, threads_area, buf),
     }
 }
 
@@ -137,6 +140,15 @@ pub(super) fn render(
 fn use_missing(detail: &Detail, snapshot: &Snapshot) -> Option<String> {
     let why = snapshot.host_missing(MEM_TIME_PCT.id).filter(|_| detail.samples)?;
     Some(crate::text::clean_str(&why.to_string()))
+}
+
+/// Why no event of a PMU says which lines are contended.
+fn events_missing(detail: &Detail, snapshot: &Snapshot) -> String {
+    match snapshot.host_missing(DRAM_REMOTE_PCT.id) {
+        Some(why) => crate::text::clean_str(&why.to_string()),
+        None if detail.samples => "no sample of it yet".into(),
+        None => "u samples accesses, of CPUs whose PMU can".into(),
+    }
 }
 
 fn label_of(pen: &mut Pen<'_>, label: &str, theme: &Theme) {

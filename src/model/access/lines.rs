@@ -1,0 +1,79 @@
+//! Cache lines that threads of one process take from each other, as samples of a PMU show them.
+
+#![warn(missing_docs)]
+
+use std::sync::Arc;
+
+use crate::model::stacks::Function;
+use crate::model::units::NodeId;
+
+/// Bytes of a line as a power of two. That of most CPUs; where lines are longer, one of them is listed as several.
+pub const LINE_SHIFT: u32 = 6;
+
+/// Lines of a process that are kept: the most contended ones.
+pub const LINES_LISTED: usize = 20;
+
+/// Sides of a line that are kept: those with most samples.
+pub const SIDES_LISTED: usize = 16;
+
+/// The cache that had a line which a load asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// One of the own node.
+    Near,
+    /// One of another node.
+    Far,
+}
+
+/// Lines of a process that another core had when they were loaded. Nothing of it says an address.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContendedLines {
+    /// Sampled loads that the cache of another core answered, of all lines.
+    pub loads: u64,
+    /// The lines with most of them first, [`LINES_LISTED`] at most.
+    pub listed: Vec<ContendedLine>,
+}
+
+/// One of these lines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContendedLine {
+    /// Name of its mapping, clean; empty for anonymous memory and where it is not known.
+    pub mapping: String,
+    /// The node of its page, where that is known.
+    pub page_node: Option<NodeId>,
+    /// Sampled loads of it that the cache of another core answered.
+    pub loads: u64,
+    /// Loads among them that the cache of another node answered.
+    pub far: u64,
+    /// Sampled stores to it.
+    pub stores: u64,
+    /// Code that loads it, and code that stores to it, the most frequent one first; [`SIDES_LISTED`] at most.
+    pub sides: Vec<LineSide>,
+}
+
+/// Accesses of one function to one place in a line, from one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LineSide {
+    /// It stores; else it loads.
+    pub store: bool,
+    /// The function; `None` where it has no name, or none yet.
+    pub function: Option<Arc<Function>>,
+    /// First byte of the access in the line, 0 to 63.
+    pub offset: u8,
+    /// The node of the CPU.
+    pub cpu_node: Option<NodeId>,
+    /// Sampled accesses.
+    pub samples: u64,
+    /// Loads among them that the cache of another node answered.
+    pub far: u64,
+}
+
+impl ContendedLine {
+    /// Bytes at which it is loaded or stored to, as far as listed, in their order.
+    pub fn offsets(&self) -> Vec<u8> {
+        let mut offsets: Vec<u8> = self.sides.iter().map(|side| side.offset).collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        offsets
+    }
+}

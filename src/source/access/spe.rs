@@ -1,0 +1,181 @@
+//! Accesses that Arm's SPE samples, on their way to the sums of processes: the task by what its packets say.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::access::lines::LineSample;
+use crate::access::window::EventAt;
+use crate::collect::access::spe::SpeProbe;
+use crate::model::access::{AccessSource, SampledEvent};
+use crate::model::process::ProcessId;
+use crate::model::sample::{Missing, TaskRaw};
+use crate::model::units::{CpuId, NodeId};
+use crate::pmu::spe::SpeAccess;
+use crate::pmu::spe::event::{SpeEvent, find};
+
+/// Accesses of tasks that have no row: they have ended, or their packets name none.
+const NO_TASK: &str = "spe_no_task";
+/// Accesses without a task, from which on their kernel is said to name none: packets of others have one each.
+const WITHOUT_CONTEXT: u64 = 100;
+
+/// The sampler, and what it has lost.
+pub(super) struct Spe {
+    probe: SpeProbe,
+    events: Vec<SpeEvent>,
+    lost: BTreeMap<&'static str, u64>,
+    with_context: u64,
+    without_context: u64,
+    /// It was said that they belong to no process.
+    blindness_said: bool,
+}
+
+/// An access of a process, by its page and maybe as a side of a contended line.
+pub(super) struct Sampled {
+    pub(super) process: ProcessId,
+    pub(super) event: EventAt,
+    pub(super) side: Option<LineSample>,
+}
+
+impl Spe {
+    /// Samples on these CPUs of the machine below `root`; `None` where none of them has an SPE PMU.
+    ///
+    /// # Errors
+    /// They have one that cannot be sampled.
+    pub(super) fn start(root: &Path, cpus: &[CpuId]) -> Result<Option<Spe>, Missing> {
+        let events = find(root);
+        if events.is_empty() {
+            return Ok(None);
+        }
+        let (probe, lost) = (SpeProbe::start(root, cpus, &events)?, BTreeMap::new());
+        Ok(Some(Spe { probe, events, lost, with_context: 0, without_context: 0, blindness_said: false }))
+    }
+
+    /// Samples on the CPUs that are online now.
+    ///
+    /// # Errors
+    /// One of them cannot be sampled.
+    pub(super) fn follow(&mut self, root: &Path, cpus: &[CpuId]) -> Result<(), Missing> {
+        self.probe.follow(root, cpus, &self.events)
+    }
+
+    /// Accesses since the call before of processes that have a row. `nodes` says the node of a CPU and of a physical
+    /// address. Where more is written than taken, it samples less often from then on.
+    pub(super) fn take(
+        &mut self,
+        root: &Path,
+        cpus: &[CpuId],
+        tasks: &[Arc<TaskRaw>],
+        nodes: (impl Fn(CpuId) -> Option<NodeId>, impl Fn(u64) -> Option<NodeId>),
+        page_shift: u32,
+    ) -> Vec<Sampled> {
+        let before = self.probe.overwhelmed();
+        let accesses = self.probe.take();
+        if self.probe.overwhelmed() > before {
+            self.probe.slow_down(&self.events);
+            // The next change of CPUs tries again.
+            let _ = self.probe.follow(root, cpus, &self.events);
+        }
+        let rows: HashMap<u32, ProcessId> = tasks.iter().map(|task| (task.tid, task.process())).collect();
+        let all = accesses.len();
+        let with = accesses.iter().filter(|(_, access)| access.tid.is_some()).count();
+        self.with_context += with as u64;
+        self.without_context += (all - with) as u64;
+        let found = of_processes(accesses, &rows, nodes, page_shift);
+        *self.lost.entry(NO_TASK).or_default() += (all - found.len()) as u64;
+        found
+    }
+
+    /// Losses since the start, by cause.
+    pub(super) fn lost(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.probe.lost().iter().chain(&self.lost).map(|(cause, count)| (*cause, *count))
+    }
+
+    /// Why its samples belong to no process, if so.
+    pub(super) fn missing(&self) -> Option<Missing> {
+        let is_blind = self.with_context == 0 && self.without_context >= WITHOUT_CONTEXT;
+        is_blind.then(|| {
+            let why = "SPE does not say which task it samples: the kernel is built without CONFIG_PID_IN_CONTEXTIDR, \
+                       or CAP_PERFMON is missing";
+            Missing::Unsupported(why.into())
+        })
+    }
+
+    /// Whether that became known just now.
+    pub(super) fn is_newly_blind(&mut self) -> bool {
+        let is_blind = self.missing().is_some();
+        is_blind && !std::mem::replace(&mut self.blindness_said, is_blind)
+    }
+
+    /// The way of sampling.
+    pub(super) fn sampled_event(&self) -> SampledEvent {
+        let threshold = self.events.first().and_then(|event| event.threshold);
+        SampledEvent { source: AccessSource::Spe, threshold }
+    }
+}
+
+/// The accesses whose task has a row; `rows` has its process.
+fn of_processes(
+    accesses: Vec<(CpuId, SpeAccess)>,
+    rows: &HashMap<u32, ProcessId>,
+    (of_cpu, of_physical): (impl Fn(CpuId) -> Option<NodeId>, impl Fn(u64) -> Option<NodeId>),
+    page_shift: u32,
+) -> Vec<Sampled> {
+    let sampled = |(cpu, access): (CpuId, SpeAccess)| {
+        let process = *rows.get(&access.tid?)?;
+        let (cpu_node, page_node) = (of_cpu(cpu), access.physical.and_then(&of_physical));
+        let SpeAccess { code, class, transfer, cycles, store, .. } = access;
+        let page = access.address.map(|address| address >> page_shift);
+        let event = EventAt { page, page_node, cpu_node, class, cycles };
+        let address = access.address.filter(|_| store || transfer.is_some());
+        let side = address.map(|address| LineSample { address, code, cpu_node, page_node, transfer });
+        Some(Sampled { process, event, side })
+    };
+    accesses.into_iter().filter_map(sampled).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::access::class::AccessClass;
+    use crate::model::access::lines::Transfer;
+
+    #[test]
+    fn accesses_go_to_the_process_of_their_task() {
+        let access = |tid, physical, transfer, store| SpeAccess {
+            tid,
+            address: Some(0x7f00_1048),
+            physical,
+            code: 0x40_1000,
+            class: AccessClass::Dram { remote: false },
+            transfer,
+            store,
+            cycles: Some(300),
+        };
+        let accesses = vec![
+            (CpuId(1), access(Some(8), Some(0x9000), Some(Transfer::Far), false)),
+            (CpuId(0), access(Some(9), None, None, true)),
+            (CpuId(0), access(Some(7), None, None, false)),
+            // A task without a row, and a packet without one.
+            (CpuId(0), access(Some(99), None, None, false)),
+            (CpuId(0), access(None, None, None, false)),
+        ];
+        let rows = [(7, (7, 1)), (8, (7, 1)), (9, (9, 2))].into();
+        let nodes = (|cpu: CpuId| Some(NodeId(cpu.0)), |physical| (physical == 0x9000).then_some(NodeId(3)));
+        let found = of_processes(accesses, &rows, nodes, 12);
+        let of: Vec<_> =
+            found.iter().map(|one| (one.process, one.event.cpu_node, one.event.page_node)).collect();
+        let node = |id| Some(NodeId(id));
+        assert_eq!(of, [((7, 1), node(1), node(3)), ((9, 2), node(0), None), ((7, 1), node(0), None)]);
+        assert!(found.iter().all(|one| one.event.page == Some(0x7f001) && one.event.cycles == Some(300)));
+        let sides: Vec<_> =
+            found.iter().map(|one| one.side.map(|side| (side.address, side.transfer))).collect();
+        assert_eq!(sides, [Some((0x7f00_1048, Some(Transfer::Far))), Some((0x7f00_1048, None)), None]);
+    }
+
+    #[test]
+    fn a_machine_without_the_pmu_has_none() {
+        let empty = std::env::temp_dir().join(format!("numatop-no-spe-{}", std::process::id()));
+        assert!(Spe::start(&empty, &[CpuId(0)]).unwrap().is_none());
+    }
+}
