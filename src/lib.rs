@@ -15,6 +15,7 @@ pub mod collect;
 pub mod container;
 pub mod diff;
 pub mod doctor;
+pub mod entity;
 pub mod error;
 pub mod export;
 pub mod finding;

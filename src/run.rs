@@ -9,6 +9,7 @@ mod diff;
 mod recordings;
 pub mod replay;
 mod selftest;
+mod stretch;
 mod watch;
 
 use std::fs::File;
