@@ -103,10 +103,15 @@ fn group_name(group: &Group) -> String {
 
 /// The program that a task is a part of.
 pub fn program(task: &Task, snapshot: &Snapshot) -> Who {
+    let (container, comm) = program_of(task, snapshot);
+    Who::program(container.as_deref(), &comm)
+}
+
+/// The same in its parts: the container that it is in, and its name.
+pub fn program_of(task: &Task, snapshot: &Snapshot) -> (Option<String>, String) {
     let group = snapshot.names.groups.get(&task.raw.cgroup_id);
     let container = group.filter(|group| matches!(group.kind, Kind::Container | Kind::Machine));
-    let container = container.map(|group| group_name(group));
-    Who::program(container.as_deref(), &crate::text::clean(task.raw.comm.bytes()))
+    (container.map(|group| group_name(group)), crate::text::clean(task.raw.comm.bytes()))
 }
 
 #[cfg(test)]

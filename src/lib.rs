@@ -29,6 +29,7 @@ pub mod options;
 pub mod pmu;
 pub mod program;
 pub mod record;
+pub mod report;
 pub mod run;
 pub mod selftest;
 pub mod snapshot;

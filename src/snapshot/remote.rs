@@ -252,6 +252,11 @@ impl Accesses {
         }
     }
 
+    /// Time on CPUs of one node while memory of another was used, ns; 0 for nodes that it does not have.
+    pub fn ns(&self, from: NodeId, to: NodeId) -> f64 {
+        self.ns.get(from.index()).and_then(|to_nodes| to_nodes.get(to.index())).copied().unwrap_or(0.0)
+    }
+
     /// Share of the time that is from sampled accesses, in percent; the rest is from placement. `None` when nothing with
     /// known memory ran.
     pub fn sampled_pct(&self) -> Option<f64> {
@@ -261,9 +266,7 @@ impl Accesses {
     /// Share of all accesses that go from the CPUs of one node to the memory of another, in percent; `None`
     /// when nothing with known memory ran.
     pub fn pct(&self, from: NodeId, to: NodeId) -> Option<f64> {
-        let ns =
-            self.ns.get(from.index()).and_then(|to_nodes| to_nodes.get(to.index())).copied().unwrap_or(0.0);
-        (self.run_ns > 0.0).then(|| ns * 100.0 / self.run_ns)
+        (self.run_ns > 0.0).then(|| self.ns(from, to) * 100.0 / self.run_ns)
     }
 }
 
