@@ -1,7 +1,7 @@
 //! Lanes of the timeline: metrics of the machine and of its nodes over time.
 
 use super::buckets::Grid;
-use super::track::Track;
+use super::track::{Cell, Track};
 use crate::metric::host;
 use crate::metric::node::{self, NODE_METRICS};
 use crate::metric::over::Quotient;
@@ -127,10 +127,21 @@ impl Lane {
         let Some(metric) = self.id.of_node() else { return };
         for node in &snapshot.nodes {
             self.sources.note(metric.read(node, snapshot), node, snapshot);
-            let place = self.nodes.binary_search_by_key(&node.raw.id, |(id, _)| *id);
-            if let (Ok(place), Some(Ok(sums))) = (place, metric.sums(node, snapshot)) {
-                self.nodes[place].1.add(sums, shares, is_whole);
-            }
+            let Some(Ok(sums)) = metric.sums(node, snapshot).filter(|_| !self.nodes.is_empty()) else {
+                continue;
+            };
+            let place = match self.nodes.binary_search_by_key(&node.raw.id, |(id, _)| *id) {
+                Ok(place) => place,
+                Err(_) if self.nodes.len() >= NODES_MAX => continue,
+                // Memory may be plugged in at any time.
+                Err(place) => {
+                    let none = Cell { low: f32::INFINITY, high: f32::NEG_INFINITY, ..Cell::default() };
+                    let cells = vec![none; self.machine.cells.len()];
+                    self.nodes.insert(place, (node.raw.id, Track { cells }));
+                    place
+                }
+            };
+            self.nodes[place].1.add(sums, shares, is_whole);
         }
     }
 

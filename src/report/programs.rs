@@ -346,3 +346,48 @@ pub const PARTS: usize = 240;
 pub fn parts_of(grid: &Grid) -> Grid {
     grid.coarser(PARTS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_names_become_one_row_and_no_time_is_lost() {
+        let mut rows = Rows::default();
+        let names = ROWS_MAX + 10;
+        for at in 0..names {
+            rows.of((None, format!("program {at}"))).1.run_ns = at as f64;
+        }
+        let table = rows.finish(3, true, |_| true);
+        assert!(table.merged >= MERGED && table.rows.len() == 3);
+        assert_eq!(table.rows[0].name, format!("program {}", names - 1));
+        let all: f64 = table.rows.iter().map(|row| row.sums.run_ns).sum::<f64>() + table.rest.unwrap().run_ns;
+        assert_eq!(all, (0..names).map(|at| at as f64).sum::<f64>());
+        assert_eq!(table.others, names - 3);
+    }
+
+    #[test]
+    fn a_pid_stands_for_a_program_only_if_it_is_most_of_it() {
+        let mut sums = Sums { run_ns: 100.0, ..Sums::default() };
+        sums.note_process((7, 1), 60.0);
+        sums.note_process((8, 1), 40.0);
+        assert_eq!(sums.main_pid(), Some(7));
+        // Ten short ones, of which the last stand for all that came before.
+        let mut many = Sums { run_ns: 100.0, ..Sums::default() };
+        (0..10).for_each(|pid| many.note_process((pid, 1), 10.0));
+        assert_eq!(many.main_pid(), None);
+    }
+
+    #[test]
+    fn all_others_have_the_parts_of_all_others() {
+        let mut rows = Rows::default();
+        for (name, at) in [("a", 0u16), ("b", 3), ("c", 3)] {
+            let sums = rows.of((None, name.into())).1;
+            sums.run_ns = 5.0;
+            sums.parts = vec![(at, Part { run_ns: 5.0, ..Part::default() })];
+        }
+        let rest = rows.finish(0, true, |_| true).rest.unwrap();
+        let parts: Vec<(u16, f32)> = rest.parts.iter().map(|(at, part)| (*at, part.run_ns)).collect();
+        assert_eq!(parts, [(0, 5.0), (3, 10.0)]);
+    }
+}

@@ -4,7 +4,7 @@ const $ = (s, of) => (of || document).querySelector(s), $$ = (s, of) => [...(of 
 let D;
 try { D = JSON.parse($("#data").textContent); } catch { return; }
 document.documentElement.classList.add("live");
-const show = e => { e.hidden = false; };
+const show = e => { e.hidden = false; }, make = n => document.createElement(n);
 
 const root = document.documentElement, themes = ["auto", "light", "dark"], button = $("#theme");
 let theme;
@@ -53,10 +53,10 @@ const length = n => { const s = n * D.width / 1000; return s < 119.5 ? short(s) 
 // The chosen part: buckets from a to b.
 let a = 0, b = D.count, at = null;
 const whole = () => a === 0 && b === D.count;
-// The page's own words for all of the time: exact, where sums of parts are rounded.
+// The page's own words for all of it: sums of parts are rounded.
 const put = (e, t) => { e.dataset.o ??= e.textContent; e.textContent = t ?? e.dataset.o; };
 const lanes = D.lanes.map(l => ({ ...l, e: $(`[data-lane="${l.id}"]`) })).filter(l => l.e);
-const strip = $("#strip"), brush = document.createElement("div"), cursor = document.createElement("div");
+const strip = $("#strip"), brush = make("div"), cursor = make("div");
 brush.id = "brush"; cursor.id = "cursor"; brush.hidden = cursor.hidden = true;
 if (strip) strip.append(brush);
 const mean = row => {
@@ -84,7 +84,7 @@ const ticks = () => {
   const begin = D.begin / 1000 + D.offset, first = Math.ceil((begin + a * D.width / 1000) / step) * step;
   box.textContent = "";
   for (let t = first; t < begin + b * D.width / 1000; t += step) {
-    const e = document.createElement("span");
+    const e = make("span");
     e.className = "tick"; e.dataset.a = (t - begin) * 1000 / D.width; e.textContent = clock(+e.dataset.a, 0, step < 60);
     box.append(e); place(e);
   }
@@ -98,7 +98,7 @@ const tables = () => {
       const row = D[id][tr.dataset.at];
       if (!row) continue;
       const [run, far, placed, inst, cycles, wait] = row.map(part);
-      // A number with its mark; what is not known stays a question mark, and never becomes 0.
+      // What is not known stays a question mark, and is never 0.
       const set = (name, value, shown) => { const c = $("td." + name, tr); if (c) { c.dataset.ov ??= c.dataset.v; c.dataset.v = whole() ? c.dataset.ov : value ?? ""; put($(".num", c) || c, whole() ? null : shown); } };
       set("cpu", run * 100 / time, short(run * 100 / time));
       set("wait", wait * 100 / time, short(wait * 100 / time));
@@ -141,11 +141,11 @@ const draw = () => {
   const detail = $("#detail");
   detail.hidden = all || !D.command;
   detail.textContent = `in full detail: ${D.command} --from '${clock(a, 1)}' --to '${clock(b, 1)}' -o part.html`;
-  strip?.setAttribute("aria-valuetext", said);
+  if (strip) strip.ariaValueText = said;
 };
 if (strip) {
   show($("#hint"));
-  Object.entries({ role: "slider", tabindex: "0", "aria-label": "Part of the recording: arrow keys move it, plus and minus zoom, Escape shows all", "aria-valuemin": 0, "aria-valuemax": D.count, "aria-valuenow": 0 }).forEach(([k, v]) => strip.setAttribute(k, v));
+  Object.assign(strip, { role: "slider", tabIndex: 0, ariaLabel: "Part of the recording: arrow keys move it, plus and minus zoom, Escape shows all", ariaValueMin: 0, ariaValueMax: D.count, ariaValueNow: 0 });
   const bucket = x => { const r = strip.getBoundingClientRect(); return Math.max(0, Math.min(D.count, (x - r.left) / r.width * D.count)); };
   let from = null;
   strip.onpointerdown = e => { from = bucket(e.clientX); strip.setPointerCapture(e.pointerId); };
@@ -159,7 +159,7 @@ if (strip) {
       let [x, y] = [a + to[0], b + to[1]];
       if (e.key.startsWith("Arrow")) { x = Math.max(0, Math.min(D.count - n, x)); y = x + n; }
       choose(x, y);
-      strip.setAttribute("aria-valuenow", a);
+      strip.ariaValueNow = a;
     } else return;
     e.preventDefault();
   };
@@ -167,7 +167,7 @@ if (strip) {
 }
 for (const link of $$("[data-show]")) link.addEventListener("click", () => choose(...link.dataset.show.split(",").map(Number)));
 
-// The cursor: a line through all lanes, and the values at it.
+// The cursor, and the values at it.
 const box = $(".lanes"), first = $("[data-lane] .plot");
 if (box && first) {
   box.append(cursor);
@@ -187,7 +187,7 @@ if (box && first) {
 for (const table of $$("[data-rows]")) {
   const body = $("tbody", table);
   for (const th of $$("[data-sort]", table)) {
-    const word = document.createElement("button"), col = th.cellIndex, words = /name|text/.test(th.dataset.sort);
+    const word = make("button"), col = th.cellIndex, words = /name|text/.test(th.dataset.sort);
     word.type = "button"; word.textContent = th.textContent; th.textContent = ""; th.append(word);
     word.onclick = () => {
       const up = th.ariaSort === "descending" || (th.ariaSort !== "ascending" && words);
@@ -202,7 +202,7 @@ for (const table of $$("[data-rows]")) {
   find.oninput = () => { const words = find.value.toLowerCase(); $$("tr", body).forEach(tr => { tr.hidden = !tr.classList.contains("rest") && !tr.textContent.toLowerCase().includes(words); }); };
 }
 
-// Hot spots: a frame becomes as wide as the picture, those above it too.
+// Hot spots: a frame becomes as wide as the picture.
 const flame = $(".flame");
 if (flame) {
   const frames = $$(".frame", flame).map(e => ({ e, l: parseFloat(e.style.left), w: parseFloat(e.style.width) }));

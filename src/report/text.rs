@@ -53,7 +53,17 @@ pub fn render(report: &Report, clock: &Clock) -> String {
             crate::text::plural(more, "finding")
         );
     }
-    out + &rules
+    cut(&(out + &rules))
+}
+
+/// At most as many lines as there may be: names of strangers may be long.
+fn cut(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut kept = lines[..lines.len().min(LINES_MAX)].to_vec();
+    if lines.len() > LINES_MAX {
+        kept[LINES_MAX - 1] = "(cut: --format html or json has all of it)";
+    }
+    kept.join("\n") + "\n"
 }
 
 fn summary(report: &Report, clock: &Clock) -> String {
@@ -119,4 +129,17 @@ fn finding(number: usize, finding: &Finding, clock: &Clock) -> String {
         out += &format!("     {} times, {} in all\n", finding.times, text::duration(finding.held_ns));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_is_longer_than_a_ticket_takes() {
+        assert_eq!(cut("a\nb\n"), "a\nb\n");
+        let long = cut(&"x\n".repeat(200));
+        assert_eq!(long.lines().count(), LINES_MAX);
+        assert!(long.ends_with("all of it)\n"), "{long}");
+    }
 }

@@ -27,7 +27,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
     let left_out = report.findings.len().saturating_sub(SHOWN);
     let (grave, minor): (Vec<_>, Vec<_>) = shown(report).partition(|(_, finding)| finding.counts());
     html! {
-        p.rules { (words::rules(report)) " " a href="#rules" { "The others" } }
+        p.rules { (words::rules(report)) " " @if !report.blind.is_empty() { a href="#rules" { "Rules that could not" } } }
         @for (number, finding) in &grave { (one(view, *number, finding, true)) }
         @if !minor.is_empty() {
             details.minor open[grave.is_empty()] {
@@ -85,7 +85,7 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
                 span.muted { (finding.confidence.name()) }
             }
             div.body {
-                h3 { span.fn { (format!("F{number}")) } " " (one_line(&finding.told.sentence)) }
+                h3 { span.fn { (format!("F{number}")) } " " (prose(&finding.told.sentence)) }
                 p.muted.whose {
                     (finding.title) ": " (one_line(&finding.identity.label))
                     @if let Some(container) = &finding.identity.container { " in " (one_line(container)) }
@@ -96,7 +96,7 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
                 @if is_open { @for paragraph in part(Section::Type) { (command(paragraph)) } }
                 @if has(&[Section::Evidence, Section::Undo, Section::Check, Section::Risk, Section::Else]) {
                     details {
-                        summary { "Evidence, undo, check, risk" }
+                        summary { (if is_open { "Evidence, undo, check, risk" } else { "Command, evidence, undo, check, risk" }) }
                         @if !is_open { @for paragraph in part(Section::Type) { (command(paragraph)) } }
                         (evidence(&all))
                         @for (section, title) in [
@@ -120,9 +120,14 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
     }
 }
 
+/// A sentence of the engine, which is ASCII, with the sign that a page has.
+fn prose(sentence: &str) -> String {
+    one_line(sentence).replace(" +-", " ± ")
+}
+
 fn words_of(paragraph: &Paragraph) -> String {
     match &paragraph.content {
-        Content::Words(words) => one_line(words),
+        Content::Words(words) => prose(words),
         Content::Line(line) => one_line(line),
         Content::Row(row) => row.what.clone(),
     }
@@ -167,7 +172,7 @@ fn evidence(all: &[Paragraph]) -> Markup {
             }
         }
         @for paragraph in others {
-            @if let Content::Words(words) = &paragraph.content { p { (one_line(words)) } }
+            @if let Content::Words(words) = &paragraph.content { p { (prose(words)) } }
         }
     }
 }
