@@ -86,6 +86,8 @@ pub struct Report {
     pub intervals: usize,
     /// Time of all intervals, ns.
     pub total_ns: f64,
+    /// The mean length of an interval without a hole, ns; 0 where there is none.
+    pub interval_ns: f64,
     pub grid: Grid,
     /// The time axis of sums of rows: whole numbers of buckets.
     pub parts: Grid,
@@ -122,11 +124,6 @@ impl Report {
     /// The machine has several nodes.
     pub fn has_nodes(&self) -> bool {
         self.nodes.len() > 1
-    }
-
-    /// The mean length of an interval, s.
-    pub fn interval_s(&self) -> f64 {
-        self.total_ns / self.intervals.max(1) as f64 / 1e9
     }
 
     /// CPU time of a row as a number of CPUs.

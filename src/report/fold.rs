@@ -58,6 +58,8 @@ pub struct Fold {
     span: Option<(i64, i64)>,
     intervals: usize,
     total_ns: f64,
+    /// Intervals without a hole, and their time, ns.
+    whole: (usize, f64),
     own_ns: f64,
     own_rss: u64,
 }
@@ -91,6 +93,7 @@ impl Fold {
             span: None,
             intervals: 0,
             total_ns: 0.0,
+            whole: (0, 0.0),
             own_ns: 0.0,
             own_rss: 0,
             options,
@@ -130,6 +133,9 @@ impl Fold {
         self.intervals += 1;
         self.total_ns += ns as f64;
         self.span = Some((self.span.map_or(from, |(first, _)| first), to));
+        if !is_interrupted {
+            self.whole = (self.whole.0 + 1, self.whole.1 + ns as f64);
+        }
         if is_interrupted {
             // Its notes say why.
             let why = snapshot.notes.iter().map(|note| one_line(note)).collect();
@@ -236,6 +242,7 @@ impl Fold {
             span,
             intervals: self.intervals,
             total_ns: self.total_ns,
+            interval_ns: self.whole.1 / self.whole.0.max(1) as f64,
             parts: self.parts,
             grid: self.grid,
             gaps,

@@ -10,7 +10,9 @@ const FUNCTIONS_MAX: usize = 25;
 /// Frames with a smaller share of all samples are left out, in per cent.
 const LEAST_PCT: f64 = 0.05;
 /// Frames on top of each other at most.
-const DEPTH_MAX: usize = 60;
+const DEPTH_MAX: usize = 32;
+/// Frames with so many above them are drawn only with a share of so many per cent: one deep stack would be most of the page.
+const DEEP: (usize, f64) = (12, 1.0);
 
 /// A function in the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +100,8 @@ impl Hot {
             for at in nodes {
                 let node = &tree.nodes[at];
                 let pct = node.samples as f64 * 100.0 / self.samples as f64;
-                if pct < LEAST_PCT || depth >= DEPTH_MAX || self.frames.len() >= FRAMES_MAX {
+                let least = if depth >= DEEP.0 { DEEP.1 } else { LEAST_PCT };
+                if pct < least || depth >= DEPTH_MAX || self.frames.len() >= FRAMES_MAX {
                     self.frames_left_out += 1;
                     continue;
                 }

@@ -191,8 +191,7 @@ impl Sums {
             }
         }
         // Memory of several rows is a sum over the same time.
-        self.rss.num += other.rss.num;
-        self.rss.den = self.rss.den.max(other.rss.den);
+        self.rss = Quotient::of(self.rss.num + other.rss.num, self.rss.den.max(other.rss.den));
         for (mine, theirs) in
             [(&mut self.run_by_node, &other.run_by_node), (&mut self.memory_by_node, &other.memory_by_node)]
         {
@@ -384,9 +383,11 @@ mod tests {
         for (name, at) in [("a", 0u16), ("b", 3), ("c", 3)] {
             let sums = rows.of((None, name.into())).1;
             sums.run_ns = 5.0;
+            sums.rss = Quotient::of(if name == "a" { 10.0 } else { 2.0 }, 2.0);
             sums.parts = vec![(at, Part { run_ns: 5.0, ..Part::default() })];
         }
         let rest = rows.finish(0, true, |_| true).rest.unwrap();
+        assert_eq!(rest.rss.value(), 7.0);
         let parts: Vec<(u16, f32)> = rest.parts.iter().map(|(at, part)| (*at, part.run_ns)).collect();
         assert_eq!(parts, [(0, 5.0), (3, 10.0)]);
     }

@@ -87,9 +87,15 @@ impl Track {
     /// The stretch of `length` buckets with the most of it, or with the least: its first bucket and its value.
     pub fn worst(&self, length: usize, is_least: bool) -> Option<(usize, f64)> {
         let starts = (0..self.cells.len()).step_by(length.max(1));
+        let piece = |start: usize| self.sums(start..start + length.max(1));
+        // A piece that is hardly measured, as the last one may be, is no minute.
+        let most = starts.clone().map(|start| piece(start).den).fold(0.0, f64::max);
         let values = starts.filter_map(|start| {
-            let sums = self.sums(start..start + length.max(1));
-            (sums.den > 0.0).then(|| (start, sums.value()))
+            let sums = piece(start);
+            let known = (start..start + length.max(1))
+                .filter(|at| self.cells.get(*at).is_some_and(|cell| cell.den > 0.0));
+            let is_known = sums.den > 0.0 && (known.count() * 2 >= length || sums.den >= most);
+            is_known.then(|| (start, sums.value()))
         });
         let sign = if is_least { -1.0 } else { 1.0 };
         // The first of those that are equal.

@@ -134,7 +134,7 @@ pub fn subtitle(report: &Report, clock: &Clock) -> String {
         (memory > 0).then(|| crate::finding::text::bytes(memory as f64)),
     ];
     let machine: Vec<String> = machine.into_iter().flatten().collect();
-    let interval = length(report.interval_s() * 1e9);
+    let interval = length(report.interval_ns);
     let parts = [
         format!(
             "{}–{} {}",

@@ -53,7 +53,7 @@ fn minor_words(minor: &[(usize, &Finding)]) -> String {
     said.join(", ")
 }
 
-fn class(severity: Severity) -> &'static str {
+pub(super) fn class(severity: Severity) -> &'static str {
     match severity {
         Severity::Critical => "critical",
         Severity::Warning => "warning",
@@ -92,7 +92,7 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
                     @if let Some(cause) = &finding.because_of { ", because of " (one_line(&cause.to_string())) }
                     @if finding.times > 1 { ", " (finding.times) " times" }
                 }
-                @for paragraph in part(Section::Gain) { p { b { "To gain: " } (words_of(paragraph)) } }
+                @for paragraph in part(Section::Gain).filter(|paragraph| words_of(paragraph) != "not known") { p { b { "To gain: " } (words_of(paragraph)) } }
                 @if is_open { @for paragraph in part(Section::Type) { (command(paragraph)) } }
                 @if has(&[Section::Evidence, Section::Undo, Section::Check, Section::Risk, Section::Else]) {
                     details {
@@ -121,7 +121,7 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
 }
 
 /// A sentence of the engine, which is ASCII, with the sign that a page has.
-fn prose(sentence: &str) -> String {
+pub(super) fn prose(sentence: &str) -> String {
     one_line(sentence).replace(" +-", " ± ")
 }
 

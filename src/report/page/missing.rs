@@ -1,4 +1,4 @@
-//! What is missing, and what is estimated: holes, losses, events, metrics without values, rules that could not look.
+//! The part on missing and estimated numbers: holes, losses, events, metrics without values, rules that could not look.
 
 use std::collections::BTreeMap;
 

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::View;
+use super::findings;
 use super::parts::{SPARK, moment, spark};
 use crate::report::lanes::{Id, Lane};
 use crate::report::svg;
@@ -13,6 +14,12 @@ pub(super) fn content(view: &View<'_>) -> Markup {
     let caveat = words::caveat(report, view.clock);
     let lanes = report.lanes.iter().filter(|lane| report.has_nodes() || !lane.id.needs_nodes());
     html! {
+        @if let Some((number, finding)) = findings::shown(report).find(|(_, finding)| finding.counts()) {
+            @let (sign, word) = words::severity(finding.severity);
+            p.gravest.(findings::class(finding.severity)) {
+                a href=(format!("#f{number}")) { span.sev { (sign) " " (word) } " " b { (findings::prose(&finding.told.sentence)) } }
+            }
+        }
         div.lede {
             p.facts { (words::lede(report)) }
             @if !caveat.is_empty() {

@@ -64,7 +64,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
     let report = view.report;
     let span = length(report.span.1 as f64 - report.span.0 as f64);
     let width = length(report.grid.width_ns as f64);
-    let interval = length(report.interval_s() * 1e9);
+    let interval = length(report.interval_ns);
     let busy = report.lane(Id::Cpu).map(|lane| &lane.machine);
     html! {
         div.chosen {
