@@ -89,6 +89,8 @@ pub struct Report {
     /// The mean length of an interval without a hole, ns; 0 where there is none.
     pub interval_ns: f64,
     pub grid: Grid,
+    /// Time of intervals in each bucket, ns.
+    pub time_ns: Vec<f64>,
     /// The time axis of sums of rows: whole numbers of buckets.
     pub parts: Grid,
     /// Buckets in which samples are missing.

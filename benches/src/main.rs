@@ -78,7 +78,7 @@ enum What {
     Record,
     /// Time of the diagnosis engine for an interval, by the number of processes.
     Findings,
-    /// Time, memory and size of a report, by the number of nodes and the length of the recording.
+    /// Time, memory and size of a report, by the number of nodes and the length of the recording; not one of all.
     Pages,
     /// Memory in use: samples of programs that time and count their own accesses.
     Access,
@@ -95,7 +95,7 @@ enum What {
 
 fn main() -> Result<()> {
     let mut cli = Cli::parse();
-    let all: [fn(&Plan) -> Result<Report>; 11] = [
+    let all: [fn(&Plan) -> Result<Report>; 10] = [
         hotpath::run,
         refresh::run,
         rest::run,
@@ -106,9 +106,8 @@ fn main() -> Result<()> {
         record::run,
         findings::run,
         access::run,
-        pages::run,
     ];
-    let apart: [fn(&Plan) -> Result<Report>; 2] = [programs::run, access::cost::run];
+    let apart: [fn(&Plan) -> Result<Report>; 3] = [programs::run, access::cost::run, pages::run];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
@@ -120,7 +119,7 @@ fn main() -> Result<()> {
         What::Record => &all[7..8],
         What::Findings => &all[8..9],
         What::Access => &all[9..10],
-        What::Pages => &all[10..11],
+        What::Pages => &apart[2..3],
         What::Programs => &apart[0..1],
         What::AccessCost => &apart[1..2],
         What::All => &all[..],

@@ -40,6 +40,8 @@ pub struct Fold {
     lanes: Vec<Lane>,
     /// Time of each bucket that was measured without a hole, ns.
     measured_ns: Vec<f64>,
+    /// Time of each bucket in any interval, ns.
+    time_ns: Vec<f64>,
     programs: Rows,
     containers: Rows,
     of_tasks: Columns<Task>,
@@ -78,6 +80,7 @@ impl Fold {
             parts: parts_of(&grid),
             lanes: Id::ALL.iter().map(|id| Lane::new(*id, &nodes, &grid)).collect(),
             measured_ns: vec![0.0; grid.count],
+            time_ns: vec![0.0; grid.count],
             programs: Rows::default(),
             containers: Rows::default(),
             of_tasks: Columns::of(TASK_METRICS)?,
@@ -149,6 +152,9 @@ impl Fold {
         let shares = self.grid.spread((from, to));
         for (bucket, share) in shares.iter().filter(|_| !is_interrupted) {
             self.measured_ns[*bucket] += share * ns as f64;
+        }
+        for (bucket, share) in &shares {
+            self.time_ns[*bucket] += share * ns as f64;
         }
         for lane in &mut self.lanes {
             lane.take(snapshot, &shares, !is_interrupted);
@@ -245,6 +251,7 @@ impl Fold {
             interval_ns: self.whole.1 / self.whole.0.max(1) as f64,
             parts: self.parts,
             grid: self.grid,
+            time_ns: self.time_ns,
             gaps,
             lanes: self.lanes,
             matrices: self.matrices,

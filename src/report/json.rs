@@ -11,6 +11,7 @@ use super::track::{Cell, Track};
 use super::{Report, words};
 use crate::finding::json as findings;
 use crate::metric::over::Quotient;
+use crate::metric::{placement, task};
 use crate::text::rfc3339;
 
 /// The version of the object. Keys may be added, never renamed or removed.
@@ -129,14 +130,14 @@ fn sums(report: &Report, sums: &Sums) -> Json {
     let by_node = |list: &[f64]| list.iter().map(|one| round(*one)).collect::<Vec<Json>>();
     let per_time = |amount: f64, scale: f64| Quotient { num: amount, den: report.total_ns, scale };
     json!({
-        "cpu_pct": quotient(per_time(sums.run_ns, 100.0)),
-        "remote_pct": quotient(sums.remote),
-        "remote_source": words::source(sums.sources.most()),
-        "remote_error_points": sums.sources.error_points().map(round),
-        "ipc": quotient(sums.ipc),
-        "runq_wait_pct": quotient(per_time(sums.wait_ns, 100.0)),
-        "node_migrations_per_s": quotient(per_time(sums.moves, 1e9)),
-        "rss_bytes": quotient(sums.rss),
+        (task::CPU_PCT.id): quotient(per_time(sums.run_ns, 100.0)),
+        (placement::REMOTE_PCT.id): quotient(sums.remote),
+        (placement::REMOTE_SOURCE.id): words::source(sums.sources.most()),
+        (placement::REMOTE_ERROR_POINTS.id): sums.sources.error_points().map(round),
+        (task::IPC.id): quotient(sums.ipc),
+        (task::RUNQ_WAIT_PCT.id): quotient(per_time(sums.wait_ns, 100.0)),
+        (task::NODE_MIGRATIONS_PER_S.id): quotient(per_time(sums.moves, 1e9)),
+        (task::RSS_BYTES.id): quotient(sums.rss),
         "rss_bytes_most": round(sums.rss_most),
         "run_ns_by_node": by_node(&sums.run_by_node),
         "memory_byte_ns_by_node": by_node(&sums.memory_by_node),

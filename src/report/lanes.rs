@@ -117,7 +117,7 @@ impl Lane {
     pub fn take(&mut self, snapshot: &Snapshot, shares: &[(usize, f64)], is_whole: bool) {
         match snapshot.host_missing(self.id.metric()) {
             Some(why) if self.missing.is_none() => {
-                self.missing = Some(crate::text::one_line(&why.to_string()))
+                self.missing = Some(crate::text::one_line(&why.to_string()));
             }
             _ => {}
         }

@@ -27,7 +27,6 @@ let closed = [];
 addEventListener("beforeprint", () => { closed = $$("details:not([open])"); closed.forEach(d => { d.open = true; }); });
 addEventListener("afterprint", () => closed.forEach(d => { d.open = false; }));
 
-// Copying a command.
 for (const b of $$(".copy")) {
   const said = t => { b.textContent = t; setTimeout(() => { b.textContent = "Copy"; }, 1500); };
   show(b);
@@ -61,7 +60,8 @@ brush.id = "brush"; cursor.id = "cursor"; brush.hidden = cursor.hidden = true;
 if (strip) strip.append(brush);
 const mean = row => {
   let n = 0, d = 0;
-  for (let i = a; i < b; i++) if (row.v[i] !== null) { n += row.v[i] * row.w[i]; d += row.w[i]; }
+  const w = row.w || D.time;
+  for (let i = a; i < b; i++) if (row.v[i] !== null) { n += row.v[i] * w[i]; d += w[i]; }
   return d ? n / d : null;
 };
 const values = () => {
@@ -183,7 +183,6 @@ if (box && first) {
   box.onpointerleave = off;
 }
 
-// Sorting and finding.
 for (const table of $$("[data-rows]")) {
   const body = $("tbody", table);
   for (const th of $$("[data-sort]", table)) {

@@ -206,7 +206,7 @@ fn most_remote(report: &Report) -> Option<String> {
         let cpus = report.cpus_of(most.sums.run_ns);
         let used = if cpus < 0.95 { "less than one CPU".into() } else { format!("{} CPUs", short(cpus)) };
         let pct = short(most.sums.remote.value());
-        format!("{} has {word} of them: {pct} % of its accesses, on {used}.", format!("{}{whose}", most.name))
+        format!("{}{whose} has {word} of them: {pct} % of its accesses, on {used}.", most.name)
     })
 }
 
@@ -307,7 +307,7 @@ pub fn caveat(report: &Report, clock: &Clock) -> Vec<String> {
     let unknown: Vec<String> = report
         .lanes
         .iter()
-        .filter(|lane| lane.missing.is_some() && !(lane.id.needs_nodes() && !report.has_nodes()))
+        .filter(|lane| lane.missing.is_some() && (report.has_nodes() || !lane.id.needs_nodes()))
         .map(|lane| lane_word(lane.id).to_owned())
         .collect();
     if !unknown.is_empty() {

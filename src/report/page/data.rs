@@ -6,9 +6,9 @@ use super::View;
 use super::timeline::{rows, shown};
 use crate::metric::Unit;
 use crate::report::Report;
-use crate::report::lanes::Lane;
+use crate::report::lanes::{Id, Lane};
 use crate::report::programs::{Part, Sums};
-use crate::report::track::{Cell, Track};
+use crate::report::track::Track;
 
 /// The text of a data block: JSON in which no character ends the block.
 pub(super) fn text(view: &View<'_>) -> String {
@@ -31,6 +31,7 @@ fn object(view: &View<'_>) -> Json {
         "days": view.clock.days,
         "seconds": view.clock.seconds,
         "command": view.command,
+        "time": weights(&report.time_ns),
         "lanes": shown(report).map(of_lane).collect::<Vec<Json>>(),
         // Buckets in a part, and measured time by part.
         "each": report.parts.width_ns / grid.width_ns,
@@ -63,6 +64,12 @@ fn milli(value: f32) -> Json {
     json!((f64::from(value) / 1e6).round() as i64)
 }
 
+/// The weight of each bucket among others: a share of the largest.
+fn weights(amounts: &[f64]) -> Json {
+    let most = amounts.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    amounts.iter().map(|amount| json!((amount / most * 999.0).round() as i64)).collect()
+}
+
 fn of_lane(lane: &Lane) -> Json {
     let unit = match lane.id.unit() {
         Unit::Percent => "%",
@@ -78,11 +85,11 @@ fn of_lane(lane: &Lane) -> Json {
     let values = |track: &Track| -> Json {
         track.cells.iter().map(|cell| cell.value().map_or(Json::Null, rounded)).collect()
     };
-    // The weight of a bucket: of quotients it differs, and of time as well where a bucket was measured in part.
-    let weights = |track: &Track| -> Json {
-        let most = track.cells.iter().map(|cell| cell.den).fold(f64::MIN_POSITIVE, f64::max);
-        let weight = |cell: &Cell| json!((cell.den / most * 999.0).round() as i64);
-        track.cells.iter().map(weight).collect()
+    // Buckets of quotients have weights of their own; those of all others are time.
+    let is_quotient = matches!(lane.id, Id::Remote | Id::Ipc);
+    let weights = |track: &Track| {
+        let amounts: Vec<f64> = track.cells.iter().map(|cell| cell.den).collect();
+        if is_quotient { weights(&amounts) } else { Json::Null }
     };
     json!({
         "id": lane.id.id(),
@@ -94,15 +101,7 @@ fn of_lane(lane: &Lane) -> Json {
 /// Time of intervals by part, ms: what CPU time of rows is a share of.
 fn measured(report: &Report) -> Vec<Json> {
     let each = (report.parts.width_ns / report.grid.width_ns).max(1) as usize;
-    let Some(track) = report.lane(crate::report::lanes::Id::Wait).map(|lane| &lane.machine) else {
-        return Vec::new();
-    };
-    (0..report.parts.count)
-        .map(|part| {
-            let sums = track.sums(part * each..(part + 1) * each);
-            json!((sums.den / 1e6).round() as i64)
-        })
-        .collect()
+    report.time_ns.chunks(each).map(|part| json!((part.iter().sum::<f64>() / 1e6).round() as i64)).collect()
 }
 
 /// Six lists of a row, each as long as it has to be: what follows is 0.

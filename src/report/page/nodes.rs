@@ -48,7 +48,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
 /// A share in per cent with one decimal; `0` and `<0.1` for little.
 fn percent(part: f64, all: f64) -> String {
     match part * 100.0 / all {
-        pct if pct == 0.0 => "0".into(),
+        0.0 => "0".into(),
         pct if pct < 0.05 => "<0.1".into(),
         pct => format!("{pct:.1}"),
     }
