@@ -364,7 +364,7 @@ fn elements(page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
         }
         elements.insert(name.trim_start_matches('/').to_owned());
         rest = &rest[tag.len()..];
-        // What is in a style or a script is no markup.
+        // Style and script are no markup.
         if ["style", "script"].contains(&name.as_str()) {
             let close = format!("</{name}");
             rest = &rest[rest.find(&close).unwrap()..];
