@@ -15,6 +15,8 @@ use std::time::Duration;
 use numatop_ng::container::group::describe;
 use numatop_ng::container::names::ContainerNames;
 use numatop_ng::model::sample::{Comm, HostFacts, Names, Sample};
+use numatop_ng::model::topology::{Cpu, Llc, Node};
+use numatop_ng::model::units::{CpuId, NodeId};
 use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::format::{Gap, Head};
 use numatop_ng::record::recorder::{RecordOptions, Recorder};
@@ -622,4 +624,64 @@ fn one_node_has_no_columns_of_nodes() {
         assert!(!page.contains(word), "{word}");
     }
     assert!(page.contains("With one node all memory is local"));
+}
+
+/// A machine of so many nodes of two CPUs, and a process that runs and has memory on all of them.
+fn wide(nodes: u32) -> Machine {
+    let base = demo_machine();
+    let mut host = HostFacts::clone(&base.host);
+    let (first, cpu) = (host.topology.nodes[0].clone(), host.topology.cpus[0].clone());
+    let topology = &mut host.topology;
+    let cpus_of = |node: u32| [2 * node, 2 * node + 1].map(CpuId);
+    let node = |id: u32| Node {
+        id: NodeId(id),
+        cpus: cpus_of(id).to_vec(),
+        distances: (0..nodes).map(|to| (NodeId(to), if to == id { 10 } else { 20 })).collect(),
+        ..first.clone()
+    };
+    topology.nodes = (0..nodes).map(node).collect();
+    topology.cpus = (0..2 * nodes)
+        .map(|id| Cpu {
+            id: CpuId(id),
+            node: Some(NodeId(id / 2)),
+            core: id,
+            llc: id / 2,
+            siblings: vec![CpuId(id)],
+            ..cpu.clone()
+        })
+        .collect();
+    topology.llcs =
+        (0..nodes).map(|id| Llc { cpus: cpus_of(id).to_vec(), level: Some(3), size_bytes: None }).collect();
+    (topology.cores, topology.sockets) = (2 * nodes, 1);
+    (topology.possible_cpus, topology.possible_nodes) = (2 * nodes, nodes);
+    let runs: Vec<(u32, f64)> = (0..nodes).map(|node| (node, 50.0 + f64::from(node))).collect();
+    let actor = Actor { rss: 8 << 30, memory: vec![16; nodes as usize], ..Actor::new(100, "wide") };
+    Machine::new(host, Names::default(), vec![actor.runs(&runs)])
+}
+
+#[test]
+fn many_nodes_are_pictures_with_the_sums_of_all_rows() {
+    let scratch = Scratch::new();
+    for (nodes, has_cells) in [(8, true), (16, true), (64, false)] {
+        let path = scratch.join(&format!("wide-{nodes}.nrec"));
+        let mut machine = wide(nodes);
+        let samples: Vec<_> = (0..12)
+            .map(|_| {
+                let sample = machine.step(SECOND);
+                (Arc::clone(&machine.host), sample)
+            })
+            .collect();
+        record(&path, &samples);
+        let page = page(&path, &[]);
+        assert_eq!(page.contains("data:image/png;base64,"), nodes > 8, "{nodes}");
+        assert_eq!(page.contains("data-matrix=\"accesses\""), has_cells, "{nodes}");
+        assert!(page.len() < 1_500_000, "{nodes}: {}", page.len());
+        let (found, wanted) = (report(&path, &[]), sums(&path, &[]));
+        assert_eq!(wanted.nodes.len(), nodes as usize);
+        for (node, [busy, free, ..]) in &wanted.nodes {
+            let lane = |at: usize| number(&found["lanes"][at]["nodes"][node], "num");
+            near("busy", lane(0), *busy);
+            near("free", lane(3), *free);
+        }
+    }
 }
