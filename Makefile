@@ -17,6 +17,7 @@ help:
 	@echo 'make prometheus the exporter against a real Prometheus, which it installs'
 	@echo 'make programs   memory in use of programs that people run, which it installs; the cost of sampling'
 	@echo 'make inspect    the BPF programs and maps as the kernel has them: sizes, work of the verifier, memory'
+	@echo 'make pages      pages of reports in a browser without a screen: errors, requests, widths, themes, contrast, print'
 	@echo 'make fuzz       hostile inputs for everything that parses, FUZZ_SECONDS (600) for each of eight targets'
 	@echo 'make format     Rust and C as the check of make test-host wants them'
 	@echo 'make torture    what takes minutes: 10,000 damaged recordings, all sectors, 200 killed recorders'
@@ -85,6 +86,10 @@ inspect: build
 	scripts/install-deps inspect
 	$(SUDO) scripts/inspect
 
+pages: build
+	scripts/install-deps pages
+	scripts/pages/run
+
 fuzz:
 	scripts/install-deps build
 	fuzz/run $(FUZZ_SECONDS)
@@ -92,4 +97,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all format static bench prometheus programs inspect fuzz torture
+.PHONY: help build run test test-host test-all format static bench prometheus pages programs inspect fuzz torture

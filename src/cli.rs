@@ -3,6 +3,7 @@
 mod documents;
 mod known;
 mod parse;
+mod report;
 mod roles;
 mod selftest;
 mod tips;
@@ -18,6 +19,7 @@ use crate::text::printable;
 
 pub use documents::Document;
 pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
+pub use report::{PageFormat, ReportArgs};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
     NamedGroups, OutputArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, WatchArgs,
@@ -137,6 +139,11 @@ pub enum Command {
                       changed (neither direction is better), same, unclear, too short."
     )]
     Diff(Box<DiffArgs>),
+    /// Make one page of a recording for people who were not there: what was wrong, when, where and for whom. Needs no privilege.
+    #[command(
+        after_help = "The page is one file that loads nothing, and is complete without its script. docs/report.md says what is on it."
+    )]
+    Report(Box<ReportArgs>),
     /// Measure what nodes, caches and sibling threads of this machine cost each other, and store it. Loads the machine.
     #[command(
         after_help = "Takes 5 s to 2 min, and needs no privilege but to store the profile for everybody. Nothing starts it by \

@@ -5,7 +5,6 @@
 //! (see [`stats`]).
 
 pub mod json;
-pub mod names;
 pub mod series;
 pub mod stats;
 pub mod text;
@@ -14,9 +13,9 @@ pub mod warnings;
 
 use std::collections::BTreeMap;
 
+use crate::entity::{By, Who};
 use crate::metric::Unit;
 use crate::metric::over::Better;
-pub use names::{By, Who};
 use series::Side;
 use stats::{cliffs_delta, compare, compare_recordings, false_discovery_rates};
 use verdict::{Limits, Verdict};

@@ -5,9 +5,11 @@ mod diff;
 mod events;
 mod exporter;
 mod hot;
+mod report;
 mod show;
 
 use anyhow::Error;
+use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -37,6 +39,7 @@ pub use self::exporter::{addresses, limits};
 pub use diagnose::{no_rule, rules};
 pub use diff::{Stretch, compared, fails_on, sides};
 pub use events::{budget, catalog, choose, event_sets};
+pub use report::{no_page_on_a_terminal, report, several_hosts, zone};
 pub use show::{columns, container_selection, filter, selection, sort};
 
 /// A value that cannot be used; names the flag, the value and what would do.
@@ -251,8 +254,16 @@ pub fn recording(limits: &RecordLimits, interval: Duration) -> RecordOptions {
 /// # Errors
 /// The text is no time (a [`BadValue`]), or the recording does not say which day it is a time of ([`TimeError`]).
 pub fn moment(flag: &'static str, text: Option<&str>, span: (i64, i64)) -> Result<Option<i64>, Error> {
-    let zone = jiff::tz::TimeZone::system();
-    let moment = text.map(|text| time::parse(text, span, &zone)).transpose();
+    moment_in(flag, text, span, &TimeZone::system())
+}
+
+fn moment_in(
+    flag: &'static str,
+    text: Option<&str>,
+    span: (i64, i64),
+    zone: &TimeZone,
+) -> Result<Option<i64>, Error> {
+    let moment = text.map(|text| time::parse(text, span, zone)).transpose();
     moment.map_err(|error| match error {
         TimeError::NotATime(_) => bad(flag, error.to_string()).into(),
         TimeError::NoLastDay { .. } => error.into(),
@@ -268,7 +279,20 @@ pub fn stretch(
     to: Option<&str>,
     span: (i64, i64),
 ) -> Result<(Option<i64>, Option<i64>), Error> {
-    let (from, to) = (moment("--from", from, span)?, moment("--to", to, span)?);
+    stretch_in(from, to, span, &TimeZone::system())
+}
+
+/// The same with times of this zone.
+///
+/// # Errors
+/// As of [`stretch`].
+pub fn stretch_in(
+    from: Option<&str>,
+    to: Option<&str>,
+    span: (i64, i64),
+    zone: &TimeZone,
+) -> Result<(Option<i64>, Option<i64>), Error> {
+    let (from, to) = (moment_in("--from", from, span, zone)?, moment_in("--to", to, span, zone)?);
     match (from, to) {
         (Some(begin), Some(end)) if end < begin => {
             Err(bad("--to", format!("{} is before --from, {}", rfc3339(end), rfc3339(begin))).into())

@@ -9,7 +9,9 @@ mod diff;
 mod prometheus;
 mod recordings;
 pub mod replay;
+mod report;
 mod selftest;
+mod stretch;
 mod watch;
 
 use std::fs::File;
@@ -56,6 +58,7 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
         Some(Command::Verify { paths }) => recordings::verify(paths),
         Some(Command::Diagnose(args)) => diagnose::run(args),
         Some(Command::Diff(args)) => diff::run(args),
+        Some(Command::Report(args)) => report::run(args),
         Some(Command::Calibrate(args)) => calibrate::run(args),
         Some(Command::Selftest(args)) => selftest::run(args),
         Some(Command::Generate { what }) => about::generate(*what),

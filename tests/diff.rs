@@ -8,7 +8,8 @@ use numatop_ng::diff::stats::{
     LEAST_EFFECTIVE, Part, cliffs_delta, compare, compare_recordings, false_discovery_rates,
 };
 use numatop_ng::diff::verdict::{Limits, Verdict};
-use numatop_ng::diff::{By, Diff, Who, diff};
+use numatop_ng::diff::{Diff, diff};
+use numatop_ng::entity::{By, Who};
 use numatop_ng::metric::task;
 use numatop_ng::model::sample::Comm;
 use numatop_ng::snapshot::{RowKind, derive};

@@ -112,7 +112,7 @@ fn complete_in_bash(script: &str, words: &[&str]) -> Vec<String> {
 fn bash_completes_the_flags_of_each_command() {
     let script = generate("bash");
     for (words, answers) in [
-        (&["numatop-ng", "re"][..], &["record", "replay"][..]),
+        (&["numatop-ng", "re"][..], &["record", "replay", "report"][..]),
         (&["numatop-ng", "replay", "--fo"], &["--format", "--follow"]),
         (
             &["numatop-ng", "record", "--record-m"],

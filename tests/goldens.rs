@@ -42,7 +42,7 @@ const VIEWS: [(&str, &[&str]); 7] = [
 ];
 
 /// Commands that depend on neither the machine nor the clock, and their goldens.
-const COMMANDS: [(&str, &[&str]); 37] = [
+const COMMANDS: [(&str, &[&str]); 40] = [
     ("demo/processes.json", &["--demo", "-b", "-n", "2", "--format", "json"]),
     ("demo/processes.csv", &["--demo", "-b", "-n", "4", "--format", "csv"]),
     ("demo/processes.txt", &["--demo", "-b", "-n", "4"]),
@@ -75,12 +75,15 @@ const COMMANDS: [(&str, &[&str]); 37] = [
     ("help/diagnose.txt", &["diagnose", "--help"]),
     ("help/diff.txt", &["diff", "--help"]),
     ("help/exporter.txt", &["exporter", "--help"]),
+    ("help/report.txt", &["report", "--help"]),
     ("help/calibrate.txt", &["calibrate", "--help"]),
     ("help/selftest.txt", &["selftest", "--help"]),
     ("list_findings.txt", &["list", "findings"]),
     ("demo/diagnose.txt", &["diagnose", "demo.nrec", "--all"]),
     ("demo/diff.txt", &["diff", "plain.nrec", "demo.nrec", "--all"]),
     ("demo/diff.json", &["diff", "plain.nrec", "demo.nrec", "--format", "json"]),
+    ("demo/report.txt", &["report", "demo.nrec", "--format", "text"]),
+    ("demo/report.json", &["report", "demo.nrec", "--format", "json"]),
     ("demo/explain.txt", &["diagnose", "--explain", "zone-reclaim"]),
     ("help/record.txt", &["record", "-h"]),
     ("help/replay.txt", &["replay", "-h"]),
@@ -89,7 +92,7 @@ const COMMANDS: [(&str, &[&str]); 37] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 63] = [
+const WRONG_USAGE: [&[&str]; 68] = [
     &["exporter", "--listen", "6862"],
     &["exporter", "--listen", "unix:"],
     &["exporter", "--from-recording", "nowhere.nrec", "--record", "x"],
@@ -149,6 +152,11 @@ const WRONG_USAGE: [&[&str]; 63] = [
     &["diff", "demo.nrec", "demo.nrec", "--fail-on", "worse=cpu_pct"],
     &["diagnose", "--explain", "nonsense"],
     &["diagnose", "demo.nrec", "--pid", "7"],
+    &["report"],
+    &["report", "x", "--points", "99"],
+    &["report", "demo.nrec", "--format", "pdf"],
+    &["report", "demo.nrec", "-o", "demo.nrec"],
+    &["report", "demo.nrec", "-o", "-", "--from", "2030-01-01 00:00"],
     &["calibrate", "--only", "everything"],
     &["calibrate", "--time", "0.5"],
     &["calibrate", "--from", "x"],

@@ -51,7 +51,7 @@ fn threaded(threads: u32) -> Machine {
 }
 
 /// A machine of so many nodes, and so many processes whose threads and memory are on all of them.
-fn wide(nodes: u32, processes: u32) -> Machine {
+pub(crate) fn wide(nodes: u32, processes: u32) -> Machine {
     const CPUS: u32 = 8;
     let demo = demo_machine();
     let mut host = HostFacts::clone(&demo.host);

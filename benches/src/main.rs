@@ -9,6 +9,7 @@ mod frames;
 mod hotpath;
 mod memory;
 mod numbers;
+mod pages;
 mod placement;
 mod process;
 mod programs;
@@ -77,6 +78,8 @@ enum What {
     Record,
     /// Time of the diagnosis engine for an interval, by the number of processes.
     Findings,
+    /// Time, memory and size of a report, by the number of nodes and the length of the recording; not one of all.
+    Pages,
     /// Memory in use: samples of programs that time and count their own accesses.
     Access,
     /// Memory in use: cost to a program that is sampled, and of the live view; not one of all.
@@ -104,7 +107,7 @@ fn main() -> Result<()> {
         findings::run,
         access::run,
     ];
-    let apart: [fn(&Plan) -> Result<Report>; 2] = [programs::run, access::cost::run];
+    let apart: [fn(&Plan) -> Result<Report>; 3] = [programs::run, access::cost::run, pages::run];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
@@ -116,6 +119,7 @@ fn main() -> Result<()> {
         What::Record => &all[7..8],
         What::Findings => &all[8..9],
         What::Access => &all[9..10],
+        What::Pages => &apart[2..3],
         What::Programs => &apart[0..1],
         What::AccessCost => &apart[1..2],
         What::All => &all[..],

@@ -47,10 +47,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
 }
 
 /// A directory of our own, removed with all that is in it.
-pub struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn make() -> Result<Scratch> {
+    pub(crate) fn make() -> Result<Scratch> {
         let dir = std::env::temp_dir().join(format!("numatop-bench-record-{}", std::process::id()));
         fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
         Ok(Scratch(dir))

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::verdict::Verdict;
-use super::{Diff, Row, Who};
+use super::{Diff, Row};
+use crate::entity::Who;
 
 /// The version of the object.
 pub const SCHEMA: &str = "numatop-diff/1";

@@ -2,18 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::names::{By, Who, pod_prefix};
 use super::stats::Part;
+use crate::entity::{By, Who, container_name, program};
 use crate::metric::container::CONTAINER_METRICS;
 use crate::metric::host::{HOST_METRICS, HostMetric};
 use crate::metric::node::NODE_METRICS;
 use crate::metric::over::{Better, Over, Quotient};
 use crate::metric::task::TASK_METRICS;
 use crate::metric::{Metric, Unit};
-use crate::model::cgroup_path;
-use crate::model::group::{Group, Kind};
 use crate::model::sample::Reading;
-use crate::snapshot::{Container, Node, Snapshot, Task};
+use crate::snapshot::{Node, Snapshot};
 use crate::text::one_line;
 
 /// Points of all series of a side together, at most. Neighbouring intervals become one beyond that, which sums allow.
@@ -248,34 +246,6 @@ impl Cells {
             cell.num += sums.num;
         }
     }
-}
-
-/// The name of a container's row that stays.
-fn container_name(row: &Container, snapshot: &Snapshot) -> Option<String> {
-    let group = row.group.as_ref()?;
-    match group.kind {
-        // Groups of one name in two places are two.
-        Kind::Group => snapshot.names.cgroups.get(&row.id).map(|path| cgroup_path::show(path)),
-        _ => Some(group_name(group)),
-    }
-}
-
-/// The namespace, the pod as long as its name is not random, and the name.
-fn group_name(group: &Group) -> String {
-    let (pod, own) = match group.kind {
-        Kind::Pod => (None, pod_prefix(&group.name)),
-        _ => (group.pod.as_deref().map(pod_prefix), group.name.as_str()),
-    };
-    let parts = [group.namespace.as_deref(), pod, Some(own)];
-    let words: Vec<&str> = parts.into_iter().flatten().filter(|word| !word.is_empty()).collect();
-    words.join("/")
-}
-
-fn program(task: &Task, snapshot: &Snapshot) -> Who {
-    let group = snapshot.names.groups.get(&task.raw.cgroup_id);
-    let container = group.filter(|group| matches!(group.kind, Kind::Container | Kind::Machine));
-    let container = container.map(|group| group_name(group));
-    Who::program(container.as_deref(), &crate::text::clean(task.raw.comm.bytes()))
 }
 
 /// Shares of time of the whole machine, with the direction that is better.

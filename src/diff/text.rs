@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::json::SideWords;
 use super::verdict::Verdict;
-use super::{By, Diff, Row, Who};
+use super::{Diff, Row};
+use crate::entity::{By, Who};
 use crate::metric::{Unit, Value, format};
 use crate::text::{hanging, plural, rfc3339, words};
 

@@ -1,11 +1,12 @@
-//! Letters in place of names, for findings that are shown to others: of processes, containers, cgroups and the machine. Names are
-//! replaced before rules look, so that no text is made of them.
+//! Letters, or kinds with numbers, in place of names, for findings and reports that are shown to others: of processes, containers,
+//! cgroups, functions and the machine. Names are replaced before rules look, so that no text is made of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::group::Group;
+use crate::model::group::{Group, Kind};
 use crate::model::sample::{Comm, HostFacts, Names, Sample, TaskRaw};
+use crate::model::stacks::{Function, StackBatch};
 
 /// Parts of cgroup paths that are the same on all machines, and decide which command fits.
 const COMMON: [&str; 10] = [
@@ -27,10 +28,23 @@ const ENDINGS: [&str; 4] = [".service", ".scope", ".slice", ".mount"];
 /// Beginnings of names of our own processes, which rules leave out.
 const OWN: [&[u8]; 2] = [b"numatop-ng", b"nng-"];
 
-/// Gives each name a letter, the same one as long as it lives.
+/// Words in place of names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Style {
+    /// `A`, `B`: one row of letters for names of all kinds.
+    #[default]
+    Letters,
+    /// `program-1`, `container-1`: a row of numbers for each kind.
+    Kinds,
+}
+
+/// Gives each name a word, the same one as long as it lives.
 #[derive(Debug, Default)]
 pub struct Redactor {
-    letters: BTreeMap<Vec<u8>, String>,
+    style: Style,
+    words: BTreeMap<(&'static str, Vec<u8>), String>,
+    /// Numbers that were given, by kind.
+    given: BTreeMap<&'static str, usize>,
     /// Names that were replaced last, and what they are now.
     names: Option<(Arc<Names>, Arc<Names>)>,
 }
@@ -49,21 +63,37 @@ fn letter(mut at: usize) -> String {
 }
 
 impl Redactor {
-    fn letter(&mut self, name: &[u8]) -> String {
-        let next = self.letters.len();
-        self.letters.entry(name.to_vec()).or_insert_with(|| letter(next)).clone()
+    /// A redactor that puts kinds with numbers in place of names: `program-3`.
+    pub fn by_kind() -> Redactor {
+        Redactor { style: Style::Kinds, ..Redactor::default() }
     }
 
-    fn text(&mut self, name: &str) -> String {
-        if name.is_empty() { String::new() } else { self.letter(name.as_bytes()) }
+    fn word(&mut self, kind: &'static str, name: &[u8]) -> String {
+        let kind = if self.style == Style::Letters { "" } else { kind };
+        if let Some(word) = self.words.get(&(kind, name.to_vec())) {
+            return word.clone();
+        }
+        let number = self.given.entry(kind).or_default();
+        let word = if kind.is_empty() { letter(*number) } else { format!("{kind}-{}", *number + 1) };
+        *number += 1;
+        self.words.insert((kind, name.to_vec()), word.clone());
+        word
     }
 
-    fn optional(&mut self, name: Option<&String>) -> Option<String> {
-        name.map(|name| self.text(name))
+    fn text(&mut self, kind: &'static str, name: &str) -> String {
+        if name.is_empty() { String::new() } else { self.word(kind, name.as_bytes()) }
     }
 
-    /// A path with letters in place of the names in it.
+    fn optional(&mut self, kind: &'static str, name: Option<&String>) -> Option<String> {
+        name.map(|name| self.text(kind, name))
+    }
+
+    /// A path with words in place of the names in it.
     fn path(&mut self, path: &str) -> String {
+        self.path_of("cgroup", path)
+    }
+
+    fn path_of(&mut self, kind: &'static str, path: &str) -> String {
         let part = |part: &str| {
             if COMMON.contains(&part) || part.starts_with("kubepods") && part.len() < 20 {
                 return part.to_owned();
@@ -71,20 +101,24 @@ impl Redactor {
             let ending = ENDINGS.into_iter().find(|ending| part.ends_with(ending)).unwrap_or_default();
             // Units of a user are no units of the machine.
             let begin = if part.starts_with("user@") { "user@" } else { "" };
-            format!("{begin}{}{ending}", self.text(part))
+            format!("{begin}{}{ending}", self.text(kind, part))
         };
         path.split('/').map(part).collect::<Vec<_>>().join("/")
     }
 
     fn group(&mut self, group: &Group) -> Group {
-        let unit = |redactor: &mut Redactor, name: &str| redactor.path(name);
+        let kind = match group.kind {
+            Kind::Container | Kind::Machine => "container",
+            Kind::Pod => "pod",
+            _ => "cgroup",
+        };
         Group {
-            name: unit(self, &group.name),
-            id: self.optional(group.id.as_ref()),
-            pod: self.optional(group.pod.as_ref()),
-            pod_uid: self.optional(group.pod_uid.as_ref()),
-            namespace: self.optional(group.namespace.as_ref()),
-            unit: group.unit.as_ref().map(|name| unit(self, name)),
+            name: self.path_of(kind, &group.name),
+            id: self.optional("id", group.id.as_ref()),
+            pod: self.optional("pod", group.pod.as_ref()),
+            pod_uid: self.optional("id", group.pod_uid.as_ref()),
+            namespace: self.optional("namespace", group.namespace.as_ref()),
+            unit: group.unit.as_ref().map(|name| self.path(name)),
             ..group.clone()
         }
     }
@@ -110,8 +144,25 @@ impl Redactor {
         if task.kthread || OWN.iter().any(|own| comm.bytes().starts_with(own)) {
             return;
         }
-        let letter = self.letter(comm.bytes());
-        Arc::make_mut(task).comm = Comm::new(&letter);
+        Arc::make_mut(task).comm = self.comm(comm);
+    }
+
+    fn comm(&mut self, comm: Comm) -> Comm {
+        Comm::new(&self.word("program", comm.bytes()))
+    }
+
+    /// Replaces the names in stacks. Functions of the kernel have the same names everywhere.
+    pub fn stacks(&mut self, batch: &mut StackBatch) {
+        for stack in &mut batch.stacks {
+            stack.comm = self.comm(stack.comm);
+        }
+        for (_, function) in batch.names.iter_mut().filter(|(_, function)| !function.kernel) {
+            *function = Arc::new(Function {
+                name: self.optional("function", function.name.as_ref()),
+                module: self.text("file", &function.module),
+                kernel: false,
+            });
+        }
     }
 
     /// Replaces the names in a sample.
@@ -124,7 +175,8 @@ impl Redactor {
 
     /// The facts of the machine without its name.
     pub fn host(&self, host: &HostFacts) -> HostFacts {
-        HostFacts { hostname: "host".into(), scope: String::new(), ..host.clone() }
+        let hostname = if self.style == Style::Letters { "host" } else { "host-1" };
+        HostFacts { hostname: hostname.into(), scope: String::new(), ..host.clone() }
     }
 }
 
@@ -135,6 +187,16 @@ mod tests {
     #[test]
     fn letters_go_on_behind_the_last() {
         assert_eq!([0, 25, 26, 51, 52, 701, 702].map(letter), ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]);
+    }
+
+    #[test]
+    fn kinds_are_numbered_each_for_itself() {
+        let mut redactor = Redactor::by_kind();
+        assert_eq!(redactor.word("program", b"mysqld"), "program-1");
+        assert_eq!(redactor.word("container", b"mysqld"), "container-1");
+        assert_eq!(redactor.word("program", b"redis"), "program-2");
+        assert_eq!(redactor.word("program", b"mysqld"), "program-1");
+        assert_eq!(redactor.path("/system.slice/mysql.service"), "/system.slice/cgroup-1.service");
     }
 
     #[test]

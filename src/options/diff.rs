@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::{BadValue, bad};
 use crate::cli::{ByArg, DiffArgs};
-use crate::diff::By;
 use crate::diff::series::compares;
+use crate::entity::By;
 use crate::metric::over::Better;
 use crate::metric::task::{self, TASK_METRICS};
 use crate::metric::{Metric, balancing, host, pages, placement};

@@ -1,14 +1,14 @@
 //! Recordings on the disk: files that are ours, how they are made, and the ones that may go.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, linkat, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -126,6 +126,25 @@ impl Dir {
         // The lock tells readers that more will come; without locks they only cannot tell.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(file)
+    }
+
+    /// Makes a file with this content that did not exist, readable as the umask has it: it is there when it is whole.
+    ///
+    /// # Errors
+    /// The errno of openat(2), write(2) or linkat(2); `AlreadyExists` for whatever is there, symbolic links included.
+    pub fn publish(&self, name: &Path, content: &[u8]) -> io::Result<()> {
+        let name = plain(name)?;
+        let _identity = self.owner.map(FsIdentity::take);
+        let mut begun = name.as_os_str().to_owned();
+        begun.push(format!(".{}.part", std::process::id()));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = MODE | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        let mut file = File::from(openat(&self.fd, &begun, flags, mode)?);
+        let written = file.write_all(content).and_then(|()| file.sync_data());
+        let made = written.and_then(|()| Ok(linkat(&self.fd, &begun, &self.fd, name, AtFlags::empty())?));
+        // It has its name, or nothing refers to it.
+        unlinkat(&self.fd, &begun, AtFlags::empty())?;
+        made
     }
 
     /// The recordings in it by name, which is by time, with their sizes. Only what we wrote: the name is

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::recordings::samples;
+use super::stretch::{Read, samples};
 use super::watch::start;
 use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiagnoseArgs, LevelArg, ReportFormat};
 use crate::error::Exit;
 use crate::finding::redact::Redactor;
-use crate::finding::{Engine, Options, Severity, report, rules};
+use crate::finding::{Engine, Options, Severity, diagnosis, rules};
 use crate::host::users;
 use crate::list::findings::explain;
 use crate::model::event::Role;
@@ -40,7 +40,10 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     match &args.path {
         Some(path) => {
             let stretch = (args.from.as_deref(), args.to.as_deref());
-            samples(path, stretch, stop, |host, sample, goes_on| folded.take(host, sample, goes_on))?;
+            samples(path, stretch, stop, |Read { host, sample, goes_on, .. }| {
+                folded.take(host, sample, goes_on);
+                Ok(())
+            })?;
         }
         None => fold_machine(args, &mut folded, stop)?,
     }
@@ -54,10 +57,10 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     let exit = exit(args, &chosen, &folded.engine);
     match args.format {
         ReportFormat::Text => {
-            print(&report::render_text(&folded.engine, host, args.all, terminal_width()), Form::Text)?;
+            print(&diagnosis::render_text(&folded.engine, host, args.all, terminal_width()), Form::Text)?;
         }
         ReportFormat::Json => {
-            let object = report::render_json(&folded.engine, host, args.all, last.wall_ns, exit as u8);
+            let object = diagnosis::render_json(&folded.engine, host, args.all, last.wall_ns, exit as u8);
             print(&format!("{object:#}\n"), Form::Json)?;
         }
     }
@@ -126,7 +129,7 @@ fn exit(args: &DiagnoseArgs, chosen: &Options, engine: &Engine) -> Exit {
     };
     let blind: BTreeSet<&str> = engine.wholly_blind().map(|blind| blind.id).collect();
     let named = chosen.only.iter().flatten().any(|id| blind.contains(id.as_str()));
-    let found = report::is_found(engine, least);
+    let found = diagnosis::is_found(engine, least);
     let nothing = engine.summary().could_look == 0;
     match () {
         () if named => Exit::CouldNotMeasure,

@@ -7,14 +7,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::recordings::samples;
+use super::stretch::{Read, samples};
 use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiffArgs, ReportFormat};
 use crate::diff::json::SideWords;
 use crate::diff::series::{POINTS, Side};
 use crate::diff::verdict::{Limits, Verdict};
 use crate::diff::warnings::{Circumstances, warnings};
-use crate::diff::{By, Diff, Who, diff, json, text};
+use crate::diff::{Diff, diff, json, text};
+use crate::entity::{By, Who};
 use crate::error::Exit;
 use crate::model::sample::Sample;
 use crate::options::{self, Stretch};
@@ -119,11 +120,12 @@ const NODES_MAX: usize = 1024;
 fn read(stretch: &Stretch, stop: BorrowedFd<'_>, mut take: impl FnMut(&Snapshot, i64)) -> Result<()> {
     let mut previous: Option<Sample> = None;
     let moments = (stretch.from.as_deref(), stretch.to.as_deref());
-    samples(&stretch.path, moments, stop, |host, sample, goes_on| {
+    samples(&stretch.path, moments, stop, |Read { host, sample, goes_on, .. }| {
         if let Some(previous) = previous.take().filter(|_| goes_on) {
             take(&derive(&host, Some(&previous), &sample, RowKind::Processes), sample.wall_ns);
         }
         previous = Some(sample);
+        Ok(())
     })
 }
 

@@ -3,28 +3,23 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use super::stretch::{blame, nothing_there};
 use super::{ended, exporter, output, print, ran, stop_signals, tui_options, wants_batch};
 use crate::cli::{ExportArgs, ReplayArgs};
 use crate::error::{self, Exit};
-use crate::model::sample::{HostFacts, Sample};
 use crate::options;
 use crate::program::say::{self, Cleaned, Form};
 use crate::program::signals;
-use crate::record::time::TimeError;
 use crate::record::verify;
 use crate::run::replay::{self, Part};
+use crate::source::Source;
 use crate::source::recording::{self, Recording};
-use crate::source::{Source, poll};
 use crate::text::one_line;
-use crate::text::rfc3339;
 use crate::tui;
 
 pub(super) fn replay(args: &ReplayArgs) -> Result<ExitCode> {
@@ -100,51 +95,9 @@ fn first_whole(recording: &mut Recording) -> Result<Option<i64>> {
     Ok(first)
 }
 
-/// Takes the samples of a stretch of a recording, with the one that its first interval begins at. The last argument of
-/// `take`: the sample is of the same run as the one before. Ends early at a signal.
-///
-/// # Errors
-/// The recording cannot be read, or a time is not in it.
-pub(super) fn samples(
-    path: &Path,
-    (from, to): (Option<&str>, Option<&str>),
-    stop: BorrowedFd<'_>,
-    mut take: impl FnMut(Arc<HostFacts>, Sample, bool),
-) -> Result<()> {
-    let mut recording = Recording::open(path)?;
-    let span = recording.span().unwrap_or_default();
-    let (from, to) = options::stretch(from, to, span).map_err(|error| blame(path, error))?;
-    if let Some(from) = from {
-        recording.seek(from.saturating_sub(1))?;
-    }
-    while let Some(sample) = recording.next()? {
-        let stopped = poll(&[stop], Instant::now()).context("looking for signals")?.is_some();
-        if stopped || to.is_some_and(|to| sample.wall_ns > to) {
-            break;
-        }
-        let goes_on = recording.continues();
-        take(recording.host(), sample, goes_on);
-    }
-    Ok(())
-}
-
-/// Names the recording where a time is right and the recording is not.
-fn blame(path: &Path, error: anyhow::Error) -> anyhow::Error {
-    if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
-}
-
 /// Tells of a file that is followed.
 fn tell(what: &str) {
     say::message(format!("numatop-ng: {what}"));
-}
-
-/// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.
-fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
-    let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
-    say::message(format!(
-        "numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}"
-    ));
-    Exit::CouldNotMeasure.into()
 }
 
 pub(super) fn verify(paths: &[PathBuf]) -> Result<ExitCode> {

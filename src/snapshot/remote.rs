@@ -252,6 +252,11 @@ impl Accesses {
         }
     }
 
+    /// Time on CPUs of one node while memory of another was used, ns; 0 for nodes that it does not have.
+    pub fn ns(&self, from: NodeId, to: NodeId) -> f64 {
+        self.ns.get(from.index()).and_then(|to_nodes| to_nodes.get(to.index())).copied().unwrap_or(0.0)
+    }
+
     /// Share of the time that is from sampled accesses, in percent; the rest is from placement. `None` when nothing with
     /// known memory ran.
     pub fn sampled_pct(&self) -> Option<f64> {

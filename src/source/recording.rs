@@ -79,6 +79,8 @@ pub struct Recording {
     tasks: Vec<Arc<TaskRaw>>,
     continues: bool,
     interrupted: bool,
+    /// Bytes at the end of the last file that are no whole frame.
+    torn: u64,
     notes: Vec<String>,
 }
 
@@ -121,6 +123,7 @@ impl Recording {
             tasks: Vec::new(),
             continues: false,
             interrupted: false,
+            torn: 0,
             notes,
         })
     }
@@ -134,6 +137,11 @@ impl Recording {
     /// damaged.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    /// Bytes behind the last whole frame, once the end was reached: damage, or a frame that is being written.
+    pub fn torn(&self) -> u64 {
+        self.torn
     }
 
     /// Wall clock of the first and of the last sample, ns since 1970; `None` without samples.
@@ -372,6 +380,7 @@ impl Source for Recording {
                 Found::End { torn } => {
                     let name = self.files[self.current].clone();
                     if !self.next_file()? {
+                        self.torn = torn;
                         return Ok(None);
                     }
                     if torn > 0 {

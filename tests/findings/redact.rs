@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use numatop_ng::finding::redact::Redactor;
-use numatop_ng::finding::{Engine, report};
+use numatop_ng::finding::{Engine, diagnosis};
 
 use crate::properties::sick;
 use crate::world::{fold, samples};
@@ -15,8 +15,8 @@ fn redacted() -> (Engine, String, Engine) {
     samples.iter_mut().for_each(|sample| redactor.sample(sample));
     let host = Arc::new(redactor.host(&host));
     let engine = fold(&host, &samples).0;
-    let text = report::render_text(&engine, &host, true, 100);
-    let json = report::render_json(&engine, &host, true, 0, 5).to_string();
+    let text = diagnosis::render_text(&engine, &host, true, 100);
+    let json = diagnosis::render_json(&engine, &host, true, 0, 5).to_string();
     (engine, text + &json, open)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use numatop_ng::analysis::episodes::Episodes;
 use numatop_ng::finding::details::{Content, Section, details};
-use numatop_ng::finding::{Engine, Severity, json, report};
+use numatop_ng::finding::{Engine, Severity, diagnosis, json};
 use numatop_ng::model::sample::{HostFacts, Sample};
 use numatop_ng::snapshot::{RowKind, derive};
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn watched(seconds: u64) -> (std::sync::Arc<HostFacts>, Engine) {
 fn text_fits_the_terminal() {
     let (host, engine) = watched(80);
     for all in [false, true] {
-        let text = report::render_text(&engine, &host, all, 80);
+        let text = diagnosis::render_text(&engine, &host, all, 80);
         // Command lines are copied whole, so that they are the only ones that may be longer.
         let long = text.lines().filter(|line| line.chars().count() > 80);
         let commands = ["migratepages", "docker", "echo", "systemctl", "sysctl", "taskset"];
@@ -37,7 +37,7 @@ fn text_fits_the_terminal() {
 #[test]
 fn a_report_says_what_to_type_and_what_must_change() {
     let (host, engine) = watched(80);
-    let text = report::render_text(&engine, &host, false, 80);
+    let text = diagnosis::render_text(&engine, &host, false, 80);
     for part in [
         "CRITICAL  zone-reclaim  host  measured, held ",
         "  check    remote_pct: 100 % -> 5.0 % or less within 60 s\n",
@@ -50,16 +50,17 @@ fn a_report_says_what_to_type_and_what_must_change() {
     }
     assert!(!text.contains("swap-while-memory-free"), "symptoms are shown with --all:\n{text}");
     assert!(
-        report::render_text(&engine, &host, true, 80).contains("explained: CRITICAL  swap-while-memory-free")
+        diagnosis::render_text(&engine, &host, true, 80)
+            .contains("explained: CRITICAL  swap-while-memory-free")
     );
 }
 
 #[test]
 fn without_a_finding_it_says_what_could_not_be_looked_at() {
     let (host, engine) = watched(3);
-    let text = report::render_text(&engine, &host, false, 80);
+    let text = diagnosis::render_text(&engine, &host, false, 80);
     assert!(text.contains("No finding in 3 s."), "{text}");
-    let all = report::render_text(&engine, &host, true, 80);
+    let all = diagnosis::render_text(&engine, &host, true, 80);
     assert!(all.contains("too short to be sure"), "{all}");
 }
 
@@ -73,12 +74,14 @@ fn what_ended_before_the_end_is_not_no_finding() {
     let (host, samples) = samples(world, 200, 1000);
     let engine = fold(&host, &samples).0;
     assert!(engine.findings().is_empty());
-    let text = report::render_text(&engine, &host, false, 80);
+    let text = diagnosis::render_text(&engine, &host, false, 80);
     assert!(!text.contains("No finding in"), "{text}");
     assert!(text.contains("No finding at the end of 3 min 20 s. 1 ended before."), "{text}");
     assert!(text.contains("  WARNING  zone-reclaim  host  held "), "{text}");
     // It was found: an exit code says so.
-    assert!(report::is_found(&engine, Severity::Warning) && !report::is_found(&engine, Severity::Critical));
+    assert!(
+        diagnosis::is_found(&engine, Severity::Warning) && !diagnosis::is_found(&engine, Severity::Critical)
+    );
 }
 
 #[test]
@@ -198,7 +201,7 @@ fn json_has_the_keys_of_the_schema() {
         assert!(!finding["evidence"].as_array().unwrap().is_empty());
         assert!(!finding["else"].as_array().unwrap().is_empty());
     }
-    let whole = report::render_json(&engine, &host, true, 0, 5);
+    let whole = diagnosis::render_json(&engine, &host, true, 0, 5);
     for key in ["schema", "time", "host", "watched_s", "findings", "findings_blind", "ended", "summary"] {
         has(&whole, key);
     }

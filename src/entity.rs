@@ -1,6 +1,10 @@
-//! Names of rows that stay from one run to the next.
+//! Rows that stay from one run to the next, and their names: the machine, nodes, containers, programs.
 
 use std::fmt;
+
+use crate::model::cgroup_path;
+use crate::model::group::{Group, Kind};
+use crate::snapshot::{Container, Snapshot, Task};
 
 /// Kinds of rows, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +78,40 @@ pub fn pod_prefix(pod: &str) -> &str {
         Some((set, hash)) if HASH.contains(&hash.len()) && is_random(hash) => set,
         _ => front,
     }
+}
+
+/// The name of a container's row that stays from run to run; `None` where its cgroup was removed before it was read.
+pub fn container_name(row: &Container, snapshot: &Snapshot) -> Option<String> {
+    let group = row.group.as_ref()?;
+    match group.kind {
+        // Groups of one name in two places are two.
+        Kind::Group => snapshot.names.cgroups.get(&row.id).map(|path| cgroup_path::show(path)),
+        _ => Some(group_name(group)),
+    }
+}
+
+/// The namespace, the pod as long as its name is not random, and the name.
+fn group_name(group: &Group) -> String {
+    let (pod, own) = match group.kind {
+        Kind::Pod => (None, pod_prefix(&group.name)),
+        _ => (group.pod.as_deref().map(pod_prefix), group.name.as_str()),
+    };
+    let parts = [group.namespace.as_deref(), pod, Some(own)];
+    let words: Vec<&str> = parts.into_iter().flatten().filter(|word| !word.is_empty()).collect();
+    words.join("/")
+}
+
+/// The program that a task is a part of.
+pub fn program(task: &Task, snapshot: &Snapshot) -> Who {
+    let (container, comm) = program_of(task, snapshot);
+    Who::program(container.as_deref(), &comm)
+}
+
+/// The same in its parts: the container that it is in, and its name.
+pub fn program_of(task: &Task, snapshot: &Snapshot) -> (Option<String>, String) {
+    let group = snapshot.names.groups.get(&task.raw.cgroup_id);
+    let container = group.filter(|group| matches!(group.kind, Kind::Container | Kind::Machine));
+    (container.map(|group| group_name(group)), crate::text::clean(task.raw.comm.bytes()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The report of `diagnose`: findings with their commands, and the rules that could not look.
+//! The output of `diagnose`: findings with their commands, and the rules that could not look.
 
 use serde_json::{Value as Json, json};
 

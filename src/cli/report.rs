@@ -1,0 +1,64 @@
+//! Flags of `report`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Flags of `report`.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// A recording, or a directory of them.
+    #[arg(value_name = "FILE|DIR")]
+    pub path: PathBuf,
+
+    /// A new file to write to; - is standard output. A page needs one where standard output is a terminal.
+    #[arg(short = 'o', long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+
+    #[arg(long, value_enum, default_value_t = PageFormat::Html)]
+    pub format: PageFormat,
+
+    /// Begin at this time, as in 03:12, '2026-01-31 03:12' or -10m (before the end).
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub from: Option<String>,
+
+    /// End at this time.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub to: Option<String>,
+
+    /// Times are in UTC, not in the zone of this machine: those that are written, and those of --from and --to.
+    #[arg(long)]
+    pub utc: bool,
+
+    /// Programs with the most CPU time that have rows of their own, and as many containers.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub top: u32,
+
+    /// Points of a line over time at most, 100 to 10000.
+    #[arg(long, value_name = "N", default_value_t = 1440, value_parser = clap::value_parser!(u32).range(100..=10_000))]
+    pub points: u32,
+
+    /// Only programs whose name matches this regular expression have rows of their own.
+    #[arg(long, value_name = "REGEX")]
+    pub comm: Option<String>,
+
+    /// The first line, in place of host and day.
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+
+    /// Put host-1, program-3 and the like in place of names of the machine, programs, containers, pods, cgroups and functions,
+    /// so that the report can be shown to others. Numbers, nodes and times stay.
+    #[arg(long)]
+    pub anonymous: bool,
+}
+
+/// Forms of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PageFormat {
+    /// One file that a browser shows, with all that it needs in it.
+    Html,
+    /// The numbers of the page.
+    Json,
+    /// Summary and findings, 60 lines at most.
+    Text,
+}

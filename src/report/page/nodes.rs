@@ -1,0 +1,148 @@
+//! From node to node: accesses, tasks and pages, beside the distances of the firmware.
+
+use maud::{Markup, html};
+
+use super::View;
+use crate::model::units::NodeId;
+use crate::report::Report;
+use crate::report::lanes::Id;
+use crate::report::matrix::Matrix;
+use crate::report::words;
+
+/// Nodes up to which each pair has a cell.
+const CELLS: usize = 16;
+/// Pairs that are listed where not all have one.
+const PAIRS: usize = 20;
+
+pub(super) fn content(view: &View<'_>) -> Markup {
+    let report = view.report;
+    let matrices = &report.matrices;
+    let source = report.lane(Id::Remote).map(|lane| words::source(lane.sources.most()));
+    let all = matrices.accesses.all();
+    html! {
+        @if all > 0.0 {
+            p.muted {
+                "Accesses in % of the machine: a " b { "row" } " is the node whose CPUs ask, a " b { "column" }
+                " the node whose memory answers. " b id="between" { (percent(matrices.accesses.between(), all)) " %" }
+                " go to another node"
+                @if let Some(source) = source { " (" (source) ")" } "."
+            }
+        } @else {
+            p.muted { "Where memory is was not looked at in this time, so accesses by pair of nodes are not known." }
+        }
+        div.matrices {
+            @if all > 0.0 { figure { figcaption { "Accesses, %" } (matrix(report, &matrices.accesses, ("CPUs", "mem"))) } }
+            @if let Some(slit) = slit(report) {
+                figure { figcaption { "Distance by the word of the firmware; 10 is local" } (slit) }
+            }
+            @if matrices.tasks.all() > 0.0 {
+                figure { figcaption { "Tasks moved, % of " (words::thousands(matrices.tasks.all() as usize)) } (matrix(report, &matrices.tasks, ("from", "to"))) }
+            }
+            @if matrices.pages.all() > 0.0 {
+                figure { figcaption { "Pages moved, % of " (words::thousands(matrices.pages.all() as usize)) } (matrix(report, &matrices.pages, ("from", "to"))) }
+            }
+        }
+    }
+}
+
+/// A share in per cent with one decimal; `0` and `<0.1` for little.
+fn percent(part: f64, all: f64) -> String {
+    match part * 100.0 / all {
+        0.0 => "0".into(),
+        pct if pct < 0.05 => "<0.1".into(),
+        pct => format!("{pct:.1}"),
+    }
+}
+
+/// A cell for each pair. `words`: those in front of the nodes of rows and of columns.
+fn matrix(report: &Report, matrix: &Matrix, words: (&str, &str)) -> Markup {
+    let is_accesses = words.0 == "CPUs";
+    let nodes = &report.matrices.nodes;
+    if nodes.len() > CELLS {
+        return pairs(matrix, nodes);
+    }
+    let all = matrix.all();
+    let most_own = (0..nodes.len()).map(|at| matrix.sum(at, at)).fold(0.0, f64::max);
+    let most = matrix.most_between();
+    let heat = |from: usize, to: usize| {
+        let most = if from == to { most_own } else { most.max(all / 50.0) };
+        if most > 0.0 { (matrix.sum(from, to) / most).min(1.0) } else { 0.0 }
+    };
+    let id = if is_accesses { "accesses" } else { "" };
+    html! {
+        div.scroll tabindex="0" role="group" aria-label="matrix of nodes" {
+            table.matrix data-matrix=(id) {
+                thead {
+                    tr { td {} @for node in nodes { th scope="col" { (words.1) " " (node) } } }
+                }
+                tbody {
+                    @for (from, node) in nodes.iter().enumerate() {
+                        tr {
+                            th scope="row" { (words.0) " " (node) }
+                            @for to in 0..nodes.len() {
+                                td.n.(if from == to { "own" } else { "far" }) style=(format!("--h:{:.2}", heat(from, to))) {
+                                    @if from == to && !is_accesses { "–" } @else { (percent(matrix.sum(from, to), all)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The pairs with the most, where a cell for each would be too small to read.
+fn pairs(matrix: &Matrix, nodes: &[u32]) -> Markup {
+    let mut pairs: Vec<(u32, u32, f64)> = Vec::new();
+    for (from, one) in nodes.iter().enumerate() {
+        for (to, other) in nodes.iter().enumerate().filter(|(to, _)| *to != from) {
+            pairs.push((*one, *other, matrix.sum(from, to)));
+        }
+    }
+    pairs.retain(|(.., amount)| *amount > 0.0);
+    pairs.sort_by(|a, b| b.2.total_cmp(&a.2).then((a.0, a.1).cmp(&(b.0, b.1))));
+    let left_out = pairs.len().saturating_sub(PAIRS);
+    let all = matrix.all();
+    html! {
+        table.pairs {
+            thead { tr { th scope="col" { "from node" } th scope="col" { "to node" } th.n scope="col" { "%" } } }
+            tbody {
+                @for (from, to, amount) in pairs.iter().take(PAIRS) {
+                    tr { td { (from) } td { (to) } td.n { (percent(*amount, all)) } }
+                }
+            }
+        }
+        @if left_out > 0 { p.muted { (words::thousands(left_out)) " more pairs." } }
+    }
+}
+
+/// Distances, where cells can be read; `None` where they say nothing.
+fn slit(report: &Report) -> Option<Markup> {
+    let topology = &report.about.host.topology;
+    let nodes: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
+    if nodes.len() > CELLS || topology.nodes.iter().all(|node| node.distances.is_empty()) {
+        return None;
+    }
+    let heat = |distance: u32| f64::from(distance.saturating_sub(10)).min(40.0) / 40.0;
+    Some(html! {
+        div.scroll tabindex="0" role="group" aria-label="distances of nodes" {
+            table.matrix.slit {
+                thead { tr { td {} @for node in &nodes { th scope="col" { (node) } } } }
+                tbody {
+                    @for from in &nodes {
+                        tr {
+                            th scope="row" { (from) }
+                            @for to in &nodes {
+                                @match topology.distance(*from, *to) {
+                                    Some(distance) => td.n.(if from == to { "own" } else { "apart" }) style=(format!("--h:{:.2}", heat(distance))) { (distance) },
+                                    None => td.n { "?" },
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    })
+}

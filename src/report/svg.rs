@@ -1,0 +1,194 @@
+//! Lines over time as paths of relative integers, in a picture that is stretched to its place.
+
+use std::fmt::Write;
+
+use super::track::{Cell, Track};
+
+/// Height of the picture: values go from 0 (the bottom, at this height) to the top of the scale (0).
+pub const HEIGHT: i64 = 400;
+/// Width of a bucket: its value stands in its middle.
+pub const STEP: i64 = 2;
+
+/// A line, the area below it, and the band between the least and the most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    pub line: String,
+    pub area: String,
+    pub band: String,
+}
+
+fn height(value: f64, top: f64) -> i64 {
+    let share = if top > 0.0 { value / top } else { 0.0 };
+    HEIGHT - (share.clamp(0.0, 1.0) * HEIGHT as f64).round() as i64
+}
+
+/// The paths of a track on a scale from 0 to `top`. Buckets that are gaps are left out, whatever is in them.
+pub fn paths(track: &Track, gaps: &[bool], top: f64) -> Paths {
+    let mut paths = Paths::default();
+    let is_there = |at: usize| {
+        !gaps.get(at).copied().unwrap_or(false)
+            && track.cells.get(at).is_some_and(|cell| cell.value().is_some())
+    };
+    let mut at = 0;
+    while at < track.cells.len() {
+        if !is_there(at) {
+            at += 1;
+            continue;
+        }
+        let end = (at..track.cells.len()).find(|next| !is_there(*next)).unwrap_or(track.cells.len());
+        segment(&mut paths, at, &track.cells[at..end], top);
+        at = end;
+    }
+    paths
+}
+
+/// A stretch of buckets without a hole. One bucket alone is as wide as it is.
+fn segment(paths: &mut Paths, first: usize, cells: &[Cell], top: f64) {
+    let x = |at: usize| (first + at) as i64 * STEP + STEP / 2;
+    let heights: Vec<i64> = cells.iter().map(|cell| height(cell.value().unwrap_or(0.0), top)).collect();
+    let mut line = Line::at(first as i64 * STEP, heights[0]);
+    for (at, y) in heights.iter().enumerate() {
+        line.to(x(at), *y);
+    }
+    line.to((first + cells.len()) as i64 * STEP, heights[heights.len() - 1]);
+    let text = line.done();
+    let _ = write!(paths.area, "{text}V{HEIGHT}H{}z", first as i64 * STEP);
+    paths.line += &text;
+    let has_band = |cell: &Cell| cell.low < cell.high;
+    if cells.len() < 2 || !cells.iter().any(has_band) {
+        return;
+    }
+    let ends = |cell: &Cell, of: fn(&Cell) -> f32| {
+        let own = cell.value().unwrap_or(0.0);
+        height(if cell.low <= cell.high { f64::from(of(cell)) } else { own }, top)
+    };
+    let mut band = Line::at(x(0), ends(&cells[0], |cell| cell.high));
+    for (at, cell) in cells.iter().enumerate() {
+        band.to(x(at), ends(cell, |cell| cell.high));
+    }
+    for (at, cell) in cells.iter().enumerate().rev() {
+        band.to(x(at), ends(cell, |cell| cell.low));
+    }
+    paths.band += &band.done();
+    paths.band.push('z');
+}
+
+/// A path in the making: relative, with points on a level line left out.
+struct Line {
+    text: String,
+    at: (i64, i64),
+    /// A step along the level that is not written yet.
+    level: i64,
+}
+
+impl Line {
+    fn at(x: i64, y: i64) -> Line {
+        Line { text: format!("M{x} {y}l"), at: (x, y), level: 0 }
+    }
+
+    fn push(&mut self, dx: i64, dy: i64) {
+        if !self.text.ends_with('l') && dx >= 0 {
+            self.text.push(' ');
+        }
+        let between = if dy < 0 { "" } else { " " };
+        let _ = write!(self.text, "{dx}{between}{dy}");
+    }
+
+    fn to(&mut self, x: i64, y: i64) {
+        let (dx, dy) = (x - self.at.0, y - self.at.1);
+        self.at = (x, y);
+        if dy == 0 && dx >= 0 && self.level >= 0 {
+            self.level += dx;
+            return;
+        }
+        self.flush();
+        self.push(dx, dy);
+    }
+
+    fn flush(&mut self) {
+        if self.level != 0 {
+            let level = std::mem::take(&mut self.level);
+            self.push(level, 0);
+        }
+    }
+
+    fn done(mut self) -> String {
+        self.flush();
+        if self.text.ends_with('l') {
+            self.push(0, 0);
+        }
+        self.text
+    }
+}
+
+/// The least of 1, 2, 3, 5 × 10ⁿ that is not below a value; 1 for 0.
+pub fn nice(value: f64) -> f64 {
+    if !(value > 0.0 && value.is_finite()) {
+        return 1.0;
+    }
+    let power = 10f64.powf(value.log10().floor());
+    let step = [1.0, 2.0, 3.0, 5.0, 10.0].into_iter().find(|step| step * power >= value * 0.999_999);
+    step.unwrap_or(10.0) * power
+}
+
+/// Values of a sparkline: the means of so many pieces of a track at most, and `None` where nothing was measured.
+pub fn thinned(track: &Track, gaps: &[bool], points: usize) -> Vec<Option<f64>> {
+    let each = track.cells.len().div_ceil(points.max(1)).max(1);
+    let piece = |start: usize| {
+        let end = (start + each).min(track.cells.len());
+        let measured = (start..end).filter(|at| !gaps.get(*at).copied().unwrap_or(false));
+        let sums = track.sums(measured);
+        (sums.den > 0.0).then(|| sums.value())
+    };
+    (0..track.cells.len()).step_by(each).map(piece).collect()
+}
+
+/// The path of a sparkline, as an area and a line, on a scale from 0 to the largest value.
+pub fn spark(values: &[Option<f64>]) -> Paths {
+    let top = values.iter().flatten().copied().fold(0.0, f64::max);
+    let cell = |value: &Option<f64>| match value {
+        Some(value) => Cell { num: *value, den: 1.0, low: 1.0, high: 0.0 },
+        None => Cell::default(),
+    };
+    let track = Track { cells: values.iter().map(cell).collect() };
+    paths(&track, &[], top)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn track(values: &[Option<f64>]) -> Track {
+        let cell = |value: &Option<f64>| {
+            value.map_or(Cell::default(), |value| Cell {
+                num: value,
+                den: 1.0,
+                low: value as f32 - 1.0,
+                high: value as f32 + 1.0,
+            })
+        };
+        Track { cells: values.iter().map(cell).collect() }
+    }
+
+    #[test]
+    fn a_line_is_of_relative_integers() {
+        let paths = paths(&track(&[Some(0.0), Some(5.0), Some(5.0), Some(10.0)]), &[], 10.0);
+        assert_eq!(paths.line, "M0 400l1 0 2-200 2 0 2-200 1 0");
+        assert_eq!(paths.area, "M0 400l1 0 2-200 2 0 2-200 1 0V400H0z");
+        assert!(paths.band.ends_with('z'), "{}", paths.band);
+    }
+
+    #[test]
+    fn a_hole_is_no_line() {
+        let holed = track(&[Some(1.0), None, Some(1.0), Some(1.0)]);
+        let hole = paths(&holed, &[], 10.0);
+        assert_eq!(hole.line.matches('M').count(), 2);
+        let gap = paths(&track(&[Some(1.0), Some(9.0), Some(1.0)]), &[false, true, false], 10.0);
+        assert_eq!(gap.line, "M0 360l2 0M4 360l2 0");
+    }
+
+    #[test]
+    fn scales_end_at_round_numbers() {
+        assert_eq!([0.0, 0.7, 1.0, 1.4, 2.1, 42.0, 101.0].map(nice), [1.0, 1.0, 1.0, 2.0, 3.0, 50.0, 200.0]);
+    }
+}

@@ -1,0 +1,82 @@
+//! The samples of a stretch of a recording, one after the other.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Error, Result};
+
+use crate::error::Exit;
+use crate::model::sample::{HostFacts, Sample};
+use crate::options;
+use crate::program::say;
+use crate::record::time::TimeError;
+use crate::source::recording::Recording;
+use crate::source::{Source, poll};
+use crate::text::rfc3339;
+
+/// A sample, and its place in the recording.
+pub(super) struct Read {
+    pub host: Arc<HostFacts>,
+    pub sample: Sample,
+    /// It is of the same run as the one before.
+    pub goes_on: bool,
+    /// Samples are missing before it: see [`Recording::is_interrupted`].
+    pub is_interrupted: bool,
+}
+
+/// Takes the samples of a stretch of a recording, with the one that its first interval begins at. Ends early at a signal.
+///
+/// # Errors
+/// The recording cannot be read, a time is not in it, or errors of `take`.
+pub(super) fn samples(
+    path: &Path,
+    (from, to): (Option<&str>, Option<&str>),
+    stop: BorrowedFd<'_>,
+    take: impl FnMut(Read) -> Result<()>,
+) -> Result<()> {
+    let mut recording = Recording::open(path)?;
+    let span = recording.span().unwrap_or_default();
+    let between = options::stretch(from, to, span).map_err(|error| blame(path, error))?;
+    samples_between(&mut recording, between, stop, take)
+}
+
+/// The same of an open recording, between two moments in ns since 1970.
+///
+/// # Errors
+/// The recording cannot be read, or errors of `take`.
+pub(super) fn samples_between(
+    recording: &mut Recording,
+    (from, to): (Option<i64>, Option<i64>),
+    stop: BorrowedFd<'_>,
+    mut take: impl FnMut(Read) -> Result<()>,
+) -> Result<()> {
+    if let Some(from) = from {
+        recording.seek(from.saturating_sub(1))?;
+    }
+    while let Some(sample) = recording.next()? {
+        let stopped = poll(&[stop], Instant::now()).context("looking for signals")?.is_some();
+        if stopped || to.is_some_and(|to| sample.wall_ns > to) {
+            break;
+        }
+        let (goes_on, is_interrupted) = (recording.continues(), recording.is_interrupted());
+        take(Read { host: recording.host(), sample, goes_on, is_interrupted })?;
+    }
+    Ok(())
+}
+
+/// Names the recording where a time is right and the recording is not.
+pub(super) fn blame(path: &Path, error: Error) -> Error {
+    if error.is::<TimeError>() { error.context(path.display().to_string()) } else { error }
+}
+
+/// Says that no interval of a recording, which lasts from the first to the second of `span`, was asked for.
+pub(super) fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
+    let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
+    say::message(format!(
+        "numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}"
+    ));
+    Exit::CouldNotMeasure.into()
+}
