@@ -3,6 +3,7 @@
 mod accesses;
 mod events;
 mod hotplug;
+mod interrupts;
 mod memory;
 mod missing;
 mod start;
@@ -101,6 +102,8 @@ pub struct LiveSource {
     /// The scope was changed while running: who leaves it with the next walk is not reported.
     forget: bool,
     online: Vec<CpuId>,
+    /// Lists of interrupts.
+    irq_turn: interrupts::Turn,
     /// Facilities of files and probes that had failed when reasons were last given.
     lacking: usize,
     /// Reads of counters that had failed on each CPU when we looked last.

@@ -110,6 +110,7 @@ impl LiveSource {
             forget: false,
             check,
             online,
+            irq_turn: Default::default(),
             lacking: 0,
             failed_reads: BTreeMap::new(),
             notes,
