@@ -221,20 +221,7 @@ mod remote_after_pin {
 
 mod cpus_and_memory_apart {
     use super::*;
-
-    /// A container with these CPUs and nodes, whose memory is on node 1.
-    fn world(cpus: &'static str, mems: &'static str) -> Machine {
-        let actor = Actor { cgroup: DOCKER, rss: 8 * GIB, memory: pages(100), ..Actor::new(700, "cart") };
-        let mut world = machine(TWO, vec![actor.runs(&[(0, 200.0)])]);
-        world.groups = [(DOCKER, Arc::new(files(cpus, mems)))].into();
-        Arc::make_mut(&mut world.host).cgroups = Some(CgroupFacts {
-            mode: CgroupMode::V2,
-            memory_migrate: None,
-            memory_spread_page: None,
-            memory_spread_slab: None,
-        });
-        world
-    }
+    use crate::sick_worlds::apart as world;
 
     const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
 
