@@ -89,7 +89,7 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
     let mut undo: Vec<Command> = Vec::new();
     if let Some((cpus, mems)) = lists.as_ref().filter(|_| follows) {
         commands = env::bind(&environment, cpus, to, pid, unified);
-        undo = env::bind(&environment, cpus, mems, pid, unified).into_iter().take(1).collect();
+        undo = env::at_once(env::bind(&environment, cpus, mems, pid, unified));
     } else {
         let each = view.members(row.id).into_iter().take(LINES);
         commands

@@ -241,7 +241,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let mems = mover.raw.as_deref().and_then(mems_of_files).unwrap_or_else(|| view.whole_nodes());
     let bind = |cpus: &[u32]| env::bind(&environment, cpus, &mems, cores::pid(view, &moves), unified);
     let commands = if seen.plan.cpus.is_empty() { Vec::new() } else { bind(&seen.plan.cpus) };
-    let undo = if commands.is_empty() { Vec::new() } else { bind(&list).into_iter().take(1).collect() };
+    let undo = if commands.is_empty() { Vec::new() } else { env::at_once(bind(&list)) };
     let siblings = seen.evidence[0].metric == SMT_BUSY_PCT.id;
     let used = its.cpus + theirs.cpus;
     let gain = if siblings {
