@@ -13,6 +13,7 @@ mod idle_elsewhere;
 mod interleaved_on_one_node;
 mod interrupts_off_node;
 mod interrupts_on_busy_node;
+mod larger_than_node;
 mod lopsided_nodes;
 mod memory_on_other_node;
 mod moves_between_nodes;
@@ -29,6 +30,7 @@ mod shared_cores;
 mod sibling_contention;
 mod slow_clock;
 mod slow_tier_memory;
+mod spread_containers;
 mod spread_over_nodes;
 mod stolen_time;
 mod swap_while_memory_free;
@@ -48,6 +50,7 @@ pub static RULES: &[&Rule] = &[
     &remote_after_pin::RULE,
     &spread_over_nodes::RULE,
     &memory_on_other_node::RULE,
+    &larger_than_node::RULE,
     &cpus_and_memory_apart::RULE,
     &interleaved_on_one_node::RULE,
     &bound_to_full_node::RULE,
