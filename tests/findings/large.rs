@@ -9,7 +9,7 @@ use crate::world::{
     Actor, DOCKER, GIB, Machine, TWO, blind, commands, files, found, lines, machine, pages, watch,
 };
 
-mod larger_than_node {
+pub mod larger_than_node {
     use super::*;
 
     const ID: &str = "larger-than-node";
@@ -26,7 +26,7 @@ mod larger_than_node {
         actor.runs(&[(0, 400.0)])
     }
 
-    pub fn world_of(actors: Vec<Actor>) -> Machine {
+    fn world_of(actors: Vec<Actor>) -> Machine {
         let mut world = machine(TWO, actors);
         world.nodes[0].mem_free_bytes = 4 * GIB;
         world.nodes[0].mem_file_bytes = GIB;
@@ -41,7 +41,7 @@ mod larger_than_node {
         Actor { rss: 8 * GIB, memory: pages(remote), ..Actor::new(pid, "postgres").runs(&[(0, 200.0)]) }
     }
 
-    fn world() -> Machine {
+    pub fn world() -> Machine {
         world_of(vec![database(54, 5)])
     }
 
