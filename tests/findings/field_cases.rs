@@ -177,6 +177,13 @@ const CASES: &[Case] = &[
         says: Found("cpus-and-memory-apart"),
         also: &[],
     },
+    Case {
+        number: "16c",
+        story: "A container has CPUs of all nodes and fits on one",
+        world: || worlds::backends("0,8,16,24", true),
+        says: Found("spread-over-nodes"),
+        also: &[],
+    },
 ];
 
 /// Samples of a case; what is read on demand is there for processes that need it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use numatop_ng::finding::{Confidence, Severity};
 use numatop_ng::model::counters::Counter;
-use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Comm, Counts, MemPolicy};
+use numatop_ng::model::sample::{Comm, Counts, MemPolicy};
 
 use crate::world::{
     Actor, DOCKER, GIB, Machine, OTHER_DOCKER, Shape, TWO, blind, commands, each_second, files, found,
@@ -109,6 +109,7 @@ mod memory_on_other_node {
 
 mod spread_over_nodes {
     use super::*;
+    use crate::sick_worlds::backends;
 
     const SIXTEEN: Shape =
         Shape { nodes: 16, cores: 8, threads: 1, sockets: 2, distance: 30, memory: 32 * GIB };
@@ -194,31 +195,6 @@ mod spread_over_nodes {
         let mut world = with_policies(0);
         world.actors[0].comm = Comm::new("qemu-system-x86");
         assert_eq!(found(world, 40, "spread-over-nodes")[0].severity, Severity::Info);
-    }
-
-    /// A container on four nodes of 8 cores: ten backends that share a buffer, and its lists.
-    fn backends(cpus: &str, unified: bool) -> Machine {
-        let four = Shape { nodes: 4, cores: 8, threads: 1, sockets: 2, distance: 21, memory: 64 * GIB };
-        let backend = |pid| Actor {
-            cgroup: DOCKER,
-            rss: 13 * GIB,
-            shmem: 12 * GIB,
-            memory: vec![256; 4],
-            node_moves: 20,
-            own_policy_pct: Some(0),
-            ..Actor::new(pid, "postgres").runs(&[(0, 8.0), (1, 8.0), (2, 8.0), (3, 8.0)])
-        };
-        let mut world = machine(four, (500..510).map(backend).collect());
-        let mut raw = files(cpus, "0-3");
-        raw.mem_bytes = Ok(20 * GIB);
-        world.groups = [(DOCKER, Arc::new(raw))].into();
-        Arc::make_mut(&mut world.host).cgroups = Some(CgroupFacts {
-            mode: if unified { CgroupMode::V2 } else { CgroupMode::V1 },
-            memory_migrate: None,
-            memory_spread_page: None,
-            memory_spread_slab: None,
-        });
-        world
     }
 
     const CONTAINER: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";

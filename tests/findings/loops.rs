@@ -204,6 +204,12 @@ fn memory_on_other_node() {
 }
 
 #[test]
+fn a_container_that_is_spread_over_nodes() {
+    closes_and_opens("spread-over-nodes", worlds::backends("0-31", true), 40);
+    closes_and_opens("spread-over-nodes", worlds::backends("0,8,16,24", true), 40);
+}
+
+#[test]
 fn cpus_and_memory_apart() {
     closes_and_opens("cpus-and-memory-apart", worlds::apart("0-3", "1"), 20);
 }

@@ -272,6 +272,31 @@ pub fn apart(cpus: &str, mems: &str) -> Machine {
     world
 }
 
+/// A container on four nodes of 8 cores, with this list of CPUs: ten backends that share a buffer. `unified`: cgroup v2 alone.
+pub fn backends(cpus: &str, unified: bool) -> Machine {
+    let four = Shape { nodes: 4, cores: 8, threads: 1, sockets: 4, distance: 21, memory: 64 * GIB };
+    let backend = |pid| Actor {
+        cgroup: DOCKER,
+        rss: 13 * GIB,
+        shmem: 12 * GIB,
+        memory: vec![256; 4],
+        node_moves: 20,
+        own_policy_pct: Some(0),
+        ..Actor::new(pid, "postgres").runs(&[(0, 8.0), (1, 8.0), (2, 8.0), (3, 8.0)])
+    };
+    let mut world = machine(four, (500..510).map(backend).collect());
+    let mut raw = files(cpus, "0-3");
+    raw.mem_bytes = Ok(20 * GIB);
+    world.groups = [(DOCKER, Arc::new(raw))].into();
+    Arc::make_mut(&mut world.host).cgroups = Some(CgroupFacts {
+        mode: if unified { CgroupMode::V2 } else { CgroupMode::V1 },
+        memory_migrate: None,
+        memory_spread_page: None,
+        memory_spread_slab: None,
+    });
+    world
+}
+
 fn device(name: &str, class: DeviceClass, node: u32, irq_nodes: &[u32]) -> Device {
     Device {
         name: name.into(),

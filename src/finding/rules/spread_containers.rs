@@ -1,5 +1,7 @@
 //! A container as the subject of spread-over-nodes: its processes share memory, or its cpuset is scattered over nodes.
 
+use std::collections::BTreeSet;
+
 use super::super::cores::{self, Core};
 use super::super::fit::{best_set, cost_on, memory_room};
 use super::super::guards::{self, Placed};
@@ -8,9 +10,10 @@ use super::super::text::{bytes, nodes, number, sentence};
 use super::super::view::{Of, View, cpus_of_files, input, mems_of_files};
 use super::super::{Check, Command, Confidence, Evidence, Note, Severity, Subject, Told, env, gain};
 use super::remote_after_pin::RISK_OF_MOVE;
-use crate::metric::placement::{CONTAINER_REMOTE_PCT, OWN_POLICY_PCT};
+use crate::metric::placement::CONTAINER_REMOTE_PCT;
 use crate::metric::task::{LMA_PER_S, RMA_PER_S, RUNQ_WAIT_PCT, STALL_BACKEND_PCT};
 use crate::model::sample::CgroupMode;
+use crate::model::topology::parse_cpulist;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Task};
 
@@ -29,7 +32,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Of a container that its cpuset lets run on several nodes; `None` where they are not known.
+    /// Of a container; `None` where they are not known.
     fn of(view: &View<'_>, row: &Container) -> Option<Lists> {
         let files = row.raw.as_deref()?;
         let (cpus, mems) = (cpus_of_files(files)?, mems_of_files(files)?);
@@ -52,50 +55,47 @@ fn placed(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Option<Placed
     Ok(Some(placed))
 }
 
-/// Cores of these nodes that no cpuset of another group names, or one that holds this container's own list.
-fn free_cores(view: &View<'_>, row: &Container, lists: &Lists, on: &[NodeId]) -> Vec<Core> {
-    let others = view.snapshot.containers.iter().filter(|other| other.id != row.id);
-    let online = view.topology().online_cpus().count();
-    let named: Vec<u32> = others
-        .filter_map(|other| cpus_of_files(other.raw.as_deref()?))
-        .filter(|list| list.len() < online && !lists.cpus.iter().all(|cpu| list.contains(cpu)))
-        .flatten()
-        .collect();
-    let isolated = &view.snapshot.host.isolated_cpus;
-    let is_free = |core: &Core| {
-        on.contains(&core.node) && !core.cpus.iter().any(|cpu| named.contains(cpu) || isolated.contains(cpu))
-    };
-    cores::cores(view).into_iter().filter(is_free).collect()
+/// Cores that a container with a cpuset could have, and the number that it has.
+struct Cores {
+    /// Cores that no cpuset of another group names but one that holds this container's own list, in the order of their CPUs.
+    free: Vec<Core>,
+    own: usize,
 }
 
-/// Cores that the list of the container names.
-fn own_cores(view: &View<'_>, lists: &Lists) -> usize {
-    let is_own = |core: &&Core| core.cpus.iter().any(|cpu| lists.cpus.contains(cpu));
-    cores::cores(view).iter().filter(is_own).count()
-}
-
-/// The nodes to choose from: those with as many free cores as it has, where it has a list of its own and one node will do.
-fn choice(view: &View<'_>, row: &Container, lists: &Lists, whole: &[NodeId]) -> Vec<NodeId> {
-    if !lists.is_cpuset {
-        return whole.to_vec();
+impl Cores {
+    fn of(view: &View<'_>, row: &Container, lists: &Lists) -> Cores {
+        let others = view.snapshot.containers.iter().filter(|other| other.id != row.id);
+        let texts: BTreeSet<&str> =
+            others.filter_map(|other| other.raw.as_deref()?.cpus.as_deref().ok()).collect();
+        let online = view.topology().online_cpus().count();
+        let mut taken: BTreeSet<u32> = view.snapshot.host.isolated_cpus.iter().copied().collect();
+        for list in texts.into_iter().filter_map(|text| parse_cpulist(text).ok()) {
+            if list.len() < online && !lists.cpus.iter().all(|cpu| list.contains(cpu)) {
+                taken.extend(list);
+            }
+        }
+        let all = cores::cores(view);
+        let is_own = |core: &&Core| core.cpus.iter().any(|cpu| lists.cpus.contains(cpu));
+        let own = all.iter().filter(is_own).count();
+        let is_free = |core: &Core| !core.cpus.iter().any(|cpu| taken.contains(cpu));
+        Cores { free: all.into_iter().filter(is_free).collect(), own }
     }
-    let wanted = own_cores(view, lists);
-    let is_enough = |node: &&NodeId| free_cores(view, row, lists, &[**node]).len() >= wanted;
-    let one: Vec<NodeId> = whole.iter().filter(is_enough).copied().collect();
-    if one.is_empty() { whole.to_vec() } else { one }
-}
 
-/// The CPUs of these nodes that the container would have: all of them, or where it has a list of its own as many whole cores;
-/// `None` where these are too few.
-fn cpus_on(view: &View<'_>, row: &Container, lists: &Lists, to: &[NodeId]) -> Option<Vec<u32>> {
-    if !lists.is_cpuset {
-        return Some(view.cpus_of_nodes(to));
+    /// Nodes with as many free cores as it has; all of these where no node has.
+    fn enough(&self, whole: &[NodeId]) -> Vec<NodeId> {
+        let on = |node: &NodeId| self.free.iter().filter(|core| core.node == *node).count();
+        let one: Vec<NodeId> = whole.iter().filter(|node| on(node) >= self.own).copied().collect();
+        if one.is_empty() { whole.to_vec() } else { one }
     }
-    let wanted = own_cores(view, lists);
-    let free = free_cores(view, row, lists, to);
-    let mut cpus: Vec<u32> = free.iter().take(wanted).flat_map(|core| core.cpus.iter().copied()).collect();
-    cpus.sort_unstable();
-    (free.len() >= wanted && wanted > 0).then_some(cpus)
+
+    /// CPUs of as many free cores of these nodes as it has; `None` where these are too few.
+    fn on(&self, to: &[NodeId]) -> Option<Vec<u32>> {
+        let free: Vec<&Core> =
+            self.free.iter().filter(|core| to.contains(&core.node)).take(self.own).collect();
+        let mut cpus: Vec<u32> = free.iter().flat_map(|core| core.cpus.iter().copied()).collect();
+        cpus.sort_unstable();
+        (free.len() == self.own && self.own > 0).then_some(cpus)
+    }
 }
 
 pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look, Look> {
@@ -134,7 +134,9 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
     }
     let Some(witness) = guards::witness(view, of, &placed) else { return Ok(Look::Quiet) };
     let used = placed.used(share);
-    let Some(set) = best_set(view, of, &placed, used.len(), &choice(view, row, &lists, &whole)) else {
+    let cores = lists.is_cpuset.then(|| Cores::of(view, row, &lists));
+    let may = cores.as_ref().map_or_else(|| whole.clone(), |cores| cores.enough(&whole));
+    let Some(set) = best_set(view, of, &placed, used.len(), &may) else {
         return Ok(Look::Quiet);
     };
     let rest = 100.0 * (1.0 - 1.0 / set.len() as f64);
@@ -144,7 +146,11 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
     {
         return Ok(Look::Quiet);
     }
-    let Some(cpus) = cpus_on(view, row, &lists, &set) else { return Ok(Look::Quiet) };
+    let cpus = match &cores {
+        Some(cores) => cores.on(&set),
+        None => Some(view.cpus_of_nodes(&set)),
+    };
+    let Some(cpus) = cpus else { return Ok(Look::Quiet) };
     input(members.first(), "none of its processes is among those that rules look at")?;
     let policies = kernel_places(view, &members);
     let from: Vec<NodeId> =
@@ -176,9 +182,7 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
 /// or where that is not known of one.
 fn kernel_places(view: &View<'_>, members: &[&Task]) -> Option<Evidence> {
     let own = members.iter().map(|task| guards::kernel_places(view, &Of::Process(task)));
-    let all: Vec<Evidence> = own.collect::<Option<Vec<Evidence>>>()?;
-    debug_assert!(all.iter().all(|evidence| evidence.metric == OWN_POLICY_PCT.id));
-    all.into_iter().max_by(|a, b| a.value.total_cmp(&b.value))
+    own.collect::<Option<Vec<Evidence>>>()?.into_iter().max_by(|a, b| a.value.total_cmp(&b.value))
 }
 
 pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -> Told {
