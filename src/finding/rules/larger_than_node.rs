@@ -94,7 +94,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     }
     let mut victims = victims(view, task, home);
-    // What they lose is not worth it: they are no reason to wake anybody.
+    // Losses that are not worth it leave it an info.
     if gain_of(view, &victims, home).is_too_small(view.over) {
         victims.clear();
     }
