@@ -8,8 +8,9 @@ use proptest::prelude::*;
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::group::{Group, Kind};
 use numatop_ng::model::sample::{Comm, Counts, MemPolicy, Names, PagesFound, PlacementRaw, Sample, TaskRaw};
-use numatop_ng::snapshot::{Container, RowKind, Task, derive, derive_both, derive_tasks};
+use numatop_ng::snapshot::{Container, RowKind, Snapshot, Task, derive, derive_both, derive_tasks};
 use numatop_ng::source::synthetic::demo_machine;
+use numatop_ng::tui::history::{History, Want};
 
 /// A thread in two samples: its process, its cgroup at both, its counts at the first, and what it did until the second.
 #[derive(Clone, Debug)]
@@ -208,5 +209,41 @@ proptest! {
             prop_assert_eq!(without.tasks.iter().map(sums).collect::<Vec<_>>(), other.tasks.iter().map(sums).collect::<Vec<_>>());
             prop_assert!(without.containers.is_empty());
         }
+    }
+}
+
+/// The demo machine in the live view, some samples of it at once; rows of each interval that is shown, and its findings.
+fn shown(want: Want) -> Vec<(u64, String, String)> {
+    let mut machine = demo_machine();
+    let mut history = History::new(want);
+    let (mut shown, mut samples) = (Vec::new(), Vec::new());
+    for second in 0..150 {
+        let sample = machine.tick();
+        history.sample(machine.host.clone(), sample.clone(), 1);
+        samples.push(sample);
+        if second % 7 > 2 {
+            let now = history.show().expect("a sample is there");
+            let grain = if want.threads { RowKind::Threads } else { RowKind::Processes };
+            let [.., before, after] = &samples[..] else { continue };
+            let alone = derive(&machine.host, Some(before), after, grain);
+            assert_eq!(
+                now.snapshot.tasks.iter().map(sums).collect::<Vec<_>>(),
+                alone.tasks.iter().map(sums).collect::<Vec<_>>()
+            );
+            let containers = |of: &Snapshot| of.containers.iter().map(of_container).collect::<Vec<_>>();
+            assert!(!want.containers || containers(&now.snapshot) == containers(&alone));
+            shown.push((now.number, format!("{:?}", now.conclusions), format!("{:?}", now.summary)));
+        }
+    }
+    shown
+}
+
+#[test]
+fn a_view_of_threads_has_the_findings_of_one_of_processes() {
+    let processes = shown(Want { summary: true, ..Want::default() });
+    assert!(processes.len() > 40 && processes.iter().any(|(_, found, _)| !found.contains("findings: []")));
+    for containers in [false, true] {
+        let threads = shown(Want { threads: true, containers, summary: true, ..Want::default() });
+        assert!(threads == processes, "the findings of {} intervals differ", threads.len());
     }
 }

@@ -7,8 +7,9 @@ use numatop_ng::finding::Engine;
 use numatop_ng::model::sample::{HostFacts, Names};
 use numatop_ng::model::topology::{Cpu, Llc, Node};
 use numatop_ng::model::units::{CpuId, NodeId};
-use numatop_ng::snapshot::{RowKind, derive};
+use numatop_ng::snapshot::{RowKind, derive, derive_tasks};
 use numatop_ng::source::synthetic::{Actor, Machine, demo_machine};
+use numatop_ng::tui::history::{History, Want};
 
 use crate::Plan;
 use crate::numbers::Spread;
@@ -100,12 +101,12 @@ pub(crate) fn wide(nodes: u32, processes: u32) -> Machine {
     Machine::new(host, Names::clone(&demo.names), actors.collect())
 }
 
-/// Time of each interval in microseconds: to derive rows of processes, and that of the engine.
-fn measure(mut machine: Machine, intervals: usize) -> [Vec<f64>; 2] {
+/// Time of each interval in microseconds: to derive rows of processes, and that of the engine; and the number of rows.
+fn measure(mut machine: Machine, intervals: usize) -> ([Vec<f64>; 2], usize) {
     let host = machine.host.clone();
     let mut engine = Engine::default();
     let mut previous = machine.tick();
-    let mut times = [Vec::new(), Vec::new()];
+    let (mut times, mut rows) = ([Vec::new(), Vec::new()], 0);
     for _ in 0..intervals {
         let current = machine.tick();
         let begin = Instant::now();
@@ -114,6 +115,30 @@ fn measure(mut machine: Machine, intervals: usize) -> [Vec<f64>; 2] {
         engine.take(&snapshot);
         times[0].push((derived - begin).as_secs_f64() * 1e6);
         times[1].push(derived.elapsed().as_secs_f64() * 1e6);
+        (previous, rows) = (current, snapshot.tasks.len());
+    }
+    (times, rows)
+}
+
+/// Time of each interval in microseconds: rows of threads alone, and all that a live view of threads derives, with findings.
+fn measure_view(mut machine: Machine, intervals: usize) -> [Vec<f64>; 2] {
+    let host = machine.host.clone();
+    let mut history = History::new(Want { threads: true, ..Want::default() });
+    let mut previous = machine.tick();
+    history.sample(host.clone(), previous.clone(), 1);
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..intervals {
+        let current = machine.tick();
+        let kept = current.clone();
+        let begin = Instant::now();
+        let rows = derive_tasks(&host, Some(&previous), &current, RowKind::Threads);
+        times[0].push(begin.elapsed().as_secs_f64() * 1e6);
+        drop(rows);
+        let begin = Instant::now();
+        history.sample(host.clone(), kept, 1);
+        let shown = history.show();
+        times[1].push(begin.elapsed().as_secs_f64() * 1e6);
+        drop(shown);
         previous = current;
     }
     times
@@ -125,12 +150,14 @@ fn measure(mut machine: Machine, intervals: usize) -> [Vec<f64>; 2] {
 /// None: nothing of this machine is asked.
 pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("findings");
-    let columns = ["machine", "rows of processes and containers", "engine"];
+    let columns = ["machine", "rows of processes and containers", "engine", "engine, ns for each process"];
     let mut table = Table::new("An interval of the diagnosis engine, µs", &columns);
     let mut add = |name: String, machine: Machine, most: usize| {
-        let [derived, took] =
-            measure(machine, if plan.quick { most / 3 } else { most }).map(|times| Spread::of(&times));
-        table.rows.push(vec![Cell::text(name), Cell::spread(derived, 0), Cell::spread(took, 0)]);
+        let (times, rows) = measure(machine, if plan.quick { most / 3 } else { most });
+        let [derived, took] = times.map(|times| Spread::of(&times));
+        let each = took.median * 1000.0 / rows.max(1) as f64;
+        let cells = [Cell::spread(derived, 0), Cell::spread(took, 0), Cell::text(format!("{each:.0}"))];
+        table.rows.push([Cell::text(name)].into_iter().chain(cells).collect());
         took.median / 1000.0
     };
     for processes in PROCESSES {
@@ -142,6 +169,17 @@ pub fn run(plan: &Plan) -> Result<Report> {
     }
     add("10000 threads of 20 processes".into(), threaded(10_000), INTERVALS);
     add("64 nodes, 100 processes on all of them".into(), wide(64, 100), INTERVALS);
+    report.tables.push(table);
+    let columns = ["machine", "rows of threads alone", "with processes and findings"];
+    let mut table = Table::new("An interval of a live view of threads, µs", &columns);
+    for (name, machine) in [
+        ("10000 threads of 20 processes", threaded(10_000)),
+        ("10000 processes of one thread", machine(PROCESSES[1])),
+    ] {
+        let intervals = if plan.quick { INTERVALS / 3 } else { INTERVALS };
+        let [alone, all] = measure_view(machine, intervals).map(|times| Spread::of(&times));
+        table.rows.push(vec![Cell::text(name), Cell::spread(alone, 0), Cell::spread(all, 0)]);
+    }
     report.tables.push(table);
     Ok(report)
 }

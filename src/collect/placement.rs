@@ -183,8 +183,14 @@ impl Placements {
     }
 
     /// Forgets those that have ended, and says at whom to look next. Findings come to [`Placements::take`].
-    /// `now_ns` is CLOCK_MONOTONIC.
-    pub fn turn(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64, reader: &MmReader) -> Option<PlacementTurn> {
+    /// `sizes`: memory of each node in bytes; `now_ns` is CLOCK_MONOTONIC.
+    pub fn turn(
+        &mut self,
+        tasks: &[Arc<TaskRaw>],
+        sizes: &BTreeMap<u32, u64>,
+        now_ns: u64,
+        reader: &MmReader,
+    ) -> Option<PlacementTurn> {
         if self.budget == Budget::Fixed(Duration::ZERO) {
             return None;
         }
@@ -219,7 +225,7 @@ impl Placements {
         self.asked = order.into_iter().map(|candidate| (candidate.process, candidate.look)).collect();
         // A change while its mappings are read is not known then.
         self.asked.extend(begun);
-        let policies = self.policies_of(tasks, now_ns, reader);
+        let policies = self.policies_of(tasks, sizes, now_ns, reader);
         Some(PlacementTurn { jobs, budget: self.credit, policies })
     }
 
@@ -269,11 +275,17 @@ impl Placements {
     }
 
     /// The process whose policies are read in this turn.
-    fn policies_of(&mut self, tasks: &[Arc<TaskRaw>], now_ns: u64, reader: &MmReader) -> Option<Job> {
+    fn policies_of(
+        &mut self,
+        tasks: &[Arc<TaskRaw>],
+        sizes: &BTreeMap<u32, u64>,
+        now_ns: u64,
+        reader: &MmReader,
+    ) -> Option<Job> {
         if !self.rest.is_over(Instant::now()) {
             return None;
         }
-        let job = policies::next(tasks, &self.known, now_ns)?;
+        let job = policies::next(tasks, &self.known, sizes, now_ns)?;
         if let Err(why) = policies::affordable(job.rss_bytes) {
             self.note_policies(job.process, now_ns, Err(why));
             return None;

@@ -60,10 +60,19 @@ pub fn explain(mut findings: Vec<Finding>, snapshot: &Snapshot, rows: &Rows) -> 
 fn cause_of(symptom: &Finding, all: &[Finding], snapshot: &Snapshot, rows: &Rows) -> Option<super::Key> {
     CAUSES.iter().filter(|(_, explained)| explained.contains(&symptom.key.id)).find_map(|(id, _)| {
         let causes = all.iter().filter(|cause| cause.key.id == *id);
-        let mut related =
-            causes.filter(|cause| is_related(&cause.key.subject, &symptom.key.subject, snapshot, rows));
+        let mut related = causes.filter(|cause| match cause.key.id {
+            "larger-than-node" => is_at_home(cause, &symptom.key.subject, snapshot, rows),
+            _ => is_related(&cause.key.subject, &symptom.key.subject, snapshot, rows),
+        });
         related.next().map(|cause| cause.key.clone())
     })
+}
+
+/// Whether another process runs most on the node that the first value of the cause is about.
+fn is_at_home(cause: &Finding, other: &Subject, snapshot: &Snapshot, rows: &Rows) -> bool {
+    let node = cause.evidence.first().and_then(|evidence| evidence.node);
+    let home = rows.processes.get(other).and_then(|at| snapshot.tasks[*at].home_node());
+    cause.key.subject != *other && node.is_some() && home == node
 }
 
 /// Whether two subjects have to do with each other: the same one; a process and its container, or a container above that; a

@@ -23,7 +23,7 @@ use crate::snapshot::{RowKind, Snapshot, Task};
 /// Sums are kept for so long, ns: somewhat more than the longest time that a condition must hold.
 const KEEP_NS: u64 = 200_000_000_000;
 
-/// CPU time is kept for so long, ns: the need of a subject is taken from it.
+/// CPU time is kept for so long, ns: the need of a subject is taken from it. Hinting faults are kept for two fifths of it.
 const NEED_NS: u64 = 300_000_000_000;
 
 /// An episode that begins so soon after the last one is the same one, ns: pmie holds off 10 minutes by default (S15).
@@ -199,6 +199,7 @@ impl Engine {
         let mut rows = rows::find(snapshot, &tracked);
         self.uses.add(snapshot, &rows, interval.from_ns, self.scaled(NEED_NS));
         rows.need = self.uses.need(&tracked);
+        rows.hints = self.uses.hints();
         rows.near = self.near_of(&snapshot.host);
         let looks = self.look(snapshot, &rows, interval);
         self.hold(snapshot, &rows, looks, interval);

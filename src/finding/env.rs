@@ -191,6 +191,11 @@ pub fn bind(
     }
 }
 
+/// The commands of these that work at once: what undoes a change needs no variant for good, but both files of a cgroup.
+pub fn at_once(commands: Vec<Command>) -> Vec<Command> {
+    commands.into_iter().filter(|command| command.when == When::Now).collect()
+}
+
 /// The option of numactl for memory that is preferred on these nodes.
 pub fn preferred(nodes: &[NodeId]) -> String {
     match nodes {

@@ -239,6 +239,9 @@ pub fn kernel_places(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
     Some(own.limit(OWN_POLICY_MAX).note(Note::AtMost))
 }
 
+/// Hinting faults of two minutes from which on their nodes say something.
+const HINTS_LEAST: u64 = 100;
+
 /// Counted, sampled or faulted accesses that show that memory on other nodes is used.
 pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
     let subject = of.subject();
@@ -253,15 +256,13 @@ pub fn witness_of_use(view: &View<'_>, of: &Of<'_>) -> Option<Evidence> {
     {
         return Some(view.evidence(REMOTE_PCT.id, subject, pct).error(error).note(Note::Witness));
     }
-    let task = of.task()?;
-    if view.snapshot.host_missing(HINT_FAULTS.id).is_none()
-        && task.delta[Counter::HintFaults] >= 100
-        && let Ok(pct) = view.number(&HINT_REMOTE_PCT, of)
-        && pct >= 20.0
-    {
-        return Some(view.evidence(HINT_REMOTE_PCT.id, subject, pct).limit(20.0).note(Note::Witness));
+    if view.snapshot.host_missing(HINT_FAULTS.id).is_some() {
+        return None;
     }
-    None
+    let hints = view.hints(of);
+    let pct = hints.remote as f64 * 100.0 / hints.faults.max(1) as f64;
+    (hints.faults >= HINTS_LEAST && pct >= 20.0)
+        .then(|| view.evidence(HINT_REMOTE_PCT.id, subject, pct).limit(20.0).note(Note::Witness))
 }
 
 /// Something that shows that memory on other nodes is used: its use itself, threads that move, or one place for all of its time.

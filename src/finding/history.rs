@@ -150,12 +150,43 @@ struct NodeSums {
     pages_out: u64,
 }
 
+/// Sums by id, in the order of ids. Samples list the same ids most often, so that the place in their list is that of the sum.
+#[derive(Clone, Debug)]
+struct ById<T>(Vec<(u32, T)>);
+
+impl<T> Default for ById<T> {
+    fn default() -> ById<T> {
+        ById(Vec::new())
+    }
+}
+
+impl<T: Default> ById<T> {
+    /// The sum of an id, which is likely to be at `hint`; a new one where there is none.
+    fn entry(&mut self, hint: usize, id: u32) -> &mut T {
+        let at = match self.0.get(hint) {
+            Some((known, _)) if *known == id => hint,
+            _ => self.0.binary_search_by_key(&id, |(known, _)| *known).unwrap_or_else(|at| {
+                self.0.insert(at, (id, T::default()));
+                at
+            }),
+        };
+        &mut self.0[at].1
+    }
+
+    /// The sum of an id, which is likely to be at `hint`.
+    fn get(&self, hint: usize, id: u32) -> Option<&T> {
+        let likely = self.0.get(hint).filter(|(known, _)| *known == id);
+        let found = || self.0.get(self.0.binary_search_by_key(&id, |(known, _)| *known).ok()?);
+        likely.or_else(found).map(|(_, sum)| sum)
+    }
+}
+
 /// Sums of the machine, its nodes and its CPUs.
 #[derive(Clone, Debug, Default)]
 pub struct MachineSums {
-    nodes: BTreeMap<u32, NodeSums>,
-    /// Busy time and time in interrupts, by CPU id.
-    cpus: BTreeMap<u32, (u64, u64)>,
+    nodes: ById<NodeSums>,
+    /// Busy time and time in interrupts.
+    cpus: ById<(u64, u64)>,
     flows: BTreeMap<(u32, u32), u64>,
     busy_ns: u64,
     irq_ns: u64,
@@ -181,8 +212,8 @@ fn add(sum: &mut u64, more: u64) {
 impl MachineSums {
     /// Adds an interval.
     pub fn add(&mut self, snapshot: &Snapshot) {
-        for node in &snapshot.nodes {
-            let sums = self.nodes.entry(node.raw.id).or_default();
+        for (at, node) in snapshot.nodes.iter().enumerate() {
+            let sums = self.nodes.entry(at, node.raw.id);
             add(&mut sums.busy_ns, node.busy_ns);
             add(&mut sums.irq_ns, node.irq_ns);
             add_slots(&mut sums.slots, &node.slots);
@@ -193,8 +224,8 @@ impl MachineSums {
             add(&mut sums.pages_in, node.pages_in);
             add(&mut sums.pages_out, node.pages_out);
         }
-        for cpu in &snapshot.cpus {
-            let sums = self.cpus.entry(cpu.id).or_default();
+        for (at, cpu) in snapshot.cpus.iter().enumerate() {
+            let sums = self.cpus.entry(at, cpu.id);
             add(&mut sums.0, cpu.busy_ns);
             add(&mut sums.1, cpu.irq_ns);
         }
@@ -270,8 +301,8 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
         if let Some(pressure) = sums.pressure {
             add_pressure(over.pressure.get_or_insert_default(), pressure);
         }
-        for node in &mut over.nodes {
-            let Some(sums) = sums.nodes.get(&node.raw.id) else { continue };
+        for (at, node) in over.nodes.iter_mut().enumerate() {
+            let Some(sums) = sums.nodes.get(at, node.raw.id) else { continue };
             add(&mut node.busy_ns, sums.busy_ns);
             add(&mut node.irq_ns, sums.irq_ns);
             add_slots(&mut node.slots, &sums.slots);
@@ -282,8 +313,8 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
             add(&mut node.pages_in, sums.pages_in);
             add(&mut node.pages_out, sums.pages_out);
         }
-        for cpu in &mut over.cpus {
-            let Some((busy_ns, irq_ns)) = sums.cpus.get(&cpu.id) else { continue };
+        for (at, cpu) in over.cpus.iter_mut().enumerate() {
+            let Some((busy_ns, irq_ns)) = sums.cpus.get(at, cpu.id) else { continue };
             add(&mut cpu.busy_ns, *busy_ns);
             add(&mut cpu.irq_ns, *irq_ns);
         }
@@ -313,6 +344,16 @@ mod tests {
             assert_eq!((sum, series.measured_ns(70 * S)), (30 * S, 30 * S), "at {ms} ms");
             assert!(series.0.len() <= 14, "{} segments at {ms} ms", series.0.len());
         }
+    }
+
+    #[test]
+    fn sums_are_of_their_ids_whatever_the_order_is() {
+        let mut sums: ById<u64> = ById::default();
+        for (at, id) in [5, 9, 2, 7, 5].into_iter().enumerate() {
+            *sums.entry(at, id) += u64::from(id);
+        }
+        let found: Vec<_> = [2, 5, 7, 9, 1].map(|id| sums.get(1, id).copied()).into();
+        assert_eq!(found, [Some(2), Some(10), Some(7), Some(9), None]);
     }
 
     #[test]

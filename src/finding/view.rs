@@ -11,7 +11,7 @@ use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
 use crate::metric::{Metric, Value, task};
 use crate::model::cgroup_path;
 use crate::model::group::{DEPTH_MAX, Group, Kind};
-use crate::model::sample::{GroupRaw, Missing, NodeRaw, Reading, TaskRaw};
+use crate::model::sample::{GroupRaw, Hints, Missing, NodeRaw, Reading, TaskRaw};
 use crate::model::topology::{Device, Topology, parse_cpulist};
 use crate::model::units::{CpuId, NodeId};
 use crate::snapshot::{Container, Node, Snapshot, Task};
@@ -72,6 +72,8 @@ pub struct Rows {
     pub near: Arc<OnceLock<Near>>,
     /// 95th percentile of the CPUs that a subject uses, over 5 s at a time in the last 5 minutes.
     pub need: BTreeMap<Subject, f64>,
+    /// Hinting faults of processes in the last two minutes; only of those that had some.
+    pub hints: BTreeMap<Subject, Hints>,
 }
 
 impl Rows {
@@ -168,6 +170,18 @@ impl<'a> View<'a> {
         None
     }
 
+    /// Hinting faults of it, or of the processes in it that rules look at, in the last two minutes: NUMA balancing scans by
+    /// turns of a second and of a minute, so that an interval may have none of a process that has many.
+    pub fn hints(&self, of: &Of<'_>) -> Hints {
+        let mut sum = Hints::default();
+        for task in self.processes_of(of) {
+            let its = self.rows.hints.get(&process(&task.raw)).copied().unwrap_or_default();
+            sum.faults = sum.faults.saturating_add(its.faults);
+            sum.remote = sum.remote.saturating_add(its.remote);
+        }
+        sum
+    }
+
     /// The row of the container that it is, or is in.
     pub fn container_of(&self, of: &Of<'_>) -> Option<&'a Container> {
         let id = match of {
@@ -199,7 +213,10 @@ impl<'a> View<'a> {
     }
 
     /// Processes that rules look at: it, or those in it.
-    pub fn processes_of(&self, of: &Of<'a>) -> Vec<&'a Task> {
+    pub fn processes_of<'b>(&self, of: &Of<'b>) -> Vec<&'b Task>
+    where
+        'a: 'b,
+    {
         match of {
             Of::Process(task) => vec![task],
             Of::Container(row) => self.members(row.id),

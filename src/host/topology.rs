@@ -15,7 +15,8 @@ use std::path::Path;
 use anyhow::Result;
 
 use self::sysfs::Root;
-use crate::model::topology::Topology;
+use crate::model::topology::{Device, Topology};
+use crate::model::units::NodeId;
 
 impl Topology {
     /// Reads `sys/` and `proc/` below `root`; `/` is the real machine.
@@ -42,5 +43,13 @@ impl Topology {
             numa: node_map.numa,
             unplaced_devices,
         })
+    }
+
+    /// The nodes whose CPUs handle the interrupts of a device now; see [`Device::irq_nodes`].
+    ///
+    /// # Errors
+    /// A file that is there and cannot be understood.
+    pub fn irq_nodes_now(&self, root: &Path, device: &Device) -> Result<Vec<NodeId>> {
+        devices::irq_nodes(&Root(root), device, &self.cpus)
     }
 }

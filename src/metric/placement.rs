@@ -117,7 +117,7 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     (Unit::Percent, Order::Descending),
     "Share of its resident memory in mappings with a memory policy of their own (mbind(2), or that of shared memory), as \
      /proc/PID/numa_maps has it. Read for processes whose policy is the default and of whose memory a fifth or more is not on \
-     the node where they run most, one at a time, at most once in five minutes.",
+     the node where they run most, or that are nearly as large as it, one at a time, at most once in five minutes.",
     |task, snapshot| match (task.policies.as_deref(), only_node(snapshot)) {
         (_, Some(_)) => Err(no("the machine has one node: policies change nothing")),
         (Some((_, Ok(bytes))), _) if bytes.all_bytes > 0 => {
@@ -126,7 +126,7 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
         (Some((_, Ok(_))), _) => Err(no("no page of it was found")),
         (Some((_, Err(missing))), _) => Err(missing.clone()),
         (None, _) => memory(task).and_then(|_| {
-            Err(no("policies of its mappings were not read: they are where a fifth of its memory is not where it runs"))
+            Err(no("policies of its mappings were not read: they are where a fifth of its memory is not where it runs, or it is nearly as large as its node"))
         }),
     },
 )

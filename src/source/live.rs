@@ -3,6 +3,7 @@
 mod accesses;
 mod events;
 mod hotplug;
+mod interrupts;
 mod memory;
 mod missing;
 mod start;
@@ -106,6 +107,8 @@ pub struct LiveSource {
     online: Vec<CpuId>,
     /// CPUs that no sample interrupts.
     spared: Spared,
+    /// Lists of interrupts.
+    irq_turn: interrupts::Turn,
     /// Facilities of files and probes that had failed when reasons were last given.
     lacking: usize,
     /// Reads of counters that had failed on each CPU when we looked last.

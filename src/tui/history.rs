@@ -14,7 +14,7 @@ use crate::finding::{Engine, Severity};
 use crate::model::process::ProcessId;
 use crate::model::sample::{HostFacts, Sample};
 use crate::program::pace;
-use crate::snapshot::{RowKind, Snapshot, derive, derive_tasks};
+use crate::snapshot::{RowKind, Snapshot, derive, derive_both, derive_tasks};
 use crate::text;
 
 /// The interval that the screen wants, and its rows.
@@ -110,6 +110,8 @@ pub struct History {
     want: Want,
     process: Option<ProcessHistory>,
     concluder: Concluder,
+    /// Number of the newest sample, which the engine takes when it is shown or when the next one comes.
+    pending: Option<u64>,
     summary: Summary,
     /// The last snapshot with the number of its sample and what it was derived for.
     derived: Option<(u64, Want, Arc<Snapshot>)>,
@@ -128,6 +130,7 @@ impl History {
             want,
             process: None,
             concluder: Concluder::default(),
+            pending: None,
             summary: Summary::default(),
             derived: None,
             taken: 0,
@@ -158,20 +161,34 @@ impl History {
             self.note = Some(text::clean_str(note));
         }
         self.taken += taken;
+        // Of samples that come at once only the last one is shown: the others need no rows of threads.
+        self.conclude_pending(false);
         self.ring.push(sample);
         if let (Some(process), Some(newest)) = (&mut self.process, self.ring.newest()) {
             process.extend(&host, &self.ring, newest);
         }
         self.host = Some(host);
-        if let Some(newest) = self.ring.newest() {
-            self.conclude(newest);
+        self.pending = self.ring.newest();
+    }
+
+    /// Has the engine take the newest interval, where it has not.
+    fn conclude_pending(&mut self, is_shown: bool) {
+        if let Some(number) = self.pending.take() {
+            self.conclude(number, is_shown);
         }
     }
 
-    /// Has the engine take the interval that ends with this sample. Its rows are most often those that are shown, too.
-    fn conclude(&mut self, number: u64) {
+    /// Has the engine take the interval that ends with this sample. Its rows are most often those that are shown, too, or
+    /// are derived together with them.
+    fn conclude(&mut self, number: u64, is_shown: bool) {
         let (Some(host), Some((previous, current))) = (&self.host, self.ring.pair(number)) else { return };
-        let snapshot = Arc::new(derive(host, previous, current, RowKind::Processes));
+        let snapshot = if is_shown && self.want.number.is_none() && self.want.threads {
+            let (threads, processes) = derive_both(host, previous, current, self.want.containers);
+            self.derived = Some((number, self.want, Arc::new(threads)));
+            Arc::new(processes)
+        } else {
+            Arc::new(derive(host, previous, current, RowKind::Processes))
+        };
         self.summary.take(&snapshot);
         self.concluder.take(number, &snapshot);
         self.concluder.drop_before(self.ring.oldest().unwrap_or(number));
@@ -185,19 +202,21 @@ impl History {
     /// Goes on from an engine that has seen what came before the kept sample of this time (CLOCK_MONOTONIC, ns), and that.
     /// False when that sample is not kept any more.
     pub fn concluded(&mut self, engine: Engine, mono_ns: u64) -> bool {
+        self.conclude_pending(false);
         let (Some(oldest), Some(newest)) = (self.ring.oldest(), self.ring.newest()) else { return false };
         let is_it =
             |number: &u64| self.ring.pair(*number).is_some_and(|(_, sample)| sample.mono_ns == mono_ns);
         let Some(number) = (oldest..=newest).find(is_it) else { return false };
         self.concluder = Concluder::from(engine);
         self.concluder.keep(number, mono_ns);
-        (number + 1..=newest).for_each(|number| self.conclude(number));
+        (number + 1..=newest).for_each(|number| self.conclude(number, false));
         true
     }
 
     /// Keeps a sample of another time, and the one before it, in place of all others.
     pub fn moved(&mut self, host: Arc<HostFacts>, previous: Option<Sample>, sample: Sample) {
         self.ring.clear();
+        self.pending = None;
         if let Some(previous) = previous {
             self.ring.push(previous);
         }
@@ -209,6 +228,7 @@ impl History {
 
     /// The wanted interval; `None` before the first sample.
     pub fn show(&mut self) -> Option<Shown> {
+        self.conclude_pending(true);
         let kept = Kept::of(&self.ring);
         let (oldest, newest) = kept.numbers()?;
         let host = self.host.as_ref()?;

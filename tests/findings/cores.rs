@@ -18,12 +18,7 @@ mod sibling_contention {
 
     /// Two threads on the two CPUs of core 0, whose siblings are busy for 80 % of their time.
     fn world() -> Machine {
-        let mut threads = bound_threads(700, "worker", 1, 0..1, 0, 100.0);
-        threads.push(Actor { tid: 701, pinned: Some(16), ..threads[0].clone() });
-        threads.iter_mut().for_each(|thread| thread.smt_busy = Some(0.8));
-        let mut world = machine(TWO, threads);
-        world.by_node = true;
-        world
+        crate::sick_worlds::siblings(0.8)
     }
 
     /// The same where the IPC beside a busy sibling is this share of that alone, in percent.
@@ -189,6 +184,17 @@ mod shared_cores {
         );
         let undo = found[0].told.undo[0].line.as_ref().unwrap().to_string();
         assert_eq!(undo, format!("docker update --cpuset-cpus 16-19 --cpuset-mems 0-1 {SECOND}"));
+    }
+
+    #[test]
+    fn the_busier_one_is_named_first() {
+        let mut world = with_lists("0-4", "16-19");
+        world.actors.iter_mut().filter(|actor| actor.pid == 700).for_each(|actor| actor.runs[0].1 = 60.0);
+        let found = found(world, 70, ID);
+        assert_eq!(found[0].key.subject.to_string(), format!("cgroup {DOCKER}"));
+        let words = "9f8e7d6c5b4a and 3c0f6a4c2b9f are pinned to the same cores: 4 CPUs of the first";
+        assert!(found[0].told.sentence.starts_with(words), "{}", found[0].told.sentence);
+        assert!(commands(&found[0])[0].contains(" 3c0f6a4c2b9f"), "{:?}", commands(&found[0]));
     }
 
     #[test]

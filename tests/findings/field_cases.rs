@@ -124,7 +124,7 @@ const CASES: &[Case] = &[
     Case {
         number: "11a",
         story: "Two threads on the two CPUs of one core take 58 s, on two cores 28 s",
-        world: worlds::siblings,
+        world: || worlds::siblings(0.9),
         says: Found("sibling-contention"),
         also: &[],
     },
@@ -173,8 +173,15 @@ const CASES: &[Case] = &[
     Case {
         number: "16b",
         story: "A container has CPUs of one node and memory of another one",
-        world: worlds::apart,
+        world: || worlds::apart("0-3", "1"),
         says: Found("cpus-and-memory-apart"),
+        also: &[],
+    },
+    Case {
+        number: "16c",
+        story: "A container has CPUs of all nodes and fits on one",
+        world: || worlds::backends("0,8,16,24", true),
+        says: Found("spread-over-nodes"),
         also: &[],
     },
 ];

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use numatop_ng::finding::{Change, Severity};
 use numatop_ng::model::counters::Counter;
-use numatop_ng::model::sample::{Counts, HostFacts, MemPolicy};
+use numatop_ng::model::sample::{Counts, MemPolicy};
 
 use crate::properties::sick;
 use crate::world::{
     Actor, DOCKER, GIB, Machine, OTHER_DOCKER, PLAIN, SERVICE, Shape, TWO, each_second, files, fold, lines,
-    machine, pages, samples,
+    machine, pages, samples, with_tier,
 };
 
 const BIND: u16 = 2;
@@ -276,20 +276,13 @@ fn h16_and_h17_container_at_its_quota_or_its_cpus() {
 #[test]
 fn h22_memory_on_a_node_without_cpus_by_policy() {
     let world = || {
-        let three = Shape { nodes: 3, sockets: 1, ..TWO };
         let actor = Actor {
             rss: 30 * GIB,
             memory: vec![0, 0, 1024],
             mempolicy: policy(BIND, 0b100),
             ..Actor::new(500, "tiered").runs(&[(0, 200.0)])
         };
-        let mut world = machine(three, vec![actor]);
-        let mut host = HostFacts::clone(&world.host);
-        host.topology.nodes[2].cpus.clear();
-        host.topology.cpus.retain(|cpu| cpu.node.is_none_or(|node| node.0 != 2));
-        world.cpus.retain(|cpu| cpu.node != 2);
-        world.host = Arc::new(host);
-        world
+        with_tier(vec![actor])
     };
     quiet("H22", world, &[]);
 }

@@ -7,7 +7,8 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Comm, Counts, MemPolicy};
 
 use crate::world::{
-    Actor, DOCKER, GIB, Machine, Shape, TWO, blind, commands, each_second, files, found, machine, pages,
+    Actor, DOCKER, GIB, Machine, OTHER_DOCKER, Shape, TWO, blind, commands, each_second, files, found,
+    machine, pages,
 };
 
 mod memory_on_other_node {
@@ -108,6 +109,7 @@ mod memory_on_other_node {
 
 mod spread_over_nodes {
     use super::*;
+    use crate::sick_worlds::backends;
 
     const SIXTEEN: Shape =
         Shape { nodes: 16, cores: 8, threads: 1, sockets: 2, distance: 30, memory: 32 * GIB };
@@ -193,6 +195,90 @@ mod spread_over_nodes {
         let mut world = with_policies(0);
         world.actors[0].comm = Comm::new("qemu-system-x86");
         assert_eq!(found(world, 40, "spread-over-nodes")[0].severity, Severity::Info);
+    }
+
+    const CONTAINER: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
+
+    #[test]
+    fn processes_that_share_memory_are_their_container() {
+        let found = found(backends("0-31", true), 40, "spread-over-nodes");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].key.subject.to_string(), format!("cgroup {DOCKER}"));
+        assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
+        assert_eq!(
+            found[0].told.sentence,
+            "3c0f6a4c2b9f runs on 4 nodes, and 75.0 % of its memory is on others than it runs on; it needs 3.2 CPUs and 20.0 GiB: \
+             node 0 would do."
+        );
+        assert_eq!(
+            commands(&found[0]),
+            [format!("docker update --cpuset-cpus 0-7 --cpuset-mems 0 {CONTAINER}")]
+        );
+        let undo = found[0].told.undo[0].line.as_ref().unwrap().to_string();
+        assert_eq!(undo, format!("docker update --cpuset-cpus 0-31 --cpuset-mems 0-3 {CONTAINER}"));
+    }
+
+    #[test]
+    fn in_cgroup_v1_the_memory_of_the_processes_of_a_container_is_moved() {
+        let lines = commands(&found(backends("0-31", false), 40, "spread-over-nodes")[0]);
+        assert_eq!((lines.len(), lines[1].as_str()), (9, "migratepages 500 1-3 0"));
+    }
+
+    #[test]
+    fn a_list_of_cpus_on_four_nodes_becomes_one_of_free_cores() {
+        let mut world = backends("0,8,16,24", true);
+        // One process with memory of its own: its container is the subject, because the list is.
+        world.actors.truncate(1);
+        let actor = &mut world.actors[0];
+        (actor.shmem, actor.runs) = (0, vec![(0, 80.0), (1, 80.0), (2, 80.0), (3, 80.0)]);
+        let mut other = files("0-5", "0-3");
+        other.mem_bytes = Ok(GIB);
+        world.groups.insert(OTHER_DOCKER, Arc::new(other));
+        world.actors.push(Actor { cgroup: OTHER_DOCKER, ..Actor::new(900, "web").runs(&[(0, 60.0)]) });
+        let found = found(world, 40, "spread-over-nodes");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].key.subject.to_string(), format!("cgroup {DOCKER}"));
+        // Cores 6 and 7 of node 0 are too few.
+        assert_eq!(
+            commands(&found[0]),
+            [format!("docker update --cpuset-cpus 8-11 --cpuset-mems 1 {CONTAINER}")]
+        );
+    }
+
+    #[test]
+    fn cores_that_other_cpusets_name_are_not_taken() {
+        let mut world = backends("0,8,16,24", true);
+        world.groups.insert(OTHER_DOCKER, Arc::new(files("1-7,9-15,17-23,25-31", "0-3")));
+        world.actors.push(Actor { cgroup: OTHER_DOCKER, ..Actor::new(900, "web").runs(&[(0, 60.0)]) });
+        assert!(found(world, 40, "spread-over-nodes").is_empty());
+    }
+
+    #[test]
+    fn a_container_with_policies_that_are_not_known_is_an_info() {
+        let mut world = backends("0-31", true);
+        world.actors[3].own_policy_pct = None;
+        assert_eq!(found(world, 40, "spread-over-nodes")[0].severity, Severity::Info);
+    }
+
+    #[test]
+    fn a_container_whose_processes_keep_to_their_node_is_quiet() {
+        let mut shards = backends("0-31", true);
+        shards.actors.iter_mut().for_each(|actor| actor.node_moves = 0);
+        assert!(found(shards, 40, "spread-over-nodes").is_empty());
+    }
+
+    #[test]
+    fn a_container_that_needs_the_bandwidth_of_all_nodes_is_quiet() {
+        use numatop_ng::model::event::{Event, Role};
+        let counted = |accesses| {
+            let mut world = backends("0-31", true);
+            let event = |name: &str, role| Event { name: name.into(), role, ..Event::default() };
+            let events = [event("local", Role::Lma), event("remote", Role::Rma)];
+            Arc::make_mut(&mut world.host).events.extend(events);
+            world.actors.iter_mut().for_each(|actor| actor.accesses = accesses);
+            found(world, 40, "spread-over-nodes").len()
+        };
+        assert_eq!((counted(1.0), counted(40.0)), (1, 0));
     }
 
     #[test]

@@ -204,8 +204,14 @@ fn memory_on_other_node() {
 }
 
 #[test]
+fn a_container_that_is_spread_over_nodes() {
+    closes_and_opens("spread-over-nodes", worlds::backends("0-31", true), 40);
+    closes_and_opens("spread-over-nodes", worlds::backends("0,8,16,24", true), 40);
+}
+
+#[test]
 fn cpus_and_memory_apart() {
-    closes_and_opens("cpus-and-memory-apart", worlds::apart(), 20);
+    closes_and_opens("cpus-and-memory-apart", worlds::apart("0-3", "1"), 20);
 }
 
 #[test]
@@ -248,7 +254,7 @@ fn balancing_cost() {
 
 #[test]
 fn sibling_contention() {
-    let mut world = worlds::siblings();
+    let mut world = worlds::siblings(0.9);
     // The synthetic machine says what a sibling costs in its two states; here its speed follows, too.
     each_second(&mut world, |machine, _| {
         for actor in &mut machine.actors {

@@ -9,6 +9,7 @@ mod healthy;
 mod healthy_long;
 mod hostile;
 mod infos;
+mod large;
 mod loops;
 mod machine_rules;
 mod memory;

@@ -7,8 +7,8 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Counts, MemPolicy};
 
 use crate::world::{
-    Actor, DOCKER, GIB, Machine, SERVICE, TWO, blind, commands, each_second, files, found, lines, machine,
-    pages, watch,
+    Actor, DOCKER, GIB, Machine, PLAIN, SERVICE, TWO, blind, commands, each_second, files, found, lines,
+    machine, pages, watch,
 };
 
 mod remote_after_pin {
@@ -221,22 +221,29 @@ mod remote_after_pin {
 
 mod cpus_and_memory_apart {
     use super::*;
-
-    /// A container with these CPUs and nodes, whose memory is on node 1.
-    fn world(cpus: &'static str, mems: &'static str) -> Machine {
-        let actor = Actor { cgroup: DOCKER, rss: 8 * GIB, memory: pages(100), ..Actor::new(700, "cart") };
-        let mut world = machine(TWO, vec![actor.runs(&[(0, 200.0)])]);
-        world.groups = [(DOCKER, Arc::new(files(cpus, mems)))].into();
-        Arc::make_mut(&mut world.host).cgroups = Some(CgroupFacts {
-            mode: CgroupMode::V2,
-            memory_migrate: None,
-            memory_spread_page: None,
-            memory_spread_slab: None,
-        });
-        world
-    }
+    use crate::sick_worlds::apart as world;
 
     const ID: &str = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
+
+    #[test]
+    fn both_files_of_a_cgroup_are_written_and_written_back() {
+        let mut world = world("0-3", "1");
+        world.actors[0].cgroup = PLAIN;
+        world.groups = [(PLAIN, Arc::new(files("0-3", "1")))].into();
+        let found = found(world, 20, "cpus-and-memory-apart");
+        let file = |name: &str| format!("/sys/fs/cgroup/jobs/cpuset.{name}");
+        let lines = |cpus: &str, mems: &str| {
+            [format!("echo {cpus} > {}", file("cpus")), format!("echo {mems} > {}", file("mems"))]
+        };
+        assert_eq!(commands(&found[0]), lines("0-3", "0"));
+        let undo: Vec<String> = found[0]
+            .told
+            .undo
+            .iter()
+            .filter_map(|command| Some(command.line.as_ref()?.to_string()))
+            .collect();
+        assert_eq!(undo, lines("0-3", "1"));
+    }
 
     #[test]
     fn fires() {

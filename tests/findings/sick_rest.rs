@@ -9,6 +9,7 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, FilePages, MemPolicy};
 use numatop_ng::snapshot::{RowKind, derive};
 
+use crate::large::larger_than_node;
 use crate::sick_worlds as worlds;
 use crate::world::{
     Actor, BOOT_NS, DOCKER, GIB, Machine, OTHER_DOCKER, PLAIN, S, TWO, each_second, files, fold, lines,
@@ -38,6 +39,7 @@ fn work(pid: u32, comm: &str) -> Actor {
 
 #[test]
 fn memory_rules() {
+    exactly("larger-than-node", Severity::Info, larger_than_node::world(), &[]);
     let redis = Actor {
         rss: 8 * GIB,
         memory: pages(50),

@@ -178,11 +178,11 @@ pub fn hidden() -> Machine {
     machine(shape, vec![Actor::new(500, "java").runs(&[(0, 4000.0)])])
 }
 
-/// Case 11, first form: two threads on the two CPUs of one core.
-pub fn siblings() -> Machine {
+/// Case 11, first form: two threads on the two CPUs of one core, whose siblings are busy for this share of their time.
+pub fn siblings(busy: f64) -> Machine {
     let mut threads = bound_threads(700, "worker", 1, 0..1, 0, 100.0);
     threads.push(Actor { tid: 701, pinned: Some(16), ..threads[0].clone() });
-    threads.iter_mut().for_each(|thread| thread.smt_busy = Some(0.9));
+    threads.iter_mut().for_each(|thread| thread.smt_busy = Some(busy));
     let mut world = machine(TWO, threads);
     world.by_node = true;
     world
@@ -258,13 +258,38 @@ pub fn shared_siblings() -> Machine {
     world
 }
 
-/// Case 16, second form: CPUs of node 0, memory of node 1.
-pub fn apart() -> Machine {
+/// Case 16, second form: a container with these CPUs and nodes, whose memory is on node 1.
+pub fn apart(cpus: &str, mems: &str) -> Machine {
     let actor = Actor { cgroup: DOCKER, rss: 8 * GIB, memory: pages(100), ..Actor::new(700, "cart") };
     let mut world = machine(TWO, vec![actor.runs(&[(0, 200.0)])]);
-    world.groups = [(DOCKER, Arc::new(files("0-3", "1")))].into();
+    world.groups = [(DOCKER, Arc::new(files(cpus, mems)))].into();
     Arc::make_mut(&mut world.host).cgroups = Some(CgroupFacts {
         mode: CgroupMode::V2,
+        memory_migrate: None,
+        memory_spread_page: None,
+        memory_spread_slab: None,
+    });
+    world
+}
+
+/// A container on four nodes of 8 cores, with this list of CPUs: ten backends that share a buffer. `unified`: cgroup v2 alone.
+pub fn backends(cpus: &str, unified: bool) -> Machine {
+    let four = Shape { nodes: 4, cores: 8, threads: 1, sockets: 4, distance: 21, memory: 64 * GIB };
+    let backend = |pid| Actor {
+        cgroup: DOCKER,
+        rss: 13 * GIB,
+        shmem: 12 * GIB,
+        memory: vec![256; 4],
+        node_moves: 20,
+        own_policy_pct: Some(0),
+        ..Actor::new(pid, "postgres").runs(&[(0, 8.0), (1, 8.0), (2, 8.0), (3, 8.0)])
+    };
+    let mut world = machine(four, (500..510).map(backend).collect());
+    let mut raw = files(cpus, "0-3");
+    raw.mem_bytes = Ok(20 * GIB);
+    world.groups = [(DOCKER, Arc::new(raw))].into();
+    Arc::make_mut(&mut world.host).cgroups = Some(CgroupFacts {
+        mode: if unified { CgroupMode::V2 } else { CgroupMode::V1 },
         memory_migrate: None,
         memory_spread_page: None,
         memory_spread_slab: None,

@@ -4,7 +4,7 @@ use numatop_ng::finding::{Confidence, Severity};
 use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, MemPolicy};
 
-use crate::world::{Actor, GIB, Machine, TWO, blind, commands, found, machine, with_tier};
+use crate::world::{Actor, GIB, Machine, TWO, blind, commands, found, found_in, machine, samples, with_tier};
 
 mod slow_tier_memory {
     use super::*;
@@ -20,6 +20,17 @@ mod slow_tier_memory {
             ..Actor::new(815, "cache")
         };
         with_tier(vec![actor.runs(&[(0, 200.0)])])
+    }
+
+    #[test]
+    fn few_faults_at_a_time_say_the_same_at_each_interval() {
+        for step_ms in [500, 1000, 5000] {
+            let mut world = world();
+            let faults = [(Counter::HintFaults, 4), (Counter::HintRemote, 2)];
+            world.actors[0].per_second = Counts::default().with(faults);
+            let (host, samples) = samples(world, 180, step_ms);
+            assert_eq!(found_in(&host, &samples, ID).len(), 1, "at {step_ms} ms");
+        }
     }
 
     #[test]

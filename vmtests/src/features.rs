@@ -23,7 +23,14 @@ const FEATURES: &[(&str, &[&str])] = &[
     ),
     (
         "findings: printed commands cure what they are about; healthy machines have none",
-        &["findings", "findings_reclaim", "findings_healthy"],
+        &[
+            "findings",
+            "findings_reclaim",
+            "findings_healthy",
+            "findings_other_node",
+            "findings_apart",
+            "findings_siblings",
+        ],
     ),
     ("numbers that need no PMU, by `selftest`", &["selftest"]),
     ("`calibrate`: pages where it asks for them", &["calibrate"]),

@@ -32,6 +32,9 @@ const REST: u32 = 99;
 const OUTSIDE_PCT: u64 = 20;
 const LEAST_BYTES: u64 = 64 << 20;
 
+/// Share of a node from which on a process is nearly as large, in percent: the rule asks at 80, of what the kernel manages.
+const LARGE_PCT: u64 = 70;
+
 /// Policies that leave the choice to the kernel: include/uapi/linux/mempolicy.h
 const DEFAULT: u16 = 0;
 const LOCAL: u16 = 4;
@@ -61,9 +64,23 @@ struct Seen<'a> {
     raw: Option<&'a PlacementRaw>,
 }
 
+impl Seen<'_> {
+    /// The node where it ran most.
+    fn home(&self) -> Option<usize> {
+        let ran = self.run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
+        ran.max_by_key(|(_, ns)| **ns).map(|(home, _)| home)
+    }
+}
+
 /// The process that is looked at next: its policy is the kernel's own, and a fifth of its memory or more is not on the node
-/// where it runs most. The one that ran longest goes first, after those that were never looked at.
-pub fn next(tasks: &[Arc<TaskRaw>], known: &BTreeMap<u64, Arc<PlacementRaw>>, now_ns: u64) -> Option<Job> {
+/// where it runs most, or it is nearly as large as that node. The one that ran longest goes first, after those that were never
+/// looked at. `sizes`: memory of each node, bytes.
+pub fn next(
+    tasks: &[Arc<TaskRaw>],
+    known: &BTreeMap<u64, Arc<PlacementRaw>>,
+    sizes: &BTreeMap<u32, u64>,
+    now_ns: u64,
+) -> Option<Job> {
     let mut seen: BTreeMap<ProcessId, Seen<'_>> = BTreeMap::new();
     for task in tasks.iter().filter(|task| task.tid != 0 && task.rss_bytes >= LEAST_BYTES) {
         let raw = known.get(&task.pid.into()).filter(|raw| raw.start_ns == task.leader_start_ns);
@@ -82,7 +99,7 @@ pub fn next(tasks: &[Arc<TaskRaw>], known: &BTreeMap<u64, Arc<PlacementRaw>>, no
         let sums = process.run_ns.iter_mut().zip(&task.counts.run_ns);
         sums.for_each(|(sum, ns)| *sum = sum.saturating_add(*ns));
     }
-    let wanted = seen.into_iter().filter(|(_, process)| is_outside(process));
+    let wanted = seen.into_iter().filter(|(_, process)| is_outside(process) || is_large(process, sizes));
     let first = wanted.max_by_key(|((pid, _), process)| {
         let is_new = process.raw.is_some_and(|raw| raw.policies.is_none());
         let ran = process.run_ns.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
@@ -95,11 +112,16 @@ pub fn next(tasks: &[Arc<TaskRaw>], known: &BTreeMap<u64, Arc<PlacementRaw>>, no
 /// Whether a fifth of its memory or more is not on the node where it ran most.
 fn is_outside(process: &Seen<'_>) -> bool {
     let Some(Ok(found)) = process.raw.map(|raw| &raw.found) else { return false };
-    let ran = process.run_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
-    let Some((home, _)) = ran.max_by_key(|(_, ns)| **ns) else { return false };
+    let Some(home) = process.home() else { return false };
     let all: u64 = found.by_node.iter().map(|pages| u64::from(*pages)).sum();
     let here = found.by_node.get(home).copied().unwrap_or(0);
     all > 0 && (all - u64::from(here)) * 100 >= all * OUTSIDE_PCT
+}
+
+/// Whether it has nearly as much memory as the node where it ran most.
+fn is_large(process: &Seen<'_>, sizes: &BTreeMap<u32, u64>) -> bool {
+    let size = process.home().and_then(|home| sizes.get(&(home as u32))).copied().unwrap_or(0);
+    size > 0 && process.rss_bytes / LARGE_PCT >= size / 100
 }
 
 /// Why a process with so much memory is not looked at, if so.
@@ -163,7 +185,23 @@ mod tests {
 
     fn chosen(tasks: &[Arc<TaskRaw>], known: &[(u64, Arc<PlacementRaw>)], now_ns: u64) -> Option<u32> {
         let known = known.iter().cloned().collect();
-        next(tasks, &known, now_ns).map(|job| job.process.0)
+        let sizes = [(0, 64 << 30), (1, 64 << 30)].into();
+        next(tasks, &known, &sizes, now_ns).map(|job| job.process.0)
+    }
+
+    #[test]
+    fn one_that_is_nearly_as_large_as_its_node_is_asked_about_wherever_its_memory_is() {
+        let sized = |gib: u64| {
+            let mut large = TaskRaw::clone(&task(2, &[S, 0]));
+            large.rss_bytes = gib << 30;
+            [Arc::new(large)]
+        };
+        let known = [placed(2, &[99, 1], None)];
+        assert_eq!(chosen(&sized(46), &known, S), Some(2));
+        assert_eq!(chosen(&sized(44), &known, S), None);
+        let one = [(1, 64 << 30)].into();
+        let known = known.into_iter().collect();
+        assert_eq!(next(&sized(46), &known, &one, S), None, "the size of its node is not known");
     }
 
     #[test]

@@ -25,23 +25,26 @@ impl Engine {
         let subjects = rows::subjects(snapshot, rows);
         let nodes = snapshot.host.topology.nodes.len();
         let hidden = rules::hides_nodes(snapshot);
+        // Once for each subject: all rules ask.
+        let uses: Vec<Option<f64>> = subjects
+            .iter()
+            .map(|(_, of)| use_of(snapshot, of, || self.uses.age_s(snapshot, rows, of, interval.to_ns)))
+            .collect();
         let mut looks = Vec::new();
         self.blind.clear();
         for (at, rule) in self.rules.iter().enumerate() {
             let why = cannot_look(rule, snapshot, hidden);
             let (mut looked, mut blind, mut first): (usize, usize, Option<Blindness>) = (0, 0, None);
-            for (subject, of) in subjects.iter().filter(|(_, of)| rule.of.contains(&of.subject_kind())) {
+            let asked =
+                subjects.iter().zip(&uses).filter(|((_, of), _)| rule.of.contains(&of.subject_kind()));
+            for ((subject, of), cpus) in asked {
                 let over = self.states[at].get(subject).is_some_and(Episode::is_shown);
                 let look = match &why {
                     Some(why) => Look::Blind(why.clone()),
                     None if rule.group.needs_nodes() && nodes < 2 => Look::Quiet,
                     None => {
                         let view = View { snapshot, window: snapshot, rows, rule, over, trend: None };
-                        if matters(rule, &view, of, self.uses.age_s(snapshot, rows, of, interval.to_ns)) {
-                            (rule.look)(&view, of)
-                        } else {
-                            Look::Quiet
-                        }
+                        if matters(rule, over, *cpus) { (rule.look)(&view, of) } else { Look::Quiet }
                     }
                 };
                 match &look {
@@ -86,19 +89,20 @@ fn cannot_look(rule: &Rule, snapshot: &Snapshot, hidden: bool) -> Option<Blindne
     })
 }
 
-/// Guards that all rules have: the subject lives long enough, uses enough CPU time, and is not numatop-ng itself.
-fn matters(rule: &Rule, view: &View<'_>, of: &Of<'_>, age_s: Option<f64>) -> bool {
-    let task = match of {
-        Of::Process(task) => task,
-        Of::Container(row) => &row.sum,
-        _ => return true,
-    };
+/// CPUs that a subject used in the interval, endless for one that is no task; `None` where no rule may ask about it: it has not lived
+/// long enough, has ended, or is numatop-ng itself.
+fn use_of(snapshot: &Snapshot, of: &Of<'_>, age_s: impl FnOnce() -> Option<f64>) -> Option<f64> {
+    let Some(task) = of.task() else { return Some(f64::INFINITY) };
     let comm = task.raw.comm;
     let own = comm.bytes().starts_with(b"numatop-ng") || comm.bytes().starts_with(b"nng-");
-    let least = if view.over { MATTERS_CPUS * 0.75 } else { MATTERS_CPUS };
-    age_s.is_some_and(|age| age >= LIVES_S)
-        && !own
-        && !task.raw.kthread
-        && !task.exited
-        && (rule.idle_too || view.cpus(of) >= least)
+    if own || task.raw.kthread || task.exited || age_s().is_none_or(|age| age < LIVES_S) {
+        return None;
+    }
+    Some(snapshot.share(task.run_ns()).map_or(0.0, |pct| pct / 100.0))
+}
+
+/// Whether a rule asks about a subject that uses so many CPUs. Less than these matter to rules about waiting only.
+fn matters(rule: &Rule, over: bool, cpus: Option<f64>) -> bool {
+    let least = if over { MATTERS_CPUS * 0.75 } else { MATTERS_CPUS };
+    cpus.is_some_and(|cpus| rule.idle_too || cpus >= least)
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::history::Series;
 use super::super::view::{Of, Rows, process};
 use super::super::{Kind, Subject};
+use crate::model::counters::Counter;
 use crate::model::group::DEPTH_MAX;
+use crate::model::sample::Hints;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::snapshot::{Snapshot, Task};
@@ -122,15 +124,20 @@ pub(super) fn exists(snapshot: &Snapshot, rows: &Rows, subject: &Subject) -> boo
     }
 }
 
-/// CPU time of the last minutes, and when containers were seen first.
+/// CPU time and hinting faults of the last minutes, and when containers were seen first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses {
     cpu: BTreeMap<Subject, Series<u64>>,
+    /// Hinting faults; only of processes that had some.
+    hints: BTreeMap<Subject, Series<Hints>>,
     seen: BTreeMap<u64, u64>,
     began_ns: Option<u64>,
 }
 
-/// Processes whose CPU time is kept.
+/// Containers with one part in so many of a CPU have their CPU time kept.
+const MATTERS: u64 = 2;
+
+/// Processes and containers whose CPU time is kept.
 const SERIES_MAX: usize = 4 * PROCESSES_MAX;
 
 /// Segments from which the need of a subject is taken, at least.
@@ -141,15 +148,41 @@ impl Uses {
     pub(super) fn add(&mut self, snapshot: &Snapshot, rows: &Rows, from_ns: u64, keep_ns: u64) {
         self.began_ns.get_or_insert(from_ns);
         let to = snapshot.mono_ns;
+        let hints_ns = keep_ns / 5 * 2;
         for (subject, at) in &rows.processes {
+            let delta = &snapshot.tasks[*at].delta;
+            let [faults, remote] = [Counter::HintFaults, Counter::HintRemote].map(|counter| delta[counter]);
+            if faults > 0 || self.hints.contains_key(subject) {
+                self.hints.entry(subject.clone()).or_default().add(from_ns, to, hints_ns, |sum| {
+                    sum.faults = sum.faults.saturating_add(faults);
+                    sum.remote = sum.remote.saturating_add(remote);
+                });
+            }
             let ran = snapshot.tasks[*at].run_ns();
             self.cpu
                 .entry(subject.clone())
                 .or_default()
                 .add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
         }
+        let interval = to.saturating_sub(from_ns);
+        for (id, at) in &rows.containers {
+            let ran = snapshot.containers[*at].sum.run_ns();
+            let subject = Subject::Container(*id);
+            // One that was busy goes on: thousands of others are never asked about.
+            if ran.saturating_mul(MATTERS) >= interval || self.cpu.contains_key(&subject) {
+                self.cpu
+                    .entry(subject)
+                    .or_default()
+                    .add(from_ns, to, keep_ns, |sum| *sum = sum.saturating_add(ran));
+            }
+        }
         self.cpu.retain(|_, series| series.end_ns().saturating_add(keep_ns) > to);
         self.forget();
+        let cpu = &self.cpu;
+        self.hints.retain(|subject, series| {
+            let faulted = |series: &Series<Hints>| series.since(0).any(|segment| segment.sums.faults > 0);
+            cpu.contains_key(subject) && series.end_ns().saturating_add(hints_ns) > to && faulted(series)
+        });
         for id in rows.containers.keys() {
             self.seen.entry(*id).or_insert(from_ns);
         }
@@ -167,6 +200,17 @@ impl Uses {
         for (_, subject) in &ends[..=drop] {
             self.cpu.remove(subject);
         }
+    }
+
+    /// Hinting faults of the time that they are kept, by process.
+    pub(super) fn hints(&self) -> BTreeMap<Subject, Hints> {
+        let sum = |series: &Series<Hints>| {
+            series.since(0).fold(Hints::default(), |sum, segment| Hints {
+                faults: sum.faults.saturating_add(segment.sums.faults),
+                remote: sum.remote.saturating_add(segment.sums.remote),
+            })
+        };
+        self.hints.iter().map(|(subject, series)| (subject.clone(), sum(series))).collect()
     }
 
     /// CPUs that each of these used in all but a twentieth of the last minutes.

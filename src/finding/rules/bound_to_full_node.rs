@@ -191,7 +191,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         let cpus = files.and_then(super::super::view::cpus_of_files);
         let cpus = cpus.unwrap_or_else(|| view.cpus_of_nodes(&wider));
         commands.extend(env::bind(&environment, &cpus, &wider, pid, unified));
-        undo.extend(env::bind(&environment, &cpus, from, pid, unified).into_iter().take(1));
+        undo.extend(env::at_once(env::bind(&environment, &cpus, from, pid, unified)));
     } else if let Some(pid) = pid {
         let words =
             format!("all that it has moves to {}, where {} are free", nodes(to), bytes(seen.plan.bytes));

@@ -148,9 +148,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         commands.push(Command::words(When::NextStart, Scope::Process, start));
     }
     let undo = match old {
-        Some((cpus, mems)) => {
-            env::bind(&environment, &cpus, &mems, pid, unified).into_iter().take(1).collect()
-        }
+        Some((cpus, mems)) => env::at_once(env::bind(&environment, &cpus, &mems, pid, unified)),
         None => Vec::new(),
     };
     let mut gain = gain_of_memory(view, of, &placed, cpus);

@@ -105,7 +105,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     };
     let undo = match commands.is_empty() {
         true => Vec::new(),
-        false => env::bind(&environment, &seen.plan.cpus, &mems, pid, unified).into_iter().take(1).collect(),
+        false => env::at_once(env::bind(&environment, &seen.plan.cpus, &mems, pid, unified)),
     };
     let threads = of.task().map_or(0, |task| task.threads);
     Told {

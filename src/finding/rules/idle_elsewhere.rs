@@ -135,7 +135,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         }
         let all: Vec<NodeId> = view.whole_nodes();
         let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
-        undo.extend(back.into_iter().take(1));
+        undo.extend(env::at_once(back));
     }
     let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);
     let stop = view.number(&REMOTE_PCT, of).ok().filter(|_| !commands.is_empty()).map(|remote| Check {

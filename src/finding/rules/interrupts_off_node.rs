@@ -12,7 +12,7 @@ pub(super) static RULE: Rule = Rule {
     id: "interrupts-off-node",
     title: "Interrupts far from their device",
     about: "All interrupts of a device go to CPUs of other nodes than its own, and interrupts take a fiftieth or more of one of \
-            these nodes. An info, because they may be there on purpose. Lists are those of the start of numatop-ng.",
+            these nodes. An info, because they may be there on purpose. Lists of one device after the other are read again.",
     not_when: &[
         ("no-cpus", "its node has no CPUs online"),
         ("isolated", "all CPUs of its node are isolated"),

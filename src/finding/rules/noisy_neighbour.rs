@@ -259,7 +259,7 @@ fn parting(
         commands.extend(env::move_memory(mover.raw.pid, &placed.holders(&[target], 0.5), &[target], words));
     }
     let back = env::bind(&environment, &view.cpus_of_nodes(&all), &all, pid, unified);
-    Some((commands, back.into_iter().take(1).collect(), target))
+    Some((commands, env::at_once(back), target))
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {

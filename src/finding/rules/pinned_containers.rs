@@ -5,9 +5,9 @@ use super::super::guards::{self, Placed, Scanned};
 use super::super::rule::{Look, Plan, Seen};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, cpus_of_files, mems_of_files};
-use super::super::{Check, Command, Confidence, Note, Severity, Subject, Told, cores, env};
-use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
-use crate::metric::placement::{CONTAINER_REMOTE_PCT, MEM_PCT_BY_NODE};
+use super::super::{Check, Command, Confidence, Severity, Subject, Told, cores, env};
+use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory, stayed_behind};
+use crate::metric::placement::CONTAINER_REMOTE_PCT;
 use crate::model::sample::CgroupMode;
 use crate::model::units::NodeId;
 use crate::snapshot::{Container, Task};
@@ -69,21 +69,10 @@ pub(super) fn look(view: &View<'_>, of: &Of<'_>, row: &Container) -> Result<Look
         return Ok(guards::cold());
     }
     let sure = behind - placed.error >= view.limit("outside") && scans.contains(&Scanned::NotCold);
-    let subject = of.subject();
     Ok(Look::seen(Seen {
         severity: Severity::Warning,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
-        evidence: vec![
-            view.evidence(MEM_PCT_BY_NODE.id, subject.clone(), behind)
-                .error(placed.error)
-                .limit(view.limit("outside"))
-                .note(Note::Placement)
-                .on(from[0]),
-            view.evidence("run_pct_by_node", subject, placed.run_pct(&home))
-                .limit(view.limit("home"))
-                .on(home[0]),
-            view.evidence("mem_free_bytes", Subject::Node(home[0]), room).limit(away).note(Note::Room),
-        ],
+        evidence: stayed_behind(view, of, &placed, &home, (from[0], behind), (room, away)),
         plan: Plan { to: home, from, bytes: away, number: behind, ..Plan::default() },
     }))
 }
@@ -100,7 +89,7 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
     let mut undo: Vec<Command> = Vec::new();
     if let Some((cpus, mems)) = lists.as_ref().filter(|_| follows) {
         commands = env::bind(&environment, cpus, to, pid, unified);
-        undo = env::bind(&environment, cpus, mems, pid, unified).into_iter().take(1).collect();
+        undo = env::at_once(env::bind(&environment, cpus, mems, pid, unified));
     } else {
         let each = view.members(row.id).into_iter().take(LINES);
         commands

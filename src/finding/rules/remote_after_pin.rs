@@ -7,7 +7,7 @@ use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, pct_with_error, sentence};
 use super::super::view::{Of, View, input, settle};
 use super::super::{
-    Check, Command, Confidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
+    Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When, command, env,
 };
 use super::pinned_containers;
 use crate::metric::balancing::HINT_REMOTE_PCT;
@@ -123,24 +123,34 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     // Scans that go on for longer than this may yet find that nothing uses it.
     let sure = behind - placed.error >= view.limit("outside") && scanned != guards::Scanned::TooLittle;
-    let subject = of.subject();
-    let first = home[0];
     Ok(Look::seen(Seen {
         severity,
         confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
-        evidence: vec![
-            view.evidence(MEM_PCT_BY_NODE.id, subject.clone(), behind)
-                .error(placed.error)
-                .limit(view.limit("outside"))
-                .note(Note::Placement)
-                .on(from[0]),
-            view.evidence("run_pct_by_node", subject, placed.run_pct(&home))
-                .limit(view.limit("home"))
-                .on(first),
-            view.evidence("mem_free_bytes", Subject::Node(first), room).limit(bytes).note(Note::Room),
-        ],
+        evidence: stayed_behind(view, of, &placed, &home, (from[0], behind), (room, bytes)),
         plan: Plan { to: home, from, bytes, number: behind, ..Plan::default() },
     }))
+}
+
+/// The values of memory that stayed behind: the first node that has it and its share in percent, the time on the nodes where
+/// its owner may run, and the room there beside the bytes that would come.
+pub(super) fn stayed_behind(
+    view: &View<'_>,
+    of: &Of<'_>,
+    placed: &Placed,
+    home: &[NodeId],
+    (from, share): (NodeId, f64),
+    (room, bytes): (f64, f64),
+) -> Vec<Evidence> {
+    let subject = of.subject();
+    vec![
+        view.evidence(MEM_PCT_BY_NODE.id, subject.clone(), share)
+            .error(placed.error)
+            .limit(view.limit("outside"))
+            .note(Note::Placement)
+            .on(from),
+        view.evidence("run_pct_by_node", subject, placed.run_pct(home)).limit(view.limit("home")).on(home[0]),
+        view.evidence("mem_free_bytes", Subject::Node(home[0]), room).limit(bytes).note(Note::Room),
+    ]
 }
 
 /// The gain of moving all memory of a placement to these nodes.

@@ -229,13 +229,19 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let label = |row: &Container| view.identity(&Of::Container(row)).label;
     let (mover, list) = mover(view, row, other, &mine);
     let moves = Of::Container(mover);
+    // The finding is of the lower id, which stays the same while CPU times change; its words begin with the busier one.
+    let (busier, met) = if mover.id == row.id {
+        (other, common(view, &own(view, other).unwrap_or_default(), &mine).len())
+    } else {
+        (*row, common(view, &mine, &list).len())
+    };
     let list: Vec<u32> = list.into_iter().collect();
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let environment = view.env(&moves);
     let mems = mover.raw.as_deref().and_then(mems_of_files).unwrap_or_else(|| view.whole_nodes());
     let bind = |cpus: &[u32]| env::bind(&environment, cpus, &mems, cores::pid(view, &moves), unified);
     let commands = if seen.plan.cpus.is_empty() { Vec::new() } else { bind(&seen.plan.cpus) };
-    let undo = if commands.is_empty() { Vec::new() } else { bind(&list).into_iter().take(1).collect() };
+    let undo = if commands.is_empty() { Vec::new() } else { env::at_once(bind(&list)) };
     let siblings = seen.evidence[0].metric == SMT_BUSY_PCT.id;
     let used = its.cpus + theirs.cpus;
     let gain = if siblings {
@@ -254,9 +260,9 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     Told {
         sentence: sentence(format!(
             "{} and {} are pinned to the same cores: {:.0} CPUs of the first meet the second, and {:.0} idle cores are in no cpuset.",
-            label(row),
-            label(other),
-            seen.plan.number,
+            label(busier),
+            label(mover),
+            met as f64,
             seen.plan.bytes
         )),
         gain,

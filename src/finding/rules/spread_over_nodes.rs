@@ -7,6 +7,7 @@ use super::super::text::{bytes, nodes, number, sentence};
 use super::super::view::{Of, View, input, settle};
 use super::super::{Check, Confidence, Kind, Note, Severity, Told, env, gain};
 use super::remote_after_pin::RISK_OF_MOVE;
+use super::spread_containers;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::metric::task::{LMA_PER_S, RMA_PER_S, RUNQ_WAIT_PCT, STALL_BACKEND_PCT};
 use crate::model::sample::CgroupMode;
@@ -16,11 +17,15 @@ pub(super) static RULE: Rule = Rule {
     id: "spread-over-nodes",
     title: "Spread over nodes, fits on fewer",
     about: "A process that may run everywhere runs on several nodes, its memory is on them, and it fits on fewer. A warning \
-            where policies of its mappings are known to leave its memory to the kernel.",
+            where policies of its mappings are known to leave its memory to the kernel. A container is looked at as a whole where \
+            its processes share memory, or where its cpuset is a list of CPUs on several nodes.",
     not_when: &[
         ("shards", "nothing shows that its threads use memory of other nodes"),
         ("interleave", "its policy interleaves memory or names nodes"),
-        ("needs-all", "it fits on no smaller set of nodes"),
+        (
+            "needs-all",
+            "it fits on no smaller set of nodes; for a container with a cpuset, cores that no other cpuset names are too few there",
+        ),
         ("bound", "it may not use all nodes"),
         ("converging", "its placement changes"),
         ("shared", "a fifth of its memory is shared with others"),
@@ -34,7 +39,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("vm", "it is a virtual machine, which may have nodes of its own: an info"),
     ],
-    of: &[Kind::Process],
+    of: &[Kind::Process, Kind::Container],
     group: Group::Placement,
     gravest: Severity::Warning,
     needs: &[MEM_PCT_BY_NODE.id],
@@ -49,6 +54,9 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    if let Of::Container(row) = of {
+        return spread_containers::look(view, of, row);
+    }
     let Of::Process(task) = of else { return Ok(Look::Quiet) };
     let placed = guards::placed(view, of)?;
     let whole = view.whole_nodes();
@@ -66,6 +74,10 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
     let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
     if !whole.iter().all(|node| node.0 < 64 && cpus >> node.0 & mems >> node.0 & 1 == 1) {
+        return Ok(Look::Quiet);
+    }
+    // A list of CPUs is its container's, which is then the subject.
+    if view.container_of(of).is_some_and(|row| spread_containers::has_cpuset(view, row)) {
         return Ok(Look::Quiet);
     }
     if guards::is_own_memory(view, of) != Some(true) || guards::is_moving(view, of, &placed) {
@@ -109,6 +121,9 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
 }
 
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    if let Of::Container(row) = of {
+        return spread_containers::tell(view, of, row, seen);
+    }
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (to, from) = (&seen.plan.to, &seen.plan.from);
     let remote = seen.evidence[0].value;
@@ -140,7 +155,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         )),
         gain: gain::placement(view.cpus(of), now, then, phi),
         commands,
-        undo: undo.into_iter().take(1).collect(),
+        undo: env::at_once(undo),
         check: vec![check(REMOTE_PCT.id, remote, (rest + 2.0 * placed.error).max(5.0), true)],
         stop: vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(of) * 10.0, false)],
         risk: format!(

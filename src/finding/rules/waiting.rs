@@ -1,10 +1,12 @@
 //! Waits and idle CPUs as rules about the scheduler need them, and the view of the last interval.
 
+use std::collections::BTreeMap;
+
 use super::super::rule::{Blindness, Look, Reason};
 use super::super::view::{Of, View};
 use crate::metric::interference::RUNQ_WAIT_THROTTLED_PCT;
 use crate::model::counters::Counter;
-use crate::model::units::NodeId;
+use crate::model::units::{CpuId, NodeId};
 use crate::snapshot::Task;
 
 /// Share of its waits, from 0 to 1, from which on an affinity or a quota counts as their cause.
@@ -72,10 +74,22 @@ pub(super) fn busy(view: &View<'_>, cpus: &[u32]) -> Option<(f64, f64)> {
 
 /// The node with CPUs and memory, other than `except`, that is busy least, with its busy share in percent and its idle CPUs.
 pub(super) fn idlest_node(view: &View<'_>, except: NodeId) -> Option<(NodeId, f64, f64)> {
+    let length = view.over_ns().max(1) as f64;
+    let (topology, isolated) = (view.topology(), &view.snapshot.host.isolated_cpus);
+    // One pass over CPUs: a rule about nodes asks once for each, and large machines have many of both.
+    let mut sums: BTreeMap<NodeId, (f64, f64)> = BTreeMap::new();
+    for cpu in view.window.cpus.iter().filter(|cpu| cpu.online && !isolated.contains(&cpu.id)) {
+        let place = topology.cpu(CpuId(cpu.id)).filter(|place| place.online);
+        if let Some(node) = place.and_then(|place| place.node) {
+            let (idle, count) = sums.entry(node).or_default();
+            *idle += (1.0 - cpu.busy_ns as f64 / length).clamp(0.0, 1.0);
+            *count += 1.0;
+        }
+    }
     let others = view.whole_nodes().into_iter().filter(|node| *node != except);
     let busy = others.filter_map(|node| {
-        let (pct, idle) = busy(view, &free_cpus(view, node))?;
-        Some((node, pct, idle))
+        let (idle, count) = *sums.get(&node)?;
+        Some((node, (count - idle) * 100.0 / count, idle))
     });
     busy.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)))
 }

@@ -97,7 +97,7 @@ fn node_of(root: &Root, top: &Path, hardware: &Path) -> Result<Option<NodeId>> {
 
 /// The nodes whose CPUs handle the message-signalled interrupts of a PCI function
 /// (the kernel's Documentation/ABI/testing/sysfs-bus-pci and core-api/irq/irq-affinity.rst).
-fn irq_nodes(root: &Root, device: &Device, cpus: &[Cpu]) -> Result<Vec<NodeId>> {
+pub(super) fn irq_nodes(root: &Root, device: &Device, cpus: &[Cpu]) -> Result<Vec<NodeId>> {
     let Some(address) = &device.pci else { return Ok(Vec::new()) };
     let mut nodes = BTreeSet::new();
     for irq in root.entries(&format!("sys/bus/pci/devices/{address}/msi_irqs"))? {

@@ -35,8 +35,11 @@ impl LiveSource {
         let leaders = || tasks.iter().filter(|task| !task.kthread && task.tid == task.pid);
         self.mm_reader.retain_alive(|| leaders().map(|task| task.process()).collect());
         // With one node there is nothing to find out.
-        let several = self.host.topology.nodes.len() > 1;
-        let placement = if several { self.placements.turn(tasks, now_ns, &self.mm_reader) } else { None };
+        let nodes = &self.host.topology.nodes;
+        let sizes: BTreeMap<u32, u64> = nodes.iter().map(|node| (node.id.0, node.mem_total_bytes)).collect();
+        let several = nodes.len() > 1;
+        let turn = several.then(|| self.placements.turn(tasks, &sizes, now_ns, &self.mm_reader));
+        let placement = turn.flatten();
         let about = self.about.turn(leaders().map(|task| (task.process(), task.uid)), &self.mm_reader);
         self.mm_reader.ask(Turn { placement, about, pages: None });
         self.notes.extend(self.mm_reader.trouble());

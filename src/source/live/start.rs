@@ -115,6 +115,7 @@ impl LiveSource {
             check,
             online,
             spared,
+            irq_turn: Default::default(),
             lacking: 0,
             failed_reads: BTreeMap::new(),
             notes,

@@ -27,6 +27,7 @@ impl LiveSource {
     pub(super) fn take(&mut self) -> Result<Sample> {
         let began = Instant::now();
         self.follow_hotplug()?;
+        self.follow_interrupts();
         self.settle_events();
         self.follow_balancing();
         self.bring_up_to_date()?;

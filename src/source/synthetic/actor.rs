@@ -54,6 +54,8 @@ pub struct Actor {
     pub own_policy_pct: Option<u8>,
     /// The part of `rss` that is shared memory.
     pub shmem: u64,
+    /// Share of the rest of `rss` that is of files, in percent.
+    pub file_pct: u64,
     /// Nodes that it may run on and take memory from, as bits; `None`: all that have CPUs, and all.
     pub cpu_nodes: Option<u64>,
     pub mem_nodes: Option<u64>,
@@ -112,6 +114,7 @@ impl Actor {
             memory: vec![],
             own_policy_pct: None,
             shmem: 0,
+            file_pct: 10,
             cpu_nodes: None,
             mem_nodes: None,
             mempolicy: MemPolicy::default(),
@@ -145,10 +148,10 @@ impl Actor {
         self.start_ns.unwrap_or(u64::from(self.pid) * super::MS)
     }
 
-    /// Its resident memory by kind: a tenth of what is not shared is of files, in whole MiB.
+    /// Its resident memory by kind, files in whole MiB.
     pub(super) fn resident(&self) -> Resident {
         let own = self.rss.saturating_sub(self.shmem);
-        let file_bytes = (own / 10) >> 20 << 20;
+        let file_bytes = (own.saturating_mul(self.file_pct) / 100) >> 20 << 20;
         Resident { anon_bytes: own - file_bytes, file_bytes, shmem_bytes: self.rss - own, swap_bytes: 0 }
     }
 

@@ -81,6 +81,13 @@ pub fn bytes_by_node(pid: i32) -> Result<BTreeMap<u32, f64>, String> {
     Ok(parse_numa_maps(&sysfs::read(format!("/proc/{pid}/numa_maps"))?))
 }
 
+/// CPUs that the main thread of a process may use.
+pub fn cpus_allowed(pid: i32) -> Result<Vec<u32>, String> {
+    let status = sysfs::read(format!("/proc/{pid}/status"))?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    sysfs::parse_list(list.ok_or_else(|| format!("/proc/{pid}/status has no list of CPUs"))?.trim())
+}
+
 /// Resident memory of a process in bytes, as `VmRSS` of /proc/PID/status tells it.
 pub fn resident_bytes(pid: i32) -> Result<u64, String> {
     let status = sysfs::read(format!("/proc/{pid}/status"))?;

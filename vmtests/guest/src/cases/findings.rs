@@ -1,10 +1,13 @@
 //! Conclusions of numatop-ng in worlds that are known to be sick or healthy, and the effect of the commands that it prints.
 
+mod apart;
 mod healthy;
+mod other_node;
 mod pinned;
 mod quota;
 mod reclaim;
 mod shell;
+mod siblings;
 mod watch;
 
 use std::time::{Duration, Instant};
@@ -15,10 +18,13 @@ use self::watch::{Watch, holds, is_loud, label};
 use super::Stop;
 use crate::report::Report;
 
+pub use self::apart::CASE as APART;
 pub use self::healthy::CASE as HEALTHY;
+pub use self::other_node::CASE as OTHER_NODE;
 pub use self::pinned::CASE as PINNED;
 pub use self::quota::CASE as QUOTA;
 pub use self::reclaim::CASE as RECLAIM;
+pub use self::siblings::CASE as SIBLINGS;
 
 /// Time beside that of a rule, for intervals, a first look at memory, and a host that is busy.
 const SLACK: Duration = Duration::from_secs(20);
@@ -26,7 +32,7 @@ const SLACK: Duration = Duration::from_secs(20);
 /// The time for which a condition must not hold until its finding ends, of all rules here.
 const ENDS: Duration = Duration::from_secs(30);
 
-/// Waits for the finding, executes its first command as printed, and waits until its check is true and until it ends.
+/// Waits for the finding, executes its commands as printed, and waits until its check is true and until it ends.
 /// Gives the finding as it was before the command.
 ///
 /// # Errors
@@ -54,16 +60,10 @@ fn close_loop(report: &mut Report, watch: &mut Watch, id: &str, within: Duration
         check,
     );
 
-    let lines = finding["commands"].as_array().into_iter().flatten();
-    let line = lines.filter(|command| command["when"] == "now").find_map(|command| command["line"].as_str());
-    let line = line.ok_or_else(|| Stop::fail(format!("{id} prints no command: {}", finding["commands"])))?;
     let typed = Instant::now();
-    let done = shell::execute(line);
-    report.equal(
-        format_args!("executing {line:?}"),
-        "done".to_owned(),
-        done.map_or_else(|why| why, |()| "done".to_owned()),
-    );
+    if execute(report, &finding["commands"]) == 0 {
+        return Err(Stop::fail(format!("{id} prints no command: {}", finding["commands"])));
+    }
 
     let limit = Duration::from_secs_f64(check["within_s"].as_f64().unwrap_or(0.0));
     let cured =
@@ -77,4 +77,26 @@ fn close_loop(report: &mut Report, watch: &mut Watch, id: &str, within: Duration
     let others: Vec<String> = watch.seen().iter().filter(is_other).map(label).collect();
     report.equal("other causes in all of that time", String::new(), others.join("; "));
     Ok(finding)
+}
+
+/// Executes the commands that work now, as they are printed; gives their number.
+fn execute(report: &mut Report, commands: &Value) -> usize {
+    let lines = commands.as_array().into_iter().flatten().filter(|command| command["when"] == "now");
+    let lines: Vec<&str> = lines.filter_map(|command| command["line"].as_str()).collect();
+    for line in &lines {
+        let done = shell::execute(line).map_or_else(|why| why, |()| "done".to_owned());
+        report.equal(format_args!("executing {line:?}"), "done".to_owned(), done);
+    }
+    lines.len()
+}
+
+/// Executes what undoes a finding, as printed.
+///
+/// # Errors
+/// Nothing is printed.
+fn undo(report: &mut Report, finding: &Value) -> Result<(), Stop> {
+    match execute(report, &finding["undo"]) {
+        0 => Err(Stop::fail(format!("{} prints nothing that undoes it", finding["id"]))),
+        _ => Ok(()),
+    }
 }

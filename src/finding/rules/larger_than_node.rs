@@ -1,0 +1,286 @@
+//! A process is nearly as large as the node where it runs, and the node has no room left for it.
+
+use super::super::fit::memory_room;
+use super::super::gain::Gain;
+use super::super::guards::{self, OWN_POLICY_MAX};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, comm, sentence};
+use super::super::view::{Of, View, above_watermark, input, need, process, settle};
+use super::super::{Check, Command, Confidence, Evidence, Kind, Note, Scope, Severity, Subject, Told, When};
+use super::remote_after_pin::gain_of_memory;
+use super::waiting;
+use crate::metric::placement::{MEM_PCT_BY_NODE, OWN_POLICY_PCT};
+use crate::metric::task::RSS_BYTES;
+use crate::model::group::DEPTH_MAX;
+use crate::model::units::NodeId;
+use crate::snapshot::Task;
+
+pub(super) static RULE: Rule = Rule {
+    id: "larger-than-node",
+    title: "Nearly as large as its node",
+    about: "A process has four fifths of what its node manages or more, the node has no room left, and others have: what it takes \
+            next goes to them. A warning where other processes of that node have memory elsewhere because of it; an info alone, \
+            because the kernel takes memory of the next node before it reclaims or swaps.",
+    not_when: &[
+        ("interleave", "its policy interleaves memory or names nodes, or that of a fifth of its memory does"),
+        ("limit", "it is at the memory limit of a container that it is in, so that it does not grow"),
+        ("bound", "it may not take memory from all nodes"),
+        ("spread", "its memory is even over the nodes within 10 points"),
+        ("cache", "half of its memory or more is of files"),
+        ("shared", "a fifth of its memory is shared with others"),
+        ("full-everywhere", "the other nodes have less than 30 % of their memory free"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Placement,
+    gravest: Severity::Warning,
+    needs: &[MEM_PCT_BY_NODE.id],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::until("size", 80.0, 75.0, "reasoned: one more fourth of it does not fit on the node any more"),
+        Limit::until("room", 10.0, 15.0, "reasoned: a tenth of the node is what all others of it need"),
+        Limit::sharp(
+            "elsewhere",
+            30.0,
+            "reasoned: as much as a node that is in use for something else has not",
+        ),
+        Limit::sharp("victim", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
+        Limit::sharp("home", 95.0, "reasoned: all of its time but what the scheduler moves for a moment"),
+    ],
+    idle_too: true,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// Points around an even share within which memory counts as spread on purpose.
+const EVEN_POINTS: f64 = 10.0;
+
+/// A container so near its memory limit, as a share of what it has, does not grow.
+const AT_LIMIT: f64 = 1.05;
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let whole = view.whole_nodes();
+    let managed = |node: NodeId| view.node(node).map_or(0.0, |row| row.raw.managed_bytes as f64);
+    let smallest = whole.iter().map(|node| managed(*node)).fold(f64::INFINITY, f64::min);
+    let size = task.rss_bytes as f64;
+    if whole.len() < 2 || size * 100.0 < smallest * view.limit("size") {
+        return Ok(Look::Quiet);
+    }
+    let Some(home) = task.home_node().filter(|home| whole.contains(home)) else { return Ok(Look::Quiet) };
+    input((managed(home) > 0.0).then_some(()), "the watermarks of its node are not known")?;
+    if size * 100.0 < managed(home) * view.limit("size") || !guards::is_default(task.raw.mempolicy) {
+        return Ok(Look::Quiet);
+    }
+    let room = memory_room(view, &[home]);
+    let (free, of_all) = elsewhere(view, &whole, home);
+    if room * 100.0 > managed(home) * view.limit("room") || free * 100.0 < of_all * view.limit("elsewhere") {
+        return Ok(Look::Quiet);
+    }
+    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    if !whole.iter().all(|node| node.0 < 64 && mems >> node.0 & 1 == 1) || is_at_limit(view, of) {
+        return Ok(Look::Quiet);
+    }
+    let resident = input(task.resident, "its memory by kind is not known")?;
+    if resident.file_bytes as f64 * 2.0 >= size || guards::is_own_memory(view, of) != Some(true) {
+        return Ok(Look::Quiet);
+    }
+    let placed = guards::placed(view, of)?;
+    let even = 100.0 / whole.len() as f64;
+    if whole.iter().all(|node| (placed.memory_pct(&[*node]) - even).abs() <= EVEN_POINTS) {
+        return Ok(Look::Quiet);
+    }
+    let own = need(view.number(&OWN_POLICY_PCT, of))?;
+    if own >= OWN_POLICY_MAX {
+        return Ok(Look::Quiet);
+    }
+    let mut victims = victims(view, task, home);
+    // Losses that are not worth it leave it an info.
+    if gain_of(view, &victims, home).is_too_small(view.over) {
+        victims.clear();
+    }
+    let subject = of.subject();
+    let node = Subject::Node(home);
+    let mut evidence = vec![
+        view.evidence(RSS_BYTES.id, subject.clone(), size)
+            .limit(managed(home) * view.limit("size") / 100.0)
+            .on(home),
+        view.evidence("mem_free_bytes", node, room)
+            .limit(managed(home) * view.limit("room") / 100.0)
+            .note(Note::AtMost),
+        view.evidence(OWN_POLICY_PCT.id, subject, own).limit(OWN_POLICY_MAX).note(Note::AtMost),
+    ];
+    evidence.extend(victims.iter().map(|victim| victim.evidence(view)));
+    Ok(Look::seen(Seen {
+        severity: if victims.is_empty() { Severity::Info } else { Severity::Warning },
+        confidence: if victims.is_empty() { Confidence::Measured } else { Confidence::Estimated },
+        evidence,
+        plan: Plan {
+            to: vec![home],
+            from: whole.into_iter().filter(|node| *node != home).collect(),
+            bytes: managed(home),
+            other: victims.first().map(|victim| process(&victim.task.raw)),
+            number: victims.len() as f64,
+            ..Plan::default()
+        },
+    }))
+}
+
+/// Memory of other nodes that is free, and all of theirs, bytes.
+fn elsewhere(view: &View<'_>, whole: &[NodeId], home: NodeId) -> (f64, f64) {
+    let others = whole.iter().filter(|node| **node != home).filter_map(|node| view.node(*node));
+    others.fold((0.0, 0.0), |(free, all), row| {
+        (free + above_watermark(&row.raw).max(0.0), all + row.raw.managed_bytes as f64)
+    })
+}
+
+/// Whether a group that it is in may not have more memory than it has.
+fn is_at_limit(view: &View<'_>, of: &Of<'_>) -> bool {
+    let mut row = view.container_of(of);
+    // Rows of a hostile recording may be above each other.
+    for _ in 0..DEPTH_MAX {
+        let Some(group) = row else { return false };
+        if let Some((Ok(Some(limit)), Ok(used))) =
+            group.raw.as_ref().map(|raw| (&raw.mem_limit_bytes, &raw.mem_bytes))
+            && *limit as f64 <= *used as f64 * AT_LIMIT
+        {
+            return true;
+        }
+        row = group.parent.and_then(|at| view.snapshot.containers.get(at));
+    }
+    false
+}
+
+/// Another process of the same node, whose memory had to go elsewhere.
+struct Victim<'a> {
+    task: &'a Task,
+    placed: guards::Placed,
+    home: NodeId,
+}
+
+impl Victim<'_> {
+    /// Share of its memory on other nodes, in percent.
+    fn outside(&self) -> f64 {
+        100.0 - self.placed.memory_pct(&[self.home])
+    }
+
+    fn evidence(&self, view: &View<'_>) -> Evidence {
+        view.evidence(MEM_PCT_BY_NODE.id, process(&self.task.raw), self.placed.memory_pct(&[self.home]))
+            .error(self.placed.error)
+            .limit(100.0 - view.limit("victim"))
+            .note(Note::AtMost)
+            .on(self.home)
+    }
+}
+
+/// Processes that run on the node alone and have a fifth of their memory or more on others, without having asked for that,
+/// those with most of it first.
+fn victims<'a>(view: &View<'a>, large: &Task, home: NodeId) -> Vec<Victim<'a>> {
+    let now = waiting::now(view);
+    let is_other = |task: &&&Task| task.raw.process() != large.raw.process();
+    let mut victims: Vec<Victim<'a>> = now
+        .candidates()
+        .collect::<Vec<&'a Task>>()
+        .iter()
+        .filter(is_other)
+        .filter(|task| guards::is_default(task.raw.mempolicy))
+        .filter(|task| task.mem_nodes.is_some_and(|mems| home.0 < 64 && mems >> home.0 & 1 == 1))
+        .filter_map(|task| {
+            let of = Of::Process(task);
+            let placed = guards::placed(&now, &of).ok()?;
+            let victim = Victim { task, placed, home };
+            let is_hurt = victim.placed.run_pct(&[home]) >= view.limit("home")
+                && victim.outside() - victim.placed.error >= view.limit("victim")
+                && guards::is_large(&now, &victim.placed)
+                && guards::is_own_memory(&now, &of) == Some(true)
+                && !guards::is_cold(&now, &of, &victim.placed);
+            is_hurt.then_some(victim)
+        })
+        .collect();
+    victims.sort_by(|a, b| {
+        b.placed
+            .outside(&[home])
+            .total_cmp(&a.placed.outside(&[home]))
+            .then(a.task.raw.pid.cmp(&b.task.raw.pid))
+    });
+    victims
+}
+
+/// CPU time that could be won with the memory of all victims on their node.
+fn gain_of(view: &View<'_>, victims: &[Victim<'_>], home: NodeId) -> Gain {
+    let now = waiting::now(view);
+    let mut sum = Gain::default();
+    for victim in victims {
+        let one = gain_of_memory(&now, &Of::Process(victim.task), &victim.placed, &[home]);
+        let add = |sum: Option<f64>, more: Option<f64>| more.map(|more| sum.unwrap_or(0.0) + more).or(sum);
+        sum.at_most = add(sum.at_most, one.at_most);
+        sum.of = add(sum.of, one.of);
+        // The formula is that of the first, which has most memory elsewhere.
+        if sum.how.is_none() {
+            (sum.how, sum.assumes) = (one.how, one.assumes);
+        }
+    }
+    sum
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(task), Some(home)) = (of.task(), seen.plan.to.first().copied()) else { return Told::default() };
+    let victims = if seen.severity == Severity::Info { Vec::new() } else { victims(view, task, home) };
+    let gain = gain_of(view, &victims, home);
+    let name = comm(task.raw.comm);
+    let (free, managed) = (seen.evidence[1].value, seen.plan.bytes);
+    let mut sentence_of = format!(
+        "{name} has {} of the {} of node {home}, which has no room left",
+        bytes(seen.evidence[0].value),
+        bytes(managed)
+    );
+    if let Some(first) = victims.first() {
+        let others = match victims.len() - 1 {
+            0 => String::new(),
+            1 => " and of another process".to_owned(),
+            more => format!(" and of {more} others"),
+        };
+        sentence_of +=
+            &format!("; memory of {} {}{others} is elsewhere", first.task.raw.pid, comm(first.task.raw.comm));
+    }
+    let start = "start it with numactl --interleave=all: it does not fit on one node; or divide it, one part for each node";
+    let mut commands = vec![Command::words(When::NextStart, Scope::Process, start.to_owned())];
+    if let Some(option) = option_of(&name) {
+        commands.push(Command::words(When::NextStart, Scope::Process, option.to_owned()));
+    }
+    if let Some(first) = victims.first() {
+        let words =
+            format!("afterwards move the memory of others back, first that of {}", first.task.raw.pid);
+        commands.push(Command::words(When::NextStart, Scope::Process, words));
+    }
+    Told {
+        sentence: sentence(format!("{sentence_of}.")),
+        gain,
+        commands,
+        undo: Vec::new(),
+        check: vec![Check {
+            metric: "mem_free_bytes",
+            of: Subject::Node(home),
+            from: free,
+            to: managed * view.rule.limit("room", false) / 100.0,
+            below: false,
+            within_s: 60.0,
+        }],
+        stop: Vec::new(),
+        risk: "Interleaving makes most of its accesses remote: right for a program that does not fit on a node, wrong for one that \
+               does. Nothing is moved now: what goes away comes back with the next page."
+            .to_owned(),
+        or_else: vec![
+            "It does not grow any more, and its own memory on other nodes is small: then remote_pct is near 0.".to_owned(),
+        ],
+    }
+}
+
+/// The option by which a program that people know spreads its memory itself, if it has one (S13).
+fn option_of(comm: &str) -> Option<&'static str> {
+    match comm {
+        "mysqld" | "mariadbd" => Some("or set innodb_numa_interleave=ON in its configuration"),
+        "java" => Some("or start it with -XX:+UseNUMA"),
+        _ if comm.starts_with("qemu-") => Some("or give the guest nodes of its own (<numa> in libvirt)"),
+        _ => None,
+    }
+}

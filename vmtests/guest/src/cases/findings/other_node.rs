@@ -1,0 +1,63 @@
+//! A process that may run everywhere, runs on node 0, and has its memory on node 1: `memory-on-other-node`.
+
+use std::time::Duration;
+
+use vmtests_protocol::Plan;
+
+use super::super::{Case, Stop, all_cpus};
+use super::watch::Watch;
+use super::{SLACK, close_loop, shell, undo};
+use crate::procfs;
+use crate::report::Report;
+use crate::rest::Balancing;
+use crate::sysfs;
+use crate::work::Work;
+
+pub const CASE: Case = Case {
+    name: "findings_other_node",
+    about: "a process without limits runs on node 0 and its memory is on node 1: the finding comes, its command brings the memory, \
+            the finding ends, and the way back takes the memory away again",
+    run,
+};
+
+/// Subjects are judged from this age on; the time that the rule's condition must hold.
+const LIVES: Duration = Duration::from_secs(60);
+const HELD: Duration = Duration::from_secs(60);
+const MIB: &str = "96";
+
+fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
+    if plan.machine.nodes.len() != 2 {
+        return Err(Stop::skip("needs two nodes"));
+    }
+    let _balancing = Balancing::off()?;
+    let mut watch = Watch::start()?;
+    let work = Work::start_now("numa_truth", &["free:1", "0,100", MIB, "touched", "uniform"])?;
+    let pid = work.pid();
+    // A thread that is alone on its CPU stays there when it may go elsewhere again.
+    shell::pin_all(pid, &sysfs::node_cpus(0)?)?;
+    shell::pin_all(pid, &all_cpus(plan))?;
+    let finding = close_loop(report, &mut watch, "memory-on-other-node", LIVES + HELD + SLACK);
+    let row = watch.process(pid);
+    report.say(format_args!(
+        "at the end it ran by node {}, remote {}",
+        row["run_pct_by_node"], row["remote_pct"]
+    ));
+    let finding = finding?;
+    let share = |of: &str, at: u32, report: &mut Report| -> Result<(), Stop> {
+        let bytes = procfs::bytes_by_node(pid)?;
+        let [here, away] = [at, 1 - at].map(|node| bytes.get(&node).copied().unwrap_or(0.0));
+        report.check(
+            away < here / 20.0,
+            format_args!("bytes that the kernel has on node {}, of those on node {at}, {of}", 1 - at),
+            "less than a twentieth",
+            format_args!("{away} of {here}"),
+        );
+        Ok(())
+    };
+    share("after the command", 0, report)?;
+    undo(report, &finding)?;
+    share("after the way back", 1, report)?;
+    watch.stop()?;
+    work.stop()?;
+    Ok(())
+}
