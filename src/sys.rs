@@ -523,6 +523,12 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.words) }
     }
 
+    /// Its words, for threads that write them at the same time.
+    pub fn atomics(&mut self) -> &[AtomicU64] {
+        // SAFETY: as in words_mut(); an AtomicU64 has the layout of a u64, and no other reference exists meanwhile.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.words) }
+    }
+
     /// Gives the kernel advice on all of its pages.
     ///
     /// # Errors

@@ -10,29 +10,32 @@ pub const LOADS: u64 = 16;
 /// A closed walk through a region: each word of it holds the address of the next one.
 pub struct Cycle {
     region: Region,
-    /// Indices of the words, in no order that matters; what [`Cycle::flush`] goes through.
+    /// Indices of one word of each line, in no order that matters; what [`Cycle::flush`] goes through.
     words: Vec<u32>,
     at: u64,
 }
 
 impl Cycle {
-    /// The walk through the words of `region` with these indices, in this order, and from the last to the first again.
-    /// `None` where one is outside of the region or there is none.
-    pub fn new(mut region: Region, words: Vec<u32>) -> Option<Cycle> {
+    /// The walk through the words of `region` with these indices, in this order, and from the last to the first again. Its
+    /// first `lines` words are one of each line, which later ones come back to. `None` where a word is outside of the region
+    /// or there is none.
+    pub fn new(mut region: Region, mut words: Vec<u32>, lines: usize) -> Option<Cycle> {
         let base = region.address();
         let memory = region.words_mut();
-        if words.is_empty() || words.iter().any(|word| *word as usize >= memory.len()) {
+        if lines == 0 || words.is_empty() || words.iter().any(|word| *word as usize >= memory.len()) {
             return None;
         }
         let address = |word: u32| base + u64::from(word) * size_of::<u64>() as u64;
         let next = words.iter().skip(1).chain(words.first());
         words.iter().zip(next).for_each(|(word, next)| memory[*word as usize] = address(*next));
         let at = address(words[0]);
+        words.truncate(lines);
+        words.shrink_to_fit();
         Some(Cycle { region, words, at })
     }
 
-    /// Words of the walk.
-    pub fn length(&self) -> u64 {
+    /// Lines of the walk: loads before it comes to a line for the second time.
+    pub fn lines(&self) -> u64 {
         self.words.len() as u64
     }
 
@@ -130,18 +133,18 @@ mod tests {
     #[test]
     fn a_walk_comes_back_and_stays_inside() {
         let order = vec![0, 512, 64, 1024];
-        let mut cycle = Cycle::new(Region::new(1).unwrap(), order.clone()).unwrap();
+        let mut cycle = Cycle::new(Region::new(1).unwrap(), order, 4).unwrap();
         let start = cycle.at;
         cycle.walk(1);
         assert_eq!(cycle.at, start, "16 loads are four times the four words");
         assert!(cycle.flush());
         cycle.walk(25);
         assert_eq!(cycle.at, start);
-        let mut three = Cycle::new(Region::new(1).unwrap(), vec![0, 8, 16]).unwrap();
+        let mut three = Cycle::new(Region::new(1).unwrap(), vec![0, 8, 16], 3).unwrap();
         three.walk(1);
         assert_eq!(three.at, three.region().address() + 8 * 8, "16 loads are five times three, and one");
         let words = three.region().words().len() as u32;
-        assert!(Cycle::new(Region::new(1).unwrap(), vec![0, words]).is_none());
-        assert!(Cycle::new(Region::new(1).unwrap(), vec![]).is_none());
+        assert!(Cycle::new(Region::new(1).unwrap(), vec![0, words], 2).is_none());
+        assert!(Cycle::new(Region::new(1).unwrap(), vec![], 0).is_none());
     }
 }
