@@ -63,8 +63,8 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
-    /// Memory for a walk on `node`, touched from `cpu`. Answered by [`Answer::Memory`].
-    Walk { walk: Walk, node: u32, bytes: u64, cpu: u32, limits: Limits },
+    /// Memory for a walk on `node`, touched from `cpu`; the walk goes through its lines in so many orders. Answered by [`Answer::Memory`].
+    Walk { walk: Walk, node: u32, bytes: u64, cpu: u32, orders: u32, limits: Limits },
     /// Memory for streams on `node`, touched from `cpu`. Answered by [`Answer::Memory`].
     Streams { node: u32, bytes: u64, cpu: u32, limits: Limits },
     /// Gives all memory of walks of this kind, or of streams, back.
@@ -86,10 +86,10 @@ pub enum Job {
     Bandwidth { kind: Stream, node: u32, cpus: Vec<u32>, windows: u32, ms: u32 },
     /// Sends a line between two CPUs. Answered by [`Answer::Times`].
     Line { first: u32, second: u32, two_lines: bool, ms: u32 },
-    /// Latency of each of so many huge pages of `node`. Answered by [`Answer::Times`].
-    EachPage { node: u32, pages: u32, cpu: u32, limits: Limits },
-    /// Rates of a load on `cpus` at the same time, with memory of `node`. Answered by [`Answer::Rates`].
-    Rates { load: SmtLoad, cpus: Vec<u32>, node: u32, ms: u32, limits: Limits },
+    /// Latency of each huge page of `bytes` of memory of `node`. Answered by [`Answer::Times`].
+    EachPage { node: u32, bytes: u64, cpu: u32, limits: Limits },
+    /// Rates of a load on `cpus` at the same time, with `bytes` of memory of `node` for each. Answered by [`Answer::Rates`].
+    Rates { load: SmtLoad, cpus: Vec<u32>, node: u32, bytes: u64, ms: u32, limits: Limits },
     /// Does something that the kernel counts. Answered by [`Answer::Did`].
     Do(Deed),
 }

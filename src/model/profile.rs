@@ -24,6 +24,8 @@ pub struct Profile {
     pub tool: String,
     /// The end of the measurement, RFC 3339.
     pub time: String,
+    /// The time at which each part was measured, by its word (`latency`, `smt`): parts that were measured later are merged in.
+    pub measured: BTreeMap<String, String>,
     /// Length of the measurement, s.
     pub took_s: f64,
     /// The machine that it is about.
