@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::calibrate::write;
+use super::calibrate::{lock, write};
 use super::watch::start;
 use super::{print, stop_signals, terminal_width};
 use crate::calibrate::machine::Facts;
@@ -68,6 +68,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
 fn test() -> Result<Option<Report>> {
     let facts = Facts::read(Path::new("/"))?;
     let stop = stop_signals()?;
+    let _lock = lock()?;
     let begin = Instant::now();
     let worker =
         Worker::start_beside_others(stop, begin + LIMIT).context("starting the process that is watched")?;

@@ -115,8 +115,13 @@ struct Watch {
     last: Option<Sample>,
 }
 
-/// The truth and the number of the tool, from what both saw.
-type Counts = fn(&Truth, &Task) -> (u64, u64);
+/// Pages of a deed that are on a node.
+fn pages_on(truth: &Truth, node: u32) -> u64 {
+    truth.pages.iter().filter(|(on, _)| *on == node).map(|(_, pages)| pages).sum()
+}
+
+/// The truth and the number of the tool, from what both saw; with the node that it is about, where it is about one.
+type Counts = fn(&Truth, &Task, u32) -> (u64, u64);
 
 /// A deed, as both saw it; or why it was not done.
 type Seen = Result<(Truth, Snapshot), String>;
@@ -128,25 +133,25 @@ impl Watch {
             return Ok(Comparison::untested(check, missing.to_string()));
         }
         let (deed, of): (Deed, Counts) = match check {
-            "minor_faults" => (Deed::Pages { count: PAGES }, |truth, task| {
+            "minor_faults" => (Deed::Pages { count: PAGES }, |truth, task, _| {
                 (truth.minor_faults, task.delta[Counter::MinFlt])
             }),
-            "switches" => (Deed::Trips { cpu: places.cpus[0], count: TRIPS }, |truth, task| {
+            "switches" => (Deed::Trips { cpu: places.cpus[0], count: TRIPS }, |truth, task, _| {
                 (truth.switches, task.delta[Counter::Nvcsw] + task.delta[Counter::Nivcsw])
             }),
             "cpu_moves" if places.cpus.len() < 2 => {
                 return Ok(Comparison::untested(check, "one CPU may be used"));
             }
-            "cpu_moves" => (Deed::Moves { cpus: places.cpus.clone(), count: MOVES }, |truth, task| {
+            "cpu_moves" => (Deed::Moves { cpus: places.cpus.clone(), count: MOVES }, |truth, task, _| {
                 (truth.moves, task.delta[Counter::CpuMigrations])
             }),
-            "cpu_time" => (Deed::Burn { cpu: places.cpus[0], ms: BURN_MS }, |truth, task| {
+            "cpu_time" => (Deed::Burn { cpu: places.cpus[0], ms: BURN_MS }, |truth, task, _| {
                 (truth.cpu_ns, task.delta.cpu_ns())
             }),
             other => return self.on_nodes(other, places),
         };
         let seen = self.seen(deed)?;
-        Ok(self.beside(check, seen, of))
+        Ok(self.beside(check, seen, 0, of))
     }
 
     fn on_nodes(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
@@ -160,19 +165,21 @@ impl Watch {
                     return Ok(Comparison::untested(check, why));
                 }
                 let seen = self.seen(Deed::Moves { cpus: vec![first_cpu, second_cpu], count: MOVES })?;
-                Ok(self.beside(check, seen, |truth, task| (truth.moves, task.delta[Counter::NodeMoves])))
+                Ok(self.beside(check, seen, second, |truth, task, _| {
+                    (truth.moves, task.delta[Counter::NodeMoves])
+                }))
             }
             "other_node_pages" => {
                 let seen = self.seen(Deed::Allocate { cpu: first_cpu, node: second, count: OTHER_PAGES })?;
-                Ok(self.beside(check, seen, |truth, task| {
-                    // The deed asks for one node only: what is there is what came from it.
-                    (truth.pages.iter().map(|(_, pages)| pages).sum(), task.delta[Counter::CrossAllocs])
+                Ok(self.beside(check, seen, second, |truth, task, node| {
+                    // Pages that came from the CPU's own node for want of room are no pages of another one.
+                    (pages_on(truth, node), task.delta[Counter::CrossAllocs])
                 }))
             }
             "moved_pages" => {
                 let seen = self.seen(Deed::MovePages { from: first, to: second, count: OTHER_PAGES })?;
-                Ok(self.beside(check, seen, |truth, task| {
-                    (truth.pages.iter().map(|(_, pages)| pages).sum(), task.delta[Counter::AskedPages])
+                Ok(self.beside(check, seen, second, |truth, task, _| {
+                    (truth.moved_pages, task.delta[Counter::AskedPages])
                 }))
             }
             "placement" | "remote" => {
@@ -188,14 +195,14 @@ impl Watch {
     }
 
     /// Compares counts of the row of the process, if there is one.
-    fn beside(&self, check: &str, seen: Seen, of: Counts) -> Comparison {
+    fn beside(&self, check: &str, seen: Seen, node: u32, of: Counts) -> Comparison {
         let (truth, snapshot) = match seen {
             Ok(seen) => seen,
             Err(why) => return Comparison::untested(check, why),
         };
         // Something was done: a tool that shows no process that did it shows none of it.
         let nothing = Task::new(Arc::new(TaskRaw::zero()));
-        let (truth, tool) = of(&truth, self.row(&snapshot).unwrap_or(&nothing));
+        let (truth, tool) = of(&truth, self.row(&snapshot).unwrap_or(&nothing), node);
         Comparison::new(check, truth as f64, tool as f64)
     }
 
@@ -268,5 +275,16 @@ impl Watch {
             Some(sample) => Ok(sample),
             None => bail!("the live source ended"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_other_nodes_are_not_counted() {
+        let truth = Truth { pages: vec![(0, 30), (1, 3970)], ..Truth::default() };
+        assert_eq!((pages_on(&truth, 1), pages_on(&truth, 2)), (3970, 0));
     }
 }
