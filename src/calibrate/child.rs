@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::counting;
 use super::job::{Answer, Job, Limits, Walk};
 use super::stats::median;
 use crate::known::asm::{Cycle, Work, work};
@@ -88,7 +89,7 @@ impl Walked {
     }
 }
 
-fn share(nodes: &io::Result<Vec<i32>>, node: u32) -> f64 {
+pub(super) fn share(nodes: &io::Result<Vec<i32>>, node: u32) -> f64 {
     match nodes {
         Ok(nodes) => {
             nodes.iter().filter(|found| **found == node as i32).count() as f64 / nodes.len().max(1) as f64
@@ -138,6 +139,7 @@ impl Worker {
             Job::EachPage { node, bytes, cpu, limits } => self::each_page(*node, *bytes, *cpu, limits),
             Job::Do(deed) => self.doer.act(deed).map(Answer::Did),
             Job::Rates { .. } => rates(job),
+            Job::Count(count) => counting::count(count).map(Answer::Counted),
         };
         done.unwrap_or_else(|why| Answer::Failed { why })
     }
@@ -217,7 +219,7 @@ impl Worker {
 }
 
 /// Memory on a node, touched from a CPU; ends before the node is short of memory.
-fn placed(node: u32, bytes: u64, cpu: u32, huge: bool, limits: &Limits) -> Result<Placed, String> {
+pub(super) fn placed(node: u32, bytes: u64, cpu: u32, huge: bool, limits: &Limits) -> Result<Placed, String> {
     sys::run_on(&[cpu]).map_err(|error| format!("CPU {cpu}: {error}"))?;
     let page = rustix::param::page_size() as u64;
     let room = || {

@@ -13,10 +13,10 @@ use crate::calibrate::worker::{Ended, Worker};
 use crate::collect::placement::Budget;
 use crate::container::scope::Scope;
 use crate::known::deed::{Deed, Truth};
-use crate::metric::Value;
 use crate::metric::placement::{MEM_ERROR_POINTS, MEM_PCT_BY_NODE, REMOTE_PCT};
+use crate::metric::{Value, counters};
 use crate::model::counters::Counter;
-use crate::model::sample::{Sample, TaskRaw};
+use crate::model::sample::{Reading, Sample, TaskRaw};
 use crate::model::units::NodeId;
 use crate::record::columns::Row;
 use crate::snapshot::{RowKind, Snapshot, Task, derive};
@@ -47,6 +47,8 @@ pub struct Places {
     pub cpus: Vec<u32>,
     /// Two nodes with memory that may be used, and a CPU of each.
     pub nodes: Option<[(u32, u32); 2]>,
+    /// The node of the first CPU.
+    pub own_node: u32,
 }
 
 impl Places {
@@ -64,6 +66,7 @@ impl Places {
         let near = first.and_then(|first| all[1..].iter().find(|cpu| node_of(**cpu) == node_of(first)));
         let second = near.or(all.get(1)).copied();
         Places {
+            own_node: first.and_then(node_of).map_or(0, |node| node.0),
             cpus: first.into_iter().chain(second).collect(),
             nodes: match nodes[..] {
                 [first, second, ..] => Some([first, second]),
@@ -91,8 +94,12 @@ impl From<anyhow::Error> for Stopped {
 ///
 /// # Errors
 /// A signal came, the process ended, or the source cannot go on.
-pub fn software(worker: Worker, source: LiveSource, places: &Places) -> Result<Vec<Comparison>, Stopped> {
-    let mut watch = Watch { worker, source, last: None };
+pub fn software(
+    worker: &mut Worker,
+    source: LiveSource,
+    places: &Places,
+) -> Result<Vec<Comparison>, Stopped> {
+    let mut watch = Watch::new(worker, source);
     let mut comparisons = Vec::new();
     // The first of everything: memory of the process that later deeds need.
     if let Err(why) = watch.seen(Deed::Rest)? {
@@ -108,9 +115,18 @@ pub fn software(worker: Worker, source: LiveSource, places: &Places) -> Result<V
     Ok(comparisons)
 }
 
+/// The answer of the process, or why there are no more.
+pub(super) fn going_on(answer: Result<Answer, Ended>) -> Result<Answer, Stopped> {
+    answer.map_err(|ended| match ended {
+        Ended::Signal => Stopped::Signal,
+        Ended::TimeUp => Stopped::Failed(anyhow::anyhow!("the self-test took too long")),
+        Ended::Died(why) | Ended::Busy(why) => Stopped::Failed(anyhow::Error::msg(why)),
+    })
+}
+
 /// The process, and the tool's view of it.
-struct Watch {
-    worker: Worker,
+pub(super) struct Watch<'a> {
+    worker: &'a mut Worker,
     source: LiveSource,
     last: Option<Sample>,
 }
@@ -126,7 +142,19 @@ type Counts = fn(&Truth, &Task, u32) -> (u64, u64);
 /// A deed, as both saw it; or why it was not done.
 type Seen = Result<(Truth, Snapshot), String>;
 
-impl Watch {
+impl<'a> Watch<'a> {
+    pub(super) fn new(worker: &'a mut Worker, source: LiveSource) -> Watch<'a> {
+        Watch { worker, source, last: None }
+    }
+
+    /// The count in a slot of the row of the process, in an interval; a process without a row counted nothing.
+    pub(super) fn slot(&self, snapshot: &Snapshot, at: usize) -> Reading<u64> {
+        match self.row(snapshot) {
+            None => Ok(0),
+            Some(task) => counters::slot(&task.delta.slots, snapshot, at).map(|count| count.round() as u64),
+        }
+    }
+
     fn compare(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
         // A number that the tool does not claim cannot be wrong.
         if let Some(missing) = metric_of(check).and_then(|id| self.source.host().missing.get(id).cloned()) {
@@ -206,7 +234,7 @@ impl Watch {
         Comparison::new(check, truth as f64, tool as f64)
     }
 
-    fn row<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Task> {
+    fn row<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s Task> {
         snapshot.tasks.iter().find(|task| task.raw.pid == self.worker.pid())
     }
 
@@ -250,23 +278,27 @@ impl Watch {
 
     /// Does a deed between two samples in which the process is at rest.
     fn seen(&mut self, deed: Deed) -> Result<Seen, Stopped> {
+        Ok(match self.between(&Job::Do(deed))? {
+            Ok((Answer::Did(truth), snapshot)) => Ok((truth, snapshot)),
+            Ok((other, _)) => Err(format!("an answer that was not expected: {other:?}")),
+            Err(why) => Err(why),
+        })
+    }
+
+    /// Does a job between two samples in which the process is at rest.
+    pub(super) fn between(&mut self, job: &Job) -> Result<Result<(Answer, Snapshot), String>, Stopped> {
         if self.last.is_none() {
             self.last = Some(self.sample()?);
         }
-        let answer = self.worker.ask(&Job::Do(deed)).map_err(|ended| match ended {
-            Ended::Signal => Stopped::Signal,
-            Ended::TimeUp => Stopped::Failed(anyhow::anyhow!("the self-test took too long")),
-            Ended::Died(why) | Ended::Busy(why) => Stopped::Failed(anyhow::Error::msg(why)),
-        })?;
+        let answer = going_on(self.worker.ask(job))?;
         std::thread::sleep(AT_REST);
         let sample = self.sample()?;
         let host = self.source.host();
         let snapshot = derive(&host, self.last.as_ref(), &sample, RowKind::Processes);
         self.last = Some(sample);
         Ok(match answer {
-            Answer::Did(truth) => Ok((truth, snapshot)),
             Answer::Failed { why } => Err(why),
-            other => Err(format!("an answer that was not expected: {other:?}")),
+            answer => Ok((answer, snapshot)),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-use crate::sys::Region;
+use crate::sys::{Mirror, Region};
 
 /// Loads of one round of [`Cycle::walk`].
 pub const LOADS: u64 = 16;
@@ -53,10 +53,53 @@ impl Cycle {
         }
     }
 
+    /// Writes every line of the walk once more, so that the cache of this CPU has them and no other.
+    pub fn rewrite(&mut self) {
+        let memory = self.region.words_mut();
+        for word in &self.words {
+            // Stores of what is there already are stores all the same.
+            memory[*word as usize] = std::hint::black_box(memory[*word as usize]);
+        }
+    }
+
     /// Takes every line of the walk out of all caches, and waits until that is done. False on CPUs where we know no way.
     pub fn flush(&self) -> bool {
         let words = self.region.words();
         self.words.iter().all(|word| flush_line(&words[*word as usize])) && wait_for_flushes()
+    }
+}
+
+/// A closed walk through a mirror: each load is of another page, and all of them are in one piece of memory.
+pub struct Far {
+    #[expect(dead_code, reason = "the memory that is walked through")]
+    mirror: Mirror,
+    loads: u64,
+    at: u64,
+}
+
+impl Far {
+    /// The walk through the words with these indices, in this order. The caller sees to it that no two of them are the same
+    /// word of memory. `None` where one is outside or there is none.
+    pub fn new(mut mirror: Mirror, words: &[u32]) -> Option<Far> {
+        let base = mirror.address();
+        let address = |word: u32| base + u64::from(word) * size_of::<u64>() as u64;
+        let next = words.iter().skip(1).chain(words.first());
+        let stored = words.iter().zip(next).all(|(word, next)| mirror.store(*word as usize, address(*next)));
+        let at = address(*words.first()?);
+        stored.then_some(Far { mirror, loads: words.len() as u64, at })
+    }
+
+    /// Loads of a pass, each of another page.
+    pub fn loads(&self) -> u64 {
+        self.loads
+    }
+
+    /// Goes on by `rounds` times [`LOADS`] loads.
+    pub fn walk(&mut self, rounds: u64) {
+        if rounds > 0 {
+            // SAFETY: as in Cycle::walk: only new() writes the words, each of which holds the address of another.
+            self.at = unsafe { walk(self.at, rounds) };
+        }
     }
 }
 
@@ -129,6 +172,19 @@ fn wait_for_flushes() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_walk_through_a_mirror_comes_back() {
+        // The same memory is seen twice: word 5 of the second view is word 5 of the first.
+        let second = (Region::ALIGN / size_of::<u64>()) as u32;
+        let mut far = Far::new(Mirror::new(2).unwrap(), &[0, second + 5, 9, second + 700]).unwrap();
+        let begin = far.at;
+        far.walk(3);
+        assert_eq!((far.at, far.loads()), (begin, 4));
+        assert!(Far::new(Mirror::new(1).unwrap(), &[second]).is_none());
+        assert!(Far::new(Mirror::new(1).unwrap(), &[]).is_none());
+        assert!(Mirror::new(0).is_err());
+    }
 
     #[test]
     fn a_walk_comes_back_and_stays_inside() {
