@@ -10,3 +10,4 @@ pub mod run;
 pub mod show;
 mod show_counters;
 pub mod software;
+pub mod trust;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::geteuid;
+use serde::Serialize;
 
 use super::machine;
 use crate::host::kernel::read_trimmed;
@@ -69,16 +70,8 @@ pub fn own_place() -> Result<PathBuf> {
 /// # Errors
 /// There is no such file, or it is damaged, or of a schema that is not known.
 pub fn read(path: &Path) -> Result<Profile> {
-    let reading = || format!("reading {}", path.display());
-    // A pipe has no writer, and would be waited for.
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    let file = opened.with_context(reading)?;
-    ensure!(file.metadata().with_context(reading)?.is_file(), "{} is no file", path.display());
-    let mut text = String::new();
-    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(reading)?;
-    ensure!(read as u64 <= MOST_BYTES, "{} is too large to be a profile", path.display());
     let profile: Profile =
-        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
+        serde_json::from_str(&text_of(path)?).with_context(|| format!("{} is damaged", path.display()))?;
     ensure!(
         profile.schema == SCHEMA,
         "{} has schema {}, and this version knows {SCHEMA}",
@@ -86,6 +79,22 @@ pub fn read(path: &Path) -> Result<Profile> {
         profile.schema
     );
     Ok(profile)
+}
+
+/// The text of a file that is stored here.
+///
+/// # Errors
+/// There is no such file, or it is none, or too large.
+pub fn text_of(path: &Path) -> Result<String> {
+    let reading = || format!("reading {}", path.display());
+    // A pipe has no writer, and would be waited for.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.with_context(reading)?;
+    ensure!(file.metadata().with_context(reading)?.is_file(), "{} is no file", path.display());
+    let mut text = String::new();
+    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(reading)?;
+    ensure!(read as u64 <= MOST_BYTES, "{} is too large to be one of ours", path.display());
+    Ok(text)
 }
 
 /// A stored profile, and whether it is about this machine.
@@ -162,13 +171,13 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension(format!("new-{}", std::process::id()))
 }
 
-/// Writes a profile beside `path` and gives it that name. The folder is made if it is not there.
+/// Writes a profile, or another value as JSON, beside `path` and gives it that name. The folder is made if it is not there.
 ///
 /// # Errors
 /// The folder or the file belongs to another user, or cannot be written.
-pub fn write(path: &Path, profile: &Profile) -> Result<()> {
+pub fn write(path: &Path, stored: &impl Serialize) -> Result<()> {
     prepare(path)?;
-    let mut text = serde_json::to_string(profile).context("writing JSON")?;
+    let mut text = serde_json::to_string(stored).context("writing JSON")?;
     text.push('\n');
     let beside = beside(path);
     let made = OpenOptions::new()

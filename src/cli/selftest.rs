@@ -28,6 +28,10 @@ pub struct SelftestArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub check: Option<PathBuf>,
 
+    /// Do not store the verdicts on events, which `list events` and `doctor` say.
+    #[arg(long)]
+    pub no_save: bool,
+
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub format: ReportFormat,
 

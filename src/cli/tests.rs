@@ -71,7 +71,7 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
         (&["--follow"], &["replay has '--follow'"]),
         (
             &["list", "metrics", "--pmu-dir", "x"],
-            &["numatop-ng, list events, record and diagnose have '--pmu-dir'"],
+            &["numatop-ng, list events, record, diagnose and selftest have '--pmu-dir'"],
         ),
     ] {
         let error = refused(words);

@@ -12,8 +12,10 @@ use super::watch::start;
 use super::{print, stop_signals, terminal_width};
 use crate::calibrate::job::Limits;
 use crate::calibrate::machine::Facts;
+use crate::calibrate::store;
 use crate::calibrate::worker::Worker;
 use crate::cli::{ReportFormat, SelftestArgs, SelftestPart};
+use crate::doctor;
 use crate::error::Exit;
 use crate::host::kernel::read_trimmed;
 use crate::model::event::Role;
@@ -25,6 +27,7 @@ use crate::selftest::judge::Verdict;
 use crate::selftest::report::{Report, SCHEMA};
 use crate::selftest::run::{self, Places, Stopped, software};
 use crate::selftest::show;
+use crate::selftest::trust::Trust;
 
 /// The limit of everything: on a machine at rest it takes five seconds.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -62,6 +65,9 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
             }
         },
     };
+    if args.check.is_none() && !args.no_save {
+        keep(&report);
+    }
     match args.format {
         ReportFormat::Text => {
             write(args.output.as_deref(), &show::render_text(&report, terminal_width()), Form::Text)?;
@@ -73,6 +79,23 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
     }
     let wrong = report.count(Verdict::Wrong) > 0 || report.count(Verdict::Ok) == 0;
     Ok(if wrong { Exit::CouldNotMeasure } else { Exit::Ok }.into())
+}
+
+/// Stores the verdicts on events beside the profile of the machine: other commands say them. A failure is no fault of the test.
+fn keep(report: &Report) {
+    let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let trust = Trust::of(report, &date);
+    if trust.events.is_empty() {
+        return;
+    }
+    let stored = store::own_place().and_then(|place| {
+        let place = place.with_file_name(doctor::TRUST);
+        let older = store::text_of(&place).ok().and_then(|text| serde_json::from_str(&text).ok());
+        store::write(&place, &trust.after(older.unwrap_or_default()))
+    });
+    if let Err(error) = stored {
+        say::message(format!("numatop-ng: the verdicts on events are not stored: {error:#}"));
+    }
 }
 
 /// The report on this machine; `None` when a signal came.

@@ -87,14 +87,9 @@ fn is_asked_for(only: &[String], resolved: &Resolved) -> bool {
 
 fn subject(resolved: &Resolved) -> Subject {
     let entry = &resolved.entry;
-    let terms = entry.encoding.as_ref().or(entry.kernel.as_ref()).map_or("", String::as_str);
-    let raw = resolved.event.as_ref().map_or_else(
-        |_| String::new(),
-        |event| format!(" (type {} config {:#x} config1 {:#x})", event.kind, event.config, event.config1),
-    );
     Subject {
         event: entry.name.clone(),
-        encoding: format!("{terms}{raw}"),
+        encoding: resolved.encoding(),
         sees: entry.sees,
         errata: entry.errata.clone(),
         ..Subject::new(entry.role, resolved.event.as_ref().unwrap_or(&Event::default()))

@@ -15,6 +15,7 @@ use numatop_ng::pmu::budget::Budget;
 use numatop_ng::pmu::builtin;
 use numatop_ng::pmu::catalog::Catalog;
 use numatop_ng::pmu::sets::{Choice, Chooser, SETS};
+use numatop_ng::selftest::trust::Trust;
 
 use known::KNOWN;
 use machine::Cpu::{Arm, X86};
@@ -460,7 +461,14 @@ fn the_list_says_what_is_counted_and_whether_it_works() {
         false => Ok(()),
     };
 
-    let text = events::render_text(&catalog, budget, &works, &|set| choose(&catalog, budget, set), 100);
+    let text = events::render_text(
+        &catalog,
+        budget,
+        &works,
+        &|set| choose(&catalog, budget, set),
+        &Trust::default(),
+        100,
+    );
 
     for line in [
         "CPU    AuthenticAMD family 0x19 model 0x1 stepping 1",
