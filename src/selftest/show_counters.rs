@@ -14,6 +14,10 @@ pub(super) fn render(report: &CounterReport, width: usize) -> String {
     if let Some(why) = &report.without_tool {
         text += &hanging("  by the tool: ", words(&clean_str(why)), width);
     }
+    if report.pmu.is_empty() {
+        // The same reason behind each event says nothing more.
+        return text + &hanging("  ", words("no event is tested: hypervisors often hide the PMU"), width);
+    }
     let mut event = "";
     for measured in &report.measured {
         if measured.subject.event != event {
@@ -97,6 +101,7 @@ mod tests {
         let untested = Measured { why: Some("one node".into()), ..subject.measured(Load::Coin, None) };
         let report = CounterReport {
             table: "intel/ice-lake-sp".into(),
+            pmu: "cpu".into(),
             free_counters: 4,
             without_tool: Some("no BPF".into()),
             measured: vec![measured, untested],
@@ -104,7 +109,7 @@ mod tests {
         };
         let text = render(&report, 80);
         for said in [
-            "events of intel/ice-lake-sp on no PMU of the CPU cores, 4 counters free\n",
+            "events of intel/ice-lake-sp on cpu, 4 counters free\n",
             "  by the tool: no BPF\n",
             "instructions  INST_RETIRED.ANY  type 0 config 0x0\n",
             "  loop, 0 > 1            3999900-4000500     2000000  WRONG\n    half: one of two\n",
@@ -114,6 +119,9 @@ mod tests {
             assert!(text.contains(said), "{said:?} is not in\n{text}");
         }
         assert_eq!(text.matches("INST_RETIRED.ANY").count(), 1, "each event once");
+        let without = render(&CounterReport { pmu: String::new(), ..report }, 80);
+        assert!(without.contains("on no PMU of the CPU cores") && without.contains("no event is tested"));
+        assert!(!without.contains("INST_RETIRED"), "{without}");
         let list = render_list(80);
         assert!(Role::MEASURED.iter().all(|role| list.contains(role.id())), "{list}");
     }
