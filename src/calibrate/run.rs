@@ -40,6 +40,12 @@ struct Runner<'a> {
 
 type Step = Result<(), Ended>;
 
+/// GB/s of reads by so many cores, and of other streams by all of them.
+type Inside = (BTreeMap<u32, f64>, BTreeMap<Stream, f64>);
+
+/// ns a load: small pages at random, huge pages in groups.
+type Walks = (Option<f64>, Option<f64>);
+
 impl Runner<'_> {
     fn stages(&mut self) -> Step {
         for (stage, _) in &self.plan.stages {
@@ -325,7 +331,7 @@ impl Runner<'_> {
     }
 
     /// Streams inside of a node: reads by 1, 2, 4 and more cores, and the other kinds by all of them.
-    fn inside(&mut self, row: &Row) -> Result<(BTreeMap<u32, f64>, BTreeMap<Stream, f64>), Ended> {
+    fn inside(&mut self, row: &Row) -> Result<Inside, Ended> {
         let (node, most) = (row.node, row.cpus.len());
         let mut failed = None;
         let mut counts = BTreeMap::new();
@@ -470,8 +476,7 @@ impl Runner<'_> {
     }
 
     /// Latency of small pages at random and of huge pages in groups, ns, or why there is no number.
-    #[expect(clippy::type_complexity, reason = "two numbers or a reason, unless it ended")]
-    fn both_walks(&mut self, column: &Column) -> Result<Result<(Option<f64>, Option<f64>), String>, Ended> {
+    fn both_walks(&mut self, column: &Column) -> Result<Result<Walks, String>, Ended> {
         let (node, cpu, limits) = (column.node, column.touched_by, column.limits);
         let mut measured = [None; 2];
         for (walk, ns) in [Walk::SmallPages, Walk::HugePages].into_iter().zip(&mut measured) {

@@ -137,6 +137,16 @@ fn find_in(places: &[PathBuf], topology: &Topology) -> (Option<Stored>, Vec<Stri
     (other, notes)
 }
 
+/// The topology of this machine, with the costs of its nodes if they were measured.
+pub fn with_costs(mut topology: Topology) -> Topology {
+    if let (Some(stored), _) = find(&topology)
+        && stored.inapplicable.is_none()
+    {
+        stored.profile.measure(&mut topology);
+    }
+    topology
+}
+
 /// The run of the kernel.
 pub fn boot_id() -> String {
     read_trimmed("/proc/sys/kernel/random/boot_id")

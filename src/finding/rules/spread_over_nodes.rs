@@ -138,7 +138,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             bytes(placed.memory()),
             nodes(to)
         )),
-        gain: gain::placement(view.cpus(of), now, then, phi),
+        gain: gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology())),
         commands,
         undo: undo.into_iter().take(1).collect(),
         check: vec![check(REMOTE_PCT.id, remote, (rest + 2.0 * placed.error).max(5.0), true)],
