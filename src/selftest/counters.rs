@@ -1,13 +1,12 @@
 //! Events of this machine in loads whose counts are known: counted by the thread that does them, and by the tool.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use super::counts::{CounterReport, Measured, Subject};
 use super::expected::{Place, loads, without_load};
 use super::run::{Places, Stopped, Watch, options};
 use crate::calibrate::job::{Answer, Count, Counts, Job, Limits};
+use crate::calibrate::machine::count_facts;
 use crate::calibrate::worker::Worker;
 use crate::known::counted::Load;
 use crate::model::event::{Event, Role, ShareOf};
@@ -42,7 +41,13 @@ pub struct Asked<'a> {
 pub fn counters(asked: &Asked, worker: &mut Worker) -> Result<CounterReport, Stopped> {
     let cpu = asked.places.cpus.first().copied().unwrap_or(0);
     let core = asked.catalog.cores.iter().find(|core| is_on(core, cpu)).or(asked.catalog.cores.first());
-    let mut report = CounterReport { free_counters: asked.budget.free(), ..machine_facts() };
+    let (microcode, huge_pages) = count_facts(Path::new("/"));
+    let mut report = CounterReport {
+        free_counters: asked.budget.free(),
+        microcode,
+        huge_pages,
+        ..CounterReport::default()
+    };
     let Some(core) = core else { return Ok(report) };
     // The path of a user's table says who they are.
     report.table.clone_from(&core.in_use.id);
@@ -201,22 +206,4 @@ fn by_the_tool(
 
 fn place_of(measured: &Measured) -> Place {
     if measured.is_local() { Place::Own } else { Place::Other }
-}
-
-/// Facts of the machine that counts depend on.
-fn machine_facts() -> CounterReport {
-    let text = |path: &str| fs::read_to_string(Path::new(path)).unwrap_or_default();
-    let cpuinfo = text("/proc/cpuinfo");
-    let microcode: BTreeSet<&str> = cpuinfo
-        .lines()
-        .filter_map(|line| line.strip_prefix("microcode")?.trim_start().strip_prefix(':'))
-        .map(str::trim)
-        .collect();
-    let huge = text("/sys/kernel/mm/transparent_hugepage/enabled");
-    let huge_pages = huge.split(['[', ']']).nth(1).map(str::to_string);
-    CounterReport {
-        microcode: microcode.first().map(ToString::to_string),
-        huge_pages,
-        ..CounterReport::default()
-    }
 }
