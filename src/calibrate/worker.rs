@@ -148,7 +148,7 @@ impl Worker {
     /// There is none and will be none; the process has been killed.
     pub fn ask(&mut self, job: &Job) -> Result<Answer, Ended> {
         let answer = self.told(job).map_err(|ended| match ended {
-            // What ended it may be what is about to end us.
+            // The signal that ended it may be about to end us.
             Ended::Died(_) if is_readable(self.stop, GRACE) => Ended::Signal,
             other => other,
         });

@@ -66,9 +66,9 @@ pub struct Verified {
 pub enum Sees {
     /// Nothing else.
     Demand,
-    /// What the prefetchers of the first cache fetch: lines into it.
+    /// Lines into the first cache, with those that its prefetchers fetch.
     Fills,
-    /// What any prefetcher of the core fetches: all that leaves it.
+    /// Lines that leave the core's caches for it, with those that any of its prefetchers fetches.
     Core,
     /// Not documented.
     #[default]

@@ -149,7 +149,7 @@ fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     let old = store::read(place).ok();
     let old = old.filter(|old| old.inapplicable(&profile.machine, &profile.boot_id).is_none());
     let asked = asked(args).only;
-    // What there was no time or no room for is a part, too.
+    // A profile that lacks something for want of time or room is a part, too.
     let part = args.from.is_some()
         || args.to.is_some()
         || profile.state == State::Partial
