@@ -156,7 +156,7 @@ pub fn boot_id() -> String {
 /// measuring are spent on it.
 ///
 /// # Errors
-/// As those of [`write`].
+/// As those of [`write()`].
 pub fn prepare(path: &Path) -> Result<()> {
     let folder = path.parent().context("a profile needs a folder")?;
     let is_new = !folder.exists();
