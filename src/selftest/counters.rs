@@ -10,7 +10,6 @@ use crate::calibrate::machine::count_facts;
 use crate::calibrate::worker::Worker;
 use crate::known::counted::Load;
 use crate::model::event::{Event, Role, ShareOf};
-use crate::model::sample::Reading;
 use crate::pmu::budget::Budget;
 use crate::pmu::catalog::{Catalog, Core, Resolved};
 use crate::pmu::sets::Choice;
@@ -189,15 +188,13 @@ fn by_the_tool(
         Err(error) => return Ok(Err(format!("{error:#}"))),
     };
     let mut watch = Watch::new(worker, source);
-    for (slot, (at, event)) in events.iter().enumerate() {
+    for (at, event) in events {
         let measured = &mut all[*at];
         let Some(job) = job(asked, event, None, measured.load, place_of(measured)) else { continue };
         let job = Job::Count(Box::new(Count { all: true, ..job }));
-        // The first sample after a pause has what the job does not.
         let Ok((Answer::Counted(counts), snapshot)) = watch.between(&job)? else { continue };
         let own = counts.all.filter(|_| counts.running >= 0.99);
-        let counted: Reading<u64> = watch.slot(&snapshot, slot);
-        if let (Some(own), Ok(tool)) = (own, counted) {
+        if let (Some(own), Some(tool)) = (own, watch.count_of(&snapshot, &event.name)) {
             (measured.own, measured.tool) = (Some(own), Some(tool));
         }
     }

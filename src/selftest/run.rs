@@ -16,7 +16,7 @@ use crate::known::deed::{Deed, Truth};
 use crate::metric::placement::{MEM_ERROR_POINTS, MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::metric::{Value, counters};
 use crate::model::counters::Counter;
-use crate::model::sample::{Reading, Sample, TaskRaw};
+use crate::model::sample::{Sample, TaskRaw};
 use crate::model::units::NodeId;
 use crate::record::columns::Row;
 use crate::snapshot::{RowKind, Snapshot, Task, derive};
@@ -147,12 +147,12 @@ impl<'a> Watch<'a> {
         Watch { worker, source, last: None }
     }
 
-    /// The count in a slot of the row of the process, in an interval; a process without a row counted nothing.
-    pub(super) fn slot(&self, snapshot: &Snapshot, at: usize) -> Reading<u64> {
-        match self.row(snapshot) {
-            None => Ok(0),
-            Some(task) => counters::slot(&task.delta.slots, snapshot, at).map(|count| count.round() as u64),
-        }
+    /// The count of an event in the row of the process, in an interval; a process without a row counted nothing. `None` where
+    /// the source left the event out, or it had to take turns.
+    pub(super) fn count_of(&self, snapshot: &Snapshot, event: &str) -> Option<u64> {
+        let at = snapshot.host.events.iter().position(|known| known.name == event)?;
+        let Some(task) = self.row(snapshot) else { return Some(0) };
+        counters::slot(&task.delta.slots, snapshot, at).ok().map(|count| count.round() as u64)
     }
 
     fn compare(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
