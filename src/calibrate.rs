@@ -2,6 +2,7 @@
 
 pub mod child;
 pub mod classes;
+mod counting;
 pub mod job;
 pub mod machine;
 pub mod merge;

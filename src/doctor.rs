@@ -19,8 +19,10 @@ use crate::list::measured;
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
+use crate::model::topology::Topology;
 use crate::options;
 use crate::pmu::catalog::Catalog;
+use crate::selftest::trust::Trust;
 
 pub use self::findings::{Line, Mark};
 pub use self::render::{render_json, render_text};
@@ -89,6 +91,21 @@ pub struct MetricLine {
     pub advice: Vec<Advice>,
 }
 
+/// Verdicts of self-tests on the events of the machine below `root`; none where none is stored for it.
+pub fn trust(root: &Path) -> Trust {
+    let Ok(topology) = Topology::read(root) else { return Trust::default() };
+    let machine = crate::calibrate::machine::key(root, &topology);
+    let stored = store::places().into_iter().find_map(|place| {
+        let text = store::text_of(&place.with_file_name(TRUST)).ok()?;
+        let trust: Trust = serde_json::from_str(&text).ok()?;
+        trust.is_about(&machine.cpu, machine.hypervisor).then_some(trust)
+    });
+    stored.unwrap_or_default()
+}
+
+/// The file of verdicts, beside the profile of the machine.
+pub const TRUST: &str = "selftest.json";
+
 impl Report {
     /// Gathers the facts of this machine and tries the probes.
     pub fn gather() -> Report {
@@ -99,6 +116,9 @@ impl Report {
         let mut report = Report::new(check, trials);
         let machine = report.sections.iter_mut().find(|section| section.title == findings::MACHINE);
         machine.into_iter().for_each(|section| section.findings.extend(measured.clone().map(findings::ok)));
+        let tested = findings::tested(&trust(Path::new("/")));
+        let counters = report.sections.iter_mut().find(|section| section.title == findings::COUNTERS);
+        counters.into_iter().for_each(|section| section.findings.extend(tested.clone()));
         report
     }
 

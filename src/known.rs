@@ -2,6 +2,7 @@
 
 pub mod asm;
 pub mod chase;
+pub mod counted;
 pub mod deed;
 pub mod pages;
 pub mod pair;

@@ -652,6 +652,12 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.words) }
     }
 
+    /// Its words, for threads that write them at the same time.
+    pub fn atomics(&mut self) -> &[AtomicU64] {
+        // SAFETY: as in words_mut(); an AtomicU64 has the layout of a u64, and no other reference exists meanwhile.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.words) }
+    }
+
     /// Gives the kernel advice on all of its pages.
     ///
     /// # Errors
@@ -706,6 +712,78 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: mapped by us with this length, and unmapped once: nothing borrows from it.
         unsafe { libc::munmap(self.mapped.as_ptr(), self.mapped_len) };
+    }
+}
+
+/// A range of addresses that shows the same memory of [`Region::ALIGN`] bytes over and over. Words are stored one by one, and
+/// no reference to them exists: two addresses may be the same word.
+pub struct Mirror {
+    mapped: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: it owns its mapping, whatever the thread.
+unsafe impl Send for Mirror {}
+
+impl Mirror {
+    /// So many views of new memory, one after the other.
+    ///
+    /// # Errors
+    /// The errno of memfd_create(2) or mmap(2): ENOMEM beyond vm.max_map_count.
+    pub fn new(views: usize) -> io::Result<Mirror> {
+        let memory = rustix::fs::memfd_create("known-load", rustix::fs::MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&memory, Region::ALIGN as u64)?;
+        let len = views
+            .checked_mul(Region::ALIGN)
+            .filter(|len| *len > 0)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let reserve = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let mapped = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, reserve, -1, 0) };
+        let mapped = match NonNull::new(mapped) {
+            Some(mapped) if mapped.as_ptr() != libc::MAP_FAILED => mapped,
+            _ => return Err(io::Error::last_os_error()),
+        };
+        let mirror = Mirror { mapped, len };
+        for view in 0..views {
+            // SAFETY: the view lies within the mapping that is ours, and takes the place of a part of it.
+            let made = unsafe {
+                libc::mmap(
+                    mapped.as_ptr().byte_add(view * Region::ALIGN),
+                    Region::ALIGN,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_SHARED | libc::MAP_FIXED,
+                    memory.as_raw_fd(),
+                    0,
+                )
+            };
+            if made == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(mirror)
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.mapped.as_ptr().addr() as u64
+    }
+
+    /// Stores a word at this distance from the beginning, in words. False where that is outside.
+    pub fn store(&mut self, at: usize, word: u64) -> bool {
+        if at >= self.len / WORD {
+            return false;
+        }
+        // SAFETY: the word lies within the mapping, which is writable, and no reference to it exists.
+        unsafe { self.mapped.as_ptr().cast::<u64>().add(at).write_volatile(word) };
+        true
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and unmapped once: nothing borrows from it.
+        unsafe { libc::munmap(self.mapped.as_ptr(), self.len) };
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,7 +163,7 @@ fn what_was_measured_is_stored_and_shown_again() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_to_is_exit_3_and_the_numbers_are_shown() {
+fn files_that_cannot_be_written_end_it_before_anything_is_measured() {
     let _alone = alone();
     let folder = Folder::new("place");
     let file = folder.0.join("a-file");
@@ -170,13 +171,75 @@ fn a_place_that_cannot_be_written_to_is_exit_3_and_the_numbers_are_shown() {
     let words = ["calibrate", "--force", "--only", "cores", "--format", "json"];
     let output = run(&file, &words);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    assert!(stderr(&output).contains("the profile is not stored"), "{}", stderr(&output));
-    assert_eq!(json(&output)["schema"], 1);
+    assert!(stderr(&output).contains("nothing is measured"), "{}", stderr(&output));
+    assert!(output.stdout.is_empty() && !stderr(&output).contains("about"), "{}", stderr(&output));
+
+    let named = file.to_str().unwrap();
+    for words in [["calibrate", "--force", "--output", named], ["calibrate", "--force", "--compare", named]] {
+        let output = run(&folder.0, &words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains("a-file") && !stderr(&output).contains("stages"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "", "a file that is there stays");
+}
+
+/// Runs the command with this umask.
+fn run_with_umask(state: &Path, umask: &str, words: &[&str]) -> Output {
+    let line = format!("umask {umask}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line, env!("CARGO_BIN_EXE_numatop-ng")]).args(words).stdin(Stdio::null());
+    command.env("STATE_DIRECTORY", state).output().unwrap()
+}
+
+#[test]
+fn a_umask_changes_nothing_for_readers() {
+    let _alone = alone();
+    for umask in ["002", "077"] {
+        let folder = Folder::new(&format!("umask-{umask}"));
+        let state = folder.0.join("made");
+        let words = ["calibrate", "--force", "--only", "cores", "--time", "60"];
+        let output = run_with_umask(&state, umask, &words);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&state), 0o755, "{umask}: {}", stderr(&output));
+        assert_eq!(mode(&state.join("machine.json")), 0o644, "{umask}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_reader_that_is_gone_takes_no_profile_away() {
+    let _alone = alone();
+    let folder = Folder::new("gone");
+    let mut child = command(&folder.0, &["calibrate", "--force", "--only", "cores"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    ended(&mut child);
+    assert!(folder.0.join("machine.json").exists());
+}
+
+#[test]
+fn a_self_test_waits_for_no_calibration_and_does_not_disturb_one() {
+    let _alone = alone();
+    let folder = Folder::new("locked");
+    let address = SocketAddr::from_abstract_name("numatop-ng-known-load").unwrap();
+    let _other = UnixListener::bind_addr(&address).unwrap();
+    let output = run(&folder.0, &["selftest"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("another calibrate or selftest"), "{}", stderr(&output));
 }
 
 /// A calibration that has begun to measure.
 fn begun(state: &Path, words: &[&str]) -> (Child, BufReader<std::process::ChildStderr>) {
-    let mut child = command(state, words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command = command(state, words);
+    // A group of its own, as a shell makes one.
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("rounds of latency") {
@@ -219,8 +282,9 @@ fn a_signal_ends_it_at_once_and_nothing_is_stored() {
         thread::sleep(Duration::from_millis(5));
     }
     let begin = Instant::now();
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
-        .unwrap();
+    // Ctrl-C goes to the process that measures as well.
+    let group = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
     assert_eq!(ended(&mut child), Some(1));
     println!("ended {:?} after SIGINT", begin.elapsed());
     let mut rest = String::new();

@@ -63,6 +63,7 @@ pub(crate) fn wide(nodes: u32, processes: u32) -> Machine {
             id: NodeId(id),
             cpus: (id * CPUS..(id + 1) * CPUS).map(CpuId).collect(),
             distances: (0..nodes).map(|to| (NodeId(to), if to == id { 10 } else { 20 + to % 4 })).collect(),
+            measured: Vec::new(),
             devices: Vec::new(),
             ..first.clone()
         })

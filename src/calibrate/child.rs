@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::job::{Answer, Job, Limits, SmtLoad, Walk};
+use super::counting;
+use super::job::{Answer, Job, Limits, Walk};
 use super::stats::median;
 use crate::known::asm::{Cycle, Work, work};
 use crate::known::chase::{self, GROUP, Shape};
@@ -26,6 +27,12 @@ pub const NAME: &str = "numatop-ng-known-load";
 /// The word with which it runs after all others.
 pub const ASIDE: &str = "aside";
 
+/// The word with the seconds after which it ends in any case.
+pub const LIMIT: &str = "limit=";
+
+/// The exit code when they are over.
+pub const TIME_UP: i32 = 124;
+
 /// The name of the process and its threads.
 const THREAD: &std::ffi::CStr = c"known-load";
 
@@ -35,10 +42,20 @@ const SEED: u64 = 21;
 /// Does jobs until no more come.
 pub fn main() -> ExitCode {
     let _ = rustix::thread::set_name(THREAD);
+    // The end of the pipe is read between two jobs; this ends us in the middle of one.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     // Memory that we fill is given back when we are killed.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     if std::env::args_os().any(|word| word == ASIDE) {
         sys::stand_back();
+    }
+    let seconds = std::env::args().find_map(|word| word.strip_prefix(LIMIT)?.parse::<f64>().ok());
+    if let Some(limit) = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        // The one that asks may be stopped or hang, and the machine is loaded all the same.
+        thread::spawn(move || {
+            thread::sleep(limit);
+            std::process::exit(TIME_UP);
+        });
     }
     let mut worker = Worker::default();
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
@@ -72,7 +89,7 @@ impl Walked {
     }
 }
 
-fn share(nodes: &io::Result<Vec<i32>>, node: u32) -> f64 {
+pub(super) fn share(nodes: &io::Result<Vec<i32>>, node: u32) -> f64 {
     match nodes {
         Ok(nodes) => {
             nodes.iter().filter(|found| **found == node as i32).count() as f64 / nodes.len().max(1) as f64
@@ -96,7 +113,7 @@ type Done = Result<Answer, String>;
 impl Worker {
     fn answer(&mut self, job: &Job) -> Answer {
         let done = match job {
-            Job::Walk { walk, node, bytes, cpu, limits } => self.walk(*walk, *node, *bytes, *cpu, limits),
+            Job::Walk { .. } => self.walk(job),
             Job::Streams { node, bytes, cpu, limits } => self.streams(*node, *bytes, *cpu, limits),
             Job::Forget { walk: None } => {
                 self.streams.clear();
@@ -119,14 +136,19 @@ impl Worker {
                     .map(|ns| Answer::Times { ns })
                     .ok_or_else(|| format!("CPUs {first} and {second} did not run at the same time"))
             }
-            Job::EachPage { node, pages, cpu, limits } => self::each_page(*node, *pages, *cpu, limits),
+            Job::EachPage { node, bytes, cpu, limits } => self::each_page(*node, *bytes, *cpu, limits),
             Job::Do(deed) => self.doer.act(deed).map(Answer::Did),
-            Job::Rates { load, cpus, node, ms, limits } => rates(*load, cpus, *node, *ms, limits),
+            Job::Rates { .. } => rates(job),
+            Job::Count(count) => counting::count(count).map(Answer::Counted),
         };
         done.unwrap_or_else(|why| Answer::Failed { why })
     }
 
-    fn walk(&mut self, walk: Walk, node: u32, bytes: u64, cpu: u32, limits: &Limits) -> Done {
+    fn walk(&mut self, job: &Job) -> Done {
+        let Job::Walk { walk, node, bytes, cpu, orders, limits } = job else {
+            return Err("no such walk".into());
+        };
+        let (walk, node, bytes, cpu) = (*walk, *node, *bytes, *cpu);
         self.walks.remove(&(walk, node));
         let huge = walk != Walk::SmallPages;
         let placed = placed(node, bytes, cpu, huge, limits)?;
@@ -136,6 +158,7 @@ impl Worker {
         if walk == Walk::SmallPages {
             shape.group = placed.region.bytes();
         }
+        shape.orders = *orders as usize;
         let cycle = chase::cycle(placed.region, shape, SEED).ok_or("the memory is too small for a walk")?;
         self.walks.insert((walk, node), Walked { cycle, node });
         Ok(Answer::Memory { huge_share, on_node })
@@ -196,7 +219,7 @@ impl Worker {
 }
 
 /// Memory on a node, touched from a CPU; ends before the node is short of memory.
-fn placed(node: u32, bytes: u64, cpu: u32, huge: bool, limits: &Limits) -> Result<Placed, String> {
+pub(super) fn placed(node: u32, bytes: u64, cpu: u32, huge: bool, limits: &Limits) -> Result<Placed, String> {
     sys::run_on(&[cpu]).map_err(|error| format!("CPU {cpu}: {error}"))?;
     let page = rustix::param::page_size() as u64;
     let room = || {
@@ -221,37 +244,39 @@ fn warm(cpu: u32, time: Duration) -> Done {
     Ok(Answer::Done)
 }
 
-/// Latency of each of so many huge pages, the least of five passes.
-fn each_page(node: u32, pages: u32, cpu: u32, limits: &Limits) -> Done {
-    const PASSES: usize = 5;
-    let mut ns = Vec::with_capacity(pages as usize);
-    for _ in 0..pages {
-        let placed = placed(node, GROUP as u64, cpu, true, limits)?;
-        let shape = Shape::of(limits.line_bytes as usize, true);
-        let mut cycle = chase::cycle(placed.region, shape, SEED).ok_or("a page is too small for a walk")?;
-        let one_pass = Duration::from_nanos(1);
-        let passes = (0..PASSES).map(|_| chase::measure(&mut cycle, true, one_pass));
-        let least = passes.filter(|round| round.samples > 0).map(|round| round.ns).min_by(f64::total_cmp);
-        ns.extend(least);
+/// Latency of each huge page, the least of five passes. All of them are held at the same time: a page that is given back is
+/// the next one that the kernel gives.
+fn each_page(node: u32, bytes: u64, cpu: u32, limits: &Limits) -> Done {
+    const PASSES: u32 = 5;
+    let placed = placed(node, bytes, cpu, true, limits)?;
+    if placed.huge_share.is_none_or(|share| share < 0.9) {
+        return Err("no huge pages: a small one is too small for a walk".into());
     }
-    Ok(Answer::Times { ns })
+    let shape = Shape::of(limits.line_bytes as usize, true);
+    let loads = shape.lines(GROUP) as u64;
+    let mut cycle = chase::cycle(placed.region, shape, SEED).ok_or("a page is too small for a walk")?;
+    let ns = chase::each_group(&mut cycle, loads, PASSES);
+    match ns.is_empty() {
+        true => Err("other tasks ran on the CPU in every pass".into()),
+        false => Ok(Answer::Times { ns }),
+    }
 }
 
-fn rates(load: SmtLoad, cpus: &[u32], node: u32, ms: u32, limits: &Limits) -> Done {
-    /// Each thread walks through so much.
-    const WALK: u64 = 64 << 20;
+fn rates(job: &Job) -> Done {
+    let Job::Rates { load, cpus, node, bytes, ms, limits } = job else { return Err("no such load".into()) };
     let mut tasks = Vec::new();
     for (seed, cpu) in (SEED..).zip(cpus) {
         let task = match load.work() {
             Some(kind) => Task::Loop(kind),
             None => {
-                let placed = placed(node, WALK, *cpu, true, limits)?;
-                let shape = Shape::of(limits.line_bytes as usize, true);
+                let placed = placed(*node, *bytes, *cpu, true, limits)?;
+                let huge = placed.huge_share.is_none_or(|share| share > 0.9);
+                let shape = Shape::of(limits.line_bytes as usize, huge);
                 Task::Walk(chase::cycle(placed.region, shape, seed).ok_or("no walk")?)
             }
         };
         tasks.push((*cpu, task));
     }
-    let rates = pair::rates(&mut tasks, Duration::from_millis(ms.into()))?;
+    let rates = pair::rates(&mut tasks, Duration::from_millis((*ms).into()))?;
     Ok(Answer::Rates { rates })
 }

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::known::asm::Work;
 use crate::known::chase::Round;
+use crate::known::counted::Load;
 use crate::known::deed::{Deed, Truth};
 use crate::known::stream::Stream;
+use crate::model::event::Event;
 
 /// The memory of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -59,12 +61,51 @@ pub struct Limits {
     pub keep_bytes: u64,
 }
 
+/// A load that is counted by the thread that does it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Count {
+    /// The event.
+    pub event: Event,
+    /// The event that it is a share of.
+    pub whole: Option<Event>,
+    pub load: Load,
+    pub cpu: u32,
+    /// The node of its memory, and the CPU that touches it.
+    pub node: u32,
+    pub touched_by: u32,
+    /// A CPU of another node that writes its lines.
+    pub writer: Option<u32>,
+    /// Repeats of both lengths, in turns.
+    pub repeats: u32,
+    /// Counts all of the job, user and kernel, in one counter, and nothing else.
+    pub all: bool,
+    pub limits: Limits,
+}
+
+/// Counts of a load. Each is the difference of a run of twice the length and a run of the length.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// The difference of the two lengths: rounds of a loop, loads of a walk.
+    pub amount: u64,
+    /// In user space, and in the kernel, of each repeat.
+    pub user: Vec<i64>,
+    pub kernel: Vec<i64>,
+    /// The whole of which it is a share, in user space.
+    pub whole: Vec<i64>,
+    /// The least part of the time in which the counters counted, 0..=1.
+    pub running: f64,
+    /// The part of the memory on its node, 0..=1; 1 where none matters.
+    pub on_node: f64,
+    /// All of the job, where that was asked for.
+    pub all: Option<u64>,
+}
+
 /// A piece of work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
-    /// Memory for a walk on `node`, touched from `cpu`. Answered by [`Answer::Memory`].
-    Walk { walk: Walk, node: u32, bytes: u64, cpu: u32, limits: Limits },
+    /// Memory for a walk on `node`, touched from `cpu`; the walk goes through its lines in so many orders. Answered by [`Answer::Memory`].
+    Walk { walk: Walk, node: u32, bytes: u64, cpu: u32, orders: u32, limits: Limits },
     /// Memory for streams on `node`, touched from `cpu`. Answered by [`Answer::Memory`].
     Streams { node: u32, bytes: u64, cpu: u32, limits: Limits },
     /// Gives all memory of walks of this kind, or of streams, back.
@@ -86,10 +127,12 @@ pub enum Job {
     Bandwidth { kind: Stream, node: u32, cpus: Vec<u32>, windows: u32, ms: u32 },
     /// Sends a line between two CPUs. Answered by [`Answer::Times`].
     Line { first: u32, second: u32, two_lines: bool, ms: u32 },
-    /// Latency of each of so many huge pages of `node`. Answered by [`Answer::Times`].
-    EachPage { node: u32, pages: u32, cpu: u32, limits: Limits },
-    /// Rates of a load on `cpus` at the same time, with memory of `node`. Answered by [`Answer::Rates`].
-    Rates { load: SmtLoad, cpus: Vec<u32>, node: u32, ms: u32, limits: Limits },
+    /// Latency of each huge page of `bytes` of memory of `node`. Answered by [`Answer::Times`].
+    EachPage { node: u32, bytes: u64, cpu: u32, limits: Limits },
+    /// Rates of a load on `cpus` at the same time, with `bytes` of memory of `node` for each. Answered by [`Answer::Rates`].
+    Rates { load: SmtLoad, cpus: Vec<u32>, node: u32, bytes: u64, ms: u32, limits: Limits },
+    /// Counts a load with an event. Answered by [`Answer::Counted`].
+    Count(Box<Count>),
     /// Does something that the kernel counts. Answered by [`Answer::Did`].
     Do(Deed),
 }
@@ -110,6 +153,8 @@ pub enum Answer {
     Times { ns: Vec<f64> },
     /// Rounds per µs of each CPU.
     Rates { rates: Vec<f64> },
+    /// It was counted.
+    Counted(Counts),
     /// It was done, and came to this.
     Did(Truth),
     /// It could not be done, in words.

@@ -109,6 +109,17 @@ fn hypervisor(cpuinfo: &str) -> Option<bool> {
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
+/// Facts of the machine below `root` that counts of events depend on: the version of the microcode, and the setting of
+/// transparent huge pages, where the kernel says them.
+pub fn count_facts(root: &Path) -> (Option<String>, Option<String>) {
+    let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let cpuinfo = text("proc/cpuinfo");
+    let microcode =
+        cpuinfo.lines().find_map(|line| line.strip_prefix("microcode")?.trim_start().strip_prefix(':'));
+    let huge = text("sys/kernel/mm/transparent_hugepage/enabled");
+    (microcode.map(|text| text.trim().to_string()), huge.split(['[', ']']).nth(1).map(str::to_string))
+}
+
 fn list_of(status: &str, name: &str) -> Option<BTreeSet<u32>> {
     let list = status.lines().find_map(|line| line.strip_prefix(name))?;
     parse_cpulist(list.trim()).ok().map(|ids| ids.into_iter().collect())
@@ -173,6 +184,20 @@ mod tests {
         assert_eq!(hypervisor("processor: 0\nflags\t\t: fpu hypervisor lm\n"), Some(true));
         assert_eq!(hypervisor("flags\t: fpu lm\n"), Some(false));
         assert_eq!(hypervisor("Features\t: fp asimd\n"), None);
+    }
+
+    #[test]
+    fn counts_depend_on_microcode_and_huge_pages() {
+        let root = std::env::temp_dir().join(format!("numatop-counts-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), text).unwrap();
+        };
+        assert_eq!(count_facts(&root), (None, None));
+        write("proc/cpuinfo", "processor\t: 0\nmicrocode\t: 0x2b\n");
+        write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+        assert_eq!(count_facts(&root), (Some("0x2b".into()), Some("madvise".into())));
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

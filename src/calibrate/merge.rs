@@ -60,8 +60,12 @@ pub fn merge(old: &Profile, new: Profile) -> Profile {
     let mut local = new.local.clone();
     local.extend(old.local.iter().filter(|of| !new.local.iter().any(|newer| newer.node == of.node)).cloned());
     local.sort_by_key(|local| local.node);
+    // Numbers that stay were measured then.
+    let mut measured = old.measured.clone();
+    measured.extend(new.measured.clone());
     Profile {
         state,
+        measured,
         latency_ns: matrix(&old.latency_ns, new.latency_ns),
         latency_error: matrix(&old.latency_error, new.latency_error),
         latency_asleep_ns: matrix(&old.latency_asleep_ns, new.latency_asleep_ns),
@@ -96,7 +100,12 @@ mod tests {
 
     #[test]
     fn new_cells_take_the_place_of_old_ones_and_others_stay() {
+        let times = |stages: &[(&str, &str)]| {
+            stages.iter().map(|(stage, time)| (stage.to_string(), time.to_string())).collect()
+        };
         let old = Profile {
+            measured: times(&[("latency", "then"), ("smt", "then")]),
+            time: "then".into(),
             smt: Smt { additions: Some(1.0), memory: Some(1.9), ..Smt::default() },
             local: vec![Local { node: 0, ..Local::default() }],
             walk_ns: Some(20.0),
@@ -104,6 +113,8 @@ mod tests {
         };
         let why = |keys: [&str; 2]| keys.map(|key| (key.to_string(), "why".to_string())).into();
         let new = Profile {
+            measured: times(&[("smt", "now")]),
+            time: "now".into(),
             smt: Smt { memory: Some(1.8), ..Smt::default() },
             local: vec![Local { node: 4, ..Local::default() }],
             missing: why(["latency_ns.0.4", "latency_ns.4.4"]),
@@ -114,6 +125,7 @@ mod tests {
         assert_eq!((merged.smt.additions, merged.smt.memory), (Some(1.0), Some(1.8)));
         assert_eq!(merged.local.iter().map(|local| local.node).collect::<Vec<_>>(), [0, 4]);
         assert_eq!((merged.walk_ns, merged.state), (Some(20.0), State::Good));
+        assert_eq!(merged.measured, times(&[("latency", "then"), ("smt", "now")]), "each part has its time");
         assert_eq!(merged.missing.keys().collect::<Vec<_>>(), ["latency_ns.4.4"]);
     }
 

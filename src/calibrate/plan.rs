@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::job::Limits;
 use super::machine::Facts;
+use crate::known::chase::{GROUP, ORDERS, Shape};
 use crate::known::quiet::may_take;
 use crate::model::topology::Cpu;
+use crate::model::units::CpuId;
 
 /// Bytes of a walk that is flushed: its size is of no importance, because no line is found in a cache.
 const WALK: u64 = 16 << 20;
@@ -13,11 +15,18 @@ const WALK: u64 = 16 << 20;
 /// Bytes of a walk where flushing may leave lines in a cache of the whole system (arm64).
 const LONG_WALK: u64 = 256 << 20;
 
+/// Bytes of a huge page.
+const HUGE: u64 = GROUP as u64;
+
+/// Part of the memory of a walk that its order takes while it is made, at most: a word of 4 bytes for each line of 256 bytes,
+/// in 8 orders.
+const ORDER_PART: u64 = 7;
+
 /// Bytes of the walks that tell the cost of a page walk.
-pub const PAGES: u64 = 256 << 20;
+const PAGES: u64 = 256 << 20;
 
 /// Huge pages that are measured one by one.
-pub const EACH: u32 = 256;
+const EACH: u64 = 256;
 
 /// Rounds of latency, and the fewest that a shorter time leaves.
 const ROUNDS: u32 = 5;
@@ -65,6 +74,11 @@ impl Stage {
 
     /// Stages without being asked for.
     pub const USUAL: [Stage; 5] = [Stage::Latency, Stage::Bandwidth, Stage::Cores, Stage::Smt, Stage::Pages];
+
+    /// The stage of this word.
+    pub fn by_word(word: &str) -> Option<Stage> {
+        Stage::ALL.iter().find(|(_, known)| *known == word).map(|(stage, _)| *stage)
+    }
 
     /// Its word.
     pub fn word(self) -> &'static str {
@@ -148,6 +162,10 @@ pub struct Plan {
     pub rows: Vec<Row>,
     pub columns: Vec<Column>,
     pub walk_bytes: u64,
+    /// Bytes that it would have without a limit of memory.
+    pub walk_wanted: u64,
+    /// Orders of a walk, one after the other.
+    pub orders: u32,
     /// Bytes of a walk on the first column that no cache holds, where they may be taken: the same cell without flushing.
     pub evicted_bytes: Option<u64>,
     /// Bytes of streams that a node's threads share, before its limit; 0 without that stage.
@@ -157,6 +175,8 @@ pub struct Plan {
     pub pairs: Vec<Pair>,
     /// Threads of a core.
     pub siblings: Option<(u32, u32)>,
+    /// Their node, where its memory may be measured.
+    pub siblings_node: Option<u32>,
     /// Two CPUs that should be near each other, where a hypervisor may move them.
     pub wanders: Option<(u32, u32)>,
     /// Huge pages are measured one by one.
@@ -182,19 +202,51 @@ impl Plan {
     pub fn memory(&self) -> BTreeMap<u32, u64> {
         let has = |stage| self.stages.iter().any(|(known, _)| *known == stage);
         let of_column = |column: &Column| {
-            let streams = if has(Stage::Bandwidth) { self.streams_of(column) } else { 0 };
-            let pages = if has(Stage::Pages) { PAGES.min(column.bytes) } else { 0 };
             let is_first = self.columns.first().is_some_and(|first| first.node == column.node);
-            let pages = pages.max(self.evicted_bytes.filter(|_| is_first).unwrap_or(0));
-            (column.node, (self.walk_bytes.min(column.bytes) + streams.max(pages)).min(column.bytes))
+            let evicted = self.evicted_bytes.filter(|_| is_first).unwrap_or(0);
+            let threads =
+                if self.siblings_node == Some(column.node) { 2 * self.thread_bytes(column) } else { 0 };
+            // Each stage gives its memory back.
+            let of_stages = [
+                (Stage::Latency, self.walk_bytes + evicted),
+                (Stage::Bandwidth, self.streams_of(column)),
+                (Stage::Smt, threads),
+                (Stage::Pages, if is_first { self.pages_of(column).max(self.each_of(column)) } else { 0 }),
+                (Stage::Loaded, self.walk_bytes + self.traffic_of(column)),
+            ];
+            let most = of_stages.into_iter().filter(|(stage, _)| has(*stage)).map(|(_, bytes)| bytes).max();
+            let most = most.unwrap_or(0).min(column.bytes);
+            (column.node, most + most / ORDER_PART)
         };
-        self.columns.iter().map(of_column).collect()
+        self.columns.iter().map(of_column).filter(|(_, bytes)| *bytes > 0).collect()
     }
 
     /// Bytes of the streams on a node: as many as the caches of any row want, and no more than there may be.
     pub fn streams_of(&self, column: &Column) -> u64 {
         let wanted = self.stream_bytes.values().max().copied().unwrap_or(0);
-        wanted.min(column.bytes.saturating_sub(self.walk_bytes))
+        wanted.min(column.bytes)
+    }
+
+    /// Bytes of the streams beside a walk.
+    pub fn traffic_of(&self, column: &Column) -> u64 {
+        self.streams_of(column).max(64 << 20).min(column.bytes / 2)
+    }
+
+    /// Bytes that each of two threads of a core walks through.
+    pub fn thread_bytes(&self, column: &Column) -> u64 {
+        WALK.min(column.bytes / 2 / HUGE * HUGE)
+    }
+
+    /// Bytes of the walks that tell the cost of a page walk.
+    pub fn pages_of(&self, column: &Column) -> u64 {
+        PAGES.min(column.bytes)
+    }
+
+    /// Bytes of the huge pages that are measured one by one; 0 where they are too few to have two peaks.
+    pub fn each_of(&self, column: &Column) -> u64 {
+        const FEWEST: u64 = 20;
+        let bytes = (EACH * HUGE).min(column.bytes);
+        if self.hidden && bytes >= FEWEST * HUGE { bytes } else { 0 }
     }
 
     /// Whether a stage is to be done.
@@ -208,12 +260,14 @@ pub fn plan(asked: &Asked, facts: &Facts) -> Plan {
     let mut missing = BTreeMap::new();
     let rows = rows(asked, facts, &mut missing);
     let columns = columns(asked, facts, &rows, &mut missing);
-    let arm = facts.key.cpu.starts_with("Arm");
+    // No other architecture that we measure lacks the bit of a hypervisor.
+    let arm = facts.key.cpu.starts_with("Arm") || facts.key.hypervisor.is_none();
     let caches: u64 = facts.cache_bytes.values().sum();
-    let walk_bytes = if arm { LONG_WALK.max(4 * caches) } else { WALK };
+    let shape = Shape::of(facts.key.line_bytes as usize, true);
+    let walk_wanted = if arm { LONG_WALK.max(shape.memory_for(4 * caches)) } else { WALK };
     let least_room = columns.iter().map(|column| column.bytes).min().unwrap_or(0);
-    // Half of the room stays for streams.
-    let walk_bytes = walk_bytes.min((least_room / 2).next_multiple_of(2 << 20)).max(2 << 20);
+    // Half of the room stays for traffic beside it.
+    let walk_bytes = walk_wanted.min(least_room / 2 / HUGE * HUGE).max(HUGE);
     let stream_bytes = rows
         .iter()
         .map(|row| {
@@ -221,21 +275,24 @@ pub fn plan(asked: &Asked, facts: &Facts) -> Plan {
         })
         .collect();
     let virtual_machine = facts.key.hypervisor != Some(false);
-    let siblings = siblings(facts);
+    let siblings = siblings(facts, &rows, &columns);
     let near = nearest(facts);
     let first = columns.first().filter(|_| !arm && asked.only.contains(&Stage::Latency));
     let evicted_bytes = first.and_then(|column| {
-        let wanted = 4 * facts.cache_bytes.get(&column.node)?;
+        let wanted = shape.memory_for(4 * facts.cache_bytes.get(&column.node)?);
         (wanted <= column.bytes.saturating_sub(walk_bytes)).then_some(wanted)
     });
     let mut plan = Plan {
         walk_bytes,
+        walk_wanted,
+        orders: if arm { ORDERS as u32 } else { 1 },
         evicted_bytes,
         stream_bytes,
         rounds: ROUNDS,
         windows: WINDOWS,
-        pairs: pairs(asked, facts, &rows),
-        siblings,
+        pairs: pairs(asked, facts, &rows, siblings.map(|(cpus, _)| cpus)),
+        siblings: siblings.map(|(cpus, _)| cpus),
+        siblings_node: siblings.and_then(|(_, node)| node),
         wanders: near.filter(|_| virtual_machine),
         hidden: virtual_machine || facts.topology.sockets as usize > facts.topology.nodes.len(),
         stages: Vec::new(),
@@ -277,6 +334,10 @@ fn cut(plan: &mut Plan, mut stages: BTreeSet<Stage>, limit: f64) {
             set(plan, &stages);
         }
     }
+    if plan.seconds() > limit {
+        plan.evicted_bytes = None;
+        set(plan, &stages);
+    }
     while plan.seconds() > limit && plan.windows > 1 {
         plan.windows -= 1;
         set(plan, &stages);
@@ -307,13 +368,13 @@ fn seconds(plan: &Plan, stage: Stage) -> f64 {
         Stage::Latency => {
             let walks = columns * (0.01 + 2.0 * touched(plan.walk_bytes)) + 0.05 * rows;
             let evicted = plan.evicted_bytes.map_or(0.0, |bytes| 2.0 * touched(bytes) + round);
-            walks + evicted + f64::from(plan.rounds) * cells * round + remote * round + 2.0 * round
+            walks + evicted + f64::from(plan.rounds) * cells * round + remote * round + 2.0 * round + 0.2
         }
         Stage::Bandwidth => {
             let memory: f64 = plan.columns.iter().map(|column| touched(plan.streams_of(column))).sum();
             let matrix = cells * (0.03 + f64::from(plan.windows) * window);
             let counts: f64 = plan.rows.iter().map(|row| f64::from(row.cpus.len().max(1).ilog2() + 1)).sum();
-            memory + matrix + (counts + 4.0 * rows) * (0.03 + window)
+            memory + matrix + (counts + 4.0 * rows) * (0.03 + window) + 0.2
         }
         Stage::Cores => {
             let each = plan.pairs.iter().map(|pair| match pair.kind {
@@ -321,11 +382,14 @@ fn seconds(plan: &Plan, stage: Stage) -> f64 {
                 _ => f64::from(LINE_MS + 6),
             });
             let looks = plan.wanders.map_or(0.0, |_| f64::from(LOOKS * (LOOK_MS + 6)));
-            (each.sum::<f64>() + f64::from(LINE_MS + 6) + looks) / 1e3
+            (each.sum::<f64>() + f64::from(LINE_MS + 6) + looks) / 1e3 + 0.4
         }
-        Stage::Smt => 0.45,
+        // A look at the machine after each load takes 0.2 s at least.
+        Stage::Smt => 0.8 + 4.0 * touched(2 * WALK),
         Stage::Pages => {
-            let hidden = if plan.hidden { f64::from(EACH) * 0.009 } else { 0.0 };
+            let first = plan.columns.first();
+            let each = first.map_or(0, |column| plan.each_of(column));
+            let hidden = (each / HUGE) as f64 * 0.009 + 2.0 * touched(each);
             4.0 * touched(PAGES) + 6.0 * round + 0.5 + hidden
         }
         Stage::Loaded => {
@@ -368,7 +432,7 @@ fn columns(
     missing: &mut BTreeMap<String, String>,
 ) -> Vec<Column> {
     /// The least that is worth measuring.
-    const LEAST: u64 = 4 << 20;
+    const LEAST: u64 = 2 * HUGE;
     let nodes = facts.topology.nodes.iter().filter(|node| {
         asked.to.as_ref().is_none_or(|to| to.contains(&node.id.0)) && node.mem_total_bytes > 0
     });
@@ -384,7 +448,8 @@ fn columns(
         }
         let room = facts.usage.nodes.get(&node.id.0).copied().unwrap_or_default();
         let free = may_take(room, facts.page_bytes, asked.memory_pct);
-        let bytes = free.min(of_group) / (2 << 20) * (2 << 20);
+        let most = free.min(of_group);
+        let bytes = (most - most.div_ceil(ORDER_PART + 1)) / HUGE * HUGE;
         let near = facts.topology.nodes.iter().find(|row| row.id == node.id).into_iter();
         let mut by_distance: Vec<&Row> = rows.iter().collect();
         by_distance
@@ -413,14 +478,24 @@ fn usable(facts: &Facts) -> Vec<&Cpu> {
     facts.topology.online_cpus().filter(|cpu| facts.cpus.contains(&cpu.id.0)).collect()
 }
 
-/// Two threads of a core, of the last core that has them.
-fn siblings(facts: &Facts) -> Option<(u32, u32)> {
-    let cpus = usable(facts);
-    let of_core = |cpu: &&&Cpu| {
+/// Two threads of a core: of the last core of the first node that has them, and that node, if its memory is measured. A
+/// node whose memory is not is the last choice.
+fn siblings(facts: &Facts, rows: &[Row], columns: &[Column]) -> Option<((u32, u32), Option<u32>)> {
+    let of_core = |cpu: &u32| {
+        let cpu = facts.topology.cpu(CpuId(*cpu))?;
         let other = cpu.siblings.iter().find(|other| **other > cpu.id && facts.cpus.contains(&other.0))?;
         Some((cpu.id.0, other.0))
     };
-    cpus.iter().rev().find_map(|cpu| of_core(&cpu))
+    let measured = |row: &Row| columns.iter().any(|column| column.node == row.node);
+    let mut found: Vec<((u32, u32), Option<u32>)> = rows
+        .iter()
+        .filter_map(|row| {
+            let cpus = row.cpus.iter().max_by_key(|cpu| (of_core(cpu).is_some(), **cpu))?;
+            Some((of_core(cpus)?, measured(row).then_some(row.node)))
+        })
+        .collect();
+    found.sort_by_key(|(_, node)| node.is_none());
+    found.first().copied()
 }
 
 /// The two CPUs that should be nearest to each other.
@@ -432,14 +507,18 @@ fn nearest(facts: &Facts) -> Option<(u32, u32)> {
             Some((a.id.0, other.id.0))
         })
     };
-    siblings(facts).or_else(|| same(true)).or_else(|| same(false))
+    let threads = cpus.iter().rev().find_map(|cpu| {
+        let other = cpu.siblings.iter().find(|other| **other > cpu.id && facts.cpus.contains(&other.0))?;
+        Some((cpu.id.0, other.0))
+    });
+    threads.or_else(|| same(true)).or_else(|| same(false))
 }
 
 /// One pair of each kind that exists, or all pairs of cores as well.
-fn pairs(asked: &Asked, facts: &Facts, rows: &[Row]) -> Vec<Pair> {
+fn pairs(asked: &Asked, facts: &Facts, rows: &[Row], siblings: Option<(u32, u32)>) -> Vec<Pair> {
     let cpus = usable(facts);
     let mut found = Vec::new();
-    found.extend(siblings(facts).map(|cpus| Pair { kind: PairKind::Core, cpus }));
+    found.extend(siblings.map(|cpus| Pair { kind: PairKind::Core, cpus }));
     let first = |kind: PairKind, fits: &dyn Fn(&Cpu, &Cpu) -> bool| {
         // CPU 0 has more interrupts than others: from the end.
         let pair = cpus.iter().rev().find_map(|a| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::job::SmtLoad;
-use super::plan::{PairKind, Plan, ROUND_MS, Stage};
+use super::plan::{Pair, PairKind, Plan, ROUND_MS, Stage};
 use super::stats::{self, Value, classes, median, two_peaks};
 use crate::known::stream::Stream;
 use crate::model::profile::{
@@ -110,9 +110,24 @@ impl Results {
         }
     }
 
+    /// Whether rounds wait for the next look at the machine.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Rounds of a cell that count.
     pub fn rounds(&self, cell: Cell) -> &[f64] {
         self.rounds.get(&cell).map_or(&[], Vec::as_slice)
+    }
+
+    /// Rounds of a cell, with those that no look at the machine has judged yet.
+    pub fn taken(&self, cell: Cell) -> usize {
+        self.rounds(cell).len() + self.pending.iter().filter(|(of, _)| *of == cell).count()
+    }
+
+    /// Whether a cell has been given up, with a reason.
+    pub fn is_lacking(&self, cell: Cell) -> bool {
+        self.missing.contains_key(&cell.key())
     }
 
     /// Whether a cell is to be measured once more. `least` rounds are wanted.
@@ -136,9 +151,17 @@ impl Results {
         let value = |cell: Cell| Value::of(self.rounds(cell));
         let of = |cell: fn(u32, u32) -> Cell| move |from, to| value(cell(from, to)).map(|value| value.value);
         let error =
-            |cell: fn(u32, u32) -> Cell| move |from, to| value(cell(from, to)).map(|value| value.error);
+            |cell: fn(u32, u32) -> Cell| move |from, to| value(cell(from, to)).and_then(|value| value.error);
         let mut missing = plan.missing.clone();
         missing.extend(self.missing.clone());
+        // A round that went wrong takes no number away that others gave.
+        let mut incomplete = Vec::new();
+        for (cell, rounds) in &self.rounds {
+            if let Some(why) = missing.remove(&cell.key()).filter(|_| !rounds.is_empty()) {
+                incomplete.push(format!("{}: of {} rounds; then: {why}", cell.key(), rounds.len()));
+            }
+        }
+        missing.extend(self.unnamed(plan));
         missing.extend(
             plan.left_out
                 .iter()
@@ -150,13 +173,22 @@ impl Results {
             looks_ns: self.looks_ns.clone(),
             classes: classes(&self.looks_ns, APART),
         });
-        let wanders = wandering.as_ref().is_some_and(|wandering| wandering.classes.len() > 1);
+        // No look that came off knows nothing of it: as little is used as if they wandered.
+        let wanders = wandering.as_ref().is_some_and(|wandering| wandering.classes.len() != 1);
+        if let Some(wandering) = wandering.as_ref().filter(|wandering| wandering.classes.is_empty()) {
+            let (first, second) = wandering.cpus;
+            missing
+                .insert("wandering".into(), format!("CPUs {first} and {second} never ran at the same time"));
+        }
         let latency_ns = matrix(&of(Cell::Latency));
         let (has_rows, has_columns) = (plan.rows.len(), plan.columns.len());
         let absent = |stage: &Stage| plan.absent.iter().any(|(absent, _)| absent == stage);
         let whole = Stage::USUAL.iter().all(|stage| plan.has(*stage) || absent(stage))
             && has_rows == machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count()
             && latency_ns.iter().flatten().flatten().count() == has_rows * has_columns
+            && missing
+                .keys()
+                .all(|key| key == "wandering" || Stage::by_word(key).is_some_and(|stage| absent(&stage)))
             && !run.cut_short;
         let state = match () {
             () if run.forced || self.disturbed > 0 => State::Disturbed,
@@ -165,10 +197,20 @@ impl Results {
             () => State::Good,
         };
         let mut notes = self.notes.clone();
+        notes.extend(incomplete);
+        if plan.walk_bytes < plan.walk_wanted && plan.orders > 1 {
+            let (bytes, wanted) = (plan.walk_bytes >> 20, plan.walk_wanted >> 20);
+            notes.push(format!("latency: partly from a cache of the system, {bytes} MiB of {wanted} wanted"));
+        }
         notes.extend(self.flushing(&latency_ns, plan, &ids));
         Profile {
             schema: SCHEMA,
             tool: env!("CARGO_PKG_VERSION").into(),
+            measured: plan
+                .stages
+                .iter()
+                .map(|(stage, _)| (stage.word().to_string(), run.time.clone()))
+                .collect(),
             time: run.time,
             took_s: (run.took_s * 10.0).round() / 10.0,
             boot_id: run.boot_id,
@@ -204,6 +246,31 @@ impl Results {
             machine,
         }
         .rounded()
+    }
+
+    /// Reasons for numbers that the stages of a plan are to have, and that are missing without one.
+    fn unnamed(&self, plan: &Plan) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        let mut lacks = |stage: Stage, key: &str, has: bool| {
+            if plan.has(stage) && !has && !self.missing.contains_key(key) {
+                found.insert(key.to_string(), "no number came of it".to_string());
+            }
+        };
+        for (load, key) in [
+            (SmtLoad::Waiting, "smt.waiting"),
+            (SmtLoad::Additions, "smt.additions"),
+            (SmtLoad::Branches, "smt.branches"),
+            (SmtLoad::Memory, "smt.memory"),
+        ] {
+            lacks(Stage::Smt, key, self.smt.contains_key(&load));
+        }
+        lacks(Stage::Pages, "walk_ns", self.walks.0.is_some() && self.walks.1.is_some());
+        lacks(Stage::Pages, "hidden_nodes", !plan.hidden || !self.each_page.is_empty());
+        for pair in &plan.pairs {
+            let has = self.lines.iter().any(|(kind, cpus, _)| (*kind, *cpus) == (pair.kind, pair.cpus));
+            lacks(Stage::Cores, &line_key(pair), has);
+        }
+        found
     }
 
     /// Streams inside of a node; `None` where none was measured.
@@ -319,6 +386,18 @@ impl Profile {
         });
         short(&mut self.others_pct);
         self
+    }
+}
+
+/// The key of a line's way in `missing`.
+pub fn line_key(pair: &Pair) -> String {
+    let (first, second) = pair.cpus;
+    match pair.kind {
+        PairKind::Core => "lines_ns.core".into(),
+        PairKind::Llc => "lines_ns.llc".into(),
+        PairKind::Node => "lines_ns.node".into(),
+        PairKind::Nodes(..) => format!("lines_ns.nodes.{first}.{second}"),
+        PairKind::Every => format!("lines_ns.pairs.{first}.{second}"),
     }
 }
 

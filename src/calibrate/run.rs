@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::job::{Answer, Job, SmtLoad, Walk};
 use super::plan::{
-    EACH, EACH_LINE_MS, LINE_MS, LOOK_MS, LOOKS, PAGES, PairKind, Plan, ROUND_MS, Stage, WINDOW_MS,
+    Column, EACH_LINE_MS, LINE_MS, LOOK_MS, LOOKS, Pair, PairKind, Plan, ROUND_MS, Row, Stage, WINDOW_MS,
 };
-use super::results::{Cell, Results, line};
+use super::results::{Cell, Results, line, line_key};
 use super::stats::median;
 use super::worker::{Ended, Second, Worker};
 use crate::known::stream::Stream;
@@ -15,6 +15,12 @@ use crate::model::profile::Loaded;
 
 /// Part of the pages that has to be on its node, before and after.
 const ON_NODE: f64 = 0.99;
+
+/// Times that something is measured again because others worked meanwhile.
+const AGAIN: u32 = 2;
+
+/// Pairs of CPUs that are measured between two looks at the machine.
+const PAIRS: usize = 25;
 
 /// Does all of a plan. Returns what was measured, and why it ended early if it did.
 pub fn run(plan: &Plan, worker: &mut Worker, force: bool) -> (Results, Option<Ended>) {
@@ -33,6 +39,12 @@ struct Runner<'a> {
 }
 
 type Step = Result<(), Ended>;
+
+/// GB/s of reads by so many cores, and of other streams by all of them.
+type Inside = (BTreeMap<u32, f64>, BTreeMap<Stream, f64>);
+
+/// ns a load: small pages at random, huge pages in groups.
+type Walks = (Option<f64>, Option<f64>);
 
 impl Runner<'_> {
     fn stages(&mut self) -> Step {
@@ -92,6 +104,39 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Measures something in a time in which others did not work: again where they did, and not at all if they always do. The
+    /// keys then have that reason.
+    fn undisturbed<T>(
+        &mut self,
+        keys: &[&str],
+        mut measure: impl FnMut(&mut Self) -> Result<T, Ended>,
+    ) -> Result<Option<T>, Ended> {
+        // Rounds that wait for a look at the machine are not judged by the time of this.
+        if self.results.has_pending() {
+            self.judge(true)?;
+        } else {
+            self.worker.watch(false)?;
+        }
+        let mut last = String::new();
+        for _ in 0..=AGAIN {
+            let measured = measure(self)?;
+            match self.worker.watch(true)? {
+                Second::Bad(_) if self.force => {
+                    self.results.disturbed += 1;
+                    return Ok(Some(measured));
+                }
+                Second::Bad(why) => last = why,
+                Second::Quiet | Second::Lasts => return Ok(Some(measured)),
+            }
+        }
+        for key in keys {
+            self.results
+                .missing
+                .insert((*key).to_string(), format!("measured {} times, and each time {last}", AGAIN + 1));
+        }
+        Ok(None)
+    }
+
     /// Whether there is time for more than was planned.
     fn has_time(&self) -> bool {
         self.begin.elapsed().as_secs_f64() < self.plan.seconds()
@@ -104,6 +149,7 @@ impl Runner<'_> {
                 node: column.node,
                 bytes: self.plan.walk_bytes.min(column.bytes),
                 cpu: column.touched_by,
+                orders: self.plan.orders,
                 limits: column.limits,
             };
             match self.ask(&job)? {
@@ -137,29 +183,44 @@ impl Runner<'_> {
             }
             self.judge(round + 1 >= least)?;
         }
-        for (cpu, from, to) in cells {
-            if from != to && self.cpu_of(to).is_some() {
-                self.round(Cell::Asleep(from, to), cpu, to, None)?;
+        for _ in 0..=AGAIN {
+            for (cpu, from, to) in &cells {
+                let cell = Cell::Asleep(*from, *to);
+                let wanted = from != to && self.cpu_of(*to).is_some() && !self.results.is_lacking(cell);
+                if wanted && self.results.taken(cell) == 0 {
+                    self.round(cell, *cpu, *to, None)?;
+                }
             }
+            self.judge(true)?;
         }
-        self.evicted()?;
-        self.judge(false)
+        let evicted = self.undisturbed(&[], Self::evicted)?;
+        self.results.evicted = evicted.flatten();
+        self.ask(&Job::Forget { walk: Some(Walk::Flushed) }).map(drop)
     }
 
     /// A local cell once more, with a walk that no cache holds in the place of flushing.
-    fn evicted(&mut self) -> Step {
+    fn evicted(&mut self) -> Result<Option<f64>, Ended> {
         let (Some(bytes), Some(column)) = (self.plan.evicted_bytes, self.plan.columns.first()) else {
-            return Ok(());
+            return Ok(None);
         };
         let (walk, node, limits) = (Walk::Evicted, column.node, column.limits);
-        let Some(cpu) = self.cpu_of(node) else { return Ok(()) };
-        self.ask(&Job::Walk { walk, node, bytes, cpu: column.touched_by, limits })?;
+        let Some(cpu) = self.cpu_of(node) else { return Ok(None) };
+        self.ask(&Job::Walk { walk, node, bytes, cpu: column.touched_by, orders: 1, limits })?;
+        let ns = self.walked(walk, node, cpu)?.ok();
+        self.ask(&Job::Forget { walk: Some(walk) })?;
+        Ok(ns)
+    }
+
+    /// One round of a walk, or why there is no number.
+    fn walked(&mut self, walk: Walk, node: u32, cpu: u32) -> Result<Result<f64, String>, Ended> {
         let (traffic, traffic_node, awake) = (Vec::new(), 0, None);
         let job = Job::Latency { walk, node, cpu, ms: ROUND_MS, awake, traffic, traffic_node };
-        if let Answer::Round { round, on_node, .. } = self.ask(&job)? {
-            self.results.evicted = Some(round.ns).filter(|_| round.samples > 0 && on_node >= ON_NODE);
-        }
-        self.ask(&Job::Forget { walk: Some(walk) }).map(drop)
+        Ok(match self.ask(&job)? {
+            Answer::Round { on_node, .. } if on_node < ON_NODE => Err(elsewhere(on_node, node)),
+            Answer::Round { round, .. } if round.samples > 0 => Ok(round.ns),
+            Answer::Round { .. } => Err(CROWDED.into()),
+            other => Err(why(&other)),
+        })
     }
 
     fn all_have(&self, cells: &[(u32, u32, u32)], least: usize) -> bool {
@@ -197,13 +258,10 @@ impl Runner<'_> {
         let job = Job::Latency { walk: Walk::Flushed, node, cpu, ms: ROUND_MS, awake, traffic, traffic_node };
         match self.ask(&job)? {
             Answer::Round { on_node, .. } if on_node < ON_NODE => {
-                self.results
-                    .lacks(cell, format!("only {:.0} % of the memory is on node {node}", 100.0 * on_node));
+                self.results.lacks(cell, elsewhere(on_node, node));
             }
             Answer::Round { round, .. } if round.samples > 0 => self.results.take(cell, round.ns),
-            Answer::Round { .. } => {
-                self.results.lacks(cell, "other tasks ran on the CPU in every sample".into());
-            }
+            Answer::Round { .. } => self.results.lacks(cell, CROWDED.into()),
             other => self.results.lacks(cell, why(&other)),
         }
         Ok(())
@@ -230,134 +288,217 @@ impl Runner<'_> {
                 other => self.lacks(|from| Cell::Read(from, node), &other),
             }
         }
-        for _ in 0..self.plan.windows {
+        // Windows that others disturbed are measured again: each cell loses some twice at most.
+        loop {
+            let mut wanted = false;
             for row in &self.plan.rows {
                 for column in &self.plan.columns {
                     let cell = Cell::Read(row.node, column.node);
-                    if let Some(gbs) = self.stream(Stream::Read, column.node, &row.cpus, Some(cell))? {
-                        self.results.take(cell, gbs);
+                    let taken = self.results.taken(cell);
+                    if self.results.is_lacking(cell) || taken >= self.plan.windows as usize {
+                        continue;
+                    }
+                    wanted = true;
+                    match self.stream(Stream::Read, column.node, &row.cpus)? {
+                        Ok(gbs) => self.results.take(cell, gbs),
+                        Err(why) => self.results.lacks(cell, why),
                     }
                 }
             }
-            self.judge(false)?;
+            self.judge(!wanted || self.plan.columns.len() * self.plan.rows.len() > 8)?;
+            if !wanted && !self.plan.rows.iter().any(|row| self.wants_reads(row)) {
+                break;
+            }
         }
         for row in &self.plan.rows {
-            let node = row.node;
-            if !self.plan.columns.iter().any(|column| column.node == node) {
+            if !self.plan.columns.iter().any(|column| column.node == row.node) {
                 continue;
             }
-            let mut counts = BTreeMap::new();
-            let most = row.cpus.len();
-            for count in (0..).map(|power| 1usize << power).take_while(|count| *count < most).chain([most]) {
-                let gbs = self.stream(Stream::Read, node, &row.cpus[..count], None)?;
-                counts.extend(gbs.map(|gbs| (count as u32, gbs)));
+            let key = format!("local.{}", row.node);
+            if let Some((counts, streams)) = self.undisturbed(&[&key], |runner| runner.inside(row))? {
+                self.results.by_cores.insert(row.node, counts);
+                self.results.local.insert(row.node, streams);
             }
-            self.results.by_cores.insert(node, counts);
-            let mut streams = BTreeMap::new();
-            for kind in [Stream::Write, Stream::WriteNt, Stream::Copy, Stream::Triad] {
-                streams.extend(self.stream(kind, node, &row.cpus, None)?.map(|gbs| (kind, gbs)));
-            }
-            self.results.local.insert(node, streams);
         }
         self.ask(&Job::Forget { walk: None }).map(drop)
     }
 
-    /// Two windows of a stream; the reason for none is that of `cell`.
-    fn stream(
-        &mut self,
-        kind: Stream,
-        node: u32,
-        cpus: &[u32],
-        cell: Option<Cell>,
-    ) -> Result<Option<f64>, Ended> {
-        let job = Job::Bandwidth { kind, node, cpus: cpus.to_vec(), windows: 1, ms: WINDOW_MS };
-        let lacking = match self.ask(&job)? {
-            Answer::Speeds { on_node, .. } if on_node < ON_NODE => {
-                format!("only {:.0} % of the memory is on node {node}", 100.0 * on_node)
+    fn wants_reads(&self, row: &Row) -> bool {
+        self.plan.columns.iter().any(|column| {
+            let cell = Cell::Read(row.node, column.node);
+            !self.results.is_lacking(cell) && self.results.taken(cell) < self.plan.windows as usize
+        })
+    }
+
+    /// Streams inside of a node: reads by 1, 2, 4 and more cores, and the other kinds by all of them.
+    fn inside(&mut self, row: &Row) -> Result<Inside, Ended> {
+        let (node, most) = (row.node, row.cpus.len());
+        let mut failed = None;
+        let mut counts = BTreeMap::new();
+        for count in (0..).map(|power| 1usize << power).take_while(|count| *count < most).chain([most]) {
+            match self.stream(Stream::Read, node, &row.cpus[..count])? {
+                Ok(gbs) => drop(counts.insert(count as u32, gbs)),
+                Err(why) => failed = Some(why),
             }
-            Answer::Speeds { gbs, .. } => return Ok(median(&gbs)),
-            other => why(&other),
-        };
-        if let Some(cell) = cell {
-            self.results.lacks(cell, lacking);
         }
-        Ok(None)
+        let mut streams = BTreeMap::new();
+        for kind in [Stream::Write, Stream::WriteNt, Stream::Copy, Stream::Triad] {
+            match self.stream(kind, node, &row.cpus)? {
+                Ok(gbs) => drop(streams.insert(kind, gbs)),
+                Err(why) => failed = Some(why),
+            }
+        }
+        self.results.missing.extend(failed.map(|why| (format!("local.{node}"), why)));
+        Ok((counts, streams))
+    }
+
+    /// GB/s of a stream, or why there is no number.
+    fn stream(&mut self, kind: Stream, node: u32, cpus: &[u32]) -> Result<Result<f64, String>, Ended> {
+        let job = Job::Bandwidth { kind, node, cpus: cpus.to_vec(), windows: 1, ms: WINDOW_MS };
+        Ok(match self.ask(&job)? {
+            Answer::Speeds { on_node, .. } if on_node < ON_NODE => Err(elsewhere(on_node, node)),
+            Answer::Speeds { gbs, .. } => median(&gbs).ok_or_else(|| "no window was measured".to_string()),
+            other => Err(why(&other)),
+        })
     }
 
     fn cores(&mut self) -> Step {
-        for pair in &self.plan.pairs {
-            let ms = if pair.kind == PairKind::Every { EACH_LINE_MS } else { LINE_MS };
-            let (first, second) = pair.cpus;
-            match self.ask(&Job::Line { first, second, two_lines: false, ms })? {
-                Answer::Times { ns } => {
-                    self.results.lines.extend(line(&ns).map(|ns| (pair.kind, pair.cpus, ns)));
+        let pairs = &self.plan.pairs;
+        for some in pairs.chunks(PAIRS) {
+            let keys: Vec<String> = some.iter().map(line_key).collect();
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            let lines = self.undisturbed(&keys, |runner| {
+                some.iter().map(|pair| runner.line(pair, false)).collect::<Result<Vec<_>, Ended>>()
+            })?;
+            for (pair, ns) in some.iter().zip(lines.into_iter().flatten()) {
+                match ns {
+                    Ok(ns) => self.results.lines.push((pair.kind, pair.cpus, ns)),
+                    Err(why) => drop(self.results.missing.insert(line_key(pair), why)),
                 }
-                other => drop(self.results.missing.insert(format!("lines_ns.{first}.{second}"), why(&other))),
             }
         }
-        if let Some(pair) = self.plan.pairs.iter().find(|pair| pair.kind != PairKind::Core) {
-            let (first, second) = pair.cpus;
-            if let Answer::Times { ns } =
-                self.ask(&Job::Line { first, second, two_lines: true, ms: LINE_MS })?
-            {
-                self.results.two_lines = line(&ns);
+        if let Some(pair) = pairs.iter().find(|pair| pair.kind != PairKind::Core) {
+            const KEY: &str = "lines_ns.two_lines";
+            match self.undisturbed(&[KEY], |runner| runner.line(pair, true))? {
+                Some(Ok(ns)) => self.results.two_lines = Some(ns),
+                Some(Err(why)) => drop(self.results.missing.insert(KEY.into(), why)),
+                None => {}
             }
         }
         Ok(())
+    }
+
+    /// Time that a line takes between two CPUs, ns, or why there is no number.
+    fn line(&mut self, pair: &Pair, two_lines: bool) -> Result<Result<f64, String>, Ended> {
+        let ms = if pair.kind == PairKind::Every { EACH_LINE_MS } else { LINE_MS };
+        let (first, second) = pair.cpus;
+        Ok(match self.ask(&Job::Line { first, second, two_lines, ms })? {
+            Answer::Times { ns } => line(&ns).ok_or_else(|| "no sample was taken".to_string()),
+            other => Err(why(&other)),
+        })
     }
 
     fn smt(&mut self) -> Step {
-        const MS: u32 = 40;
-        let (Some((first, second)), Some(column)) = (self.plan.siblings, self.plan.columns.first()) else {
-            return Ok(());
-        };
-        for load in SmtLoad::ALL {
-            let (node, ms, limits) = (column.node, MS, column.limits);
-            let mut sum = |cpus: Vec<u32>| -> Result<Option<f64>, Ended> {
-                Ok(match self.ask(&Job::Rates { load, cpus, node, ms, limits })? {
-                    Answer::Rates { rates } => Some(rates.iter().sum()),
-                    _ => None,
-                })
+        let Some((first, second)) = self.plan.siblings else { return Ok(()) };
+        let column = self.plan.columns.iter().find(|column| Some(column.node) == self.plan.siblings_node);
+        for (load, key) in [
+            (SmtLoad::Waiting, "smt.waiting"),
+            (SmtLoad::Additions, "smt.additions"),
+            (SmtLoad::Branches, "smt.branches"),
+            (SmtLoad::Memory, "smt.memory"),
+        ] {
+            let (column, bytes) = match (column, load.work()) {
+                (Some(column), _) => (column, self.plan.thread_bytes(column)),
+                (None, Some(_)) => (&self.plan.columns[0], 0),
+                (None, None) => {
+                    let why = format!("memory of the node of CPU {first} is not measured");
+                    self.results.missing.insert(key.into(), why);
+                    continue;
+                }
             };
-            let (one, both) = (sum(vec![first])?, sum(vec![first, second])?);
-            self.results
-                .smt
-                .extend(one.zip(both).filter(|(one, _)| *one > 0.0).map(|(one, both)| (load, both / one)));
+            let rates = self.undisturbed(&[key], |runner| {
+                let one = runner.rates(load, vec![first], column, bytes)?;
+                Ok((one, runner.rates(load, vec![first, second], column, bytes)?))
+            })?;
+            match rates {
+                Some((Ok(one), Ok(both))) if one > 0.0 => drop(self.results.smt.insert(load, both / one)),
+                Some((Ok(_), Ok(_))) => {
+                    self.results.missing.insert(key.into(), format!("CPU {first} did not run"));
+                }
+                Some((Err(why), _) | (_, Err(why))) => drop(self.results.missing.insert(key.into(), why)),
+                None => {}
+            }
         }
         Ok(())
     }
 
+    /// Pieces of a load that CPUs do together, per µs, or why there is no number.
+    fn rates(
+        &mut self,
+        load: SmtLoad,
+        cpus: Vec<u32>,
+        column: &Column,
+        bytes: u64,
+    ) -> Result<Result<f64, String>, Ended> {
+        const MS: u32 = 40;
+        let job = Job::Rates { load, cpus, node: column.node, bytes, ms: MS, limits: column.limits };
+        Ok(match self.ask(&job)? {
+            Answer::Rates { rates } => Ok(rates.iter().sum()),
+            other => Err(why(&other)),
+        })
+    }
+
     fn pages(&mut self) -> Step {
+        const KEY: &str = "walk_ns";
         let Some(column) = self.plan.columns.first() else { return Ok(()) };
+        match self.undisturbed(&[KEY], |runner| runner.both_walks(column))? {
+            Some(Ok(walks)) => self.results.walks = walks,
+            Some(Err(why)) => drop(self.results.missing.insert(KEY.into(), why)),
+            None => {}
+        }
+        if self.plan.hidden {
+            const KEY: &str = "hidden_nodes";
+            let (node, bytes) = (column.node, self.plan.each_of(column));
+            let (cpu, limits) = (column.touched_by, column.limits);
+            if bytes == 0 {
+                let room = column.bytes >> 20;
+                self.results.missing.insert(KEY.into(), format!("{room} MiB are too few huge pages"));
+                return Ok(());
+            }
+            let job = Job::EachPage { node, bytes, cpu, limits };
+            match self.undisturbed(&[KEY], |runner| runner.ask(&job))? {
+                Some(Answer::Times { ns }) => self.results.each_page = ns,
+                Some(other) => drop(self.results.missing.insert(KEY.into(), why(&other))),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Latency of small pages at random and of huge pages in groups, ns, or why there is no number.
+    fn both_walks(&mut self, column: &Column) -> Result<Result<Walks, String>, Ended> {
         let (node, cpu, limits) = (column.node, column.touched_by, column.limits);
         let mut measured = [None; 2];
         for (walk, ns) in [Walk::SmallPages, Walk::HugePages].into_iter().zip(&mut measured) {
-            let bytes = PAGES.min(column.bytes);
-            let got = self.ask(&Job::Walk { walk, node, bytes, cpu, limits })?;
+            let bytes = self.plan.pages_of(column);
+            let got = self.ask(&Job::Walk { walk, node, bytes, cpu, orders: 1, limits })?;
             if !matches!(got, Answer::Memory { .. }) {
-                self.results.missing.insert("walk_ns".into(), why(&got));
-                continue;
+                return Ok(Err(why(&got)));
             }
-            let mut rounds = Vec::new();
+            let (mut rounds, mut failed) = (Vec::new(), None);
             for _ in 0..3 {
-                let (traffic, traffic_node, awake) = (Vec::new(), 0, None);
-                let job = Job::Latency { walk, node, cpu, ms: ROUND_MS, awake, traffic, traffic_node };
-                if let Answer::Round { round, .. } = self.ask(&job)?
-                    && round.samples > 0
-                {
-                    rounds.push(round.ns);
+                match self.walked(walk, node, cpu)? {
+                    Ok(ns) => rounds.push(ns),
+                    Err(why) => failed = Some(why),
                 }
             }
-            *ns = median(&rounds);
             self.ask(&Job::Forget { walk: Some(walk) })?;
+            *ns = median(&rounds);
+            if let (None, Some(why)) = (*ns, failed) {
+                return Ok(Err(why));
+            }
         }
-        self.results.walks = (measured[0], measured[1]);
-        if self.plan.hidden
-            && let Answer::Times { ns } = self.ask(&Job::EachPage { node, pages: EACH, cpu, limits })?
-        {
-            self.results.each_page = ns;
-        }
-        Ok(())
+        Ok(Ok((measured[0], measured[1])))
     }
 
     fn loaded(&mut self) -> Step {
@@ -367,49 +508,64 @@ impl Runner<'_> {
         columns.dedup_by_key(|column| column.node);
         for column in columns {
             let (node, limits) = (column.node, column.limits);
-            let bytes = self.plan.streams_of(column).max(64 << 20).min(column.bytes / 2);
-            let got = self.ask(&Job::Streams { node, bytes, cpu: column.touched_by, limits })?;
-            if !matches!(got, Answer::Memory { .. }) {
-                self.results.missing.insert("loaded".into(), why(&got));
-                continue;
-            }
-            let job = Job::Walk {
-                walk: Walk::Flushed,
-                node,
-                bytes: self.plan.walk_bytes,
-                cpu: column.touched_by,
-                limits,
-            };
-            self.ask(&job)?;
-            let others = row.cpus.len() - 1;
-            let counts =
-                [0].into_iter().chain((0..).map(|power| 1usize << power).take_while(|count| *count < others));
-            let mut points = Vec::new();
-            for count in counts.chain((others > 0).then_some(others)) {
-                let traffic = row.cpus[1..=count].to_vec();
-                let job = Job::Latency {
-                    walk: Walk::Flushed,
-                    node,
-                    cpu: row.cpus[0],
-                    ms: ROUND_MS,
-                    awake: None,
-                    traffic,
-                    traffic_node: node,
-                };
-                let mut rounds = Vec::new();
-                for _ in 0..3 {
-                    if let Answer::Round { round, traffic_gbs, .. } = self.ask(&job)? {
-                        rounds.push((traffic_gbs, round.ns));
-                    }
+            let key = format!("loaded.{}.{node}", row.node);
+            let (bytes, cpu) = (self.plan.traffic_of(column), column.touched_by);
+            let streams = self.ask(&Job::Streams { node, bytes, cpu, limits })?;
+            let (walk, bytes, orders) = (Walk::Flushed, self.plan.walk_bytes, self.plan.orders);
+            let walks = self.ask(&Job::Walk { walk, node, bytes, cpu, orders, limits })?;
+            let failed = [&streams, &walks].into_iter().find(|got| !matches!(got, Answer::Memory { .. }));
+            match failed {
+                Some(got) => drop(self.results.missing.insert(key, why(got))),
+                None => {
+                    let points = self.undisturbed(&[&key], |runner| runner.beside_traffic(row, node))?;
+                    let points = points.map(|points| Loaded { from: row.node, to: node, points });
+                    self.results.loaded.extend(points);
                 }
-                let of = |part: fn(&(f64, f64)) -> f64| median(&rounds.iter().map(part).collect::<Vec<_>>());
-                points.extend(of(|point| point.0).zip(of(|point| point.1)));
             }
-            self.results.loaded.push(Loaded { from: row.node, to: node, points });
             self.ask(&Job::Forget { walk: None })?;
+            self.ask(&Job::Forget { walk: Some(Walk::Flushed) })?;
         }
         Ok(())
     }
+
+    /// GB/s and ns of a walk on the first core, while 0, 1, 2, 4 and all others of its node read.
+    fn beside_traffic(&mut self, row: &Row, node: u32) -> Result<Vec<(f64, f64)>, Ended> {
+        let others = row.cpus.len() - 1;
+        let counts =
+            [0].into_iter().chain((0..).map(|power| 1usize << power).take_while(|count| *count < others));
+        let mut points = Vec::new();
+        for count in counts.chain((others > 0).then_some(others)) {
+            let traffic = row.cpus[1..=count].to_vec();
+            let job = Job::Latency {
+                walk: Walk::Flushed,
+                node,
+                cpu: row.cpus[0],
+                ms: ROUND_MS,
+                awake: None,
+                traffic,
+                traffic_node: node,
+            };
+            let mut rounds = Vec::new();
+            for _ in 0..3 {
+                if let Answer::Round { round, traffic_gbs, on_node } = self.ask(&job)?
+                    && round.samples > 0
+                    && on_node >= ON_NODE
+                {
+                    rounds.push((traffic_gbs, round.ns));
+                }
+            }
+            let of = |part: fn(&(f64, f64)) -> f64| median(&rounds.iter().map(part).collect::<Vec<_>>());
+            points.extend(of(|point| point.0).zip(of(|point| point.1)));
+        }
+        Ok(points)
+    }
+}
+
+/// The reason of a cell whose CPU was never ours for a sample.
+const CROWDED: &str = "other tasks ran on the CPU in every sample";
+
+fn elsewhere(on_node: f64, node: u32) -> String {
+    format!("only {:.0} % of the memory is on node {node}", 100.0 * on_node)
 }
 
 fn why(answer: &Answer) -> String {

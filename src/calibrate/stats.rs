@@ -11,8 +11,8 @@ pub const MOST_ROUNDS: usize = 15;
 pub struct Value {
     /// Median of the rounds.
     pub value: f64,
-    /// Half the range of the middle rounds.
-    pub error: f64,
+    /// Half the range of the middle rounds; `None` of one round, which says nothing about it.
+    pub error: Option<f64>,
 }
 
 impl Value {
@@ -24,13 +24,13 @@ impl Value {
         // The outer quarters are left out: 1 of 5, 3 of 15.
         let outer = rounds.len() / 4;
         let middle = &rounds[outer..rounds.len() - outer];
-        let error = (middle[middle.len() - 1] - middle[0]) / 2.0;
+        let error = (rounds.len() > 1).then(|| (middle[middle.len() - 1] - middle[0]) / 2.0);
         Some(Value { value, error })
     }
 
     /// Whether the error is small enough.
     pub fn is_sure(self) -> bool {
-        self.error <= SURE * self.value
+        self.error.is_some_and(|error| error <= SURE * self.value)
     }
 }
 
@@ -84,9 +84,14 @@ mod tests {
     #[test]
     fn a_value_is_a_median_and_an_outlier_is_no_error() {
         let value = Value::of(&[100.0, 101.0, 99.0, 500.0, 100.0]).unwrap();
-        assert_eq!(value, Value { value: 100.0, error: 0.5 });
+        assert_eq!(value, Value { value: 100.0, error: Some(0.5) });
         assert!(value.is_sure());
         assert!(!Value::of(&[100.0, 120.0, 90.0]).unwrap().is_sure());
+        assert_eq!(
+            Value::of(&[100.0]),
+            Some(Value { value: 100.0, error: None }),
+            "one round knows no error"
+        );
         assert_eq!(Value::of(&[]), None);
         assert_eq!(Value::of(&[f64::NAN]), None);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
@@ -128,7 +133,7 @@ mod tests {
             rounds.reverse();
             prop_assert_eq!(before, Value::of(&rounds));
             let value = before.unwrap();
-            prop_assert!(rounds.iter().any(|round| *round <= value.value) && value.error >= 0.0);
+            prop_assert!(rounds.iter().any(|round| *round <= value.value) && value.error.is_none_or(|error| error >= 0.0));
         }
     }
 }

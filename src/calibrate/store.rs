@@ -1,15 +1,16 @@
 //! The profile on the disk: where it is looked for, how it is read, and how it takes the place of an older one.
 
 use std::env;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::geteuid;
+use serde::Serialize;
 
 use super::machine;
 use crate::host::kernel::read_trimmed;
@@ -27,11 +28,22 @@ const MOST_BYTES: u64 = 4 << 20;
 
 /// Readable by everybody: it names no host, no user and no program.
 const MODE: u32 = 0o644;
+const FOLDER_MODE: u32 = 0o755;
 
-/// Files in which a profile is looked for, in this order.
+/// Files in which a profile is looked for, in this order: of the service that we are, of the machine, of the user.
 pub fn places() -> Vec<PathBuf> {
     let machine = Some(PathBuf::from(OF_MACHINE));
-    machine.into_iter().chain(of_user()).map(|folder| folder.join(NAME)).collect()
+    let mut places: Vec<PathBuf> =
+        of_service().into_iter().chain(machine).chain(of_user()).map(|folder| folder.join(NAME)).collect();
+    places.dedup();
+    places
+}
+
+/// The first folder of `$STATE_DIRECTORY`, which systemd separates with colons.
+fn of_service() -> Option<PathBuf> {
+    let folders = env::var_os("STATE_DIRECTORY")?;
+    let first = env::split_paths(&folders).next()?;
+    (!first.as_os_str().is_empty()).then_some(first)
 }
 
 fn of_user() -> Option<PathBuf> {
@@ -45,8 +57,7 @@ fn of_user() -> Option<PathBuf> {
 /// # Errors
 /// The user has no home.
 pub fn own_place() -> Result<PathBuf> {
-    let service = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = match service {
+    let folder = match of_service() {
         Some(folder) => folder,
         None if geteuid().is_root() => PathBuf::from(OF_MACHINE),
         None => of_user().context("neither XDG_STATE_HOME nor HOME says where")?,
@@ -59,14 +70,8 @@ pub fn own_place() -> Result<PathBuf> {
 /// # Errors
 /// There is no such file, or it is damaged, or of a schema that is not known.
 pub fn read(path: &Path) -> Result<Profile> {
-    let reading = || format!("reading {}", path.display());
-    let file = File::open(path).with_context(reading)?;
-    ensure!(file.metadata().with_context(reading)?.is_file(), "{} is no file", path.display());
-    let mut text = String::new();
-    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(reading)?;
-    ensure!(read as u64 <= MOST_BYTES, "{} is too large to be a profile", path.display());
     let profile: Profile =
-        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
+        serde_json::from_str(&text_of(path)?).with_context(|| format!("{} is damaged", path.display()))?;
     ensure!(
         profile.schema == SCHEMA,
         "{} has schema {}, and this version knows {SCHEMA}",
@@ -74,6 +79,22 @@ pub fn read(path: &Path) -> Result<Profile> {
         profile.schema
     );
     Ok(profile)
+}
+
+/// The text of a file that is stored here.
+///
+/// # Errors
+/// There is no such file, or it is none, or too large.
+pub fn text_of(path: &Path) -> Result<String> {
+    let reading = || format!("reading {}", path.display());
+    // A pipe has no writer, and would be waited for.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.with_context(reading)?;
+    ensure!(file.metadata().with_context(reading)?.is_file(), "{} is no file", path.display());
+    let mut text = String::new();
+    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(reading)?;
+    ensure!(read as u64 <= MOST_BYTES, "{} is too large to be one of ours", path.display());
+    Ok(text)
 }
 
 /// A stored profile, and whether it is about this machine.
@@ -85,13 +106,15 @@ pub struct Stored {
     pub inapplicable: Option<String>,
 }
 
-/// The first profile there is, and a word on each file that could not be read. A damaged one is no error.
+/// The first profile that is about this machine, or else the first there is, and a word on each file that could not be read. A
+/// damaged one is no error.
 pub fn find(topology: &Topology) -> (Option<Stored>, Vec<String>) {
     find_in(&places(), topology)
 }
 
 fn find_in(places: &[PathBuf], topology: &Topology) -> (Option<Stored>, Vec<String>) {
     let mut notes = Vec::new();
+    let mut other = None;
     for path in places {
         let none = |error: &anyhow::Error| {
             error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -100,13 +123,28 @@ fn find_in(places: &[PathBuf], topology: &Topology) -> (Option<Stored>, Vec<Stri
             Ok(profile) => {
                 let key = machine::key(Path::new("/"), topology);
                 let inapplicable = profile.inapplicable(&key, &boot_id());
-                return (Some(Stored { path: path.clone(), profile, inapplicable }), notes);
+                let applies = inapplicable.is_none();
+                let stored = Stored { path: path.clone(), profile, inapplicable };
+                if applies {
+                    return (Some(stored), notes);
+                }
+                other = other.or(Some(stored));
             }
             Err(error) if none(&error) => {}
             Err(error) => notes.push(format!("{error:#}")),
         }
     }
-    (None, notes)
+    (other, notes)
+}
+
+/// The topology of this machine, with the costs of its nodes if they were measured.
+pub fn with_costs(mut topology: Topology) -> Topology {
+    if let (Some(stored), _) = find(&topology)
+        && stored.inapplicable.is_none()
+    {
+        stored.profile.measure(&mut topology);
+    }
+    topology
 }
 
 /// The run of the kernel.
@@ -114,20 +152,44 @@ pub fn boot_id() -> String {
     read_trimmed("/proc/sys/kernel/random/boot_id")
 }
 
-/// Writes a profile beside `path` and gives it that name. The folder is made if it is not there.
+/// Makes the folder of a file if it is not there, and finds out whether a profile can be stored in it: before minutes of
+/// measuring are spent on it.
 ///
 /// # Errors
-/// The folder or the file belongs to somebody else, or cannot be written.
-pub fn write(path: &Path, profile: &Profile) -> Result<()> {
+/// As those of [`write()`].
+pub fn prepare(path: &Path) -> Result<()> {
     let folder = path.parent().context("a profile needs a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let is_new = !folder.exists();
+    // Whatever the umask: others read it, and do not write to it.
+    let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
+    made.and_then(|()| match is_new {
+        true => fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE)),
+        false => Ok(()),
+    })
+    .with_context(|| format!("making {}", folder.display()))?;
     ours(folder)?;
     if path.symlink_metadata().is_ok() {
         ours(path)?;
     }
-    let mut text = serde_json::to_string(profile).context("writing JSON")?;
+    let beside = beside(path);
+    let tried = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&beside);
+    tried.and_then(|_| fs::remove_file(&beside)).with_context(|| format!("making {}", beside.display()))
+}
+
+/// The name under which a file is written before it takes the place of another.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension(format!("new-{}", std::process::id()))
+}
+
+/// Writes a profile, or another value as JSON, beside `path` and gives it that name. The folder is made if it is not there.
+///
+/// # Errors
+/// The folder or the file belongs to another user, or cannot be written.
+pub fn write(path: &Path, stored: &impl Serialize) -> Result<()> {
+    prepare(path)?;
+    let mut text = serde_json::to_string(stored).context("writing JSON")?;
     text.push('\n');
-    let beside = path.with_extension(format!("new-{}", std::process::id()));
+    let beside = beside(path);
     let made = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -135,7 +197,9 @@ pub fn write(path: &Path, profile: &Profile) -> Result<()> {
         .custom_flags(libc::O_NOFOLLOW)
         .open(&beside);
     let mut file = made.with_context(|| format!("making {}", beside.display()))?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    // The umask takes permissions away that readers need.
+    let readable = file.set_permissions(Permissions::from_mode(MODE));
+    let written = readable.and_then(|()| file.write_all(text.as_bytes())).and_then(|()| file.sync_all());
     let named = written.and_then(|()| fs::rename(&beside, path));
     if named.is_err() {
         let _ = fs::remove_file(&beside);

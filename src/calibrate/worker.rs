@@ -9,14 +9,26 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::child::{ASIDE, NAME};
+use super::child::{ASIDE, LIMIT, NAME};
 use super::job::{Answer, Job};
 use crate::known::quiet::{self, Usage};
 use crate::program::helper::OWN_PROGRAM;
 use crate::sys;
 
 /// Seconds in a row in which others worked, after which we end.
-const BAD_SECONDS: u32 = 3;
+const BAD_SECONDS: f64 = 3.0;
+
+/// Time between two looks at the machine.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The shortest time that a look says something about: ticks are 10 ms.
+const LEAST: Duration = Duration::from_millis(200);
+
+/// Time in which a signal comes that ended the process as well.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Time after our own limit at which the process ends by itself.
+const LATER: Duration = Duration::from_secs(2);
 
 /// Why no more is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +54,16 @@ pub enum Second {
     Bad(String),
 }
 
+impl Second {
+    /// This stretch and the second after it, which is quiet or has a reason why not.
+    fn and(self, why: Option<String>) -> Second {
+        match (self, why) {
+            (Second::Bad(why), _) | (_, Some(why)) => Second::Bad(why),
+            (_, None) => Second::Quiet,
+        }
+    }
+}
+
 /// The process, and the watch over the machine.
 pub struct Worker {
     child: Child,
@@ -50,7 +72,10 @@ pub struct Worker {
     stop: BorrowedFd<'static>,
     until: Instant,
     seen: (Usage, Instant),
-    bad_in_a_row: u32,
+    /// Seconds in a row in which others worked.
+    bad_for: f64,
+    /// The seconds since the last [`Worker::watch`]: quiet, or the first reason why one was not.
+    since: Second,
     /// Go on, whatever others do.
     force: bool,
     /// CPUs that others used, summed over seconds, and those seconds.
@@ -82,9 +107,13 @@ impl Worker {
         force: bool,
     ) -> io::Result<Worker> {
         sys::close_on_exec();
+        let limit = until.saturating_duration_since(Instant::now()) + LATER;
         let mut child = Command::new(OWN_PROGRAM)
             .arg0(NAME)
+            // Ctrl-C goes to the group of the terminal: the one that asks decides when the process ends, and says why.
+            .process_group(0)
             .args(word)
+            .arg(format!("{LIMIT}{}", limit.as_secs_f64()))
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -101,7 +130,8 @@ impl Worker {
             stop,
             until,
             seen,
-            bad_in_a_row: 0,
+            bad_for: 0.0,
+            since: Second::Lasts,
             force,
             used: (0.0, 0.0),
         })
@@ -117,7 +147,11 @@ impl Worker {
     /// # Errors
     /// There is none and will be none; the process has been killed.
     pub fn ask(&mut self, job: &Job) -> Result<Answer, Ended> {
-        let answer = self.told(job);
+        let answer = self.told(job).map_err(|ended| match ended {
+            // The signal that ended it may be about to end us.
+            Ended::Died(_) if is_readable(self.stop, GRACE) => Ended::Signal,
+            other => other,
+        });
         if answer.is_err() {
             let _ = self.child.kill();
         }
@@ -134,8 +168,11 @@ impl Worker {
             if left.is_zero() {
                 return Err(Ended::TimeUp);
             }
-            match self.readable(left.min(Duration::from_secs(1))) {
+            let next = SECOND.saturating_sub(self.seen.1.elapsed()).max(Duration::from_millis(1));
+            match self.readable(left.min(next)) {
                 Ok(true) => break,
+                // Long jobs are watched, too.
+                Ok(false) if self.seen.1.elapsed() >= SECOND => self.look()?,
                 Ok(false) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(Ended::Signal),
                 Err(error) => return Err(died(error)),
@@ -166,31 +203,42 @@ impl Worker {
         Ok(!polled[1].revents().is_empty())
     }
 
-    /// Looks at the machine if a second is over, or if it is to be over `now`.
+    /// The seconds since it was last asked: bad if one of them was. With `now`, the one that lasts is ended, after
+    /// [`LEAST`] at the earliest.
     ///
     /// # Errors
-    /// Others have worked for three seconds in a row.
+    /// Others have worked for three seconds in a row, or a signal came.
     pub fn watch(&mut self, now: bool) -> Result<Second, Ended> {
-        let elapsed = self.seen.1.elapsed();
-        if elapsed < Duration::from_millis(if now { 100 } else { 1000 }) {
-            return Ok(Second::Lasts);
+        if now {
+            let left = LEAST.saturating_sub(self.seen.1.elapsed());
+            if !left.is_zero() && is_readable(self.stop, left) {
+                return Err(Ended::Signal);
+            }
         }
+        if now || self.seen.1.elapsed() >= SECOND {
+            self.look()?;
+        }
+        Ok(std::mem::replace(&mut self.since, Second::Lasts))
+    }
+
+    /// Ends a second, and judges it.
+    fn look(&mut self) -> Result<(), Ended> {
         let own = [self.child.id(), std::process::id()];
-        let usage = Usage::read(Path::new("/"), &own);
-        let seconds = elapsed.as_secs_f64();
-        let (before, _) = std::mem::replace(&mut self.seen, (usage, Instant::now()));
+        let seconds = self.seen.1.elapsed().as_secs_f64();
+        let (before, _) =
+            std::mem::replace(&mut self.seen, (Usage::read(Path::new("/"), &own), Instant::now()));
         let others = quiet::others(&before, &self.seen.0, seconds);
         self.used = (self.used.0 + others.all * seconds, self.used.1 + seconds);
-        let Some(why) = quiet::disturbed(&before, &self.seen.0, seconds) else {
-            self.bad_in_a_row = 0;
-            return Ok(Second::Quiet);
-        };
-        self.bad_in_a_row += 1;
-        if self.bad_in_a_row >= BAD_SECONDS && !self.force {
-            let _ = self.child.kill();
-            return Err(Ended::Busy(why));
+        let why = quiet::disturbed(&before, &self.seen.0, seconds);
+        self.bad_for = if why.is_some() { self.bad_for + seconds } else { 0.0 };
+        self.since = std::mem::replace(&mut self.since, Second::Lasts).and(why.clone());
+        match why {
+            Some(why) if self.bad_for >= BAD_SECONDS && !self.force => {
+                let _ = self.child.kill();
+                Err(Ended::Busy(why))
+            }
+            _ => Ok(()),
         }
-        Ok(Second::Bad(why))
     }
 
     /// CPUs that others used on the average, percent of all.
@@ -199,9 +247,30 @@ impl Worker {
     }
 }
 
+/// Whether a file is readable, after waiting for `time` at most.
+fn is_readable(file: BorrowedFd<'_>, time: Duration) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(file, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    rustix::event::poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_is_as_bad_as_its_worst_second() {
+        let bad = |why: &str| Second::Bad(why.into());
+        assert_eq!(Second::Lasts.and(None), Second::Quiet);
+        assert_eq!(Second::Quiet.and(Some("late".into())), bad("late"));
+        assert_eq!(bad("early").and(None), bad("early"));
+        assert_eq!(bad("early").and(Some("late".into())), bad("early"));
     }
 }

@@ -4,14 +4,21 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::ReportFormat;
+use super::{EventTableArgs, ReportFormat};
 
 /// Flags of `selftest`.
 #[derive(Args, Debug)]
 pub struct SelftestArgs {
     /// The numbers to test.
-    #[arg(value_enum, default_value_t = SelftestPart::Software)]
+    #[arg(value_enum, default_value_t = SelftestPart::All)]
     pub part: SelftestPart,
+
+    /// Count these events only: roles such as `lma`, or names of the table, separated by commas.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub events: Vec<String>,
+
+    #[command(flatten)]
+    pub tables: EventTableArgs,
 
     /// Say what is compared with what, and within which tolerance; test nothing.
     #[arg(long)]
@@ -20,6 +27,10 @@ pub struct SelftestArgs {
     /// Judge the numbers of such a JSON file once more, with the tolerances of this version; test nothing.
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub check: Option<PathBuf>,
+
+    /// Do not store the verdicts on events, which `list events` and `doctor` say.
+    #[arg(long)]
+    pub no_save: bool,
 
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub format: ReportFormat,
@@ -32,6 +43,10 @@ pub struct SelftestArgs {
 /// Parts of a self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SelftestPart {
+    /// Counters of the PMU, in loads whose counts are known
+    Counters,
+    /// Both
+    All,
     /// Faults, switches, moves, CPU time, placement, shares: all that needs no PMU
     Software,
 }

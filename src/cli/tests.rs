@@ -74,7 +74,7 @@ fn an_unknown_flag_names_the_commands_that_have_it() {
         (&["--follow"], &["replay has '--follow'"]),
         (
             &["list", "metrics", "--pmu-dir", "x"],
-            &["numatop-ng, list events, record, exporter and diagnose have '--pmu-dir'"],
+            &["numatop-ng, list events, record, exporter, diagnose and selftest have '--pmu-dir'"],
         ),
     ] {
         let error = refused(words);

@@ -14,6 +14,8 @@ use crate::model::facility::Facility;
 use crate::model::sample::Missing;
 use crate::model::topology::Topology;
 use crate::pmu::facts::PmuFacts;
+use crate::selftest::judge::Verdict;
+use crate::selftest::trust::Trust;
 
 /// The quality of a finding, as a word: colours may add to it, not replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -30,6 +32,9 @@ pub struct Line {
     pub mark: Mark,
     pub text: String,
 }
+
+/// The title of the section on counters.
+pub(super) const COUNTERS: &str = "counters";
 
 /// The title of the section on nodes and CPUs.
 pub(super) const MACHINE: &str = "machine";
@@ -51,7 +56,7 @@ pub(super) fn sections(check: &HostCheck) -> Vec<Section> {
     vec![
         Section { title: "kernel", findings: kernel(&check.kernel) },
         Section { title: "privileges", findings: privileges(&check.privileges, &check.kernel) },
-        Section { title: "counters", findings: counters(&check.pmu, &check.kernel) },
+        Section { title: COUNTERS, findings: counters(&check.pmu, &check.kernel) },
         Section { title: MACHINE, findings: vec![machine(&check.topology)] },
         Section { title: "cgroups", findings: vec![cgroups(&check.cgroups)] },
     ]
@@ -139,6 +144,19 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
     });
     findings.push(sysctl("kernel.unprivileged_bpf_disabled", &kernel.unprivileged_bpf_disabled));
     findings
+}
+
+/// Events that self-tests found right, and each that one found wrong.
+pub(super) fn tested(trust: &Trust) -> Vec<Line> {
+    let of = |verdict: Verdict| trust.events.iter().filter(move |event| event.verdict == verdict);
+    let right: Vec<&str> = of(Verdict::Ok).map(|event| event.event.as_str()).collect();
+    let mut lines = Vec::new();
+    if !right.is_empty() {
+        lines.push(ok(format!("verified here: {}", right.join(", "))));
+    }
+    let wrong = of(Verdict::Wrong).chain(of(Verdict::Known));
+    lines.extend(wrong.map(|event| warn(format!("{}: {}", event.event, event.words()))));
+    lines
 }
 
 fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Line> {

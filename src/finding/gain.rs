@@ -7,6 +7,9 @@ use crate::model::units::NodeId;
 /// while its firmware says 10 times the distance (S1).
 const RATIO_MAX: f64 = 3.3;
 
+/// The same where it was measured: a recording may say anything.
+const MEASURED_MAX: f64 = 20.0;
+
 /// Weight of a modelled gain in the order of findings: the median of saved by modelled time in four cases of the field (S1).
 const MODEL_WEIGHT: f64 = 0.4;
 
@@ -86,6 +89,8 @@ pub enum Assumption {
     WaitsForMemoryOnly,
     /// Distances are those of the firmware, not measured.
     FirmwareDistances,
+    /// Accesses cost what `calibrate` measured on an idle machine.
+    MeasuredDistances,
     /// Its pages are used alike.
     PagesUsedAlike,
     /// Its placement stays as good without balancing.
@@ -104,6 +109,7 @@ impl Assumption {
         match self {
             Assumption::WaitsForMemoryOnly => "waits_for_memory_only",
             Assumption::FirmwareDistances => "firmware_distances",
+            Assumption::MeasuredDistances => "measured_distances",
             Assumption::PagesUsedAlike => "pages_used_alike",
             Assumption::PlacementStays => "placement_stays",
             Assumption::SiblingsAddNothing => "siblings_add_nothing",
@@ -117,6 +123,7 @@ impl Assumption {
         match self {
             Assumption::WaitsForMemoryOnly => "it does nothing but wait for memory",
             Assumption::FirmwareDistances => "the firmware's distances are true",
+            Assumption::MeasuredDistances => "accesses cost what calibrate measured",
             Assumption::PagesUsedAlike => "it uses all of its pages alike",
             Assumption::PlacementStays => "its placement stays as good without",
             Assumption::SiblingsAddNothing => "a second thread adds nothing to a core",
@@ -158,14 +165,31 @@ impl Gain {
     }
 }
 
-/// The cost of an access from one node to another, in local ones, by the firmware's distances.
+/// The cost of an access from one node to another, in local ones: as it was measured, or else by the firmware's distances.
 pub fn ratio(topology: &Topology, from: NodeId, to: NodeId) -> f64 {
     if from == to {
         return 1.0;
     }
+    if let Some(times) = topology.measured_ratio(from, to) {
+        return times.clamp(1.0, MEASURED_MAX);
+    }
     // A firmware that says less than 10 for another node says nothing.
     let distance = topology.distance(from, to).map_or(20.0, f64::from);
     (distance / 10.0).clamp(1.0, RATIO_MAX)
+}
+
+/// The source of all costs between nodes with CPUs: the firmware, unless each was measured.
+pub fn distances(topology: &Topology) -> Assumption {
+    let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty());
+    let mut pairs = with_cpus().flat_map(|from| topology.nodes.iter().map(move |to| (from, to)));
+    let is_measured = pairs.all(|(from, to)| {
+        to.mem_total_bytes == 0 || from.id == to.id || topology.measured_ratio(from.id, to.id).is_some()
+    });
+    if is_measured && with_cpus().any(|node| !node.measured.is_empty()) {
+        Assumption::MeasuredDistances
+    } else {
+        Assumption::FirmwareDistances
+    }
 }
 
 /// The mean cost of an access, in local ones, of something that ran and has its memory in these amounts by node id; `None`
@@ -195,11 +219,12 @@ pub fn evenly(nodes: &[NodeId], amount: f64) -> Vec<f64> {
     spread
 }
 
-/// The gain of a placement: of so many CPUs, from one mean cost to another; `phi` is the counted share of time that waits.
-pub fn placement(of: f64, now: f64, then: f64, phi: Option<f64>) -> Gain {
+/// The gain of a placement: of so many CPUs, from one mean cost to another; `phi` is the counted share of time that waits,
+/// `costs` the source of the costs.
+pub fn placement(of: f64, now: f64, then: f64, phi: Option<f64>, costs: Assumption) -> Gain {
     let waits = phi.unwrap_or(1.0).clamp(0.0, 1.0);
     let share = if now > 0.0 { (1.0 - then / now).max(0.0) } else { 0.0 };
-    let mut assumes = vec![Assumption::FirmwareDistances, Assumption::PagesUsedAlike];
+    let mut assumes = vec![costs, Assumption::PagesUsedAlike];
     if phi.is_none() {
         assumes.insert(0, Assumption::WaitsForMemoryOnly);
     }
@@ -227,14 +252,42 @@ pub fn waiting(of: f64, wait: f64, idle: f64) -> Gain {
 mod tests {
     use super::*;
 
+    const FIRMWARE: Assumption = Assumption::FirmwareDistances;
+
+    #[test]
+    fn measured_costs_take_the_place_of_the_firmware_s() {
+        let root =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let mut topology = Topology::read(&root).unwrap();
+        let (near, far) = (topology.nodes[0].id, topology.nodes[1].id);
+        assert_eq!((ratio(&topology, near, far), distances(&topology)), (2.1, FIRMWARE));
+        let cost = |node, ns: u64| crate::model::topology::Cost {
+            node,
+            latency_ps: Some(ns * 1000),
+            read_bytes_per_s: None,
+        };
+        topology.nodes[0].measured = vec![cost(near, 80), cost(far, 136)];
+        assert_eq!((ratio(&topology, near, far), ratio(&topology, far, near)), (1.7, 2.1));
+        assert_eq!(distances(&topology), FIRMWARE, "one direction is not measured");
+        topology.nodes[1].measured = vec![cost(near, 8000), cost(far, 80)];
+        assert_eq!(
+            (ratio(&topology, far, near), distances(&topology)),
+            (20.0, Assumption::MeasuredDistances)
+        );
+        // All of its memory on the other node: 1 - 1/1.7 of the time at most.
+        let cost = mean_cost(&topology, &[1.0, 0.0], &[0.0, 1.0]).unwrap();
+        let gain = placement(1.0, cost, 1.0, None, distances(&topology)).at_most.unwrap();
+        assert!((gain - 0.41).abs() < 0.005, "{gain}");
+    }
+
     #[test]
     fn cases_of_the_field_have_their_ceilings() {
         // Case 15: pinned to a node, 60 % of its memory elsewhere, at the largest ratio: 1 - 1 / (0.4 + 0.6 * 3.3).
-        let gain = placement(10.0, 0.4 + 0.6 * RATIO_MAX, 1.0, None);
+        let gain = placement(10.0, 0.4 + 0.6 * RATIO_MAX, 1.0, None, FIRMWARE);
         assert!((gain.at_most.unwrap() - 5.8).abs() < 0.1, "{gain:?}");
         // Case 11: all memory on another node at distance 20.
-        assert_eq!(placement(2.0, 2.0, 1.0, None).at_most, Some(1.0));
-        assert_eq!(placement(2.0, 2.0, 1.0, Some(0.5)).at_most, Some(0.5));
+        assert_eq!(placement(2.0, 2.0, 1.0, None, FIRMWARE).at_most, Some(1.0));
+        assert_eq!(placement(2.0, 2.0, 1.0, Some(0.5), FIRMWARE).at_most, Some(0.5));
     }
 
     #[test]
@@ -247,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_model_weighs_less_than_a_measured_time() {
-        let model = placement(10.0, 2.0, 1.0, None);
+        let model = placement(10.0, 2.0, 1.0, None, FIRMWARE);
         assert_eq!(model.weight(), 2.0);
         assert_eq!(waiting(10.0, 3.0, 9.0).weight(), 3.0);
         assert_eq!(waiting(10.0, 3.0, 1.0).weight(), 1.0);

@@ -10,6 +10,6 @@ mod streams;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("known loads are written for x86-64 and arm64");
 
-pub use cycle::{Cycle, LOADS};
+pub use cycle::{Cycle, Far, LOADS};
 pub use loops::{Work, work};
 pub use streams::{BLOCK, copy, read, triad, write, write_past_caches};

@@ -24,6 +24,10 @@ pub const GROUP: usize = 2 << 20;
 /// The same where pages are small: few enough for the page tables to stay in caches.
 pub const SMALL_GROUP: usize = 64 << 12;
 
+/// Orders in which a walk goes through its lines, one after the other, where a prefetcher may learn an order: each has a word
+/// of each line to itself (multichase, `-L`).
+pub const ORDERS: usize = 8;
+
 /// Lines of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -33,33 +37,53 @@ pub struct Shape {
     pub stretch: usize,
     /// Bytes whose lines follow each other.
     pub group: usize,
+    /// Orders that follow each other, from 1 to the words of a line.
+    pub orders: usize,
 }
 
 impl Shape {
     /// The shape for lines of so many bytes, on huge pages or on small ones.
     pub fn of(line: usize, huge: bool) -> Shape {
-        Shape { line, stretch: STRETCH.max(4 * line), group: if huge { GROUP } else { SMALL_GROUP } }
+        let group = if huge { GROUP } else { SMALL_GROUP };
+        Shape { line, stretch: STRETCH.max(4 * line), group, orders: 1 }
+    }
+
+    /// Lines of a walk through `bytes` of memory.
+    pub fn lines(&self, bytes: usize) -> usize {
+        let (whole, rest) = (bytes / self.group, bytes % self.group);
+        whole * (self.group / self.stretch) + rest / self.stretch
+    }
+
+    /// Bytes of memory whose lines take up `bytes` of a cache: one line of each stretch does.
+    pub fn memory_for(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul((self.stretch / self.line).max(1) as u64)
     }
 
     /// The indices of the words of a walk through `bytes` of memory, in its order: groups in random order, in each group one
     /// line of each stretch, at a random place of it (a fixed place would use a quarter of the sets of caches), in random
-    /// order. Empty where there is no room for a stretch.
+    /// order. Each further order has the same lines, and the next word of each. Empty where there is no room for a stretch.
     pub fn order(&self, bytes: usize, seed: u64) -> Vec<u32> {
         let mut random = Random::new(seed);
         let places = (self.stretch / self.line).max(1);
-        let mut groups: Vec<usize> = (0..bytes.div_ceil(self.group)).collect();
-        random.shuffle(&mut groups);
-        let mut order = Vec::with_capacity(bytes / self.stretch);
-        for group in groups {
-            let begin = order.len();
-            let (from, end) = (group * self.group, ((group + 1) * self.group).min(bytes));
-            let stretches = (from..end).step_by(self.stretch).filter(|at| at + self.stretch <= end);
-            order.extend(
-                stretches.map(|at| ((at + random.below(places) * self.line) / size_of::<u64>()) as u32),
-            );
-            random.shuffle(&mut order[begin..]);
+        let mut groups: Vec<Vec<u32>> = (0..bytes.div_ceil(self.group))
+            .map(|group| {
+                let (from, end) = (group * self.group, ((group + 1) * self.group).min(bytes));
+                let stretches = (from..end).step_by(self.stretch).filter(|at| at + self.stretch <= end);
+                stretches
+                    .map(|at| ((at + random.below(places) * self.line) / size_of::<u64>()) as u32)
+                    .collect()
+            })
+            .collect();
+        let orders = self.orders.clamp(1, (self.line / size_of::<u64>()).max(1)) as u32;
+        let mut words = Vec::with_capacity(bytes / self.stretch * orders as usize);
+        for order in 0..orders {
+            random.shuffle(&mut groups);
+            for group in &mut groups {
+                random.shuffle(group);
+                words.extend(group.iter().map(|word| word + order));
+            }
         }
-        order
+        words
     }
 }
 
@@ -77,38 +101,85 @@ pub struct Round {
 /// Walks for about `time`, in passes of which each begins with lines that are in no cache (`flush`). One pass is made at
 /// least; four times `time` is the limit, however many samples were disturbed.
 pub fn measure(cycle: &mut Cycle, flush: bool, time: Duration) -> Round {
-    let (begin, mut walked) = (Instant::now(), Duration::ZERO);
-    let (mut times, mut disturbed, mut sample) = (Vec::new(), 0, SAMPLE);
-    while walked < time && begin.elapsed() < 4 * time || times.is_empty() && begin.elapsed() < 8 * time {
+    let begin = Instant::now();
+    let mut samples = Samples { times: Vec::new(), disturbed: 0, length: SAMPLE, walked: Duration::ZERO };
+    loop {
         if flush && !cycle.flush() {
             break;
         }
-        // A pass takes no line twice: the second time it would be in a cache.
-        let mut left = cycle.length().max(sample);
-        while left >= sample {
-            left -= sample;
-            let switches = sys::thread_events().involuntary;
-            let before = Instant::now();
-            cycle.walk(sample / LOADS);
-            let took = before.elapsed();
-            walked += took;
-            if took < LEAST && 2 * sample <= cycle.length() {
-                sample *= 2;
-            } else if sys::thread_events().involuntary == switches {
-                times.push(took.as_nanos() as f64 / sample as f64);
-            } else {
-                disturbed += 1;
-            }
+        samples.pass(cycle);
+        let (spent, without) = (begin.elapsed(), samples.times.is_empty());
+        if !without && (samples.walked >= time || spent >= 4 * time) || spent >= 8 * time {
+            break;
         }
     }
+    let Samples { mut times, disturbed, .. } = samples;
     times.sort_by(f64::total_cmp);
     Round { ns: times.get(times.len() / 2).copied().unwrap_or(0.0), samples: times.len() as u32, disturbed }
 }
 
+struct Samples {
+    /// ns a load.
+    times: Vec<f64>,
+    disturbed: u32,
+    /// Loads of the next one.
+    length: u64,
+    walked: Duration,
+}
+
+impl Samples {
+    /// A pass takes no line twice: the second time it would be in a cache.
+    fn pass(&mut self, cycle: &mut Cycle) {
+        let mut left = cycle.lines().max(self.length);
+        while left >= self.length {
+            let loads = self.length;
+            left -= loads;
+            let (took, alone) = timed(cycle, loads);
+            self.walked += took;
+            if took < LEAST && 2 * loads <= cycle.lines() {
+                self.length *= 2;
+            } else if alone {
+                self.times.push(took.as_nanos() as f64 / loads as f64);
+            } else {
+                self.disturbed += 1;
+            }
+        }
+    }
+}
+
+/// Walks so many loads: the time, and whether no other task ran on this CPU in it.
+fn timed(cycle: &mut Cycle, loads: u64) -> (Duration, bool) {
+    let switches = sys::thread_events().involuntary;
+    let before = Instant::now();
+    cycle.walk(loads / LOADS);
+    (before.elapsed(), sys::thread_events().involuntary == switches)
+}
+
+/// Latency of each group of a walk whose groups have `loads` lines each: the least of `passes` passes, ns a load, in no order
+/// that means something. Groups in which another task ran each time are left out.
+pub fn each_group(cycle: &mut Cycle, loads: u64, passes: u32) -> Vec<f64> {
+    let groups = cycle.lines().checked_div(loads).unwrap_or(0) as usize;
+    let mut least = vec![f64::INFINITY; groups];
+    for _ in 0..passes {
+        if !cycle.flush() {
+            break;
+        }
+        for least in &mut least {
+            let (took, alone) = timed(cycle, loads);
+            if alone {
+                *least = least.min(took.as_nanos() as f64 / loads as f64);
+            }
+        }
+    }
+    least.retain(|ns| ns.is_finite());
+    least
+}
+
 /// A walk through all of `region`, whose pages are there already. `None` where it is too small.
 pub fn cycle(region: Region, shape: Shape, seed: u64) -> Option<Cycle> {
+    let lines = shape.lines(region.bytes());
     let order = shape.order(region.bytes(), seed);
-    Cycle::new(region, order)
+    Cycle::new(region, order, lines)
 }
 
 #[cfg(test)]
@@ -140,6 +211,39 @@ mod tests {
         let shape = Shape::of(256, false);
         assert_eq!((shape.stretch, shape.group), (1024, SMALL_GROUP));
         assert_eq!(shape.order(GROUP, 1).len(), GROUP / 1024);
+    }
+
+    #[test]
+    fn orders_that_follow_each_other_have_the_same_lines_and_words_of_their_own() {
+        let shape = Shape { orders: ORDERS, ..Shape::of(64, true) };
+        let bytes = GROUP + GROUP / 2;
+        let order = shape.order(bytes, 3);
+        assert_eq!((order.len(), shape.lines(bytes)), (ORDERS * bytes / STRETCH, bytes / STRETCH));
+        assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), order.len(), "no word is come to twice");
+        let lines = |order: &[u32]| order.iter().map(|word| word / 8).collect::<Vec<_>>();
+        let passes: Vec<Vec<u32>> = order.chunks(bytes / STRETCH).map(lines).collect();
+        let sorted = |pass: &Vec<u32>| pass.iter().copied().collect::<BTreeSet<_>>();
+        assert!(passes.iter().all(|pass| sorted(pass) == sorted(&passes[0])));
+        assert!(passes.windows(2).all(|two| two[0] != two[1]));
+        assert_eq!(shape.memory_for(1 << 20), 4 << 20, "a line of each four");
+    }
+
+    #[test]
+    fn one_pass_is_made_however_short_the_time_is() {
+        let mut cycle = cycle(Region::new(GROUP).unwrap(), Shape::of(64, true), 1).unwrap();
+        assert_eq!(cycle.lines(), (GROUP / STRETCH) as u64);
+        // A pass is a hundred looks at the clock: another task may run in some of them, and not in all.
+        let found = (0..200).any(|_| measure(&mut cycle, true, Duration::from_nanos(1)).samples > 0);
+        assert!(found);
+    }
+
+    #[test]
+    fn each_group_has_a_latency() {
+        let mut cycle = cycle(Region::new(4 * GROUP).unwrap(), Shape::of(64, true), 1).unwrap();
+        let loads = (GROUP / STRETCH) as u64;
+        let found = (0..50).map(|_| each_group(&mut cycle, loads, 3)).find(|ns| ns.len() == 4);
+        assert!(found.unwrap().iter().all(|ns| (0.5..1e5).contains(ns)));
+        assert_eq!(each_group(&mut cycle, 0, 1), [0.0; 0]);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub struct Truth {
     /// Pages that are on each node, by move_pages(2); for [`Deed::Place`] and [`Deed::Use`] those of the whole process, by
     /// /proc/self/numa_maps.
     pub pages: Vec<(u32, u64)>,
+    /// Pages that move_pages(2) says it moved: they were on another node, and are on the one that was asked for.
+    pub moved_pages: u64,
 }
 
 /// Does deeds, and keeps the memory that it placed.
@@ -127,12 +129,21 @@ impl Doer {
                 let addresses: Vec<u64> =
                     (0..u64::from(*count)).map(|at| region.address() + at * page).collect();
                 let nodes = vec![*to as i32; addresses.len()];
-                sys::move_pages(&addresses, &nodes).map_err(|error| format!("move_pages: {error}"))?;
+                let asked = |error: io::Error| format!("move_pages: {error}");
+                let before = sys::nodes_of_pages(0, &addresses).map_err(asked)?;
+                let after = sys::move_pages(&addresses, &nodes).map_err(asked)?;
+                truth.moved_pages = moved(&before, &after, *to);
                 truth.pages = by_node(&[region], *count)?;
                 Ok(())
             }
         }
     }
+}
+
+/// Pages that went to a node: on another one before, there now. A negative number is the errno of one that did not.
+fn moved(before: &[i32], after: &[i32], to: u32) -> u64 {
+    let pages = before.iter().zip(after);
+    pages.filter(|(before, after)| **before != to as i32 && **after == to as i32).count() as u64
 }
 
 /// CPU time of this process, ns.
@@ -247,6 +258,13 @@ mod tests {
         doer.act(&Deed::Place { pages: vec![] }).unwrap();
         assert!(doer.placed.is_empty());
         assert_eq!(act(&Deed::MovePages { from: 0, to: 0, count: 10 }).pages, [(0, 10)]);
+    }
+
+    #[test]
+    fn a_page_that_was_there_or_did_not_go_is_not_moved() {
+        let busy = -libc::EBUSY;
+        assert_eq!(moved(&[0, 0, 1, 0], &[1, busy, 1, 0], 1), 1);
+        assert_eq!(moved(&[0; 3], &[0; 3], 0), 0);
     }
 
     #[test]

@@ -19,8 +19,12 @@ const PRESSURE_MAX: f64 = 0.5;
 pub struct Usage {
     /// Ticks in which each CPU was not idle, since boot.
     pub busy: BTreeMap<u32, u64>,
+    /// The part of them in which a task with a nice value above 0 ran in user space.
+    pub niced: BTreeMap<u32, u64>,
     /// Ticks of CPU time that processes of ours took.
     pub own: u64,
+    /// The part of them that is not in `niced`.
+    pub own_not_niced: u64,
     /// Pages that went to swap or came from it, since boot.
     pub swapped: u64,
     /// Percent.
@@ -42,9 +46,13 @@ impl Usage {
     /// Reads `proc/` below `root`, with the CPU time of these processes as ours.
     pub fn read(root: &Path, own: &[u32]) -> Usage {
         let text = |name: &str| fs::read_to_string(root.join("proc").join(name)).unwrap_or_default();
+        let (stat, own) = (text("stat"), own.iter().map(|pid| text(&format!("{pid}/stat"))));
+        let own: Vec<Own> = own.filter_map(|stat| cpu_ticks(&stat)).collect();
         Usage {
-            busy: busy(&text("stat")),
-            own: own.iter().filter_map(|pid| cpu_ticks(&text(&format!("{pid}/stat")))).sum(),
+            busy: busy(&stat),
+            niced: niced(&stat),
+            own: own.iter().map(|own| own.user + own.system).sum(),
+            own_not_niced: own.iter().map(|own| own.system + if own.niced { 0 } else { own.user }).sum(),
             swapped: swapped(&text("vmstat")),
             memory_pressure: pressure(&text("pressure/memory")),
             nodes: rooms(&text("zoneinfo")),
@@ -60,6 +68,9 @@ pub struct Others {
     /// Of the CPU that they used most, with its number; our own time is not taken off, so that it says something only while
     /// we do nothing.
     pub most: Option<(u32, f64)>,
+    /// The same while we work with a nice value above 0: time of niced tasks is left out, and all of our own that is not
+    /// niced is taken off each CPU, because no file says which it was on. Never more than it is.
+    pub most_not_niced: Option<(u32, f64)>,
 }
 
 /// The use by others between two looks that are `seconds` apart.
@@ -70,10 +81,18 @@ pub fn others(before: &Usage, after: &Usage, seconds: f64) -> Others {
     };
     let each: Vec<(u32, f64)> = after.busy.iter().filter_map(|(cpu, now)| of_cpu(cpu, now)).collect();
     let own = after.own.saturating_sub(before.own) as f64 / TICKS / seconds;
+    let rest = after.own_not_niced.saturating_sub(before.own_not_niced) as f64 / TICKS / seconds;
+    let of_niced = |cpu: u32| {
+        let of = |usage: &Usage| usage.niced.get(&cpu).copied().unwrap_or(0);
+        of(after).saturating_sub(of(before)) as f64 / TICKS / seconds
+    };
+    let not_niced: Vec<(u32, f64)> =
+        each.iter().map(|(cpu, part)| (*cpu, (part - of_niced(*cpu) - rest).max(0.0))).collect();
     let sum: f64 = each.iter().map(|(_, part)| part).sum();
     Others {
         all: ((sum - own) / each.len().max(1) as f64).max(0.0),
         most: each.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)),
+        most_not_niced: not_niced.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)),
     }
 }
 
@@ -94,6 +113,9 @@ pub fn disturbed(before: &Usage, after: &Usage, seconds: f64) -> Option<String> 
     let others = others(before, after, seconds);
     // Ours is read a moment earlier than the others', and both in steps of 10 ms.
     let slack = 2.0 / (TICKS * seconds);
+    if let Some((cpu, part)) = others.most_not_niced.filter(|(_, part)| *part > ONE_MAX + slack) {
+        return Some(format!("other tasks use {:.0} % of CPU {cpu}", part * 100.0));
+    }
     if others.all > ALL_MAX + slack {
         return Some(format!("other tasks use {:.0} % of all CPUs", others.all * 100.0));
     }
@@ -167,10 +189,30 @@ fn busy(stat: &str) -> BTreeMap<u32, u64> {
     stat.lines().filter_map(of_line).collect()
 }
 
-/// utime and stime of /proc/PID/stat; the name of the process may have spaces and parentheses.
-fn cpu_ticks(stat: &str) -> Option<u64> {
+/// Ticks in which niced tasks ran in user space on each CPU.
+fn niced(stat: &str) -> BTreeMap<u32, u64> {
+    let of_line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
+        Some((cpu, words.nth(1)?.parse().ok()?))
+    };
+    stat.lines().filter_map(of_line).collect()
+}
+
+/// CPU time of a process, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Own {
+    user: u64,
+    system: u64,
+    niced: bool,
+}
+
+/// utime, stime and nice of /proc/PID/stat; the name of the process may have spaces and parentheses.
+fn cpu_ticks(stat: &str) -> Option<Own> {
     let mut words = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    Some(words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?)
+    let (user, system) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let nice: i64 = words.nth(3)?.parse().ok()?;
+    Some(Own { user, system, niced: nice > 0 })
 }
 
 fn swapped(vmstat: &str) -> u64 {

@@ -5,18 +5,20 @@ use crate::model::sample::{Missing, Reading};
 use crate::pmu::budget::Budget;
 use crate::pmu::catalog::{Catalog, Core, Resolved};
 use crate::pmu::sets::{Choice, SETS};
+use crate::selftest::trust::{Trust, Trusted, shipped};
 use crate::text::{clean_str, hanging, plural, words};
 
 /// Lines below an event hang under its name.
 const INDENT: &str = "      ";
 
 /// The list as text of at most `width` columns; a single long word may be longer. `works` opens an event and counts
-/// with it for a moment; `choose` tells what a set is on this machine.
+/// with it for a moment; `choose` tells what a set is on this machine; `trust` what self-tests found on it.
 pub fn render_text(
     catalog: &Catalog,
     budget: Budget,
     works: &dyn Fn(&Event) -> Reading<()>,
     choose: &dyn Fn(&str) -> Choice,
+    trust: &Trust,
     width: usize,
 ) -> String {
     let mut out = String::new();
@@ -24,7 +26,7 @@ pub fn render_text(
         out += &head(core, width);
         out += &counters(core, budget, width);
         for role in Role::MEASURED.iter().chain(&[Role::Slots, Role::Other]) {
-            out += &of_role(core, *role, works, width);
+            out += &of_role(core, *role, works, trust, width);
         }
         out.push('\n');
     }
@@ -41,8 +43,10 @@ pub fn render_text(
 
 fn head(core: &Core, width: usize) -> String {
     let table = &core.in_use;
+    let of_roles: Vec<&str> = core.table.verified.iter().map(|verified| verified.machine.as_str()).collect();
     let verified = match table.verified_on.as_slice() {
-        [] => "not verified on hardware".to_string(),
+        [] if of_roles.is_empty() => "not verified on hardware".to_string(),
+        [] => format!("some roles verified on {}", of_roles.join("; ")),
         machines => format!("verified on {}", machines.join(", ")),
     };
     let about = format!("{} ({}, {}; {verified})", table.id, table.name, table.origin);
@@ -78,7 +82,13 @@ fn counters(core: &Core, budget: Budget, width: usize) -> String {
     hanging("PMU    ", words(&text), width)
 }
 
-fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width: usize) -> String {
+fn of_role(
+    core: &Core,
+    role: Role,
+    works: &dyn Fn(&Event) -> Reading<()>,
+    trust: &Trust,
+    width: usize,
+) -> String {
     let entries: Vec<&Resolved> = core.of(role).collect();
     let why = match core.table.absent.get(&role) {
         Some(why) => why.clone(),
@@ -106,14 +116,14 @@ fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width
             hanging("  -   ", [clean_str(&entry.name)], width)
         };
         out += &name;
-        let terms = entry.encoding.as_ref().or(entry.kernel.as_ref()).map_or("", String::as_str);
-        let raw = resolved.event.as_ref().map_or_else(
-            |_| String::new(),
-            |event| format!(" (type {} config {:#x} config1 {:#x})", event.kind, event.config, event.config1),
-        );
+        let encoding = resolved.encoding();
         let assumed = if entry.assumed { " The numbers are assumed." } else { "" };
-        out += &hanging(INDENT, words(&clean_str(&format!("{terms}{raw}"))), width);
+        out += &hanging(INDENT, words(&clean_str(&encoding)), width);
         out += &hanging(INDENT, words(&clean_str(&format!("{}{assumed}", entry.counts))), width);
+        let first = core.of(role).next().is_some_and(|first| first.entry.name == entry.name);
+        let here = trust.says(&entry.name, &encoding).map(Trusted::words);
+        let known = here.or_else(|| shipped(&core.table, role).filter(|_| first));
+        out.extend(known.map(|known| hanging(INDENT, words(&clean_str(&known)), width)));
     }
     out
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::topology::{Cost, Topology};
 use super::units::NodeId;
 
 /// Version of the JSON: changes only when a key changes its meaning or goes.
@@ -24,6 +25,8 @@ pub struct Profile {
     pub tool: String,
     /// The end of the measurement, RFC 3339.
     pub time: String,
+    /// The time at which each part was measured, by its word (`latency`, `smt`): parts that were measured later are merged in.
+    pub measured: BTreeMap<String, String>,
     /// Length of the measurement, s.
     pub took_s: f64,
     /// The machine that it is about.
@@ -245,6 +248,26 @@ impl Profile {
         errors.filter(|error| error.is_finite()).max_by(f64::total_cmp)
     }
 
+    /// Gives a topology of the same machine the costs of its nodes. Nothing is given of a profile that was disturbed, or of CPUs
+    /// that wander.
+    pub fn measure(&self, topology: &mut Topology) {
+        let usable = matches!(self.state, State::Good | State::Partial);
+        let ids: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
+        let scaled = |value: Option<f64>, factor: f64| {
+            let value = value.filter(|value| value.is_finite() && *value > 0.0)?;
+            Some((value * factor).round() as u64)
+        };
+        for node in &mut topology.nodes {
+            let costs = ids.iter().map(|to| Cost {
+                node: *to,
+                latency_ps: scaled(self.latency(node.id, *to), 1e3),
+                read_bytes_per_s: scaled(self.bandwidth(node.id, *to), 1e9),
+            });
+            let known = |cost: &Cost| cost.latency_ps.is_some() || cost.read_bytes_per_s.is_some();
+            node.measured = costs.filter(|cost| usable && known(cost)).collect();
+        }
+    }
+
     /// Why it says nothing about a machine with these facts in this run of the kernel; `None` if it does.
     pub fn inapplicable(&self, machine: &MachineKey, boot_id: &str) -> Option<String> {
         if self.schema != SCHEMA {
@@ -340,6 +363,28 @@ mod tests {
         assert_eq!(profile.latency(NodeId(1), first), None);
         assert_eq!(profile.bandwidth(first, second), None);
         assert_eq!(profile.error_pct(), Some(2.0));
+    }
+
+    #[test]
+    fn a_topology_gets_the_costs_of_its_nodes() {
+        let root =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let mut topology = Topology::read(&root).unwrap();
+        let (near, far) = (topology.nodes[0].id, topology.nodes[1].id);
+        let mut profile = profile();
+        profile.machine.nodes[1].node = far.0;
+        profile.read_gbs = vec![vec![Some(60.0), None], vec![None, None]];
+        profile.state = State::Good;
+        profile.measure(&mut topology);
+        assert_eq!(topology.measured_ratio(near, far), Some(1.75));
+        let own = Cost { node: near, latency_ps: Some(80_000), read_bytes_per_s: Some(60_000_000_000) };
+        assert_eq!(topology.measured(near, near), Some(&own));
+        assert_eq!(topology.measured_ratio(far, near), None, "a cell without a number");
+        for state in [State::Disturbed, State::Wandering] {
+            profile.state = state;
+            profile.measure(&mut topology);
+            assert_eq!(topology.measured(near, near), None);
+        }
     }
 
     #[test]

@@ -51,6 +51,17 @@ pub enum NumaSupport {
     NotBuilt,
 }
 
+/// The measured cost of a node's memory on CPUs of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The node of the memory.
+    pub node: NodeId,
+    /// A load that waits for it, picoseconds; above 0.
+    pub latency_ps: Option<u64>,
+    /// Reads by all cores, bytes a second.
+    pub read_bytes_per_s: Option<u64>,
+}
+
 /// One online node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
@@ -62,6 +73,10 @@ pub struct Node {
     /// device-tree twin. 10 means local, 20 "twice as far" by the firmware's word, 255 unreachable. Not a
     /// measurement.
     pub distances: Vec<(NodeId, u32)>,
+    /// The costs of memory of each node on its CPUs, ascending by node, as `calibrate` measured them; empty where no profile
+    /// of the machine may be used, and in recordings from before they were kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<Cost>,
     /// Bytes of memory the kernel manages on it (`MemTotal`); 0 on a node with CPUs only.
     pub mem_total_bytes: u64,
     /// Bytes nobody used at the time of reading (`MemFree`); page cache counts as used.
@@ -158,6 +173,17 @@ impl Topology {
     pub fn distance(&self, from: NodeId, to: NodeId) -> Option<u32> {
         let row = &self.node(from)?.distances;
         row.binary_search_by_key(&to, |(node, _)| *node).ok().map(|index| row[index].1)
+    }
+
+    /// The measured costs of memory of `to` on CPUs of `from`.
+    pub fn measured(&self, from: NodeId, to: NodeId) -> Option<&Cost> {
+        self.node(from)?.measured.iter().find(|cost| cost.node == to)
+    }
+
+    /// The measured latency of memory of `to` on CPUs of `from`, in parts of that of `from`'s own.
+    pub fn measured_ratio(&self, from: NodeId, to: NodeId) -> Option<f64> {
+        let latency = |to: NodeId| self.measured(from, to)?.latency_ps.filter(|ps| *ps > 0);
+        Some(latency(to)? as f64 / latency(from)? as f64)
     }
 
     /// Whether any core has more than one thread online.

@@ -50,6 +50,18 @@ pub struct Resolved {
     pub event: Reading<Event>,
 }
 
+impl Resolved {
+    /// Terms of the table, and the type and config that the kernel takes: two events with the same are one.
+    pub fn encoding(&self) -> String {
+        let terms = self.entry.encoding.as_ref().or(self.entry.kernel.as_ref()).map_or("", String::as_str);
+        let raw = self.event.as_ref().map_or_else(
+            |_| String::new(),
+            |event| format!(" (type {} config {:#x} config1 {:#x})", event.kind, event.config, event.config1),
+        );
+        format!("{terms}{raw}")
+    }
+}
+
 impl Catalog {
     /// The catalogue of the machine below `root`. Tables below `user_dir` (`*.toml`) go before the built-in ones.
     ///

@@ -56,6 +56,44 @@ fn perf_event_open(event: &Event, target: Target, hz: Option<u32>) -> io::Result
     sys::perf_event_open(attributes(event, hz), pid, cpu, None)
 }
 
+/// The part of a thread's work that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    User,
+    Kernel,
+    Both,
+}
+
+/// An event that counts the thread that opened it.
+pub struct OwnCount {
+    event: Event,
+    fd: OwnedFd,
+}
+
+impl OwnCount {
+    /// Opens an event on the calling thread.
+    ///
+    /// # Errors
+    /// The reason, ready to be shown.
+    pub fn open(event: &Event, mode: Mode) -> Result<OwnCount, Missing> {
+        let mut attr = attributes(event, None);
+        attr.set_exclude_kernel((mode == Mode::User).into());
+        attr.set_exclude_user((mode == Mode::Kernel).into());
+        let fd =
+            sys::perf_event_open(attr, 0, -1, None).map_err(|error| refusal(event, "opening", &error))?;
+        Ok(OwnCount { event: event.clone(), fd })
+    }
+
+    /// The count since it was opened, and the part of that time in which it was on the PMU, from 0 to 1.
+    ///
+    /// # Errors
+    /// The reason, ready to be shown.
+    pub fn read(&self) -> Result<(u64, f64), Missing> {
+        let reading = Reading::of(&self.event, &self.fd)?;
+        Ok((reading.count, reading.share()))
+    }
+}
+
 /// The way in which the kernel is told how often to sample.
 #[derive(Debug, PartialEq)]
 enum Rate {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::cpu_kind::CpuKind;
 use super::format::Terms;
@@ -19,7 +19,8 @@ pub struct Table {
     pub name: String,
     /// The name it is sold under.
     pub products: Vec<String>,
-    /// Machines on which the counts were compared with known work.
+    /// Machines on which all counts were compared with known work, as tables said it before `[[verified]]`.
+    #[serde(default)]
     pub verified_on: Vec<String>,
     #[serde(default)]
     pub notes: String,
@@ -34,11 +35,44 @@ pub struct Table {
     pub cpus: Vec<CpuMatch>,
     #[serde(default)]
     pub counters: Option<Counters>,
+    /// Machines on which counts of some roles were right (`numatop-ng selftest counters`).
+    #[serde(default)]
+    pub verified: Vec<Verified>,
     /// Why there is no event for a role.
     #[serde(default)]
     pub absent: BTreeMap<Role, String>,
     #[serde(rename = "event")]
     pub events: Vec<Entry>,
+}
+
+/// A machine on which events of a table were compared with known work, and were right.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verified {
+    /// `EPYC 9654, bare metal`: the product, and whether a hypervisor was between.
+    pub machine: String,
+    pub kernel: String,
+    /// Year, month and day.
+    pub date: String,
+    /// The roles whose first event was right.
+    pub roles: Vec<Role>,
+    /// The place of the report.
+    pub source: String,
+}
+
+/// Accesses that a memory event sees besides loads that wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sees {
+    /// Nothing else.
+    Demand,
+    /// Lines into the first cache, with those that its prefetchers fetch.
+    Fills,
+    /// Lines that leave the core's caches for it, with those that any of its prefetchers fetches.
+    Core,
+    /// Not documented.
+    #[default]
+    Unknown,
 }
 
 /// CPUs without a table that this table serves.
@@ -133,6 +167,11 @@ pub struct Entry {
     /// those that the event of role `slots` counts.
     #[serde(default)]
     pub of_slots: bool,
+    /// Accesses that it counts, for events of memory and caches.
+    #[serde(default)]
+    pub sees: Sees,
+    /// Errata of the vendor that make its count wrong on some of these CPUs.
+    pub errata: Option<String>,
     /// The exact meaning of its count.
     pub counts: String,
     /// Where the numbers are from.
@@ -191,6 +230,16 @@ impl Table {
                 !entry.of_slots || self.entries(Role::Slots).next().is_some(),
                 "event '{}' counts slots, but no event has the role 'slots'",
                 entry.name
+            );
+        }
+        for verified in &self.verified {
+            let named = format!("[[verified]] of {}", verified.machine);
+            ensure!(!verified.roles.is_empty(), "{named}: no role was right");
+            let unknown = verified.roles.iter().find(|role| !self.covers(**role));
+            ensure!(
+                unknown.is_none(),
+                "{named}: there is no event of role '{}'",
+                unknown.map_or("", |role| role.id())
             );
         }
         for role in Role::MEASURED {

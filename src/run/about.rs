@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use super::{print, terminal_width};
 use crate::calibrate::store;
 use crate::cli::{Document, Listing, ReportFormat};
+use crate::doctor::trust;
 use crate::list::{events, findings, metrics};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
@@ -61,7 +62,7 @@ pub(super) fn list(what: &Listing) -> Result<ExitCode> {
             let catalog = options::catalog(root, tables.pmu_dir.as_deref())?;
             let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
             let budget = options::budget(root, &catalog);
-            events::render_text(&catalog, budget, &try_event, &choose, terminal_width())
+            events::render_text(&catalog, budget, &try_event, &choose, &trust(root), terminal_width())
         }
     };
     print(&text, Form::Text)?;

@@ -1,7 +1,7 @@
 //! `calibrate`: a plan, a look at whether the machine is idle, the measurement, and the profile that is stored.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -46,12 +46,19 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let stop = stop_signals()?;
-    let _lock = Lock::take().map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => refusal("another calibrate or selftest is at work", Vec::new()).into(),
-        _ => anyhow::Error::from(error).context("taking the lock of this machine"),
-    })?;
-    // The place is looked at first: two minutes for nothing would be rude.
+    let _lock = lock()?;
+    // Files are looked at first: two minutes for nothing would be rude.
     let place = (!args.no_save).then(store::own_place).transpose()?;
+    if let Some(Err(error)) = place.as_deref().map(store::prepare) {
+        say::message(format!(
+            "numatop-ng: the profile cannot be stored, and nothing is measured (--no-save measures): {error:#}"
+        ));
+        return Ok(Exit::Privilege.into());
+    }
+    let compared = args.compare.as_deref().map(store::read).transpose()?;
+    if let Some(path) = &args.output {
+        new_file(path).and_then(|_| fs::remove_file(path).context("removing it again"))?;
+    }
     let before = (Usage::read(Path::new("/"), &[]), std::mem::take(&mut facts.interrupts));
     let begin = Instant::now();
     if poll(&[stop], begin + LOOK).context("looking for signals")?.is_some() {
@@ -91,26 +98,29 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     };
     drop(worker);
     let profile = results.profile(&plan, facts.key.clone(), run);
-    finish(args, &plan, profile, ended, place.as_deref())
+    finish(args, &plan, &profile, ended, place.as_deref(), compared.as_ref())
 }
 
-/// Shows what was measured, and stores it if all of it was.
+/// Stores what was measured if all of it was, and shows it: a reader that is gone takes no profile away.
 fn finish(
     args: &CalibrateArgs,
     plan: &Plan,
-    profile: Profile,
+    profile: &Profile,
     ended: Option<Ended>,
     place: Option<&Path>,
+    compared: Option<&Profile>,
 ) -> Result<ExitCode> {
-    match &args.compare {
-        Some(path) => {
-            let old = store::read(path)?;
-            write(args.output.as_deref(), &show::compare(&old, &profile, terminal_width()), Form::Text)?;
+    let stored = match place {
+        Some(place) if ended.is_none() => keep(place, args, profile),
+        _ => Ok(()),
+    };
+    match compared {
+        Some(old) => {
+            write(args.output.as_deref(), &show::compare(old, profile, terminal_width()), Form::Text)?;
         }
-        None => render(args, &profile)?,
+        None => render(args, profile)?,
     }
     let Some(ended) = ended else {
-        let stored = place.map_or(Ok(()), |place| keep(place, args, &profile));
         if let Err(error) = stored {
             say::message(format!("numatop-ng: the profile is not stored: {error:#}"));
             return Ok(Exit::Privilege.into());
@@ -139,8 +149,11 @@ fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     let old = store::read(place).ok();
     let old = old.filter(|old| old.inapplicable(&profile.machine, &profile.boot_id).is_none());
     let asked = asked(args).only;
-    let part =
-        args.from.is_some() || args.to.is_some() || Stage::USUAL.iter().any(|stage| !asked.contains(stage));
+    // A profile that lacks something for want of time or room is a part, too.
+    let part = args.from.is_some()
+        || args.to.is_some()
+        || profile.state == State::Partial
+        || Stage::USUAL.iter().any(|stage| !asked.contains(stage));
     let new = match old {
         Some(old) if profile.state == State::Disturbed && old.state != State::Disturbed => {
             say::message("numatop-ng: a profile that was not disturbed is stored already, and stays");
@@ -207,12 +220,24 @@ pub(super) fn write(file: Option<&Path>, text: &str, form: Form) -> Result<()> {
     match file {
         None => print(text, form),
         Some(path) => {
-            let made = OpenOptions::new().write(true).create_new(true).open(path);
-            let mut file =
-                say::Cleaned::new(made.with_context(|| format!("making {}", path.display()))?, form);
+            let mut file = say::Cleaned::new(new_file(path)?, form);
             file.write_all(text.as_bytes()).with_context(|| format!("writing {}", path.display()))
         }
     }
+}
+
+/// The lock of this machine, which known loads hold.
+pub(super) fn lock() -> Result<Lock> {
+    Lock::take().map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => refusal("another calibrate or selftest is at work", Vec::new()).into(),
+        _ => anyhow::Error::from(error).context("taking the lock of this machine"),
+    })
+}
+
+/// Makes a file that is not there yet.
+fn new_file(path: &Path) -> Result<File> {
+    let made = OpenOptions::new().write(true).create_new(true).open(path);
+    made.with_context(|| format!("making {}", path.display()))
 }
 
 fn asked(args: &CalibrateArgs) -> Asked {

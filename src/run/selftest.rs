@@ -7,27 +7,41 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::calibrate::write;
+use super::calibrate::{lock, write};
 use super::watch::start;
 use super::{print, stop_signals, terminal_width};
+use crate::calibrate::job::Limits;
 use crate::calibrate::machine::Facts;
+use crate::calibrate::store;
 use crate::calibrate::worker::Worker;
 use crate::cli::{ReportFormat, SelftestArgs, SelftestPart};
+use crate::doctor;
 use crate::error::Exit;
 use crate::host::kernel::read_trimmed;
+use crate::model::event::Role;
+use crate::options::{self, BadValue};
+use crate::pmu::catalog::Catalog;
 use crate::program::say::{self, Form};
+use crate::selftest::counters;
 use crate::selftest::judge::Verdict;
 use crate::selftest::report::{Report, SCHEMA};
-use crate::selftest::run::{Places, Stopped, options, software};
+use crate::selftest::run::{self, Places, Stopped, software};
 use crate::selftest::show;
+use crate::selftest::trust::Trust;
 
 /// The limit of everything: on a machine at rest it takes five seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
 pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
-    let SelftestPart::Software = args.part;
     if args.list {
-        print(&show::render_list(terminal_width()), Form::Text)?;
+        print(
+            &show::render_list(
+                args.part != SelftestPart::Counters,
+                args.part != SelftestPart::Software,
+                terminal_width(),
+            ),
+            Form::Text,
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     let report = match &args.check {
@@ -43,7 +57,7 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
             );
             report.judged()
         }
-        None => match test()? {
+        None => match test(args)? {
             Some(report) => report,
             None => {
                 say::message("numatop-ng: interrupted");
@@ -51,6 +65,9 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
             }
         },
     };
+    if args.check.is_none() && !args.no_save {
+        keep(&report);
+    }
     match args.format {
         ReportFormat::Text => {
             write(args.output.as_deref(), &show::render_text(&report, terminal_width()), Form::Text)?;
@@ -64,25 +81,84 @@ pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
     Ok(if wrong { Exit::CouldNotMeasure } else { Exit::Ok }.into())
 }
 
+/// Stores the verdicts on events beside the profile of the machine: other commands say them. A failure is no fault of the test.
+fn keep(report: &Report) {
+    let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let trust = Trust::of(report, &date);
+    if trust.events.is_empty() {
+        return;
+    }
+    let stored = store::own_place().and_then(|place| {
+        let place = place.with_file_name(doctor::TRUST);
+        let older = store::text_of(&place).ok().and_then(|text| serde_json::from_str(&text).ok());
+        store::write(&place, &trust.after(older.unwrap_or_default()))
+    });
+    if let Err(error) = stored {
+        say::message(format!("numatop-ng: the verdicts on events are not stored: {error:#}"));
+    }
+}
+
 /// The report on this machine; `None` when a signal came.
-fn test() -> Result<Option<Report>> {
+fn test(args: &SelftestArgs) -> Result<Option<Report>> {
+    let root = Path::new("/");
+    let catalog = options::catalog(root, args.tables.pmu_dir.as_deref())?;
+    check_events(&args.events, &catalog)?;
     let facts = Facts::read(Path::new("/"))?;
     let stop = stop_signals()?;
+    let _lock = lock()?;
     let begin = Instant::now();
-    let worker =
+    let mut worker =
         Worker::start_beside_others(stop, begin + LIMIT).context("starting the process that is watched")?;
-    let source = start(options(worker.pid()))?;
-    let comparisons = match software(worker, source, &Places::of(&facts)) {
-        Ok(comparisons) => comparisons,
-        Err(Stopped::Signal) => return Ok(None),
-        Err(Stopped::Failed(error)) => return Err(error),
+    let places = Places::of(&facts);
+    let counters = if args.part == SelftestPart::Software {
+        Ok(None)
+    } else {
+        let asked = counters::Asked {
+            catalog: &catalog,
+            budget: options::budget(root, &catalog),
+            only: &args.events,
+            places: &places,
+            limits: Limits { line_bytes: facts.key.line_bytes, keep_bytes: 0 },
+            start: &start,
+        };
+        counters::counters(&asked, &mut worker).map(Some)
     };
-    Ok(Some(Report {
-        schema: SCHEMA,
-        tool: env!("CARGO_PKG_VERSION").into(),
-        kernel: read_trimmed("/proc/sys/kernel/osrelease"),
-        machine: facts.key,
-        took_s: (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0,
-        comparisons,
-    }))
+    let comparisons = match args.part {
+        SelftestPart::Counters => Ok(Vec::new()),
+        SelftestPart::Software | SelftestPart::All => {
+            let source = start(run::options(worker.pid()))?;
+            software(&mut worker, source, &places)
+        }
+    };
+    let (counters, comparisons) = match (counters, comparisons) {
+        (Ok(counters), Ok(comparisons)) => (counters, comparisons),
+        (Err(Stopped::Signal), _) | (_, Err(Stopped::Signal)) => return Ok(None),
+        (Err(Stopped::Failed(error)), _) | (_, Err(Stopped::Failed(error))) => return Err(error),
+    };
+    Ok(Some(
+        Report {
+            schema: SCHEMA,
+            tool: env!("CARGO_PKG_VERSION").into(),
+            kernel: read_trimmed("/proc/sys/kernel/osrelease"),
+            machine: facts.key,
+            took_s: (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+            comparisons,
+            counters,
+        }
+        .judged(),
+    ))
+}
+
+/// Refuses roles and events that no table of this machine has.
+fn check_events(events: &[String], catalog: &Catalog) -> Result<()> {
+    let roles = || Role::MEASURED.into_iter().chain([Role::Slots]);
+    let unknown = |word: &&String| !roles().any(|role| role.id() == *word) && catalog.named(word).is_none();
+    match events.iter().find(unknown) {
+        Some(word) => Err(BadValue {
+            flag: "--events",
+            why: format!("'{word}' is no role and no event of this CPU's table"),
+        }
+        .into()),
+        None => Ok(()),
+    }
 }

@@ -13,6 +13,10 @@ pub enum Verdict {
     Ok,
     /// Outside of it.
     Wrong,
+    /// Outside of it, as an erratum of the vendor says.
+    Known,
+    /// As large as it may be; no truth is exact.
+    Plausible,
     /// Not compared.
     Untested,
 }
@@ -23,6 +27,8 @@ impl Verdict {
         match self {
             Verdict::Ok => "ok",
             Verdict::Wrong => "WRONG",
+            Verdict::Known => "known",
+            Verdict::Plausible => "plausible",
             Verdict::Untested => "untested",
         }
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::counts::CounterReport;
 use super::judge::{Verdict, judge};
 use crate::model::profile::MachineKey;
 
@@ -22,6 +23,9 @@ pub struct Report {
     /// Length of the test, s.
     pub took_s: f64,
     pub comparisons: Vec<Comparison>,
+    /// Events beside loads whose counts are known; `None` where they were not tested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<CounterReport>,
 }
 
 /// A number of the tool beside the truth.
@@ -74,11 +78,17 @@ impl Report {
     #[must_use]
     pub fn judged(mut self) -> Report {
         self.comparisons = self.comparisons.into_iter().map(Comparison::judged).collect();
+        self.counters = self.counters.map(|counters| counters.judged(&self.machine));
         self
     }
 
-    /// Comparisons with this verdict.
+    /// Comparisons with this verdict; what the tool counted of an event is one of its own.
     pub fn count(&self, verdict: Verdict) -> usize {
-        self.comparisons.iter().filter(|comparison| comparison.verdict == verdict).count()
+        let software = self.comparisons.iter().map(|comparison| comparison.verdict);
+        let counters = self.counters.iter().flat_map(|counters| &counters.measured);
+        let tool =
+            counters.clone().map(|measured| measured.tool_verdict).filter(|of| *of != Verdict::Untested);
+        let all = software.chain(counters.map(|measured| measured.verdict)).chain(tool);
+        all.filter(|of| *of == verdict).count()
     }
 }

@@ -13,8 +13,8 @@ use crate::calibrate::worker::{Ended, Worker};
 use crate::collect::placement::Budget;
 use crate::container::scope::Scope;
 use crate::known::deed::{Deed, Truth};
-use crate::metric::Value;
 use crate::metric::placement::{MEM_ERROR_POINTS, MEM_PCT_BY_NODE, REMOTE_PCT};
+use crate::metric::{Value, counters};
 use crate::model::counters::Counter;
 use crate::model::sample::{Sample, TaskRaw};
 use crate::model::units::NodeId;
@@ -47,6 +47,8 @@ pub struct Places {
     pub cpus: Vec<u32>,
     /// Two nodes with memory that may be used, and a CPU of each.
     pub nodes: Option<[(u32, u32); 2]>,
+    /// The node of the first CPU.
+    pub own_node: u32,
 }
 
 impl Places {
@@ -64,6 +66,7 @@ impl Places {
         let near = first.and_then(|first| all[1..].iter().find(|cpu| node_of(**cpu) == node_of(first)));
         let second = near.or(all.get(1)).copied();
         Places {
+            own_node: first.and_then(node_of).map_or(0, |node| node.0),
             cpus: first.into_iter().chain(second).collect(),
             nodes: match nodes[..] {
                 [first, second, ..] => Some([first, second]),
@@ -91,8 +94,12 @@ impl From<anyhow::Error> for Stopped {
 ///
 /// # Errors
 /// A signal came, the process ended, or the source cannot go on.
-pub fn software(worker: Worker, source: LiveSource, places: &Places) -> Result<Vec<Comparison>, Stopped> {
-    let mut watch = Watch { worker, source, last: None };
+pub fn software(
+    worker: &mut Worker,
+    source: LiveSource,
+    places: &Places,
+) -> Result<Vec<Comparison>, Stopped> {
+    let mut watch = Watch::new(worker, source);
     let mut comparisons = Vec::new();
     // The first of everything: memory of the process that later deeds need.
     if let Err(why) = watch.seen(Deed::Rest)? {
@@ -108,45 +115,71 @@ pub fn software(worker: Worker, source: LiveSource, places: &Places) -> Result<V
     Ok(comparisons)
 }
 
+/// The answer of the process, or why there are no more.
+pub(super) fn going_on(answer: Result<Answer, Ended>) -> Result<Answer, Stopped> {
+    answer.map_err(|ended| match ended {
+        Ended::Signal => Stopped::Signal,
+        Ended::TimeUp => Stopped::Failed(anyhow::anyhow!("the self-test took too long")),
+        Ended::Died(why) | Ended::Busy(why) => Stopped::Failed(anyhow::Error::msg(why)),
+    })
+}
+
 /// The process, and the tool's view of it.
-struct Watch {
-    worker: Worker,
+pub(super) struct Watch<'a> {
+    worker: &'a mut Worker,
     source: LiveSource,
     last: Option<Sample>,
 }
 
-/// The truth and the number of the tool, from what both saw.
-type Counts = fn(&Truth, &Task) -> (u64, u64);
+/// Pages of a deed that are on a node.
+fn pages_on(truth: &Truth, node: u32) -> u64 {
+    truth.pages.iter().filter(|(on, _)| *on == node).map(|(_, pages)| pages).sum()
+}
+
+/// The truth and the number of the tool, from what both saw; with the node that it is about, where it is about one.
+type Counts = fn(&Truth, &Task, u32) -> (u64, u64);
 
 /// A deed, as both saw it; or why it was not done.
 type Seen = Result<(Truth, Snapshot), String>;
 
-impl Watch {
+impl<'a> Watch<'a> {
+    pub(super) fn new(worker: &'a mut Worker, source: LiveSource) -> Watch<'a> {
+        Watch { worker, source, last: None }
+    }
+
+    /// The count of an event in the row of the process, in an interval; a process without a row counted nothing. `None` where
+    /// the source left the event out, or it had to take turns.
+    pub(super) fn count_of(&self, snapshot: &Snapshot, event: &str) -> Option<u64> {
+        let at = snapshot.host.events.iter().position(|known| known.name == event)?;
+        let Some(task) = self.row(snapshot) else { return Some(0) };
+        counters::slot(&task.delta.slots, snapshot, at).ok().map(|count| count.round() as u64)
+    }
+
     fn compare(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
         // A number that the tool does not claim cannot be wrong.
         if let Some(missing) = metric_of(check).and_then(|id| self.source.host().missing.get(id).cloned()) {
             return Ok(Comparison::untested(check, missing.to_string()));
         }
         let (deed, of): (Deed, Counts) = match check {
-            "minor_faults" => (Deed::Pages { count: PAGES }, |truth, task| {
+            "minor_faults" => (Deed::Pages { count: PAGES }, |truth, task, _| {
                 (truth.minor_faults, task.delta[Counter::MinFlt])
             }),
-            "switches" => (Deed::Trips { cpu: places.cpus[0], count: TRIPS }, |truth, task| {
+            "switches" => (Deed::Trips { cpu: places.cpus[0], count: TRIPS }, |truth, task, _| {
                 (truth.switches, task.delta[Counter::Nvcsw] + task.delta[Counter::Nivcsw])
             }),
             "cpu_moves" if places.cpus.len() < 2 => {
                 return Ok(Comparison::untested(check, "one CPU may be used"));
             }
-            "cpu_moves" => (Deed::Moves { cpus: places.cpus.clone(), count: MOVES }, |truth, task| {
+            "cpu_moves" => (Deed::Moves { cpus: places.cpus.clone(), count: MOVES }, |truth, task, _| {
                 (truth.moves, task.delta[Counter::CpuMigrations])
             }),
-            "cpu_time" => (Deed::Burn { cpu: places.cpus[0], ms: BURN_MS }, |truth, task| {
+            "cpu_time" => (Deed::Burn { cpu: places.cpus[0], ms: BURN_MS }, |truth, task, _| {
                 (truth.cpu_ns, task.delta.cpu_ns())
             }),
             other => return self.on_nodes(other, places),
         };
         let seen = self.seen(deed)?;
-        Ok(self.beside(check, seen, of))
+        Ok(self.beside(check, seen, 0, of))
     }
 
     fn on_nodes(&mut self, check: &str, places: &Places) -> Result<Comparison, Stopped> {
@@ -160,19 +193,21 @@ impl Watch {
                     return Ok(Comparison::untested(check, why));
                 }
                 let seen = self.seen(Deed::Moves { cpus: vec![first_cpu, second_cpu], count: MOVES })?;
-                Ok(self.beside(check, seen, |truth, task| (truth.moves, task.delta[Counter::NodeMoves])))
+                Ok(self.beside(check, seen, second, |truth, task, _| {
+                    (truth.moves, task.delta[Counter::NodeMoves])
+                }))
             }
             "other_node_pages" => {
                 let seen = self.seen(Deed::Allocate { cpu: first_cpu, node: second, count: OTHER_PAGES })?;
-                Ok(self.beside(check, seen, |truth, task| {
-                    // The deed asks for one node only: what is there is what came from it.
-                    (truth.pages.iter().map(|(_, pages)| pages).sum(), task.delta[Counter::CrossAllocs])
+                Ok(self.beside(check, seen, second, |truth, task, node| {
+                    // Pages that came from the CPU's own node for want of room are no pages of another one.
+                    (pages_on(truth, node), task.delta[Counter::CrossAllocs])
                 }))
             }
             "moved_pages" => {
                 let seen = self.seen(Deed::MovePages { from: first, to: second, count: OTHER_PAGES })?;
-                Ok(self.beside(check, seen, |truth, task| {
-                    (truth.pages.iter().map(|(_, pages)| pages).sum(), task.delta[Counter::AskedPages])
+                Ok(self.beside(check, seen, second, |truth, task, _| {
+                    (truth.moved_pages, task.delta[Counter::AskedPages])
                 }))
             }
             "placement" | "remote" => {
@@ -188,18 +223,18 @@ impl Watch {
     }
 
     /// Compares counts of the row of the process, if there is one.
-    fn beside(&self, check: &str, seen: Seen, of: Counts) -> Comparison {
+    fn beside(&self, check: &str, seen: Seen, node: u32, of: Counts) -> Comparison {
         let (truth, snapshot) = match seen {
             Ok(seen) => seen,
             Err(why) => return Comparison::untested(check, why),
         };
         // Something was done: a tool that shows no process that did it shows none of it.
         let nothing = Task::new(Arc::new(TaskRaw::zero()));
-        let (truth, tool) = of(&truth, self.row(&snapshot).unwrap_or(&nothing));
+        let (truth, tool) = of(&truth, self.row(&snapshot).unwrap_or(&nothing), node);
         Comparison::new(check, truth as f64, tool as f64)
     }
 
-    fn row<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Task> {
+    fn row<'s>(&self, snapshot: &'s Snapshot) -> Option<&'s Task> {
         snapshot.tasks.iter().find(|task| task.raw.pid == self.worker.pid())
     }
 
@@ -243,23 +278,27 @@ impl Watch {
 
     /// Does a deed between two samples in which the process is at rest.
     fn seen(&mut self, deed: Deed) -> Result<Seen, Stopped> {
+        Ok(match self.between(&Job::Do(deed))? {
+            Ok((Answer::Did(truth), snapshot)) => Ok((truth, snapshot)),
+            Ok((other, _)) => Err(format!("an answer that was not expected: {other:?}")),
+            Err(why) => Err(why),
+        })
+    }
+
+    /// Does a job between two samples in which the process is at rest.
+    pub(super) fn between(&mut self, job: &Job) -> Result<Result<(Answer, Snapshot), String>, Stopped> {
         if self.last.is_none() {
             self.last = Some(self.sample()?);
         }
-        let answer = self.worker.ask(&Job::Do(deed)).map_err(|ended| match ended {
-            Ended::Signal => Stopped::Signal,
-            Ended::TimeUp => Stopped::Failed(anyhow::anyhow!("the self-test took too long")),
-            Ended::Died(why) | Ended::Busy(why) => Stopped::Failed(anyhow::Error::msg(why)),
-        })?;
+        let answer = going_on(self.worker.ask(job))?;
         std::thread::sleep(AT_REST);
         let sample = self.sample()?;
         let host = self.source.host();
         let snapshot = derive(&host, self.last.as_ref(), &sample, RowKind::Processes);
         self.last = Some(sample);
         Ok(match answer {
-            Answer::Did(truth) => Ok((truth, snapshot)),
             Answer::Failed { why } => Err(why),
-            other => Err(format!("an answer that was not expected: {other:?}")),
+            answer => Ok((answer, snapshot)),
         })
     }
 
@@ -268,5 +307,16 @@ impl Watch {
             Some(sample) => Ok(sample),
             None => bail!("the live source ended"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_other_nodes_are_not_counted() {
+        let truth = Truth { pages: vec![(0, 30), (1, 3970)], ..Truth::default() };
+        assert_eq!((pages_on(&truth, 1), pages_on(&truth, 2)), (3970, 0));
     }
 }

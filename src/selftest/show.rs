@@ -21,7 +21,9 @@ pub fn render_text(report: &Report, width: usize) -> String {
         report.took_s
     );
     let mut text = hanging("", words(&head), width);
-    text += &format!("{:<18}{:>14}{:>14}  {:<9} tolerance\n", "check", "truth", "by the tool", "verdict");
+    if !report.comparisons.is_empty() {
+        text += &format!("{:<18}{:>14}{:>14}  {:<9} tolerance\n", "check", "truth", "by the tool", "verdict");
+    }
     for comparison in &report.comparisons {
         let check = by_id(&comparison.check);
         let number = |value: Option<f64>| {
@@ -40,13 +42,21 @@ pub fn render_text(report: &Report, width: usize) -> String {
             text += &hanging("    ", words(reason), width);
         }
     }
+    if let Some(counters) = &report.counters {
+        text += &super::show_counters::render(counters, width);
+    }
     let count = |verdict| report.count(verdict);
-    let counts = format!(
+    let mut counts = format!(
         "{} ok, {} wrong, {} untested",
         count(Verdict::Ok),
         count(Verdict::Wrong),
         count(Verdict::Untested)
     );
+    for verdict in [Verdict::Plausible, Verdict::Known] {
+        if count(verdict) > 0 {
+            counts += &format!(", {} {}", count(verdict), verdict.word());
+        }
+    }
     text + &counts + "\n"
 }
 
@@ -59,13 +69,16 @@ fn shown(value: f64, unit: &str) -> String {
     }
 }
 
-/// All checks, for `--list`.
-pub fn render_list(width: usize) -> String {
+/// All checks of software numbers and loads of counters, as far as they are wanted, for `--list`.
+pub fn render_list(software: bool, counters: bool, width: usize) -> String {
     let mut text = String::new();
-    for check in CHECKS {
+    for check in CHECKS.iter().filter(|_| software) {
         let nodes = if check.two_nodes { "; needs memory on two nodes" } else { "" };
         let line = format!("{}; {}{nodes}", check.about, check.tolerance.words());
         text += &hanging(&format!("{:<18}", check.id), words(&line), width);
+    }
+    if counters {
+        text += &super::show_counters::render_list(width);
     }
     text
 }
@@ -91,6 +104,7 @@ mod tests {
             machine: MachineKey::default(),
             took_s: 4.2,
             comparisons,
+            counters: None,
         }
         .judged()
     }
@@ -121,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_check_is_listed() {
-        let text = render_list(100);
+        let text = render_list(true, false, 100);
         assert!(CHECKS.iter().all(|check| text.contains(check.id)));
         assert!(text.lines().all(|line| line.len() <= 100));
     }

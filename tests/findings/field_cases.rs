@@ -110,7 +110,7 @@ const CASES: &[Case] = &[
         story: "The firmware says 10 times for another socket, where 3.3 times are measured",
         world: worlds::distances,
         says: Untold(
-            "distances that are in order are believed: latencies between nodes are not measured, and a ratio counts as 3.3 at most",
+            "distances that are in order are believed; gains use the latencies of `calibrate` where they are measured, and else a ratio of 3.3 at most",
         ),
         also: &[],
     },

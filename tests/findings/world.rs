@@ -70,6 +70,7 @@ fn topology(shape: Shape) -> Topology {
             .map(|to| (NodeId(to), if to == id { 10 } else { shape.distance }))
             .collect(),
         mem_total_bytes: shape.memory,
+        measured: Vec::new(),
         mem_free_bytes: shape.memory / 2,
         devices: vec![],
     };

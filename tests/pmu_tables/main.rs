@@ -15,6 +15,7 @@ use numatop_ng::pmu::budget::Budget;
 use numatop_ng::pmu::builtin;
 use numatop_ng::pmu::catalog::Catalog;
 use numatop_ng::pmu::sets::{Choice, Chooser, SETS};
+use numatop_ng::selftest::trust::Trust;
 
 use known::KNOWN;
 use machine::Cpu::{Arm, X86};
@@ -382,7 +383,8 @@ fn the_docs_name_every_table_with_what_is_local_and_remote() {
             );
         }
     }
-    let verified = builtin::tables().any(|(_, table)| !table.verified_on.is_empty());
+    let verified =
+        builtin::tables().any(|(_, table)| !table.verified_on.is_empty() || !table.verified.is_empty());
     assert_eq!(!verified, docs.contains("None of the tables below was verified on hardware yet"));
 }
 
@@ -460,7 +462,14 @@ fn the_list_says_what_is_counted_and_whether_it_works() {
         false => Ok(()),
     };
 
-    let text = events::render_text(&catalog, budget, &works, &|set| choose(&catalog, budget, set), 100);
+    let text = events::render_text(
+        &catalog,
+        budget,
+        &works,
+        &|set| choose(&catalog, budget, set),
+        &Trust::default(),
+        100,
+    );
 
     for line in [
         "CPU    AuthenticAMD family 0x19 model 0x1 stepping 1",

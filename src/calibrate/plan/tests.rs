@@ -1,6 +1,7 @@
 use super::*;
 use crate::calibrate::machine::key;
 use crate::known::quiet::{Room, Usage};
+use crate::model::profile::MachineKey;
 use crate::model::topology::Topology;
 use std::path::Path;
 
@@ -9,8 +10,11 @@ fn facts(host: &str, free_mib: u64) -> Facts {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(host);
     let topology = Topology::read(&root).unwrap();
     let room = Room { free: free_mib << 8, high: 1 << 8 };
+    let key = key(&root, &topology);
+    // Most fixtures have no /proc/cpuinfo.
+    let hypervisor = if host.starts_with("ft-") { None } else { Some(false) };
     Facts {
-        key: key(&root, &topology),
+        key: MachineKey { hypervisor: key.hypervisor.or(hypervisor), ..key },
         cache_bytes: topology.nodes.iter().map(|node| (node.id.0, 40 << 20)).collect(),
         cpus: topology.online_cpus().map(|cpu| cpu.id.0).collect(),
         nodes: None,
@@ -35,7 +39,8 @@ fn two_nodes_take_less_than_fifteen_seconds() {
     assert_eq!(plan.walk_bytes, 16 << 20);
     assert_eq!(plan.streams_of(&plan.columns[0]), 160 << 20, "four times the caches");
     assert_eq!(plan.left_out, []);
-    assert_eq!(plan.evicted_bytes, Some(160 << 20));
+    assert_eq!(plan.evicted_bytes, Some(640 << 20), "a line of each four: so much has four times the caches");
+    assert_eq!(plan.siblings_node, Some(0), "threads whose memory is on their own node");
     let kinds: Vec<PairKind> = plan.pairs.iter().map(|pair| pair.kind).collect();
     assert_eq!(kinds, [PairKind::Core, PairKind::Llc, PairKind::Nodes(0, 1), PairKind::Nodes(1, 0)]);
 }
@@ -54,6 +59,13 @@ fn memory_stays_within_every_limit() {
     assert!(all(&facts("intel-e5-2682v4", 640 << 10)).values().all(|bytes| *bytes <= 2 << 30));
     let grouped = Facts { cgroup_bytes: Some(256 << 20), ..facts("intel-e5-2682v4", 64 << 10) };
     assert!(all(&grouped).values().sum::<u64>() <= 64 << 20, "a quarter of the group's");
+    let loaded = Asked { only: Stage::ALL.map(|(stage, _)| stage).into(), ..Asked::default() };
+    let every = plan(&loaded, &grouped);
+    assert!(every.memory().values().sum::<u64>() <= 64 << 20, "with all stages");
+    let first = &every.columns[0];
+    assert!(2 * every.thread_bytes(first) <= first.bytes && every.pages_of(first) <= first.bytes);
+    assert!(every.walk_bytes + every.traffic_of(first) <= first.bytes);
+    assert!(Plan { hidden: true, ..every.clone() }.each_of(first) <= first.bytes);
     let full = plan(&asked, &facts("intel-e5-2682v4", 8));
     let small = plan(&asked, &facts("intel-e5-2682v4", 1 << 10));
     assert_eq!(small.evicted_bytes, None, "a walk that caches hold in part would be no witness");
@@ -111,6 +123,15 @@ fn memory_without_cpus_is_a_column_without_a_row() {
     let extra: Vec<&Column> = plan.columns.iter().filter(|column| !rows.contains(&column.node)).collect();
     assert!(!extra.is_empty());
     assert!(extra.iter().all(|column| plan.rows.iter().any(|row| row.cpus.contains(&column.touched_by))));
+}
+
+#[test]
+fn an_arm_machine_has_a_long_walk_in_several_orders() {
+    let plan = plan(&Asked::default(), &facts("ft-2500", 64 << 10));
+    assert_eq!(plan.orders, 8);
+    let caches: u64 = facts("ft-2500", 1).cache_bytes.values().sum();
+    assert_eq!(plan.walk_wanted, 4 * 4 * caches, "four times the caches, with a line of each four");
+    assert!(plan.walk_bytes < plan.walk_wanted, "two GiB of a node are the limit");
 }
 
 #[test]

@@ -20,12 +20,15 @@ fn plan() -> Plan {
         rows: vec![Row { node: 0, cpus: vec![1, 0] }, Row { node: 3, cpus: vec![2, 3] }],
         columns: vec![column(0), column(3)],
         walk_bytes: 16 << 20,
+        walk_wanted: 16 << 20,
+        orders: 1,
         evicted_bytes: None,
         stream_bytes: BTreeMap::new(),
         rounds: 5,
         windows: 5,
         pairs: Vec::new(),
         siblings: None,
+        siblings_node: None,
         wanders: None,
         hidden: false,
         stages: Asked::default().only.into_iter().map(|stage| (stage, 1.0)).collect(),
@@ -40,6 +43,8 @@ fn all(results: &mut Results) {
         (0..5).for_each(|round| results.take(Cell::Latency(from, to), ns + f64::from(round)));
     }
     results.judge(true);
+    results.smt = SmtLoad::ALL.map(|load| (load, 1.0)).into();
+    results.walks = (Some(120.0), Some(100.0));
 }
 
 #[test]
@@ -111,6 +116,38 @@ fn a_run_says_what_it_was() {
     };
     assert_eq!(state(Run::default(), &looks(&[10.0, 11.0, 10.5])), State::Good);
     assert_eq!(state(Run::default(), &looks(&[10.0, 28.0, 10.5])), State::Wandering);
+    assert_eq!(state(Run::default(), &looks(&[0.0, 0.0])), State::Wandering, "not known is not good");
+    assert_eq!(state(Run::default(), &|results, _| results.walks.0 = None), State::Partial);
+}
+
+#[test]
+fn a_number_that_is_missing_has_a_reason() {
+    let (mut results, mut plan) = (Results::default(), plan());
+    plan.hidden = true;
+    plan.pairs =
+        vec![Pair { kind: PairKind::Core, cpus: (0, 1) }, Pair { kind: PairKind::Nodes(0, 1), cpus: (1, 2) }];
+    all(&mut results);
+    results.smt.remove(&SmtLoad::Memory);
+    results.walks = (None, Some(100.0));
+    results.missing.insert("lines_ns.core".into(), "said".into());
+    let profile = results.profile(&plan, machine(), Run::default());
+    let keys: Vec<&str> = profile.missing.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["hidden_nodes", "lines_ns.core", "lines_ns.nodes.1.2", "smt.memory", "walk_ns"]);
+    assert_eq!(profile.missing["lines_ns.core"], "said");
+    assert_eq!(profile.state, State::Partial);
+}
+
+#[test]
+fn a_round_that_went_wrong_takes_no_number_away() {
+    let mut results = Results::default();
+    all(&mut results);
+    results.lacks(Cell::Latency(0, 3), "only 90 % of the memory is on node 3".into());
+    results.take(Cell::Read(0, 0), 60.0);
+    results.judge(true);
+    let profile = results.profile(&plan(), machine(), Run::default());
+    assert_eq!((profile.latency_ns[0][1], profile.missing.len()), (Some(142.0), 0), "{:?}", profile.missing);
+    assert_eq!(profile.notes, ["latency_ns.0.3: of 5 rounds; then: only 90 % of the memory is on node 3"]);
+    assert_eq!(profile.read_error[0][0], None, "one round knows no error");
 }
 
 #[test]

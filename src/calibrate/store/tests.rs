@@ -35,6 +35,28 @@ fn a_profile_takes_the_place_of_an_older_one_and_leaves_nothing_beside_it() {
 }
 
 #[test]
+fn a_pipe_is_no_profile_and_is_not_waited_for() {
+    let folder = Folder::new("pipe");
+    let path = folder.0.join("machine.json");
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    assert!(format!("{:#}", read(&path).unwrap_err()).contains("is no file"));
+}
+
+#[test]
+fn a_profile_of_another_machine_hides_none_of_this_one() {
+    let folder = Folder::new("hides");
+    let (first, second) = (folder.0.join("first.json"), folder.0.join("second.json"));
+    write(&first, &profile()).unwrap();
+    let topology = Topology::read(Path::new("/")).unwrap();
+    let machine = machine::key(Path::new("/"), &topology);
+    write(&second, &Profile { machine, boot_id: boot_id(), ..profile() }).unwrap();
+    let (found, _) = find_in(&[first.clone(), second.clone()], &topology);
+    let found = found.unwrap();
+    assert_eq!((found.path, found.inapplicable), (second, None));
+    assert_eq!(find_in(std::slice::from_ref(&first), &topology).0.unwrap().path, first);
+}
+
+#[test]
 fn a_place_that_others_write_to_is_refused() {
     let folder = Folder::new("refused");
     let path = folder.0.join("machine.json");

@@ -159,7 +159,7 @@ pub(super) fn gain_of_memory(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: 
     let then =
         gain::mean_cost(view.topology(), &placed.run, &gain::evenly(to, placed.memory())).unwrap_or(1.0);
     let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
-    gain::placement(view.cpus(of), now, then, phi)
+    gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology()))
 }
 
 /// The effects of moving memory that are not wanted.

@@ -153,7 +153,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             bytes(placed.memory()),
             nodes(to)
         )),
-        gain: gain::placement(view.cpus(of), now, then, phi),
+        gain: gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology())),
         commands,
         undo: env::at_once(undo),
         check: vec![check(REMOTE_PCT.id, remote, (rest + 2.0 * placed.error).max(5.0), true)],

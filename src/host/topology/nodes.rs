@@ -92,6 +92,7 @@ pub(super) fn read(root: &Root, map: &NodeMap, cpus: &[Cpu]) -> Result<Vec<Node>
                 id,
                 cpus: cpus.iter().filter(on_it).map(|cpu| cpu.id).collect(),
                 distances: distances(root, map, id)?,
+                measured: Vec::new(),
                 mem_total_bytes,
                 mem_free_bytes,
                 devices: Vec::new(),

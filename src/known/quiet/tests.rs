@@ -35,8 +35,25 @@ fn a_machine_is_quiet_or_says_why_it_is_not() {
 #[test]
 fn our_own_work_disturbs_nothing() {
     let before = usage(&[0; 2], 0);
-    assert_eq!(disturbed(&before, &usage(&[100, 100], 199), 1.0), None);
-    assert!(disturbed(&before, &usage(&[100, 100], 150), 1.0).unwrap().starts_with("other tasks use 25 %"));
+    let all = Usage { niced: [(0, 100), (1, 99)].into(), ..usage(&[100, 100], 199) };
+    assert_eq!(disturbed(&before, &all, 1.0), None);
+    let ours = |own| Usage { niced: [(0, 100), (1, 50)].into(), ..usage(&[100, 100], own) };
+    assert!(disturbed(&before, &ours(150), 1.0).unwrap().starts_with("other tasks use 50 % of CPU 1"));
+    let niced = Usage { niced: [(0, 100), (1, 100)].into(), ..usage(&[100, 100], 150) };
+    assert!(disturbed(&before, &niced, 1.0).unwrap().starts_with("other tasks use 25 % of all"));
+}
+
+#[test]
+fn one_cpu_that_others_use_disturbs_a_large_machine() {
+    // 64 CPUs, of which two work for us, niced, and one for others: half a percent of all.
+    let at = |other: u64, own: u64| {
+        let mut busy = vec![0; 64];
+        (busy[0], busy[1], busy[2]) = (own, own, other);
+        Usage { niced: [(0, own - 5), (1, own - 5)].into(), own_not_niced: 10, ..usage(&busy, 2 * own) }
+    };
+    let why = disturbed(&usage(&[0; 64], 0), &at(40, 90), 1.0).unwrap();
+    assert_eq!(why, "other tasks use 30 % of CPU 2", "what is ours and not niced is taken off");
+    assert_eq!(disturbed(&usage(&[0; 64], 0), &at(20, 90), 1.0), None);
 }
 
 #[test]
@@ -57,8 +74,10 @@ fn memory_that_may_be_taken_has_three_limits() {
 fn files_of_proc_are_read() {
     let stat = "cpu  9 9 9 9\ncpu0 10 1 5 1000 7 2 3 4 0 0\ncpu2 1 1 1 1\nintr 5\n";
     assert_eq!(busy(stat), [(0, 25), (2, 3)].into());
-    let own = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 30 12 0 0";
-    assert_eq!(cpu_ticks(own), Some(42));
+    assert_eq!(niced(stat), [(0, 1), (2, 1)].into());
+    let own = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 30 12 0 0 39 19 5";
+    assert_eq!(cpu_ticks(own), Some(Own { user: 30, system: 12, niced: true }));
+    assert!(!cpu_ticks(&own.replace(" 19 5", " 0 5")).unwrap().niced);
     assert_eq!(cpu_ticks("7 (x"), None);
     assert_eq!(swapped("pswpin 3\npgpgin 9\npswpout 4\n"), 7);
     assert_eq!(pressure("some avg10=1.25 avg60=0.1 avg300=0 total=3\nfull avg10=9 total=1\n"), Some(1.25));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 
 use super::{LiveSource, ROOT};
+use crate::calibrate::store;
 use crate::host::kernel;
 use crate::model::topology::{Topology, parse_cpulist};
 use crate::model::units::CpuId;
@@ -36,7 +37,7 @@ impl LiveSource {
             self.note_refused(failed);
         }
         self.tasks.follow(&topology)?;
-        Arc::make_mut(&mut self.host).topology = topology;
+        Arc::make_mut(&mut self.host).topology = store::with_costs(topology);
         self.say_missing();
         if let Some(hot) = &mut self.hot {
             hot.follow(&now)?;

@@ -11,6 +11,7 @@ use super::accesses::Accesses;
 use super::events::Fresh;
 use super::missing::with_balancing;
 use super::{LiveOptions, LiveSource, ROOT};
+use crate::calibrate::store;
 use crate::collect::check::HostCheck;
 use crate::collect::machine::MachineReader;
 use crate::collect::mm_reader::MmReader;
@@ -185,6 +186,7 @@ fn host_facts(options: &LiveOptions, check: &HostCheck, topology: Topology, even
     let root = Path::new(ROOT);
     // Another pid namespace has another process 1.
     let sees_host = !check.privileges.host_pid_namespace.is(&false);
+    let topology = store::with_costs(topology);
     HostFacts {
         hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
         kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),

@@ -74,6 +74,7 @@ fn topology() -> Topology {
         id: NodeId(id),
         cpus: cpus_of(id),
         distances: (0..).map(NodeId).zip(DISTANCES[id as usize]).collect(),
+        measured: Vec::new(),
         mem_total_bytes: MEMORY,
         mem_free_bytes: MEMORY / 2,
         devices: devices(id),

@@ -57,6 +57,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("swap", swap(snapshot)),
         ("devices", devices(&facts.devices)),
         ("distance", distances(facts)),
+        ("measured", measured(facts)),
         ("caches", caches(topology, facts)),
         ("unplaced", devices(&topology.unplaced_devices)),
         ("offline", offline(topology)),
@@ -117,6 +118,19 @@ fn distances(node: &topology::Node) -> String {
     if near.is_empty() { String::new() } else { format!("to node:  {}", near.join("  ")) }
 }
 
+/// `1:139 ns 58 GB/s`, as calibrate measured it; the node itself first.
+fn measured(node: &topology::Node) -> String {
+    let mut costs: Vec<_> = node.measured.iter().collect();
+    costs.sort_by_key(|cost| (cost.node != node.id, cost.latency_ps, cost.node));
+    let words = costs.iter().map(|cost| {
+        let ns = cost.latency_ps.map(|ps| format!("{:.0} ns", ps as f64 / 1e3));
+        let gbs = cost.read_bytes_per_s.map(|bytes| format!("{:.0} GB/s", bytes as f64 / 1e9));
+        let numbers: Vec<String> = ns.into_iter().chain(gbs).collect();
+        format!("{}:{}", cost.node, numbers.join(" "))
+    });
+    words.collect::<Vec<_>>().join("  ")
+}
+
 /// When the node begins to reclaim, and whether an allocation waits for that or goes to another node.
 fn when_full(snapshot: &Snapshot, node: &Node) -> String {
     let mut parts = Vec::new();
@@ -157,5 +171,31 @@ fn offline(topology: &Topology) -> String {
     match format_cpulist(topology.offline_nodes.iter().map(|node| node.0)) {
         list if list.is_empty() => list,
         list => format!("nodes {list} are possible but not there"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::topology::Cost;
+
+    #[test]
+    fn measured_costs_begin_with_those_of_the_node() {
+        let cost = |node, ns: u64, gbs: Option<u64>| Cost {
+            node: NodeId(node),
+            latency_ps: Some(ns * 1000),
+            read_bytes_per_s: gbs.map(|gbs| gbs * 1_000_000_000),
+        };
+        let node = topology::Node {
+            id: NodeId(1),
+            cpus: Vec::new(),
+            distances: Vec::new(),
+            measured: vec![cost(0, 139, Some(58)), cost(1, 82, Some(172)), cost(2, 100, None)],
+            mem_total_bytes: 0,
+            mem_free_bytes: 0,
+            devices: Vec::new(),
+        };
+        assert_eq!(measured(&node), "1:82 ns 172 GB/s  2:100 ns  0:139 ns 58 GB/s");
+        assert_eq!(measured(&topology::Node { measured: Vec::new(), ..node }), "");
     }
 }

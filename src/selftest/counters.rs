@@ -1,0 +1,206 @@
+//! Events of this machine in loads whose counts are known: counted by the thread that does them, and by the tool.
+
+use std::path::Path;
+
+use super::counts::{CounterReport, Measured, Subject};
+use super::expected::{Place, loads, without_load};
+use super::run::{Places, Stopped, Watch, options};
+use crate::calibrate::job::{Answer, Count, Counts, Job, Limits};
+use crate::calibrate::machine::count_facts;
+use crate::calibrate::worker::Worker;
+use crate::known::counted::Load;
+use crate::model::event::{Event, Role, ShareOf};
+use crate::pmu::budget::Budget;
+use crate::pmu::catalog::{Catalog, Core, Resolved};
+use crate::pmu::sets::Choice;
+use crate::source::live::{LiveOptions, LiveSource};
+
+/// Repeats of both lengths; their median counts.
+const REPEATS: u32 = 5;
+
+/// Events that the tool counts at a time: the thread has one of its own beside them.
+const AT_A_TIME: usize = 2;
+
+/// The machine, and the wishes of the command line.
+pub struct Asked<'a> {
+    pub catalog: &'a Catalog,
+    pub budget: Budget,
+    /// Roles and names of events; empty for all.
+    pub only: &'a [String],
+    pub places: &'a Places,
+    pub limits: Limits,
+    /// Starts a live source.
+    pub start: &'a dyn Fn(LiveOptions) -> anyhow::Result<LiveSource>,
+}
+
+/// Makes all counts that this machine can make.
+///
+/// # Errors
+/// A signal came, or the process ended.
+pub fn counters(asked: &Asked, worker: &mut Worker) -> Result<CounterReport, Stopped> {
+    let cpu = asked.places.cpus.first().copied().unwrap_or(0);
+    let core = asked.catalog.cores.iter().find(|core| is_on(core, cpu)).or(asked.catalog.cores.first());
+    let (microcode, huge_pages) = count_facts(Path::new("/"));
+    let mut report = CounterReport {
+        free_counters: asked.budget.free(),
+        microcode,
+        huge_pages,
+        ..CounterReport::default()
+    };
+    let Some(core) = core else { return Ok(report) };
+    // The path of a user's table says who they are.
+    report.table.clone_from(&core.in_use.id);
+    report.pmu.clone_from(&core.in_use.pmu);
+    let mut to_watch: Vec<(usize, Event)> = Vec::new();
+    for role in Role::MEASURED.into_iter().chain([Role::Slots]) {
+        for resolved in core.of(role).filter(|resolved| is_asked_for(asked.only, resolved)) {
+            let subject = subject(resolved);
+            let loads = loads(role, resolved.entry.sees);
+            if loads.is_empty() {
+                let why = Some(without_load(role).to_string());
+                report.measured.push(Measured { why, ..subject.measured(Load::Nops, None) });
+            }
+            for (at, (load, place)) in loads.into_iter().enumerate() {
+                let measured = one(asked, worker, core, resolved, load, place)?;
+                if at == 0 && measured.why.is_none() && load != Load::Written {
+                    to_watch.extend(resolved.event.clone().ok().map(|event| (report.measured.len(), event)));
+                }
+                report.measured.push(measured);
+            }
+        }
+    }
+    for some in to_watch.chunks(AT_A_TIME) {
+        if let Err(why) = by_the_tool(asked, worker, &mut report.measured, some)? {
+            report.without_tool = Some(why);
+            break;
+        }
+    }
+    Ok(report)
+}
+
+fn is_on(core: &Core, cpu: u32) -> bool {
+    let cpus = core.device.as_ref().and_then(|device| device.cpus.as_ref());
+    cpus.is_none_or(|cpus| cpus.iter().any(|of| of.0 == cpu))
+}
+
+fn is_asked_for(only: &[String], resolved: &Resolved) -> bool {
+    let entry = &resolved.entry;
+    only.is_empty()
+        || only.iter().any(|word| word == entry.role.id() || word.eq_ignore_ascii_case(&entry.name))
+}
+
+fn subject(resolved: &Resolved) -> Subject {
+    let entry = &resolved.entry;
+    Subject {
+        event: entry.name.clone(),
+        encoding: resolved.encoding(),
+        sees: entry.sees,
+        errata: entry.errata.clone(),
+        ..Subject::new(entry.role, resolved.event.as_ref().unwrap_or(&Event::default()))
+    }
+}
+
+/// One event in one load.
+fn one(
+    asked: &Asked,
+    worker: &mut Worker,
+    core: &Core,
+    resolved: &Resolved,
+    load: Load,
+    place: Place,
+) -> Result<Measured, Stopped> {
+    let subject = subject(resolved);
+    let untested = |why: String| Measured { why: Some(why), ..subject.measured(load, None) };
+    let event = match &resolved.event {
+        Ok(event) => event,
+        Err(why) => return Ok(untested(why.to_string())),
+    };
+    let whole = match whole(core, event) {
+        Ok(whole) => whole,
+        Err(why) => return Ok(untested(why)),
+    };
+    let Some(count) = job(asked, event, whole, load, place) else {
+        return Ok(untested("one node, or memory of one only may be used".into()));
+    };
+    let nodes =
+        (load.has_node()).then(|| (asked.places.nodes.map_or(count.node, |nodes| nodes[0].0), count.node));
+    let answer = worker.ask(&Job::Count(Box::new(count)));
+    Ok(match super::run::going_on(answer)? {
+        Answer::Counted(counts) => filled(subject.measured(load, nodes), counts),
+        Answer::Failed { why } => untested(why),
+        other => untested(format!("an answer that was not expected: {other:?}")),
+    })
+}
+
+fn filled(measured: Measured, counts: Counts) -> Measured {
+    let Counts { amount, user, kernel, whole, running, on_node, all: _ } = counts;
+    Measured { amount, user, kernel, whole, running, on_node, ..measured }
+}
+
+/// The event that a stall is a share of; `None` for other events.
+fn whole(core: &Core, event: &Event) -> Result<Option<Event>, String> {
+    if !matches!(event.role, Role::StallBackend | Role::StallFrontend) {
+        return Ok(None);
+    }
+    let role = if event.share_of == ShareOf::Slots { Role::Slots } else { Role::Cycles };
+    let found = core.of(role).find_map(|resolved| resolved.event.clone().ok());
+    found.map(Some).ok_or_else(|| format!("no event of role {} counts its whole", role.id()))
+}
+
+/// The job; `None` where the machine has no other node.
+fn job(asked: &Asked, event: &Event, whole: Option<Event>, load: Load, place: Place) -> Option<Count> {
+    let cpu = asked.places.cpus.first().copied().unwrap_or(0);
+    let (own, other) = match asked.places.nodes {
+        Some([own, other]) => (own, Some(other)),
+        None => ((asked.places.own_node, cpu), None),
+    };
+    let (memory, writer) = match (place, load) {
+        (Place::Own, _) => (own, None),
+        // The lines are of the own node, and in the cache of another.
+        (Place::Other, Load::Written) => (own, Some(other?.1)),
+        (Place::Other, _) => (other?, None),
+    };
+    Some(Count {
+        event: event.clone(),
+        whole,
+        load,
+        cpu: own.1,
+        node: memory.0,
+        touched_by: memory.1,
+        writer,
+        repeats: REPEATS,
+        all: false,
+        limits: asked.limits,
+    })
+}
+
+/// All of a job of each event, counted by the thread and by the tool: why the tool cannot be asked, or nothing.
+fn by_the_tool(
+    asked: &Asked,
+    worker: &mut Worker,
+    all: &mut [Measured],
+    events: &[(usize, Event)],
+) -> Result<Result<(), String>, Stopped> {
+    let chosen: Vec<Event> = events.iter().map(|(_, event)| event.clone()).collect();
+    let options = LiveOptions { events: Choice::from(chosen), ..options(worker.pid()) };
+    let source = match (asked.start)(options) {
+        Ok(source) => source,
+        Err(error) => return Ok(Err(format!("{error:#}"))),
+    };
+    let mut watch = Watch::new(worker, source);
+    for (at, event) in events {
+        let measured = &mut all[*at];
+        let Some(job) = job(asked, event, None, measured.load, place_of(measured)) else { continue };
+        let job = Job::Count(Box::new(Count { all: true, ..job }));
+        let Ok((Answer::Counted(counts), snapshot)) = watch.between(&job)? else { continue };
+        let own = counts.all.filter(|_| counts.running >= 0.99);
+        if let (Some(own), Some(tool)) = (own, watch.count_of(&snapshot, &event.name)) {
+            (measured.own, measured.tool) = (Some(own), Some(tool));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn place_of(measured: &Measured) -> Place {
+    if measured.is_local() { Place::Own } else { Place::Other }
+}

@@ -1,0 +1,208 @@
+//! Events that a self-test found right or wrong: on this machine, or as a table says of others. Pure.
+
+use serde::{Deserialize, Serialize};
+
+use super::counts::CounterReport;
+use super::judge::Verdict;
+use super::report::Report;
+use crate::model::event::Role;
+use crate::pmu::table::Table;
+
+/// Version of the JSON.
+pub const SCHEMA: u32 = 1;
+
+/// Verdicts on the events of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trust {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The CPU that they hold for: `GenuineIntel 6/106/6`.
+    pub cpu: String,
+    /// Whether a hypervisor gave the counters.
+    pub hypervisor: Option<bool>,
+    pub events: Vec<Trusted>,
+}
+
+/// The verdict on an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trusted {
+    pub role: Role,
+    pub event: String,
+    /// As the kernel took it: another encoding is another event.
+    pub encoding: String,
+    /// Of all its loads: [`Verdict::Ok`], [`Verdict::Plausible`], [`Verdict::Known`] or [`Verdict::Wrong`].
+    pub verdict: Verdict,
+    pub reason: Option<String>,
+    /// The day, and the kernel.
+    pub date: String,
+    pub kernel: String,
+}
+
+impl Trust {
+    /// The verdicts of a report; events that were not tested are left out.
+    pub fn of(report: &Report, date: &str) -> Trust {
+        let counters = report.counters.as_ref();
+        let mut events: Vec<Trusted> = Vec::new();
+        for measured in counters.into_iter().flat_map(|counters: &CounterReport| &counters.measured) {
+            let subject = &measured.subject;
+            if measured.verdict == Verdict::Untested {
+                continue;
+            }
+            let found = events.iter_mut().find(|known| {
+                known.role == subject.role
+                    && known.event == subject.event
+                    && known.encoding == subject.encoding
+            });
+            match found {
+                Some(known) if gravity(known.verdict) < gravity(measured.verdict) => {
+                    (known.verdict, known.reason) = (measured.verdict, measured.reason.clone());
+                }
+                Some(_) => {}
+                None => events.push(Trusted {
+                    role: subject.role,
+                    event: subject.event.clone(),
+                    encoding: subject.encoding.clone(),
+                    verdict: measured.verdict,
+                    reason: measured.reason.clone(),
+                    date: date.to_string(),
+                    kernel: report.kernel.clone(),
+                }),
+            }
+        }
+        let machine = &report.machine;
+        Trust { schema: SCHEMA, cpu: machine.cpu.clone(), hypervisor: machine.hypervisor, events }
+    }
+
+    /// This trust, with the events of an older one that were not tested again, if it is of the same CPU.
+    #[must_use]
+    pub fn after(mut self, older: Trust) -> Trust {
+        if older.is_about(&self.cpu, self.hypervisor) {
+            let again = |old: &Trusted| {
+                self.events.iter().any(|new| new.event == old.event && new.encoding == old.encoding)
+            };
+            let kept: Vec<Trusted> = older.events.into_iter().filter(|old| !again(old)).collect();
+            self.events.extend(kept);
+        }
+        self
+    }
+
+    /// Whether it holds for such a machine.
+    pub fn is_about(&self, cpu: &str, hypervisor: Option<bool>) -> bool {
+        self.schema == SCHEMA && self.cpu == cpu && self.hypervisor == hypervisor && !cpu.is_empty()
+    }
+
+    /// The verdict on an event in this encoding.
+    pub fn says(&self, event: &str, encoding: &str) -> Option<&Trusted> {
+        self.events.iter().find(|known| known.event == event && known.encoding == encoding)
+    }
+}
+
+/// A wrong load makes an event wrong; one that is only plausible makes it no better than that.
+fn gravity(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Untested => 0,
+        Verdict::Ok => 1,
+        Verdict::Plausible => 2,
+        Verdict::Known => 3,
+        Verdict::Wrong => 4,
+    }
+}
+
+impl Trusted {
+    /// In words: `verified here, 2026-11-23`.
+    pub fn words(&self) -> String {
+        let reason = self.reason.as_deref().unwrap_or("no reason");
+        match self.verdict {
+            Verdict::Ok => format!("verified here, {}, Linux {}", self.date, self.kernel),
+            Verdict::Plausible => format!("plausible here, {}, Linux {}", self.date, self.kernel),
+            Verdict::Known => format!("wrong here as known: {reason}"),
+            Verdict::Wrong => format!("WRONG here, {}: {reason}", self.date),
+            Verdict::Untested => "not tested here".into(),
+        }
+    }
+}
+
+/// Machines on which the first event of a role was right, as the table says; `None` where it names none.
+pub fn shipped(table: &Table, role: Role) -> Option<String> {
+    let machines: Vec<String> = table
+        .verified
+        .iter()
+        .filter(|verified| verified.roles.contains(&role))
+        .map(|verified| format!("{}, Linux {}, {}", verified.machine, verified.kernel, verified.date))
+        .collect();
+    (!machines.is_empty()).then(|| format!("verified on {}", machines.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::known::counted::Load;
+    use crate::model::event::Event;
+    use crate::model::profile::MachineKey;
+    use crate::selftest::counts::Subject;
+
+    fn report(verdicts: &[(&str, Load, Verdict)]) -> Report {
+        let measured = verdicts.iter().map(|(event, load, verdict)| {
+            let event = Event { name: (*event).into(), ..Event::default() };
+            let mut measured = Subject::new(Role::Llc, &event).measured(*load, None);
+            (measured.verdict, measured.reason) = (*verdict, Some(load.word().to_string()));
+            measured
+        });
+        Report {
+            schema: 1,
+            tool: String::new(),
+            kernel: "6.12".into(),
+            machine: MachineKey { cpu: "x 1/2/3".into(), ..MachineKey::default() },
+            took_s: 0.0,
+            comparisons: Vec::new(),
+            counters: Some(CounterReport { measured: measured.collect(), ..CounterReport::default() }),
+        }
+    }
+
+    const ENCODING: &str = "type 0 config 0x0";
+
+    #[test]
+    fn an_event_is_as_good_as_its_worst_load() {
+        use Verdict::{Ok, Untested, Wrong};
+        let trust = Trust::of(
+            &report(&[
+                ("A", Load::Single, Ok),
+                ("A", Load::InCache, Wrong),
+                ("B", Load::Single, Ok),
+                ("B", Load::InCache, Untested),
+                ("C", Load::Single, Untested),
+            ]),
+            "2026-11-23",
+        );
+        assert_eq!(trust.events.len(), 2, "what was not tested is not trusted, and not distrusted");
+        assert_eq!(trust.says("A", ENCODING).unwrap().words(), "WRONG here, 2026-11-23: in cache");
+        assert_eq!(trust.says("B", ENCODING).unwrap().words(), "verified here, 2026-11-23, Linux 6.12");
+        assert_eq!(trust.says("B", "type 4 config 0x1"), None, "another encoding is another event");
+    }
+
+    #[test]
+    fn older_verdicts_of_the_same_cpu_stay() {
+        let old =
+            Trust::of(&report(&[("A", Load::Single, Verdict::Ok), ("B", Load::Single, Verdict::Ok)]), "then");
+        let new = Trust::of(&report(&[("B", Load::Single, Verdict::Wrong)]), "now");
+        let both = new.clone().after(old.clone());
+        assert_eq!(both.events.iter().map(|event| event.date.as_str()).collect::<Vec<_>>(), ["now", "then"]);
+        let other = Trust { hypervisor: Some(true), ..old };
+        assert_eq!(new.clone().after(other), new, "counters of a hypervisor are others");
+        assert!(!Trust::default().is_about("", None));
+    }
+
+    #[test]
+    fn a_table_names_machines_by_role() {
+        let text = include_str!("../pmu/events/generic/kernel.toml");
+        let entry = "[[verified]]\nmachine = \"EPYC 9654, bare metal\"\nkernel = \"6.12\"\ndate = \"2026-12-01\"\nroles = [\"cycles\"]\nsource = \"issue 123\"\n";
+        let table = Table::parse(&format!("{text}\n{entry}")).unwrap();
+        assert_eq!(
+            shipped(&table, Role::Cycles).unwrap(),
+            "verified on EPYC 9654, bare metal, Linux 6.12, 2026-12-01"
+        );
+        assert_eq!(shipped(&table, Role::Instructions), None);
+        let unknown = entry.replace("cycles", "remote_cache");
+        assert!(Table::parse(&format!("{text}\n{unknown}")).is_err());
+    }
+}
