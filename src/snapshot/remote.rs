@@ -263,11 +263,6 @@ impl Accesses {
         (self.run_ns > 0.0).then(|| self.sampled_ns * 100.0 / self.run_ns)
     }
 
-    /// Time of tasks with known memory that ran on one node and used the memory of another, by shares of its use, ns.
-    pub fn ns(&self, from: NodeId, to: NodeId) -> f64 {
-        self.ns.get(from.index()).and_then(|to_nodes| to_nodes.get(to.index())).copied().unwrap_or(0.0)
-    }
-
     /// Share of all accesses that go from the CPUs of one node to the memory of another, in percent; `None`
     /// when nothing with known memory ran.
     pub fn pct(&self, from: NodeId, to: NodeId) -> Option<f64> {

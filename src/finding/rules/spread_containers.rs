@@ -216,7 +216,7 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
             bytes(placed.memory()),
             nodes(to)
         )),
-        gain: gain::placement(view.cpus(of), now, then, phi),
+        gain: gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology())),
         commands,
         undo: env::at_once(undo),
         check: vec![check(CONTAINER_REMOTE_PCT.id, remote, (rest + 2.0 * placed.error).max(5.0), true)],
