@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use vmtests_protocol::Plan;
 
 use super::{Case, Stop, no_losses};
+use crate::affinity;
 use crate::intervals::Totals;
 use crate::procfs;
 use crate::report::Report;
@@ -22,8 +23,9 @@ pub const CASE: Case = Case {
 /// Intervals of the tool in each stretch in which interrupts are counted, and their length.
 const INTERVALS: usize = 20;
 const DELAY: &str = "0.5";
-/// Function calls that the kernel may make in a stretch for reasons of its own.
-const OWN_CALLS: u64 = 4;
+/// The part of the calls that a flush in each interval would make and that the kernel may make for reasons of its own, such as
+/// code that it patches and memory that it unmaps: 0 to 1 a second were seen without the tool.
+const OWN_CALLS: u64 = INTERVALS as u64 * 3 / 4;
 /// The scheduler brings the time of a lone task without a tick up to date once a second.
 const LATE: f64 = 1.2;
 
@@ -49,6 +51,8 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let &[quiet] = isolated.as_slice() else { return Err(Stop::skip("not one isolated CPU")) };
     // Nothing is pinned to it, and the guest has nothing to do.
     let idle = quiet - 1;
+    // A task that wakes on an idle CPU is such a call, too: we and the tool stay where we are.
+    affinity::pin(&[0]).map_err(|error| format!("binding to CPU 0: {error}"))?;
     let work = Work::start_now("spin", &[&quiet.to_string()])?;
     sleep(Duration::from_secs(2));
     let [alone, idle_alone] = calls_in([quiet, idle], || {
@@ -78,19 +82,17 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     report.say(format_args!(
         "function calls in {wall:.1} s: isolated CPU {alone} without the tool, {beside} with it; idle CPU {idle_alone} and {idle_beside}"
     ));
-    report.check(
-        beside <= alone + OWN_CALLS,
-        format_args!("calls on isolated CPU {quiet} in {INTERVALS} intervals"),
-        format_args!("at most {} (without the tool: {alone})", alone + OWN_CALLS),
-        beside,
-    );
-    // The timer and the workers of the kernel use it now and then: a flush in each interval would be far above.
-    report.check(
-        idle_beside < idle_alone + INTERVALS as u64 / 2,
-        format_args!("calls on idle CPU {idle}"),
-        format_args!("fewer than {}", idle_alone + INTERVALS as u64 / 2),
-        idle_beside,
-    );
+    // A busy host makes the intervals longer than they were asked to be.
+    let scaled = |calls: u64| (calls as f64 * wall / (INTERVALS as f64 * 0.5)) as u64;
+    for (what, calls, alone) in [("isolated", beside, alone), ("idle", idle_beside, idle_alone)] {
+        let most = scaled(alone) + OWN_CALLS;
+        report.check(
+            calls < most,
+            format_args!("calls on the {what} CPU in {INTERVALS} intervals"),
+            format_args!("fewer than {most} (without the tool: {alone} in 10 s)"),
+            calls,
+        );
+    }
     report.check(
         (told - wall).abs() <= LATE,
         "CPU seconds of the lone task while it never switched",
@@ -119,9 +121,9 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     work.stop()?;
     batch.stop()?;
     report.check(
-        asked >= INTERVALS as u64,
-        "calls with --flush-isolated",
-        format_args!("at least {INTERVALS}"),
+        asked >= beside + INTERVALS as u64 / 2,
+        "calls on the isolated CPU with --flush-isolated",
+        format_args!("at least {} more than {beside}", INTERVALS / 2),
         asked,
     );
     Ok(())
