@@ -9,7 +9,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("topology: nodes, distances, CPUs, as QEMU was told", &["boot", "nodes", "topology"]),
     ("CPU time by node: pinned and moving threads", &["pinned", "moving"]),
     ("nothing lost: fork storms, tasks that end, switches", &["storm", "exits", "switches", "stopped"]),
-    ("CPUs taken off and on under load; idle and isolated ones are not interrupted", &["hotplug", "isolated"]),
+    ("CPUs taken off and on under load; isolated ones are left alone", &["hotplug", "isolated"]),
     ("a busy sibling of a hardware thread", &["siblings"]),
     ("where memory is", &["placement", "placement_kinds", "placement_reserved"]),
     ("how much of its use is remote", &["remote"]),

@@ -1,4 +1,5 @@
-//! CPUs that are idle or isolated are left alone: interrupts on them are counted with the tool and without it.
+//! Isolated CPUs are left alone: interrupts on one are counted with the tool and without it. Those on an idle CPU are told, and
+//! no check: wake-ups of the kernel's own threads are among them.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use crate::work::Work;
 
 pub const CASE: Case = Case {
     name: "isolated",
-    about: "a CPU that is isolated or idle gets no interrupt from the tool, and the time of its task is right",
+    about: "an isolated CPU gets no interrupt from the tool, and the time of its task is right",
     run,
 };
 
@@ -26,8 +27,9 @@ const DELAY: &str = "0.5";
 /// The part of the calls that a flush in each interval would make and that the kernel may make for reasons of its own, such as
 /// code that it patches and memory that it unmaps: 0 to 1 a second were seen without the tool.
 const OWN_CALLS: u64 = INTERVALS as u64 * 3 / 4;
-/// The scheduler brings the time of a lone task without a tick up to date once a second.
-const LATE: f64 = 1.2;
+/// The scheduler brings the time of a lone task without a tick up to date once a second: late by that much at the begin and at
+/// the end.
+const LATE: f64 = 2.2;
 
 /// Calls of functions on a CPU that others asked for, since boot.
 fn calls(cpu: u32) -> Result<u64, String> {
@@ -83,16 +85,13 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         "function calls in {wall:.1} s: isolated CPU {alone} without the tool, {beside} with it; idle CPU {idle_alone} and {idle_beside}"
     ));
     // A busy host makes the intervals longer than they were asked to be.
-    let scaled = |calls: u64| (calls as f64 * wall / (INTERVALS as f64 * 0.5)) as u64;
-    for (what, calls, alone) in [("isolated", beside, alone), ("idle", idle_beside, idle_alone)] {
-        let most = scaled(alone) + OWN_CALLS;
-        report.check(
-            calls < most,
-            format_args!("calls on the {what} CPU in {INTERVALS} intervals"),
-            format_args!("fewer than {most} (without the tool: {alone} in 10 s)"),
-            calls,
-        );
-    }
+    let most = (alone as f64 * wall / (INTERVALS as f64 * 0.5)) as u64 + OWN_CALLS;
+    report.check(
+        beside < most,
+        format_args!("calls on the isolated CPU in {INTERVALS} intervals"),
+        format_args!("fewer than {most} (without the tool: {alone} in 10 s)"),
+        beside,
+    );
     report.check(
         (told - wall).abs() <= LATE,
         "CPU seconds of the lone task while it never switched",
