@@ -1,5 +1,5 @@
-//! Isolated CPUs are left alone: interrupts on one are counted with the tool and without it. Those on an idle CPU are told, and
-//! no check: wake-ups of the kernel's own threads are among them.
+//! Isolated CPUs are left alone: interrupts on one are counted with the tool and without it. Interrupts on an idle
+//! CPU are told and not checked: wake-ups of the kernel's own threads are among them.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
