@@ -24,11 +24,11 @@ pub const CASE: Case = Case {
 /// Intervals of the tool in each stretch in which interrupts are counted, and their length.
 const INTERVALS: usize = 20;
 const DELAY: &str = "0.5";
-/// The part of the calls that a flush in each interval would make and that the kernel may make for reasons of its own, such as
-/// code that it patches and memory that it unmaps: 0 to 1 a second were seen without the tool.
-const OWN_CALLS: u64 = INTERVALS as u64 * 3 / 4;
-/// The scheduler brings the time of a lone task without a tick up to date once a second: late by that much at the begin and at
-/// the end.
+/// Calls for each interval that the kernel may make for reasons of its own, such as code that it patches and memory that it
+/// unmaps. A flush would be one.
+const OWN_CALLS: f64 = 0.5;
+/// The scheduler brings the time of a lone task without a tick up to date once a second, by a worker that a busy host keeps
+/// waiting: late by that much at the begin and at the end, and by a tenth.
 const LATE: f64 = 2.2;
 
 /// Calls of functions on a CPU that others asked for, since boot.
@@ -84,18 +84,19 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     report.say(format_args!(
         "function calls in {wall:.1} s: isolated CPU {alone} without the tool, {beside} with it; idle CPU {idle_alone} and {idle_beside}"
     ));
-    // A busy host makes the intervals longer than they were asked to be.
-    let most = (alone as f64 * wall / (INTERVALS as f64 * 0.5)) as u64 + OWN_CALLS;
+    // A busy host keeps the case from reading: the tool has made more intervals meanwhile.
+    let intervals = wall / 0.5;
+    let most = (alone as f64 * intervals / INTERVALS as f64 + OWN_CALLS * intervals) as u64;
     report.check(
         beside < most,
-        format_args!("calls on the isolated CPU in {INTERVALS} intervals"),
+        format_args!("calls on the isolated CPU in {intervals:.0} intervals"),
         format_args!("fewer than {most} (without the tool: {alone} in 10 s)"),
         beside,
     );
     report.check(
-        (told - wall).abs() <= LATE,
+        (told - wall).abs() <= LATE + wall / 10.0,
         "CPU seconds of the lone task while it never switched",
-        format_args!("{wall:.2} ± {LATE}"),
+        format_args!("{wall:.2} ± {LATE} and a tenth"),
         format_args!("{told:.2}"),
     );
     report.cpu_seconds(
