@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::Duration;
 
@@ -180,6 +181,26 @@ fn readers_that_say_nothing_or_too_much_do_not_keep_others_waiting() {
     drop(end);
     thread.join().unwrap();
     assert!(TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err());
+}
+
+#[test]
+fn a_socket_that_was_left_behind_is_replaced_and_a_file_is_not() {
+    let folder = std::env::temp_dir().join(format!("numatop-exporter-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("metrics.sock");
+    let listen = || Server::listen(&[Address::Unix(path.clone())]);
+    // Dropped without its file being removed, as after SIGKILL.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let server = listen().unwrap();
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o660);
+    let taken = listen().err().unwrap().to_string();
+    assert!(taken.contains("Address already in use"), "{taken}");
+    drop(server);
+    assert!(!path.exists());
+    std::fs::write(&path, "mine").unwrap();
+    assert!(listen().is_err());
+    assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

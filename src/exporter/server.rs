@@ -211,9 +211,11 @@ fn net(address: SocketAddr) -> io::Result<Listener> {
 }
 
 fn unix(path: &Path) -> io::Result<Listener> {
-    if path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
-        && UnixStream::connect(path).is_err()
-    {
+    let is_left_behind = || {
+        let connected = UnixStream::connect(path);
+        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    };
+    if path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket()) && is_left_behind() {
         fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
