@@ -80,6 +80,7 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     NAMESPACE,
     PARENT,
     summed!(identity::CGROUP),
+    CGROUP_ID,
     PROCESSES,
     summed!(identity::THREADS),
     summed!(task::CPU_NS),
@@ -189,6 +190,15 @@ pub const CONTAINER_ID: Metric<Container> =
         text_of(row.group.as_ref().and_then(|group| group.id.as_ref()), "it has no id")
     })
     .with(Traits::NONE.needs(&[Facility::CgroupNames]));
+
+pub const CGROUP_ID: Metric<Container> = own(
+    "cgroup_id",
+    "CGID",
+    10,
+    (Identity, Unit::Id, Ascending),
+    "Number of the cgroup: that of its directory in /sys/fs/cgroup, as stat -c %i prints it. Findings name it.",
+    |row, _| Ok(Value::U64(row.id)),
+);
 
 pub const POD: Metric<Container> = own(
     "pod",

@@ -65,6 +65,21 @@ pub fn state(pid: i32) -> Result<char, String> {
     letter.ok_or_else(|| format!("/proc/{pid}/stat has no state"))
 }
 
+/// The CPUs on which threads of a process run right now, from their stat.
+pub fn running_on(pid: i32) -> Result<Vec<u32>, String> {
+    let tasks =
+        fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| format!("threads of {pid}: {error}"))?;
+    // A thread that ends meanwhile runs nowhere.
+    let stats = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    Ok(stats.filter_map(|stat| parse_running_on(&stat)).collect())
+}
+
+/// `None` for one that does not run. Its state is field 3, its CPU field 39: proc_pid_stat(5).
+fn parse_running_on(stat: &str) -> Option<u32> {
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    (fields.next()? == "R").then(|| fields.nth(35)?.parse().ok())?
+}
+
 /// The number of times the scheduler moved the main thread of a process to another CPU, from its `sched`.
 pub fn cpu_moves(pid: i32) -> Result<u64, String> {
     parse_cpu_moves(&sysfs::read(format!("/proc/{pid}/sched"))?)
@@ -115,6 +130,17 @@ fn parse_numa_maps(text: &str) -> BTreeMap<u32, f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_runs_has_a_cpu() {
+        let stat = |state: &str| {
+            let zeros = "0 ".repeat(35);
+            format!("7 (a) b) {state} {zeros}3 0 0 0")
+        };
+        assert_eq!(parse_running_on(&stat("R")), Some(3));
+        assert_eq!(parse_running_on(&stat("S")), None);
+        assert_eq!(parse_running_on(""), None);
+    }
 
     #[test]
     fn busy_is_all_that_is_not_idle_or_waiting() {

@@ -39,7 +39,10 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let pid = work.pid();
     cgroup.put(pid)?;
     work.go();
-    let finding = close_loop(report, &mut watch, "cpus-and-memory-apart", LIVES + HELD + SLACK)?;
+    let finding = close_loop(report, &mut watch, "cpus-and-memory-apart", LIVES + HELD + SLACK);
+    let row = watch.process(pid);
+    report.say(format_args!("at the end remote {} by {}", row["remote_pct"], row["remote_source"]));
+    let finding = finding?;
     report.equal("CPUs after the commands", cpus.clone(), Cgroup::list("cpuset.cpus")?);
     report.equal("nodes after the commands", "0".to_owned(), Cgroup::list("cpuset.mems")?);
     let bytes = procfs::bytes_by_node(pid)?;

@@ -1,5 +1,8 @@
 //! A process that may run everywhere, runs on node 0, and has its memory on node 1: `memory-on-other-node`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use vmtests_protocol::Plan;
@@ -33,9 +36,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let mut watch = Watch::start()?;
     let work = Work::start_now("numa_truth", &["free:1", "0,100", MIB, "touched", "uniform"])?;
     let pid = work.pid();
-    // A thread that is alone on its CPU stays there when it may go elsewhere again.
-    shell::pin_all(pid, &sysfs::node_cpus(0)?)?;
-    shell::pin_all(pid, &all_cpus(plan))?;
+    let stays = Stays::on_node(0, pid, all_cpus(plan))?;
     let finding = close_loop(report, &mut watch, "memory-on-other-node", LIVES + HELD + SLACK);
     let row = watch.process(pid);
     report.say(format_args!(
@@ -57,7 +58,42 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     share("after the command", 0, report)?;
     undo(report, &finding)?;
     share("after the way back", 1, report)?;
+    stays.stop()?;
     watch.stop()?;
     work.stop()?;
     Ok(())
+}
+
+/// A process that stays on a node although it may run everywhere: sent back whenever the scheduler took it elsewhere, as 6.1
+/// does with a thread that is alone on its CPU.
+struct Stays {
+    end: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), String>>,
+}
+
+impl Stays {
+    fn on_node(node: u32, pid: i32, all: Vec<u32>) -> Result<Stays, Stop> {
+        let home = sysfs::node_cpus(node)?;
+        let end = Arc::new(AtomicBool::new(false));
+        let thread = thread::spawn({
+            let end = Arc::clone(&end);
+            move || {
+                while !end.load(Relaxed) {
+                    if procfs::running_on(pid)?.iter().any(|cpu| !home.contains(cpu)) {
+                        shell::pin_all(pid, &home)?;
+                        shell::pin_all(pid, &all)?;
+                    }
+                    thread::sleep(Duration::from_millis(200));
+                }
+                Ok(())
+            }
+        });
+        Ok(Stays { end, thread })
+    }
+
+    fn stop(self) -> Result<(), Stop> {
+        self.end.store(true, Relaxed);
+        let done = self.thread.join();
+        Ok(done.map_err(|_| "the thread that keeps the process on its node panicked".to_owned())??)
+    }
 }
