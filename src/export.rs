@@ -13,6 +13,7 @@ pub mod text;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use crate::finding::Engine;
 use crate::metric::needs::Demand;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
@@ -88,7 +89,7 @@ pub fn derive_for(
     grain: RowKind,
 ) -> Snapshot {
     let previous = Some(previous);
-    match (export.wants_findings(), export.wants_containers()) {
+    match (export.engine().is_some(), export.wants_containers()) {
         (false, false) => derive_tasks(host, previous, current, grain),
         (false, true) => derive(host, previous, current, grain),
         // Rules look at containers, whatever is written.
@@ -115,16 +116,17 @@ pub trait Export {
         false
     }
 
-    /// Whether findings are written.
-    fn wants_findings(&self) -> bool {
-        false
+    /// The engine whose findings it writes; `None` where no findings are written.
+    fn engine(&mut self) -> Option<&mut Engine> {
+        None
     }
 
     /// Looks for findings in the interval that is written next, in rows of processes whatever is written.
-    fn diagnose(&mut self, _processes: &Snapshot) {}
-
-    /// The next interval is of another run: no finding goes on.
-    fn interrupt(&mut self) {}
+    fn diagnose(&mut self, processes: &Snapshot) {
+        if let Some(engine) = self.engine() {
+            engine.take(processes);
+        }
+    }
 
     /// Writes one interval.
     ///
@@ -142,7 +144,7 @@ pub trait Export {
         Asked::default()
     }
 
-    /// The processes of the rows written last, which is nobody where no row matched; `None` when no row was left out.
+    /// The processes of the rows written last, empty where no row matched; `None` when no row was left out.
     /// These are measured first, where processes take turns.
     fn shown(&self) -> Option<&[ProcessId]> {
         None

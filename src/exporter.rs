@@ -108,19 +108,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 impl Export for Exporter {
     fn wants_containers(&self) -> bool {
-        false
-    }
-
-    fn wants_findings(&self) -> bool {
         true
     }
 
-    fn diagnose(&mut self, processes: &Snapshot) {
-        self.engine.take(processes);
-    }
-
-    fn interrupt(&mut self) {
-        self.engine.interrupt();
+    fn engine(&mut self) -> Option<&mut Engine> {
+        Some(&mut self.engine)
     }
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {

@@ -82,16 +82,8 @@ impl Export for JsonLines {
         FORMAT.has_both()
     }
 
-    fn wants_findings(&self) -> bool {
-        true
-    }
-
-    fn diagnose(&mut self, processes: &Snapshot) {
-        self.engine.take(processes);
-    }
-
-    fn interrupt(&mut self) {
-        self.engine.interrupt();
+    fn engine(&mut self) -> Option<&mut Engine> {
+        Some(&mut self.engine)
     }
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {

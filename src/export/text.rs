@@ -47,16 +47,12 @@ impl<S: Rows> Export for Text<S> {
         S::CONTAINERS
     }
 
-    fn wants_findings(&self) -> bool {
-        true
+    fn engine(&mut self) -> Option<&mut Engine> {
+        Some(&mut self.engine)
     }
 
     fn diagnose(&mut self, processes: &Snapshot) {
         self.changes = self.engine.take(processes);
-    }
-
-    fn interrupt(&mut self) {
-        self.engine.interrupt();
     }
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {

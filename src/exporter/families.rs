@@ -53,7 +53,7 @@ fn of<const N: usize>(pairs: [(&'static str, &str); N], value: f64) -> (Labels, 
 fn host(ledger: &Ledger, engine: &Engine, snapshot: &Snapshot) -> Vec<Family> {
     let facts = &snapshot.host;
     let lost = snapshot.lost.iter().map(|(cause, count)| of([("cause", cause)], *count as f64));
-    // Nothing is wrong with a counter that nobody asked for.
+    // A counter that is off by choice is not missing.
     let reasons = facts.missing.iter().filter(|(_, why)| !matches!(why, Missing::NotCollected(_)));
     let missing =
         reasons.map(|(metric, why)| of([("metric", metric), ("reason", &one_line(&why.to_string()))], 1.0));

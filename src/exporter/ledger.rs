@@ -77,13 +77,15 @@ impl Ledger {
         let (mut containers, mut programs) =
             (BTreeMap::<Labels, Sums>::new(), BTreeMap::<Labels, Sums>::new());
         (self.containers_now, self.programs_now) = (BTreeMap::new(), BTreeMap::new());
-        let mut cpu_s_by_node = Vec::new();
+        let mut labels = BTreeMap::<u64, Labels>::new();
+        let mut all = Sums::default();
         for task in &snapshot.tasks {
-            let group = snapshot.names.groups.get(&task.raw.cgroup_id);
-            let (container, program) = (container_of(group), program_of(group, task));
+            let id = task.raw.cgroup_id;
+            let group = snapshot.names.groups.get(&id);
+            let container = labels.entry(id).or_insert_with(|| container_of(group)).clone();
+            let program = program_of(group, task);
             let sums = Sums::of(task, snapshot);
-            let ran = Sums { cpu_s_by_node: std::mem::take(&mut cpu_s_by_node), ..Sums::default() };
-            cpu_s_by_node = added(ran, &sums).cpu_s_by_node;
+            all.add(&sums);
             containers.entry(container.clone()).or_default().add(&sums);
             programs.entry(program.clone()).or_default().add(&sums);
             for now in [self.containers_now.entry(container), self.programs_now.entry(program)] {
@@ -95,7 +97,7 @@ impl Ledger {
         self.containers.take(containers);
         self.programs.take(programs);
         for node in &snapshot.nodes {
-            let cpu_s = cpu_s_by_node.get(node.raw.id as usize).copied().unwrap_or(0.0);
+            let cpu_s = all.cpu_s_by_node.get(node.raw.id as usize).copied().unwrap_or(0.0);
             self.nodes.entry(node.raw.id).or_default().take(node, cpu_s, snapshot);
         }
         self.take_pairs(snapshot);
@@ -118,11 +120,6 @@ impl Ledger {
             }
         }
     }
-}
-
-fn added(mut sums: Sums, more: &Sums) -> Sums {
-    sums.add(more);
-    sums
 }
 
 impl NodeSums {
@@ -157,26 +154,19 @@ impl NodeSums {
 fn container_of(group: Option<&Arc<Group>>) -> Labels {
     match group {
         Some(group) => container_labels(group),
-        None => Labels::of([("container", own_name("")), ("kind", "group")]),
+        None => Labels::of([("container", own_name("")), ("kind", Kind::Group.name())]),
     }
 }
 
 /// Labels of a row of containers.
 pub(super) fn container_labels(group: &Group) -> Labels {
     let is_pod = group.kind == Kind::Pod;
-    let kind = match group.kind {
-        Kind::Container => "container",
-        Kind::Machine => "machine",
-        Kind::Pod => "pod",
-        Kind::Unit => "unit",
-        Kind::Group => "group",
-    };
     let pod = if is_pod { Some(group.name.as_str()) } else { group.pod.as_deref() };
     Labels::of([
         ("namespace", group.namespace.as_deref().unwrap_or_default()),
         ("pod", pod.unwrap_or_default()),
         ("container", if is_pod { "" } else { own_name(&group.name) }),
-        ("kind", kind),
+        ("kind", group.kind.name()),
     ])
 }
 

@@ -16,7 +16,32 @@ pub(super) struct Amount {
     pub program: Option<&'static str>,
     pub help: &'static str,
     /// The amount of a task in the interval; `None` where that is not known.
-    of: fn(&Task, &Snapshot) -> Option<f64>,
+    of: fn(&Interval) -> Option<f64>,
+}
+
+/// The interval of a task.
+struct Interval<'a> {
+    task: &'a Task,
+    snapshot: &'a Snapshot,
+    /// The part of its use of memory that is on other nodes, 0 to 1; `None` where that is not known.
+    remote_share: Option<f64>,
+}
+
+impl Interval<'_> {
+    fn cpu_s(&self) -> f64 {
+        self.task.run_ns() as f64 * NS
+    }
+
+    fn scalar(&self, counter: Counter) -> Option<f64> {
+        Some(self.task.delta.scalars[counter] as f64)
+    }
+
+    fn counted(&self, role: Role) -> Option<f64> {
+        if self.task.run_ns() == 0 {
+            return None;
+        }
+        counters::count(&self.task.delta.slots, self.snapshot, role).ok()
+    }
 }
 
 /// Seconds of a number of nanoseconds.
@@ -28,77 +53,63 @@ pub(super) const AMOUNTS: [Amount; 10] = [
         container: "numatop_container_cpu_seconds",
         program: Some("numatop_program_cpu_seconds"),
         help: "CPU time of its tasks.",
-        of: |task, _| Some(task.run_ns() as f64 * NS),
+        of: |interval| Some(interval.cpu_s()),
     },
     Amount {
         container: "numatop_container_located_cpu_seconds",
         program: Some("numatop_program_located_cpu_seconds"),
         help: "CPU time for which it is known where the memory is.",
-        of: |task, snapshot| remote(task, snapshot).map(|(located, _)| located),
+        of: |interval| interval.remote_share.map(|_| interval.cpu_s()),
     },
     Amount {
         container: "numatop_container_remote_cpu_seconds",
         program: Some("numatop_program_remote_cpu_seconds"),
         help: "Of the located CPU time, the part by the share of use that is on other nodes.",
-        of: |task, snapshot| remote(task, snapshot).map(|(_, remote)| remote),
+        of: |interval| interval.remote_share.map(|share| interval.cpu_s() * share),
     },
     Amount {
         container: "numatop_container_runqueue_wait_seconds",
         program: Some("numatop_program_runqueue_wait_seconds"),
         help: "Time in which its tasks were ready and waited for a CPU.",
-        of: |task, _| Some(task.delta.scalars[Counter::RunDelayNs] as f64 * NS),
+        of: |interval| interval.scalar(Counter::RunDelayNs).map(|ns| ns * NS),
     },
     Amount {
         container: "numatop_container_cycles",
         program: Some("numatop_program_cycles"),
         help: "CPU cycles of its tasks.",
-        of: |task, snapshot| counted(task, snapshot, Role::Cycles),
+        of: |interval| interval.counted(Role::Cycles),
     },
     Amount {
         container: "numatop_container_instructions",
         program: Some("numatop_program_instructions"),
         help: "Instructions of its tasks.",
-        of: |task, snapshot| counted(task, snapshot, Role::Instructions),
+        of: |interval| interval.counted(Role::Instructions),
     },
     Amount {
         container: "numatop_container_node_migrations",
         program: None,
         help: "Moves of its tasks between nodes.",
-        of: |task, _| Some(task.delta.scalars[Counter::NodeMoves] as f64),
+        of: |interval| interval.scalar(Counter::NodeMoves),
     },
     Amount {
         container: "numatop_container_pages_migrated",
         program: None,
         help: "Pages that were moved between nodes while its tasks ran, by them or for them.",
-        of: |task, _| Some(task.delta.scalars[Counter::MigratedPages] as f64),
+        of: |interval| interval.scalar(Counter::MigratedPages),
     },
     Amount {
         container: "numatop_container_minor_faults",
         program: None,
         help: "Page faults without a read.",
-        of: |task, _| Some(task.delta.scalars[Counter::MinFlt] as f64),
+        of: |interval| interval.scalar(Counter::MinFlt),
     },
     Amount {
         container: "numatop_container_major_faults",
         program: None,
         help: "Page faults with a read.",
-        of: |task, _| Some(task.delta.scalars[Counter::MajFlt] as f64),
+        of: |interval| interval.scalar(Counter::MajFlt),
     },
 ];
-
-fn counted(task: &Task, snapshot: &Snapshot, role: Role) -> Option<f64> {
-    if task.run_ns() == 0 {
-        return None;
-    }
-    counters::count(&task.delta.slots, snapshot, role).ok()
-}
-
-/// Seconds for which it is known where memory is, and of these the remote ones.
-fn remote(task: &Task, snapshot: &Snapshot) -> Option<(f64, f64)> {
-    let share = remote_share(REMOTE_PCT.sums(task, snapshot)?)?;
-    let seconds = task.run_ns() as f64 * NS;
-    Some((seconds, seconds * share))
-}
 
 /// The share of sums that are accesses on some machines and time on others.
 pub(super) fn remote_share(sums: Reading<crate::metric::over::Quotient>) -> Option<f64> {
@@ -120,8 +131,10 @@ impl Sums {
             cpu_s_by_node: task.delta.run_ns.iter().map(|ns| *ns as f64 * NS).collect(),
             ..Sums::default()
         };
+        let remote_share = REMOTE_PCT.sums(task, snapshot).and_then(remote_share);
+        let interval = Interval { task, snapshot, remote_share };
         for (sum, amount) in sums.amounts.iter_mut().zip(&AMOUNTS) {
-            *sum = (amount.of)(task, snapshot);
+            *sum = (amount.of)(&interval);
         }
         sums
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::watch::{pace, recorder, rotate_signal, screen};
+use super::watch::{pace, recorded, recorder, rotate_signal, screen};
 use super::{ended, exporter, output, ran, stop_signals, wants_batch};
 use crate::cli::LiveArgs;
 use crate::export::Export;
@@ -46,33 +46,26 @@ fn batch(args: &LiveArgs) -> Result<ExitCode> {
     let mut export = exporter(format, &args.display)?;
     let stop = stop_signals()?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
-    let mut source = match args.output.count.iterations {
+    let source = match args.output.count.iterations {
         Some(_) => Demo::at_once(args.watch.measure.interval()),
         None => Demo::new(),
     };
-    match recorder(args)? {
-        Some(recorder) => {
-            let mut source = Recorded::new(source, recorder, rotate_signal()?);
-            let done = write(&mut source, export.as_mut(), &mut out, pace(args), stop);
-            source.finish()?;
-            done?;
-        }
-        None => write(&mut source, export.as_mut(), &mut out, pace(args), stop)?,
-    }
+    let pace = pace(args);
+    recorded(source, recorder(args)?, rotate_signal()?, |source| match pace.iterations {
+        Some(_) => write_at_once(source, export.as_mut(), &mut out, pace, stop),
+        None => batch::run(source, export.as_mut(), &mut out, pace, stop),
+    })?;
     Ok(ran())
 }
 
-/// Writes intervals: a number of them at once, or in real time until a signal comes.
-fn write<S: Source>(
+/// Writes a number of intervals without waiting for any.
+fn write_at_once<S: Source + ?Sized>(
     source: &mut S,
     export: &mut (dyn Export + Send),
     out: &mut (dyn Write + Send),
     pace: Pace,
     stop: BorrowedFd<'_>,
 ) -> Result<()> {
-    if pace.iterations.is_none() {
-        return batch::run(source, export, out, pace, stop);
-    }
     source.focus(Focus { asked: export.asked(), ..Focus::default() });
     let mut begun = false;
     let next = |source: &mut S, _: &mut dyn Write| {

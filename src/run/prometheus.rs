@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use rustix::pipe::PipeFlags;
 
 use super::diagnose::asked;
-use super::watch::{rotate_signal, start};
+use super::watch::{recorded, rotate_signal, start};
 use super::{messages, ran, stop_signals};
 use crate::cli::ExporterArgs;
 use crate::exporter::server::{Address, Server};
@@ -24,7 +24,6 @@ use crate::run::batch::{self, Counted, Pace};
 use crate::run::replay::{Part, intervals};
 use crate::snapshot::RowKind;
 use crate::source::Source;
-use crate::source::recorded::Recorded;
 use crate::source::recording::Recording;
 
 pub(super) fn run(args: &ExporterArgs) -> Result<ExitCode> {
@@ -38,20 +37,19 @@ pub(super) fn run(args: &ExporterArgs) -> Result<ExitCode> {
         Some(recording) => {
             let serving = Serving::begin(server, &addresses, &page)?;
             let done = replay(args, recording, &page, stop);
-            serving.end()?;
-            done
+            done.and(serving.end())
         }
-        None => watch(args, &page, stop, || Serving::begin(server, &addresses, &page)),
+        None => watch(args, (server, &addresses), &page, stop),
     };
     measured.map(|()| ran())
 }
 
-/// Measures this machine; `serve` begins when everything is attached.
+/// Measures this machine, and serves the page when everything is attached.
 fn watch(
     args: &ExporterArgs,
+    (server, addresses): (Server, &[Address]),
     page: &Shared,
     stop: BorrowedFd<'_>,
-    serve: impl FnOnce() -> Result<Serving>,
 ) -> Result<()> {
     let live = options::watched(&args.scope, &args.measure, &users::read(Path::new("/")))?;
     let interval = args.measure.interval();
@@ -60,7 +58,7 @@ fn watch(
     let rotate = rotate_signal()?;
     let source = start(live)?;
     let mut exporter = exporter(args, page, &source);
-    let serving = serve()?;
+    let serving = Serving::begin(server, addresses, page)?;
     let mut out = messages()?;
     let pace = Pace {
         interval,
@@ -71,19 +69,9 @@ fn watch(
         access: false,
         overhead: false,
     };
-    let done = match recorder {
-        Some(recorder) => {
-            let mut source = Recorded::new(source, recorder, rotate);
-            let done = batch::run(&mut source, &mut exporter, &mut out, pace, stop);
-            source.finish().and(done)
-        }
-        None => {
-            let mut source = source;
-            batch::run(&mut source, &mut exporter, &mut out, pace, stop)
-        }
-    };
-    serving.end()?;
-    done
+    let done =
+        recorded(source, recorder, rotate, |source| batch::run(source, &mut exporter, &mut out, pace, stop));
+    done.and(serving.end())
 }
 
 fn exporter(args: &ExporterArgs, page: &Shared, source: &dyn Source) -> Exporter {

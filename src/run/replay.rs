@@ -126,8 +126,9 @@ pub fn intervals<S: Source + ?Sized>(
         let news = kept.or(source.hot_news(Duration::ZERO)?);
         current.notes.splice(..0, notes.drain(..));
         let continues = source.continues();
-        if !continues {
-            export.interrupt();
+        if let Some(engine) = export.engine().filter(|_| !continues) {
+            // The next interval is of another run: no finding goes on.
+            engine.interrupt();
         }
         let before = previous.take().filter(|_| continues);
         if let Some(before) = before

@@ -36,19 +36,25 @@ pub(super) fn batch(args: &LiveArgs) -> Result<ExitCode> {
     let stop = stop_signals()?;
     let recorder = recorder(args)?;
     let rotate = rotate_signal()?;
-    let mut source = start(live)?;
+    let source = start(live)?;
     let mut out = Cleaned::new(io::BufWriter::with_capacity(64 * 1024, output(stop)?), format.form);
     let pace = pace(args);
-    match recorder {
-        Some(recorder) => {
-            let mut source = Recorded::new(source, recorder, rotate);
-            let done = batch::run(&mut source, export.as_mut(), &mut out, pace, stop);
-            source.finish()?;
-            done?;
-        }
-        None => batch::run(&mut source, export.as_mut(), &mut out, pace, stop)?,
-    }
+    recorded(source, recorder, rotate, |source| batch::run(source, export.as_mut(), &mut out, pace, stop))?;
     Ok(ran())
+}
+
+/// Runs with a source; its samples go through the recorder if there is one, which is ended whatever the run came to.
+pub(super) fn recorded(
+    mut source: impl Source,
+    recorder: Option<Recorder>,
+    rotate: Arc<AtomicBool>,
+    run: impl FnOnce(&mut dyn Source) -> Result<()>,
+) -> Result<()> {
+    let Some(recorder) = recorder else { return run(&mut source) };
+    let mut source = Recorded::new(source, recorder, rotate);
+    let done = run(&mut source);
+    source.finish()?;
+    done
 }
 
 pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
@@ -84,7 +90,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
     let stop = stop_signals()?;
     let recorder = Recorder::open(&args.path, options::recording(&args.limits, interval))?;
     let rotate = rotate_signal()?;
-    let mut source = Recorded::new(start(live)?, recorder, rotate);
+    let source = start(live)?;
     let mut out = messages()?;
     let pace = Pace {
         interval,
@@ -95,9 +101,10 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
         access: args.access,
         overhead: false,
     };
-    let done = batch::run(&mut source, &mut Quiet::default(), &mut out, pace, stop);
-    source.finish()?;
-    done.map(|()| ran())
+    recorded(source, Some(recorder), rotate, |source| {
+        batch::run(source, &mut Quiet::default(), &mut out, pace, stop)
+    })?;
+    Ok(ran())
 }
 
 /// Options of the live source, as they were asked for.
