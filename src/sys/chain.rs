@@ -1,0 +1,83 @@
+//! Dependent loads that no compiler and no processor can shorten.
+
+/// Places each of which names the one that comes after it.
+pub struct Chain(Vec<u64>);
+
+impl Chain {
+    /// `None` where a place names one that is not there.
+    pub fn new(next: Vec<u64>) -> Option<Chain> {
+        let length = next.len() as u64;
+        (length > 0 && next.iter().all(|place| *place < length)).then_some(Chain(next))
+    }
+
+    /// The loop of the self-check of clock samples: takes `steps` steps along the chain, at least one. Each is a load that
+    /// depends on the one before it, and additions that do not depend on it. The first of them stands before the load:
+    /// emulators interrupt at targets of jumps, and the load must be none. Returns the addresses of the load and of
+    /// the instruction behind it; `None` on other CPUs than x86-64 and arm64.
+    pub fn run(&self, steps: u64) -> Option<(u64, u64)> {
+        chase(&self.0, steps.max(1))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
+    let (load, behind): (u64, u64);
+    // SAFETY: every place that is loaded is below the length of the slice, as [`Chain::new`] has checked, so that each
+    // load is inside of it. Registers that change are named; the stack is not touched.
+    unsafe {
+        std::arch::asm!(
+            "lea {load}, [rip + 4f]",
+            "lea {behind}, [rip + 3f]",
+            ".p2align 6",
+            "2: add {sum}, 1",
+            "4: mov {at}, qword ptr [{base} + {at} * 8]",
+            "3: add {sum}, 1",
+            ".rept 39",
+            "add {sum}, 1",
+            ".endr",
+            "sub {steps}, 1",
+            "jnz 2b",
+            load = out(reg) load,
+            behind = out(reg) behind,
+            at = inout(reg) 0u64 => _,
+            base = in(reg) next.as_ptr(),
+            sum = inout(reg) 0u64 => _,
+            steps = inout(reg) steps => _,
+            options(nostack, readonly),
+        );
+    }
+    Some((load, behind))
+}
+
+#[cfg(target_arch = "aarch64")]
+fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
+    let (load, behind): (u64, u64);
+    // SAFETY: as on x86.
+    unsafe {
+        std::arch::asm!(
+            "adr {load}, 4f",
+            "adr {behind}, 3f",
+            "2: add {sum}, {sum}, #1",
+            "4: ldr {at}, [{base}, {at}, lsl #3]",
+            "3: add {sum}, {sum}, #1",
+            ".rept 39",
+            "add {sum}, {sum}, #1",
+            ".endr",
+            "subs {steps}, {steps}, #1",
+            "b.ne 2b",
+            load = out(reg) load,
+            behind = out(reg) behind,
+            at = inout(reg) 0u64 => _,
+            base = in(reg) next.as_ptr(),
+            sum = inout(reg) 0u64 => _,
+            steps = inout(reg) steps => _,
+            options(nostack, readonly),
+        );
+    }
+    Some((load, behind))
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn chase(_: &[u64], _: u64) -> Option<(u64, u64)> {
+    None
+}

@@ -1,0 +1,327 @@
+//! Mapped memory that unmaps itself.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+
+use bytemuck::Pod;
+
+use super::{WORD, checked};
+
+/// Has threads share two heaps: with one for each, as glibc has it, those that do little keep 2 MB that nothing uses.
+pub fn share_heaps() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt takes the lock of the heap, and any number.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+    }
+}
+
+/// A read-only mapping of memory that the kernel writes to.
+pub struct Mapping {
+    at: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: it points to memory that is ours as long as it lives, whatever the thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of what is behind `fd`, in whole pages.
+    ///
+    /// # Errors
+    /// The errno of mmap(2).
+    pub fn new(fd: impl AsFd, len: usize) -> io::Result<Mapping> {
+        let len = len.next_multiple_of(rustix::param::page_size());
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let at = unsafe {
+            libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd.as_fd().as_raw_fd(), 0)
+        };
+        match NonNull::new(at) {
+            Some(at) if at.as_ptr() != libc::MAP_FAILED => Ok(Mapping { at, len }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// A copy of the value at byte `at`; `None` beyond the end, or when `at` is no multiple of eight. Each of its words
+    /// is as the kernel wrote it; together they may be of two moments.
+    pub fn get<T: Pod>(&self, at: usize) -> Option<T> {
+        const { assert!(size_of::<T>().is_multiple_of(WORD), "read word by word") };
+        let end = at.checked_add(size_of::<T>())?;
+        if end > self.len || !at.is_multiple_of(WORD) {
+            return None;
+        }
+        let mut value = T::zeroed();
+        for (place, word) in
+            (at..).step_by(WORD).zip(bytemuck::bytes_of_mut(&mut value).chunks_exact_mut(WORD))
+        {
+            // SAFETY: the word is inside of the mapping, which begins with a page, so that it is aligned; nothing in this
+            // process writes to it, and it is read with one load.
+            let read = unsafe { self.at.as_ptr().cast::<u8>().add(place).cast::<u64>().read_volatile() };
+            word.copy_from_slice(&read.to_ne_bytes());
+        }
+        Some(value)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and unmapped once: nothing borrows from it.
+        unsafe { libc::munmap(self.at.as_ptr(), self.len) };
+    }
+}
+
+/// Advice on the pages of a [`Region`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageAdvice {
+    /// Huge pages where the kernel has them (MADV_HUGEPAGE).
+    Huge,
+    /// Small pages only (MADV_NOHUGEPAGE).
+    Small,
+    /// Huge pages in place of the small ones that are there, now (MADV_COLLAPSE, Linux 6.1).
+    Collapse,
+}
+
+/// Anonymous memory of this process, aligned to huge pages of 2 MiB. It reads as 0 until it is written to, and has no
+/// pages until then.
+pub struct Region {
+    mapped: NonNull<c_void>,
+    mapped_len: usize,
+    at: NonNull<u64>,
+    words: usize,
+}
+
+// SAFETY: it owns memory that no other value points to, whatever the thread.
+unsafe impl Send for Region {}
+// SAFETY: shared references only read.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Alignment of every region, in bytes: a huge page of x86-64, and of arm64 with pages of 4 KiB.
+    pub const ALIGN: usize = 2 << 20;
+
+    /// A region of `bytes`, rounded up to whole [`Region::ALIGN`].
+    ///
+    /// # Errors
+    /// The errno of mmap(2): ENOMEM beyond the limit of the address space, or for no bytes EINVAL.
+    pub fn new(bytes: usize) -> io::Result<Region> {
+        let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+        let len = bytes.checked_next_multiple_of(Region::ALIGN).filter(|len| *len > 0).ok_or_else(invalid)?;
+        let mapped_len = len.checked_add(Region::ALIGN).ok_or_else(invalid)?;
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let mapped = unsafe { libc::mmap(ptr::null_mut(), mapped_len, access, kind, -1, 0) };
+        let mapped = match NonNull::new(mapped) {
+            Some(mapped) if mapped.as_ptr() != libc::MAP_FAILED => mapped,
+            _ => return Err(io::Error::last_os_error()),
+        };
+        let skip = mapped.as_ptr().addr().next_multiple_of(Region::ALIGN) - mapped.as_ptr().addr();
+        // SAFETY: at most ALIGN - 1 bytes are skipped, and the mapping is ALIGN bytes longer than the region.
+        let at = unsafe { mapped.byte_add(skip) }.cast();
+        Ok(Region { mapped, mapped_len, at, words: len / WORD })
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.at.as_ptr().addr() as u64
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.words * WORD
+    }
+
+    /// Its words. Reading one that was never written gives it the kernel's page of zeros.
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: so many words are mapped and readable as long as `self` lives, and any bits are a u64.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
+    }
+
+    /// Its words, to be written.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in words(); the exclusive reference makes this one exclusive, too.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.words) }
+    }
+
+    /// Its words, for threads that write them at the same time.
+    pub fn atomics(&mut self) -> &[AtomicU64] {
+        // SAFETY: as in words_mut(); an AtomicU64 has the layout of a u64, and no other reference exists meanwhile.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.words) }
+    }
+
+    /// Gives the kernel advice on all of its pages.
+    ///
+    /// # Errors
+    /// The errno of madvise(2): EINVAL from a kernel without huge pages, or before 6.1 without MADV_COLLAPSE.
+    pub fn advise(&self, advice: PageAdvice) -> io::Result<()> {
+        /// MADV_COLLAPSE of include/uapi/asm-generic/mman-common.h.
+        const MADV_COLLAPSE: c_int = 25;
+        let advice = match advice {
+            PageAdvice::Huge => libc::MADV_HUGEPAGE,
+            PageAdvice::Small => libc::MADV_NOHUGEPAGE,
+            PageAdvice::Collapse => MADV_COLLAPSE,
+        };
+        // SAFETY: the range is a mapping of ours, and none of these changes what it holds.
+        let done = unsafe { libc::madvise(self.at.as_ptr().cast(), self.bytes(), advice) };
+        checked(libc::c_long::from(done)).map(drop)
+    }
+
+    /// Has pages that are made from now on come from `node` as long as that has room (MPOL_PREFERRED of mbind(2)), and
+    /// from others after that.
+    ///
+    /// # Errors
+    /// The errno of mbind(2): EINVAL for a node that is not online or not in the cpuset, ENOSYS without CONFIG_NUMA.
+    pub fn prefer(&self, node: u32) -> io::Result<()> {
+        const BITS: usize = u64::BITS as usize;
+        let node = node as usize;
+        let mut mask = vec![0u64; node / BITS + 1];
+        mask[node / BITS] = 1 << (node % BITS);
+        // SAFETY: the range is a mapping of ours; the mask has the bits that are passed (the kernel takes one less, see
+        // mbind(2)), and outlives the call.
+        checked(unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.at.as_ptr(),
+                self.bytes(),
+                libc::MPOL_PREFERRED,
+                mask.as_ptr(),
+                mask.len() * BITS + 1,
+                0,
+            )
+        })
+        .map(drop)
+    }
+
+    /// Gives its pages back; it reads as 0 again.
+    pub fn clear(&mut self) {
+        // SAFETY: private anonymous memory reads as 0 after that, which is a valid u64. It can only fail for a wrong range.
+        unsafe { libc::madvise(self.at.as_ptr().cast(), self.bytes(), libc::MADV_DONTNEED) };
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and unmapped once: nothing borrows from it.
+        unsafe { libc::munmap(self.mapped.as_ptr(), self.mapped_len) };
+    }
+}
+
+/// A range of addresses that shows the same memory of [`Region::ALIGN`] bytes over and over. Words are stored one by one, and
+/// no reference to them exists: two addresses may be the same word.
+pub struct Mirror {
+    mapped: NonNull<c_void>,
+    len: usize,
+}
+
+// SAFETY: it owns its mapping, whatever the thread.
+unsafe impl Send for Mirror {}
+
+impl Mirror {
+    /// So many views of new memory, one after the other.
+    ///
+    /// # Errors
+    /// The errno of memfd_create(2) or mmap(2): ENOMEM beyond vm.max_map_count.
+    pub fn new(views: usize) -> io::Result<Mirror> {
+        let memory = rustix::fs::memfd_create("known-load", rustix::fs::MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&memory, Region::ALIGN as u64)?;
+        let len = views
+            .checked_mul(Region::ALIGN)
+            .filter(|len| *len > 0)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let reserve = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let mapped = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, reserve, -1, 0) };
+        let mapped = match NonNull::new(mapped) {
+            Some(mapped) if mapped.as_ptr() != libc::MAP_FAILED => mapped,
+            _ => return Err(io::Error::last_os_error()),
+        };
+        let mirror = Mirror { mapped, len };
+        for view in 0..views {
+            // SAFETY: the view lies within the mapping that is ours, and takes the place of a part of it.
+            let made = unsafe {
+                libc::mmap(
+                    mapped.as_ptr().byte_add(view * Region::ALIGN),
+                    Region::ALIGN,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_SHARED | libc::MAP_FIXED,
+                    memory.as_raw_fd(),
+                    0,
+                )
+            };
+            if made == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(mirror)
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.mapped.as_ptr().addr() as u64
+    }
+
+    /// Stores a word at this distance from the beginning, in words. False where that is outside.
+    pub fn store(&mut self, at: usize, word: u64) -> bool {
+        if at >= self.len / WORD {
+            return false;
+        }
+        // SAFETY: the word lies within the mapping, which is writable, and no reference to it exists.
+        unsafe { self.mapped.as_ptr().cast::<u64>().add(at).write_volatile(word) };
+        true
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and unmapped once: nothing borrows from it.
+        unsafe { libc::munmap(self.mapped.as_ptr(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_mapping_ends_where_it_ends() {
+        let file = rustix::fs::memfd_create("mapped", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = std::fs::File::from(file);
+        let page = rustix::param::page_size();
+        let words: Vec<u64> = (0..(page / WORD) as u64).collect();
+        file.write_all(bytemuck::cast_slice(&words)).unwrap();
+        let mapping = Mapping::new(&file, 1).unwrap();
+        assert_eq!(mapping.get::<[u64; 2]>(2 * WORD), Some([2, 3]));
+        assert_eq!(mapping.get::<u64>(page - WORD), words.last().copied());
+        assert_eq!(mapping.get::<[u64; 2]>(page - WORD), None);
+        assert_eq!(mapping.get::<u64>(1), None);
+        assert_eq!(mapping.get::<u64>(usize::MAX - 7), None);
+    }
+
+    #[test]
+    fn a_mapping_of_nothing_is_refused() {
+        let (pipe, _) = io::pipe().unwrap();
+        let error = Mapping::new(&pipe, 1).err().unwrap();
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn a_region_is_aligned_zero_and_all_there() {
+        let mut region = Region::new(3 << 20).unwrap();
+        assert_eq!(region.bytes(), 4 << 20);
+        assert!(region.address().is_multiple_of(Region::ALIGN as u64));
+        let words = region.words_mut();
+        assert_eq!((words[0], *words.last().unwrap()), (0, 0));
+        *words.last_mut().unwrap() = 7;
+        assert_eq!(region.words().last(), Some(&7));
+        region.clear();
+        assert_eq!(region.words().last(), Some(&0));
+        assert!(Region::new(0).is_err() && Region::new(usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! The calling thread and its process: rights, events, CPUs.
+
+use std::ffi::c_int;
+use std::io;
+use std::mem::MaybeUninit;
+
+use super::{WORD, checked};
+
+/// Sets the user and group as which this thread meets the file system. Returns those before. The kernel ignores what it
+/// does not permit.
+pub fn set_fs_ids(uid: u32, gid: u32) -> (u32, u32) {
+    // SAFETY: both take any number, and change ids of this thread only. The group comes first: a thread that is another
+    // user may not change it.
+    let before = unsafe { (libc::setfsgid(gid), libc::setfsuid(uid)) };
+    (before.1 as u32, before.0 as u32)
+}
+
+/// Closes all descriptors but the standard streams in whatever program this process executes next. Before Linux 5.11
+/// there is no such call, and those that were inherited stay open.
+pub fn close_on_exec() {
+    // SAFETY: a flag of descriptors changes, and none is closed as long as this program runs.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
+/// Events of a thread or of a process since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadEvents {
+    /// Context switches because it waited.
+    pub voluntary: u64,
+    /// Context switches because another task ran instead.
+    pub involuntary: u64,
+    /// Page faults that read nothing from a disk.
+    pub minor_faults: u64,
+}
+
+/// Events of the calling thread (getrusage(2) with RUSAGE_THREAD).
+pub fn thread_events() -> ThreadEvents {
+    events_of(libc::RUSAGE_THREAD)
+}
+
+/// Events of all threads of this process, ended ones included (RUSAGE_SELF).
+pub fn process_events() -> ThreadEvents {
+    events_of(libc::RUSAGE_SELF)
+}
+
+fn events_of(whose: c_int) -> ThreadEvents {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the structure that is passed; zeros are valid, should it not.
+    let usage = unsafe {
+        libc::getrusage(whose, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    ThreadEvents {
+        voluntary: usage.ru_nvcsw as u64,
+        involuntary: usage.ru_nivcsw as u64,
+        minor_faults: usage.ru_minflt as u64,
+    }
+}
+
+/// Lets the calling thread run on these CPUs only.
+///
+/// # Errors
+/// The errno of sched_setaffinity(2): EINVAL where none of them is online and in the cpuset.
+pub fn run_on(cpus: &[u32]) -> io::Result<()> {
+    const BITS: u32 = u64::BITS;
+    let words = cpus.iter().max().map_or(1, |most| most / BITS + 1) as usize;
+    let mut mask = vec![0u64; words];
+    cpus.iter().for_each(|cpu| mask[(cpu / BITS) as usize] |= 1 << (cpu % BITS));
+    // SAFETY: the mask has the size that is passed, and outlives the call.
+    checked(unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, words * WORD, mask.as_ptr()) }).map(drop)
+}
+
+/// Gives the calling thread, and those that it makes, the least weight of all: nice 19, SCHED_BATCH. A kernel that refuses
+/// leaves it as it was.
+pub fn stand_back() {
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure outlives the call, and both calls change this thread only.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter);
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+    }
+}
+
+/// The CPU that the calling thread runs on at this moment.
+pub fn current_cpu() -> Option<u32> {
+    // SAFETY: takes nothing.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PageAdvice, Region, WORD};
+    use super::*;
+
+    #[test]
+    fn a_thread_knows_its_faults_and_its_cpu() {
+        let cpu = current_cpu().unwrap();
+        run_on(&[cpu]).unwrap();
+        assert_eq!(current_cpu(), Some(cpu));
+        assert!(run_on(&[]).is_err());
+        let mut region = Region::new(1).unwrap();
+        region.advise(PageAdvice::Small).unwrap();
+        let before = thread_events();
+        let step = rustix::param::page_size() / WORD;
+        region.words_mut()[..16 * step].iter_mut().step_by(step).for_each(|word| *word = 1);
+        assert!(thread_events().minor_faults - before.minor_faults >= 16);
+    }
+}
