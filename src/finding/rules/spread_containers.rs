@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::super::cores::{self, Core};
-use super::super::fit::{best_set, cost_on, memory_room};
+use super::super::fit::{best_set, memory_room};
 use super::super::guards::{self, Placed};
 use super::super::rule::{Look, Plan, Seen};
-use super::super::text::{bytes, nodes, number, sentence};
+use super::super::text::{bytes, nodes};
 use super::super::view::{Of, View, cpus_of_files, input, mems_of_files};
-use super::super::{Check, Command, Confidence, Evidence, Note, Severity, Subject, Told, env, gain};
-use super::remote_after_pin::RISK_OF_MOVE;
+use super::super::{Command, Confidence, Evidence, Note, Severity, Subject, Told, env};
+use super::spread_over_nodes;
 use crate::metric::placement::CONTAINER_REMOTE_PCT;
-use crate::metric::task::{LMA_PER_S, RMA_PER_S, RUNQ_WAIT_PCT, STALL_BACKEND_PCT};
+use crate::metric::task::{LMA_PER_S, RMA_PER_S};
 use crate::model::sample::CgroupMode;
 use crate::model::topology::parse_cpulist;
 use crate::model::units::NodeId;
@@ -190,7 +190,6 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
         return Told::default();
     };
     let (to, from) = (&seen.plan.to, &seen.plan.from);
-    let remote = seen.evidence[0].value;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let (environment, pid) = (view.env(of), cores::pid(view, of));
     let mut commands: Vec<Command> = env::bind(&environment, &seen.plan.cpus, to, pid, unified);
@@ -200,33 +199,11 @@ pub(super) fn tell(view: &View<'_>, of: &Of<'_>, row: &Container, seen: &Seen) -
         let each = view.members(row.id).into_iter().take(LINES);
         commands.extend(each.filter_map(|task| env::move_memory(task.raw.pid, from, to, words.clone())));
     }
-    let now = gain::mean_cost(view.topology(), &placed.run, &placed.bytes).unwrap_or(1.0);
-    let then = cost_on(view, &placed, to).unwrap_or(now);
-    let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
-    let rest = 100.0 * (1.0 - 1.0 / to.len().max(1) as f64);
-    let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
-    let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
-    Told {
-        sentence: sentence(format!(
-            "{} runs on {:.0} nodes, and {} % of its memory is on others than it runs on; it needs {} CPUs and {}: {} would do.",
-            view.identity(of).label,
-            seen.plan.number,
-            number(remote),
-            number(view.need(of)),
-            bytes(placed.memory()),
-            nodes(to)
-        )),
-        gain: gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology())),
-        commands,
-        undo: env::at_once(undo),
-        check: vec![check(CONTAINER_REMOTE_PCT.id, remote, (rest + 2.0 * placed.error).max(5.0), true)],
-        stop: vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(of) * 10.0, false)],
-        risk: format!(
-            "Fewer memory controllers and caches serve it: near their limit it gets slower. {RISK_OF_MOVE}"
-        ),
-        or_else: vec![
-            "Its processes keep to memory of their own node: then node_migrations_per_s is low, and hint_remote_pct of each is near 0."
-                .to_owned(),
-        ],
-    }
+    let subject = spread_over_nodes::Subject {
+        name: view.identity(of).label,
+        placed: &placed,
+        remote: CONTAINER_REMOTE_PCT.id,
+        or_else: "Its processes keep to memory of their own node: then node_migrations_per_s is low, and hint_remote_pct of each is near 0.",
+    };
+    spread_over_nodes::told(view, of, seen, &subject, commands, undo)
 }

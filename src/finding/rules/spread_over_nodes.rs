@@ -1,11 +1,11 @@
 //! A process runs all over the machine although fewer nodes would do.
 
 use super::super::fit::{best_set, cost_on, memory_room};
-use super::super::guards;
+use super::super::guards::{self, Placed};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, number, sentence};
 use super::super::view::{Of, View, input, settle};
-use super::super::{Check, Confidence, Kind, Note, Severity, Told, env, gain};
+use super::super::{Check, Command, Confidence, Kind, Note, Severity, Told, env, gain};
 use super::remote_after_pin::RISK_OF_MOVE;
 use super::spread_containers;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
@@ -126,7 +126,6 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     }
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
     let (to, from) = (&seen.plan.to, &seen.plan.from);
-    let remote = seen.evidence[0].value;
     let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
     let environment = view.env(of);
     let cpus = view.cpus_of_nodes(to);
@@ -137,8 +136,38 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     }
     let all = view.whole_nodes();
     let undo = env::bind(&environment, &view.cpus_of_nodes(&all), &all, Some(task.raw.pid), unified);
+    let subject = Subject {
+        name: super::super::text::comm(task.raw.comm),
+        placed: &placed,
+        remote: REMOTE_PCT.id,
+        or_else: "Its threads keep to memory of their own node: then hint_remote_pct is near 0 and node_migrations_per_s is low.",
+    };
+    told(view, of, seen, &subject, commands, undo)
+}
+
+/// A process or a container that would fit on fewer nodes.
+pub(super) struct Subject<'a> {
+    /// As the sentence begins.
+    pub name: String,
+    pub placed: &'a Placed,
+    /// Metric of its share on other nodes.
+    pub remote: &'static str,
+    /// Another reading of the same numbers.
+    pub or_else: &'static str,
+}
+
+/// The finding about either.
+pub(super) fn told(
+    view: &View<'_>,
+    of: &Of<'_>,
+    seen: &Seen,
+    subject: &Subject<'_>,
+    commands: Vec<Command>,
+    undo: Vec<Command>,
+) -> Told {
+    let (to, placed, remote) = (&seen.plan.to, subject.placed, seen.evidence[0].value);
     let now = gain::mean_cost(view.topology(), &placed.run, &placed.bytes).unwrap_or(1.0);
-    let then = cost_on(view, &placed, to).unwrap_or(now);
+    let then = cost_on(view, placed, to).unwrap_or(now);
     let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
     let rest = 100.0 * (1.0 - 1.0 / to.len().max(1) as f64);
     let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
@@ -146,7 +175,7 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     Told {
         sentence: sentence(format!(
             "{} runs on {:.0} nodes, and {} % of its memory is on others than it runs on; it needs {} CPUs and {}: {} would do.",
-            super::super::text::comm(task.raw.comm),
+            subject.name,
             seen.plan.number,
             number(remote),
             number(view.need(of)),
@@ -156,14 +185,11 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
         gain: gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology())),
         commands,
         undo: env::at_once(undo),
-        check: vec![check(REMOTE_PCT.id, remote, (rest + 2.0 * placed.error).max(5.0), true)],
+        check: vec![check(subject.remote, remote, (rest + 2.0 * placed.error).max(5.0), true)],
         stop: vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(of) * 10.0, false)],
         risk: format!(
             "Fewer memory controllers and caches serve it: near their limit it gets slower. {RISK_OF_MOVE}"
         ),
-        or_else: vec![
-            "Its threads keep to memory of their own node: then hint_remote_pct is near 0 and node_migrations_per_s is low."
-                .to_owned(),
-        ],
+        or_else: vec![subject.or_else.to_owned()],
     }
 }
