@@ -13,9 +13,11 @@ mod watch;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use vmtests_protocol::Plan;
 
 use self::watch::{Watch, holds, is_loud, label};
 use super::Stop;
+use crate::procfs;
 use crate::report::Report;
 
 pub use self::apart::CASE as APART;
@@ -31,6 +33,24 @@ const SLACK: Duration = Duration::from_secs(20);
 
 /// The time for which a condition must not hold until its finding ends, of all rules here.
 const ENDS: Duration = Duration::from_secs(30);
+
+/// Skips a case where the machine has not two nodes.
+fn two_nodes(plan: &Plan) -> Result<(), Stop> {
+    if plan.machine.nodes.len() == 2 { Ok(()) } else { Err(Stop::skip("needs two nodes")) }
+}
+
+/// Checks that nearly all memory of a process is on one of two nodes, by what the kernel says.
+fn memory_is_on(home: u32, report: &mut Report, pid: i32, when: &str) -> Result<(), Stop> {
+    let bytes = procfs::bytes_by_node(pid)?;
+    let [here, away] = [home, 1 - home].map(|node| bytes.get(&node).copied().unwrap_or(0.0));
+    report.check(
+        away < here / 20.0,
+        format_args!("bytes that the kernel has on node {}, of those on node {home}, {when}", 1 - home),
+        "less than a twentieth",
+        format_args!("{away} of {here}"),
+    );
+    Ok(())
+}
 
 /// Waits for the finding, executes its commands as printed, and waits until its check is true and until it ends.
 /// Gives the finding as it was before the command.

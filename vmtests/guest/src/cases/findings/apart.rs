@@ -7,8 +7,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{SLACK, close_loop, undo};
-use crate::procfs;
+use super::{SLACK, close_loop, memory_is_on, two_nodes, undo};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::sysfs::{self, show_list};
@@ -28,9 +27,7 @@ const HELD: Duration = Duration::from_secs(10);
 const MIB: &str = "96";
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    if plan.machine.nodes.len() != 2 {
-        return Err(Stop::skip("needs two nodes"));
-    }
+    two_nodes(plan)?;
     let _balancing = Balancing::off()?;
     let cpus = show_list(&sysfs::node_cpus(0)?);
     let cgroup = Cgroup::make(&cpus, "1")?;
@@ -45,14 +42,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let finding = finding?;
     report.equal("CPUs after the commands", cpus.clone(), Cgroup::list("cpuset.cpus")?);
     report.equal("nodes after the commands", "0".to_owned(), Cgroup::list("cpuset.mems")?);
-    let bytes = procfs::bytes_by_node(pid)?;
-    let [home, away] = [0, 1].map(|node| bytes.get(&node).copied().unwrap_or(0.0));
-    report.check(
-        away < home / 20.0,
-        "bytes that the kernel has on node 1, of those on node 0",
-        "less than a twentieth",
-        format_args!("{away} of {home}"),
-    );
+    memory_is_on(0, report, pid, "after the commands")?;
     undo(report, &finding)?;
     report.equal("CPUs after the way back", cpus, Cgroup::list("cpuset.cpus")?);
     report.equal("nodes after the way back", "1".to_owned(), Cgroup::list("cpuset.mems")?);

@@ -9,7 +9,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop, all_cpus};
 use super::watch::Watch;
-use super::{SLACK, close_loop, shell, undo};
+use super::{SLACK, close_loop, memory_is_on, shell, two_nodes, undo};
 use crate::procfs;
 use crate::report::Report;
 use crate::rest::Balancing;
@@ -29,9 +29,7 @@ const HELD: Duration = Duration::from_secs(60);
 const MIB: &str = "96";
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    if plan.machine.nodes.len() != 2 {
-        return Err(Stop::skip("needs two nodes"));
-    }
+    two_nodes(plan)?;
     let _balancing = Balancing::off()?;
     let mut watch = Watch::start()?;
     let work = Work::start_now("numa_truth", &["free:1", "0,100", MIB, "touched", "uniform"])?;
@@ -44,20 +42,9 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         row["run_pct_by_node"], row["remote_pct"]
     ));
     let finding = finding?;
-    let share = |of: &str, at: u32, report: &mut Report| -> Result<(), Stop> {
-        let bytes = procfs::bytes_by_node(pid)?;
-        let [here, away] = [at, 1 - at].map(|node| bytes.get(&node).copied().unwrap_or(0.0));
-        report.check(
-            away < here / 20.0,
-            format_args!("bytes that the kernel has on node {}, of those on node {at}, {of}", 1 - at),
-            "less than a twentieth",
-            format_args!("{away} of {here}"),
-        );
-        Ok(())
-    };
-    share("after the command", 0, report)?;
+    memory_is_on(0, report, pid, "after the command")?;
     undo(report, &finding)?;
-    share("after the way back", 1, report)?;
+    memory_is_on(1, report, pid, "after the way back")?;
     stays.stop()?;
     watch.stop()?;
     work.stop()?;

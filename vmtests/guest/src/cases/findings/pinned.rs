@@ -6,8 +6,7 @@ use vmtests_protocol::Plan;
 
 use super::super::{Case, Stop};
 use super::watch::Watch;
-use super::{SLACK, close_loop, shell};
-use crate::procfs;
+use super::{SLACK, close_loop, memory_is_on, shell, two_nodes};
 use crate::report::Report;
 use crate::rest::Balancing;
 use crate::sysfs;
@@ -27,9 +26,7 @@ const HELD: Duration = Duration::from_secs(30);
 const MIB: &str = "96";
 
 fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
-    if plan.machine.nodes.len() != 2 {
-        return Err(Stop::skip("needs two nodes"));
-    }
+    two_nodes(plan)?;
     // NUMA balancing would move the memory before anything is typed.
     let _balancing = Balancing::off()?;
     let mut watch = Watch::start()?;
@@ -45,14 +42,7 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         i64::from(pid),
         finding["subject"]["pid"].as_i64().unwrap_or(0),
     );
-    let bytes = procfs::bytes_by_node(pid)?;
-    let [home, away] = [0, 1].map(|node| bytes.get(&node).copied().unwrap_or(0.0));
-    report.check(
-        away < home / 20.0,
-        "bytes that the kernel has on node 1, of those on node 0",
-        "less than a twentieth",
-        format_args!("{away} of {home}"),
-    );
+    memory_is_on(0, report, pid, "after the command")?;
     watch.stop()?;
     work.stop()?;
     Ok(())
