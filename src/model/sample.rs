@@ -1,6 +1,6 @@
 //! Everything measured at one moment: raw and cumulative, nothing derived. Recordings keep this.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{AddAssign, Index, IndexMut, SubAssign};
 use std::sync::Arc;
@@ -684,6 +684,11 @@ impl HostFacts {
             let mut earlier = self.events[..slot].iter().filter(|other| other.role == role);
             (event.role == role && !earlier.any(|other| other.shares_cpus_with(event))).then_some(slot)
         })
+    }
+
+    /// CPUs that their users keep free of interrupts: isolated, or without a tick.
+    pub fn quiet_cpus(&self) -> BTreeSet<CpuId> {
+        self.isolated_cpus.iter().chain(&self.nohz_full_cpus).copied().map(CpuId).collect()
     }
 
     /// The node of a CPU, as far as the topology knows it.

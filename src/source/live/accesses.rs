@@ -50,8 +50,8 @@ impl Accesses {
 /// All CPUs that are online where `all` processes are sampled because that was asked for. By default none that is isolated or
 /// runs without a tick: its work must not be interrupted.
 fn sampled_cpus(all: bool, online: &[CpuId], host: &HostFacts) -> Vec<CpuId> {
-    let is_quiet = |cpu: &CpuId| host.isolated_cpus.contains(&cpu.0) || host.nohz_full_cpus.contains(&cpu.0);
-    online.iter().copied().filter(|cpu| all || !is_quiet(cpu)).collect()
+    let quiet = host.quiet_cpus();
+    online.iter().copied().filter(|cpu| all || !quiet.contains(cpu)).collect()
 }
 
 impl LiveSource {

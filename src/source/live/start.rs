@@ -94,8 +94,7 @@ impl LiveSource {
         let machine = MachineReader::open(Path::new(ROOT), &topology, page_size)?;
         probes.start(&shared.with(&sched), wanted);
         let host = host_facts(&options, &check, topology, sched.events().to_vec());
-        let quiet = || isolation::quiet_cpus(Path::new(ROOT));
-        let spared = if options.flush_isolated { Spared::default() } else { Spared::new(quiet()) };
+        let spared = if options.flush_isolated { Spared::default() } else { Spared::new(host.quiet_cpus()) };
         notes.extend(spared.note());
         let mut source = LiveSource {
             host: Arc::new(host),
