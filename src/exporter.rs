@@ -13,16 +13,15 @@ pub mod server;
 mod sums;
 mod top;
 
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::export::Export;
 use crate::export::notices::Quiet;
 use crate::finding::Engine;
 use crate::model::process::Asked;
+use crate::program::whole_file;
 use crate::snapshot::Snapshot;
 use crate::text::clean_str;
 
@@ -81,7 +80,7 @@ impl Exporter {
 
     fn keep(&mut self, text: &str, out: &mut dyn Write) -> io::Result<()> {
         let Some(path) = &self.textfile else { return Ok(()) };
-        let failed = replace(path, text).err().map(|error| error.to_string());
+        let failed = whole_file::replace(path, text).err().map(|error| error.to_string());
         if let Some(why) = failed.as_ref().filter(|why| self.failed.as_ref() != Some(why)) {
             let path = clean_str(&path.to_string_lossy());
             writeln!(out, "numatop-ng: writing {path}: {why}; it is tried again at each interval")?;
@@ -89,21 +88,6 @@ impl Exporter {
         self.failed = failed;
         Ok(())
     }
-}
-
-/// Puts a whole file in the place of another: a reader never sees half of it. Everybody may read it.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    // node_exporter reads *.prom only.
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.set_permissions(fs::Permissions::from_mode(0o644))?;
-        file.write_all(text.as_bytes())
-    });
-    written.and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
-    })
 }
 
 impl Export for Exporter {

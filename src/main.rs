@@ -8,7 +8,7 @@ use numatop_ng::cli::Cli;
 use numatop_ng::collect::{libbpf_log, mm_reader};
 use numatop_ng::error::{self, Exit, Refusal};
 use numatop_ng::options::BadValue;
-use numatop_ng::program::{say, signals};
+use numatop_ng::program::{say, signals, systemd};
 use numatop_ng::run;
 use numatop_ng::{symbolize, sys};
 
@@ -27,6 +27,11 @@ fn main() -> ExitCode {
         _ => {}
     }
     sys::share_heaps();
+    // Before anything is opened: descriptors are theirs by number.
+    if let Err(error) = systemd::take_over() {
+        say::message(format!("numatop-ng: taking over the sockets of the service manager: {error}"));
+        return Exit::CouldNotMeasure.into();
+    }
     if let Err(error) = signals::catch() {
         say::message(format!("numatop-ng: catching signals: {error}"));
         return Exit::CouldNotMeasure.into();

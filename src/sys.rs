@@ -8,6 +8,7 @@ mod memory;
 mod pages;
 mod perf;
 mod signals;
+mod sockets;
 mod thread;
 
 use std::ffi::c_int;
@@ -20,6 +21,7 @@ pub use memory::*;
 pub use pages::*;
 pub use perf::*;
 pub use signals::*;
+pub use sockets::*;
 pub use thread::*;
 
 const WORD: usize = size_of::<u64>();

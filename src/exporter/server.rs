@@ -11,6 +11,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::Shared;
 use super::request::{REQUEST_MAX, answer};
@@ -29,19 +30,10 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-impl Address {
-    /// Whether only this machine reaches it.
-    pub fn is_local(&self) -> bool {
-        match self {
-            Address::Net(address) => address.ip().is_loopback(),
-            Address::Unix(_) => true,
-        }
-    }
-}
-
 enum Listener {
     Net(TcpListener),
-    Unix(UnixListener, PathBuf),
+    /// With its path, if it is ours to remove.
+    Unix(UnixListener, Option<PathBuf>),
 }
 
 impl Listener {
@@ -70,7 +62,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
+        if let Listener::Unix(_, Some(path)) = self {
             let _ = fs::remove_file(path);
         }
     }
@@ -139,6 +131,20 @@ impl Server {
         Ok(Server { listeners })
     }
 
+    /// Serves at sockets that listen already, and outlive this process: those of a service manager.
+    ///
+    /// # Errors
+    /// A descriptor is no stream socket of the network or the file system, or does not listen; says which it is.
+    pub fn inherit(sockets: Vec<OwnedFd>) -> io::Result<Server> {
+        let all = sockets.into_iter().enumerate();
+        let listeners = all.map(|(at, socket)| {
+            inherited(socket).map_err(|error| {
+                io::Error::new(error.kind(), format!("socket {} of the service manager: {error}", at + 1))
+            })
+        });
+        Ok(Server { listeners: listeners.collect::<io::Result<_>>()? })
+    }
+
     /// The addresses of the network that it listens at: with port 0 the kernel has chosen one.
     pub fn ports(&self) -> Vec<SocketAddr> {
         let port = |listener: &Listener| match listener {
@@ -204,6 +210,29 @@ fn goes_on(done: io::Result<bool>) -> bool {
     }
 }
 
+/// A socket that another process has made and keeps.
+fn inherited(socket: OwnedFd) -> io::Result<Listener> {
+    let unfit = |why: &str| io::Error::new(ErrorKind::InvalidInput, why.to_owned());
+    if sockopt::socket_type(&socket)? != SocketType::STREAM || !sockopt::socket_acceptconn(&socket)? {
+        return Err(unfit(
+            "it does not listen for streams: ListenStream= makes one that does, Accept= must be no",
+        ));
+    }
+    match sockopt::socket_domain(&socket)? {
+        AddressFamily::INET | AddressFamily::INET6 => {
+            let listener = TcpListener::from(socket);
+            listener.set_nonblocking(true)?;
+            Ok(Listener::Net(listener))
+        }
+        AddressFamily::UNIX => {
+            let listener = UnixListener::from(socket);
+            listener.set_nonblocking(true)?;
+            Ok(Listener::Unix(listener, None))
+        }
+        _ => Err(unfit("it is of no family that Prometheus speaks: ListenStream= with a port or a path is")),
+    }
+}
+
 fn net(address: SocketAddr) -> io::Result<Listener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -219,7 +248,7 @@ fn unix(path: &Path) -> io::Result<Listener> {
         fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
-    let listener = Listener::Unix(listener, path.to_owned());
+    let listener = Listener::Unix(listener, Some(path.to_owned()));
     fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
     if let Listener::Unix(listener, _) = &listener {
         listener.set_nonblocking(true)?;

@@ -12,11 +12,20 @@ use crate::text::clean_str;
 /// N-U-M-A on the keys of a telephone.
 const PORT: u16 = 6862;
 
-/// Places to listen at: none where the page goes into a file only.
+/// Places to listen at: none where the page goes into a file only, or where sockets were `inherited` from a service manager.
 ///
 /// # Errors
-/// Something is no address.
-pub fn addresses(args: &ExporterArgs) -> Result<Vec<Address>, BadValue> {
+/// Something is no address, or there are addresses beside inherited sockets.
+pub fn addresses(args: &ExporterArgs, inherited: bool) -> Result<Vec<Address>, BadValue> {
+    if inherited && !args.listen.is_empty() {
+        return Err(bad(
+            "--listen",
+            "the service manager handed over sockets (LISTEN_FDS): its .socket unit says where to listen",
+        ));
+    }
+    if inherited {
+        return Ok(Vec::new());
+    }
     if args.listen.is_empty() && args.textfile.is_none() {
         return Ok(vec![Address::Net(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT))]);
     }

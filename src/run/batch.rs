@@ -20,6 +20,8 @@ use crate::model::sample::{HostFacts, Sample};
 use crate::model::stacks::StackBatch;
 use crate::program::overhead::{Statistics, costs};
 use crate::program::pace::{Cause, Pacing};
+use crate::program::systemd::{self, Watchdog};
+use crate::record::recorder::Progress;
 use crate::snapshot::RowKind;
 use crate::source::live::since;
 use crate::source::merge::Merger;
@@ -111,6 +113,7 @@ pub fn run(
     }
     pacing.spent(Cause::Setup, sampled.elapsed());
     let statistics = source.statistics()?;
+    systemd::ready("measuring");
     // Nothing is written for the first sample: what it notes is said with the first interval.
     let opening = std::mem::take(&mut first.notes);
     let written = Written::default();
@@ -123,6 +126,7 @@ pub fn run(
             .context("starting the thread that writes the output")?;
         let shared = Shared { jobs, written, closed: &|| writer.is_finished(), asked };
         let measured = measure(source, pace, (pacing, watch), stop, (first, opening), &shared);
+        systemd::stopping();
         // The writer ends when it has done what was handed over.
         drop(shared);
         let output =
@@ -156,6 +160,8 @@ fn measure(
     let mut held: Option<(Sample, u64)> = None;
     let mut news: Option<StackBatch> = None;
     let mut left = pace.iterations;
+    let mut watchdog = Watchdog::new();
+    let mut taken = 0u64;
     let hand_over = |previous: &Arc<Sample>, current: Sample, opening, news, statistics, host| {
         let current = Arc::new(current);
         let job = Job { host, previous: Arc::clone(previous), current, opening, news, statistics };
@@ -165,7 +171,7 @@ fn measure(
         shared.jobs.send(job).is_ok().then_some(current)
     };
     while left != Some(0) {
-        if source.wait(pacing.due(), stop)? {
+        if watchdog.wait(pacing.due(), |due| source.wait(due, stop))? {
             break;
         }
         if (shared.closed)() {
@@ -179,6 +185,8 @@ fn measure(
         let Some(mut current) = source.next()? else { break };
         pacing.sampled(Instant::now() - since(current.mono_ns).min(now.elapsed()));
         pacing.spent(Cause::Sampling, now.elapsed());
+        taken += 1;
+        watchdog.beat(|| status(taken, source.recording()));
         let asked = Instant::now();
         let patience =
             if left == Some(1) { LAST_NAMES_PATIENCE } else { NAMES_PATIENCE.min(pace.interval / 2) };
@@ -220,6 +228,18 @@ fn measure(
         hand_over(&previous, current, opening, news, None, source.host());
     }
     Ok(())
+}
+
+/// The state of the run for the service manager.
+fn status(taken: u64, recording: Option<Progress>) -> String {
+    let intervals = format!("{taken} intervals");
+    match recording {
+        None => intervals,
+        Some(Progress { waiting, .. }) if waiting > 0 => {
+            format!("{intervals}; recording paused, {waiting} samples wait")
+        }
+        Some(Progress { bytes, .. }) => format!("{intervals}, {bytes} bytes recorded"),
+    }
 }
 
 /// Adds to the notes of a sample that so many before it are in the same interval.

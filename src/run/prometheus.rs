@@ -13,12 +13,13 @@ use super::diagnose::asked;
 use super::watch::{recorded, rotate_signal, start};
 use super::{messages, ran, stop_signals};
 use crate::cli::ExporterArgs;
-use crate::exporter::server::{Address, Server};
+use crate::exporter::server::Server;
 use crate::exporter::{Exporter, Shared};
 use crate::finding::{Engine, Options};
 use crate::host::users;
 use crate::options;
 use crate::program::say;
+use crate::program::systemd::{self, Watchdog};
 use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Counted, Pace};
 use crate::run::replay::{Part, intervals};
@@ -27,30 +28,28 @@ use crate::source::Source;
 use crate::source::recording::Recording;
 
 pub(super) fn run(args: &ExporterArgs) -> Result<ExitCode> {
-    let addresses = options::addresses(args)?;
+    let inherited = systemd::sockets();
+    let addresses = options::addresses(args, !inherited.is_empty())?;
     let stop = stop_signals()?;
     let page = Shared::default();
     let recording = args.from_recording.as_deref().map(Recording::open).transpose()?;
     // First of all, because a port that is taken is found out at once.
-    let server = Server::listen(&addresses)?;
+    let server = if inherited.is_empty() { Server::listen(&addresses) } else { Server::inherit(inherited) }?;
     let measured = match recording {
         Some(recording) => {
-            let serving = Serving::begin(server, &addresses, &page)?;
+            let serving = Serving::begin(server, &page)?;
+            systemd::ready("serving a recording");
             let done = replay(args, recording, &page, stop);
+            systemd::stopping();
             done.and(serving.end())
         }
-        None => watch(args, (server, &addresses), &page, stop),
+        None => watch(args, server, &page, stop),
     };
     measured.map(|()| ran())
 }
 
 /// Measures this machine, and serves the page when everything is attached.
-fn watch(
-    args: &ExporterArgs,
-    (server, addresses): (Server, &[Address]),
-    page: &Shared,
-    stop: BorrowedFd<'_>,
-) -> Result<()> {
+fn watch(args: &ExporterArgs, server: Server, page: &Shared, stop: BorrowedFd<'_>) -> Result<()> {
     let live = options::watched(&args.scope, &args.measure, &users::read(Path::new("/")))?;
     let interval = args.measure.interval();
     let limits = options::recording(&args.limits, interval);
@@ -58,7 +57,7 @@ fn watch(
     let rotate = rotate_signal()?;
     let source = start(live)?;
     let mut exporter = exporter(args, page, &source);
-    let serving = Serving::begin(server, addresses, page)?;
+    let serving = Serving::begin(server, page)?;
     let mut out = messages()?;
     let pace = Pace {
         interval,
@@ -90,15 +89,19 @@ fn replay(args: &ExporterArgs, mut recording: Recording, page: &Shared, stop: Bo
         grain: RowKind::Processes,
     };
     let mut last: Option<(u64, Instant)> = None;
+    let mut watchdog = Watchdog::new();
+    let mut read = 0u64;
     let next = |recording: &mut Recording, _: &mut dyn std::io::Write| {
         let Some(sample) = recording.next()? else { return Ok(None) };
         if let Some((mono_ns, at)) = last {
             let due = at + Duration::from_nanos(sample.mono_ns.saturating_sub(mono_ns));
-            if recording.wait(due, stop)? {
+            if watchdog.wait(due, |due| recording.wait(due, stop))? {
                 return Ok(None);
             }
         }
         last = Some((sample.mono_ns, Instant::now()));
+        read += 1;
+        watchdog.beat(|| format!("{read} samples of a recording"));
         Ok(Some(sample))
     };
     intervals(&mut recording, next, &mut exporter, &mut messages()?, part, stop)?;
@@ -114,11 +117,12 @@ struct Serving {
 
 impl Serving {
     /// Serves the page on a thread of its own, and says where.
-    fn begin(server: Server, addresses: &[Address], page: &Shared) -> Result<Serving> {
-        for address in server.ports() {
+    fn begin(server: Server, page: &Shared) -> Result<Serving> {
+        let ports = server.ports();
+        for address in &ports {
             say::message(format!("numatop-ng: serving http://{address}/metrics"));
         }
-        if addresses.iter().any(|address| !address.is_local()) {
+        if ports.iter().any(|address| !address.ip().is_loopback()) {
             say::message(
                 "numatop-ng: whoever reaches this reads names of programs and containers; TLS is for a proxy",
             );

@@ -1,0 +1,147 @@
+//! The protocol of a service manager: sd_listen_fds(3), sd_notify(3), sd_watchdog_enabled(3). Outside of a unit nothing is said, and no
+//! socket is found.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+
+use crate::sys;
+
+/// Sockets that [`take_over`] found, until [`sockets`] hands them on.
+static HANDED_OVER: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+
+/// Status lines follow each other at this distance at least: each wakes the service manager.
+const STATUS_EVERY: Duration = Duration::from_secs(5);
+
+/// Makes the sockets that the service manager handed over those of this process. To be called before anything else opens a
+/// descriptor.
+///
+/// # Errors
+/// LISTEN_PID or LISTEN_FDS is no number, or a descriptor that they name is not open.
+pub fn take_over() -> io::Result<()> {
+    let sockets = sys::inherited_sockets()?;
+    *HANDED_OVER.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
+    Ok(())
+}
+
+/// The sockets that the service manager handed over, in the order of the unit; none at the second call.
+pub fn sockets() -> Vec<OwnedFd> {
+    std::mem::take(&mut HANDED_OVER.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Says that the service does its work. A manager that is gone misses nothing.
+pub fn ready(status: &str) {
+    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// Says that the service is ending.
+pub fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(states);
+}
+
+/// Signs of life for a unit with `WatchdogSec=`, and its status line.
+pub struct Watchdog {
+    /// Time between two signs: a third of what the manager waits for; `None` where it does not watch.
+    every: Option<Duration>,
+    due: Instant,
+    status_due: Instant,
+}
+
+impl Watchdog {
+    /// As the environment of this process has it.
+    pub fn new() -> Watchdog {
+        Watchdog::within(sd_notify::watchdog_enabled())
+    }
+
+    fn within(period: Option<Duration>) -> Watchdog {
+        let now = Instant::now();
+        Watchdog { every: period.map(|period| period / 3), due: now, status_due: now }
+    }
+
+    /// Gives a sign of life if it is time, and the status.
+    pub fn beat(&mut self, status: impl FnOnce() -> String) {
+        let now = Instant::now();
+        self.sign(now);
+        if now >= self.status_due {
+            self.status_due = now + STATUS_EVERY;
+            tell(&[NotifyState::Status(&status())]);
+        }
+    }
+
+    fn sign(&mut self, now: Instant) {
+        if let Some(every) = self.every.filter(|_| now >= self.due) {
+            self.due = now + every;
+            tell(&[NotifyState::Watchdog]);
+        }
+    }
+
+    /// Waits until `due` with `wait`, which may be called several times so that signs of life are in time. `wait` is given a
+    /// moment, and says whether to stop.
+    ///
+    /// # Errors
+    /// Errors of `wait`.
+    pub fn wait<E>(
+        &mut self,
+        due: Instant,
+        mut wait: impl FnMut(Instant) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        while self.every.is_some() && self.due < due {
+            if wait(self.due)? {
+                return Ok(true);
+            }
+            self.sign(Instant::now());
+        }
+        wait(due)
+    }
+}
+
+impl Default for Watchdog {
+    fn default() -> Watchdog {
+        Watchdog::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The moments, in ms from now, that a wait of a second is cut into.
+    fn pieces(period: Option<Duration>) -> Vec<u128> {
+        let begin = Instant::now();
+        let mut watchdog = Watchdog::within(period);
+        let mut all = Vec::new();
+        let stopped = watchdog.wait(begin + Duration::from_millis(100), |until| {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            all.push(until.saturating_duration_since(begin).as_millis());
+            Ok::<_, ()>(false)
+        });
+        assert_eq!(stopped, Ok(false));
+        all
+    }
+
+    #[test]
+    fn a_wait_is_whole_where_nobody_watches_and_in_pieces_below_the_period_otherwise() {
+        assert_eq!(pieces(None), [100]);
+        let watched = pieces(Some(Duration::from_millis(90)));
+        assert!(watched.len() >= 3 && watched.last() == Some(&100), "{watched:?}");
+        assert!(watched.is_sorted(), "{watched:?}");
+    }
+
+    #[test]
+    fn a_wait_that_is_told_to_stop_does() {
+        let mut watchdog = Watchdog::within(Some(Duration::from_millis(3)));
+        let mut calls = 0;
+        let stopped = watchdog.wait(Instant::now() + Duration::from_secs(3600), |_| {
+            calls += 1;
+            Ok::<_, ()>(calls == 2)
+        });
+        assert_eq!((stopped, calls), (Ok(true), 2));
+    }
+}
