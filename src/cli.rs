@@ -179,7 +179,7 @@ pub struct LiveArgs {
         // By flag, not by role: clap would name all flags of the role in its message.
         conflicts_with_all = [
             "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "events", "pmu_dir", "placement_budget", "flush_isolated", "hot_event", "hot_rate", "overhead", "access",
+            "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated", "hot_event", "hot_rate", "overhead", "access",
             "no_access",
         ]
     )]
@@ -333,7 +333,7 @@ pub struct ExporterArgs {
         value_name = "FILE|DIR",
         conflicts_with_all = [
             "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "flush_isolated",
+            "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated",
         ]
     )]
     pub from_recording: Option<PathBuf>,
@@ -414,7 +414,7 @@ pub struct DiagnoseArgs {
         value_name = "FILE|DIR",
         conflicts_with_all = [
             "seconds", "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
-            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "flush_isolated",
+            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated",
         ]
     )]
     pub path: Option<PathBuf>,

@@ -103,6 +103,27 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
     }
     match preflight(check) {
         Err(refusal) => Refusal { said: Some(said), ..refusal },
+        Ok(()) if is_filtered(&said, check) => Refusal {
+            exit: Exit::Privilege,
+            what: "cannot start".into(),
+            why: Some(
+                "a seccomp filter is in force, and nothing else known about this host forbids bpf(2) and perf_event_open(2)"
+                    .into(),
+            ),
+            said: Some(said),
+            // moby #43987, containerd #7301, containers/common #424.
+            advice: vec![
+                Advice::command(
+                    "run the container without it",
+                    "docker run --security-opt seccomp=unconfined ... (the same with podman)",
+                ),
+                Advice::say("in Kubernetes: securityContext.seccompProfile.type: Unconfined"),
+                Advice::say(
+                    "or with an engine whose filter lets CAP_BPF and CAP_PERFMON through: Docker 23, containerd 1.7, \
+                     podman and CRI-O since October 2025",
+                ),
+            ],
+        },
         Ok(()) => Refusal {
             exit: Exit::CouldNotMeasure,
             what: "cannot start".into(),
@@ -114,6 +135,13 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
             )],
         },
     }
+}
+
+/// Whether a filter of system calls explains an answer: no capability is known to be missing, and the errno is the one that the
+/// filters of engines and units give.
+fn is_filtered(said: &str, check: &HostCheck) -> bool {
+    let refused = io::Error::from_raw_os_error(libc::EPERM).to_string();
+    check.privileges.seccomp_filter.is(&true) && said.contains(&refused)
 }
 
 /// A limit of this process was in the way. Each library has an error type of its own, but all of them write the errno in

@@ -112,11 +112,17 @@ pub fn watched(
         flush_isolated: measure.flush_isolated,
         group_limits: true,
         ..LiveOptions::default()
+        host_name: host_name(measure, std::env::var("NUMATOP_HOST_NAME").ok()),
     })
 }
 
 /// Refuses what batch output in `format` has no place for. `kept`: stacks go into a recording.
 ///
+/// The name of the machine that was given: by flag, or by the `environment`.
+fn host_name(measure: &MeasureArgs, environment: Option<String>) -> Option<String> {
+    measure.host_name.clone().or(environment).filter(|name| !name.is_empty())
+}
+
 /// # Errors
 /// Says which format has a place.
 pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> Result<(), BadValue> {
@@ -323,6 +329,16 @@ mod tests {
 
     #[test]
     fn a_stretch_does_not_end_before_it_begins() {
+    #[test]
+    fn the_flag_names_the_machine_before_the_environment_does() {
+        let name = |words: &[&str], environment: Option<&str>| {
+            host_name(&args(words).watch.measure, environment.map(str::to_owned))
+        };
+        assert_eq!(name(&["--host-name", "db-1"], Some("node-7")).as_deref(), Some("db-1"));
+        assert_eq!(name(&[], Some("node-7")).as_deref(), Some("node-7"));
+        assert_eq!((name(&[], Some("")), name(&[], None)), (None, None));
+    }
+
         let span = (0, 60_000_000_000);
         assert!(stretch(Some("@10"), Some("@20"), span).is_ok());
         let why = stretch(Some("@20"), Some("@10"), span).unwrap_err().to_string();

@@ -79,6 +79,20 @@ fn message_of_a_failure_no_rule_knows() {
 }
 
 #[test]
+fn message_where_a_seccomp_filter_refuses_what_capabilities_allow() {
+    let mut host = bare_metal();
+    host.privileges.seccomp_filter = Fact::Known(true);
+    let refusal = explain(&eperm(), &host);
+    assert_eq!(refusal.exit, Exit::Privilege);
+    insta::assert_snapshot!(refusal);
+    // Another errno is none of a filter, and a filter is none where capabilities are missing.
+    let other = anyhow::Error::from(io::Error::from_raw_os_error(libc::ENOMEM));
+    assert!(!explain(&other, &host).to_string().contains("seccomp filter is"));
+    let lacking = explain(&eperm(), &default_container()).to_string();
+    assert!(!lacking.contains("seccomp filter is"), "{lacking}");
+}
+
+#[test]
 fn a_refusal_passed_up_as_an_error_stays_what_it_is() {
     let refusal = preflight(&linux_5_10()).unwrap_err();
     let error = anyhow::Error::new(refusal.clone()).context("starting the live view");

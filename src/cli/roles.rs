@@ -200,6 +200,11 @@ pub struct MeasureArgs {
 
 impl MeasureArgs {
     pub fn interval(&self) -> Duration {
+    /// Name of this machine on screens, in output and in recordings: in a container that of the kernel is the container's.
+    /// Without it NUMATOP_HOST_NAME, or the kernel's.
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub host_name: Option<String>,
+
         Duration::from_secs_f64(self.delay)
     }
 }

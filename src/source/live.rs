@@ -64,6 +64,8 @@ pub struct LiveOptions {
     pub runtime_sockets: Vec<PathBuf>,
     /// The user's name of the scope; empty for everything.
     pub scope_text: String,
+    /// The name of the machine, if not the kernel's.
+    pub host_name: Option<String>,
     /// Counters to read at context switches; those that do not work here are left out with a reason.
     pub events: Choice,
     /// The counts here of each set that may be chosen later. Found out before anything is open: counters that are in

@@ -187,7 +187,10 @@ fn host_facts(options: &LiveOptions, check: &HostCheck, topology: Topology, even
     let sees_host = !check.privileges.host_pid_namespace.is(&false);
     let topology = store::with_costs(topology);
     HostFacts {
-        hostname: kernel::read_trimmed("/proc/sys/kernel/hostname"),
+        hostname: options
+            .host_name
+            .clone()
+            .unwrap_or_else(|| kernel::read_trimmed("/proc/sys/kernel/hostname")),
         kernel: kernel::read_trimmed("/proc/sys/kernel/osrelease"),
         arch: std::env::consts::ARCH.to_string(),
         cpu_model: kernel::cpu_model(root),
