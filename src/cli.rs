@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::export::Format;
@@ -60,6 +61,15 @@ impl Cli {
             clean(error)
         })?;
         Cli::from_arg_matches(&matches)
+    }
+
+    /// Whether `flag`, a long name, is among `words`, in whatever form. Of wrong usage nothing is known.
+    pub fn has(words: &[OsString], flag: &str) -> bool {
+        let Ok(matches) = Self::command().try_get_matches_from(words) else { return false };
+        let matches = matches.subcommand().map_or(&matches, |(_, below)| below);
+        let id = flag.replace('-', "_");
+        let is_known = matches.ids().any(|known| *known == id.as_str());
+        is_known && matches.value_source(&id) == Some(ValueSource::CommandLine)
     }
 }
 

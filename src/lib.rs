@@ -33,6 +33,7 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod selftest;
+pub mod settings;
 pub mod snapshot;
 pub mod source;
 pub mod symbolize;

@@ -6,6 +6,7 @@ mod events;
 mod exporter;
 mod hot;
 mod report;
+mod settings;
 mod show;
 
 use anyhow::Error;
@@ -40,7 +41,8 @@ pub use diagnose::{no_rule, rules};
 pub use diff::{Stretch, compared, fails_on, sides};
 pub use events::{budget, catalog, choose, event_sets};
 pub use report::{no_page_on_a_terminal, report, several_hosts, zone};
-pub use show::{columns, container_selection, filter, selection, sort};
+pub use settings::{check_settings, with_settings};
+pub use show::{columns, container_selection, filter, node_columns, selection, sort};
 
 /// A value that cannot be used; names the flag, the value and what would do.
 #[derive(Debug, thiserror::Error)]
@@ -110,19 +112,19 @@ pub fn watched(
         sets: Vec::new(),
         placement_budget,
         flush_isolated: measure.flush_isolated,
+        host_name: host_name(measure, std::env::var("NUMATOP_HOST_NAME").ok()),
         group_limits: true,
         ..LiveOptions::default()
-        host_name: host_name(measure, std::env::var("NUMATOP_HOST_NAME").ok()),
     })
 }
 
-/// Refuses what batch output in `format` has no place for. `kept`: stacks go into a recording.
-///
 /// The name of the machine that was given: by flag, or by the `environment`.
 fn host_name(measure: &MeasureArgs, environment: Option<String>) -> Option<String> {
     measure.host_name.clone().or(environment).filter(|name| !name.is_empty())
 }
 
+/// Refuses what batch output in `format` has no place for. `kept`: stacks go into a recording.
+///
 /// # Errors
 /// Says which format has a place.
 pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> Result<(), BadValue> {
@@ -328,8 +330,6 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_does_not_end_before_it_begins() {
-    #[test]
     fn the_flag_names_the_machine_before_the_environment_does() {
         let name = |words: &[&str], environment: Option<&str>| {
             host_name(&args(words).watch.measure, environment.map(str::to_owned))
@@ -339,6 +339,8 @@ mod tests {
         assert_eq!((name(&[], Some("")), name(&[], None)), (None, None));
     }
 
+    #[test]
+    fn a_stretch_does_not_end_before_it_begins() {
         let span = (0, 60_000_000_000);
         assert!(stretch(Some("@10"), Some("@20"), span).is_ok());
         let why = stretch(Some("@20"), Some("@10"), span).unwrap_err().to_string();

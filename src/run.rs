@@ -11,6 +11,7 @@ mod recordings;
 pub mod replay;
 mod report;
 mod selftest;
+mod settings;
 mod stretch;
 mod watch;
 
@@ -47,6 +48,8 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
     {
         signals::release();
     }
+    let chosen = settings::applied(cli);
+    let cli = chosen.as_ref().unwrap_or(cli);
     match &cli.command {
         Some(Command::Doctor { format }) => about::doctor(*format),
         Some(Command::Topology { format }) => about::topology(*format),
@@ -81,6 +84,7 @@ fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Re
             threads: grain == RowKind::Threads,
             screen: if display.by_container { ScreenId::Containers } else { ScreenId::Tasks },
             filter: options::filter(display)?,
+            node_columns: options::node_columns(screen)?,
             ..Settings::default()
         },
         iterations: None,
@@ -91,6 +95,7 @@ fn tui_options(display: &DisplayArgs, screen: &ScreenArgs, grain: RowKind) -> Re
             ColourArg::Never => ColourChoice::Never,
         },
         ascii: screen.ascii,
+        keeper: settings::keeper(screen),
     })
 }
 

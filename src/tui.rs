@@ -55,6 +55,7 @@ use crate::model::stacks::StackBatch;
 use crate::program::overhead::Statistics;
 use crate::program::signals;
 use crate::record::recorder::Progress;
+use crate::settings::Value;
 use crate::source::recording::Recording;
 use crate::source::synthetic::demo;
 use crate::source::{Focus, Source};
@@ -79,7 +80,19 @@ pub struct TuiOptions {
     pub mouse: bool,
     pub colour: ColourChoice,
     pub ascii: bool,
+    pub keeper: Keeper,
 }
+
+/// Settings of the user, for the view.
+pub struct Keeper {
+    /// Keeps choices, by flag, and returns the name of the file that has them now.
+    pub keep: Box<Keep>,
+    /// A word about the file as it was found, for the first frame.
+    pub told: Option<String>,
+}
+
+/// Writes choices, by flag, where they are read at the next start. Returns the name of the place.
+type Keep = dyn Fn(&[(&'static str, Option<Value>)]) -> Result<String>;
 
 /// Why the view was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +163,8 @@ pub fn run(
 ) -> Result<Ended> {
     let (interval, iterations, mouse) = (options.view.interval, options.iterations, options.mouse);
     let patience = if recorded { PATIENCE_OF_RECORDINGS } else { PATIENCE };
-    run_with(new_app(options), mouse, iterations, patience, move |deriver, commands, wake| {
+    let (app, keep) = new_app(options);
+    run_with((app, &keep), mouse, iterations, patience, move |deriver, commands, wake| {
         collector::collect(start, interval, &deriver.mail, &commands, wake)
     })
 }
@@ -168,21 +182,23 @@ pub fn replay(
     follow: bool,
 ) -> Result<Ended> {
     let mouse = options.mouse;
-    let mut app = new_app(options);
+    let (mut app, keep) = new_app(options);
     app.state.replay(span, follow);
-    run_with(app, mouse, None, PATIENCE, move |deriver, commands, wake| {
+    run_with((app, &keep), mouse, None, PATIENCE, move |deriver, commands, wake| {
         player::play(recording, span, at, follow, &deriver.messages, &commands, wake)
     })
 }
 
-fn new_app(options: TuiOptions) -> App {
+fn new_app(options: TuiOptions) -> (App, Box<Keep>) {
     let theme = Theme::choose(options.colour, options.ascii, |name| std::env::var(name).ok());
-    App::new(options.view, theme, TimeZone::system())
+    let mut app = App::new(options.view, theme, TimeZone::system());
+    app.state.message = options.keeper.told;
+    (app, options.keeper.keep)
 }
 
 /// The view with a thread of its own for where samples come from, which is waited for up to `patience` at the end.
 fn run_with(
-    mut app: App,
+    (mut app, keep): (App, &Keep),
     mouse: bool,
     iterations: Option<u64>,
     patience: Duration,
@@ -220,7 +236,7 @@ fn run_with(
         let wants = deriver.mail.clone();
         let mut collector =
             Collector::spawn(wants.clone(), move |commands, wake| collect(&deriver, commands, wake))?;
-        ended = show(&mut app, &mut tty, (&mut collector, &wants), (&messages, &inbox), iterations);
+        ended = show((&mut app, keep), &mut tty, (&mut collector, &wants), (&messages, &inbox), iterations);
         collector.quit();
         // Before the collector is waited for: a player may be about to send.
         drop(messages);
@@ -236,7 +252,7 @@ fn run_with(
 }
 
 fn show(
-    app: &mut App,
+    (app, keep): (&mut App, &Keep),
     tty: &mut Tty,
     (collector, deriver): (&mut Collector, &Mail),
     (messages, inbox): (&Receiver<Message>, &Inbox),
@@ -327,6 +343,12 @@ fn show(
                 Some(Effect::Quit) => return Ok(Ended::Quit),
                 Some(Effect::Suspend) => tty.suspend()?,
                 Some(Effect::Redraw) => tty.redraw()?,
+                Some(Effect::Keep) => {
+                    app.state.message = Some(match keep(&app.choices()) {
+                        Ok(place) => format!("settings are kept in {place}"),
+                        Err(error) => format!("settings are not kept: {error:#}"),
+                    });
+                }
                 Some(Effect::Copy) => {
                     if let Some(text) = app.state.clipboard.take() {
                         tty.copy(&text)?;

@@ -502,6 +502,28 @@ fn the_interval_has_steps_and_limits() {
 }
 
 #[test]
+fn choices_are_kept_as_flags() {
+    use numatop_ng::settings::Value;
+    let (_, mut app) = intel(2);
+    let value = |app: &App, flag: &str| {
+        let (_, value) = app.choices().into_iter().find(|(name, _)| *name == flag).unwrap();
+        value
+    };
+    assert_eq!(press(&mut app, "W"), Some(Effect::Keep));
+    assert_eq!(value(&app, "sort"), Some(Value::Word("cpu_pct".into())));
+    assert_eq!((value(&app, "columns"), value(&app, "threads")), (None, None), "as without the flag");
+    for key in ["I", "H", "+"] {
+        press(&mut app, key);
+    }
+    assert_eq!(value(&app, "sort"), Some(Value::Word("-cpu_pct".into())));
+    assert_eq!(value(&app, "threads"), Some(Value::Switch(true)));
+    assert_eq!(value(&app, "delay"), Some(Value::Number("2".into())));
+    press(&mut app, "3");
+    // Each of the two excludes the other on a command line.
+    assert_eq!((value(&app, "threads"), value(&app, "by-container")), (None, Some(Value::Switch(true))));
+}
+
+#[test]
 fn the_sort_column_moves_over_what_is_visible_and_says_why_values_are_absent() {
     let mut world = World::vm();
     let mut app = app(&mut world, 3, SIZE, Theme::new(true, false));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["sys", "text"],
     &["model"],
-    &["program", "access", "hot", "host"],
+    &["program", "access", "hot", "host", "settings"],
     &["pmu", "container", "snapshot", "known"],
     &["entity", "metric"],
     &["collect", "diff", "finding", "record"],
@@ -75,6 +75,7 @@ const PURE: &[&str] = &[
     "selftest/show_counters",
     "selftest/software",
     "selftest/trust",
+    "settings",
     "snapshot",
     "text",
 ];

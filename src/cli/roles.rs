@@ -89,6 +89,15 @@ pub struct ScreenArgs {
     /// Leave the mouse to the terminal.
     #[arg(long)]
     pub no_mouse: bool,
+
+    /// Metrics of the table of nodes, in order.
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    pub node_columns: Vec<String>,
+
+    /// File of settings: flags of the screen that hold where they are not typed. Without it that of NUMATOP_NG_CONFIG, or
+    /// ~/.config/numatop-ng/config.toml. W in the live view writes it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// Tasks to watch, and measurements to make of them.
@@ -191,6 +200,11 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub placement_budget: Option<u64>,
 
+    /// Name of this machine on screens, in output and in recordings: in a container that of the kernel is the container's.
+    /// Without it NUMATOP_HOST_NAME, or the kernel's.
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub host_name: Option<String>,
+
     /// Interrupt CPUs that are isolated or run without a tick (isolcpus, nohz_full) at each interval, too. Without it a task
     /// there is charged when it is switched; until then its time is the scheduler's, which may be a second old without a
     /// tick, and its counts are not known.
@@ -200,11 +214,6 @@ pub struct MeasureArgs {
 
 impl MeasureArgs {
     pub fn interval(&self) -> Duration {
-    /// Name of this machine on screens, in output and in recordings: in a container that of the kernel is the container's.
-    /// Without it NUMATOP_HOST_NAME, or the kernel's.
-    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    pub host_name: Option<String>,
-
         Duration::from_secs_f64(self.delay)
     }
 }

@@ -4,16 +4,17 @@ use regex_lite::Regex;
 
 use super::{BadValue, bad};
 use crate::analysis::filter::RowFilter;
-use crate::cli::DisplayArgs;
+use crate::cli::{DisplayArgs, ScreenArgs};
 use crate::export::{ContainerSelection, Selection, all_columns};
 use crate::metric::Metric;
 use crate::metric::columns::{CONTAINER_TEXT, TASK_TEXT};
 use crate::metric::container::{self, CONTAINER_METRICS};
 use crate::metric::identity::{PID, TID};
+use crate::metric::node;
 use crate::metric::on_demand;
 use crate::metric::task::{self, TASK_METRICS, by_id};
 use crate::model::units::NodeId;
-use crate::snapshot::Task;
+use crate::snapshot::{Node, Task};
 
 /// The metrics of `--columns`, or `None` when it was not given.
 ///
@@ -28,6 +29,21 @@ pub fn columns(args: &DisplayArgs) -> Result<Option<Vec<&'static Metric<Task>>>,
         }
         metrics.push(metric);
     }
+    Ok((!metrics.is_empty()).then_some(metrics))
+}
+
+/// The metrics of `--node-columns`, or `None` when it was not given.
+///
+/// # Errors
+/// An unknown id.
+pub fn node_columns(args: &ScreenArgs) -> Result<Option<Vec<&'static Metric<Node>>>, BadValue> {
+    let find = |id: &String| {
+        let found = node::by_id(id.trim());
+        found.ok_or_else(|| {
+            bad("--node-columns", format!("nodes have no metric '{}'", crate::text::clean_str(id)))
+        })
+    };
+    let metrics: Vec<&'static Metric<Node>> = args.node_columns.iter().map(find).collect::<Result<_, _>>()?;
     Ok((!metrics.is_empty()).then_some(metrics))
 }
 

@@ -14,6 +14,7 @@ use ratatui::layout::Rect;
 use super::history::Want;
 use super::input::action::{Action, ScreenId};
 use super::input::keymap::context;
+use super::screens::nodes::Nodes;
 use super::screens::tasks::Tasks;
 use super::screens::{Screen, Screens};
 use super::state::State;
@@ -26,7 +27,8 @@ use crate::analysis::filter::RowFilter;
 use crate::analysis::sampling;
 use crate::metric::{Metric, task};
 use crate::pmu::sets::Choice;
-use crate::snapshot::Task;
+use crate::settings::Value;
+use crate::snapshot::{Node, Task};
 use crate::source::Focus;
 
 /// Choices of the command line.
@@ -36,6 +38,8 @@ pub struct Settings {
     pub columns: Option<Vec<&'static Metric<Task>>>,
     /// Metric, and whether against its natural order.
     pub sort: Option<(&'static Metric<Task>, bool)>,
+    /// Columns of the table of nodes.
+    pub node_columns: Option<Vec<&'static Metric<Node>>>,
     pub threads: bool,
     /// The screen to begin with.
     pub screen: ScreenId,
@@ -57,6 +61,7 @@ impl Default for Settings {
             interval: Duration::from_secs(1),
             columns: None,
             sort: None,
+            node_columns: None,
             threads: false,
             screen: ScreenId::Tasks,
             filter: RowFilter::default(),
@@ -84,6 +89,8 @@ impl App {
         let natural = (&task::CPU_PCT, false);
         let (metric, reversed) = settings.sort.unwrap_or(natural);
         let sort = Sort { metric, reversed };
+        let mut nodes = Nodes::default();
+        nodes.list.columns = settings.node_columns;
         let tasks = Tasks::new(sort, settings.filter, settings.columns, settings.threads);
         App {
             state: State {
@@ -93,7 +100,7 @@ impl App {
                 sampling: settings.sampling,
                 ..State::new(theme, zone, settings.interval)
             },
-            screens: Screens { tasks, ..Screens::default() },
+            screens: Screens { tasks, nodes, ..Screens::default() },
             base: settings.screen,
             on_top: Vec::new(),
             picker: None,
@@ -109,6 +116,28 @@ impl App {
     /// The view that keys are for.
     pub fn top(&self) -> ScreenId {
         self.on_top.last().copied().unwrap_or(self.base)
+    }
+
+    /// The choices that settings keep, by flag; without a value: as without the flag. The intervals of a recording are no choice.
+    pub fn choices(&self) -> Vec<(&'static str, Option<Value>)> {
+        fn ids<R>(columns: Option<&Vec<&'static Metric<R>>>) -> Option<Value> {
+            columns.map(|columns| Value::List(columns.iter().map(|metric| metric.id.to_string()).collect()))
+        }
+        let (tasks, containers) = (&self.screens.tasks, self.base == ScreenId::Containers);
+        let Sort { metric, reversed } = &tasks.list.sort;
+        let sort = format!("{}{}", if *reversed { "-" } else { "" }, metric.id);
+        let mut choices = vec![
+            ("columns", ids(tasks.list.columns.as_ref())),
+            ("node-columns", ids(self.screens.nodes.list.columns.as_ref())),
+            ("sort", Some(Value::Word(sort))),
+            // Rows of containers and of threads are not beside each other.
+            ("threads", (tasks.threads && !containers).then_some(Value::Switch(true))),
+            ("by-container", containers.then_some(Value::Switch(true))),
+        ];
+        if self.state.replay.is_none() {
+            choices.push(("delay", Some(Value::Number(self.state.interval.as_secs_f64().to_string()))));
+        }
+        choices
     }
 
     pub fn is_open(&self, id: ScreenId) -> bool {

@@ -53,6 +53,8 @@ impl Terminal {
     ) -> Result<(Terminal, Box<dyn SlavePty + Send>)> {
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_numatop-ng"));
         command.args(words);
+        // Settings of the user who runs the tests are none of theirs.
+        command.env("NUMATOP_NG_CONFIG", "/nonexistent/config.toml");
         Terminal::run(command, rows, cols)
     }
 

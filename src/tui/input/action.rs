@@ -75,6 +75,8 @@ pub enum Action {
     PickEvents,
     PickColumns,
     PickSort,
+    /// Keep what was chosen as settings of the user.
+    Keep,
     SortBy(&'static str),
     SortLeft,
     SortRight,
@@ -156,6 +158,8 @@ pub enum Effect {
     Suspend,
     /// Draw every cell anew.
     Redraw,
+    /// Write what was chosen to the file of settings.
+    Keep,
     /// Hand the text for the clipboard to the terminal.
     Copy,
     SetInterval(Duration),

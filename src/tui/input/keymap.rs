@@ -158,6 +158,13 @@ pub static KEYS: &[Binding] = &[
         "",
         "Tasks, nodes: choose columns and their order",
     ),
+    bind(
+        TABLES,
+        &[ch('W')],
+        Action::Keep,
+        "",
+        "Keep columns, order, rows, interval and screen as settings for the next start",
+    ),
     bind(TABLES, &[ch('E')], Action::PickEvents, "", "Choose what is counted: sets of events of this CPU"),
     bind(
         DETAIL,

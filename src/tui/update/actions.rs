@@ -32,6 +32,7 @@ impl App {
             Action::Quit => return Some(Effect::Quit),
             Action::Suspend => return Some(Effect::Suspend),
             Action::Redraw => return Some(Effect::Redraw),
+            Action::Keep => return Some(Effect::Keep),
             Action::Back => return self.back(),
             Action::Move(motion) => self.go(motion),
             Action::Click(x, y) => self.click(x, y),

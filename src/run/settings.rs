@@ -1,0 +1,79 @@
+//! The file of settings: where it is, and how it is read and written.
+
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::wants_batch;
+use crate::cli::{Cli, Command, ScreenArgs};
+use crate::options;
+use crate::program::{say, whole_file};
+use crate::settings::{self, Setting, Value};
+use crate::text::clean_str;
+use crate::tui::Keeper;
+
+/// The command line with the settings of the user, where a screen is shown; `None`: as it is. A bad file changes nothing: see
+/// [`keeper`].
+pub(super) fn applied(cli: &Cli) -> Option<Cli> {
+    let screen = match &cli.command {
+        None if !wants_batch(&cli.live.output) => &cli.live.screen,
+        Some(Command::Replay(args)) if !wants_batch(&args.output) => &args.screen,
+        _ => return None,
+    };
+    let settings = read(&place(screen)?).ok()?;
+    let typed: Vec<_> = env::args_os().collect();
+    options::with_settings(&typed, &settings)
+}
+
+/// Keeps the choices of the view in the file, and says what is wrong with it now.
+pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
+    let Some(path) = place(screen) else {
+        let why = "settings have no place: neither XDG_CONFIG_HOME nor HOME is set; --config names a file";
+        return Keeper { keep: Box::new(move |_| anyhow::bail!(why)), told: None };
+    };
+    let told = read(&path).err().map(|error| format!("{error:#}; the defaults are used"));
+    if let Some(told) = &told {
+        // It is there when the view is closed, too.
+        say::message(format!("numatop-ng: {told}"));
+    }
+    Keeper { keep: Box::new(move |chosen| keep(&path, chosen)), told }
+}
+
+/// The file that was named, or the one of the user.
+fn place(screen: &ScreenArgs) -> Option<PathBuf> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    screen.config.clone().or_else(|| set("NUMATOP_NG_CONFIG")).or_else(|| {
+        let folder = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+        Some(folder.join("numatop-ng/config.toml"))
+    })
+}
+
+/// The settings of a file, checked; none of one that is not there.
+fn read(path: &Path) -> Result<Vec<Setting>> {
+    let name = || clean_str(&path.to_string_lossy());
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.with_context(|| format!("reading settings of {}", name()))?,
+    };
+    let settings = settings::parse(&text).with_context(name)?;
+    options::check_settings(&settings).with_context(name)?;
+    Ok(settings)
+}
+
+/// Writes what was chosen, beside the settings that the file has already.
+fn keep(path: &Path, chosen: &[(&'static str, Option<Value>)]) -> Result<String> {
+    // A link stays one, for those who keep their settings elsewhere.
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // A file with a mistake is the user's to mend.
+    let settings = settings::changed(read(&real)?, chosen);
+    if let Some(folder) = real.parent() {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("making {}", clean_str(&folder.to_string_lossy())))?;
+    }
+    let name = clean_str(&real.to_string_lossy());
+    whole_file::replace(&real, &settings::render(&settings)).with_context(|| format!("writing {name}"))?;
+    Ok(name)
+}

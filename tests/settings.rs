@@ -1,0 +1,105 @@
+//! The file of settings and the live view: what W keeps holds at the next start, and a file with a mistake changes nothing.
+
+#[path = "common/terminal.rs"]
+mod terminal;
+
+use std::fs;
+use std::path::PathBuf;
+
+use portable_pty::CommandBuilder;
+use terminal::Terminal;
+
+/// A folder of this test, for its file.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("numatop-settings-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Place(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("numatop-ng/config.toml")
+    }
+
+    /// The made-up machine on a screen, for a user whose settings are here.
+    fn start(&self, words: &[&str]) -> Terminal {
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_numatop-ng"));
+        command.args([&["--demo"], words].concat());
+        command.env_remove("NUMATOP_NG_CONFIG");
+        command.env("XDG_CONFIG_HOME", &self.0);
+        let mut terminal = Terminal::run(command, 24, 120).unwrap().0;
+        terminal.until("table", |text| text.contains("postgres")).unwrap();
+        terminal
+    }
+
+    fn quit(mut terminal: Terminal) {
+        terminal.press("q").unwrap();
+        assert!(terminal.ended().unwrap().success());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The titles of the columns.
+fn titles(terminal: &Terminal) -> String {
+    let text = terminal.text();
+    text.lines().find(|line| line.contains("PID")).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn what_is_kept_holds_at_the_next_start_unless_a_flag_is_typed() {
+    let place = Place::new("kept");
+    let mut first = place.start(&["--columns", "pid,comm,cpu_pct", "--ascii"]);
+    first.press("M").unwrap();
+    first.press("W").unwrap();
+    first.until("the name of the file", |text| text.contains("settings are kept in")).unwrap();
+    Place::quit(first);
+    let file = fs::read_to_string(place.file()).unwrap();
+    assert!(file.contains("columns = [\"pid\", \"comm\", \"cpu_pct\"]\n"), "{file}");
+    assert!(file.contains("sort = \"rss_bytes\"\n") && file.contains("delay = 1\n"), "{file}");
+    // A flag that no key changes is none that was chosen in the view.
+    assert!(!file.contains("ascii"), "{file}");
+
+    let second = place.start(&[]);
+    let kept = titles(&second);
+    assert!(kept.contains("PID") && !kept.contains("IPC"), "{kept}");
+    Place::quit(second);
+    let third = place.start(&["--columns", "pid,comm,cpu_pct,ipc"]);
+    let typed = titles(&third);
+    assert!(typed.contains("IPC"), "{typed}");
+    Place::quit(third);
+}
+
+#[test]
+fn a_file_with_a_mistake_is_named_with_its_line_and_left_alone() {
+    let place = Place::new("mistake");
+    fs::create_dir_all(place.file().parent().unwrap()).unwrap();
+    let wrong = "threads = true\ncolumns = [\"cpu_percent\"]\n";
+    fs::write(place.file(), wrong).unwrap();
+    let mut view = place.start(&[]);
+    assert!(titles(&view).contains("IPC"), "the defaults: {}", view.text());
+    view.press("W").unwrap();
+    view.until("the reason", |text| text.contains("settings are not kept") && text.contains("line 2"))
+        .unwrap();
+    Place::quit(view);
+    assert_eq!(fs::read_to_string(place.file()).unwrap(), wrong);
+}
+
+#[test]
+fn batch_output_never_reads_the_file() {
+    let place = Place::new("batch");
+    fs::create_dir_all(place.file().parent().unwrap()).unwrap();
+    fs::write(place.file(), "columns = [\"pid\"]\nthreads = true\n").unwrap();
+    let output = |config: &std::path::Path| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_numatop-ng"));
+        let command = command.args(["--demo", "-b", "-n", "1", "--format", "csv"]);
+        command.env("NUMATOP_NG_CONFIG", config).output().unwrap().stdout
+    };
+    assert_eq!(output(&place.file()), output(&place.0.join("none.toml")));
+}
