@@ -6,12 +6,24 @@ use std::path::Path;
 
 use libbpf_cargo::SkeletonBuilder;
 
+/// Flags that keep the folders of this build out of the objects: line information of BTF has paths of sources, so that two
+/// trees would make two binaries.
+fn without_folders() -> Vec<String> {
+    let folders = [("CARGO_MANIFEST_DIR", "numatop-ng"), ("OUT_DIR", "out")];
+    let mapped = folders.map(|(variable, name)| {
+        let folder = env::var(variable).expect("cargo sets it for build scripts");
+        format!("-ffile-prefix-map={folder}={name}")
+    });
+    mapped.into()
+}
+
 /// Compiles `source` and writes its libbpf skeleton to `skeleton`. Headers are looked up in `includes` first. Ends the
 /// build where that fails.
 pub fn compile(source: &str, skeleton: &Path, includes: &[&Path]) {
     println!("cargo:rerun-if-env-changed=CLANG");
     let mut builder = SkeletonBuilder::new();
     let mut flags: Vec<String> = includes.iter().map(|folder| format!("-I{}", folder.display())).collect();
+    flags.extend(without_folders());
     let common = [
         // The newest instruction set that every kernel since 5.1 takes (v4 needs 6.6).
         "-mcpu=v3",
