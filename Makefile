@@ -13,6 +13,10 @@ help:
 	@echo 'make test-host  this machine only'
 	@echo 'make test-all   this machine, and the full matrix of virtual ones'
 	@echo 'make static     one static binary for any Linux (ARCH=x86_64 or aarch64)'
+	@echo 'make install    the built program, its documents, units and rules below PREFIX (/usr/local), in DESTDIR'
+	@echo 'make dist       tarballs, .deb and .rpm of static binaries for x86_64 and aarch64, in target/dist'
+	@echo 'make packages   the packages of make dist installed, upgraded and purged in a bare system (root)'
+	@echo 'make manifests  the Kubernetes manifests and the dashboard against their schemas'
 	@echo 'make bench      the measurements of docs/performance.md'
 	@echo 'make prometheus the exporter against a real Prometheus, which it installs'
 	@echo 'make programs   memory in use of programs that people run, which it installs; the cost of sampling'
@@ -69,6 +73,28 @@ static:
 	vmtests/build-static --release $(ARCH)
 	@echo "target/static/release/$(ARCH)/numatop-ng"
 
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+# As it was built: distributions build in one step and install in another.
+install:
+	scripts/install-tree $(or $(BINARY),target/release/numatop-ng) "$(DESTDIR)" "$(PREFIX)"
+
+# SOURCE_DATE_EPOCH, REVISION and PACKAGER are as scripts/dist says.
+dist:
+	scripts/install-deps dist
+	$(MAKE) static ARCH=x86_64
+	$(MAKE) static ARCH=aarch64
+	scripts/dist
+
+packages:
+	scripts/install-deps packages
+	$(SUDO) scripts/check-packages
+
+manifests:
+	scripts/install-deps manifests
+	scripts/check-manifests
+
 bench: build
 	scripts/install-deps bench
 	benches/run
@@ -97,4 +123,4 @@ fuzz:
 torture:
 	$(CARGO) test --release --locked --test recordings -- --include-ignored --skip make_the_fixture
 
-.PHONY: help build run test test-host test-all format static bench prometheus pages programs inspect fuzz torture
+.PHONY: help build run test test-host test-all format static bench prometheus pages programs inspect fuzz torture install dist packages manifests
