@@ -44,6 +44,8 @@ pub struct Column<R> {
     get: fn(&R, usize) -> u64,
     /// Takes a value back. Bytes of memory it took beside the row, or `None` when no such value can be.
     set: fn(&mut R, usize, u64) -> Option<usize>,
+    /// Its cells are a part of the row of fixed size that no other column sets: a row that is like its base there is done.
+    own: bool,
     /// The facility that recordings without it have not kept. `None`: every recording has it.
     added_for: Option<Facility>,
 }
@@ -60,6 +62,12 @@ impl<R> Column<R> {
 /// Rows that can start from nothing.
 pub trait Row: Clone {
     fn zero() -> Self;
+
+    /// A row that is the same but for its lists, which are empty.
+    #[must_use]
+    fn without_lists(&self) -> Self {
+        self.clone()
+    }
 }
 
 impl Row for CpuRaw {
@@ -104,6 +112,11 @@ impl Row for TaskRaw {
             mempolicy: MemPolicy::default(),
             counts: Counts { slots: [Slot::default(); SLOTS], ..Counts::default() },
         }
+    }
+
+    fn without_lists(&self) -> TaskRaw {
+        let Counts { scalars, slots, by_sibling, .. } = self.counts;
+        TaskRaw { counts: Counts { scalars, slots, by_sibling, ..Counts::default() }, ..*self }
     }
 }
 
@@ -187,6 +200,9 @@ pub fn encode<R: Row>(out: &mut Vec<u8>, columns: &[Column<R>], rows: &[(&R, Opt
 
 /// Reads `count` rows, for which there must be `room`; `base` says what row `i` was told apart from.
 ///
+/// Most cells are as in the base, so rows begin as it is, and a column in which nothing differs is read for rows without one
+/// only.
+///
 /// # Errors
 /// The bytes are not such rows, or they would take more room.
 pub fn decode<'a, R: Row + 'a>(
@@ -198,7 +214,10 @@ pub fn decode<'a, R: Row + 'a>(
 ) -> Result<Vec<R>, Malformed> {
     room.take_rows::<R>(count)?;
     let zero = R::zero();
-    let mut rows = vec![zero.clone(); count];
+    let bases: Vec<Option<&R>> = (0..count).map(base).collect();
+    let mut rows: Vec<R> =
+        bases.iter().map(|base| base.map_or_else(|| zero.clone(), R::without_lists)).collect();
+    let alone: Vec<usize> = (0..count).filter(|at| bases[*at].is_none()).collect();
     for column in &layout.columns {
         let len = input.count(MAX_PAYLOAD)?;
         let mut cells = Bytes(input.take(len)?);
@@ -207,14 +226,24 @@ pub fn decode<'a, R: Row + 'a>(
         if count.saturating_mul(width) > MAX_CELLS {
             return Err(Malformed("a column has more cells than can be"));
         }
-        for at in 0..width {
-            for i in 0..count {
-                let before = base(i).unwrap_or(if i > 0 { &rows[i - 1] } else { &zero });
-                let coded = if len == 0 { 0 } else { cells.number()? };
-                let at = column.first + at;
+        for at in (0..width).map(|at| column.first + at) {
+            let mut take = |i: usize, coded: u64| {
+                let before = bases[i].unwrap_or(if i > 0 { &rows[i - 1] } else { &zero });
                 let value = undo_difference(coded, (column.get)(before, at));
                 let took = (column.set)(&mut rows[i], at, value).ok_or(Malformed("a value cannot be"))?;
-                room.take(1, took)?;
+                room.take(1, took)
+            };
+            match (len, column.own) {
+                (0, true) => alone.iter().try_for_each(|i| take(*i, 0))?,
+                (0, false) => (0..count).try_for_each(|i| take(i, 0))?,
+                (_, own) => {
+                    for (i, base) in bases.iter().enumerate() {
+                        let coded = cells.number()?;
+                        if coded != 0 || !own || base.is_none() {
+                            take(i, coded)?;
+                        }
+                    }
+                }
             }
         }
         cells.finish()?;

@@ -130,21 +130,44 @@ impl FrameHead {
     /// They are not what was written: the checksum, the length or the compression is wrong, or it would become larger
     /// than [`raw_limit`] allows.
     pub fn open(&self, stored: &[u8], buffer: &mut Vec<u8>) -> Result<(), &'static str> {
-        if !self.is_whole(stored) {
+        Opener::default().open(self, stored, buffer)
+    }
+}
+
+/// Opens payloads one after the other. Setting zstd up takes longer than a small payload does.
+#[derive(Default)]
+pub struct Opener(Option<zstd::bulk::Decompressor<'static>>);
+
+impl Opener {
+    /// See [`FrameHead::open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(
+        &mut self,
+        head: &FrameHead,
+        stored: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), &'static str> {
+        if !head.is_whole(stored) {
             return Err("its checksum is wrong");
         }
-        if self.raw as usize > raw_limit(stored.len()) {
+        if head.raw as usize > raw_limit(stored.len()) {
             return Err("it would become too large");
         }
         buffer.clear();
-        if !self.compressed {
+        if !head.compressed {
             buffer.extend_from_slice(stored);
             return Ok(());
         }
         // Room for what it says it is, and no more: a payload that grows further fails.
-        buffer.resize(self.raw as usize, 0);
-        match zstd::bulk::decompress_to_buffer(stored, &mut buffer[..]) {
-            Ok(len) if len == self.raw as usize => Ok(()),
+        buffer.resize(head.raw as usize, 0);
+        let zstd = match &mut self.0 {
+            Some(zstd) => zstd,
+            none => none.insert(zstd::bulk::Decompressor::new().map_err(|_| "zstd could not be set up")?),
+        };
+        match zstd.decompress_to_buffer(stored, &mut buffer[..]) {
+            Ok(len) if len == head.raw as usize => Ok(()),
             _ => Err("it cannot be decompressed"),
         }
     }

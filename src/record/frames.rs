@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 
 use super::format::Kind;
-use super::frame::{self, FrameHead};
+use super::frame::{self, FrameHead, Opener};
 use super::scan::{Found, Frame, Scan};
 
 /// Frames behind a head or a keyframe among which its copy is: [`super::format::LOSS`] samples with what is in front of
@@ -19,13 +19,15 @@ pub(super) struct Frames {
     /// Its payload, as it is in the file and as it was before it was compressed.
     stored: Vec<u8>,
     pub raw: Vec<u8>,
+    opener: Opener,
 }
 
 impl Frames {
     /// # Errors
     /// It cannot be opened, or is no regular file.
     pub(super) fn open(path: &Path) -> Result<Frames> {
-        Ok(Frames { scan: Scan::open(path)?, stored: Vec::new(), raw: Vec::new() })
+        let scan = Scan::open(path)?;
+        Ok(Frames { scan, stored: Vec::new(), raw: Vec::new(), opener: Opener::default() })
     }
 
     /// The first copy that is whole of the head that the file begins with. Its payload is in `raw`.
@@ -67,8 +69,8 @@ impl Frames {
     /// It is damaged, or the file cannot be read.
     pub(super) fn payload(&mut self, frame: Frame) -> Result<()> {
         self.scan.stored(frame, &mut self.stored)?;
-        let opened = frame.head.open(&self.stored, &mut self.raw).map_err(anyhow::Error::msg);
-        opened.with_context(|| is_damaged(frame))
+        let opened = self.opener.open(&frame.head, &self.stored, &mut self.raw);
+        opened.map_err(anyhow::Error::msg).with_context(|| is_damaged(frame))
     }
 
     /// The payload of a keyframe into `raw`: of `frame` itself, or of the copy in it of the one at `at`.
@@ -85,7 +87,7 @@ impl Frames {
         }
         let copy = frame::copy_of(at, &self.stored).filter(|(head, _)| head.kind == Kind::Key);
         let (head, stored) = copy.context("it has no copy of the keyframe")?;
-        head.open(stored, &mut self.raw).map_err(anyhow::Error::msg)?;
+        self.opener.open(&head, stored, &mut self.raw).map_err(anyhow::Error::msg)?;
         Ok(head)
     }
 

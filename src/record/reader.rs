@@ -16,6 +16,7 @@ use super::format::{Head, KEY_EVERY, Kind};
 use super::frame::FrameHead;
 use super::frames::{Frames, is_damaged};
 use super::payload::{self, Base, Layouts, Room};
+use super::rows;
 pub use super::scan::{Found, Frame};
 use crate::model::facility::Facility;
 use crate::model::sample::{Sample, TaskRaw};
@@ -70,6 +71,8 @@ pub struct Reader {
     head: Last<Arc<HeadInForce>>,
     key: Last<KeyInForce>,
     near: Option<Near>,
+    /// Rows of the sample before the first of this file.
+    before: Vec<Arc<TaskRaw>>,
 }
 
 impl Reader {
@@ -83,7 +86,18 @@ impl Reader {
         let frame = frames.find_head()?;
         let head = HeadInForce::new(frames.json_in(frame)?)?;
         frames.scan.id = Some(frame.head.file);
-        Ok(Reader { frames, first: (frame.first(), Arc::new(head)), head: None, key: None, near: None })
+        let first = (frame.first(), Arc::new(head));
+        Ok(Reader { frames, first, head: None, key: None, near: None, before: Vec::new() })
+    }
+
+    /// Notes that this file goes on from another one, so that rows that are the same in both are shared.
+    pub fn goes_on_from(&mut self, other: &Reader) {
+        self.before = other.last_rows().to_vec();
+    }
+
+    /// Rows of the sample that was read last.
+    fn last_rows(&self) -> &[Arc<TaskRaw>] {
+        self.near.as_ref().map_or(&self.before, |near| &near.tasks)
     }
 
     /// The head that the file begins with.
@@ -226,7 +240,11 @@ impl Reader {
         match frame.head.kind {
             Kind::Key => {
                 self.frames.payload(frame)?;
-                let key = self.key_in(frame.first(), &frame.head)?;
+                let mut key = self.key_in(frame.first(), &frame.head)?;
+                if let Some(sample) = Arc::get_mut(&mut key.sample) {
+                    rows::share(self.last_rows(), &mut sample.tasks);
+                }
+                self.before = Vec::new();
                 let (head, sample) = (Arc::clone(&key.head), Sample::clone(&key.sample));
                 // The frames after it need it next.
                 let tasks = sample.tasks.clone();

@@ -33,7 +33,19 @@ pub struct Bytes<'a>(pub &'a [u8]);
 impl<'a> Bytes<'a> {
     /// # Errors
     /// The bytes end inside the number, or it does not fit.
+    #[inline]
     pub fn number(&mut self) -> Result<u64, Malformed> {
+        match self.0.split_first() {
+            // Most numbers are small.
+            Some((first, rest)) if first & 0x80 == 0 => {
+                self.0 = rest;
+                Ok(u64::from(*first))
+            }
+            _ => self.long_number(),
+        }
+    }
+
+    fn long_number(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let (first, rest) = self.0.split_first().ok_or(Malformed("it ends inside a number"))?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::Source;
 use crate::error::chain;
 use crate::metric::needs;
-use crate::model::sample::{HostFacts, Missing, Sample, TaskRaw};
+use crate::model::sample::{HostFacts, Missing, Sample};
 use crate::record::dir::is_ring_name;
 use crate::record::format::{End, Gap, Kind};
 use crate::record::reader::{Found, Frame, HeadInForce, Reader};
@@ -75,8 +75,6 @@ pub struct Recording {
     host: Arc<HostFacts>,
     /// The session of the last sample, unless we have jumped since.
     session: Option<String>,
-    /// The rows of the last sample.
-    tasks: Vec<Arc<TaskRaw>>,
     continues: bool,
     interrupted: bool,
     /// Bytes at the end of the last file that are no whole frame.
@@ -120,7 +118,6 @@ impl Recording {
             host: facts(&head),
             head,
             session: None,
-            tasks: Vec::new(),
             continues: false,
             interrupted: false,
             torn: 0,
@@ -247,7 +244,8 @@ impl Recording {
         let mut left_out = LeftOut::default();
         for at in here + 1..self.files.len() {
             match Reader::open(&self.files[at]) {
-                Ok(reader) => {
+                Ok(mut reader) => {
+                    reader.goes_on_from(&self.reader);
                     (self.current, self.reader, self.at, self.last_seq) = (at, reader, 0, None);
                     self.notes.extend(left_out.notes());
                     return Ok(true);
@@ -323,8 +321,6 @@ impl Recording {
                     self.head = head;
                 }
                 self.last = Some((self.current, frame.first()));
-                share(&self.tasks, &mut sample.tasks);
-                self.tasks.clone_from(&sample.tasks);
                 self.interrupted = !self.notes.is_empty();
                 sample.notes.append(&mut self.notes);
                 Ok(Some(sample))
@@ -428,20 +424,6 @@ fn rotated(path: &Path) -> Vec<PathBuf> {
     };
     let next = (1..).map(numbered).take_while(|path| path.is_file());
     std::iter::once(path.to_owned()).chain(next).collect()
-}
-
-/// Puts rows of the sample before in the place of equal ones, as a live source does: a history of samples
-/// then takes little memory, and what did not change is seen at once.
-fn share(before: &[Arc<TaskRaw>], tasks: &mut [Arc<TaskRaw>]) {
-    let mut before = before.iter().peekable();
-    for task in tasks {
-        while before.next_if(|old| old.serial < task.serial).is_some() {}
-        if let Some(old) = before.next_if(|old| old.serial == task.serial)
-            && old == task
-        {
-            *task = Arc::clone(old);
-        }
-    }
 }
 
 /// When the first sample of a file was taken.

@@ -135,6 +135,35 @@ fn a_rotated_file_goes_on_in_the_next() {
     assert_eq!(samples(&path), recorded);
 }
 
+#[test]
+fn rows_that_do_not_change_are_shared_over_keyframes_and_files() {
+    let scratch = Scratch::new();
+    let path = scratch.join("file");
+    let mut recorder = Recorder::open(&path, options()).unwrap();
+    let host = Arc::new(machine::host());
+    let recorded = Machine::new(50).ticks(140);
+    for (at, sample) in recorded.iter().enumerate() {
+        if at == 100 {
+            recorder.rotate();
+        }
+        recorder.record(&host, sample).unwrap();
+    }
+    recorder.finish().unwrap();
+    assert_eq!(files(scratch.path()).len(), 2);
+    let read = samples(&path);
+    assert_eq!(read, recorded);
+    let mut shared = 0;
+    for (at, pair) in read.windows(2).enumerate() {
+        for task in &pair[1].tasks {
+            if let Some(old) = pair[0].tasks.iter().find(|old| *old == task) {
+                assert!(Arc::ptr_eq(old, task), "serial {} of sample {}", task.serial, at + 1);
+                shared += 1;
+            }
+        }
+    }
+    assert!(shared > 3000, "{shared}");
+}
+
 /// Names that a rotated file could have, taken by somebody else: recording pauses until one is free.
 fn take_names(path: &Path) -> Vec<PathBuf> {
     let name = |number| PathBuf::from(format!("{}.{number}", path.display()));

@@ -96,6 +96,7 @@ macro_rules! field {
                 row.$($field).+ = Cell::unpack(value)?;
                 Some(0)
             },
+            own: true,
             added_for: None,
         }
     };
@@ -118,6 +119,7 @@ macro_rules! first_of {
                 row.$part = first.map(|$field| $type { $field, ..$type::default() });
                 Some(0)
             },
+            own: false,
             added_for: None,
         }
     };
@@ -139,6 +141,7 @@ macro_rules! other_of {
                 }
                 None => (value == 0).then_some(0),
             },
+            own: false,
             added_for: None,
         }
     };
@@ -156,6 +159,7 @@ macro_rules! slots {
                 row.$($slots).+[at].$field = value;
                 Some(0)
             },
+            own: true,
             added_for: None,
         }
     };
@@ -175,6 +179,7 @@ macro_rules! nodes {
                 row.counts.$list = vec![<$cell>::default(); len];
                 Some(len * size_of::<$cell>())
             },
+            own: false,
             added_for: None,
         }
     };
@@ -197,6 +202,7 @@ macro_rules! by_node {
                 // Another row has more nodes; this one has none here.
                 None => (value == 0).then_some(0),
             },
+            own: false,
             added_for: None,
         }
     };
@@ -214,6 +220,7 @@ macro_rules! by_sibling {
                 row.counts.by_sibling[at].$field = value;
                 Some(0)
             },
+            own: true,
             added_for: None,
         }
     };
@@ -242,6 +249,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.leader_start_ns = row.start_ns.wrapping_sub(value);
                     Some(0)
                 },
+                own: false,
                 added_for: None,
             },
             field!(TaskRaw, "cgroup_id", "id", cgroup_id),
@@ -258,6 +266,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.comm.0[at * 8..][..8].copy_from_slice(&value.to_le_bytes());
                     Some(0)
                 },
+                own: true,
                 added_for: None,
             },
             field!(TaskRaw, "state", "bits", state),
@@ -283,6 +292,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                     row.exec_ns = value.wrapping_add(row.counts.cpu_ns());
                     Some(0)
                 },
+                own: false,
                 added_for: None,
             },
             slots!(TaskRaw, "slot_count", "by event, counter", counts.slots, count),
@@ -327,6 +337,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                         None => (value == 0).then_some(0),
                     }
                 },
+                own: false,
                 added_for: Some(Facility::ResidentKinds),
             },
         ];
@@ -350,6 +361,7 @@ fn counter(info: &CounterInfo) -> Column<TaskRaw> {
                 row.counts[Counter::RunCount] = value.wrapping_add(switches(row));
                 Some(0)
             },
+            own: false,
             added_for,
         };
     }
@@ -363,6 +375,7 @@ fn counter(info: &CounterInfo) -> Column<TaskRaw> {
             row.counts.scalars.values_mut()[at] = value;
             Some(0)
         },
+        own: true,
         added_for,
     }
 }
@@ -401,6 +414,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
                     row.hints = faults.map(|faults| Hints { faults, remote: 0 });
                     Some(0)
                 },
+                own: false,
                 added_for: Some(Facility::HintFaults),
             },
             Column {
@@ -416,6 +430,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
                     }
                     None => (value == 0).then_some(0),
                 },
+                own: false,
                 added_for: Some(Facility::HintFaults),
             },
             Column {
@@ -428,6 +443,7 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
                     row.steal_ns = value.checked_sub(1);
                     Some(0)
                 },
+                own: true,
                 added_for: Some(Facility::Steal),
             },
         ]
