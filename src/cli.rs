@@ -1,5 +1,6 @@
 //! The command line: subcommands, and the roles of flags that each has a use for.
 
+mod diff;
 mod documents;
 mod known;
 mod parse;
@@ -18,6 +19,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::export::Format;
 use crate::text::printable;
 
+pub use diff::{ByArg, DiffArgs, DiffFormat};
 pub use documents::Document;
 pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use report::{PageFormat, ReportArgs};
@@ -229,62 +231,6 @@ pub struct LiveArgs {
     pub limits: RecordLimits,
 }
 
-/// Flags of `diff`.
-#[derive(Args, Debug)]
-pub struct DiffArgs {
-    /// A recording, a directory of them, or a stretch of one, before the change.
-    #[arg(value_name = "A", required_unless_present = "before", conflicts_with_all = ["before", "after"], requires = "b")]
-    pub a: Option<String>,
-
-    /// The same after the change.
-    #[arg(value_name = "B")]
-    pub b: Option<String>,
-
-    /// A recording before the change; repeated, each is one draw from three a side on.
-    #[arg(long, value_name = "A", requires = "after")]
-    pub before: Vec<String>,
-
-    /// A recording after the change; repeated.
-    #[arg(long, value_name = "B", requires = "before")]
-    pub after: Vec<String>,
-
-    /// Kinds of rows to compare, all if not given.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND,...")]
-    pub by: Vec<ByArg>,
-
-    /// Metrics to compare (see: numatop-ng list metrics).
-    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
-    pub metrics: Vec<String>,
-
-    /// Programs, and containers, with the most CPU time that are compared.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub rows: usize,
-
-    /// A change within so many percent is none.
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse::percent)]
-    pub same: f64,
-
-    /// Show rows that are the same, too.
-    #[arg(long)]
-    pub all: bool,
-
-    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
-    pub format: ReportFormat,
-
-    /// Exit with 5 if any metric, or any of these, is worse: worse or worse=ID,...
-    #[arg(long, value_name = "worse[=ID,...]")]
-    pub fail_on: Option<String>,
-}
-
-/// A kind of row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ByArg {
-    Host,
-    Node,
-    Container,
-    Program,
-}
-
 /// Flags of `record`.
 #[derive(Args, Debug)]
 pub struct RecordArgs {
@@ -435,6 +381,10 @@ pub struct DiagnoseArgs {
 
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub format: ReportFormat,
+
+    /// Make a page about the same time, too: a new file, as numatop-ng report makes it.
+    #[arg(long, value_name = "OUT")]
+    pub report: Option<PathBuf>,
 
     /// Exit with 5 if a finding is at least as grave.
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelArg::Warning)]

@@ -5,11 +5,13 @@
 //! (see [`stats`]).
 
 pub mod json;
+pub mod page;
 pub mod series;
 pub mod stats;
 pub mod text;
 pub mod verdict;
 pub mod warnings;
+mod words;
 
 use std::collections::BTreeMap;
 

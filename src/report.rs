@@ -13,6 +13,7 @@ pub mod lanes;
 pub mod matrix;
 pub mod page;
 pub mod programs;
+pub mod shell;
 pub mod strip;
 pub mod svg;
 pub mod text;
@@ -34,6 +35,10 @@ use lanes::{Id, Lane};
 use matrix::Matrices;
 use programs::Table;
 
+/// Rows of programs, and points of a line, where nothing else is asked for.
+pub const TOP: u32 = 20;
+pub const POINTS: u32 = 1440;
+
 /// Choices of a report.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -45,6 +50,12 @@ pub struct Options {
     pub comm: Option<Regex>,
     /// The first line, in place of host and day.
     pub title: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { top: TOP as usize, points: POINTS as usize, comm: None, title: None }
+    }
 }
 
 /// The machine of a report. Texts are clean.

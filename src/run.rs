@@ -1,11 +1,13 @@
 //! Modes of the program, and how each ends: the command line becomes a source and a place to show it.
 
 mod about;
+mod ahead;
 pub mod batch;
 mod calibrate;
 mod demo;
 mod diagnose;
 mod diff;
+mod output;
 mod prometheus;
 mod recordings;
 pub mod replay;

@@ -93,7 +93,7 @@ const COMMANDS: [(&str, &[&str]); 40] = [
 ];
 
 /// Commands that are refused, for every kind of message.
-const WRONG_USAGE: [&[&str]; 68] = [
+const WRONG_USAGE: [&[&str]; 69] = [
     &["exporter", "--listen", "6862"],
     &["exporter", "--listen", "unix:"],
     &["exporter", "--from-recording", "nowhere.nrec", "--record", "x"],
@@ -149,6 +149,7 @@ const WRONG_USAGE: [&[&str]; 68] = [
     &["diff", "demo.nrec", "nothing.nrec"],
     &["diff", "demo.nrec", "demo.nrec@yesterday"],
     &["diff", "demo.nrec", "demo.nrec", "--metrics", "comm"],
+    &["diff", "demo.nrec", "demo.nrec", "--skip", "soon"],
     &["diff", "demo.nrec", "demo.nrec", "--fail-on", "better"],
     &["diff", "demo.nrec", "demo.nrec", "--fail-on", "worse=cpu_pct"],
     &["diagnose", "--explain", "nonsense"],

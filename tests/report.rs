@@ -1,49 +1,25 @@
 //! Reports of recordings: numbers against those of export, hostile names, holes, and what a page may load.
 
-#[path = "recordings/scratch.rs"]
-#[allow(dead_code, reason = "tests of recordings need more of it")]
-mod scratch;
+mod pages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::sync::Arc;
-use std::time::Duration;
 
-use numatop_ng::container::group::describe;
-use numatop_ng::container::names::ContainerNames;
-use numatop_ng::model::sample::{Comm, HostFacts, Names, Sample};
+use numatop_ng::model::sample::{HostFacts, Names, Sample};
 use numatop_ng::model::topology::{Cpu, Llc, Node};
 use numatop_ng::model::units::{CpuId, NodeId};
-use numatop_ng::record::aggregate::Keep;
 use numatop_ng::record::format::{Gap, Head};
-use numatop_ng::record::recorder::{RecordOptions, Recorder};
 use numatop_ng::record::writer::Writer;
-use numatop_ng::report::page::SCRIPT_HASH;
+use numatop_ng::report::shell::SCRIPT_HASH;
 use numatop_ng::source::synthetic::{Actor, Machine, demo_machine};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
-use scratch::Scratch;
-
-const SECOND: u64 = 1_000_000_000;
-
-fn numatop(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_numatop-ng")).args(words).env("TZ", "UTC").output().unwrap()
-}
-
-/// Standard output of a command that succeeds.
-fn stdout(words: &[&str]) -> String {
-    let Output { status, stdout, stderr } = numatop(words);
-    assert!(status.success(), "{words:?}: {}", String::from_utf8_lossy(&stderr));
-    String::from_utf8(stdout).unwrap()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+use pages::scratch::Scratch;
+use pages::{SECOND, demo, elements, hostile, numatop, record, seconds, stdout, text};
 
 fn report(path: &Path, flags: &[&str]) -> Json {
     serde_json::from_str(&stdout(&[&["report", text(path), "--format", "json"], flags].concat())).unwrap()
@@ -51,35 +27,6 @@ fn report(path: &Path, flags: &[&str]) -> Json {
 
 fn page(path: &Path, flags: &[&str]) -> String {
     stdout(&[&["report", text(path), "-o", "-"], flags].concat())
-}
-
-fn record(path: &Path, samples: &[(Arc<HostFacts>, Sample)]) {
-    let options = RecordOptions {
-        interval: Duration::from_secs(1),
-        max_bytes: RecordOptions::MAX_BYTES,
-        max_age: None,
-        keep: Keep::default(),
-    };
-    let mut recorder = Recorder::open(path, options).unwrap();
-    for (host, sample) in samples {
-        recorder.record(host, sample).unwrap();
-    }
-    recorder.finish().unwrap();
-}
-
-/// A recording of the demo machine: 60 intervals of other lengths, some longer than a bucket.
-fn demo(scratch: &Scratch) -> PathBuf {
-    let path = scratch.join("demo.nrec");
-    let mut machine = demo_machine();
-    let lengths = [SECOND, 1_000_800_000, 2 * SECOND, 700_000_000, 3 * SECOND];
-    let samples: Vec<_> = (0..61)
-        .map(|at| {
-            let sample = machine.step(lengths[at % lengths.len()]);
-            (Arc::clone(&machine.host), sample)
-        })
-        .collect();
-    record(&path, &samples);
-    path
 }
 
 /// The numbers of export, added up over a stretch: amounts are value × time.
@@ -337,87 +284,6 @@ fn damage_is_said_where_it_is() {
     }
 }
 
-/// Text that would be more than text in a page: markup, the end of a script, an attribute.
-const HOSTILE: [&str; 4] =
-    ["</script><b>x", "<img src=x onerror=alert(1)>", "\" onmouseover=\"alert(1)", "<!--'&lt;&#60;"];
-
-/// The names of all elements of a page, and of their attributes.
-fn elements(page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
-    let (mut elements, mut attributes) = (BTreeSet::new(), BTreeSet::new());
-    let mut rest = page;
-    while let Some(at) = rest.find('<') {
-        rest = &rest[at + 1..];
-        let name: String =
-            rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "/!-".contains(*c)).collect();
-        if name.is_empty() {
-            continue;
-        }
-        // Attributes of ours are quoted, or have no value.
-        let mut quoted = false;
-        let end = rest.find(|c| {
-            quoted ^= c == '"';
-            c == '>' && !quoted
-        });
-        let tag = &rest[..end.unwrap()];
-        for (at, part) in tag.split('"').enumerate().filter(|(at, _)| at % 2 == 0) {
-            let words = part.split([' ', '\n']).map(|word| word.trim_end_matches('='));
-            let skip = usize::from(at == 0);
-            attributes.extend(words.skip(skip).filter(|word| !word.is_empty()).map(str::to_owned));
-        }
-        elements.insert(name.trim_start_matches('/').to_owned());
-        rest = &rest[tag.len()..];
-        // Style and script are no markup.
-        if ["style", "script"].contains(&name.as_str()) {
-            let close = format!("</{name}");
-            rest = &rest[rest.find(&close).unwrap()..];
-        }
-    }
-    (elements, attributes)
-}
-
-fn hostile(scratch: &Scratch) -> PathBuf {
-    let path = scratch.join("hostile.nrec");
-    let cgroups: BTreeMap<u64, String> = (0..4)
-        .map(|at| {
-            (10 + at, format!("/kubepods.slice/{}/{}.service", HOSTILE[at as usize], HOSTILE[at as usize]))
-        })
-        .collect();
-    let names = Names {
-        users: BTreeMap::new(),
-        groups: describe(&cgroups, &BTreeMap::new(), &mut ContainerNames::new(Path::new("/nonexistent"))),
-        cgroups,
-    };
-    let base = demo_machine();
-    let mut host = HostFacts::clone(&base.host);
-    for text in [&mut host.hostname, &mut host.kernel, &mut host.cpu_model, &mut host.scope] {
-        *text = HOSTILE.concat();
-    }
-    host.topology.nodes[0].devices.iter_mut().for_each(|device| device.name = HOSTILE[1].into());
-    host.missing
-        .insert(HOSTILE[0].into(), numatop_ng::model::sample::Missing::Unsupported(HOSTILE[1].into()));
-    let actor = |at: u32| Actor {
-        comm: Comm::new(HOSTILE[at as usize % 4]),
-        cgroup: 10 + u64::from(at) % 4,
-        rss: 1 << 30,
-        memory: vec![512, 512],
-        ..Actor::new(100 + at, "x").runs(&[(0, 20.0), (1, 10.0)])
-    };
-    let mut machine = Machine::new(host, names, (0..4).map(actor).collect());
-    machine.lost = BTreeMap::from([(HOSTILE[0].to_string(), 0)]);
-    machine.plan = Some(Box::new(|machine, second| {
-        machine.notes = vec![HOSTILE[1].into()];
-        machine.lost = BTreeMap::from([(HOSTILE[0].to_string(), second)]);
-    }));
-    let samples: Vec<_> = (0..10)
-        .map(|_| {
-            let sample = machine.step(SECOND);
-            (Arc::clone(&machine.host), sample)
-        })
-        .collect();
-    record(&path, &samples);
-    path
-}
-
 #[test]
 fn names_of_strangers_are_text() {
     let scratch = Scratch::new();
@@ -480,13 +346,7 @@ fn sick(scratch: &Scratch) -> PathBuf {
         machine.nodes[1].mem_free_bytes = 2 * GIB;
         machine.vm.swapped_out += 3584;
     }));
-    let samples: Vec<_> = (0..90)
-        .map(|_| {
-            let sample = machine.step(SECOND);
-            (Arc::clone(&machine.host), sample)
-        })
-        .collect();
-    record(&path, &samples);
+    record(&path, &seconds(&mut machine, 90));
     path
 }
 
@@ -510,6 +370,23 @@ fn findings_are_those_of_diagnose() {
     assert!(page.contains("id=\"f1\"") && page.contains("migratepages 900002 1 "), "the command is there");
     let text = stdout(&["report", text(&path), "--format", "text"]);
     assert!(text.contains("migratepages") && text.lines().count() <= 60, "{text}");
+}
+
+#[test]
+fn diagnose_makes_the_page_of_report() {
+    let scratch = Scratch::new();
+    let (path, out) = (sick(&scratch), scratch.join("page.html"));
+    let diagnosed = numatop(&["diagnose", text(&path), "--report", text(&out)]);
+    assert_eq!(diagnosed.status.code(), Some(5), "{}", String::from_utf8_lossy(&diagnosed.stderr));
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), page(&path, &[]));
+    let again = numatop(&["diagnose", text(&path), "--report", text(&out)]);
+    assert!(again.stdout.is_empty() && String::from_utf8_lossy(&again.stderr).contains("name a new file"));
+    let redacted = scratch.join("redacted.html");
+    numatop(&["diagnose", text(&path), "--redact", "--report", text(&redacted)]);
+    let redacted = std::fs::read_to_string(redacted).unwrap();
+    assert!(
+        redacted.contains("Findings") && !redacted.contains("pg_restore") && !redacted.contains("sick.nrec")
+    );
 }
 
 #[test]
@@ -612,13 +489,7 @@ fn one_node_has_no_columns_of_nodes() {
     host.topology.cpus.retain(|cpu| cpu.node.is_some_and(|node| node.0 == 0));
     let actor = Actor { rss: 1 << 30, ..Actor::new(100, "worker").runs(&[(0, 50.0)]) };
     let mut machine = Machine::new(host, Names::default(), vec![actor]);
-    let samples: Vec<_> = (0..20)
-        .map(|_| {
-            let sample = machine.step(SECOND);
-            (Arc::clone(&machine.host), sample)
-        })
-        .collect();
-    record(&path, &samples);
+    record(&path, &seconds(&mut machine, 20));
     let page = page(&path, &[]);
     for word in ["Remote %", "From node to node", "runs / memory", "Moves/s"] {
         assert!(!page.contains(word), "{word}");
@@ -665,13 +536,11 @@ fn many_nodes_are_pictures_with_the_sums_of_all_rows() {
     for (nodes, has_cells) in [(8, true), (16, true), (64, false)] {
         let path = scratch.join(&format!("wide-{nodes}.nrec"));
         let mut machine = wide(nodes);
-        let samples: Vec<_> = (0..12)
-            .map(|_| {
-                let sample = machine.step(SECOND);
-                (Arc::clone(&machine.host), sample)
-            })
-            .collect();
-        record(&path, &samples);
+        record(&path, &seconds(&mut machine, 12));
+        // scripts/pages/run looks at these in a browser.
+        if let Some(kept) = std::env::var_os("NUMATOP_KEEP_RECORDINGS") {
+            std::fs::copy(&path, Path::new(&kept).join(format!("wide-{nodes}.nrec"))).unwrap();
+        }
         let page = page(&path, &[]);
         assert_eq!(page.contains("data:image/png;base64,"), nodes > 8, "{nodes}");
         assert_eq!(page.contains("data-matrix=\"accesses\""), has_cells, "{nodes}");

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::report::{POINTS, TOP};
+
 /// Flags of `report`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
@@ -31,11 +33,11 @@ pub struct ReportArgs {
     pub utc: bool,
 
     /// Programs with the most CPU time that have rows of their own, and as many containers.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = TOP, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub top: u32,
 
     /// Points of a line over time at most, 100 to 10000.
-    #[arg(long, value_name = "N", default_value_t = 1440, value_parser = clap::value_parser!(u32).range(100..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = POINTS, value_parser = clap::value_parser!(u32).range(100..=10_000))]
     pub points: u32,
 
     /// Only programs whose name matches this regular expression have rows of their own.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::verdict::Verdict;
 use super::{Diff, Row};
 use crate::entity::Who;
+use crate::metric::Unit;
 
 /// The version of the object.
 pub const SCHEMA: &str = "numatop-diff/1";
@@ -59,6 +60,7 @@ fn row(row: &Row) -> Value {
         "by": row.who.by.id(),
         "who": row.who.name,
         "metric": row.metric,
+        "unit": unit(row.unit),
         "better": row.better.id(),
         "a": round(of.a.value),
         "b": round(of.b.value),
@@ -74,6 +76,20 @@ fn row(row: &Row) -> Value {
         "verdict": row.verdict.id(),
         "times_as_long": more,
     })
+}
+
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Percent => "percent",
+        Unit::PerSecond => "per second",
+        Unit::Bytes => "bytes",
+        Unit::Nanoseconds => "ns",
+        Unit::Microseconds => "us",
+        Unit::Milliseconds => "ms",
+        Unit::Ratio => "ratio",
+        Unit::Gigahertz => "GHz",
+        Unit::Count | Unit::Id | Unit::Text => "count",
+    }
 }
 
 /// Infinite errors have no number in JSON.

@@ -25,6 +25,8 @@ pub struct Column {
     pub id: &'static str,
     pub unit: Unit,
     pub better: Better,
+    /// Its meaning.
+    pub help: &'static str,
     /// A row that is not there had none of it in that time.
     of_time: bool,
 }
@@ -274,7 +276,7 @@ pub fn compares<R>(metric: &Metric<R>) -> bool {
 
 fn column<R>(metric: &Metric<R>) -> Column {
     let of_time = matches!(metric.over, Over::Time);
-    Column { id: metric.id, unit: metric.unit, better: metric.traits.better, of_time }
+    Column { id: metric.id, unit: metric.unit, better: metric.traits.better, help: metric.help, of_time }
 }
 
 /// The metrics that rows of a kind have, of those that are wanted.
@@ -284,6 +286,7 @@ pub fn columns<'a>(by: By, wanted: &'a BTreeSet<&'static str>) -> Box<dyn Iterat
             id: metric.id,
             unit: Unit::Percent,
             better,
+            help: metric.help,
             of_time: true,
         });
         own.chain(of_nodes().map(column))

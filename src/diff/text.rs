@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::json::SideWords;
 use super::verdict::Verdict;
+use super::words::{counts, interval, one_sided, signed, value, verdict};
 use super::{Diff, Row};
-use crate::entity::{By, Who};
-use crate::metric::{Unit, Value, format};
+use crate::entity::Who;
 use crate::text::{hanging, plural, rfc3339, words};
 
 /// Rows that appeared or are gone are named as far as this; the rest is counted.
@@ -51,20 +51,6 @@ pub fn render(
     out
 }
 
-fn counts(diff: &Diff, same: f64) -> String {
-    let mut counts = Vec::new();
-    for word in ["better", "worse", "changed", "same", "unclear", "too_short"] {
-        let rows = diff.rows.iter().filter(|row| row.verdict.id() == word).count();
-        match (rows, word) {
-            (0, _) => {}
-            (_, "same") => counts.push(format!("{rows} same (± {} %)", short(same * 100.0))),
-            (_, word) => counts.push(format!("{rows} {}", word.replace('_', " "))),
-        }
-    }
-    let all = plural(diff.rows.len(), "comparison");
-    if counts.is_empty() { all } else { format!("{all}: {}", counts.join(", ")) }
-}
-
 fn block(out: &mut String, who: &Who, rows: &[Row], all: bool) {
     let told: Vec<&Row> = rows.iter().filter(|row| all || row.verdict != Verdict::Same).collect();
     let folded = rows.len() - told.len();
@@ -74,14 +60,8 @@ fn block(out: &mut String, who: &Who, rows: &[Row], all: bool) {
     let title = who.to_string();
     let _ = writeln!(out, "\n{title:<30} {:>10} {:>10} {:>9}  95 % interval", "A", "B", "change");
     for row in told {
-        let change = row.comparison.factor.map(|factor| {
-            let interval = format!("{} … {}", signed(factor.low), signed(factor.high));
-            (signed(factor.middle), if factor.high.is_finite() { interval } else { "?".into() })
-        });
-        let (change, mut interval) = change.unwrap_or_default();
-        if matches!(row.verdict, Verdict::TooShort { .. }) {
-            interval.clear();
-        }
+        let change = row.comparison.factor.map(|factor| signed(factor.middle)).unwrap_or_default();
+        let interval = interval(row).unwrap_or_default();
         let _ = writeln!(
             out,
             "  {:<28} {:>10} {:>10} {change:>9}  {interval:<18} {}",
@@ -96,41 +76,6 @@ fn block(out: &mut String, who: &Who, rows: &[Row], all: bool) {
     }
 }
 
-fn value(value: f64, unit: Unit) -> String {
-    let text = format::short(&Value::F64(value), unit);
-    match unit {
-        Unit::Percent => format!("{text} %"),
-        Unit::PerSecond => format!("{text}/s"),
-        _ => text,
-    }
-}
-
-/// A factor as a change in per cent; as a factor where it is tenfold or more.
-fn signed(factor: f64) -> String {
-    let pct = (factor - 1.0) * 100.0;
-    match factor {
-        factor if factor >= 10.0 => format!("× {}", short(factor)),
-        _ if pct.abs() < 0.05 => "0.0 %".into(),
-        _ => format!("{pct:+.1} %"),
-    }
-}
-
-fn verdict(verdict: Verdict) -> String {
-    let times = |times: f64| match times {
-        times if times <= 1000.0 => format!("record {} times as long", short(times.max(1.1))),
-        _ => "no recording is long enough".into(),
-    };
-    match verdict {
-        Verdict::TooShort { times: more } => format!("too short: {}", times(more)),
-        Verdict::Unclear { times: more } => format!("unclear: {}", times(more)),
-        other => other.id().into(),
-    }
-}
-
-fn short(number: f64) -> String {
-    if number < 10.0 { format!("{}", (number * 10.0).ceil() / 10.0) } else { format!("{number:.0}") }
-}
-
 fn named(out: &mut String, word: &str, rows: &[(Who, f64)], width: usize) {
     if rows.is_empty() {
         return;
@@ -140,11 +85,4 @@ fn named(out: &mut String, word: &str, rows: &[(Who, f64)], width: usize) {
         names.push(format!("and {} more", rows.len() - NAMED));
     }
     *out += &hanging(&format!("{word:<14}"), words(&names.join(", ")), width);
-}
-
-fn one_sided((who, cpus): &(Who, f64)) -> String {
-    match who.by {
-        By::Container => format!("container {who} ({cpus:.2} CPUs)"),
-        _ => format!("{who} ({cpus:.2} CPUs)"),
-    }
 }

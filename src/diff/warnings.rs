@@ -1,5 +1,7 @@
 //! Circumstances that differ between two recordings beside the change that is looked for. They are said without being asked.
 
+use std::collections::BTreeSet;
+
 use super::RECORDINGS;
 use super::series::Side;
 use super::stats::{LEAST_EFFECTIVE, LEAST_INTERVALS, Part, compare};
@@ -38,27 +40,37 @@ const OTHER_INTERVAL: f64 = 1.2;
 /// A side drifts when its halves differ at this level.
 const DRIFT: f64 = 0.01;
 
-/// Sentences about two sides.
-pub fn warnings(a: &[Side], b: &[Side], of_a: &Circumstances, of_b: &Circumstances) -> Vec<String> {
+/// A fact that should be the same on both sides.
+type Fact = fn(&Circumstances) -> String;
+
+/// Sentences about two sides, each with the circumstances of all its recordings.
+pub fn warnings(a: &[Side], b: &[Side], of_a: &[Circumstances], of_b: &[Circumstances]) -> Vec<String> {
     let mut said = Vec::new();
-    let pairs = [
-        ("hosts", &of_a.hostname, &of_b.hostname),
-        ("kernels", &of_a.kernel, &of_b.kernel),
-        ("processors", &of_a.cpu_model, &of_b.cpu_model),
-        ("scopes", &of_a.scope, &of_b.scope),
+    let facts: [(&str, Fact); 5] = [
+        ("hosts", |of| of.hostname.clone()),
+        ("kernels", |of| of.kernel.clone()),
+        ("processors", |of| of.cpu_model.clone()),
+        ("scopes", |of| of.scope.clone()),
+        ("events", |of| of.events.join(",")),
     ];
-    for (what, one, other) in pairs {
-        if one != other {
-            said.push(format!("different {what}: {} (A), {} (B)", shown(one), shown(other)));
+    for (what, fact) in facts {
+        let [one, other] = [of_a, of_b].map(|of| of.iter().map(fact).collect::<BTreeSet<String>>());
+        if one != other || one.len() > 1 {
+            said.push(format!("different {what}: {} (A), {} (B)", listed(&one), listed(&other)));
         }
     }
-    if of_a.events != of_b.events {
-        said.push(format!("different events: {} (A), {} (B)", listed(&of_a.events), listed(&of_b.events)));
-    }
-    let times = of_a.interval_ns.max(of_b.interval_ns) / of_a.interval_ns.min(of_b.interval_ns);
+    let [shortest, longest] = [f64::min, f64::max].map(|choose| {
+        let intervals = |of: &[Circumstances]| of.iter().map(|of| of.interval_ns).reduce(choose);
+        [of_a, of_b].map(|of| intervals(of).unwrap_or_default())
+    });
+    let times = longest[0].max(longest[1]) / shortest[0].min(shortest[1]);
     if times > OTHER_INTERVAL {
-        let seconds = |side: &Circumstances| side.interval_ns / 1e9;
-        said.push(format!("different intervals: {:.2} s (A), {:.2} s (B)", seconds(of_a), seconds(of_b)));
+        let seconds = |side: usize| {
+            let (least, most) = (shortest[side] / 1e9, longest[side] / 1e9);
+            let several = most / least > OTHER_INTERVAL;
+            if several { format!("{least:.2} to {most:.2} s") } else { format!("{most:.2} s") }
+        };
+        said.push(format!("different intervals: {} (A), {} (B)", seconds(0), seconds(1)));
     }
     for (name, sides) in [("A", a), ("B", b)] {
         said.extend(sides.iter().filter_map(drift).map(|what| format!("{name} drifts by itself: {what}")));
@@ -71,12 +83,9 @@ pub fn warnings(a: &[Side], b: &[Side], of_a: &Circumstances, of_b: &Circumstanc
     said
 }
 
-fn shown(text: &str) -> &str {
-    if text.is_empty() { "none" } else { text }
-}
-
-fn listed(names: &[String]) -> String {
-    if names.is_empty() { "none".into() } else { names.join(",") }
+fn listed(texts: &BTreeSet<String>) -> String {
+    let shown = |text: &String| if text.is_empty() { "none".to_owned() } else { text.clone() };
+    texts.iter().map(shown).collect::<Vec<_>>().join("; ")
 }
 
 /// The CPU time of the first half of a side against the second.

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use jiff::tz::TimeZone;
 
-use super::stretch::{Read, samples};
+use super::output::{Out, quoted};
+use super::report::{Deriving, Step, begin, check_hosts};
+use super::stretch::{Read, blame, samples_between};
 use super::watch::start;
 use super::{print, ran, stop_signals, terminal_width};
 use crate::cli::{DiagnoseArgs, LevelArg, ReportFormat};
@@ -20,11 +22,14 @@ use crate::host::users;
 use crate::list::findings::explain;
 use crate::model::event::Role;
 use crate::model::process::Asked;
-use crate::model::sample::{HostFacts, Sample};
+use crate::model::sample::HostFacts;
 use crate::options;
 use crate::program::say::{self, Form};
 use crate::program::signals;
-use crate::snapshot::{RowKind, derive};
+use crate::report::clock::Clock;
+use crate::report::fold::Fold;
+use crate::report::page::{self, View};
+use crate::source::recording::Recording;
 use crate::source::{Focus, Source};
 
 pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
@@ -35,22 +40,17 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     }
     let chosen = options::rules(&args.rules)?;
     let stop = stop_signals()?;
-    let redactor = args.redact.then(Redactor::default);
-    let mut folded = Folded { engine: Engine::new(chosen.clone()), previous: None, host: None, redactor };
+    let out = args.report.as_deref().map(|path| Out::of(Some(path), true)).transpose()?;
+    let deriving = Deriving::new(args.redact.then(Redactor::default));
+    let mut folded = Folded { engine: Engine::new(chosen.clone()), deriving, page: None };
     match &args.path {
-        Some(path) => {
-            let stretch = (args.from.as_deref(), args.to.as_deref());
-            samples(path, stretch, stop, |Read { host, sample, goes_on, .. }| {
-                folded.take(host, sample, goes_on);
-                Ok(())
-            })?;
-        }
+        Some(path) => fold_recording(path, args, &mut folded, stop)?,
         None => fold_machine(args, &mut folded, stop)?,
     }
     if signals::ended_by().is_some_and(|signal| signal != libc::SIGINT) {
         return Ok(ran());
     }
-    let (Some(host), Some(last)) = (&folded.host, &folded.previous) else {
+    let Some((host, last)) = &folded.deriving.previous else {
         say::message("numatop-ng: nothing was measured");
         return Ok(Exit::CouldNotMeasure.into());
     };
@@ -64,34 +64,65 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
             print(&format!("{object:#}\n"), Form::Json)?;
         }
     }
+    if let (Some(out), Some(page)) = (&out, folded.page.take()) {
+        write_page(args, page, out)?;
+    }
     Ok(exit.into())
 }
 
-/// The engine, and the last sample that it took.
+/// The engine, and the page if one is asked for.
 struct Folded {
     engine: Engine,
-    previous: Option<Sample>,
-    host: Option<Arc<HostFacts>>,
-    /// Replaces names, where they are not to be shown.
-    redactor: Option<Redactor>,
+    deriving: Deriving,
+    page: Option<Fold>,
 }
 
 impl Folded {
-    /// Takes the interval that a sample ends. `goes_on`: it is of the same run as the one before.
-    fn take(&mut self, mut host: Arc<HostFacts>, mut sample: Sample, goes_on: bool) {
-        if !goes_on {
-            self.engine.interrupt();
+    /// Takes the next sample.
+    fn take(&mut self, read: Read) {
+        let step = self.deriving.step(read);
+        match &step {
+            Step::Interval { snapshot, .. } => {
+                self.engine.take(snapshot);
+            }
+            Step::Begin { .. } => self.engine.interrupt(),
         }
-        if let Some(redactor) = &mut self.redactor {
-            redactor.sample(&mut sample);
-            host = Arc::new(redactor.host(&host));
+        if let Some(page) = &mut self.page {
+            step.put_in(page);
         }
-        if let Some(previous) = self.previous.take().filter(|_| goes_on) {
-            self.engine.take(&derive(&host, Some(&previous), &sample, RowKind::Processes));
-        }
-        self.previous = Some(sample);
-        self.host = Some(host);
     }
+}
+
+/// Writes what was folded as a page.
+fn write_page(args: &DiagnoseArgs, page: Fold, out: &Out) -> Result<()> {
+    let report = page.finish().context("one sample is no interval: there is nothing to make a page of")?;
+    let clock = Clock::new(TimeZone::system(), report.span, report.grid.width_ns);
+    let recording = args.path.as_ref().filter(|_| !args.redact);
+    let command = recording.map(|path| format!("numatop-ng report {}", quoted(&path.to_string_lossy())));
+    let view = View { report: &report, clock: &clock, command: command.unwrap_or_default() };
+    out.write(&page::render(&view), Form::Text)
+}
+
+/// Folds the intervals of a recording.
+fn fold_recording(path: &Path, args: &DiagnoseArgs, folded: &mut Folded, stop: BorrowedFd<'_>) -> Result<()> {
+    if args.report.is_some() {
+        check_hosts(path)?;
+    }
+    let mut recording = Recording::open(path)?;
+    let span = recording.span().unwrap_or_default();
+    let between = options::stretch(args.from.as_deref(), args.to.as_deref(), span)
+        .map_err(|error| blame(path, error))?;
+    if args.report.is_some() {
+        folded.page = Some(begin(&recording, span, between, crate::report::Options::default())?);
+    }
+    samples_between(&mut recording, between, stop, |read| {
+        folded.take(read);
+        Ok(())
+    })?;
+    if let Some(page) = &mut folded.page {
+        page.torn(recording.torn());
+    }
+    Ok(())
 }
 
 /// Folds intervals of this machine for as long as was asked for.
@@ -103,8 +134,16 @@ fn fold_machine(args: &DiagnoseArgs, folded: &mut Folded, stop: BorrowedFd<'_>) 
     let (begin, interval) = (Instant::now(), args.measure.interval());
     let end = begin + Duration::from_secs(args.seconds);
     let mut due = begin;
+    let seconds_ns = i64::try_from(args.seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000);
     while let Some(sample) = source.next()? {
-        folded.take(source.host(), sample, true);
+        let host = source.host();
+        if args.report.is_some() && folded.page.is_none() {
+            let span = (sample.wall_ns, sample.wall_ns.saturating_add(seconds_ns));
+            let interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
+            let page = Fold::new(crate::report::Options::default(), span, interval_ns, &host);
+            folded.page = Some(page.context("making an empty report")?);
+        }
+        folded.take(Read { host, sample, goes_on: true, is_interrupted: false });
         due = (due + interval).max(Instant::now());
         // The last interval may be a little longer, so that the whole time is watched.
         if due > end + interval / 2 || source.wait(due, stop)? {

@@ -7,10 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use super::output::{Out, quoted};
 use super::stretch::{Read, samples};
-use super::{print, ran, stop_signals, terminal_width};
-use crate::cli::{DiffArgs, ReportFormat};
+use super::{ran, stop_signals, terminal_width};
+use crate::cli::{DiffArgs, DiffFormat};
 use crate::diff::json::SideWords;
+use crate::diff::page::{self, View};
 use crate::diff::series::{POINTS, Side};
 use crate::diff::verdict::{Limits, Verdict};
 use crate::diff::warnings::{Circumstances, warnings};
@@ -27,10 +29,13 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
     let typed = options::sides(args, |path| Path::new(path).exists())?;
     let (mut wanted, fails_on) = (options::compared(args)?, options::fails_on(args)?);
     wanted.extend(fails_on.iter().flatten());
+    let out = Out::of(args.output.as_deref(), args.format == DiffFormat::Html)?;
+    let skip_ns = args.skip.map_or(0, |skip| i64::try_from(skip.as_nanos()).unwrap_or(i64::MAX));
     let stop = stop_signals()?;
     let mut looks = Vec::new();
     for side in &typed {
-        looks.push(side.iter().map(|one| First::look(one, stop)).collect::<Result<Vec<_>>>()?);
+        let look = |one: &Stretch| First::look(one, skip_ns, stop);
+        looks.push(side.iter().map(look).collect::<Result<Vec<_>>>()?);
         if signals::ended_by().is_some() {
             return Ok(ran());
         }
@@ -45,7 +50,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
         for (stretch, look) in stretches.iter().zip(looks) {
             let each = (step_ns / look.side.mean_ns().max(1.0)).round() as usize;
             let mut series = Side::of(wanted.clone(), chosen.clone(), each);
-            read(stretch, stop, |snapshot, _| series.take(snapshot))?;
+            read(stretch, skip_ns, stop, |snapshot, _| series.take(snapshot))?;
             side.push(series);
         }
         if signals::ended_by().is_some() {
@@ -59,21 +64,24 @@ pub(super) fn run(args: &DiffArgs) -> Result<ExitCode> {
         say::message("numatop-ng: nothing to compare: no row has a value on both sides");
         return Ok(Exit::CouldNotMeasure.into());
     }
-    let said = warnings(&sides[0], &sides[1], &looks[0][0].circumstances, &looks[1][0].circumstances);
+    let of = |looks: &[First]| looks.iter().map(|look| look.circumstances.clone()).collect::<Vec<_>>();
+    let said = warnings(&sides[0], &sides[1], &of(&looks[0]), &of(&looks[1]));
     let words: Vec<SideWords> =
         looks.iter().zip(&typed).map(|(looks, typed)| side_words(looks, typed)).collect();
-    match args.format {
-        ReportFormat::Text => {
+    let sides = [&words[0], &words[1]];
+    let (text, form) = match args.format {
+        DiffFormat::Text => {
             let how = (limits.same, args.all);
-            print(
-                &text::render(&found, [&words[0], &words[1]], &said, how, terminal_width().max(80)),
-                Form::Text,
-            )?;
+            (text::render(&found, sides, &said, how, terminal_width().max(80)), Form::Text)
         }
-        ReportFormat::Json => {
-            print(&format!("{:#}\n", json::object(&found, [&words[0], &words[1]], &said)), Form::Json)?;
+        DiffFormat::Json => (format!("{:#}\n", json::object(&found, sides, &said)), Form::Json),
+        DiffFormat::Html => {
+            let (same, all, command) = (limits.same, args.all, command(args));
+            let view = View { diff: &found, sides, warnings: &said, same, all, command };
+            (page::render(&view), Form::Text)
         }
-    }
+    };
+    out.write(&text, form)?;
     for metric in fails_on.iter().flatten() {
         if !found.rows.iter().any(|row| row.metric == *metric && limits.too_short(row).is_none()) {
             say::message(format!("numatop-ng: --fail-on: {metric} was not compared"));
@@ -88,6 +96,16 @@ fn exit(found: &Diff, fails_on: Option<&BTreeSet<&'static str>>) -> Exit {
     if failed { Exit::Found } else { Exit::Ok }
 }
 
+/// The command that compares the same again.
+fn command(args: &DiffArgs) -> String {
+    let mut words: Vec<String> = ["numatop-ng", "diff"].map(String::from).into();
+    words.extend(args.a.iter().chain(&args.b).map(|path| quoted(path)));
+    for (flag, paths) in [("--before", &args.before), ("--after", &args.after)] {
+        words.extend(paths.iter().flat_map(|path| [flag.to_owned(), quoted(path)]));
+    }
+    words.join(" ")
+}
+
 /// The first look at a stretch: its rows, its length, its circumstances.
 struct First {
     side: Side,
@@ -97,10 +115,10 @@ struct First {
 }
 
 impl First {
-    fn look(stretch: &Stretch, stop: BorrowedFd<'_>) -> Result<First> {
+    fn look(stretch: &Stretch, skip_ns: i64, stop: BorrowedFd<'_>) -> Result<First> {
         let mut side = Side::first_look();
         let (mut host, mut span) = (None, None::<(i64, i64)>);
-        read(stretch, stop, |snapshot, wall_ns| {
+        read(stretch, skip_ns, stop, |snapshot, wall_ns| {
             side.take(snapshot);
             host = Some(std::sync::Arc::clone(&snapshot.host));
             span = Some((span.map_or(wall_ns, |(first, _)| first), wall_ns));
@@ -116,15 +134,21 @@ impl First {
 /// Nodes at most: a recording may name any.
 const NODES_MAX: usize = 1024;
 
-/// Reads the intervals of a stretch.
-fn read(stretch: &Stretch, stop: BorrowedFd<'_>, mut take: impl FnMut(&Snapshot, i64)) -> Result<()> {
-    let mut previous: Option<Sample> = None;
+/// Reads the intervals of a stretch, without those that begin in its first `skip_ns`.
+fn read(
+    stretch: &Stretch,
+    skip_ns: i64,
+    stop: BorrowedFd<'_>,
+    mut take: impl FnMut(&Snapshot, i64),
+) -> Result<()> {
+    let (mut begun, mut previous) = (None, None::<Sample>);
     let moments = (stretch.from.as_deref(), stretch.to.as_deref());
     samples(&stretch.path, moments, stop, |Read { host, sample, goes_on, .. }| {
         if let Some(previous) = previous.take().filter(|_| goes_on) {
             take(&derive(&host, Some(&previous), &sample, RowKind::Processes), sample.wall_ns);
         }
-        previous = Some(sample);
+        let begun = *begun.get_or_insert(sample.wall_ns);
+        previous = (sample.wall_ns.saturating_sub(begun) >= skip_ns).then_some(sample);
         Ok(())
     })
 }

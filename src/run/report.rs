@@ -1,28 +1,30 @@
 //! Making a report of a recording: it is read once, and written when it is whole.
 
-use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
+use super::ahead::ahead;
+use super::output::{Out, quoted};
 use super::stretch::{Read, blame, nothing_there, samples_between};
-use super::{print, ran, stop_signals};
+use super::{ran, stop_signals};
 use crate::cli::{PageFormat, ReportArgs};
 use crate::finding::redact::Redactor;
 use crate::model::sample::{HostFacts, Sample};
+use crate::model::stacks::StackBatch;
 use crate::options;
 use crate::program::say::Form;
 use crate::program::signals;
-use crate::record::dir::Dir;
 use crate::record::reader::Reader;
 use crate::report::clock::Clock;
 use crate::report::fold::{Fold, Interval};
 use crate::report::gaps::Gap;
 use crate::report::page::{self, View};
-use crate::report::{Report, json, text};
-use crate::snapshot::{RowKind, derive};
+use crate::report::{Options, Report, json, text};
+use crate::snapshot::{RowKind, Snapshot, derive};
 use crate::source::Source;
 use crate::source::recording::{Recording, files_of};
 use crate::text::one_line;
@@ -35,32 +37,53 @@ const LOOKED_AT: usize = 5;
 
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode> {
     let choices = options::report(args)?;
-    let out = Out::of(args)?;
+    let out = Out::of(args.output.as_deref(), args.format == PageFormat::Html)?;
     check_hosts(&args.path)?;
     let mut recording = Recording::open(&args.path)?;
     let span = recording.span().unwrap_or_default();
     let zone = options::zone(args);
     let (from, to) = options::stretch_in(args.from.as_deref(), args.to.as_deref(), span, &zone)
         .map_err(|error| blame(&args.path, error))?;
-    let shown = (from.map_or(span.0, |from| from.max(span.0)), to.map_or(span.1, |to| to.min(span.1)));
-    let interval_ns = interval_ns(&args.path, from)?;
+    let mut fold = begin(&recording, span, (from, to), choices)?;
     let stop = stop_signals()?;
-    let fold = Fold::new(choices, shown, interval_ns, &recording.host()).context("making an empty report")?;
-    let redactor = args.anonymous.then(Redactor::by_kind);
-    let mut reading = Reading { fold, previous: None, redactor, hosts: None };
-    samples_between(&mut recording, (from, to), stop, |read| {
-        reading.take(read);
-        Ok(())
-    })?;
+    let mut deriving = Deriving::new(args.anonymous.then(Redactor::by_kind));
+    ahead(
+        DERIVED_AHEAD,
+        |give| {
+            samples_between(&mut recording, (from, to), stop, |read| {
+                ensure!(give(deriving.step(read)), "the report was given up");
+                Ok(())
+            })
+        },
+        |step| {
+            step.put_in(&mut fold);
+            Ok(true)
+        },
+    )?;
     if signals::ended_by().is_some() {
         return Ok(ran());
     }
-    reading.fold.torn(recording.torn());
-    let Some(report) = reading.fold.finish() else { return Ok(nothing_there(&args.path, span)) };
+    fold.torn(recording.torn());
+    let Some(report) = fold.finish() else { return Ok(nothing_there(&args.path, span)) };
     let clock = Clock::new(zone, report.span, report.grid.width_ns);
     let (text, form) = render(args, &report, &clock);
     out.write(&text, form)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// An empty report of a recording that has samples over `span`, between two moments of it, in ns since 1970.
+///
+/// # Errors
+/// The recording cannot be read.
+pub(super) fn begin(
+    recording: &Recording,
+    span: (i64, i64),
+    (from, to): (Option<i64>, Option<i64>),
+    choices: Options,
+) -> Result<Fold> {
+    let shown = (from.map_or(span.0, |from| from.max(span.0)), to.map_or(span.1, |to| to.min(span.1)));
+    let interval_ns = interval_ns(recording.path(), from)?;
+    Fold::new(choices, shown, interval_ns, &recording.host()).context("making an empty report")
 }
 
 fn render(args: &ReportArgs, report: &Report, clock: &Clock) -> (String, Form) {
@@ -76,14 +99,15 @@ fn command(args: &ReportArgs) -> String {
     if args.anonymous {
         return String::new();
     }
-    let path = one_line(&args.path.to_string_lossy());
-    let is_plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+,:@".contains(c));
-    let quoted = if is_plain { path } else { format!("'{}'", path.replace('\'', "'\\''")) };
-    format!("numatop-ng report {quoted}{}", if args.utc { " --utc" } else { "" })
+    let path = quoted(&args.path.to_string_lossy());
+    format!("numatop-ng report {path}{}", if args.utc { " --utc" } else { "" })
 }
 
 /// Refuses a directory with recordings of several hosts. A file that cannot be read is left to the reader.
-fn check_hosts(path: &Path) -> Result<()> {
+///
+/// # Errors
+/// The names of the hosts, or the directory cannot be read.
+pub(super) fn check_hosts(path: &Path) -> Result<()> {
     let mut names: Vec<String> = Vec::new();
     for file in files_of(path)? {
         let Ok(reader) = Reader::open(&file) else { continue };
@@ -119,18 +143,57 @@ fn interval_ns(path: &Path, from: Option<i64>) -> Result<i64> {
     Ok(if is_round { (seconds.round() * second) as i64 } else { i64::try_from(median).unwrap_or(i64::MAX) })
 }
 
-/// The report in the making, and the sample before.
-struct Reading {
-    fold: Fold,
-    previous: Option<(Arc<HostFacts>, Sample)>,
+/// Intervals that wait to become a part of the report, at most: with thousands of processes each takes megabytes.
+const DERIVED_AHEAD: usize = 1;
+
+/// A sample, and what it says about the time since the one before.
+pub(super) enum Step {
+    Interval {
+        snapshot: Box<Snapshot>,
+        is_interrupted: bool,
+        hot: Option<StackBatch>,
+    },
+    /// The first sample of a run, with its losses so far.
+    Begin {
+        gap: Option<Gap>,
+        wall_ns: i64,
+        notes: Vec<String>,
+        lost: (BTreeMap<String, u64>, u64),
+    },
+}
+
+impl Step {
+    pub(super) fn put_in(self, fold: &mut Fold) {
+        match self {
+            Step::Interval { snapshot, is_interrupted, hot } => {
+                fold.take(Interval { snapshot: &snapshot, is_interrupted, hot });
+            }
+            Step::Begin { gap, wall_ns, notes, lost: (lost, exit_lost_ns) } => {
+                match gap {
+                    Some(gap) => fold.interrupt(gap),
+                    None => fold.notes(wall_ns, &notes),
+                }
+                fold.begin(lost, exit_lost_ns);
+            }
+        }
+    }
+}
+
+/// From samples to intervals, and the sample before.
+pub(super) struct Deriving {
+    pub previous: Option<(Arc<HostFacts>, Sample)>,
     /// Replaces names, where they are not to be shown.
     redactor: Option<Redactor>,
     /// Facts of the host as they were read last, and without names.
     hosts: Option<(Arc<HostFacts>, Arc<HostFacts>)>,
 }
 
-impl Reading {
-    fn take(&mut self, Read { mut host, mut sample, goes_on, is_interrupted }: Read) {
+impl Deriving {
+    pub(super) fn new(redactor: Option<Redactor>) -> Deriving {
+        Deriving { previous: None, redactor, hosts: None }
+    }
+
+    pub(super) fn step(&mut self, Read { mut host, mut sample, goes_on, is_interrupted }: Read) -> Step {
         let mut hot = sample.hot.take().map(Arc::unwrap_or_clone);
         if let Some(redactor) = &mut self.redactor {
             redactor.sample(&mut sample);
@@ -147,64 +210,25 @@ impl Reading {
             };
             hot.iter_mut().for_each(|batch| redactor.stacks(batch));
         }
-        match self.previous.take() {
+        let step = match self.previous.take() {
             Some((_, before)) if goes_on => {
-                let snapshot = derive(&host, Some(&before), &sample, RowKind::Processes);
-                self.fold.take(Interval { snapshot: &snapshot, is_interrupted, hot });
+                let snapshot = Box::new(derive(&host, Some(&before), &sample, RowKind::Processes));
+                Step::Interval { snapshot, is_interrupted, hot }
             }
             before => {
-                if let Some((facts, before)) = before {
-                    self.fold.interrupt(Gap {
-                        from_ns: before.wall_ns,
-                        to_ns: sample.wall_ns,
-                        why: sample.notes.iter().map(|note| one_line(note)).collect(),
-                        is_new_run: true,
-                        is_restart: facts.boot_id != host.boot_id,
-                    });
-                } else {
-                    self.fold.notes(sample.wall_ns, &sample.notes);
-                }
+                let gap = before.map(|(facts, before)| Gap {
+                    from_ns: before.wall_ns,
+                    to_ns: sample.wall_ns,
+                    why: sample.notes.iter().map(|note| one_line(note)).collect(),
+                    is_new_run: true,
+                    is_restart: facts.boot_id != host.boot_id,
+                });
                 let exit_lost_ns = sample.exit_lost_ns.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
-                self.fold.begin(sample.lost.clone(), exit_lost_ns);
+                let lost = (sample.lost.clone(), exit_lost_ns);
+                Step::Begin { gap, wall_ns: sample.wall_ns, notes: sample.notes.clone(), lost }
             }
-        }
-        self.previous = Some((host, sample));
-    }
-}
-
-/// The place that the report goes to.
-enum Out {
-    Standard,
-    File(PathBuf),
-}
-
-impl Out {
-    fn of(args: &ReportArgs) -> Result<Out> {
-        match &args.output {
-            Some(path) if path.as_os_str() == "-" => Ok(Out::Standard),
-            Some(path) => {
-                // Better now than after minutes of reading; making it fails then, too.
-                if path.symlink_metadata().is_ok() {
-                    bail!("{} exists already: name a new file", path.display());
-                }
-                Ok(Out::File(path.clone()))
-            }
-            None if args.format == PageFormat::Html && io::stdout().is_terminal() => {
-                Err(options::no_page_on_a_terminal().into())
-            }
-            None => Ok(Out::Standard),
-        }
-    }
-
-    fn write(&self, text: &str, form: Form) -> Result<()> {
-        let path = match self {
-            Out::Standard => return print(text, form),
-            Out::File(path) => path,
         };
-        let making =
-            || format!("making {}, which must be a new file in a directory that exists", path.display());
-        let name = path.file_name().with_context(making)?;
-        let dir = Dir::for_file(path.parent().unwrap_or(Path::new("."))).with_context(making)?;
-        dir.publish(Path::new(name), text.as_bytes()).with_context(making)
+        self.previous = Some((host, sample));
+        step
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result};
 
+use super::ahead::ahead;
 use crate::error::Exit;
 use crate::model::sample::{HostFacts, Sample};
 use crate::options;
@@ -16,6 +17,9 @@ use crate::record::time::TimeError;
 use crate::source::recording::Recording;
 use crate::source::{Source, poll};
 use crate::text::rfc3339;
+
+/// Samples that wait to be taken, at most.
+const READ_AHEAD: usize = 4;
 
 /// A sample, and its place in the recording.
 pub(super) struct Read {
@@ -43,7 +47,8 @@ pub(super) fn samples(
     samples_between(&mut recording, between, stop, take)
 }
 
-/// The same of an open recording, between two moments in ns since 1970.
+/// The same of an open recording, between two moments in ns since 1970. It is read on a thread of its own, a few samples
+/// ahead.
 ///
 /// # Errors
 /// The recording cannot be read, or errors of `take`.
@@ -53,18 +58,30 @@ pub(super) fn samples_between(
     stop: BorrowedFd<'_>,
     mut take: impl FnMut(Read) -> Result<()>,
 ) -> Result<()> {
-    if let Some(from) = from {
-        recording.seek(from.saturating_sub(1))?;
-    }
-    while let Some(sample) = recording.next()? {
-        let stopped = poll(&[stop], Instant::now()).context("looking for signals")?.is_some();
-        if stopped || to.is_some_and(|to| sample.wall_ns > to) {
-            break;
-        }
-        let (goes_on, is_interrupted) = (recording.continues(), recording.is_interrupted());
-        take(Read { host: recording.host(), sample, goes_on, is_interrupted })?;
-    }
-    Ok(())
+    ahead(
+        READ_AHEAD,
+        |give| {
+            if let Some(from) = from {
+                recording.seek(from.saturating_sub(1))?;
+            }
+            while let Some(sample) = recording.next()?
+                && to.is_none_or(|to| sample.wall_ns <= to)
+            {
+                let (goes_on, is_interrupted) = (recording.continues(), recording.is_interrupted());
+                if !give(Read { host: recording.host(), sample, goes_on, is_interrupted }) {
+                    break;
+                }
+            }
+            Ok(())
+        },
+        |read| {
+            if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
+                return Ok(false);
+            }
+            take(read)?;
+            Ok(true)
+        },
+    )
 }
 
 /// Names the recording where a time is right and the recording is not.

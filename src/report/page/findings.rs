@@ -78,7 +78,7 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
     let part = |section: Section| all.iter().filter(move |paragraph| paragraph.section == section);
     let has = |sections: &[Section]| all.iter().any(|paragraph| sections.contains(&paragraph.section));
     html! {
-        article.finding class=(class(finding.severity)) id=(format!("f{number}")) {
+        article.finding.(class(finding.severity)) id=(format!("f{number}")) {
             p.head {
                 span.sev { span aria-hidden="true" { (sign) } " " (word) }
                 (moment(&words::when(finding, view.clock), around))

@@ -81,7 +81,8 @@ pub(super) fn content(view: &View<'_>) -> Markup {
             @if let Some(busy) = busy {
                 div.lane.over {
                     div.label { b { "The recording" } span { "machine busy" } }
-                    div.plot id="strip" tabindex="-1" { (row(report, busy, (100.0, "the recording, busy"), 34)) }
+                    div.plot id="strip" tabindex="-1"
+                        data-label="Part of the recording: arrow keys move it, plus and minus zoom, Escape shows all" { (row(report, busy, (100.0, "the recording, busy"), 34)) }
                     div.vals { span.val id="at" {} }
                 }
             }

@@ -1,0 +1,75 @@
+//! Words for numbers of a diff, in text and on the page.
+
+use super::verdict::Verdict;
+use super::{Diff, Row};
+use crate::entity::{By, Who};
+use crate::metric::{Unit, Value, format};
+use crate::text::plural;
+
+/// Comparisons by verdict. `same`: see [`super::verdict::Limits::same`].
+pub(super) fn counts(diff: &Diff, same: f64) -> String {
+    let mut counts = Vec::new();
+    for word in ["better", "worse", "changed", "same", "unclear", "too_short"] {
+        let rows = diff.rows.iter().filter(|row| row.verdict.id() == word).count();
+        match (rows, word) {
+            (0, _) => {}
+            (_, "same") => counts.push(format!("{rows} same (± {} %)", short(same * 100.0))),
+            (_, word) => counts.push(format!("{rows} {}", word.replace('_', " "))),
+        }
+    }
+    let all = plural(diff.rows.len(), "comparison");
+    if counts.is_empty() { all } else { format!("{all}: {}", counts.join(", ")) }
+}
+
+/// A value with its unit.
+pub(super) fn value(value: f64, unit: Unit) -> String {
+    let text = format::short(&Value::F64(value), unit);
+    match unit {
+        Unit::Percent => format!("{text} %"),
+        Unit::PerSecond => format!("{text}/s"),
+        _ => text,
+    }
+}
+
+/// A factor as a change in per cent; as a factor where it is tenfold or more.
+pub(super) fn signed(factor: f64) -> String {
+    let pct = (factor - 1.0) * 100.0;
+    match factor {
+        factor if factor >= 10.0 => format!("× {}", short(factor)),
+        _ if pct.abs() < 0.05 => "0.0 %".into(),
+        _ => format!("{pct:+.1} %"),
+    }
+}
+
+/// A verdict, and how much longer a recording has to be where it says so.
+pub(super) fn verdict(verdict: Verdict) -> String {
+    let times = |times: f64| match times {
+        times if times <= 1000.0 => format!("record {} times as long", short(times.max(1.1))),
+        _ => "no recording is long enough".into(),
+    };
+    match verdict {
+        Verdict::TooShort { times: more } => format!("too short: {}", times(more)),
+        Verdict::Unclear { times: more } => format!("unclear: {}", times(more)),
+        other => other.id().into(),
+    }
+}
+
+/// A number that rounds up below 10.
+pub(super) fn short(number: f64) -> String {
+    if number < 10.0 { format!("{}", (number * 10.0).ceil() / 10.0) } else { format!("{number:.0}") }
+}
+
+/// The 95 % interval of a change; `None` where a side is 0 or too short to have one, `?` where it has no end.
+pub(super) fn interval(row: &Row) -> Option<String> {
+    let factor = row.comparison.factor.filter(|_| !matches!(row.verdict, Verdict::TooShort { .. }))?;
+    let ends = format!("{} … {}", signed(factor.low), signed(factor.high));
+    Some(if factor.high.is_finite() { ends } else { "?".into() })
+}
+
+/// A row of one side with its CPU time.
+pub(super) fn one_sided((who, cpus): &(Who, f64)) -> String {
+    match who.by {
+        By::Container => format!("container {who} ({cpus:.2} CPUs)"),
+        _ => format!("{who} ({cpus:.2} CPUs)"),
+    }
+}

@@ -1,0 +1,75 @@
+//! The place that a page, or another form of it, goes to: a new file, or standard output.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::print;
+use crate::options;
+use crate::program::say::Form;
+use crate::record::dir::Dir;
+
+/// A place that was typed.
+pub(super) enum Out {
+    Standard,
+    File(PathBuf),
+}
+
+impl Out {
+    /// The place for what `-o` says. A page is not written to a terminal.
+    ///
+    /// # Errors
+    /// A file of this name is there, or the page would go to a terminal.
+    pub(super) fn of(typed: Option<&Path>, is_page: bool) -> Result<Out> {
+        match typed {
+            Some(path) if path.as_os_str() == "-" => Ok(Out::Standard),
+            Some(path) => {
+                // Better now than after minutes of reading; making it fails then, too.
+                if path.symlink_metadata().is_ok() {
+                    bail!("{} exists already: name a new file", path.display());
+                }
+                Ok(Out::File(path.to_owned()))
+            }
+            None if is_page && io::stdout().is_terminal() => Err(options::no_page_on_a_terminal().into()),
+            None => Ok(Out::Standard),
+        }
+    }
+
+    /// Writes all of it: a file is there when it is whole.
+    ///
+    /// # Errors
+    /// It cannot be made, or standard output takes no more.
+    pub(super) fn write(&self, text: &str, form: Form) -> Result<()> {
+        let path = match self {
+            Out::Standard => return print(text, form),
+            Out::File(path) => path,
+        };
+        let making =
+            || format!("making {}, which must be a new file in a directory that exists", path.display());
+        let name = path.file_name().with_context(making)?;
+        let dir = Dir::for_file(path.parent().unwrap_or(Path::new("."))).with_context(making)?;
+        dir.publish(Path::new(name), text.as_bytes()).with_context(making)
+    }
+}
+
+/// A word of a command line as it is typed in a shell. Clean.
+pub(super) fn quoted(word: &str) -> String {
+    let word = crate::text::one_line(word);
+    let is_plain =
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+,:@=".contains(c));
+    if is_plain { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_word_stays_one_word() {
+        assert_eq!(quoted("/var/log/numa/"), "/var/log/numa/");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}
