@@ -138,6 +138,10 @@ enum Message {
     NotScoped(String),
     /// Another set of events cannot be counted, for this reason.
     NotCounted(String),
+    /// To the deriver: a page about the samples that are kept is wanted.
+    WritePage,
+    /// The file that the page is in, or why there is none.
+    PageWritten(Result<String, String>),
     /// Stacks that were sampled, or why they cannot be.
     Hot(Result<StackBatch, String>),
     /// Why memory use cannot be sampled.
@@ -270,6 +274,11 @@ fn show(
                 Message::Mail | Message::Terminal => None,
                 // The deriver makes an interval of these.
                 Message::Sample(..) | Message::Moved(..) | Message::Folded(..) | Message::Want(_) => None,
+                Message::WritePage => None,
+                Message::PageWritten(written) => {
+                    app.page_written(&written);
+                    None
+                }
                 Message::Shown(shown) => {
                     samples_left = samples_left.map(|left| left.saturating_sub(shown.taken));
                     app.show(*shown)
@@ -353,6 +362,10 @@ fn show(
                     if let Some(text) = app.state.clipboard.take() {
                         tty.copy(&text)?;
                     }
+                }
+                Some(Effect::WritePage) => {
+                    // A deriver that has ended says why.
+                    let _ = deriver.send(Message::WritePage);
                 }
                 Some(Effect::SetInterval(interval)) => collector.send(Command::SetInterval(interval)),
                 Some(Effect::SetScope(scope)) => collector.send(Command::SetScope(scope)),

@@ -655,6 +655,21 @@ fn a_command_is_copied_as_it_is_and_a_finding_put_aside_is_gone() {
 }
 
 #[test]
+fn a_page_is_asked_for_and_told_of() {
+    let mut app = app(&mut demo_machine(), 3, (80, 24), Theme::new(false, true));
+    assert_eq!(press(&mut app, "R"), Some(Effect::WritePage));
+    app.page_written(&Ok("numatop-ng-1.html".into()));
+    let told = text(&draw(&app, 80, 24));
+    assert!(told.contains("written: numatop-ng-1.html"), "{told}");
+    app.page_written(&Err("no space is left".into()));
+    let told = text(&draw(&app, 80, 24));
+    assert!(told.contains("no page: no space is left"), "{told}");
+    app.state.replay((0, 1), false);
+    assert_eq!(press(&mut app, "R"), None);
+    assert!(app.state.message.as_ref().is_some_and(|said| said.contains("numatop-ng report")));
+}
+
+#[test]
 fn f_opens_the_first_finding_of_the_selected_row() {
     let mut app = app(&mut demo_machine(), UNTIL_FOUND, (80, 24), Theme::new(false, true));
     press(&mut app, "3");

@@ -1,14 +1,21 @@
 //! The thread that derives intervals from samples: between the source and the screen, so that neither waits for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
+use jiff::tz::TimeZone;
 
+use super::history::page::page;
 use super::history::{History, Want};
 use super::mail::{Closed, Inbox, Mail};
 use super::{Message, QUEUE};
+use crate::model::sample::{HostFacts, Sample};
+use crate::record::dir::Dir;
+use crate::text::rfc3339;
 
 /// Both ways to the thread.
 pub(super) struct Deriver {
@@ -60,6 +67,7 @@ fn pass_on(received: &Receiver<Message>, inbox: &Inbox, want: Want, screen: &Mai
                     history.moved(host, previous.map(|sample| *sample), *sample);
                     (is_due, has_moved) = (true, true);
                 }
+                Message::WritePage => write_page(&history, screen.clone()),
                 Message::Folded(engine, mono_ns) => is_due |= history.concluded(*engine, mono_ns),
                 other => {
                     // Stacks of the other time must not come before it.
@@ -88,13 +96,36 @@ fn show(history: &mut History, screen: &Mail) -> Result<(), Closed> {
     }
 }
 
+/// Has a thread of its own write a page about what is kept, so that intervals do not wait for it.
+fn write_page(history: &History, screen: Mail) {
+    let kept = history.kept();
+    // A screen that is gone needs no page.
+    let told = screen.clone();
+    let work = move || {
+        let _ = screen.send(Message::PageWritten(written(kept)));
+    };
+    if let Err(error) = thread::Builder::new().name("page".into()).spawn(work) {
+        let _ = told.send(Message::PageWritten(Err(error.to_string())));
+    }
+}
+
+/// Writes the page to a new file in this directory. Its name.
+fn written(kept: Option<(Arc<HostFacts>, Vec<Sample>)>) -> Result<String, String> {
+    let none = || "there is no interval yet".to_owned();
+    let (host, samples) = kept.ok_or_else(none)?;
+    let text = page(&host, &samples, TimeZone::system()).ok_or_else(none)?;
+    let moment = samples.last().map_or(0, |sample| sample.wall_ns);
+    let name = format!("numatop-ng-{}.html", rfc3339(moment).get(..19).unwrap_or_default().replace(':', "-"));
+    let made =
+        Dir::for_file(Path::new(".")).and_then(|dir| Ok(dir.publish(Path::new(&name), text.as_bytes())?));
+    made.map(|()| name.clone()).map_err(|error| format!("{name}: {error:#}"))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
-    use crate::model::sample::Sample;
     use crate::model::stacks::StackBatch;
     use crate::tui::mail::tests::host;
 

@@ -1,6 +1,7 @@
 //! Samples of the recent past, and the interval among them that the screen wants. Pure.
 
 pub mod conclusions;
+pub mod page;
 pub mod process;
 
 use std::sync::Arc;
@@ -147,6 +148,12 @@ impl History {
         }
         self.want = want;
         pauses
+    }
+
+    /// The machine and all samples that are kept; `None` before the first.
+    pub fn kept(&self) -> Option<(Arc<HostFacts>, Vec<Sample>)> {
+        let samples = self.ring.samples().cloned().collect();
+        self.host.as_ref().map(|host| (Arc::clone(host), samples))
     }
 
     /// The interval that is shown.

@@ -52,6 +52,11 @@ impl Ring {
         self.newest().map(|newest| (self.first + 1).min(newest))
     }
 
+    /// All samples, the oldest first.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().map(|(sample, _)| sample)
+    }
+
     /// The sample of this number and the one before it.
     pub fn pair(&self, number: u64) -> Option<(Option<&Sample>, &Sample)> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;

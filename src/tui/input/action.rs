@@ -67,6 +67,8 @@ pub enum Action {
     Slower,
     Faster,
     AskInterval,
+    /// A page about the samples that are kept, into a new file.
+    WritePage,
     Search,
     SearchNext,
     SearchPrevious,
@@ -182,4 +184,6 @@ pub enum Effect {
     SetAccess(bool),
     /// Begin to keep statistics on our own programs, or end it.
     SetStatistics(bool),
+    /// Write a page about the samples that are kept.
+    WritePage,
 }

@@ -242,6 +242,13 @@ pub static KEYS: &[Binding] = &[
         "Summary: the worst interval of a number",
     ),
     bind(SCREENS, &[ch('o')], Action::Overhead, "", "What numatop-ng itself costs, program by program"),
+    bind(
+        SCREENS,
+        &[ch('R')],
+        Action::WritePage,
+        "",
+        "Write a page about the last minutes for a browser, a new file in this directory",
+    ),
     bind(SCREENS, &[ch(' ')], Action::Pause, "Pause", "Pause; measuring goes on. Again: back to now"),
     bind(PAUSED, &[ch(' ')], Action::Pause, "Now", ""),
     bind(SCREENS, &[key(KeyCode::Left)], Action::Rewind, "", "Pause at the interval before"),

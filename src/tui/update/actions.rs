@@ -102,6 +102,14 @@ impl App {
                 self.state.message = Some("the intervals of a recording are as they were recorded".into());
             }
             Action::AskInterval => self.prompt = ask(Purpose::Interval),
+            Action::WritePage if self.state.replay.is_some() => {
+                self.state.message =
+                    Some("a recording becomes a page with numatop-ng report FILE -o page.html".into());
+            }
+            Action::WritePage => {
+                self.state.message = Some("a page about the last minutes is being made".into());
+                return Some(Effect::WritePage);
+            }
             Action::PickEvents => self.pick_events(),
             Action::PickColumns => self.pick_columns(),
             Action::PickSort => self.pick_sort(),

@@ -59,6 +59,14 @@ impl App {
         }
     }
 
+    /// Says where the page is, or why there is none.
+    pub fn page_written(&mut self, written: &Result<String, String>) {
+        self.state.message = Some(match written {
+            Ok(name) => format!("written: {name}, for a browser"),
+            Err(why) => format!("no page: {}", text::clean_str(why)),
+        });
+    }
+
     /// A view cannot be shown, for this reason.
     fn fail(&mut self, id: ScreenId, why: &str) {
         self.on_top.retain(|open| *open != id);
