@@ -1,4 +1,5 @@
-//! The picture of the screen in the README: drawn by the code that draws the screen, of the demo machine.
+//! The picture of the screen in the README, drawn by the code that draws the screen, and the page of a report in docs/: both of
+//! the demo machine.
 
 mod common;
 
@@ -6,7 +7,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use jiff::tz::TimeZone;
+use numatop_ng::model::sample::Sample;
 use numatop_ng::source::synthetic::demo_machine;
+use numatop_ng::tui::history::page::page;
 use numatop_ng::tui::theme::Theme;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
@@ -109,20 +113,31 @@ fn svg(buf: &Buffer) -> String {
     out
 }
 
+/// Compares a file in docs/ with what is made now, or rewrites it.
+fn compare(file: &str, made: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    if std::env::var_os(ACCEPT).is_some() {
+        fs::write(&path, made).unwrap();
+    }
+    let shown = fs::read_to_string(&path).unwrap_or_default();
+    let other = shown.lines().zip(made.lines()).position(|(shown, made)| shown != made);
+    assert!(
+        shown == made,
+        "{file} is not what is made now: line {other:?}\nif this is meant: {ACCEPT}=1 cargo test --test picture, then look at it"
+    );
+}
+
+#[test]
+fn the_page_in_docs_is_a_report() {
+    let mut machine = demo_machine();
+    let samples: Vec<Sample> = (0..=90).map(|_| machine.step(10_000_000_000)).collect();
+    compare("docs/report.html", &page(&machine.host, &samples, TimeZone::UTC).unwrap());
+}
+
 #[test]
 fn the_picture_in_the_readme_is_the_screen() {
     let mut app = common::app(&mut demo_machine(), 8, SIZE, Theme::new(true, false));
     app.state.demo = true;
     let drawn = svg(&draw(&app, SIZE.0, SIZE.1));
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/screen.svg");
-    if std::env::var_os(ACCEPT).is_some() {
-        fs::write(&file, &drawn).unwrap();
-    }
-    let shown = fs::read_to_string(&file).unwrap_or_default();
-    let other = shown.lines().zip(drawn.lines()).find(|(shown, drawn)| shown != drawn);
-    assert!(
-        shown == drawn,
-        "docs/screen.svg is not what the screen shows: {other:?}\nif this is meant: {ACCEPT}=1 cargo test --test picture, then \
-         look at it"
-    );
+    compare("docs/screen.svg", &drawn);
 }
