@@ -7,6 +7,7 @@ mod containers;
 mod findings;
 mod frames;
 mod hotpath;
+mod known_loads;
 mod memory;
 mod numbers;
 mod pages;
@@ -86,6 +87,8 @@ enum What {
     AccessCost,
     /// Memory in use of programs that people run; not one of all.
     Programs,
+    /// Costs of the machine: ten runs of calibrate, and other tools in turns; not one of all.
+    KnownLoads,
     /// All of these.
     All,
     /// Be one of the loads.
@@ -107,7 +110,8 @@ fn main() -> Result<()> {
         findings::run,
         access::run,
     ];
-    let apart: [fn(&Plan) -> Result<Report>; 3] = [programs::run, access::cost::run, pages::run];
+    let apart: [fn(&Plan) -> Result<Report>; 4] =
+        [programs::run, access::cost::run, pages::run, known_loads::run];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
@@ -122,6 +126,7 @@ fn main() -> Result<()> {
         What::Pages => &apart[2..3],
         What::Programs => &apart[0..1],
         What::AccessCost => &apart[1..2],
+        What::KnownLoads => &apart[3..4],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

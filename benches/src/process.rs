@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,12 @@ use anyhow::{Context, Result, bail};
 
 /// The time that a program has to end by itself once it was asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The program of this name on the path.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
 
 /// A child process that is ended when this goes away.
 pub struct Process {

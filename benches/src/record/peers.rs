@@ -1,6 +1,6 @@
 //! Other recorders on the same machine with the same load.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::Scratch;
 use crate::Plan;
 use crate::numbers::Spread;
-use crate::process::{Process, cpu_time};
+use crate::process::{Process, cpu_time, on_path};
 use crate::report::{Cell, Report, Table};
 
 /// Until a recorder has started and has written what it writes once.
@@ -46,7 +46,7 @@ fn ours(plan: &Plan, to: &Path) -> Option<Command> {
 }
 
 fn atop(_: &Plan, to: &Path) -> Option<Command> {
-    let mut command = Command::new(find("atop")?);
+    let mut command = Command::new(on_path("atop")?);
     command.arg("-w").arg(to).arg("1");
     Some(command)
 }
@@ -56,7 +56,7 @@ fn below(_: &Plan, to: &Path) -> Option<Command> {
     let (store, log) = (to.join("store"), to.join("log"));
     let text = format!("log_dir = {log:?}\nstore_dir = {store:?}\n");
     std::fs::write(&config, text).ok()?;
-    let mut command = Command::new(find("below")?);
+    let mut command = Command::new(on_path("below")?);
     command.arg("--config").arg(config).args(["record", "--interval-s", "1"]);
     Some(command)
 }
@@ -68,15 +68,9 @@ fn sadc(_: &Plan, to: &Path) -> Option<Command> {
 }
 
 fn perf_sched(_: &Plan, to: &Path) -> Option<Command> {
-    let mut command = Command::new(find("perf")?);
+    let mut command = Command::new(on_path("perf")?);
     command.args(["sched", "record", "-o"]).arg(to).args(["--", "sleep", "1000"]);
     Some(command)
-}
-
-/// The program of this name on the path.
-fn find(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
 /// Bytes of a file, or of all below a directory; 0 when there is none.
