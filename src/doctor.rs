@@ -19,10 +19,8 @@ use crate::list::measured;
 use crate::metric::{node::NODE_METRICS, task::TASK_METRICS};
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
-use crate::model::topology::Topology;
 use crate::options;
-use crate::pmu::catalog::Catalog;
-use crate::selftest::trust::Trust;
+use crate::selftest::stored;
 
 pub use self::findings::{Line, Mark};
 pub use self::render::{render_json, render_text};
@@ -34,7 +32,8 @@ const SCHEMA: u32 = 1;
 /// The facts of this machine. Tries to open and count what a live view counts when nothing else is asked for.
 pub fn check() -> HostCheck {
     let root = Path::new("/");
-    let choice = Catalog::read(root, None).and_then(|catalog| options::choose(root, &catalog, "auto"));
+    let catalog = options::marked_catalog(root, None).map_err(anyhow::Error::from);
+    let choice = catalog.and_then(|catalog| options::choose(root, &catalog, "auto"));
     HostCheck::read(root, &choice.unwrap_or_default())
 }
 
@@ -91,21 +90,6 @@ pub struct MetricLine {
     pub advice: Vec<Advice>,
 }
 
-/// Verdicts of self-tests on the events of the machine below `root`; none where none is stored for it.
-pub fn trust(root: &Path) -> Trust {
-    let Ok(topology) = Topology::read(root) else { return Trust::default() };
-    let machine = crate::calibrate::machine::key(root, &topology);
-    let stored = store::places().into_iter().find_map(|place| {
-        let text = store::text_of(&place.with_file_name(TRUST)).ok()?;
-        let trust: Trust = serde_json::from_str(&text).ok()?;
-        trust.is_about(&machine.cpu, machine.hypervisor).then_some(trust)
-    });
-    stored.unwrap_or_default()
-}
-
-/// The file of verdicts, beside the profile of the machine.
-pub const TRUST: &str = "selftest.json";
-
 impl Report {
     /// Gathers the facts of this machine and tries the probes.
     pub fn gather() -> Report {
@@ -116,7 +100,7 @@ impl Report {
         let mut report = Report::new(check, trials);
         let machine = report.sections.iter_mut().find(|section| section.title == findings::MACHINE);
         machine.into_iter().for_each(|section| section.findings.extend(measured.clone().map(findings::ok)));
-        let tested = findings::tested(&trust(Path::new("/")));
+        let tested = findings::tested(&stored::trust(Path::new("/")));
         let counters = report.sections.iter_mut().find(|section| section.title == findings::COUNTERS);
         counters.into_iter().for_each(|section| section.findings.extend(tested.clone()));
         report

@@ -39,7 +39,7 @@ use crate::source::live::LiveOptions;
 pub use self::exporter::{addresses, limits};
 pub use diagnose::{no_rule, rules};
 pub use diff::{Stretch, compared, fails_on, sides};
-pub use events::{budget, catalog, choose, event_sets};
+pub use events::{budget, catalog, choose, event_sets, marked_catalog};
 pub use report::{no_page_on_a_terminal, report, several_hosts, zone};
 pub use settings::{check_settings, with_settings};
 pub use show::{columns, container_selection, filter, node_columns, selection, sort};

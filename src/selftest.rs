@@ -10,4 +10,5 @@ pub mod run;
 pub mod show;
 mod show_counters;
 pub mod software;
+pub mod stored;
 pub mod trust;

@@ -20,7 +20,6 @@ use numatop_ng::model::sample::Reading;
 use numatop_ng::pmu::budget::Budget;
 use numatop_ng::pmu::catalog::Catalog;
 use numatop_ng::pmu::sets::Chooser;
-use numatop_ng::selftest::trust::Trust;
 
 use machine::{Cpu, Machine};
 
@@ -289,7 +288,7 @@ fn events_are_listed_as_they_were() {
             let opens = &mut |_: &[Event]| Ok(());
             Chooser { catalog: &catalog, budget, subnuma: false, opens }.choose(set).unwrap()
         };
-        let text = events::render_text(&catalog, budget, &works, &choose, &Trust::default(), 100);
+        let text = events::render_text(&catalog, budget, &works, &choose, 100);
         check(compare(name, text.as_bytes()).into_iter().collect());
     }
 }

@@ -173,7 +173,11 @@ fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Line> {
         }
     }));
     findings.extend(pmu.trials.iter().map(|trial| match &trial.outcome {
-        Ok(()) => ok(format!("{}: counts", trial.event.name)),
+        Ok(()) => {
+            let tested = trial.event.tested.words();
+            let tested = if tested.is_empty() { String::new() } else { format!("; {tested}") };
+            ok(format!("{}: counts{tested}", trial.event.name))
+        }
         Err(why) => no(format!("{}: {why}", trial.event.name)),
     }));
     // One reason often holds for several.

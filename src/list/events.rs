@@ -1,24 +1,22 @@
 //! The output of `numatop-ng list events`: the tables of this CPU, each event, whether it works here.
 
-use crate::model::event::{Event, Role};
+use crate::model::event::{Event, Role, Tested};
 use crate::model::sample::{Missing, Reading};
 use crate::pmu::budget::Budget;
 use crate::pmu::catalog::{Catalog, Core, Resolved};
 use crate::pmu::sets::{Choice, SETS};
-use crate::selftest::trust::{Trust, Trusted, shipped};
 use crate::text::{clean_str, hanging, plural, words};
 
 /// Lines below an event hang under its name.
 const INDENT: &str = "      ";
 
 /// The list as text of at most `width` columns; a single long word may be longer. `works` opens an event and counts
-/// with it for a moment; `choose` tells what a set is on this machine; `trust` what self-tests found on it.
+/// with it for a moment; `choose` tells what a set is on this machine.
 pub fn render_text(
     catalog: &Catalog,
     budget: Budget,
     works: &dyn Fn(&Event) -> Reading<()>,
     choose: &dyn Fn(&str) -> Choice,
-    trust: &Trust,
     width: usize,
 ) -> String {
     let mut out = String::new();
@@ -26,7 +24,7 @@ pub fn render_text(
         out += &head(core, width);
         out += &counters(core, budget, width);
         for role in Role::MEASURED.iter().chain(&[Role::Slots, Role::Other]) {
-            out += &of_role(core, *role, works, trust, width);
+            out += &of_role(core, *role, works, width);
         }
         out.push('\n');
     }
@@ -82,13 +80,9 @@ fn counters(core: &Core, budget: Budget, width: usize) -> String {
     hanging("PMU    ", words(&text), width)
 }
 
-fn of_role(
-    core: &Core,
-    role: Role,
-    works: &dyn Fn(&Event) -> Reading<()>,
-    trust: &Trust,
-    width: usize,
-) -> String {
+fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width: usize) -> String {
+    // Of a table of which nothing was verified its head says so, once.
+    let some_tested = core.entries.iter().any(|other| !matches!(other.tested, Tested::Unsaid | Tested::Nowhere));
     let entries: Vec<&Resolved> = core.of(role).collect();
     let why = match core.table.absent.get(&role) {
         Some(why) => why.clone(),
@@ -116,14 +110,12 @@ fn of_role(
             hanging("  -   ", [clean_str(&entry.name)], width)
         };
         out += &name;
-        let encoding = resolved.encoding();
         let assumed = if entry.assumed { " The numbers are assumed." } else { "" };
-        out += &hanging(INDENT, words(&clean_str(&encoding)), width);
+        out += &hanging(INDENT, words(&clean_str(&resolved.encoding())), width);
         out += &hanging(INDENT, words(&clean_str(&format!("{}{assumed}", entry.counts))), width);
-        let first = core.of(role).next().is_some_and(|first| first.entry.name == entry.name);
-        let here = trust.says(&entry.name, &encoding).map(Trusted::words);
-        let known = here.or_else(|| shipped(&core.table, role).filter(|_| first));
-        out.extend(known.map(|known| hanging(INDENT, words(&clean_str(&known)), width)));
+        if some_tested && !resolved.tested.is_unsaid() {
+            out += &hanging(INDENT, words(&clean_str(resolved.tested.words())), width);
+        }
     }
     out
 }

@@ -89,6 +89,44 @@ pub enum ShareOf {
     Slots,
 }
 
+/// The word of self-tests on an event (`numatop-ng selftest`), with what a person reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tested {
+    /// Not looked up: events that the kernel counts itself, and recordings from before it was kept.
+    #[default]
+    Unsaid,
+    /// No self-test of it is known.
+    Nowhere,
+    /// Right on this machine.
+    Here(String),
+    /// Right on machines that its table names.
+    Elsewhere(String),
+    /// Plausible on this machine, or wrong as the vendor says: used, and marked.
+    Doubtful(String),
+    /// Wrong on this machine: not used for its role.
+    Wrong(String),
+}
+
+impl Tested {
+    /// In words; empty where nothing is to be said.
+    pub fn words(&self) -> &str {
+        match self {
+            Tested::Unsaid => "",
+            Tested::Nowhere => "not verified on hardware",
+            Tested::Here(words)
+            | Tested::Elsewhere(words)
+            | Tested::Doubtful(words)
+            | Tested::Wrong(words) => words,
+        }
+    }
+
+    /// Whether nothing was looked up.
+    pub fn is_unsaid(&self) -> bool {
+        *self == Tested::Unsaid
+    }
+}
+
 /// The event in one counter slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -115,6 +153,9 @@ pub struct Event {
     /// A precise description of the count; empty for what perf_event_open(2) explains.
     #[serde(default)]
     pub counts: String,
+    /// The word of self-tests on it.
+    #[serde(default, skip_serializing_if = "Tested::is_unsaid")]
+    pub tested: Tested,
 }
 
 /// The table with which a measurement was made: goes into recordings.

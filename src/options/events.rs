@@ -9,6 +9,7 @@ use crate::pmu::budget::{Budget, general_by_cpuid};
 use crate::pmu::catalog::Catalog;
 use crate::pmu::open::try_together;
 use crate::pmu::sets::{Choice, Chooser, SETS};
+use crate::selftest::stored;
 
 /// The counts of each set of events on this machine. Asked before counters are opened: those in use cannot be tried.
 ///
@@ -16,7 +17,7 @@ use crate::pmu::sets::{Choice, Chooser, SETS};
 /// An event table of the user is not sound.
 pub fn event_sets(args: &EventTableArgs) -> Result<Vec<(&'static str, Choice)>, BadValue> {
     let root = Path::new("/");
-    let catalog = catalog(root, args.pmu_dir.as_deref())?;
+    let catalog = marked_catalog(root, args.pmu_dir.as_deref())?;
     let choose = |set: &'static str| choose(root, &catalog, set).map(|choice| (set, choice));
     let sets: anyhow::Result<_> = SETS.iter().map(|(set, ..)| choose(set)).collect();
     sets.map_err(|error| bad("--pmu-dir", format!("{error:#}")))
@@ -28,7 +29,7 @@ pub fn event_sets(args: &EventTableArgs) -> Result<Vec<(&'static str, Choice)>, 
 /// An unknown event, or an event table of the user that is not sound.
 pub(super) fn of(args: &CounterArgs) -> Result<Choice, BadValue> {
     let root = Path::new("/");
-    let catalog = catalog(root, args.tables.pmu_dir.as_deref())?;
+    let catalog = marked_catalog(root, args.tables.pmu_dir.as_deref())?;
     choose(root, &catalog, &args.events).map_err(|error| bad("--events", error.to_string()))
 }
 
@@ -38,6 +39,16 @@ pub(super) fn of(args: &CounterArgs) -> Result<Choice, BadValue> {
 /// An event table of the user cannot be read or is not sound.
 pub fn catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, BadValue> {
     Catalog::read(root, pmu_dir).map_err(|error| bad("--pmu-dir", format!("{error:#}")))
+}
+
+/// The same with the word of self-tests on each event: one that was wrong on this machine is not chosen for its role.
+///
+/// # Errors
+/// As of [`catalog`].
+pub fn marked_catalog(root: &Path, pmu_dir: Option<&Path>) -> Result<Catalog, BadValue> {
+    let mut catalog = catalog(root, pmu_dir)?;
+    stored::trust(root).mark(&mut catalog);
+    Ok(catalog)
 }
 
 /// The counters of the machine below `root`, which is the one that this runs on.

@@ -12,7 +12,7 @@ use super::builtin;
 use super::cpu_kind::CpuKind;
 use super::device::Device;
 use super::table::{Entry, Fallback, Table};
-use crate::model::event::{Event, Role, ShareOf};
+use crate::model::event::{Event, Role, ShareOf, Tested};
 use crate::model::sample::{Missing, Reading};
 use crate::model::units::CpuId;
 
@@ -48,6 +48,8 @@ struct Known<'a> {
 pub struct Resolved {
     pub entry: Entry,
     pub event: Reading<Event>,
+    /// The word of self-tests on it; see [`Resolved::mark`].
+    pub tested: Tested,
 }
 
 impl Resolved {
@@ -59,6 +61,28 @@ impl Resolved {
             |event| format!(" (type {} config {:#x} config1 {:#x})", event.kind, event.config, event.config1),
         );
         format!("{terms}{raw}")
+    }
+
+    /// Keeps the word of self-tests on it, here and with its event.
+    pub fn mark(&mut self, tested: Tested) {
+        if let Ok(event) = &mut self.event {
+            event.tested = tested.clone();
+        }
+        self.tested = tested;
+    }
+
+    /// Whether it may stand for its role.
+    ///
+    /// # Errors
+    /// It was wrong on this machine.
+    pub fn believed(&self) -> Reading<()> {
+        match &self.tested {
+            Tested::Wrong(words) => Err(Missing::Unsupported(format!(
+                "{name}: {words} (numatop-ng selftest); --events {name} counts it all the same",
+                name = self.entry.name
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -118,6 +142,7 @@ impl Core {
         let resolve = |entry: &Entry| Resolved {
             entry: entry.clone(),
             event: resolve(entry, device.as_ref(), advertised_only),
+            tested: Tested::Unsaid,
         };
         Core {
             entries: table.events.iter().map(resolve).collect(),

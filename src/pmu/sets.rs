@@ -211,6 +211,8 @@ impl Chooser<'_> {
             Role::Instructions => Some("instructions"),
             _ => None,
         } {
+            let firsts = self.catalog.cores.iter().filter_map(|core| core.of(role).next());
+            firsts.into_iter().try_for_each(Resolved::believed)?;
             return Ok(vec![self.of_kernel(name, role)]);
         }
         let mut picks = Vec::new();
@@ -230,9 +232,9 @@ impl Chooser<'_> {
             let Some(resolved) = at_rank.iter().find(preferred).or_else(|| at_rank.iter().find(plain)) else {
                 return Err(Missing::Unsupported(format!("{} has no such event", core.in_use.name)));
             };
-            picks.push(pick(resolved)?);
+            picks.push(believed(resolved)?);
             if resolved.entry.of_slots {
-                let slots = core.of(Role::Slots).next().map(pick).transpose()?;
+                let slots = core.of(Role::Slots).next().map(believed).transpose()?;
                 picks.extend(slots);
             }
         }
@@ -248,6 +250,7 @@ impl Chooser<'_> {
         if let Some(resolved) = self.catalog.cores.iter().find_map(|core| core.of(role).next()) {
             event.counts = format!("{}: {}", resolved.entry.name, resolved.entry.counts);
             place = resolved.entry.counters;
+            event.tested = resolved.tested.clone();
         }
         Pick { event, need: Need { role, place, offcore: false } }
     }
@@ -280,6 +283,12 @@ impl Chooser<'_> {
         picks.push(found);
         Ok(())
     }
+}
+
+/// An event for its role: not one that was wrong here.
+fn believed(resolved: &Resolved) -> Reading<Pick> {
+    resolved.believed()?;
+    pick(resolved)
 }
 
 fn pick(resolved: &Resolved) -> Reading<Pick> {

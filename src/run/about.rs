@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use super::{print, terminal_width};
 use crate::calibrate::store;
 use crate::cli::{Document, Listing, ReportFormat};
-use crate::doctor::trust;
 use crate::list::{events, findings, metrics};
 use crate::model::topology::Topology;
 use crate::pmu::open::try_event;
@@ -59,10 +58,10 @@ pub(super) fn list(what: &Listing) -> Result<ExitCode> {
         Listing::Findings => findings::render_text(terminal_width()),
         Listing::Events(tables) => {
             let root = Path::new("/");
-            let catalog = options::catalog(root, tables.pmu_dir.as_deref())?;
+            let catalog = options::marked_catalog(root, tables.pmu_dir.as_deref())?;
             let choose = |set: &str| options::choose(root, &catalog, set).unwrap_or_default();
             let budget = options::budget(root, &catalog);
-            events::render_text(&catalog, budget, &try_event, &choose, &trust(root), terminal_width())
+            events::render_text(&catalog, budget, &try_event, &choose, terminal_width())
         }
     };
     print(&text, Form::Text)?;

@@ -12,10 +12,8 @@ use super::watch::start;
 use super::{print, stop_signals, terminal_width};
 use crate::calibrate::job::Limits;
 use crate::calibrate::machine::Facts;
-use crate::calibrate::store;
 use crate::calibrate::worker::Worker;
 use crate::cli::{ReportFormat, SelftestArgs, SelftestPart};
-use crate::doctor;
 use crate::error::Exit;
 use crate::host::kernel::read_trimmed;
 use crate::model::event::Role;
@@ -27,6 +25,7 @@ use crate::selftest::judge::Verdict;
 use crate::selftest::report::{Report, SCHEMA};
 use crate::selftest::run::{self, Places, Stopped, software};
 use crate::selftest::show;
+use crate::selftest::stored;
 use crate::selftest::trust::Trust;
 
 /// The limit of everything: on a machine at rest it takes five seconds.
@@ -88,12 +87,7 @@ fn keep(report: &Report) {
     if trust.events.is_empty() {
         return;
     }
-    let stored = store::own_place().and_then(|place| {
-        let place = place.with_file_name(doctor::TRUST);
-        let older = store::text_of(&place).ok().and_then(|text| serde_json::from_str(&text).ok());
-        store::write(&place, &trust.after(older.unwrap_or_default()))
-    });
-    if let Err(error) = stored {
+    if let Err(error) = stored::keep(trust) {
         say::message(format!("numatop-ng: the verdicts on events are not stored: {error:#}"));
     }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::counts::CounterReport;
 use super::judge::Verdict;
 use super::report::Report;
-use crate::model::event::Role;
+use crate::model::event::{Role, Tested};
+use crate::pmu::catalog::Catalog;
 use crate::pmu::table::Table;
 
 /// Version of the JSON.
@@ -91,6 +92,22 @@ impl Trust {
         self.schema == SCHEMA && self.cpu == cpu && self.hypervisor == hypervisor && !cpu.is_empty()
     }
 
+    /// Gives each event of a catalogue the word of self-tests on it: of this machine, or else of machines that its table
+    /// names. One that was wrong here is not chosen for its role from then on.
+    pub fn mark(&self, catalog: &mut Catalog) {
+        for core in &mut catalog.cores {
+            let mut begun: Vec<Role> = Vec::new();
+            for resolved in &mut core.entries {
+                let (role, encoding) = (resolved.entry.role, resolved.encoding());
+                let first = !begun.contains(&role);
+                begun.push(role);
+                let here = self.says(&resolved.entry.name, &encoding).map(Trusted::tested);
+                let elsewhere = || shipped(&core.table, role).filter(|_| first).map(Tested::Elsewhere);
+                resolved.mark(here.or_else(elsewhere).unwrap_or(Tested::Nowhere));
+            }
+        }
+    }
+
     /// The verdict on an event in this encoding.
     pub fn says(&self, event: &str, encoding: &str) -> Option<&Trusted> {
         self.events.iter().find(|known| known.event == event && known.encoding == encoding)
@@ -109,6 +126,17 @@ fn gravity(verdict: Verdict) -> u8 {
 }
 
 impl Trusted {
+    /// The same for whatever counts it.
+    fn tested(&self) -> Tested {
+        let words = self.words();
+        match self.verdict {
+            Verdict::Ok => Tested::Here(words),
+            Verdict::Plausible | Verdict::Known => Tested::Doubtful(words),
+            Verdict::Wrong => Tested::Wrong(words),
+            Verdict::Untested => Tested::Nowhere,
+        }
+    }
+
     /// In words: `verified here, 2026-11-23`.
     pub fn words(&self) -> String {
         let reason = self.reason.as_deref().unwrap_or("no reason");
@@ -190,6 +218,36 @@ mod tests {
         let other = Trust { hypervisor: Some(true), ..old };
         assert_eq!(new.clone().after(other), new, "counters of a hypervisor are others");
         assert!(!Trust::default().is_about("", None));
+    }
+
+    #[test]
+    fn a_catalogue_has_the_word_on_each_event() {
+        let mut catalog = Catalog::read(std::path::Path::new("/nonexistent"), None).unwrap();
+        let entry = &catalog.cores[0].entries[0];
+        let (event, encoding) = (entry.entry.name.clone(), entry.encoding());
+        let trusted = |verdict| Trusted {
+            role: entry.entry.role,
+            event: event.clone(),
+            encoding: encoding.clone(),
+            verdict,
+            reason: Some("16 times too many".into()),
+            date: "2026-11-23".into(),
+            kernel: "6.12".into(),
+        };
+        let words = [
+            (Verdict::Ok, "verified here, 2026-11-23, Linux 6.12", true),
+            (Verdict::Plausible, "plausible here, 2026-11-23, Linux 6.12", true),
+            (Verdict::Known, "wrong here as known: 16 times too many", true),
+            (Verdict::Wrong, "WRONG here, 2026-11-23: 16 times too many", false),
+            (Verdict::Untested, "not verified on hardware", true),
+        ];
+        let all: Vec<_> = words.map(|(verdict, words, believed)| (trusted(verdict), words, believed)).into();
+        for (trusted, words, believed) in all {
+            Trust { events: vec![trusted], ..Trust::default() }.mark(&mut catalog);
+            let [first, rest @ ..] = &catalog.cores[0].entries[..] else { panic!("no entries") };
+            assert_eq!((first.tested.words(), first.believed().is_ok()), (words, believed));
+            assert!(rest.iter().all(|other| other.tested == Tested::Nowhere));
+        }
     }
 
     #[test]

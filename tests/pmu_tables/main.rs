@@ -15,7 +15,8 @@ use numatop_ng::pmu::budget::Budget;
 use numatop_ng::pmu::builtin;
 use numatop_ng::pmu::catalog::Catalog;
 use numatop_ng::pmu::sets::{Choice, Chooser, SETS};
-use numatop_ng::selftest::trust::Trust;
+use numatop_ng::selftest::judge::Verdict;
+use numatop_ng::selftest::trust::{Trust, Trusted};
 
 use known::KNOWN;
 use machine::Cpu::{Arm, X86};
@@ -198,6 +199,66 @@ fn without_offcore_events_retired_loads_are_counted_both_local_and_remote() {
 
     let chosen = names(&choice);
     assert_eq!(chosen[2..], ["MEM_LOAD_L3_MISS_RETIRED.LOCAL_DRAM", "MEM_LOAD_L3_MISS_RETIRED.REMOTE_DRAM"]);
+}
+
+/// The verdict of a self-test on events of a catalogue.
+fn tested(catalog: &Catalog, events: &[&str], verdict: Verdict) -> Trust {
+    let verdict = |name: &&str| {
+        let resolved = catalog.named(name).unwrap();
+        Trusted {
+            role: resolved.entry.role,
+            event: resolved.entry.name.clone(),
+            encoding: resolved.encoding(),
+            verdict,
+            reason: Some("counts nothing".into()),
+            date: "2026-11-23".into(),
+            kernel: "6.12".into(),
+        }
+    };
+    Trust { events: events.iter().map(verdict).collect(), ..Trust::default() }
+}
+
+#[test]
+fn an_event_that_was_wrong_here_does_not_stand_for_its_role() {
+    let machine = Machine::new(ICE_LAKE);
+    let mut catalog = catalog(&machine);
+    let budget = Budget::read(&machine.root, &catalog, true, None);
+    let walks = "DTLB_LOAD_MISSES.WALK_COMPLETED";
+    tested(&catalog, &["OCR.READS_TO_CORE.REMOTE_DRAM", walks], Verdict::Wrong).mark(&mut catalog);
+
+    let auto = choose(&catalog, budget, "auto");
+    let next = ["MEM_LOAD_L3_MISS_RETIRED.LOCAL_DRAM", "MEM_LOAD_L3_MISS_RETIRED.REMOTE_DRAM"];
+    assert_eq!(names(&auto)[2..], next, "both of the next rank: accesses are divided by one another");
+    let tlb = choose(&catalog, budget, "tlb");
+    let why = tlb.absent[&Role::Dtlb].to_string();
+    assert!(why.contains("WRONG here, 2026-11-23: counts nothing"), "{why}");
+    assert_eq!(names(&choose(&catalog, budget, walks)), [walks], "by its name it is counted");
+
+    let cycles = catalog.cores[0].of(Role::Cycles).next().unwrap().entry.name.clone();
+    tested(&catalog, &[&cycles], Verdict::Wrong).mark(&mut catalog);
+    let basic = choose(&catalog, budget, "basic");
+    assert_eq!(names(&basic), ["instructions"]);
+    assert!(basic.absent[&Role::Cycles].to_string().contains("WRONG here"));
+}
+
+#[test]
+fn events_have_the_word_of_self_tests_with_them() {
+    let machine = Machine::new(ICE_LAKE);
+    let mut catalog = catalog(&machine);
+    let budget = Budget::read(&machine.root, &catalog, true, None);
+    let local = "OCR.READS_TO_CORE.LOCAL_DRAM";
+    let cycles = catalog.cores[0].of(Role::Cycles).next().unwrap().entry.name.clone();
+    tested(&catalog, &[local, &cycles], Verdict::Ok).mark(&mut catalog);
+
+    let choice = choose(&catalog, budget, "auto");
+    let words: Vec<&str> = choice.events.iter().map(|event| event.tested.words()).collect();
+    let (here, nowhere) = ("verified here, 2026-11-23, Linux 6.12", "not verified on hardware");
+    assert_eq!(words, [here, nowhere, here, nowhere], "cycles by the kernel's name are the event of the table");
+
+    let text =
+        events::render_text(&catalog, budget, &|_| Ok(()), &|set| choose(&catalog, budget, set), 100);
+    assert_eq!(text.matches(here).count(), 2, "{text}");
+    assert!(text.matches(&format!("      {nowhere}\n")).count() > 5, "{text}");
 }
 
 #[test]
@@ -467,7 +528,6 @@ fn the_list_says_what_is_counted_and_whether_it_works() {
         budget,
         &works,
         &|set| choose(&catalog, budget, set),
-        &Trust::default(),
         100,
     );
 

@@ -11,6 +11,7 @@ use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::node::NODE_METRICS;
 use crate::metric::task::{self, TASK_METRICS};
 use crate::metric::{Group, Metric};
+use crate::model::event::Tested;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
 use crate::tui::input::action::{Effect, Motion};
@@ -130,6 +131,7 @@ fn lines(width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
             describe(&mut lines, metric, snapshot, width);
         }
     }
+    counters(&mut lines, snapshot, width);
     heading(&mut lines, "Nodes");
     let as_of_tasks =
         |metric: &Metric<Node>| task::by_id(metric.id).is_some_and(|task| task.help == metric.help);
@@ -162,6 +164,26 @@ fn describe<R>(lines: &mut Vec<Line>, metric: &Metric<R>, snapshot: Option<&Snap
     entry(lines, metric.title, &format!("{} [{}]", metric.help, metric.id), Role::Plain, width);
     if let Some(why) = snapshot.and_then(|snapshot| snapshot.host_missing(metric.id)) {
         entry(lines, "", &format!("not here: {}", clean_str(&why.to_string())), Role::Warn, width);
+    }
+}
+
+/// The events behind the counters of now, each with its meaning and the word of self-tests on it.
+fn counters(lines: &mut Vec<Line>, snapshot: Option<&Snapshot>, width: usize) {
+    let events = snapshot.map_or(&[][..], |snapshot| &snapshot.host.events);
+    if events.is_empty() {
+        return;
+    }
+    heading(lines, "Counters");
+    for event in events {
+        let meaning = if event.counts.is_empty() { String::new() } else { format!(": {}", event.counts) };
+        let text = clean_str(&format!("{}{meaning}", event.name));
+        entry(lines, event.role.id(), &text, Role::Plain, width);
+        let role = match event.tested {
+            Tested::Unsaid => continue,
+            Tested::Here(_) | Tested::Elsewhere(_) | Tested::Nowhere => Role::Plain,
+            Tested::Doubtful(_) | Tested::Wrong(_) => Role::Warn,
+        };
+        entry(lines, "", &clean_str(event.tested.words()), role, width);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Actions in prompts and pickers.
 
 use super::App;
+use crate::model::event::{Event, Tested};
 use crate::pmu::sets::Choice;
 use crate::text::{clean_str, plural};
 use crate::tui::input::action::{Action, Effect};
@@ -140,5 +141,40 @@ fn counts(choice: &Choice) -> String {
     if names.is_empty() && text.is_empty() {
         return "nothing".into();
     }
-    clean_str(&(text + &names.join(", ")))
+    clean_str(&(text + &names.join(", ") + &verified(&choice.events)))
+}
+
+/// The events that a self-test found right on this machine; nothing where no table says what they are.
+fn verified(events: &[Event]) -> String {
+    let said = events.iter().filter(|event| !event.tested.is_unsaid());
+    let (here, other): (Vec<&Event>, Vec<&Event>) =
+        said.partition(|event| matches!(event.tested, Tested::Here(_)));
+    let named = |events: &[&Event]| {
+        events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    match (here.as_slice(), other.as_slice()) {
+        ([], []) => String::new(),
+        ([], _) => " (not verified here: numatop-ng selftest)".into(),
+        (_, []) => " (verified here)".into(),
+        (_, other) => format!(" (verified here, but for {})", named(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_says_which_of_its_events_were_verified_here() {
+        let event = |name: &str, tested| Event { name: name.into(), tested, ..Event::default() };
+        let here = || Tested::Here("verified here, 2026-11-23, Linux 6.12".into());
+        let set = |events: Vec<Event>| counts(&Choice { events, ..Choice::default() });
+        assert_eq!(set(vec![event("A", Tested::Unsaid)]), "A");
+        assert_eq!(set(vec![event("A", here()), event("B", here())]), "A, B (verified here)");
+        assert_eq!(
+            set(vec![event("A", here()), event("B", Tested::Nowhere)]),
+            "A, B (verified here, but for B)"
+        );
+        assert_eq!(set(vec![event("A", Tested::Nowhere)]), "A (not verified here: numatop-ng selftest)");
+    }
 }

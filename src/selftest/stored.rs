@@ -1,0 +1,34 @@
+//! The verdicts of self-tests that are stored on this machine, beside its profile.
+
+use std::path::{Path, PathBuf};
+
+use super::trust::Trust;
+use crate::calibrate::{machine, store};
+use crate::model::topology::Topology;
+
+/// The name of the file.
+const NAME: &str = "selftest.json";
+
+/// The verdicts on the events of the machine below `root`; none where none is stored for it.
+pub fn trust(root: &Path) -> Trust {
+    let Ok(topology) = Topology::read(root) else { return Trust::default() };
+    let machine = machine::key(root, &topology);
+    let about = |place: PathBuf| Some(read(&place)?).filter(|trust| trust.is_about(&machine.cpu, machine.hypervisor));
+    store::places().into_iter().find_map(|place| about(place.with_file_name(NAME))).unwrap_or_default()
+}
+
+/// Stores the verdicts of a self-test with those of older ones that were not tested again. Returns the file.
+///
+/// # Errors
+/// As of [`store::write()`].
+pub fn keep(trust: Trust) -> anyhow::Result<PathBuf> {
+    let place = store::own_place()?.with_file_name(NAME);
+    let older = read(&place).unwrap_or_default();
+    store::write(&place, &trust.after(older))?;
+    Ok(place)
+}
+
+/// The verdicts in a file; `None` where there is none, or a damaged one.
+fn read(place: &Path) -> Option<Trust> {
+    serde_json::from_str(&store::text_of(place).ok()?).ok()
+}
