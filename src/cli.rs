@@ -25,7 +25,7 @@ pub use known::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 pub use report::{PageFormat, ReportArgs};
 pub use roles::{
     ColourArg, ContainerArgs, CountArgs, CounterArgs, DisplayArgs, EventTableArgs, HotArgs, MeasureArgs,
-    NamedGroups, OutputArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, WatchArgs,
+    NamedGroups, OutputArgs, ProfileArgs, RecordLimits, ScopeArgs, ScreenArgs, StackArgs, WatchArgs,
 };
 use roles::{MEASUREMENT, RECORDING};
 pub use selftest::{SelftestArgs, SelftestPart};
@@ -109,6 +109,9 @@ pub enum Command {
     Topology {
         #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
         format: ReportFormat,
+
+        #[command(flatten)]
+        profile: ProfileArgs,
     },
     /// List metrics, events, or rules of findings, as they can be named in other commands.
     #[command(disable_help_subcommand = true)]
@@ -191,7 +194,7 @@ pub struct LiveArgs {
         // By flag, not by role: clap would name all flags of the role in its message.
         conflicts_with_all = [
             "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated", "hot_event", "hot_rate", "overhead", "access",
+            "runtime_sockets", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated", "machine_profile", "hot_event", "hot_rate", "overhead", "access",
             "no_access",
         ]
     )]
@@ -289,7 +292,7 @@ pub struct ExporterArgs {
         value_name = "FILE|DIR",
         conflicts_with_all = [
             "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host", "wait",
-            "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated",
+            "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated", "machine_profile",
         ]
     )]
     pub from_recording: Option<PathBuf>,
@@ -370,7 +373,7 @@ pub struct DiagnoseArgs {
         value_name = "FILE|DIR",
         conflicts_with_all = [
             "seconds", "pids", "tids", "users", "containers", "pods", "namespaces", "cgroups", "units", "machines", "host",
-            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated",
+            "wait", "runtime_sockets", "delay", "events", "pmu_dir", "placement_budget", "host_name", "flush_isolated", "machine_profile",
         ]
     )]
     pub path: Option<PathBuf>,

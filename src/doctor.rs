@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::calibrate::store;
+use crate::calibrate::store::{self, Wanted};
 use crate::collect::check::HostCheck;
 use crate::collect::plan::{Advice, Caveat, Hindrance, Plan, Verdict, plan};
 use crate::error::{self, Exit, Refusal};
@@ -96,7 +96,7 @@ impl Report {
         let check = check();
         let trials = trial::run(&check);
         let measured =
-            check.topology.known().map(|topology| measured::line(store::find(topology).0.as_ref()));
+            check.topology.known().map(|topology| measured::line(store::find(&Wanted::Stored, topology).0.as_ref()));
         let mut report = Report::new(check, trials);
         let machine = report.sections.iter_mut().find(|section| section.title == findings::MACHINE);
         machine.into_iter().for_each(|section| section.findings.extend(measured.clone().map(findings::ok)));

@@ -64,6 +64,8 @@ pub enum Unit {
     /// A quotient of two counts.
     Ratio,
     Gigahertz,
+    /// 10^9 bytes a second.
+    GigabytesPerSecond,
 }
 
 /// The interesting end of the list.

@@ -14,10 +14,13 @@ use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::{ContainerArgs, CountArgs, DisplayArgs, MeasureArgs, RecordLimits, ScopeArgs, WatchArgs};
+use crate::calibrate::store::{self, Wanted};
+use crate::cli::{
+    ContainerArgs, CountArgs, DisplayArgs, MeasureArgs, ProfileArgs, RecordLimits, ScopeArgs, WatchArgs,
+};
 use crate::collect::placement;
 use crate::container::runtime;
 use crate::container::scope::Scope;
@@ -114,6 +117,7 @@ pub fn watched(
         flush_isolated: measure.flush_isolated,
         host_name: host_name(measure, std::env::var("NUMATOP_HOST_NAME").ok()),
         group_limits: true,
+        profile: machine_profile(&measure.profile)?,
         ..LiveOptions::default()
     })
 }
@@ -121,6 +125,22 @@ pub fn watched(
 /// The name of the machine that was given: by flag, or by the `environment`.
 fn host_name(measure: &MeasureArgs, environment: Option<String>) -> Option<String> {
     measure.host_name.clone().or(environment).filter(|name| !name.is_empty())
+}
+
+/// The profile that `--machine-profile` names.
+///
+/// # Errors
+/// There is no such file, or it is no profile: a mistake in the flag is no reason to use another one.
+pub fn machine_profile(args: &ProfileArgs) -> Result<Wanted, BadValue> {
+    match &args.machine_profile {
+        None => Ok(Wanted::Stored),
+        Some(path) if path.is_empty() => Ok(Wanted::Nothing),
+        Some(path) => {
+            let path = PathBuf::from(path);
+            store::read(&path).map_err(|error| bad("--machine-profile", format!("{error:#}")))?;
+            Ok(Wanted::File(path))
+        }
+    }
 }
 
 /// Refuses what batch output in `format` has no place for. `kept`: stacks go into a recording.

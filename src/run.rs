@@ -54,7 +54,9 @@ pub fn run(cli: &Cli) -> Result<ExitCode> {
     let cli = chosen.as_ref().unwrap_or(cli);
     match &cli.command {
         Some(Command::Doctor { format }) => about::doctor(*format),
-        Some(Command::Topology { format }) => about::topology(*format),
+        Some(Command::Topology { format, profile }) => {
+            about::topology(*format, &options::machine_profile(profile)?)
+        }
         Some(Command::List { what }) => about::list(what),
         Some(Command::Record(args)) => watch::record(args),
         Some(Command::Exporter(args)) => prometheus::run(args),

@@ -1,7 +1,6 @@
 //! One number of many: medians of rounds, and their errors.
 
-/// Part of a value above which its error is too large for it to be sure.
-pub const SURE: f64 = 0.03;
+pub use crate::model::profile::SURE;
 
 /// Rounds at most, however far they are apart.
 pub const MOST_ROUNDS: usize = 15;

@@ -1,6 +1,7 @@
 //! The profile on the disk: where it is looked for, how it is read, and how it takes the place of an older one.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -15,7 +16,7 @@ use serde::Serialize;
 use super::machine;
 use crate::host::kernel::read_trimmed;
 use crate::model::profile::{Profile, SCHEMA};
-use crate::model::topology::Topology;
+use crate::model::topology::{Calibration, Topology};
 
 /// The name of the file.
 const NAME: &str = "machine.json";
@@ -41,8 +42,11 @@ pub fn places() -> Vec<PathBuf> {
 
 /// The first folder of `$STATE_DIRECTORY`, which systemd separates with colons.
 fn of_service() -> Option<PathBuf> {
-    let folders = env::var_os("STATE_DIRECTORY")?;
-    let first = env::split_paths(&folders).next()?;
+    first_folder(&env::var_os("STATE_DIRECTORY")?)
+}
+
+fn first_folder(folders: &OsStr) -> Option<PathBuf> {
+    let first = env::split_paths(folders).next()?;
     (!first.as_os_str().is_empty()).then_some(first)
 }
 
@@ -106,10 +110,26 @@ pub struct Stored {
     pub inapplicable: Option<String>,
 }
 
+/// The profile that is to be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// What is stored, see [`places`].
+    #[default]
+    Stored,
+    /// Nothing: distances are those of the firmware.
+    Nothing,
+    /// This file.
+    File(PathBuf),
+}
+
 /// The first profile that is about this machine, or else the first there is, and a word on each file that could not be read. A
 /// damaged one is no error.
-pub fn find(topology: &Topology) -> (Option<Stored>, Vec<String>) {
-    find_in(&places(), topology)
+pub fn find(wanted: &Wanted, topology: &Topology) -> (Option<Stored>, Vec<String>) {
+    match wanted {
+        Wanted::Stored => find_in(&places(), topology),
+        Wanted::Nothing => (None, Vec::new()),
+        Wanted::File(path) => find_in(std::slice::from_ref(path), topology),
+    }
 }
 
 fn find_in(places: &[PathBuf], topology: &Topology) -> (Option<Stored>, Vec<String>) {
@@ -138,11 +158,15 @@ fn find_in(places: &[PathBuf], topology: &Topology) -> (Option<Stored>, Vec<Stri
 }
 
 /// The topology of this machine, with the costs of its nodes if they were measured.
-pub fn with_costs(mut topology: Topology) -> Topology {
-    if let (Some(stored), _) = find(&topology)
-        && stored.inapplicable.is_none()
-    {
-        stored.profile.measure(&mut topology);
+pub fn with_costs(wanted: &Wanted, mut topology: Topology) -> Topology {
+    let (found, _) = find(wanted, &topology);
+    let Some(stored) = found else { return topology };
+    match stored.inapplicable {
+        None => stored.profile.measure(&mut topology),
+        why @ Some(_) => {
+            let time = stored.profile.time;
+            topology.calibration = Some(Calibration { time, only_ratios: false, unused: why });
+        }
     }
     topology
 }

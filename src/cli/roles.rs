@@ -1,5 +1,6 @@
 //! Flags by role: a struct for each, flattened into the subcommands that have a use for it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -210,6 +211,17 @@ pub struct MeasureArgs {
     /// tick, and its counts are not known.
     #[arg(long)]
     pub flush_isolated: bool,
+
+    #[command(flatten)]
+    pub profile: ProfileArgs,
+}
+
+/// The profile of the machine.
+#[derive(Args, Debug)]
+pub struct ProfileArgs {
+    /// The profile with measured costs between nodes (numatop-ng calibrate), instead of the one that is stored; '': none.
+    #[arg(long, value_name = "FILE")]
+    pub machine_profile: Option<OsString>,
 }
 
 impl MeasureArgs {

@@ -265,6 +265,8 @@ mod tests {
             node,
             latency_ps: Some(ns * 1000),
             read_bytes_per_s: None,
+            latency_error_ps: None,
+            read_error_bytes_per_s: None,
         };
         topology.nodes[0].measured = vec![cost(near, 80), cost(far, 136)];
         assert_eq!((ratio(&topology, near, far), ratio(&topology, far, near)), (1.7, 2.1));

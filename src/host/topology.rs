@@ -42,6 +42,7 @@ impl Topology {
             offline_nodes: node_map.offline,
             numa: node_map.numa,
             unplaced_devices,
+            calibration: None,
         })
     }
 

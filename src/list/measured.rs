@@ -9,10 +9,9 @@ use crate::text::{hanging, words};
 
 /// Why a profile is not used; `None` if it is.
 fn unused(stored: &Stored) -> Option<String> {
-    match (&stored.inapplicable, stored.profile.state) {
-        (Some(why), _) => Some(format!("not about this machine now: {why}")),
-        (None, State::Disturbed) => Some("others disturbed the measurement".into()),
-        _ => None,
+    match &stored.inapplicable {
+        Some(why) => Some(format!("not about this machine now: {why}")),
+        None => stored.profile.unusable().map(String::from),
     }
 }
 

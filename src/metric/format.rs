@@ -46,6 +46,7 @@ pub fn node_word(node: crate::model::units::NodeId, share: f64, unit: Unit) -> S
     match unit {
         Unit::Ratio => format!("{node}:{share:.2}"),
         Unit::Bytes => format!("{node}:{}", bytes(share)),
+        Unit::GigabytesPerSecond => format!("{node}:{}", count(share)),
         _ => format!("{node}:{share:.0}"),
     }
 }

@@ -3,7 +3,8 @@
 use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value};
 use crate::model::sample::{Missing, Reading};
-use crate::model::topology::{Device, Node as Facts};
+use crate::model::profile::SURE;
+use crate::model::topology::{Calibration, Cost, Device, Node as Facts, Topology};
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::clean_str;
@@ -21,6 +22,34 @@ pub const DISTANCE: Metric<Node> = Metric {
         let to = |(node, distance): &(NodeId, u32)| (*node, f64::from(*distance));
         Ok(Value::ByNode(facts(node, snapshot)?.distances.iter().map(to).collect()))
     },
+    over: Over::Newest,
+    traits: Traits::NONE,
+};
+
+pub const LATENCY: Metric<Node> = Metric {
+    id: "latency_ns",
+    title: "LATENCY",
+    width: 13,
+    group: Group::Node,
+    unit: Unit::Nanoseconds,
+    order: Order::Descending,
+    help: "Latency of a load from memory of each node on CPUs of this one, in ns, as numatop-ng calibrate measured it on the \
+           idle machine. Not the latency of now.",
+    value: |node, snapshot| by_node(node, snapshot, latency_ns),
+    over: Over::Newest,
+    traits: Traits::NONE,
+};
+
+pub const BANDWIDTH: Metric<Node> = Metric {
+    id: "bandwidth_gbs",
+    title: "BANDWIDTH",
+    width: 13,
+    group: Group::Node,
+    unit: Unit::GigabytesPerSecond,
+    order: Order::Descending,
+    help: "Reads by all cores of this node from memory of each node, in GB/s (10^9 bytes), as numatop-ng calibrate measured it \
+           on the idle machine: the most there is, not the traffic of now.",
+    value: |node, snapshot| by_node(node, snapshot, bandwidth_gbs),
     over: Over::Newest,
     traits: Traits::NONE,
 };
@@ -45,6 +74,69 @@ pub const DEVICES: Metric<Node> = Metric {
 fn facts<'a>(node: &Node, snapshot: &'a Snapshot) -> Reading<&'a Facts> {
     let facts = snapshot.host.topology.node(NodeId(node.raw.id));
     facts.ok_or_else(|| Missing::NotCollected("the node is not online any more".into()))
+}
+
+const NOT_MEASURED: &str = "this pair of nodes was not measured";
+
+/// The cost of memory of one node on CPUs of another, from the measurement.
+type CostOf = fn(&Topology, NodeId, NodeId) -> Reading<Measured>;
+
+/// A measured number, and half the range of its rounds where there were several.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    pub value: f64,
+    pub error: Option<f64>,
+}
+
+impl Measured {
+    /// Whether its rounds agree.
+    pub fn is_sure(self) -> bool {
+        self.error.is_none_or(|error| error <= SURE * self.value)
+    }
+}
+
+/// Latency of memory of `to` on CPUs of `from`, ns.
+pub(super) fn latency_ns(topology: &Topology, from: NodeId, to: NodeId) -> Reading<Measured> {
+    let cost = cost(topology, from, to)?;
+    measured(cost.latency_ps, cost.latency_error_ps, 1e3)
+}
+
+/// Reads by the cores of `from` from memory of `to`, GB/s.
+pub(super) fn bandwidth_gbs(topology: &Topology, from: NodeId, to: NodeId) -> Reading<Measured> {
+    let cost = cost(topology, from, to)?;
+    measured(cost.read_bytes_per_s, cost.read_error_bytes_per_s, 1e9)
+}
+
+fn measured(value: Option<u64>, error: Option<u64>, factor: f64) -> Reading<Measured> {
+    let value = value.ok_or_else(|| Missing::NotCollected(NOT_MEASURED.into()))?;
+    Ok(Measured { value: value as f64 / factor, error: error.map(|error| error as f64 / factor) })
+}
+
+fn cost(topology: &Topology, from: NodeId, to: NodeId) -> Reading<&Cost> {
+    let cost = topology.measured(from, to).ok_or_else(|| match &topology.calibration {
+        None => Missing::NotCollected("not measured on this machine: numatop-ng calibrate".into()),
+        Some(Calibration { unused: Some(why), .. }) => {
+            Missing::NotCollected(format!("the stored measurement is not used: {}", clean_str(why)))
+        }
+        Some(_) => Missing::NotCollected(NOT_MEASURED.into()),
+    });
+    match &topology.calibration {
+        Some(calibration) if calibration.only_ratios => Err(Missing::Unsupported(
+            "the hypervisor moves the CPUs of this machine: nothing but ratios of nodes is told".into(),
+        )),
+        _ => cost,
+    }
+}
+
+/// What `of` has for each node; the reason of the node itself where it has nothing.
+fn by_node(node: &Node, snapshot: &Snapshot, of: CostOf) -> Reading<Value> {
+    let (from, topology) = (facts(node, snapshot)?.id, &snapshot.host.topology);
+    let to = topology.nodes.iter().map(|to| (to.id, of(topology, from, to.id)));
+    let values: Vec<(NodeId, f64)> = to.filter_map(|(to, cost)| Some((to, cost.ok()?.value))).collect();
+    if values.is_empty() {
+        of(topology, from, from)?;
+    }
+    Ok(Value::ByNode(values))
 }
 
 /// `eth0`, or `eth0,irq:1` where its interrupts go to CPUs of node 1.

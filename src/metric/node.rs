@@ -62,6 +62,8 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     page_migrations::PAGES_IN,
     page_migrations::PAGES_OUT,
     hardware::DISTANCE,
+    hardware::LATENCY,
+    hardware::BANDWIDTH,
     hardware::DEVICES,
 ];
 

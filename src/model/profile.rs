@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::topology::{Cost, Topology};
+use super::topology::{Calibration, Cost, Topology};
 use super::units::NodeId;
 
 /// Version of the JSON: changes only when a key changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
+
+/// The error of a number that is sure, in parts of it.
+pub const SURE: f64 = 0.03;
 
 /// A row for each node with CPUs or none, in the order of [`MachineKey::nodes`]; `None` where there is no number.
 pub type Matrix = Vec<Vec<Option<f64>>>;
@@ -248,20 +251,33 @@ impl Profile {
         errors.filter(|error| error.is_finite()).max_by(f64::total_cmp)
     }
 
-    /// Gives a topology of the same machine the costs of its nodes. Nothing is given of a profile that was disturbed, or of CPUs
-    /// that wander.
+    /// Why no cost may be used of a profile that is about the machine; `None` if some may.
+    pub fn unusable(&self) -> Option<&'static str> {
+        (self.state == State::Disturbed).then_some("others disturbed the measurement")
+    }
+
+    /// Gives a topology of the same machine the costs of its nodes. Nothing is given of a profile that was disturbed; of CPUs that
+    /// wander nothing but latencies, whose ratios may be used.
     pub fn measure(&self, topology: &mut Topology) {
-        let usable = matches!(self.state, State::Good | State::Partial);
+        let only_ratios = self.state == State::Wandering;
+        let unused = self.unusable().map(String::from);
+        let usable = unused.is_none();
+        topology.calibration = Some(Calibration { time: self.time.clone(), only_ratios, unused });
         let ids: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
         let scaled = |value: Option<f64>, factor: f64| {
             let value = value.filter(|value| value.is_finite() && *value > 0.0)?;
             Some((value * factor).round() as u64)
         };
         for node in &mut topology.nodes {
+            let reads = |matrix: &Matrix, to: NodeId| {
+                self.cell(matrix, node.id, to).filter(|_| !only_ratios)
+            };
             let costs = ids.iter().map(|to| Cost {
                 node: *to,
                 latency_ps: scaled(self.latency(node.id, *to), 1e3),
-                read_bytes_per_s: scaled(self.bandwidth(node.id, *to), 1e9),
+                read_bytes_per_s: scaled(reads(&self.read_gbs, *to), 1e9),
+                latency_error_ps: scaled(self.cell(&self.latency_error, node.id, *to), 1e3),
+                read_error_bytes_per_s: scaled(reads(&self.read_error, *to), 1e9),
             });
             let known = |cost: &Cost| cost.latency_ps.is_some() || cost.read_bytes_per_s.is_some();
             node.measured = costs.filter(|cost| usable && known(cost)).collect();
@@ -377,14 +393,25 @@ mod tests {
         profile.state = State::Good;
         profile.measure(&mut topology);
         assert_eq!(topology.measured_ratio(near, far), Some(1.75));
-        let own = Cost { node: near, latency_ps: Some(80_000), read_bytes_per_s: Some(60_000_000_000) };
+        let own = Cost {
+            node: near,
+            latency_ps: Some(80_000),
+            read_bytes_per_s: Some(60_000_000_000),
+            latency_error_ps: Some(800),
+            read_error_bytes_per_s: None,
+        };
         assert_eq!(topology.measured(near, near), Some(&own));
         assert_eq!(topology.measured_ratio(far, near), None, "a cell without a number");
-        for state in [State::Disturbed, State::Wandering] {
-            profile.state = state;
-            profile.measure(&mut topology);
-            assert_eq!(topology.measured(near, near), None);
-        }
+        assert_eq!(topology.calibration, Some(Calibration::default()));
+        profile.state = State::Disturbed;
+        profile.measure(&mut topology);
+        assert_eq!(topology.measured(near, near), None);
+        assert!(topology.calibration.as_ref().unwrap().unused.as_ref().unwrap().contains("disturbed"));
+        profile.state = State::Wandering;
+        profile.measure(&mut topology);
+        assert_eq!(topology.measured_ratio(near, far), Some(1.75), "nothing but ratios is used");
+        assert_eq!(topology.measured(near, near).unwrap().read_bytes_per_s, None);
+        assert!(topology.calibration.as_ref().unwrap().only_ratios);
     }
 
     #[test]

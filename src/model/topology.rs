@@ -37,6 +37,29 @@ pub struct Topology {
     /// Devices on no online node: the firmware did not say (`numa_node` is -1), or it named a node that is
     /// not online.
     pub unplaced_devices: Vec<Device>,
+    /// The measurement that [`Node::measured`] is from; `None` without one, and in recordings from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+}
+
+/// The measurement of a machine by `calibrate`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Its end, RFC 3339; from a file, and not clean.
+    pub time: String,
+    /// CPUs of this virtual machine move: its times say nothing, and their ratios do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_ratios: bool,
+    /// Why no node has its costs, although there is a measurement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused: Option<String>,
+}
+
+impl Calibration {
+    /// The day of the measurement, `2026-11-22`.
+    pub fn day(&self) -> &str {
+        self.time.split('T').next().unwrap_or_default()
+    }
 }
 
 /// Whether the kernel can show more than one node.
@@ -60,6 +83,13 @@ pub struct Cost {
     pub latency_ps: Option<u64>,
     /// Reads by all cores, bytes a second.
     pub read_bytes_per_s: Option<u64>,
+    /// Half the range of the middle rounds of latency, picoseconds; `None` where there was one round, and in recordings from
+    /// before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_error_ps: Option<u64>,
+    /// The same of reads, bytes a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_error_bytes_per_s: Option<u64>,
 }
 
 /// One online node.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::{print, terminal_width};
-use crate::calibrate::store;
+use crate::calibrate::store::{self, Wanted};
 use crate::cli::{Document, Listing, ReportFormat};
 use crate::list::{events, findings, metrics};
 use crate::model::topology::Topology;
@@ -24,9 +24,9 @@ pub(super) fn doctor(format: ReportFormat) -> Result<ExitCode> {
     Ok(report.exit().into())
 }
 
-pub(super) fn topology(format: ReportFormat) -> Result<ExitCode> {
+pub(super) fn topology(format: ReportFormat, profile: &Wanted) -> Result<ExitCode> {
     let topology = Topology::read(Path::new("/"))?;
-    let (stored, notes) = store::find(&topology);
+    let (stored, notes) = store::find(profile, &topology);
     match format {
         ReportFormat::Text => {
             let width = terminal_width();

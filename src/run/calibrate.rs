@@ -15,7 +15,7 @@ use crate::calibrate::merge::merge;
 use crate::calibrate::plan::{self, Asked, Plan, Stage};
 use crate::calibrate::results::Run;
 use crate::calibrate::show;
-use crate::calibrate::store::{self, Lock};
+use crate::calibrate::store::{self, Lock, Wanted};
 use crate::calibrate::worker::{Ended, Worker};
 use crate::cli::{CalibrateArgs, NodeList, PartArg, ProfileFormat};
 use crate::collect::plan::Advice;
@@ -178,7 +178,7 @@ fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
             (profile, why)
         }
         None => {
-            let (found, notes) = store::find(&topology);
+            let (found, notes) = store::find(&Wanted::Stored, &topology);
             notes.iter().for_each(|note| say::message(format!("numatop-ng: {note}")));
             let Some(found) = found else {
                 say::message("numatop-ng: no profile is stored: numatop-ng calibrate measures one");

@@ -23,6 +23,7 @@ use self::events::Fresh;
 use super::access::Access;
 use super::hot::Hot;
 use super::{Focus, Source, poll};
+use crate::calibrate::store::Wanted;
 use crate::collect::bpf_stats;
 use crate::collect::check::HostCheck;
 use crate::collect::hot::Sampling;
@@ -83,6 +84,8 @@ pub struct LiveOptions {
     pub group_limits: bool,
     /// Start the probes of these facilities and no others.
     pub demand: Demand,
+    /// The profile with the costs between nodes.
+    pub profile: Wanted,
 }
 
 /// The probes and readers that make samples.
@@ -128,6 +131,7 @@ pub struct LiveSource {
     hot: Option<Hot>,
     accesses: Accesses,
     sets: Vec<(&'static str, Choice)>,
+    profile: Wanted,
     fresh: Fresh,
     /// The cost of reading one counter.
     read_cost: Option<ReadCost>,

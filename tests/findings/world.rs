@@ -86,6 +86,7 @@ fn topology(shape: Shape) -> Topology {
         offline_nodes: vec![],
         numa: NumaSupport::On,
         unplaced_devices: vec![],
+        calibration: None,
     }
 }
 

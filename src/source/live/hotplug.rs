@@ -37,7 +37,7 @@ impl LiveSource {
             self.note_refused(failed);
         }
         self.tasks.follow(&topology)?;
-        Arc::make_mut(&mut self.host).topology = store::with_costs(topology);
+        Arc::make_mut(&mut self.host).topology = store::with_costs(&self.profile, topology);
         self.say_missing();
         if let Some(hot) = &mut self.hot {
             hot.follow(&now)?;

@@ -128,6 +128,7 @@ impl LiveSource {
             hot: None,
             accesses: Accesses::default(),
             sets: options.sets,
+            profile: options.profile,
             fresh: Fresh::default(),
             read_cost,
             statistics: None,
@@ -185,7 +186,7 @@ fn host_facts(options: &LiveOptions, check: &HostCheck, topology: Topology, even
     let root = Path::new(ROOT);
     // Another pid namespace has another process 1.
     let sees_host = !check.privileges.host_pid_namespace.is(&false);
-    let topology = store::with_costs(topology);
+    let topology = store::with_costs(&options.profile, topology);
     HostFacts {
         hostname: options
             .host_name

@@ -92,6 +92,7 @@ fn topology() -> Topology {
         offline_nodes: vec![],
         numa: NumaSupport::On,
         unplaced_devices: vec![],
+        calibration: None,
     }
 }
 

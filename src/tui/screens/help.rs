@@ -141,6 +141,9 @@ fn lines(width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
     heading(&mut lines, "From node to node");
     for metric in PAIR_METRICS {
         entry(&mut lines, metric.title, &format!("{} [{}]", metric.help, metric.id), Role::Plain, width);
+        if let Some(said) = snapshot.and_then(|snapshot| metric.sources(snapshot)) {
+            entry(&mut lines, "", &said, Role::Plain, width);
+        }
         if let Some(why) = snapshot.and_then(|snapshot| snapshot.host_missing(metric.id)) {
             entry(&mut lines, "", &format!("not here: {}", clean_str(&why.to_string())), Role::Warn, width);
         }

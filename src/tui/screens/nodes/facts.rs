@@ -7,6 +7,7 @@ use ratatui::layout::Rect;
 
 use crate::metric::format::short;
 use crate::metric::host::{self, HostMetric};
+use crate::metric::matrix;
 use crate::metric::node;
 use crate::metric::{Metric, Unit, Value};
 use crate::model::topology::{self, Device, Topology, format_cpulist};
@@ -57,7 +58,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("swap", swap(snapshot)),
         ("devices", devices(&facts.devices)),
         ("distance", distances(facts)),
-        ("measured", measured(facts)),
+        ("measured", measured(topology, id)),
         ("caches", caches(topology, facts)),
         ("unplaced", devices(&topology.unplaced_devices)),
         ("offline", offline(topology)),
@@ -118,17 +119,24 @@ fn distances(node: &topology::Node) -> String {
     if near.is_empty() { String::new() } else { format!("to node:  {}", near.join("  ")) }
 }
 
-/// `1:139 ns 58 GB/s`, as calibrate measured it; the node itself first.
-fn measured(node: &topology::Node) -> String {
-    let mut costs: Vec<_> = node.measured.iter().collect();
-    costs.sort_by_key(|cost| (cost.node != node.id, cost.latency_ps, cost.node));
-    let words = costs.iter().map(|cost| {
-        let ns = cost.latency_ps.map(|ps| format!("{:.0} ns", ps as f64 / 1e3));
-        let gbs = cost.read_bytes_per_s.map(|bytes| format!("{:.0} GB/s", bytes as f64 / 1e9));
-        let numbers: Vec<String> = ns.into_iter().chain(gbs).collect();
-        format!("{}:{}", cost.node, numbers.join(" "))
+/// `1:139 ns 58 GB/s`, as calibrate measured it, the node itself first, and the day; ratios only where CPUs wander.
+fn measured(topology: &Topology, node: NodeId) -> String {
+    let Some(calibration) = &topology.calibration else { return String::new() };
+    if let Some(why) = &calibration.unused {
+        return clean_str(&format!("not used: {why}"));
+    }
+    let words = matrix::costs(topology, node).into_iter().filter_map(|cost| {
+        let times = || cost.times.map(|times| format!("{times:.2}x"));
+        let latency = cost.latency.map(|ns| format!("{:.0} ns", ns.value)).or_else(times);
+        let reads = cost.reads.map(|gbs| format!("{:.0} GB/s", gbs.value));
+        let numbers: Vec<String> = latency.into_iter().chain(reads).collect();
+        (!numbers.is_empty()).then(|| format!("{}:{}", cost.to, numbers.join(" ")))
     });
-    words.collect::<Vec<_>>().join("  ")
+    let words: Vec<String> = words.collect();
+    if words.is_empty() {
+        return String::new();
+    }
+    format!("{}  ({})", words.join("  "), clean_str(calibration.day()))
 }
 
 /// When the node begins to reclaim, and whether an allocation waits for that or goes to another node.
@@ -177,25 +185,30 @@ fn offline(topology: &Topology) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::topology::Cost;
+    use crate::model::topology::{Calibration, Cost};
 
     #[test]
     fn measured_costs_begin_with_those_of_the_node() {
-        let cost = |node, ns: u64, gbs: Option<u64>| Cost {
-            node: NodeId(node),
+        let root =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/intel-e5-2682v4");
+        let mut topology = Topology::read(&root).unwrap();
+        let (near, far) = (NodeId(1), NodeId(0));
+        let cost = |node, ns: u64, gbs: u64| Cost {
+            node,
             latency_ps: Some(ns * 1000),
-            read_bytes_per_s: gbs.map(|gbs| gbs * 1_000_000_000),
+            read_bytes_per_s: Some(gbs * 1_000_000_000),
+            latency_error_ps: None,
+            read_error_bytes_per_s: None,
         };
-        let node = topology::Node {
-            id: NodeId(1),
-            cpus: Vec::new(),
-            distances: Vec::new(),
-            measured: vec![cost(0, 139, Some(58)), cost(1, 82, Some(172)), cost(2, 100, None)],
-            mem_total_bytes: 0,
-            mem_free_bytes: 0,
-            devices: Vec::new(),
-        };
-        assert_eq!(measured(&node), "1:82 ns 172 GB/s  2:100 ns  0:139 ns 58 GB/s");
-        assert_eq!(measured(&topology::Node { measured: Vec::new(), ..node }), "");
+        topology.nodes[1].measured = vec![cost(far, 164, 58), cost(near, 82, 172)];
+        assert_eq!(measured(&topology, near), "", "a recording from before the day was kept");
+        let time = "2026-11-22T10:03:00Z".to_string();
+        topology.calibration = Some(Calibration { time, ..Calibration::default() });
+        assert_eq!(measured(&topology, near), "1:82 ns 172 GB/s  0:164 ns 58 GB/s  (2026-11-22)");
+        assert_eq!(measured(&topology, far), "", "nothing was measured from there");
+        topology.calibration.as_mut().unwrap().only_ratios = true;
+        assert_eq!(measured(&topology, near), "1:1.00x  0:2.00x  (2026-11-22)");
+        topology.calibration.as_mut().unwrap().unused = Some("it has 4 nodes".into());
+        assert_eq!(measured(&topology, near), "not used: it has 4 nodes");
     }
 }

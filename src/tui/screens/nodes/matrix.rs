@@ -5,7 +5,9 @@ use ratatui::layout::Rect;
 
 use crate::metric::Unit;
 use crate::metric::format::ABSENT;
-use crate::metric::matrix::PairMetric;
+use crate::metric::hardware::Measured;
+use crate::metric::matrix::{self, PairCost, PairMetric};
+use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
 use crate::text::quantity::{count, percent};
@@ -55,9 +57,16 @@ pub(super) fn render(
         }
         pen.gap(1).write(&format!("node {from}"), style(Role::Plain)).column(area.x, LABEL);
         for to in columns {
-            let value = metric.read(snapshot, from, *to);
-            let (text, role) = match value {
-                Ok(value) => (written(value, metric.unit, cell - 1), heat(value, largest, from == *to)),
+            let (text, role) = match metric.read(snapshot, from, *to) {
+                Ok(value) => {
+                    let mark = if metric.is_sure(&snapshot.host.topology, from, *to) { "" } else { "~" };
+                    let home = metric.read(snapshot, from, from).ok();
+                    let role = match metric.cost.filter(|cost| cost.is_measured()).zip(home) {
+                        Some((cost, home)) => heat_of_cost(cost.times(value, home), from == *to),
+                        None => heat(value, largest, from == *to),
+                    };
+                    (written(value, metric.unit, cell - 1) + mark, role)
+                }
                 Err(_) => (ABSENT.to_string(), Role::Dim),
             };
             pen.write_right(&text, cell, style(role));
@@ -68,6 +77,7 @@ pub(super) fn render(
     legend(
         snapshot,
         metric,
+        list.selected(snapshot).map(|node| NodeId(node.raw.id)),
         hidden,
         theme,
         Rect { y: area.y + line, height: area.height - line, ..area },
@@ -75,10 +85,11 @@ pub(super) fn render(
     );
 }
 
-/// The meaning of row and column, or why there is nothing; as much as fits.
+/// The costs of the selected node, the meaning of row and column, or why there is nothing; as much as fits.
 fn legend(
     snapshot: &Snapshot,
     metric: &PairMetric,
+    selected: Option<NodeId>,
     hidden: usize,
     theme: &Theme,
     area: Rect,
@@ -95,6 +106,9 @@ fn legend(
         lines.push((format!("nothing to show: {why}"), Role::Warn));
     }
     let width = usize::from(area.width.saturating_sub(2));
+    if let Some(from) = selected.filter(|_| metric.cost.is_some()) {
+        lines.extend(costs(&snapshot.host.topology, from));
+    }
     if let Some(said) = metric.sources(snapshot) {
         lines.extend(wrap(&said, width, Role::Plain));
     }
@@ -102,6 +116,38 @@ fn legend(
     for (row, (text, role)) in (0..area.height).zip(lines) {
         Pen::new(buf, area, row, theme.glyphs.ellipsis).gap(1).write(&text, theme.style(role));
     }
+}
+
+/// The costs of all memory on CPUs of a node: latency and reads as they were measured, with half the range of their rounds,
+/// beside the firmware's distance. Nothing where nothing was measured.
+fn costs(topology: &Topology, from: NodeId) -> Vec<(String, Role)> {
+    let costs = matrix::costs(topology, from);
+    if costs.is_empty() {
+        return Vec::new();
+    }
+    let number = |measured: Option<Measured>| {
+        measured.map_or(ABSENT.to_string(), |measured| {
+            let mark = if measured.is_sure() { "" } else { "~" };
+            let error = measured.error.map_or(String::new(), |error| format!(" +-{error:.1}"));
+            format!("{:.1}{mark}{error}", measured.value)
+        })
+    };
+    let title = format!("CPUs of node {from}");
+    let head = format!("{title:<16}{:>14}{:>8}{:>14}{:>6}{:>6}", "latency, ns", "", "reads, GB/s", "", "SLIT");
+    let line = |cost: &PairCost| {
+        let or_absent = |text: Option<String>| text.unwrap_or_else(|| ABSENT.to_string());
+        format!(
+            "{:<16}{:>14}{:>8}{:>14}{:>6}{:>6}",
+            format!("memory of {}", cost.to),
+            number(cost.latency),
+            or_absent(cost.times.map(|times| format!("{times:.2}x"))),
+            number(cost.reads),
+            or_absent(cost.reads_pct.map(|pct| format!("{pct:.0}%"))),
+            or_absent(cost.slit.map(|slit| slit.to_string())),
+        )
+    };
+    let lines = costs.iter().map(|cost| (line(cost), Role::Plain));
+    std::iter::once((head, Role::Title)).chain(lines).collect()
 }
 
 /// Lines of at most `width` characters.
@@ -119,6 +165,16 @@ fn written(value: f64, unit: Unit, width: u16) -> String {
         Unit::Percent => format!("{value:.0}"),
         Unit::Id => format!("{value:.0}"),
         _ => count(value),
+    }
+}
+
+/// The warmest colour begins at twice what it costs at home.
+fn heat_of_cost(times: f64, at_home: bool) -> Role {
+    match times {
+        _ if at_home => Role::Local,
+        2.0.. => Role::Alert,
+        1.3.. => Role::Remote,
+        _ => Role::Plain,
     }
 }
 
@@ -143,6 +199,13 @@ mod tests {
         assert_eq!(roles, [Role::Dim, Role::Plain, Role::Alert, Role::Alert]);
         assert_eq!(heat(15.0, 30.0, false), Role::Remote);
         assert_eq!(heat(30.0, 30.0, true), Role::Local);
+    }
+
+    #[test]
+    fn costs_are_warm_from_twice_home_on() {
+        let roles = [1.0, 1.29, 1.5, 2.0, 3.1].map(|times| heat_of_cost(times, false));
+        assert_eq!(roles, [Role::Plain, Role::Plain, Role::Remote, Role::Alert, Role::Alert]);
+        assert_eq!(heat_of_cost(1.0, true), Role::Local);
     }
 
     #[test]
