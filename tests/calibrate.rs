@@ -2,7 +2,7 @@
 //! nothing here: a busy machine has none.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use numatop_ng::calibrate::job::Job;
 use serde_json::Value;
 
 /// Anything that takes longer hangs.
@@ -323,6 +324,97 @@ fn the_process_that_measures_is_the_first_to_be_killed_and_ends_with_its_parent(
         assert!(begin.elapsed() < LIMIT, "it goes on without its parent");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The name under which the process that measures is started.
+const KNOWN_LOAD: &str = "numatop-ng-known-load";
+
+/// A CPU that we may run on.
+fn own_cpu() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    list.trim().split([',', '-']).next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_process_that_measures_ends_by_itself_when_its_time_is_up() {
+    for (job, what) in [(None, "waiting"), (Some(Job::Warm { cpu: own_cpu(), ms: 600_000 }), "in a job")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_numatop-ng"));
+        command.arg0(KNOWN_LOAD).arg("limit=0.5").stdin(Stdio::piped()).stdout(Stdio::null());
+        let begin = Instant::now();
+        let mut child = command.spawn().unwrap();
+        // It is asked no more, and its input stays open.
+        let mut input = child.stdin.take().unwrap();
+        if let Some(job) = job {
+            writeln!(input, "{}", serde_json::to_string(&job).unwrap()).unwrap();
+        }
+        assert_eq!(ended(&mut child), Some(124), "{what}");
+        assert!(begin.elapsed() >= Duration::from_millis(500), "{what}: {:?}", begin.elapsed());
+        drop(input);
+    }
+}
+
+#[test]
+fn the_process_that_measures_is_killed_with_its_parent_in_the_middle_of_a_job() {
+    let folder = Folder::new("orphan");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_numatop-ng"), folder.0.join(KNOWN_LOAD)).unwrap();
+    // A shell is the parent. The input comes from here and stays open, so that its end tells the process nothing.
+    let script = format!("exec 3<&0; {KNOWN_LOAD} limit=600 <&3 3<&- & echo $!; wait");
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &script]).env("PATH", &folder.0).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut parent = command.spawn().unwrap();
+    let mut input = parent.stdin.take().unwrap();
+    let mut line = String::new();
+    BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let load = PathBuf::from("/proc").join(line.trim());
+    let job = Job::Warm { cpu: own_cpu(), ms: 600_000 };
+    writeln!(input, "{}", serde_json::to_string(&job).unwrap()).unwrap();
+
+    let begin = Instant::now();
+    // It asks to be killed with its parent before it makes itself the first to be killed.
+    while fs::read_to_string(load.join("oom_score_adj")).is_ok_and(|adjusted| adjusted.trim() != "1000") {
+        assert!(begin.elapsed() < LIMIT, "it does not begin");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let state = || fs::read_to_string(load.join("status")).ok();
+    assert!(state().is_some_and(|status| status.starts_with("Name:\tknown-load")), "it does not run");
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    let begin = Instant::now();
+    while state().is_some_and(|status| !status.contains("State:\tZ")) {
+        assert!(begin.elapsed() < LIMIT, "it goes on without its parent");
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(input);
+}
+
+#[test]
+fn a_service_stores_the_profile_in_the_first_of_its_folders_and_finds_it_there() {
+    let _alone = alone();
+    let folder = Folder::new("service");
+    let (first, second) = (folder.0.join("first"), folder.0.join("second"));
+    let both = PathBuf::from(format!("{}:{}", first.display(), second.display()));
+    let output = run(&both, &["calibrate", "--force", "--only", "cores", "--time", "60"]);
+    assert!(first.join("machine.json").exists() && !second.exists(), "{}", stderr(&output));
+    let shown = run(&both, &["calibrate", "--show"]);
+    assert!(stderr(&shown).contains(first.join("machine.json").to_str().unwrap()), "{}", stderr(&shown));
+}
+
+#[test]
+fn a_profile_is_named_in_place_of_the_stored_one() {
+    let folder = Folder::new("named");
+    let none = folder.0.join("none.json");
+    let output = run(&folder.0, &["topology", "--machine-profile", none.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--machine-profile: reading"), "{}", stderr(&output));
+
+    let other = folder.0.join("other.json");
+    fs::write(&other, r#"{"schema": 1, "time": "2026-11-22T10:03:00Z"}"#).unwrap();
+    let output = run(&folder.0, &["topology", "--format", "json", "--machine-profile", other.to_str().unwrap()]);
+    let why = json(&output)["measured"]["unused"].to_string();
+    assert!(why.contains("not about this machine now: it is of an unknown CPU"), "{why}");
+    let output = run(&folder.0, &["topology", "--format", "json", "--machine-profile", ""]);
+    assert!(json(&output)["measured"].is_null(), "{}", stderr(&output));
 }
 
 #[test]

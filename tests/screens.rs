@@ -14,10 +14,11 @@ use numatop_ng::model::access::class::AccessClass;
 use numatop_ng::model::access::lines::{ContendedLine, ContendedLines, LineSide};
 use numatop_ng::model::access::next_runs::NextRuns;
 use numatop_ng::model::access::{AccessSource, MappingUse, MemoryUse, MemoryUses, SampledEvent};
-use numatop_ng::model::event::{Event, Role};
+use numatop_ng::model::event::{Event, Role, Tested};
 use numatop_ng::model::process::{Details, Texts};
 use numatop_ng::model::sample::{Comm, Missing, PagesFound, PlacementRaw, Sample};
 use numatop_ng::model::stacks::Function;
+use numatop_ng::model::topology::{Calibration, Cost};
 use numatop_ng::model::units::NodeId;
 use numatop_ng::program::overhead::{ReadCost, Runs, Statistics};
 use numatop_ng::record::recorder::Progress;
@@ -136,6 +137,89 @@ fn distances() {
             press(app, key);
         }
     });
+}
+
+/// A world whose costs `calibrate` measured: 82 ns and 172 GB/s at home, twice and a third of that elsewhere. The rounds of the
+/// way from the first node to the second differ.
+fn calibrated(mut world: World) -> World {
+    let topology = &mut Arc::make_mut(&mut world.host).topology;
+    let ids: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
+    for node in &mut topology.nodes {
+        let cost = |to: &NodeId| Cost {
+            node: *to,
+            latency_ps: Some(if *to == node.id { 82_000 } else { 164_000 }),
+            read_bytes_per_s: Some(if *to == node.id { 172_000_000_000 } else { 58_000_000_000 }),
+            latency_error_ps: Some(if (node.id, *to) == (ids[0], ids[1]) { 9_000 } else { 600 }),
+            read_error_bytes_per_s: Some(1_500_000_000),
+        };
+        node.measured = ids.iter().map(cost).collect();
+    }
+    topology.calibration =
+        Some(Calibration { time: "2026-11-22T10:03:00Z".into(), only_ratios: false, unused: None });
+    world
+}
+
+/// The screen of nodes after the key of the next matrix was pressed so often.
+fn matrix(mut world: World, size: (u16, u16), times: usize) -> String {
+    let mut app = app(&mut world, 4, size, Theme::new(false, true));
+    press(&mut app, "2");
+    for _ in 0..times {
+        press(&mut app, "x");
+    }
+    text(&draw(&app, size.0, size.1))
+}
+
+/// Checks that the screen has lines that begin so.
+fn has_lines(screen: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(screen.lines().any(|found| found.trim().starts_with(line)), "{line} is not in\n{screen}");
+    }
+}
+
+#[test]
+fn measured_costs_stand_beside_the_slit() {
+    let of_selected = [
+        "CPUs of node 0      latency, ns           reads, GB/s        SLIT",
+        "memory of 0         82.0 +-0.6   1.00x  172.0 +-1.5  100%    10",
+        "memory of 1       164.0~ +-9.0   2.00x   58.0 +-1.5   34%    21",
+    ];
+    for (times, head) in [(4, "SLIT"), (5, "ns"), (6, "GB/s")] {
+        let screen = matrix(calibrated(World::intel()), (80, 24), times);
+        has_lines(&screen, &[head]);
+        has_lines(&screen, &of_selected);
+    }
+    let latency = matrix(calibrated(World::intel()), (80, 24), 5);
+    has_lines(&latency, &["node 0       82     164~", "node 1      164       82", "Measured 2026-11-22."]);
+    let reads = matrix(calibrated(World::intel()), (80, 24), 6);
+    has_lines(&reads, &["node 0      172       58"]);
+}
+
+#[test]
+fn measured_costs_of_sixteen_nodes_fit_the_screen() {
+    let screen = matrix(calibrated(World::ft_2500()), (80, 24), 5);
+    has_lines(&screen, &["node 0   82 164~ 164", "node 15 164 164 164"]);
+}
+
+#[test]
+fn a_machine_that_was_not_measured_says_what_measures_it() {
+    let screen = matrix(World::intel(), (80, 24), 5);
+    has_lines(&screen, &["nothing to show: not measured on this machine: numatop-ng calibrate"]);
+}
+
+#[test]
+fn help_says_what_is_counted_and_where_it_was_verified() {
+    let mut world = World::intel();
+    let host = Arc::make_mut(&mut world.host);
+    host.events[0].tested = Tested::Here("verified here, 2026-11-23, Linux 6.12".into());
+    host.events[1].tested = Tested::Nowhere;
+    let size = (100, 400);
+    let mut app = app(&mut world, 4, size, Theme::new(false, true));
+    press(&mut app, "?");
+    let screen = text(&draw(&app, size.0, size.1));
+    has_lines(
+        &screen,
+        &["Counters", "cycles", "verified here, 2026-11-23, Linux 6.12", "not verified on hardware"],
+    );
 }
 
 #[test]

@@ -212,6 +212,9 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
         "rows": match snapshot.grain { RowKind::Processes => "processes", _ => "threads" },
         "scope": host.scope,
     });
+    if let Some(words) = tested(&host.events) {
+        object["pmu_tested"] = words;
+    }
     for metric in &HOST_METRICS {
         object[metric.id] = reasons.value(metric.id, metric.read(snapshot));
     }
@@ -220,6 +223,15 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
         object[id] = reasons.value(id, reading.map(Value::F64));
     }
     object
+}
+
+/// The word of self-tests on each event, by its name; `None` where nothing was looked up.
+fn tested(events: &[Event]) -> Option<Json> {
+    let said = events.iter().filter(|event| !event.tested.is_unsaid());
+    let words: Map<String, Json> = said
+        .map(|event| (event.name.clone(), json!(crate::text::clean_str(event.tested.words()))))
+        .collect();
+    (!words.is_empty()).then_some(Json::Object(words))
 }
 
 /// Metric → node of the row → node of the column → value. A metric without values on the diagonal is not missing there.

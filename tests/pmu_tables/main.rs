@@ -15,6 +15,7 @@ use numatop_ng::pmu::budget::Budget;
 use numatop_ng::pmu::builtin;
 use numatop_ng::pmu::catalog::Catalog;
 use numatop_ng::pmu::sets::{Choice, Chooser, SETS};
+use numatop_ng::pmu::table::{Table, Verified};
 use numatop_ng::selftest::judge::Verdict;
 use numatop_ng::selftest::trust::{Trust, Trusted};
 
@@ -447,6 +448,50 @@ fn the_docs_name_every_table_with_what_is_local_and_remote() {
     let verified =
         builtin::tables().any(|(_, table)| !table.verified_on.is_empty() || !table.verified.is_empty());
     assert_eq!(!verified, docs.contains("None of the tables below was verified on hardware yet"));
+}
+
+/// The table of docs/counters.md with the machines on which events were right, as `[[verified]]` entries name them.
+fn verified<'a>(tables: impl Iterator<Item = (&'a str, &'a Table)>) -> String {
+    let mut text = String::from("| table | right | on | said by |\n|---|---|---|---|\n");
+    for (id, table) in tables {
+        if table.verified.is_empty() {
+            text += &format!("| {id} | - | - | - |\n");
+        }
+        for one in &table.verified {
+            let roles: Vec<&str> = one.roles.iter().map(|role| role.id()).collect();
+            let Verified { machine, kernel, date, source, .. } = one;
+            text += &format!("| {id} | {} | {machine}, Linux {kernel}, {date} | {source} |\n", roles.join(", "));
+        }
+    }
+    text
+}
+
+#[test]
+fn the_documentation_says_which_number_is_verified_where() {
+    const BEGIN: &str = "<!-- printed from [[verified]] -->\n";
+    const END: &str = "<!-- end -->";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/counters.md");
+    let docs = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = docs.split_once(BEGIN).unwrap();
+    let (printed, after) = rest.split_once(END).unwrap();
+    let now = verified(builtin::tables());
+    if std::env::var_os("NUMATOP_ACCEPT_GOLDENS").is_some() {
+        std::fs::write(&path, format!("{before}{BEGIN}{now}{END}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(printed, now, "NUMATOP_ACCEPT_GOLDENS=1 cargo test --test pmu_tables prints it anew");
+}
+
+#[test]
+fn a_verified_machine_is_a_line_with_its_roles() {
+    let entry = "[[verified]]\nmachine = \"EPYC 9654, bare metal\"\nkernel = \"6.12\"\ndate = \"2026-12-01\"\n\
+                 roles = [\"lma\"]\nsource = \"issue 123\"\n";
+    let table = Table::parse(&format!("{MINE}\n{entry}")).unwrap();
+    let text = verified([("my/table", &table)].into_iter());
+    assert_eq!(
+        text.lines().last(),
+        Some("| my/table | lma | EPYC 9654, bare metal, Linux 6.12, 2026-12-01 | issue 123 |")
+    );
 }
 
 /// A table for a CPU that has one already.

@@ -106,3 +106,31 @@ fn a_profile_of_this_machine_applies() {
     let (found, notes) = find_in(&[path], &topology);
     assert_eq!((found.unwrap().inapplicable, notes), (None, Vec::new()));
 }
+
+#[test]
+fn a_service_stores_in_the_first_of_its_folders() {
+    let first = |text: &str| first_folder(OsStr::new(text));
+    assert_eq!(first("/var/lib/numatop-ng"), Some(PathBuf::from("/var/lib/numatop-ng")));
+    assert_eq!(first("/var/lib/one:/var/lib/two"), Some(PathBuf::from("/var/lib/one")));
+    assert_eq!((first(""), first(":/var/lib/two")), (None, None), "no folder is not the one we are in");
+}
+
+#[test]
+fn a_profile_that_is_named_is_the_only_one_that_is_looked_at() {
+    let folder = Folder::new("named");
+    let path = folder.0.join("named.json");
+    let topology = Topology::read(Path::new("/")).unwrap();
+    let machine = machine::key(Path::new("/"), &topology);
+    let own = Profile { machine, boot_id: boot_id(), time: "2026-11-22T10:03:00Z".into(), ..profile() };
+    write(&path, &own).unwrap();
+    let named = with_costs(&Wanted::File(path.clone()), topology.clone());
+    let calibration = named.calibration.unwrap();
+    assert_eq!((calibration.day(), calibration.unused.as_deref()), ("2026-11-22", None));
+    assert_eq!(with_costs(&Wanted::Nothing, topology.clone()).calibration, None);
+
+    write(&path, &Profile { time: own.time, ..profile() }).unwrap();
+    let other = with_costs(&Wanted::File(path), topology);
+    let why = other.calibration.unwrap().unused.unwrap();
+    assert!(why.contains("it is of an unknown CPU"), "{why}");
+    assert!(other.nodes.iter().all(|node| node.measured.is_empty()));
+}
