@@ -85,6 +85,9 @@ fn a_node_that_is_not_there_and_a_part_that_is_none_are_wrong_usage() {
         (&["calibrate", "--from", "1000"][..], "no node 1000"),
         (&["calibrate", "--only", "everything"], "everything"),
         (&["calibrate", "--memory", "90"], "50 percent"),
+        (&["selftest", "--from", "1000"], "--from: node 1000"),
+        (&["selftest", "--to", "1000"], "--to: node 1000"),
+        (&["selftest", "--time", "0"], "outside 1 to 3600"),
         (&["calibrate", "--dry-run", "--show"], "--show"),
     ] {
         let output = run(&folder.0, words);

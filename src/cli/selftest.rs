@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{EventTableArgs, ReportFormat};
+use super::{EventTableArgs, ReportFormat, parse};
 
 /// Flags of `selftest`.
 #[derive(Args, Debug)]
@@ -19,6 +19,22 @@ pub struct SelftestArgs {
 
     #[command(flatten)]
     pub tables: EventTableArgs,
+
+    /// The node whose CPUs do the loads; the first if not given.
+    #[arg(long, value_name = "NODE")]
+    pub from: Option<u32>,
+
+    /// The other node of loads that need two; the farthest from the first by the firmware's word if not given.
+    #[arg(long, value_name = "NODE")]
+    pub to: Option<u32>,
+
+    /// Seconds for events, 1 to 3600. Those that are left when they are over are untested.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse::seconds)]
+    pub time: f64,
+
+    /// Count events on a busy machine, too.
+    #[arg(long)]
+    pub force: bool,
 
     /// Say what is compared with what, and within which tolerance; test nothing.
     #[arg(long)]

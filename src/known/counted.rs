@@ -6,7 +6,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use super::asm::{self, Cycle, Far, LOADS, Work};
+use super::asm::{self, Calls, Cycle, Far, LOADS, Work};
 use super::chase::{self, GROUP, SMALL_GROUP, Shape};
 use super::random::Random;
 use crate::sys::{self, Mirror, Region};
@@ -18,6 +18,10 @@ const FAR_PAGES: u32 = 131_072;
 /// Bytes of the loads that stay in caches: a quarter of the smallest L2 of a server, and pages that one huge page holds.
 const IN_CACHE: usize = 128 << 10;
 const ONE_PAGE: usize = 1 << 20;
+
+/// Functions of [`Load::FarCalls`], and the bytes of a page with which they take too much memory.
+const FAR_CALLS: usize = 8192;
+const LARGE_PAGE: usize = 8192;
 
 /// Lines that another core writes before each pass of [`Load::Written`].
 const WRITTEN: usize = 4096;
@@ -49,11 +53,13 @@ pub enum Load {
     OnePage,
     /// Lines that a core of another node has just written.
     Written,
+    /// Calls of 8,192 functions of one instruction, a page each.
+    FarCalls,
 }
 
 impl Load {
     /// All loads.
-    pub const ALL: [Load; 10] = [
+    pub const ALL: [Load; 11] = [
         Load::Loop,
         Load::Additions,
         Load::Coin,
@@ -64,6 +70,7 @@ impl Load {
         Load::Pages,
         Load::OnePage,
         Load::Written,
+        Load::FarCalls,
     ];
 
     /// Its name in reports.
@@ -79,6 +86,7 @@ impl Load {
             Load::Pages => "pages",
             Load::OnePage => "one page",
             Load::Written => "written",
+            Load::FarCalls => "far calls",
         }
     }
 
@@ -90,7 +98,7 @@ impl Load {
             Load::Additions | Load::Nops => 50_000,
             Load::Single | Load::Pairs | Load::Pages => 1,
             Load::InCache => 64,
-            Load::OnePage | Load::Written => 8,
+            Load::OnePage | Load::Written | Load::FarCalls => 8,
         }
     }
 
@@ -99,7 +107,7 @@ impl Load {
         match self {
             Load::Single | Load::Pairs => 16 << 20,
             Load::InCache | Load::OnePage | Load::Written => GROUP as u64,
-            Load::Loop | Load::Additions | Load::Coin | Load::Nops | Load::Pages => 0,
+            Load::Loop | Load::Additions | Load::Coin | Load::Nops | Load::Pages | Load::FarCalls => 0,
         }
     }
 
@@ -127,6 +135,8 @@ pub enum Ready {
     Walk { cycle: Cycle, flush: bool },
     /// A walk through pages.
     Far(Far),
+    /// Calls of functions that are pages apart.
+    Calls(Calls),
     /// A walk whose lines CPU `writer` writes before each pass.
     Written { cycle: Cycle, writer: u32 },
 }
@@ -151,6 +161,13 @@ impl Ready {
             let (views, words) = far_words();
             let mirror = Mirror::new(views).map_err(|error| format!("mapping pages: {error}"))?;
             return Far::new(mirror, &words).map(Ready::Far).ok_or_else(|| "no walk".into());
+        }
+        if load == Load::FarCalls {
+            if rustix::param::page_size() > LARGE_PAGE {
+                return Err("pages of this kernel are too large for so many functions".into());
+            }
+            let calls = Calls::new(FAR_CALLS, SEED);
+            return calls.map(Ready::Calls).map_err(|error| format!("memory may not be made executable: {error}"));
         }
         let region = region.ok_or("the load has no memory")?;
         let shape = Shape::of(line, huge);
@@ -178,13 +195,14 @@ impl Ready {
         })
     }
 
-    /// The amount that `rounds` come to: rounds of a loop, loads of a walk.
+    /// The amount that `rounds` come to: rounds of a loop, loads of a walk, calls.
     pub fn amount(&self, rounds: u64) -> u64 {
         rounds
             * match self {
                 Ready::Loop(_) => 1,
                 Ready::Walk { cycle, .. } | Ready::Written { cycle, .. } => whole(cycle.lines()),
                 Ready::Far(far) => whole(far.loads()),
+                Ready::Calls(calls) => calls.count(),
             }
     }
 
@@ -192,7 +210,7 @@ impl Ready {
     pub fn region(&self) -> Option<&Region> {
         match self {
             Ready::Walk { cycle, .. } | Ready::Written { cycle, .. } => Some(cycle.region()),
-            Ready::Loop(_) | Ready::Far(_) => None,
+            Ready::Loop(_) | Ready::Far(_) | Ready::Calls(_) => None,
         }
     }
 
@@ -204,6 +222,7 @@ impl Ready {
         match self {
             Ready::Loop(work) => drop(asm::work(*work, rounds)),
             Ready::Far(far) => (0..rounds).for_each(|_| far.walk(far.loads() / LOADS)),
+            Ready::Calls(calls) => (0..rounds).for_each(|_| calls.pass()),
             Ready::Walk { cycle, flush } => {
                 for _ in 0..rounds {
                     if *flush && !cycle.flush() {
@@ -328,6 +347,7 @@ mod tests {
                 Load::InCache => 2048,
                 Load::OnePage => 16_384,
                 Load::Written => 4096,
+                Load::FarCalls => 8192,
                 _ => 1,
             };
             assert_eq!(ready.amount(3), 3 * expected, "{load:?}");

@@ -32,7 +32,7 @@ use crate::source::poll;
 const PATIENCE: f64 = 1.2;
 
 /// The second in which others are looked at before anything runs.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     if let Some(file) = &args.show {

@@ -1,13 +1,14 @@
 //! `selftest`: deeds of a process of ours, watched by the tool, and a report with a verdict on each number.
 
 use std::fs;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::calibrate::{lock, write};
+use super::calibrate::{LOOK, lock, write};
 use super::watch::start;
 use super::{print, stop_signals, terminal_width};
 use crate::calibrate::job::Limits;
@@ -16,6 +17,7 @@ use crate::calibrate::worker::Worker;
 use crate::cli::{ReportFormat, SelftestArgs, SelftestPart};
 use crate::error::Exit;
 use crate::host::kernel::read_trimmed;
+use crate::known::quiet::{Usage, too_busy};
 use crate::model::event::Role;
 use crate::options::{self, BadValue};
 use crate::pmu::catalog::Catalog;
@@ -27,9 +29,10 @@ use crate::selftest::run::{self, Places, Stopped, software};
 use crate::selftest::show;
 use crate::selftest::stored;
 use crate::selftest::trust::Trust;
+use crate::source::poll;
 
-/// The limit of everything: on a machine at rest it takes five seconds.
-const LIMIT: Duration = Duration::from_secs(120);
+/// The limit of everything but the time of events: on a machine at rest it takes five seconds.
+const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn run(args: &SelftestArgs) -> Result<ExitCode> {
     if args.list {
@@ -98,12 +101,22 @@ fn test(args: &SelftestArgs) -> Result<Option<Report>> {
     let catalog = options::catalog(root, args.tables.pmu_dir.as_deref())?;
     check_events(&args.events, &catalog)?;
     let facts = Facts::read(Path::new("/"))?;
+    let places = Places::of(&facts, args.from, args.to)
+        .map_err(|no| BadValue { flag: no.flag, why: no.to_string() })?;
     let stop = stop_signals()?;
     let _lock = lock()?;
+    let busy = match args.part {
+        SelftestPart::Software => None,
+        _ if args.force || !has_events(&catalog) => None,
+        SelftestPart::Counters | SelftestPart::All => match busy(stop)? {
+            Look::Signal => return Ok(None),
+            Look::Quiet => None,
+            Look::Busy(why) => Some(why),
+        },
+    };
     let begin = Instant::now();
     let mut worker =
-        Worker::start_beside_others(stop, begin + LIMIT).context("starting the process that is watched")?;
-    let places = Places::of(&facts);
+        Worker::start_beside_others(stop, begin + LIMIT + Duration::from_secs_f64(args.time)).context("starting the process that is watched")?;
     let counters = if args.part == SelftestPart::Software {
         Ok(None)
     } else {
@@ -113,6 +126,8 @@ fn test(args: &SelftestArgs) -> Result<Option<Report>> {
             only: &args.events,
             places: &places,
             limits: Limits { line_bytes: facts.key.line_bytes, keep_bytes: 0 },
+            busy,
+            until: begin + Duration::from_secs_f64(args.time),
             start: &start,
         };
         counters::counters(&asked, &mut worker).map(Some)
@@ -141,6 +156,29 @@ fn test(args: &SelftestArgs) -> Result<Option<Report>> {
         }
         .judged(),
     ))
+}
+
+/// Whether the kernel takes any event of the tables.
+fn has_events(catalog: &Catalog) -> bool {
+    catalog.cores.iter().flat_map(|core| &core.entries).any(|resolved| resolved.event.is_ok())
+}
+
+/// A look at others before events are counted: counts of a CPU's caches are those of all that ran there.
+enum Look {
+    Quiet,
+    Busy(String),
+    /// A signal came.
+    Signal,
+}
+
+fn busy(stop: BorrowedFd<'static>) -> Result<Look> {
+    let root = Path::new("/");
+    let (before, begin) = (Usage::read(root, &[]), Instant::now());
+    if poll(&[stop], begin + LOOK).context("looking for signals")?.is_some() {
+        return Ok(Look::Signal);
+    }
+    let why = too_busy(&before, &Usage::read(root, &[]), begin.elapsed().as_secs_f64());
+    Ok(why.map_or(Look::Quiet, Look::Busy))
 }
 
 /// Refuses roles and events that no table of this machine has.

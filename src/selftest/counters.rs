@@ -1,9 +1,10 @@
 //! Events of this machine in loads whose counts are known: counted by the thread that does them, and by the tool.
 
 use std::path::Path;
+use std::time::Instant;
 
 use super::counts::{CounterReport, Measured, Subject};
-use super::expected::{Place, loads, without_load};
+use super::expected::{Place, WITHOUT_LOAD, loads};
 use super::run::{Places, Stopped, Watch, options};
 use crate::calibrate::job::{Answer, Count, Counts, Job, Limits};
 use crate::calibrate::machine::count_facts;
@@ -29,6 +30,10 @@ pub struct Asked<'a> {
     pub only: &'a [String],
     pub places: &'a Places,
     pub limits: Limits,
+    /// The machine is too busy for counts to be those of loads alone, in words.
+    pub busy: Option<String>,
+    /// The moment after which no event is begun.
+    pub until: Instant,
     /// Starts a live source.
     pub start: &'a dyn Fn(LiveOptions) -> anyhow::Result<LiveSource>,
 }
@@ -57,7 +62,7 @@ pub fn counters(asked: &Asked, worker: &mut Worker) -> Result<CounterReport, Sto
             let subject = subject(resolved);
             let loads = loads(role, resolved.entry.sees);
             if loads.is_empty() {
-                let why = Some(without_load(role).to_string());
+                let why = Some(WITHOUT_LOAD.to_string());
                 report.measured.push(Measured { why, ..subject.measured(Load::Nops, None) });
             }
             for (at, (load, place)) in loads.into_iter().enumerate() {
@@ -111,6 +116,12 @@ fn one(
 ) -> Result<Measured, Stopped> {
     let subject = subject(resolved);
     let untested = |why: String| Measured { why: Some(why), ..subject.measured(load, None) };
+    if let Some(why) = &asked.busy {
+        return Ok(untested(format!("{why}: wait until it is idle, or --force")));
+    }
+    if Instant::now() >= asked.until {
+        return Ok(untested("no time was left for it (--time)".into()));
+    }
     let event = match &resolved.event {
         Ok(event) => event,
         Err(why) => return Ok(untested(why.to_string())),

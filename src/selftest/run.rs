@@ -52,28 +52,57 @@ pub struct Places {
 }
 
 impl Places {
-    /// Places of this machine.
-    pub fn of(facts: &Facts) -> Places {
+    /// Places of this machine, with the first node and the other one that were asked for; without that the first there is, and the
+    /// farthest from it by the firmware's word.
+    ///
+    /// # Errors
+    /// A node that was asked for is not there, or has no CPU or no memory that may be used.
+    pub fn of(facts: &Facts, from: Option<u32>, to: Option<u32>) -> Result<Places, NoNode> {
         let nodes = facts.topology.nodes.iter().filter_map(|node| {
             let cpu = node.cpus.iter().find(|cpu| facts.cpus.contains(&cpu.0))?;
             let may = facts.nodes.as_ref().is_none_or(|nodes| nodes.contains(&node.id.0));
             (may && node.mem_total_bytes > 0).then_some((node.id.0, cpu.0))
         });
         let nodes: Vec<(u32, u32)> = nodes.collect();
+        let named = |flag, node: u32| {
+            let found = nodes.iter().find(|(id, _)| *id == node).copied();
+            found.ok_or(NoNode { flag, node })
+        };
+        let own = match from {
+            Some(node) => Some(named("--from", node)?),
+            None => nodes.iter().find(|(id, _)| Some(*id) != to).copied(),
+        };
+        let others = || nodes.iter().filter(|(id, _)| own.is_some_and(|own| own.0 != *id));
+        let far = |id: u32| {
+            own.and_then(|own| facts.topology.distance(NodeId(own.0), NodeId(id))).unwrap_or(0)
+        };
+        let other = match to {
+            Some(node) if Some(node) == from => return Err(NoNode { flag: "--to", node }),
+            Some(node) => Some(named("--to", node)?),
+            None => others().max_by_key(|(id, _)| (far(*id), std::cmp::Reverse(*id))).copied(),
+        };
         let node_of = |cpu: u32| facts.topology.cpu(crate::model::units::CpuId(cpu)).and_then(|cpu| cpu.node);
         let all: Vec<u32> = facts.cpus.iter().copied().collect();
-        let first = all.first().copied();
-        let near = first.and_then(|first| all[1..].iter().find(|cpu| node_of(**cpu) == node_of(first)));
-        let second = near.or(all.get(1)).copied();
-        Places {
+        let first = from.and(own).map(|(_, cpu)| cpu).or(all.first().copied());
+        let rest = || all.iter().filter(|cpu| Some(**cpu) != first);
+        let near = rest().find(|cpu| first.is_some_and(|first| node_of(**cpu) == node_of(first)));
+        let second = near.or(rest().next()).copied();
+        Ok(Places {
             own_node: first.and_then(node_of).map_or(0, |node| node.0),
             cpus: first.into_iter().chain(second).collect(),
-            nodes: match nodes[..] {
-                [first, second, ..] => Some([first, second]),
-                _ => None,
-            },
-        }
+            nodes: own.zip(other).map(|(own, other)| [own, other]),
+        })
     }
+}
+
+/// A node that loads cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("node {node} is not there, is the same twice, or has no CPU or no memory that may be used")]
+pub struct NoNode {
+    /// The flag that named it.
+    pub flag: &'static str,
+    /// Its id.
+    pub node: u32,
 }
 
 /// Why there are no more comparisons.
@@ -313,6 +342,25 @@ impl<'a> Watch<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_other_node_is_the_farthest_unless_one_is_named() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/ft-2500");
+        let facts = Facts::read(&root).unwrap();
+        let nodes = |from, to| {
+            Places::of(&facts, from, to).map(|places| places.nodes.unwrap().map(|(node, _)| node))
+        };
+        assert_eq!(nodes(None, None), Ok([0, 8]), "10 20 40 30 20 30 50 40 100 and so on");
+        assert_eq!(nodes(Some(9), None), Ok([9, 0]));
+        assert_eq!(nodes(Some(9), Some(1)), Ok([9, 1]));
+        assert_eq!(nodes(None, Some(0)), Ok([1, 0]), "the one that was asked for is not the first, too");
+        assert_eq!(nodes(Some(16), None), Err(NoNode { flag: "--from", node: 16 }));
+        assert_eq!(nodes(Some(3), Some(3)), Err(NoNode { flag: "--to", node: 3 }));
+        let places = Places::of(&facts, Some(9), None).unwrap();
+        assert_eq!(places.own_node, 9);
+        let node_of = |cpu: &u32| facts.topology.cpu(crate::model::units::CpuId(*cpu)).unwrap().node;
+        assert!(places.cpus.iter().all(|cpu| node_of(cpu) == Some(NodeId(9))), "{places:?}");
+    }
 
     #[test]
     fn pages_of_other_nodes_are_not_counted() {

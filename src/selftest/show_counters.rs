@@ -1,7 +1,7 @@
 //! Counts of events beside what they must be, as text. Pure.
 
 use super::counts::{CounterReport, Measured};
-use super::expected::{loads, without_load};
+use super::expected::{WITHOUT_LOAD, loads};
 use crate::model::event::Role;
 use crate::pmu::table::Sees;
 use crate::text::{clean_str, hanging, words};
@@ -61,7 +61,7 @@ pub(super) fn render_list(width: usize) -> String {
     for role in Role::MEASURED {
         let loads = loads(role, Sees::Demand);
         let about = match &loads[..] {
-            [] => without_load(role).to_string(),
+            [] => WITHOUT_LOAD.to_string(),
             [(first, _), rest @ ..] => {
                 let controls: Vec<&str> = rest.iter().map(|(load, _)| load.word()).collect();
                 let nearly = if controls.is_empty() {

@@ -283,6 +283,64 @@ impl Drop for Mirror {
     }
 }
 
+/// Memory of instructions: written once, then executable, and not writable any more. In small pages.
+pub struct Code {
+    mapped: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it owns its mapping, whatever the thread.
+unsafe impl Send for Code {}
+
+impl Code {
+    /// `len` bytes, with `instruction` at each of these places, in bytes from the beginning.
+    ///
+    /// # Errors
+    /// EINVAL where a place is outside; else the errno of mmap(2) or mprotect(2): EACCES where memory may not be made executable.
+    pub fn new(len: usize, instruction: &[u8], places: &[usize]) -> io::Result<Code> {
+        let fits = |at: &usize| at.checked_add(instruction.len()).is_some_and(|end| end <= len);
+        if len == 0 || !places.iter().all(fits) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let (read_write, private) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let mapped = unsafe { libc::mmap(ptr::null_mut(), len, read_write, private, -1, 0) };
+        let mapped = match NonNull::new(mapped.cast::<u8>()) {
+            Some(at) if mapped != libc::MAP_FAILED => at,
+            _ => return Err(io::Error::last_os_error()),
+        };
+        let code = Code { mapped, len };
+        // SAFETY: the mapping is ours. A kernel without huge pages refuses, and needs no advice.
+        unsafe { libc::madvise(mapped.as_ptr().cast(), len, libc::MADV_NOHUGEPAGE) };
+        for at in places {
+            // SAFETY: place and length lie within the mapping, as was looked at above, which is writable and not shared yet.
+            unsafe {
+                ptr::copy_nonoverlapping(instruction.as_ptr(), mapped.as_ptr().add(*at), instruction.len());
+            }
+        }
+        let executable = libc::PROT_READ | libc::PROT_EXEC;
+        // SAFETY: the mapping is ours, and nothing writes to it from here on.
+        match unsafe { libc::mprotect(mapped.as_ptr().cast(), len, executable) } {
+            0 => Ok(code),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The address of a place, in bytes from the beginning; `None` outside.
+    pub fn address(&self, at: usize) -> Option<*const u8> {
+        // SAFETY: it lies within the mapping.
+        (at < self.len).then(|| unsafe { self.mapped.as_ptr().add(at).cast_const() })
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and unmapped once: nothing borrows from it.
+        unsafe { libc::munmap(self.mapped.as_ptr().cast(), self.len) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;

@@ -53,7 +53,16 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
 
 /// Instructions of the loop, and cycles of the chain of additions, of which an emulator takes one for each instruction.
 fn counters(report: &mut Report, shift: u32) -> Result<(), Stop> {
-    let roles = ["selftest", "counters", "--no-save", "--events", "instructions,cycles", "--format", "json"];
+    let roles = [
+        "selftest",
+        "counters",
+        "--no-save",
+        "--force",
+        "--events",
+        "instructions,cycles",
+        "--format",
+        "json",
+    ];
     let said = said(&roles)?;
     let instructions = measured(&said, "instructions")?;
     let amount = number(instructions, "amount")?;
@@ -97,7 +106,7 @@ fn lies(report: &mut Report, shift: u32) -> Result<(), Stop> {
     fs::create_dir_all(FOLDER)
         .and_then(|()| fs::write(format!("{FOLDER}/lies.toml"), table))
         .map_err(|error| Stop::fail(format!("{FOLDER}: {error}")))?;
-    let said = said(&["selftest", "counters", "--no-save", "--pmu-dir", FOLDER, "--format", "json"])?;
+    let said = said(&["selftest", "counters", "--no-save", "--force", "--pmu-dir", FOLDER, "--format", "json"])?;
     let instructions = measured(&said, "instructions")?;
     report.say(format_args!("instructions of a table that lies: {}", instructions["reason"]));
     let times = 2_f64.powi(shift as i32);
