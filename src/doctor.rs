@@ -95,8 +95,10 @@ impl Report {
     pub fn gather() -> Report {
         let check = check();
         let trials = trial::run(&check);
-        let measured =
-            check.topology.known().map(|topology| measured::line(store::find(&Wanted::Stored, topology).0.as_ref()));
+        let measured = check
+            .topology
+            .known()
+            .map(|topology| measured::line(store::find(&Wanted::Stored, topology).0.as_ref()));
         let mut report = Report::new(check, trials);
         let machine = report.sections.iter_mut().find(|section| section.title == findings::MACHINE);
         machine.into_iter().for_each(|section| section.findings.extend(measured.clone().map(findings::ok)));

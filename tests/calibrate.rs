@@ -413,7 +413,8 @@ fn a_profile_is_named_in_place_of_the_stored_one() {
 
     let other = folder.0.join("other.json");
     fs::write(&other, r#"{"schema": 1, "time": "2026-11-22T10:03:00Z"}"#).unwrap();
-    let output = run(&folder.0, &["topology", "--format", "json", "--machine-profile", other.to_str().unwrap()]);
+    let output =
+        run(&folder.0, &["topology", "--format", "json", "--machine-profile", other.to_str().unwrap()]);
     let why = json(&output)["measured"]["unused"].to_string();
     assert!(why.contains("not about this machine now: it is of an unknown CPU"), "{why}");
     let output = run(&folder.0, &["topology", "--format", "json", "--machine-profile", ""]);

@@ -1,6 +1,6 @@
 //! Costs of the machine as `calibrate` measures them: ten runs beside each other, and beside other tools in turns.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::available_parallelism;
 
@@ -23,7 +23,8 @@ struct Figure {
     places: &'static [&'static str],
 }
 
-const LATENCY: Figure = Figure { name: "latency of memory of the own node, ns", places: &["/latency_ns/0/0"] };
+const LATENCY: Figure =
+    Figure { name: "latency of memory of the own node, ns", places: &["/latency_ns/0/0"] };
 const READS: Figure = Figure { name: "reads by all cores of a node, GB/s", places: &["/read_gbs/0/0"] };
 const ONE_CORE: Figure = Figure { name: "reads by one core, GB/s", places: &["/local/0/one_core_gbs"] };
 const COPY: Figure = Figure { name: "copies by all cores, GB/s", places: &["/local/0/copy_gbs"] };
@@ -162,7 +163,7 @@ fn calibrated(plan: &Plan) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("numatop-ng calibrate printed no profile")
 }
 
-fn measured(peer: &Peer, program: &PathBuf, cpus: usize) -> Result<f64> {
+fn measured(peer: &Peer, program: &Path, cpus: usize) -> Result<f64> {
     let mut command = Command::new(program);
     command.args((peer.words)(cpus)).stdin(Stdio::null()).stderr(Stdio::null());
     let output = command.output().with_context(|| format!("running {}", peer.program))?;
@@ -173,8 +174,9 @@ fn measured(peer: &Peer, program: &PathBuf, cpus: usize) -> Result<f64> {
 
 /// Half of the range in percent of the median.
 fn half_range_pct(values: &[f64]) -> f64 {
-    let (least, most) =
-        values.iter().fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(*value), most.max(*value)));
+    let (least, most) = values
+        .iter()
+        .fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(*value), most.max(*value)));
     50.0 * (most - least) / median(values)
 }
 
@@ -271,7 +273,8 @@ mod tests {
         assert_eq!(first_number(" 213.2\n"), Some(213.2));
         assert_eq!(first_number(",\n57.25,\n"), Some(57.25));
         assert_eq!(first_number("no number"), None);
-        let text = "Samples\t, Byte/thd\t, LdAvgMibs\t, LdDeviate\n2     \t, 268435456\t, 15838   \t, 0.063\n";
+        let text =
+            "Samples\t, Byte/thd\t, LdAvgMibs\t, LdDeviate\n2     \t, 268435456\t, 15838   \t, 0.063\n";
         assert_eq!(multiload(text).map(|gbs| (gbs * 100.0).round()), Some(1661.0));
         let text = "Total operations: 241\n\n15424.00 MiB transferred (15308.26 MiB/sec)\n";
         assert_eq!(sysbench(text).map(|gbs| (gbs * 100.0).round()), Some(1605.0));

@@ -228,9 +228,8 @@ fn host(snapshot: &Snapshot, reasons: &mut Reasons) -> Json {
 /// The word of self-tests on each event, by its name; `None` where nothing was looked up.
 fn tested(events: &[Event]) -> Option<Json> {
     let said = events.iter().filter(|event| !event.tested.is_unsaid());
-    let words: Map<String, Json> = said
-        .map(|event| (event.name.clone(), json!(crate::text::clean_str(event.tested.words()))))
-        .collect();
+    let words: Map<String, Json> =
+        said.map(|event| (event.name.clone(), json!(crate::text::clean_str(event.tested.words())))).collect();
     (!words.is_empty()).then_some(Json::Object(words))
 }
 

@@ -167,7 +167,9 @@ impl Ready {
                 return Err("pages of this kernel are too large for so many functions".into());
             }
             let calls = Calls::new(FAR_CALLS, SEED);
-            return calls.map(Ready::Calls).map_err(|error| format!("memory may not be made executable: {error}"));
+            return calls
+                .map(Ready::Calls)
+                .map_err(|error| format!("memory may not be made executable: {error}"));
         }
         let region = region.ok_or("the load has no memory")?;
         let shape = Shape::of(line, huge);

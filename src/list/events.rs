@@ -82,7 +82,8 @@ fn counters(core: &Core, budget: Budget, width: usize) -> String {
 
 fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width: usize) -> String {
     // Of a table of which nothing was verified its head says so, once.
-    let some_tested = core.entries.iter().any(|other| !matches!(other.tested, Tested::Unsaid | Tested::Nowhere));
+    let some_tested =
+        core.entries.iter().any(|other| !matches!(other.tested, Tested::Unsaid | Tested::Nowhere));
     let entries: Vec<&Resolved> = core.of(role).collect();
     let why = match core.table.absent.get(&role) {
         Some(why) => why.clone(),

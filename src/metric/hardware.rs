@@ -2,8 +2,8 @@
 
 use super::over::Over;
 use super::{Group, Metric, Order, Traits, Unit, Value};
-use crate::model::sample::{Missing, Reading};
 use crate::model::profile::SURE;
+use crate::model::sample::{Missing, Reading};
 use crate::model::topology::{Calibration, Cost, Device, Node as Facts, Topology};
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};

@@ -1,8 +1,8 @@
 //! The metrics of a pair of nodes: from one to another.
 
+use super::hardware::Measured;
 use super::page_migrations::PAGES_IN;
 use super::{Unit, hardware};
-use super::hardware::Measured;
 use crate::model::facility::Facility;
 use crate::model::sample::{Flow, Missing, Reading};
 use crate::model::topology::Topology;
@@ -173,7 +173,9 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         unit: Unit::Nanoseconds,
         help: "Latency of a load on CPUs of the row's node from memory of the column's, in ns, as numatop-ng calibrate measured \
                it on the idle machine; ~ where its rounds differ by more than 3 %.",
-        value: |snapshot, from, to| hardware::latency_ns(&snapshot.host.topology, from, to).map(|ns| ns.value),
+        value: |snapshot, from, to| {
+            hardware::latency_ns(&snapshot.host.topology, from, to).map(|ns| ns.value)
+        },
         needs: &[],
         cost: Some(CostKind::Measured),
     },
@@ -184,7 +186,9 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         unit: Unit::GigabytesPerSecond,
         help: "Reads by all cores of the row's node from memory of the column's, in GB/s (10^9 bytes), as numatop-ng calibrate \
                measured it on the idle machine; ~ where its rounds differ by more than 3 %.",
-        value: |snapshot, from, to| hardware::bandwidth_gbs(&snapshot.host.topology, from, to).map(|gbs| gbs.value),
+        value: |snapshot, from, to| {
+            hardware::bandwidth_gbs(&snapshot.host.topology, from, to).map(|gbs| gbs.value)
+        },
         needs: &[],
         cost: Some(CostKind::MeasuredSpeed),
     },
@@ -241,7 +245,6 @@ pub fn costs(topology: &Topology, from: NodeId) -> Vec<PairCost> {
     all
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,7 +264,8 @@ mod tests {
         };
         let ids: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
         topology.nodes[0].measured = vec![cost(ids[0], 80, 172, 1_000), cost(ids[1], 136, 86, 20_000)];
-        topology.calibration = Some(Calibration { time: "2026-11-22T10:03:00Z".into(), ..Calibration::default() });
+        topology.calibration =
+            Some(Calibration { time: "2026-11-22T10:03:00Z".into(), ..Calibration::default() });
         topology
     }
 

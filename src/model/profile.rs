@@ -269,9 +269,7 @@ impl Profile {
             Some((value * factor).round() as u64)
         };
         for node in &mut topology.nodes {
-            let reads = |matrix: &Matrix, to: NodeId| {
-                self.cell(matrix, node.id, to).filter(|_| !only_ratios)
-            };
+            let reads = |matrix: &Matrix, to: NodeId| self.cell(matrix, node.id, to).filter(|_| !only_ratios);
             let costs = ids.iter().map(|to| Cost {
                 node: *to,
                 latency_ps: scaled(self.latency(node.id, *to), 1e3),

@@ -115,8 +115,8 @@ fn test(args: &SelftestArgs) -> Result<Option<Report>> {
         },
     };
     let begin = Instant::now();
-    let mut worker =
-        Worker::start_beside_others(stop, begin + LIMIT + Duration::from_secs_f64(args.time)).context("starting the process that is watched")?;
+    let mut worker = Worker::start_beside_others(stop, begin + LIMIT + Duration::from_secs_f64(args.time))
+        .context("starting the process that is watched")?;
     let counters = if args.part == SelftestPart::Software {
         Ok(None)
     } else {

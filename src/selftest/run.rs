@@ -73,9 +73,8 @@ impl Places {
             None => nodes.iter().find(|(id, _)| Some(*id) != to).copied(),
         };
         let others = || nodes.iter().filter(|(id, _)| own.is_some_and(|own| own.0 != *id));
-        let far = |id: u32| {
-            own.and_then(|own| facts.topology.distance(NodeId(own.0), NodeId(id))).unwrap_or(0)
-        };
+        let far =
+            |id: u32| own.and_then(|own| facts.topology.distance(NodeId(own.0), NodeId(id))).unwrap_or(0);
         let other = match to {
             Some(node) if Some(node) == from => return Err(NoNode { flag: "--to", node }),
             Some(node) => Some(named("--to", node)?),
@@ -347,9 +346,8 @@ mod tests {
     fn the_other_node_is_the_farthest_unless_one_is_named() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/ft-2500");
         let facts = Facts::read(&root).unwrap();
-        let nodes = |from, to| {
-            Places::of(&facts, from, to).map(|places| places.nodes.unwrap().map(|(node, _)| node))
-        };
+        let nodes =
+            |from, to| Places::of(&facts, from, to).map(|places| places.nodes.unwrap().map(|(node, _)| node));
         assert_eq!(nodes(None, None), Ok([0, 8]), "10 20 40 30 20 30 50 40 100 and so on");
         assert_eq!(nodes(Some(9), None), Ok([9, 0]));
         assert_eq!(nodes(Some(9), Some(1)), Ok([9, 1]));

@@ -254,10 +254,13 @@ fn events_have_the_word_of_self_tests_with_them() {
     let choice = choose(&catalog, budget, "auto");
     let words: Vec<&str> = choice.events.iter().map(|event| event.tested.words()).collect();
     let (here, nowhere) = ("verified here, 2026-11-23, Linux 6.12", "not verified on hardware");
-    assert_eq!(words, [here, nowhere, here, nowhere], "cycles by the kernel's name are the event of the table");
+    assert_eq!(
+        words,
+        [here, nowhere, here, nowhere],
+        "cycles by the kernel's name are the event of the table"
+    );
 
-    let text =
-        events::render_text(&catalog, budget, &|_| Ok(()), &|set| choose(&catalog, budget, set), 100);
+    let text = events::render_text(&catalog, budget, &|_| Ok(()), &|set| choose(&catalog, budget, set), 100);
     assert_eq!(text.matches(here).count(), 2, "{text}");
     assert!(text.matches(&format!("      {nowhere}\n")).count() > 5, "{text}");
 }
@@ -460,7 +463,8 @@ fn verified<'a>(tables: impl Iterator<Item = (&'a str, &'a Table)>) -> String {
         for one in &table.verified {
             let roles: Vec<&str> = one.roles.iter().map(|role| role.id()).collect();
             let Verified { machine, kernel, date, source, .. } = one;
-            text += &format!("| {id} | {} | {machine}, Linux {kernel}, {date} | {source} |\n", roles.join(", "));
+            text +=
+                &format!("| {id} | {} | {machine}, Linux {kernel}, {date} | {source} |\n", roles.join(", "));
         }
     }
     text
@@ -568,13 +572,7 @@ fn the_list_says_what_is_counted_and_whether_it_works() {
         false => Ok(()),
     };
 
-    let text = events::render_text(
-        &catalog,
-        budget,
-        &works,
-        &|set| choose(&catalog, budget, set),
-        100,
-    );
+    let text = events::render_text(&catalog, budget, &works, &|set| choose(&catalog, budget, set), 100);
 
     for line in [
         "CPU    AuthenticAMD family 0x19 model 0x1 stepping 1",

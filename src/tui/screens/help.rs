@@ -172,10 +172,8 @@ fn describe<R>(lines: &mut Vec<Line>, metric: &Metric<R>, snapshot: Option<&Snap
 
 /// The events behind the counters of now, each with its meaning and the word of self-tests on it.
 fn counters(lines: &mut Vec<Line>, snapshot: Option<&Snapshot>, width: usize) {
-    let events = snapshot.map_or(&[][..], |snapshot| &snapshot.host.events);
-    if events.is_empty() {
-        return;
-    }
+    let events = snapshot.map(|snapshot| &snapshot.host.events);
+    let Some(events) = events.filter(|events| !events.is_empty()) else { return };
     heading(lines, "Counters");
     for event in events {
         let meaning = if event.counts.is_empty() { String::new() } else { format!(": {}", event.counts) };

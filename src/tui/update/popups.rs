@@ -149,9 +149,8 @@ fn verified(events: &[Event]) -> String {
     let said = events.iter().filter(|event| !event.tested.is_unsaid());
     let (here, other): (Vec<&Event>, Vec<&Event>) =
         said.partition(|event| matches!(event.tested, Tested::Here(_)));
-    let named = |events: &[&Event]| {
-        events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ")
-    };
+    let named =
+        |events: &[&Event]| events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ");
     match (here.as_slice(), other.as_slice()) {
         ([], []) => String::new(),
         ([], _) => " (not verified here: numatop-ng selftest)".into(),

@@ -133,7 +133,8 @@ fn costs(topology: &Topology, from: NodeId) -> Vec<(String, Role)> {
         })
     };
     let title = format!("CPUs of node {from}");
-    let head = format!("{title:<16}{:>14}{:>8}{:>14}{:>6}{:>6}", "latency, ns", "", "reads, GB/s", "", "SLIT");
+    let head =
+        format!("{title:<16}{:>14}{:>8}{:>14}{:>6}{:>6}", "latency, ns", "", "reads, GB/s", "", "SLIT");
     let line = |cost: &PairCost| {
         let or_absent = |text: Option<String>| text.unwrap_or_else(|| ABSENT.to_string());
         format!(

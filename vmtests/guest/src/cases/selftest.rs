@@ -106,7 +106,8 @@ fn lies(report: &mut Report, shift: u32) -> Result<(), Stop> {
     fs::create_dir_all(FOLDER)
         .and_then(|()| fs::write(format!("{FOLDER}/lies.toml"), table))
         .map_err(|error| Stop::fail(format!("{FOLDER}: {error}")))?;
-    let said = said(&["selftest", "counters", "--no-save", "--force", "--pmu-dir", FOLDER, "--format", "json"])?;
+    let said =
+        said(&["selftest", "counters", "--no-save", "--force", "--pmu-dir", FOLDER, "--format", "json"])?;
     let instructions = measured(&said, "instructions")?;
     report.say(format_args!("instructions of a table that lies: {}", instructions["reason"]));
     let times = 2_f64.powi(shift as i32);
