@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use numatop_ng::model::sample::{HostFacts, Names, Sample};
-use numatop_ng::model::topology::{Cpu, Llc, Node};
+use numatop_ng::model::topology::{Calibration, Cost, Cpu, Llc, Node};
 use numatop_ng::model::units::{CpuId, NodeId};
 use numatop_ng::record::format::{Gap, Head};
 use numatop_ng::record::writer::Writer;
@@ -495,6 +495,41 @@ fn one_node_has_no_columns_of_nodes() {
         assert!(!page.contains(word), "{word}");
     }
     assert!(page.contains("With one node all memory is local"));
+}
+
+#[test]
+fn measured_latencies_stand_beside_the_word_of_the_firmware() {
+    let scratch = Scratch::new();
+    for (only_ratios, cell, caption) in
+        [(false, ">164</td>", "in ns, as numatop-ng calibrate"), (true, ">2.00</td>", "in times the own node")]
+    {
+        let path = scratch.join(&format!("measured-{only_ratios}.nrec"));
+        let mut machine = demo_machine();
+        let topology = &mut Arc::make_mut(&mut machine.host).topology;
+        let ids: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
+        for node in &mut topology.nodes {
+            let cost = |to: &NodeId| Cost {
+                node: *to,
+                latency_ps: Some(if *to == node.id { 82_000 } else { 164_000 }),
+                read_bytes_per_s: None,
+                latency_error_ps: None,
+                read_error_bytes_per_s: None,
+            };
+            node.measured = ids.iter().map(cost).collect();
+        }
+        topology.calibration =
+            Some(Calibration { time: "2026-11-22T10:03:00Z".into(), only_ratios, unused: None });
+        let samples: Vec<_> = (0..12)
+            .map(|_| {
+                let sample = machine.step(SECOND);
+                (Arc::clone(&machine.host), sample)
+            })
+            .collect();
+        record(&path, &samples);
+        let page = page(&path, &[]);
+        assert!(page.contains(cell) && page.contains(caption), "{only_ratios}");
+        assert!(page.contains("measured it on 2026-11-22"), "{only_ratios}");
+    }
 }
 
 /// A machine of so many nodes of two CPUs, and a process that runs and has memory on all of them.

@@ -8,6 +8,7 @@ use crate::report::Report;
 use crate::report::lanes::Id;
 use crate::report::matrix::Matrix;
 use crate::report::words;
+use crate::text::clean_str;
 
 /// Nodes up to which each pair has a cell.
 const CELLS: usize = 16;
@@ -34,6 +35,9 @@ pub(super) fn content(view: &View<'_>) -> Markup {
             @if all > 0.0 { figure { figcaption { "Accesses, %" } (matrix(report, &matrices.accesses, ("CPUs", "mem"))) } }
             @if let Some(slit) = slit(report) {
                 figure { figcaption { "Distance by the word of the firmware; 10 is local" } (slit) }
+            }
+            @if let Some((caption, measured)) = measured(report) {
+                figure { figcaption { (caption) } (measured) }
             }
             @if matrices.tasks.all() > 0.0 {
                 figure { figcaption { "Tasks moved, % of " (words::thousands(matrices.tasks.all() as usize)) } (matrix(report, &matrices.tasks, ("from", "to"))) }
@@ -125,17 +129,49 @@ fn slit(report: &Report) -> Option<Markup> {
         return None;
     }
     let heat = |distance: u32| f64::from(distance.saturating_sub(10)).min(40.0) / 40.0;
-    Some(html! {
-        div.scroll tabindex="0" role="group" aria-label="distances of nodes" {
+    let cell = |from, to| {
+        topology.distance(from, to).map(|distance| (distance.to_string(), heat(distance)))
+    };
+    Some(of_pairs("distances of nodes", &nodes, cell))
+}
+
+/// Latencies as `calibrate` measured them, or their ratios where nothing else may be used, with what they are; `None` where cells
+/// cannot be read, or nothing was measured.
+fn measured(report: &Report) -> Option<(String, Markup)> {
+    let topology = &report.about.host.topology;
+    let nodes: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
+    let times = |from: NodeId, to: NodeId| topology.measured_ratio(from, to);
+    let any = nodes.iter().any(|from| nodes.iter().any(|to| times(*from, *to).is_some()));
+    if nodes.len() > CELLS || !any {
+        return None;
+    }
+    let calibration = topology.calibration.as_ref();
+    let only_ratios = calibration.is_some_and(|calibration| calibration.only_ratios);
+    let day = calibration.map_or(String::new(), |calibration| format!(" on {}", clean_str(calibration.day())));
+    let cell = |from, to| {
+        let times = times(from, to)?;
+        let ns = topology.measured(from, to)?.latency_ps? as f64 / 1e3;
+        let text = if only_ratios { format!("{times:.2}") } else { format!("{ns:.0}") };
+        Some((text, ((times - 1.0) / 3.0).clamp(0.0, 1.0)))
+    };
+    let unit = if only_ratios { "in times the own node's" } else { "in ns" };
+    let caption = format!("Latency of memory, {unit}, as numatop-ng calibrate measured it{day}");
+    Some((caption, of_pairs("measured latencies", &nodes, cell)))
+}
+
+/// A cell for each pair of nodes: its text, and its heat from 0 to 1.
+fn of_pairs(label: &str, nodes: &[NodeId], cell: impl Fn(NodeId, NodeId) -> Option<(String, f64)>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="group" aria-label=(label) {
             table.matrix.slit {
-                thead { tr { td {} @for node in &nodes { th scope="col" { (node) } } } }
+                thead { tr { td {} @for node in nodes { th scope="col" { (node) } } } }
                 tbody {
-                    @for from in &nodes {
+                    @for from in nodes {
                         tr {
                             th scope="row" { (from) }
-                            @for to in &nodes {
-                                @match topology.distance(*from, *to) {
-                                    Some(distance) => td.n.(if from == to { "own" } else { "apart" }) style=(format!("--h:{:.2}", heat(distance))) { (distance) },
+                            @for to in nodes {
+                                @match cell(*from, *to) {
+                                    Some((text, heat)) => td.n.(if from == to { "own" } else { "apart" }) style=(format!("--h:{heat:.2}")) { (text) },
                                     None => td.n { "?" },
                                 }
                             }
@@ -144,5 +180,5 @@ fn slit(report: &Report) -> Option<Markup> {
                 }
             }
         }
-    })
+    }
 }
