@@ -500,9 +500,10 @@ fn one_node_has_no_columns_of_nodes() {
 #[test]
 fn measured_latencies_stand_beside_the_word_of_the_firmware() {
     let scratch = Scratch::new();
-    for (only_ratios, cell, caption) in
-        [(false, ">164</td>", "in ns, as numatop-ng calibrate"), (true, ">2.00</td>", "in times the own node")]
-    {
+    for (only_ratios, cell, caption) in [
+        (false, ">164</td>", "in ns, as numatop-ng calibrate"),
+        (true, ">2.00</td>", "in times the own node"),
+    ] {
         let path = scratch.join(&format!("measured-{only_ratios}.nrec"));
         let mut machine = demo_machine();
         let topology = &mut Arc::make_mut(&mut machine.host).topology;

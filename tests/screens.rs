@@ -179,9 +179,9 @@ fn has_lines(screen: &str, lines: &[&str]) {
 #[test]
 fn measured_costs_stand_beside_the_slit() {
     let of_selected = [
-        "CPUs of node 0      latency, ns           reads, GB/s        SLIT",
-        "memory of 0         82.0 +-0.6   1.00x  172.0 +-1.5  100%    10",
-        "memory of 1       164.0~ +-9.0   2.00x   58.0 +-1.5   34%    21",
+        "CPUs of node 0     latency, ns           reads, GB/s        SLIT",
+        "memory of 0         82.0 +-0.6   1.00x   172.0 +-1.5  100%    10",
+        "memory of 1       164.0~ +-9.0   2.00x    58.0 +-1.5   34%    21",
     ];
     for (times, head) in [(4, "SLIT"), (5, "ns"), (6, "GB/s")] {
         let screen = matrix(calibrated(World::intel()), (80, 24), times);
@@ -189,15 +189,15 @@ fn measured_costs_stand_beside_the_slit() {
         has_lines(&screen, &of_selected);
     }
     let latency = matrix(calibrated(World::intel()), (80, 24), 5);
-    has_lines(&latency, &["node 0       82     164~", "node 1      164       82", "Measured 2026-11-22."]);
+    has_lines(&latency, &["node 0        82     164~", "node 1       164       82", "Measured 2026-11-22."]);
     let reads = matrix(calibrated(World::intel()), (80, 24), 6);
-    has_lines(&reads, &["node 0      172       58"]);
+    has_lines(&reads, &["node 0       172       58"]);
 }
 
 #[test]
 fn measured_costs_of_sixteen_nodes_fit_the_screen() {
     let screen = matrix(calibrated(World::ft_2500()), (80, 24), 5);
-    has_lines(&screen, &["node 0   82 164~ 164", "node 15 164 164 164"]);
+    has_lines(&screen, &["node 0    82 164~  164", "node 15  164  164  164", "2 more nodes: < and > move"]);
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub struct Stored {
 /// The profile that is to be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// What is stored, see [`places`].
+    /// The one that is stored, see [`places`].
     #[default]
     Stored,
     /// Nothing: distances are those of the firmware.

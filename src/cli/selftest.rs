@@ -28,7 +28,7 @@ pub struct SelftestArgs {
     #[arg(long, value_name = "NODE")]
     pub to: Option<u32>,
 
-    /// Seconds for events, 1 to 3600. Those that are left when they are over are untested.
+    /// Seconds for events, 1 to 3600; events that are left when they are over are untested.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse::seconds)]
     pub time: f64,
 

@@ -22,7 +22,7 @@ pub fn render_text(stored: Option<&Stored>, width: usize) -> String {
         return hanging("", words(text), width);
     };
     if let Some(why) = unused(stored) {
-        let text = format!("the stored profile ({}) is {why}", stored.path.display());
+        let text = format!("the stored profile ({}) is not used: {why}", stored.path.display());
         return hanging("", words(&text), width);
     }
     let said = said(&stored.profile);

@@ -128,7 +128,7 @@ fn cost(topology: &Topology, from: NodeId, to: NodeId) -> Reading<&Cost> {
     }
 }
 
-/// What `of` has for each node; the reason of the node itself where it has nothing.
+/// Costs of all nodes; the reason of the node itself where none has one.
 fn by_node(node: &Node, snapshot: &Snapshot, of: CostOf) -> Reading<Value> {
     let (from, topology) = (facts(node, snapshot)?.id, &snapshot.host.topology);
     let to = topology.nodes.iter().map(|to| (to.id, of(topology, from, to.id)));

@@ -129,9 +129,7 @@ fn slit(report: &Report) -> Option<Markup> {
         return None;
     }
     let heat = |distance: u32| f64::from(distance.saturating_sub(10)).min(40.0) / 40.0;
-    let cell = |from, to| {
-        topology.distance(from, to).map(|distance| (distance.to_string(), heat(distance)))
-    };
+    let cell = |from, to| topology.distance(from, to).map(|distance| (distance.to_string(), heat(distance)));
     Some(of_pairs("distances of nodes", &nodes, cell))
 }
 
@@ -147,7 +145,8 @@ fn measured(report: &Report) -> Option<(String, Markup)> {
     }
     let calibration = topology.calibration.as_ref();
     let only_ratios = calibration.is_some_and(|calibration| calibration.only_ratios);
-    let day = calibration.map_or(String::new(), |calibration| format!(" on {}", clean_str(calibration.day())));
+    let day =
+        calibration.map_or(String::new(), |calibration| format!(" on {}", clean_str(calibration.day())));
     let cell = |from, to| {
         let times = times(from, to)?;
         let ns = topology.measured(from, to)?.latency_ps? as f64 / 1e3;

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use crate::metric::Unit;
 use crate::metric::format::ABSENT;
 use crate::metric::hardware::Measured;
-use crate::metric::matrix::{self, PairCost, PairMetric};
+use crate::metric::matrix::{self, CostKind, PairCost, PairMetric};
 use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 use crate::snapshot::{Node, Snapshot};
@@ -33,7 +33,9 @@ pub(super) fn render(
 ) {
     let nodes: Vec<NodeId> = snapshot.nodes.iter().map(|node| NodeId(node.raw.id)).collect();
     let room = area.width.saturating_sub(LABEL);
-    let cell = (room / (nodes.len() as u16).max(1)).clamp(CELL_MIN, CELL_MAX);
+    // A number that is not sure has a mark behind it, which may not touch the next one.
+    let least = CELL_MIN + u16::from(metric.cost.is_some_and(CostKind::is_measured));
+    let cell = (room / (nodes.len() as u16).max(1)).clamp(least, CELL_MAX);
     let shown = usize::from(room / cell).min(nodes.len());
     let first = first_column.min(nodes.len() - shown);
     let columns = &nodes[first..first + shown];
