@@ -88,6 +88,7 @@ fn unit(unit: Unit) -> &'static str {
         Unit::Milliseconds => "ms",
         Unit::Ratio => "ratio",
         Unit::Gigahertz => "GHz",
+        Unit::GigabytesPerSecond => "GB/s",
         Unit::Count | Unit::Id | Unit::Text => "count",
     }
 }
