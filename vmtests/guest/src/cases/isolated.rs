@@ -8,7 +8,7 @@ use vmtests_protocol::Plan;
 
 use super::{Case, Stop, no_losses};
 use crate::affinity;
-use crate::intervals::Totals;
+use crate::intervals::{Row, Totals};
 use crate::procfs;
 use crate::report::Report;
 use crate::sysfs;
@@ -72,11 +72,11 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     let before = procfs::process_run_ns(pid)? as f64 / 1e9;
     work.go();
     batch.follow(&mut totals, 2)?;
-    let (began, told_before) = (Instant::now(), totals.process(pid)?.cpu_ns);
+    let (began, told_before) = (Instant::now(), totals.process(pid)?.clone());
     let [beside, idle_beside] = calls_in([quiet, idle], || batch.follow(&mut totals, INTERVALS).map(|_| ()))?;
     let wall = began.elapsed().as_secs_f64();
-    let told = (totals.process(pid)?.cpu_ns - told_before) / 1e9;
-    let counted = totals.process(pid)?.last.clone();
+    let counted = totals.process(pid)?.clone();
+    let told = (counted.cpu_ns - told_before.cpu_ns) / 1e9;
     let done = work.stop()?;
     batch.follow_to_end(&mut totals, pid)?;
     batch.stop()?;
@@ -105,7 +105,9 @@ fn run(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         totals.process(pid)?.cpu_ns / 1e9,
     );
     let node = plan.machine.node_of_cpu(quiet).unwrap_or(usize::MAX);
-    let here = counted["run_pct_by_node"][node.to_string()].as_f64().unwrap_or(0.0);
+    // Over all intervals: the scheduler's time goes on once a second, so that some have none.
+    let ran_there = |row: &Row| row.cpu_ns_by_node.get(&(node as u32)).copied().unwrap_or(0.0);
+    let here = (ran_there(&counted) - ran_there(&told_before)) / (told * 1e9) * 100.0;
     report.close(format_args!("its share on node {node}"), 100.0, here, 0.001);
     let notes = first["notes"].to_string();
     let says = notes.contains(&format!("({quiet})")) && notes.contains("--flush-isolated");
