@@ -20,9 +20,14 @@ type CountsBySlot = [u64; SLOTS];
 /// A spared CPU as of the sample before.
 #[derive(Debug)]
 struct Before {
+    mono_ns: u64,
     switches: u64,
     uncharged_ns: u64,
-    counts: CountsBySlot,
+    /// Busy time as it was told, and of the kernel's the part that never is.
+    busy_ns: u64,
+    left_out_ns: u64,
+    /// Its counts when it was first seen: they stay so.
+    slots: [Slot; SLOTS],
 }
 
 /// The CPUs that are never interrupted, and what was counted on them.
@@ -51,17 +56,22 @@ impl Spared {
         (!self.cpus.is_empty()).then(|| {
             format!(
                 "isolated CPUs are not interrupted ({cpus}): a task that stays on one has the scheduler's time, up to a second \
-                 late, and no counts until it is switched; --flush-isolated interrupts them"
+                 late, and no counts until it is switched; counts of nodes are without them; --flush-isolated interrupts them"
             )
         })
     }
 
-    /// Charges tasks of the walk, and their CPUs, with the time on spared CPUs that no switch has charged. Counters that stood
-    /// still meanwhile were not read: that time is one in which they were wanted and not on the PMU.
+    /// Charges tasks of the walk, and their CPUs, with the time on spared CPUs that no switch has charged until `mono_ns`.
+    ///
+    /// Counters of a task that stood still meanwhile were not read: that time is one in which they were wanted and not on the
+    /// PMU. Those of the CPU stay where they were when it was first seen: at a switch a node would get the counts of hours in
+    /// one interval. The kernel charges a task out of scope at its switch, and no walk has it: of that time no more than
+    /// the interval is told.
     pub fn charge(
         &mut self,
         walk: &mut [Parsed],
         cpus: &mut [CpuRaw],
+        mono_ns: u64,
         node_of: impl Fn(u32) -> Option<NodeId>,
     ) {
         if self.cpus.is_empty() {
@@ -88,12 +98,18 @@ impl Spared {
             let as_before =
                 || before.filter(|before| before.switches == cpu.switches).map(|before| before.uncharged_ns);
             let uncharged_ns = on.get(&cpu.id).copied().or_else(as_before).unwrap_or(0);
-            let counts = counts(&cpu.slots);
-            cpu.busy_ns += uncharged_ns;
-            if uncharged_ns > 0 {
-                stood_still(&mut cpu.slots, before.map(|before| &before.counts), uncharged_ns);
+            let mut left_out_ns = before.map_or(0, |before| before.left_out_ns);
+            cpu.busy_ns = (cpu.busy_ns + uncharged_ns).saturating_sub(left_out_ns);
+            // A task of the walk may be late, and catches up.
+            if let Some(before) = before.filter(|before| before.uncharged_ns == 0) {
+                let most = before.busy_ns + mono_ns.saturating_sub(before.mono_ns);
+                let more_ns = cpu.busy_ns.saturating_sub(most);
+                (cpu.busy_ns, left_out_ns) = (cpu.busy_ns - more_ns, left_out_ns + more_ns);
             }
-            self.before.insert(cpu.id, Before { switches: cpu.switches, uncharged_ns, counts });
+            cpu.slots = before.map_or(cpu.slots, |before| before.slots);
+            let (switches, busy_ns, slots) = (cpu.switches, cpu.busy_ns, cpu.slots);
+            self.before
+                .insert(cpu.id, Before { mono_ns, switches, uncharged_ns, busy_ns, left_out_ns, slots });
         }
     }
 }
@@ -132,6 +148,16 @@ mod tests {
         (charged_ns, count, switches): (u64, u64, u64),
         ns: Option<u64>,
     ) -> (TaskRaw, CpuRaw) {
+        sample_at(spared, 1_000, (charged_ns, count, switches), ns)
+    }
+
+    /// The same at a moment.
+    fn sample_at(
+        spared: &mut Spared,
+        mono_ns: u64,
+        (charged_ns, count, switches): (u64, u64, u64),
+        ns: Option<u64>,
+    ) -> (TaskRaw, CpuRaw) {
         let mut slots = [Slot::default(); SLOTS];
         slots[0].count = count;
         let counts = Counts { run_ns: vec![charged_ns, 0], slots, ..Counts::default() };
@@ -139,7 +165,7 @@ mod tests {
         let uncharged = ns.map(|ns| Uncharged { cpu: CpuId(3), ns });
         let mut walk = vec![Parsed { task, leaves: false, group_live: 1, uncharged }];
         let mut cpus = vec![CpuRaw { id: 3, busy_ns: charged_ns, switches, slots, ..CpuRaw::default() }];
-        spared.charge(&mut walk, &mut cpus, |cpu| Some(NodeId(cpu / 2)));
+        spared.charge(&mut walk, &mut cpus, mono_ns, |cpu| Some(NodeId(cpu / 2)));
         (walk.remove(0).task, cpus.remove(0))
     }
 
@@ -163,14 +189,35 @@ mod tests {
     #[test]
     fn counters_that_were_not_read_are_not_known_and_those_that_were_are() {
         let mut spared = spared(&[3]);
-        let enabled =
-            |task: &TaskRaw, cpu: &CpuRaw| (task.counts.slots[0].enabled_ns, cpu.slots[0].enabled_ns);
-        let (task, cpu) = sample(&mut spared, (100, 5, 1), Some(40));
-        assert_eq!(enabled(&task, &cpu), (40, 40));
-        let (task, cpu) = sample(&mut spared, (100, 5, 1), Some(60));
-        assert_eq!(enabled(&task, &cpu), (60, 60));
-        let (task, cpu) = sample(&mut spared, (150, 9, 2), Some(10));
-        assert_eq!(enabled(&task, &cpu), (0, 0));
+        let mut enabled = |counted, ns| sample(&mut spared, counted, Some(ns)).0.counts.slots[0].enabled_ns;
+        assert_eq!(enabled((100, 5, 1), 40), 40);
+        assert_eq!(enabled((100, 5, 1), 60), 60);
+        assert_eq!(enabled((150, 9, 2), 10), 0);
+    }
+
+    #[test]
+    fn a_node_gets_no_counts_of_a_spared_cpu() {
+        let mut spared = spared(&[3]);
+        let first = sample(&mut spared, (100, 5, 1), Some(40)).1.slots;
+        assert_eq!((first[0].count, first[0].enabled_ns), (5, 0));
+        // A switch brings the counts of a long time.
+        assert_eq!(sample(&mut spared, (4000, 5_000_000, 2), None).1.slots, first);
+    }
+
+    #[test]
+    fn a_task_out_of_scope_fills_no_more_than_an_interval() {
+        let mut spared = spared(&[3]);
+        let mut busy = |at_ns, charged_ns, switches, ns| {
+            sample_at(&mut spared, at_ns, (charged_ns, 5, switches), ns).1.busy_ns
+        };
+        assert_eq!(busy(1_000, 100, 1, None), 100);
+        assert_eq!(busy(2_000, 100, 1, None), 100);
+        // It ran for a million, and is charged now.
+        assert_eq!(busy(3_000, 1_000_100, 2, None), 1_100);
+        assert_eq!(busy(4_000, 1_000_600, 4, None), 1_600);
+        // One of the walk that was read late catches up.
+        assert_eq!(busy(5_000, 1_000_600, 4, Some(200)), 1_800);
+        assert_eq!(busy(6_000, 1_000_600, 4, Some(2_200)), 3_800);
     }
 
     #[test]
