@@ -61,6 +61,8 @@ pub struct Exporter {
     limits: Limits,
     page: Shared,
     textfile: Option<PathBuf>,
+    /// Parts of the page that are left out.
+    left_out: usize,
     /// The last reason for which the file could not be written: said once.
     failed: Option<String>,
     notes: Quiet,
@@ -75,7 +77,17 @@ impl Exporter {
         textfile: Option<PathBuf>,
     ) -> Exporter {
         let ledger = Ledger::new(limits);
-        Exporter { ledger, engine, asked, limits, page, textfile, failed: None, notes: Quiet::default() }
+        Exporter {
+            ledger,
+            engine,
+            asked,
+            limits,
+            page,
+            textfile,
+            left_out: 0,
+            failed: None,
+            notes: Quiet::default(),
+        }
     }
 
     fn keep(&mut self, text: &str, out: &mut dyn Write) -> io::Result<()> {
@@ -101,12 +113,16 @@ impl Export for Exporter {
 
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         self.ledger.take(snapshot);
-        let (families, dropped) = families::bounded(&self.ledger, &self.engine, snapshot, self.limits.series);
+        let most = self.limits.series;
+        let (mut families, dropped) =
+            families::bounded(&self.ledger, &self.engine, snapshot, most, &mut self.left_out);
         let (text, open) = (
             page::render(&families, dropped, Form::Text),
             page::render(&families, dropped, Form::OpenMetrics),
         );
-        self.keep(&text, out)?;
+        // The reader of the file, node_exporter, has families of these names about itself.
+        families.retain(|family| !family.name.starts_with("process_"));
+        self.keep(&page::render(&families, dropped, Form::Text), out)?;
         self.notes.write(out, snapshot)?;
         let page = Page {
             text: text.into(),

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -78,9 +79,34 @@ fn programs_containers_and_nodes_each_add_up_to_the_machine() {
         let remote = |of: &str| sum(last, &format!("numatop_{of}_remote_cpu_seconds_total"));
         assert!(remote("program") > 1.0);
         assert!((remote("program") / remote("container") - 1.0).abs() < 1e-9);
+        for of in ["located", "remote"] {
+            let (nodes, programs) = (
+                sum(last, &format!("numatop_node_{of}_cpu_seconds_total")),
+                sum(last, &format!("numatop_program_{of}_cpu_seconds_total")),
+            );
+            assert!((nodes / programs - 1.0).abs() < 1e-9, "{of}: {nodes} of {programs}, {limits:?}");
+        }
         let matrix = sum(last, "numatop_access_cpu_seconds_total");
         assert!(matrix > 0.9 * sum(last, "numatop_node_located_cpu_seconds_total"), "{matrix}");
     }
+}
+
+#[test]
+fn what_was_left_out_does_not_come_back() {
+    // Programs come in the middle, which is too much, and go again.
+    let most = pages(WIDE, 9, |_, _| {}).0.iter().map(|page| page.len()).max().unwrap() + 20;
+    let (pages, _) = pages(Limits { series: most, ..WIDE }, 30, |at, sample| {
+        if (10..12).contains(&at) {
+            for (number, task) in sample.tasks.iter_mut().enumerate() {
+                let mut comm = [0; 16];
+                comm[..2].copy_from_slice(&[b'a' + (number % 26) as u8, b'a' + (number / 26 % 26) as u8]);
+                Arc::make_mut(task).comm = Comm(comm);
+            }
+        }
+    });
+    let memory = |at: usize| sum(&pages[at], "numatop_container_memory_bytes");
+    assert!(memory(9) > 0.0 && memory(11) == 0.0, "{} and {}", memory(9), memory(11));
+    assert!(pages[12..].iter().all(|page| sum(page, "numatop_container_memory_bytes") == 0.0));
 }
 
 #[test]

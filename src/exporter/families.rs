@@ -15,13 +15,18 @@ use super::page::Family;
 use super::sums::{AMOUNTS, NS, Sums};
 use super::top::Top;
 
+/// Parts of the page in the order in which they are left out.
+const LEFT_OUT_FIRST: [usize; 4] = [6, 5, 4, 3];
+
 /// The families, and the number of series that were left out to keep within `most`: memory of containers by node first, then
-/// their CPU time by node, which becomes one series each, then programs, then pairs of nodes.
+/// their CPU time by node, which becomes one series each, then programs, then pairs of nodes. `left_out` is the number of
+/// these parts that are left out, and never goes down: series that come and go would be added to those that replace them.
 pub(super) fn bounded(
     ledger: &Ledger,
     engine: &Engine,
     snapshot: &Snapshot,
     most: usize,
+    left_out: &mut usize,
 ) -> (Vec<Family>, usize) {
     let mut parts = [
         host(ledger, engine, snapshot),
@@ -33,12 +38,13 @@ pub(super) fn bounded(
         vec![container_memory(ledger, snapshot)],
     ];
     let mut dropped = 0;
-    for part in [6, 5, 4, 3] {
-        if parts.iter().flatten().map(|family| family.series.len()).sum::<usize>() <= most {
+    let series = |families: &[Family]| families.iter().map(|family| family.series.len()).sum::<usize>();
+    for (at, part) in LEFT_OUT_FIRST.into_iter().enumerate() {
+        if at >= *left_out && parts.iter().map(|families| series(families)).sum::<usize>() <= most {
             break;
         }
-        let left_out = std::mem::take(&mut parts[part]);
-        dropped += left_out.iter().map(|family| family.series.len()).sum::<usize>();
+        *left_out = (*left_out).max(at + 1);
+        dropped += series(&std::mem::take(&mut parts[part]));
         if part == 5 {
             parts[5] = vec![cpu(ledger)];
         }

@@ -1,6 +1,6 @@
 //! Labels of a series: which names stand in them, and how.
 
-use crate::text::clean_str;
+use crate::text::one_line;
 
 /// Bytes of a value at most: names come from strangers.
 const VALUE_MAX: usize = 128;
@@ -17,7 +17,7 @@ impl Labels {
             text.push(if text.is_empty() { '{' } else { ',' });
             text.push_str(name);
             text.push_str("=\"");
-            push_escaped(&mut text, short(&clean_str(value)));
+            push_escaped(&mut text, short(&one_line(value)));
             text.push('"');
         }
         if !text.is_empty() {
@@ -52,11 +52,17 @@ fn short(value: &str) -> &str {
     &value[..end]
 }
 
-/// Backslash, quote and line feed have escapes in both forms of the page (Prometheus exposition formats; OpenMetrics 1.0).
+/// Adds clean text, in which a backslash of the name stands twice and other characters may have escapes of their own.
+/// Backslash, quote and line feed have escapes in both forms of the page (Prometheus exposition formats; OpenMetrics 1.0):
+/// the value that a reader gets has each backslash of the name once.
 fn push_escaped(text: &mut String, value: &str) {
-    for letter in value.chars() {
+    let mut letters = value.chars().peekable();
+    while let Some(letter) = letters.next() {
         match letter {
-            '\\' => text.push_str("\\\\"),
+            '\\' => {
+                letters.next_if_eq(&'\\');
+                text.push_str("\\\\");
+            }
             '"' => text.push_str("\\\""),
             '\n' => text.push_str("\\n"),
             other => text.push(other),
@@ -71,11 +77,20 @@ mod tests {
     #[test]
     fn values_are_escaped_cut_and_left_out_when_empty() {
         let labels = Labels::of([("a", "x\"y\\z"), ("b", ""), ("c", "ü")]);
-        // A backslash has an escape of its own in clean text already.
-        assert_eq!(labels.text(), "{a=\"x\\\"y\\\\\\\\z\",c=\"ü\"}");
+        assert_eq!(labels.text(), "{a=\"x\\\"y\\\\z\",c=\"ü\"}");
         assert_eq!(Labels::of([]).text(), "");
         let long = "ä".repeat(200);
         assert_eq!(Labels::of([("a", long.as_str())]).text().len(), "{a=\"\"}".len() + VALUE_MAX);
+    }
+
+    #[test]
+    fn a_backslash_of_a_name_is_one_in_the_value() {
+        // A unit of systemd: other exporters have the same value.
+        let name = crate::text::clean_str("dev-disk-by\\x2duuid.mount");
+        assert_eq!(
+            Labels::of([("container", name.as_str())]).text(),
+            "{container=\"dev-disk-by\\\\x2duuid.mount\"}"
+        );
     }
 
     #[test]

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::metric::counters;
-use crate::metric::placement::NODE_REMOTE_PCT;
 use crate::model::event::Role;
 use crate::model::group::{Group, Kind};
 use crate::model::units::NodeId;
-use crate::snapshot::{Node, Snapshot, Task};
+use crate::snapshot::{Node, Remote, Snapshot, Task};
 use crate::text::clean;
 
 use super::Limits;
@@ -79,13 +78,19 @@ impl Ledger {
         (self.containers_now, self.programs_now) = (BTreeMap::new(), BTreeMap::new());
         let mut labels = BTreeMap::<u64, Labels>::new();
         let mut all = Sums::default();
+        let mut located = BTreeMap::<usize, Located>::new();
         for task in &snapshot.tasks {
             let id = task.raw.cgroup_id;
             let group = snapshot.names.groups.get(&id);
             let container = labels.entry(id).or_insert_with(|| container_of(group)).clone();
             let program = program_of(group, task);
-            let sums = Sums::of(task, snapshot);
+            let share = remote_share(task, snapshot);
+            let sums = Sums::of(task, share, snapshot);
             all.add(&sums);
+            for (node, more) in share.into_iter().flat_map(|share| located_by_node(task, share, snapshot)) {
+                let sum = located.entry(node).or_default();
+                (sum.cpu_s, sum.remote_s) = (sum.cpu_s + more.cpu_s, sum.remote_s + more.remote_s);
+            }
             containers.entry(container.clone()).or_default().add(&sums);
             programs.entry(program.clone()).or_default().add(&sums);
             for now in [self.containers_now.entry(container), self.programs_now.entry(program)] {
@@ -97,8 +102,9 @@ impl Ledger {
         self.containers.take(containers);
         self.programs.take(programs);
         for node in &snapshot.nodes {
-            let cpu_s = all.cpu_s_by_node.get(node.raw.id as usize).copied().unwrap_or(0.0);
-            self.nodes.entry(node.raw.id).or_default().take(node, cpu_s, snapshot);
+            let at = node.raw.id as usize;
+            let cpu_s = all.cpu_s_by_node.get(at).copied().unwrap_or(0.0);
+            self.nodes.entry(node.raw.id).or_default().take(node, (cpu_s, located.get(&at)), snapshot);
         }
         self.take_pairs(snapshot);
     }
@@ -123,7 +129,7 @@ impl Ledger {
 }
 
 impl NodeSums {
-    fn take(&mut self, node: &Node, cpu_s: f64, snapshot: &Snapshot) {
+    fn take(&mut self, node: &Node, (cpu_s, located): (f64, Option<&Located>), snapshot: &Snapshot) {
         let count = |role| counters::count(&node.slots, snapshot, role).ok();
         let add = |sum: &mut Option<f64>, more: Option<f64>| {
             if let Some(more) = more {
@@ -139,15 +145,40 @@ impl NodeSums {
             let (local, remote) = self.accesses.unwrap_or_default();
             self.accesses = Some((local + lma, remote + rma));
         }
-        if let Some(share) = NODE_REMOTE_PCT.sums(node, snapshot).and_then(remote_share) {
-            add(&mut self.located_s, Some(cpu_s));
-            add(&mut self.remote_s, Some(cpu_s * share));
-        }
+        add(&mut self.located_s, located.map(|sum| sum.cpu_s));
+        add(&mut self.remote_s, located.map(|sum| sum.remote_s));
         if let Some(hints) = node.hints {
             add(&mut self.hint_local, Some(hints.faults.saturating_sub(hints.remote) as f64));
             add(&mut self.hint_remote, Some(hints.remote as f64));
         }
     }
+}
+
+/// Seconds of tasks whose memory is known to be somewhere.
+#[derive(Clone, Copy, Debug, Default)]
+struct Located {
+    cpu_s: f64,
+    remote_s: f64,
+}
+
+/// The time of a task by the node that it ran on. Its remote time goes to nodes as its placement has it, or as its time
+/// where that is not known: all nodes together have what its program has.
+fn located_by_node(task: &Task, share: f64, snapshot: &Snapshot) -> Vec<(usize, Located)> {
+    let ran = &task.delta.run_ns;
+    let remote_ns = |at: usize| match &task.memory {
+        Some((_, Ok(memory))) => Remote::on(at, ran, memory, &snapshot.room).remote_ns,
+        _ => 0.0,
+    };
+    let placed: Vec<f64> = (0..ran.len()).map(remote_ns).collect();
+    let weights =
+        if placed.iter().any(|ns| *ns > 0.0) { placed } else { ran.iter().map(|ns| *ns as f64).collect() };
+    let all: f64 = weights.iter().sum();
+    let remote_s = task.run_ns() as f64 * NS * share;
+    let of = |(at, ns): (usize, &u64)| {
+        let part = if all > 0.0 { weights[at] / all } else { 0.0 };
+        (at, Located { cpu_s: *ns as f64 * NS, remote_s: remote_s * part })
+    };
+    ran.iter().enumerate().filter(|(_, ns)| **ns > 0).map(of).collect()
 }
 
 /// Labels of the container, unit or group whose tasks these are.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -32,8 +32,21 @@ pub enum Address {
 
 enum Listener {
     Net(TcpListener),
-    /// With its path, if it is ours to remove.
-    Unix(UnixListener, Option<PathBuf>),
+    /// With its place, if it is ours to remove.
+    Unix(UnixListener, Option<Place>),
+}
+
+/// The file of a socket: its path, device and number. Another socket may have the path since.
+struct Place {
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Place> {
+        let found = path.symlink_metadata()?;
+        Ok(Place { path: path.to_owned(), file: (found.dev(), found.ino()) })
+    }
 }
 
 impl Listener {
@@ -62,8 +75,10 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, Some(path)) = self {
-            let _ = fs::remove_file(path);
+        if let Listener::Unix(_, Some(place)) = self
+            && Place::of(&place.path).is_ok_and(|now| now.file == place.file)
+        {
+            let _ = fs::remove_file(&place.path);
         }
     }
 }
@@ -248,7 +263,7 @@ fn unix(path: &Path) -> io::Result<Listener> {
         fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
-    let listener = Listener::Unix(listener, Some(path.to_owned()));
+    let listener = Listener::Unix(listener, Some(Place::of(path)?));
     fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
     if let Listener::Unix(listener, _) = &listener {
         listener.set_nonblocking(true)?;

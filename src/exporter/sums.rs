@@ -4,7 +4,6 @@ use crate::metric::counters;
 use crate::metric::placement::REMOTE_PCT;
 use crate::model::counters::Counter;
 use crate::model::event::Role;
-use crate::model::sample::Reading;
 use crate::snapshot::{Snapshot, Task};
 
 use super::top::Sum;
@@ -111,9 +110,10 @@ pub(super) const AMOUNTS: [Amount; 10] = [
     },
 ];
 
-/// The share of sums that are accesses on some machines and time on others.
-pub(super) fn remote_share(sums: Reading<crate::metric::over::Quotient>) -> Option<f64> {
-    let sums = sums.ok()?;
+/// The part of a task's use of memory that is on other nodes, 0 to 1: of its accesses on some machines and of its time on
+/// others. `None` where it did not run, or its memory is not known.
+pub(super) fn remote_share(task: &Task, snapshot: &Snapshot) -> Option<f64> {
+    let sums = REMOTE_PCT.sums(task, snapshot)?.ok()?;
     (sums.den > 0.0).then(|| (sums.num / sums.den).clamp(0.0, 1.0))
 }
 
@@ -125,13 +125,12 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// The amounts of a task in the interval.
-    pub(super) fn of(task: &Task, snapshot: &Snapshot) -> Sums {
+    /// The amounts of a task in the interval, of whose use of memory this share is remote.
+    pub(super) fn of(task: &Task, remote_share: Option<f64>, snapshot: &Snapshot) -> Sums {
         let mut sums = Sums {
             cpu_s_by_node: task.delta.run_ns.iter().map(|ns| *ns as f64 * NS).collect(),
             ..Sums::default()
         };
-        let remote_share = REMOTE_PCT.sums(task, snapshot).and_then(remote_share);
         let interval = Interval { task, snapshot, remote_share };
         for (sum, amount) in sums.amounts.iter_mut().zip(&AMOUNTS) {
             *sum = (amount.of)(&interval);
