@@ -88,22 +88,32 @@ pub fn derive_for(
     current: &Sample,
     grain: RowKind,
 ) -> Snapshot {
-    let previous = Some(previous);
     match (export.engine().is_some(), export.wants_containers()) {
-        (false, false) => derive_tasks(host, previous, current, grain),
-        (false, true) => derive(host, previous, current, grain),
+        (false, containers) => derive_rows(containers, host, previous, current, grain),
         // Rules look at containers, whatever is written.
         (true, _) if grain == RowKind::Processes => {
-            let snapshot = derive(host, previous, current, grain);
+            let snapshot = derive(host, Some(previous), current, grain);
             export.diagnose(&snapshot);
             snapshot
         }
         (true, containers) => {
-            let (snapshot, processes) = derive_both(host, previous, current, containers);
+            let (snapshot, processes) = derive_both(host, Some(previous), current, containers);
             export.diagnose(&processes);
             snapshot
         }
     }
+}
+
+/// Derives an interval without a look for findings, with rows of containers where they are wanted.
+pub fn derive_rows(
+    containers: bool,
+    host: &Arc<HostFacts>,
+    previous: &Sample,
+    current: &Sample,
+    grain: RowKind,
+) -> Snapshot {
+    let derive = if containers { derive } else { derive_tasks };
+    derive(host, Some(previous), current, grain)
 }
 
 /// Writes snapshots one after the other.

@@ -5,6 +5,7 @@ mod access;
 mod cgroups;
 mod containers;
 mod findings;
+mod findings_cost;
 mod frames;
 mod hotpath;
 mod known_loads;
@@ -79,6 +80,8 @@ enum What {
     Record,
     /// Time of the diagnosis engine for an interval, by the number of processes.
     Findings,
+    /// Start, refresh and memory of the same binary with findings and without; not one of all.
+    FindingsCost,
     /// Time, memory and size of a report, by the number of nodes and the length of the recording; not one of all.
     Pages,
     /// Memory in use: samples of programs that time and count their own accesses.
@@ -110,8 +113,8 @@ fn main() -> Result<()> {
         findings::run,
         access::run,
     ];
-    let apart: [fn(&Plan) -> Result<Report>; 4] =
-        [programs::run, access::cost::run, pages::run, known_loads::run];
+    let apart: [fn(&Plan) -> Result<Report>; 5] =
+        [programs::run, access::cost::run, pages::run, known_loads::run, findings_cost::run];
     let wanted = match cli.what {
         What::Hotpath => &all[0..1],
         What::Refresh => &all[1..2],
@@ -127,6 +130,7 @@ fn main() -> Result<()> {
         What::Programs => &apart[0..1],
         What::AccessCost => &apart[1..2],
         What::KnownLoads => &apart[3..4],
+        What::FindingsCost => &apart[4..5],
         What::All => &all[..],
         What::Work(work) => return work.run(),
     };

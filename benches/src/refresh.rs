@@ -35,7 +35,8 @@ const HTOPRC: &str = "hide_kernel_threads=0\nhide_userland_threads=0\ndelay=10\n
 pub struct Cost {
     /// Of one refresh.
     pub cpu_ms: f64,
-    rss: f64,
+    /// Resident memory at the end, bytes.
+    pub rss: f64,
     peak: f64,
 }
 
@@ -154,6 +155,20 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(report)
 }
 
+/// So many threads, most of which sleep.
+///
+/// # Errors
+/// They could not be started.
+pub fn start_load(threads: usize) -> Result<Process> {
+    let processes = threads.div_ceil(PER_PROCESS);
+    let (each, active) = ((threads / processes).to_string(), ACTIVE.min(threads).to_string());
+    let processes = processes.to_string();
+    let args = ["threads", "--processes", &processes, "--threads", &each, "--active", &active];
+    let mut load = Process::start(work::command(&args)?.stdout(Stdio::piped()))?;
+    wait_until_ready(load.child())?;
+    Ok(load)
+}
+
 fn one_size(
     plan: &Plan,
     report: &mut Report,
@@ -162,12 +177,8 @@ fn one_size(
     rounds: usize,
     count: usize,
 ) -> Result<()> {
-    let processes = threads.div_ceil(PER_PROCESS);
-    let (each, active) = ((threads / processes).to_string(), ACTIVE.min(threads).to_string());
-    let processes = processes.to_string();
-    let args = ["threads", "--processes", &processes, "--threads", &each, "--active", &active];
-    let mut load = Process::start(work::command(&args)?.stdout(Stdio::piped()))?;
-    wait_until_ready(load.child())?;
+    // Ends with the rounds.
+    let _load = start_load(threads)?;
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); TOOLS.len()];
     let mut absent = None;
     for round in 0..rounds {
@@ -232,10 +243,14 @@ fn one_line(text: &str) -> String {
 }
 
 /// Kernel limits on the number of threads, raised as far as needed; set back when this goes away.
-struct Limits(Vec<(PathBuf, String)>);
+pub struct Limits(Vec<(PathBuf, String)>);
 
 impl Limits {
-    fn raise(threads: usize) -> Result<Limits> {
+    /// Room for so many threads.
+    ///
+    /// # Errors
+    /// A limit cannot be read or raised.
+    pub fn raise(threads: usize) -> Result<Limits> {
         let mut raised = Limits(Vec::new());
         let needed = threads + 20_000;
         for name in ["pid_max", "threads-max"] {

@@ -20,25 +20,39 @@ fn table_is_there(text: &str) -> bool {
     lines.any(|line| line.split_whitespace().next().is_some_and(|word| word.parse::<u32>().is_ok()))
 }
 
+/// From exec to the first line of JSON, less the interval that it is about.
+///
+/// # Errors
+/// The program did not start, or no line came.
+pub fn first_line_ms(program: &mut Command) -> Result<f64> {
+    let interval = Duration::from_millis(200);
+    program.args(["-b", "-n", "1", "-d", "0.2", "--format", "json"]);
+    let began = Instant::now();
+    let mut frames = Frames::start(program, any_line, |_| ())?;
+    let first = frames.next(Duration::from_secs(20))?.at;
+    Ok((first - began).saturating_sub(interval).as_secs_f64() * 1e3)
+}
+
+/// From exec to the table with rows on the screen.
+///
+/// # Errors
+/// The program did not start, or no table came.
+pub fn table_ms(binary: &str, env: &[(&str, &str)]) -> Result<f64> {
+    let mut screen = Screen::start(binary, &["-d", "1"], env)?;
+    Ok(screen.wait_for(table_is_there, Duration::from_secs(5))?.as_secs_f64() * 1e3)
+}
+
 /// # Errors
 /// numatop-ng did not start.
 pub fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report::begin("Start: time from exec to the first frame");
     let rounds = if plan.quick { 3 } else { 21 };
-    let interval = Duration::from_millis(200);
     let binary = plan.binary.to_string_lossy();
     let (mut batch, mut screens, mut absent) = (Vec::new(), Vec::new(), None);
     for _ in 0..rounds {
-        let mut command = Command::new(&*binary);
-        command.args(["-b", "-n", "1", "-d", "0.2", "--format", "json"]);
-        let began = Instant::now();
-        let mut frames = Frames::start(&mut command, any_line, |_| ())?;
-        let first = frames.next(Duration::from_secs(20))?.at;
-        batch.push((first - began).saturating_sub(interval).as_secs_f64() * 1e3);
-        drop(frames);
-        let mut screen = Screen::start(&binary, &["-d", "1"], &[])?;
-        match screen.wait_for(table_is_there, Duration::from_secs(5)) {
-            Ok(time) => screens.push(time.as_secs_f64() * 1e3),
+        batch.push(first_line_ms(&mut Command::new(&*binary))?);
+        match table_ms(&binary, &[]) {
+            Ok(ms) => screens.push(ms),
             Err(error) => absent = Some(format!("{error:#}")),
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::export::{Export, derive_for};
+use crate::export::{Export, derive_for, derive_rows};
 use crate::hot::profile::Profile;
 use crate::model::process::Asked;
 use crate::model::process::ProcessId;
@@ -41,6 +41,8 @@ pub struct Pace {
     pub access: bool,
     /// The cost of our own programs, too.
     pub overhead: bool,
+    /// Findings where the format has them; without, to measure what they cost.
+    pub findings: bool,
 }
 
 /// The intervals that [`Pace::iterations`] counts. They differ where a reader is behind.
@@ -122,7 +124,7 @@ pub fn run(
         let writer = thread::Builder::new().name("output".into());
         let written = &written;
         let writer = writer
-            .spawn_scoped(scope, move || write(export, out, pace.grain, statistics, &received, written))
+            .spawn_scoped(scope, move || write(export, out, pace, statistics, &received, written))
             .context("starting the thread that writes the output")?;
         let shared = Shared { jobs, written, closed: &|| writer.is_finished(), asked };
         let measured = measure(source, pace, (pacing, watch), stop, (first, opening), &shared);
@@ -263,14 +265,18 @@ fn focus(source: &mut dyn Source, written: &Written, asked: Asked) {
 fn write(
     export: &mut (dyn Export + Send),
     out: &mut (dyn Write + Send),
-    grain: RowKind,
+    pace: Pace,
     mut statistics: Option<Statistics>,
     jobs: &Receiver<Job>,
     written: &Written,
 ) -> Result<()> {
     let mut profile = Profile::default();
     for job in jobs {
-        let mut snapshot = derive_for(export, &job.host, &job.previous, &job.current, grain);
+        let mut snapshot = if pace.findings {
+            derive_for(export, &job.host, &job.previous, &job.current, pace.grain)
+        } else {
+            derive_rows(export.wants_containers(), &job.host, &job.previous, &job.current, pace.grain)
+        };
         drop((job.previous, job.current));
         snapshot.notes.splice(..0, job.opening);
         if let Some(news) = job.news {

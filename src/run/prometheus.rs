@@ -67,6 +67,7 @@ fn watch(args: &ExporterArgs, server: Server, page: &Shared, stop: BorrowedFd<'_
         hot: false,
         access: false,
         overhead: false,
+        findings: true,
     };
     let done =
         recorded(source, recorder, rotate, |source| batch::run(source, &mut exporter, &mut out, pace, stop));

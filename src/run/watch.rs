@@ -69,6 +69,7 @@ pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
     options.view.sets = live.sets.clone();
     options.view.access = args.access;
     options.view.sampling = !args.no_access;
+    options.view.findings = findings_wanted();
     let access = args.access;
     let start = move || {
         let mut source = start(live)?;
@@ -100,6 +101,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<ExitCode> {
         hot: args.watch.hot.hot,
         access: args.access,
         overhead: false,
+        findings: true,
     };
     recorded(source, Some(recorder), rotate, |source| {
         batch::run(source, &mut Quiet::default(), &mut out, pace, stop)
@@ -132,6 +134,12 @@ pub(super) fn screen(args: &LiveArgs) -> Result<TuiOptions> {
     Ok(options)
 }
 
+/// Whether findings are looked for. The benchmark that measures what they cost leaves them out; for people that would be a way
+/// to miss them.
+fn findings_wanted() -> bool {
+    std::env::var_os("NUMATOP_NG_FINDINGS").is_none_or(|value| value != "off")
+}
+
 /// Length and number of intervals, and what is measured beside the rows.
 pub(super) fn pace(args: &LiveArgs) -> Pace {
     Pace {
@@ -142,6 +150,7 @@ pub(super) fn pace(args: &LiveArgs) -> Pace {
         hot: args.watch.hot.hot,
         access: args.access,
         overhead: args.overhead,
+        findings: findings_wanted(),
     }
 }
 

@@ -130,7 +130,7 @@ mod tests {
     use crate::tui::mail::tests::host;
 
     const WANT: Want =
-        Want { number: None, threads: false, containers: false, process: None, summary: false };
+        Want { number: None, threads: false, containers: false, process: None, summary: false, without_findings: false };
 
     fn sample(at: u64) -> Box<Sample> {
         Box::new(Sample { mono_ns: at, ..crate::source::merge::tests::sample(&[1], &[], &[]) })

@@ -31,6 +31,8 @@ pub struct Want {
     pub process: Option<ProcessId>,
     /// Numbers over all intervals so far are wanted, too.
     pub summary: bool,
+    /// No findings are looked for, and no numbers are added up for the summary.
+    pub without_findings: bool,
 }
 
 /// Times of the samples that end an interval that can be shown.
@@ -180,7 +182,7 @@ impl History {
 
     /// Has the engine take the newest interval, where it has not.
     fn conclude_pending(&mut self, is_shown: bool) {
-        if let Some(number) = self.pending.take() {
+        if let Some(number) = self.pending.take().filter(|_| !self.want.without_findings) {
             self.conclude(number, is_shown);
         }
     }

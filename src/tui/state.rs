@@ -73,6 +73,8 @@ pub struct State {
     pub access: bool,
     /// Accesses of processes that matter on the screen are sampled, within a hundredth of a CPU.
     pub sampling: bool,
+    /// Findings are looked for.
+    pub findings: bool,
     /// Where in which recording we are; `None` when this is now.
     pub replay: Option<Replay>,
 }
@@ -106,6 +108,7 @@ impl State {
             demo: false,
             access: false,
             sampling: false,
+            findings: true,
             replay: None,
         }
     }

@@ -52,6 +52,8 @@ pub struct Settings {
     pub access: bool,
     /// Accesses of processes that matter on the screen are sampled, within a hundredth of a CPU.
     pub sampling: bool,
+    /// Findings are looked for.
+    pub findings: bool,
 }
 
 impl Default for Settings {
@@ -69,6 +71,7 @@ impl Default for Settings {
             demo: false,
             access: false,
             sampling: false,
+            findings: true,
         }
     }
 }
@@ -98,6 +101,7 @@ impl App {
                 demo: settings.demo,
                 access: settings.access,
                 sampling: settings.sampling,
+                findings: settings.findings,
                 ..State::new(theme, zone, settings.interval)
             },
             screens: Screens { tasks, nodes, ..Screens::default() },
@@ -161,7 +165,11 @@ impl App {
 
     /// The interval to derive.
     pub fn want(&self) -> Want {
-        let mut want = Want { number: self.state.paused_at, ..Want::default() };
+        let mut want = Want {
+            number: self.state.paused_at,
+            without_findings: !self.state.findings,
+            ..Want::default()
+        };
         // Rows of the table of tasks are what the header counts.
         self.screens.tasks.want(&mut want);
         self.stack().for_each(|id| self.screens.get(id).want(&mut want));
