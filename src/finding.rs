@@ -29,6 +29,7 @@ pub use engine::{Change, Engine, Options, Summary};
 pub use gain::{Arithmetic, Assumption, Gain};
 pub use rule::{Blindness, Hold, Limit, Look, Reason, Rule, Seen};
 
+use crate::model::process::ProcessId;
 use crate::model::units::NodeId;
 
 /// The object that a finding is about. The order is that of lists.
@@ -55,6 +56,14 @@ impl Subject {
             Subject::Process(..) => Kind::Process,
             Subject::Container(_) => Kind::Container,
             Subject::Device(_) => Kind::Device,
+        }
+    }
+
+    /// The process, where it is one.
+    pub fn process(&self) -> Option<ProcessId> {
+        match self {
+            Subject::Process(pid, start_ns) => Some((*pid, *start_ns)),
+            _ => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod asks;
 mod look;
+mod most;
 mod rows;
 mod state;
 

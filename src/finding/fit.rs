@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::gain;
+use super::gain::{self, Costs};
 use super::guards::Placed;
 use super::view::{Of, View, above_watermark};
 use crate::model::topology::Topology;
@@ -24,6 +24,10 @@ pub struct Near {
     capacity: BTreeMap<NodeId, f64>,
     /// Nodes with CPUs and memory by their distance from each of them.
     orders: Vec<Order>,
+    /// Costs of accesses between nodes.
+    costs: Costs,
+    /// Nodes of each last-level cache, and its bytes.
+    caches: Vec<(BTreeSet<NodeId>, f64)>,
 }
 
 /// Nodes by their distance from the first.
@@ -38,13 +42,14 @@ impl Near {
     /// From the topology, and the CPUs that the scheduler leaves alone.
     pub fn of(topology: &Topology, isolated: &[u32]) -> Near {
         let whole: Vec<NodeId> = whole_nodes(topology).collect();
+        let costs = Costs::of(topology);
         let orders = whole.iter().map(|start| {
             let mut near = whole.clone();
             // The node itself is first, whatever the firmware says.
             near.sort_by_cached_key(|node| {
                 (node != start, topology.distance(*start, *node).unwrap_or(u32::MAX), *node)
             });
-            Order::of(topology, near)
+            Order::of(&|from, to| costs.ratio(topology, from, to), near)
         });
         let mut cpus: BTreeMap<NodeId, (f64, BTreeSet<u32>)> = BTreeMap::new();
         for cpu in topology.online_cpus().filter(|cpu| !isolated.contains(&cpu.id.0)) {
@@ -57,18 +62,27 @@ impl Near {
             let cores = cores.len() as f64;
             cores + SECOND_THREAD * (threads - cores)
         };
+        let caches = topology.llcs.iter().filter_map(|llc| Some((llc.nodes(topology), llc.size_bytes? as f64)));
         Near {
             orders: orders.collect(),
             capacity: cpus.into_iter().map(|(node, cpus)| (node, worth(cpus))).collect(),
+            costs,
+            caches: caches.collect(),
         }
+    }
+
+    /// Size of the last-level caches that CPUs of these nodes have, bytes.
+    pub fn cache_bytes(&self, nodes: &[NodeId]) -> f64 {
+        let of = |llc: &BTreeSet<NodeId>| llc.iter().any(|node| nodes.contains(node));
+        self.caches.iter().filter(|(llc, _)| of(llc)).map(|(_, bytes)| *bytes).sum()
     }
 }
 
 impl Order {
-    fn of(topology: &Topology, nodes: Vec<NodeId>) -> Order {
+    fn of(ratio: &dyn Fn(NodeId, NodeId) -> f64, nodes: Vec<NodeId>) -> Order {
         let mut sum = 0.0;
         let costs = nodes.iter().enumerate().map(|(at, new)| {
-            let both = |old: &NodeId| gain::ratio(topology, *old, *new) + gain::ratio(topology, *new, *old);
+            let both = |old: &NodeId| ratio(*old, *new) + ratio(*new, *old);
             sum += nodes[..at].iter().map(both).sum::<f64>() + 1.0;
             sum
         });
@@ -112,10 +126,17 @@ pub fn fits(view: &View<'_>, of: &Of<'_>, placed: &Placed, nodes: &[NodeId]) -> 
     (quota || view.need(of) <= TARGET * room) && placed.outside(nodes) <= memory_room(view, nodes)
 }
 
+/// The mean cost of an access, in local ones, of something that ran and has its memory in these amounts by node id; `None`
+/// where one of the two is nothing.
+pub fn mean_cost(view: &View<'_>, run: &[f64], memory: &[f64]) -> Option<f64> {
+    let costs = &view.rows.near(view.snapshot).costs;
+    gain::mean_cost(|from, to| costs.ratio(view.topology(), from, to), run, memory)
+}
+
 /// The mean cost of its accesses with its time and memory even over these nodes, in local ones.
 pub fn cost_on(view: &View<'_>, placed: &Placed, nodes: &[NodeId]) -> Option<f64> {
     let ran = placed.run.iter().sum();
-    gain::mean_cost(view.topology(), &gain::evenly(nodes, ran), &gain::evenly(nodes, placed.memory()))
+    mean_cost(view, &gain::evenly(nodes, ran), &gain::evenly(nodes, placed.memory()))
 }
 
 /// The smallest set of nodes that it fits on, fewer than it uses, of those that it may use; the one with the least mean cost.
@@ -133,7 +154,7 @@ pub fn best_set(
     let all = near.orders.iter().all(|order| may.contains(&order.nodes[0]));
     let of_those = |order: &Order| {
         let nodes = order.nodes.iter().copied().filter(|node| may.contains(node)).collect();
-        Order::of(view.topology(), nodes)
+        Order::of(&|from, to| near.costs.ratio(view.topology(), from, to), nodes)
     };
     let fewer: Vec<Order> = match all {
         true => Vec::new(),

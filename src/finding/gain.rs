@@ -178,6 +178,36 @@ pub fn ratio(topology: &Topology, from: NodeId, to: NodeId) -> f64 {
     (distance / 10.0).clamp(1.0, RATIO_MAX)
 }
 
+/// The costs of accesses between all pairs of nodes, found once: a model asks for each pair again and again.
+#[derive(Debug, Default)]
+pub struct Costs {
+    /// Nodes below this one are in the table.
+    side: u32,
+    costs: Vec<f64>,
+}
+
+/// Nodes of a table at most, half a megabyte of costs.
+const SIDE_MAX: u32 = 256;
+
+impl Costs {
+    /// Those of a topology.
+    pub fn of(topology: &Topology) -> Costs {
+        let side = topology.nodes.iter().map(|node| node.id.0.saturating_add(1)).max().unwrap_or(0).min(SIDE_MAX);
+        let ids = || (0..side).map(NodeId);
+        let costs = ids().flat_map(|from| ids().map(move |to| ratio(topology, from, to))).collect();
+        Costs { side, costs }
+    }
+
+    /// As [`ratio`], whose topology this is of.
+    pub fn ratio(&self, topology: &Topology, from: NodeId, to: NodeId) -> f64 {
+        if from.0 < self.side && to.0 < self.side {
+            self.costs[(from.0 * self.side + to.0) as usize]
+        } else {
+            ratio(topology, from, to)
+        }
+    }
+}
+
 /// The source of all costs between nodes with CPUs: the firmware, unless each was measured.
 pub fn distances(topology: &Topology) -> Assumption {
     let with_cpus = || topology.nodes.iter().filter(|node| !node.cpus.is_empty());
@@ -193,8 +223,8 @@ pub fn distances(topology: &Topology) -> Assumption {
 }
 
 /// The mean cost of an access, in local ones, of something that ran and has its memory in these amounts by node id; `None`
-/// where one of the two is nothing.
-pub fn mean_cost(topology: &Topology, run: &[f64], memory: &[f64]) -> Option<f64> {
+/// where one of the two is nothing. `ratio`: the cost of an access from one node to another, in local ones.
+pub fn mean_cost(ratio: impl Fn(NodeId, NodeId) -> f64, run: &[f64], memory: &[f64]) -> Option<f64> {
     let (ran, bytes): (f64, f64) = (run.iter().sum(), memory.iter().sum());
     if ran <= 0.0 || bytes <= 0.0 {
         return None;
@@ -202,7 +232,7 @@ pub fn mean_cost(topology: &Topology, run: &[f64], memory: &[f64]) -> Option<f64
     let mut sum = 0.0;
     for (from, time) in (0..).zip(run).filter(|(_, time)| **time > 0.0) {
         for (to, held) in (0..).zip(memory).filter(|(_, held)| **held > 0.0) {
-            sum += time / ran * held / bytes * ratio(topology, NodeId(from), NodeId(to));
+            sum += time / ran * held / bytes * ratio(NodeId(from), NodeId(to));
         }
     }
     Some(sum)
@@ -277,9 +307,23 @@ mod tests {
             (20.0, Assumption::MeasuredDistances)
         );
         // All of its memory on the other node: 1 - 1/1.7 of the time at most.
-        let cost = mean_cost(&topology, &[1.0, 0.0], &[0.0, 1.0]).unwrap();
+        let cost = mean_cost(|from, to| ratio(&topology, from, to), &[1.0, 0.0], &[0.0, 1.0]).unwrap();
         let gain = placement(1.0, cost, 1.0, None, distances(&topology)).at_most.unwrap();
         assert!((gain - 0.41).abs() < 0.005, "{gain}");
+    }
+
+    #[test]
+    fn the_table_of_costs_is_what_each_pair_costs() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts/ft-2500");
+        let mut topology = Topology::read(&root).unwrap();
+        for far in [17, SIDE_MAX - 1, SIDE_MAX, u32::MAX] {
+            topology.nodes.last_mut().unwrap().id = NodeId(far);
+            let costs = Costs::of(&topology);
+            let ids = [0, 1, 15, 16, 17, SIDE_MAX - 1, SIDE_MAX, far].map(NodeId);
+            for (from, to) in ids.iter().flat_map(|from| ids.iter().map(move |to| (*from, *to))) {
+                assert_eq!(costs.ratio(&topology, from, to), ratio(&topology, from, to), "{from} {to}");
+            }
+        }
     }
 
     #[test]

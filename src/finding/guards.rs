@@ -1,5 +1,7 @@
 //! Guards that rules about placement share: whether it is known, used, settled, large, and meant so.
 
+use std::collections::BTreeSet;
+
 use super::rule::{Blindness, Look, Reason};
 use super::view::{Of, View};
 use super::{Evidence, Note};
@@ -76,16 +78,16 @@ impl Placed {
 
     /// Nodes other than these with at least `least` percent of its memory, ascending.
     pub fn holders(&self, except: &[NodeId], least: f64) -> Vec<NodeId> {
-        let nodes = (0..self.bytes.len() as u32).map(NodeId);
-        nodes.filter(|node| !except.contains(node) && self.memory_pct(&[*node]) >= least.max(1e-9)).collect()
+        let shares = shares(&self.bytes).filter(|(node, _)| !except.contains(node));
+        shares.filter(|(_, share)| *share >= least.max(1e-9)).map(|(node, _)| node).collect()
     }
 
     /// Nodes with at least `share` percent of its time, or of its memory beyond the error, ascending.
     pub fn used(&self, share: f64) -> Vec<NodeId> {
-        let nodes = (0..self.run.len().max(self.bytes.len()) as u32).map(NodeId);
-        nodes
-            .filter(|node| self.run_pct(&[*node]) >= share || self.memory_pct(&[*node]) >= share + self.error)
-            .collect()
+        let ran = shares(&self.run).filter(|(_, its)| *its >= share);
+        let has = shares(&self.bytes).filter(|(_, its)| *its >= share + self.error);
+        let used: BTreeSet<NodeId> = ran.chain(has).map(|(node, _)| node).collect();
+        used.into_iter().collect()
     }
 
     /// The node with most of its time.
@@ -93,6 +95,12 @@ impl Placed {
         let ran = (0..).map(NodeId).zip(&self.run).filter(|(_, ns)| **ns > 0.0);
         ran.max_by(|(a, x), (b, y)| x.total_cmp(y).then(b.cmp(a))).map(|(node, _)| node)
     }
+}
+
+/// The share of each node, ascending by node, in percent.
+fn shares(amounts: &[f64]) -> impl Iterator<Item = (NodeId, f64)> {
+    let all: f64 = amounts.iter().sum();
+    (0..).map(NodeId).zip(amounts).map(move |(node, on)| (node, if all > 0.0 { on * 100.0 / all } else { 0.0 }))
 }
 
 fn share(amounts: &[f64], nodes: &[NodeId]) -> f64 {
@@ -163,16 +171,9 @@ fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'stat
 pub fn is_large(view: &View<'_>, placed: &Placed) -> bool {
     let sizes = view.topology().nodes.iter().map(|node| node.mem_total_bytes as f64);
     let smallest = sizes.filter(|bytes| *bytes > 0.0).fold(f64::INFINITY, f64::min);
-    let used = placed.used(5.0);
-    let caches: f64 = view
-        .topology()
-        .llcs
-        .iter()
-        .filter(|llc| llc.nodes(view.topology()).iter().any(|node| used.contains(node)))
-        .filter_map(|llc| llc.size_bytes)
-        .map(|bytes| bytes as f64)
-        .sum();
-    placed.memory() >= LARGE_BYTES.min(smallest * LARGE_SHARE) && placed.memory() >= caches
+    let least = LARGE_BYTES.min(smallest * LARGE_SHARE);
+    placed.memory() >= least
+        && placed.memory() >= view.rows.near(view.snapshot).cache_bytes(&placed.used(5.0))
 }
 
 /// Whether its placement changes: its remote share falls, or more than a hundredth of its memory was moved.

@@ -7,6 +7,7 @@ use super::env::{Env, env};
 use super::fit::{Near, whole_nodes};
 use super::rule::{Blindness, Look, Reason, Rule};
 use super::{Evidence, Identity, Note, Subject};
+use crate::metric::node::WATERMARK_DISTANCE_PCT;
 use crate::metric::placement::{CONTAINER_REMOTE_PCT, REMOTE_PCT};
 use crate::metric::{Metric, Value, task};
 use crate::model::cgroup_path;
@@ -74,12 +75,54 @@ pub struct Rows {
     pub need: BTreeMap<Subject, f64>,
     /// Hinting faults of processes in the last two minutes; only of those that had some.
     pub hints: BTreeMap<Subject, Hints>,
+    /// Facts of nodes in the interval, and its kernel threads: each is found when a rule asks first, and not again for each process.
+    levels: OnceLock<Levels>,
+    kernel: OnceLock<KernelThreads>,
+}
+
+/// The least of a quantity over all nodes, as nearly every process leaves a rule by it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Levels {
+    /// Distance to the low watermark, of nodes where it is known, in percent; infinite where it is of none.
+    pub watermark_pct: f64,
+    /// Whether it is known of all nodes.
+    pub all_known: bool,
+    /// Memory that a node with CPUs and memory manages, bytes; infinite without such a node.
+    pub managed_bytes: f64,
+}
+
+/// Kernel threads among the rows.
+#[derive(Debug, Default)]
+pub struct KernelThreads {
+    /// Whether there are any: a scope may leave them out.
+    pub in_scope: bool,
+    /// Places of those that clean up a node's memory or make room for large pages there, with that node.
+    of_nodes: Vec<(NodeId, usize)>,
+}
+
+impl KernelThreads {
+    fn of(snapshot: &Snapshot) -> KernelThreads {
+        let mut found = KernelThreads::default();
+        for (at, task) in snapshot.tasks.iter().enumerate().filter(|(_, task)| task.raw.kthread) {
+            found.in_scope = true;
+            let comm = task.raw.comm.bytes();
+            let number = comm.strip_prefix(b"kswapd").or_else(|| comm.strip_prefix(b"kcompactd"));
+            let node = number.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+            found.of_nodes.extend(node.map(|node| (NodeId(node), at)));
+        }
+        found
+    }
 }
 
 impl Rows {
     /// Facts of the nodes of the machine.
     pub fn near(&self, snapshot: &Snapshot) -> &Near {
         self.near.get_or_init(|| Near::of(&snapshot.host.topology, &snapshot.host.isolated_cpus))
+    }
+
+    /// Kernel threads of the interval.
+    pub fn kernel_threads(&self, snapshot: &Snapshot) -> &KernelThreads {
+        self.kernel.get_or_init(|| KernelThreads::of(snapshot))
     }
 }
 
@@ -233,6 +276,32 @@ impl<'a> View<'a> {
     /// All processes that rules look at, in the order of subjects.
     pub fn candidates(&self) -> impl Iterator<Item = &'a Task> {
         self.rows.processes.values().map(|at| &self.snapshot.tasks[*at])
+    }
+
+    /// kswapd and kcompactd of a node, as they were in the interval.
+    pub fn reclaimers(&self, node: NodeId) -> impl Iterator<Item = &'a Task> {
+        let places = self.rows.kernel_threads(self.snapshot).of_nodes.iter();
+        places.filter(move |(of, _)| *of == node).map(|(_, at)| &self.snapshot.tasks[*at])
+    }
+
+    /// The least of some quantities over all nodes in the window.
+    pub fn levels(&self) -> Levels {
+        if self.is_interval() { *self.rows.levels.get_or_init(|| self.find_levels()) } else { self.find_levels() }
+    }
+
+    fn find_levels(&self) -> Levels {
+        let mut levels = Levels { watermark_pct: f64::INFINITY, all_known: true, managed_bytes: f64::INFINITY };
+        for row in &self.window.nodes {
+            match self.node_number(&WATERMARK_DISTANCE_PCT, row) {
+                Ok(pct) => levels.watermark_pct = levels.watermark_pct.min(pct),
+                Err(_) => levels.all_known = false,
+            }
+        }
+        for node in whole_nodes(self.topology()) {
+            let managed = self.node(node).map_or(0.0, |row| row.raw.managed_bytes as f64);
+            levels.managed_bytes = levels.managed_bytes.min(managed);
+        }
+        levels
     }
 
     /// Nodes with CPUs and memory.

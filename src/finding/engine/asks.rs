@@ -1,6 +1,6 @@
 //! The processes of which rules would like to know their accesses.
 
-use super::super::{State, Subject};
+use super::super::State;
 use super::Engine;
 use crate::model::process::ProcessId;
 
@@ -10,12 +10,8 @@ impl Engine {
     pub fn asks(&self) -> Vec<ProcessId> {
         let states = self.rules.iter().zip(&self.states).filter(|(rule, _)| rule.group.needs_nodes());
         let open = states.flat_map(|(_, states)| states).filter(|(_, episode)| !episode.gone);
-        let process = |subject: &Subject| match subject {
-            Subject::Process(pid, start_ns) => Some((*pid, *start_ns)),
-            _ => None,
-        };
         let mut asks: Vec<(bool, ProcessId)> = open
-            .filter_map(|(subject, episode)| Some((episode.state == State::Pending, process(subject)?)))
+            .filter_map(|(subject, episode)| Some((episode.state == State::Pending, subject.process()?)))
             .collect();
         asks.sort_unstable();
         let mut processes: Vec<ProcessId> = Vec::new();

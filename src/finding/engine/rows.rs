@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::history::Series;
 use super::super::view::{Of, Rows, process};
 use super::super::{Kind, Subject};
+use super::most::Most;
 use crate::model::counters::Counter;
 use crate::model::group::DEPTH_MAX;
+use crate::model::process::ProcessId;
 use crate::model::sample::Hints;
 use crate::model::topology::Device;
 use crate::model::units::NodeId;
@@ -46,29 +48,24 @@ pub(super) fn find(snapshot: &Snapshot, tracked: &BTreeSet<Subject>) -> Rows {
     let interval = snapshot.interval_ns.unwrap_or(0);
     let sizes = snapshot.nodes.iter().map(|node| node.raw.mem_total_bytes).filter(|bytes| *bytes > 0);
     let memory = sizes.min().unwrap_or(u64::MAX) / 100 * MEMORY_PCT;
-    let processes = tracked.iter().any(|subject| matches!(subject, Subject::Process(..)));
-    let (mut found, mut rows) = (Vec::new(), Rows::default());
+    let known: Vec<ProcessId> = tracked.iter().filter_map(Subject::process).collect();
+    let (mut most, mut rows) = (Most::of(PROCESSES_MAX), Rows::default());
     for (at, task) in snapshot.tasks.iter().enumerate() {
         let ran = task.run_ns();
         let uses = ran.saturating_mul(100) >= interval.saturating_mul(CPU_PCT) || task.rss_bytes >= memory;
         // Looking at the task itself costs more than all the rest.
-        if !uses && !processes || task.exited || task.raw.kthread {
+        if !uses && known.is_empty() || task.exited || task.raw.kthread {
             continue;
         }
-        let subject = process(&task.raw);
-        if tracked.contains(&subject) {
-            rows.processes.insert(subject, at);
+        // In the order of subjects, which is that of ids.
+        if !known.is_empty() && known.binary_search(&task.raw.process()).is_ok() {
+            rows.processes.insert(process(&task.raw), at);
         } else if uses {
-            // Ties are cut by the order of subjects, so that the order of rows does not matter.
-            found.push((Reverse(ran), Reverse(task.rss_bytes), task.raw.process(), at));
+            most.offer(ran, task.rss_bytes, at, || task.raw.process());
         }
     }
     let room = PROCESSES_MAX.saturating_sub(rows.processes.len());
-    if found.len() > room {
-        found.select_nth_unstable(room);
-        found.truncate(room);
-    }
-    rows.processes.extend(found.iter().map(|(.., at)| (process(&snapshot.tasks[*at].raw), *at)));
+    rows.processes.extend(most.places(room).map(|at| (process(&snapshot.tasks[at].raw), at)));
     rows.containers = snapshot.containers.iter().enumerate().map(|(at, row)| (row.id, at)).collect();
     for at in rows.processes.values() {
         let cgroup = snapshot.tasks[*at].raw.cgroup_id;

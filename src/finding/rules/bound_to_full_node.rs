@@ -88,14 +88,13 @@ fn group_pressure_pct(view: &View<'_>, of: &Of<'_>) -> Option<f64> {
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     // Cheap first: most nodes are not full.
+    if view.levels().watermark_pct > view.limit("watermark") {
+        return Ok(Look::Quiet);
+    }
     let full = |node: &NodeId| {
         let row = view.node(*node)?;
         view.node_number(&WATERMARK_DISTANCE_PCT, row).ok().filter(|pct| *pct <= view.limit("watermark"))
     };
-    let ids: Vec<NodeId> = view.window.nodes.iter().map(|node| NodeId(node.raw.id)).collect();
-    if !ids.iter().any(|node| full(node).is_some()) {
-        return Ok(Look::Quiet);
-    }
     let Some((allowed, by_policy)) = bound(view, of)? else { return Ok(Look::Quiet) };
     let distances: Option<Vec<f64>> = allowed.iter().map(full).collect();
     let Some(distances) = distances else { return Ok(Look::Quiet) };

@@ -59,11 +59,13 @@ const AT_LIMIT: f64 = 1.05;
 
 fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let size = task.rss_bytes as f64;
+    if size * 100.0 < view.levels().managed_bytes * view.limit("size") {
+        return Ok(Look::Quiet);
+    }
     let whole = view.whole_nodes();
     let managed = |node: NodeId| view.node(node).map_or(0.0, |row| row.raw.managed_bytes as f64);
-    let smallest = whole.iter().map(|node| managed(*node)).fold(f64::INFINITY, f64::min);
-    let size = task.rss_bytes as f64;
-    if whole.len() < 2 || size * 100.0 < smallest * view.limit("size") {
+    if whole.len() < 2 {
         return Ok(Look::Quiet);
     }
     let Some(home) = task.home_node().filter(|home| whole.contains(home)) else { return Ok(Look::Quiet) };

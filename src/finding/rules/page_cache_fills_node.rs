@@ -44,6 +44,11 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if view.topology().nodes.len() < 2 {
         return Ok(Look::Quiet);
     }
+    // Cheap first: most nodes have room, and the node of a process that rests is that of all of its threads since the start.
+    let levels = view.levels();
+    if levels.all_known && levels.watermark_pct > view.limit("watermark") {
+        return Ok(Look::Quiet);
+    }
     let Some(home) = task.home_node() else { return Ok(Look::Quiet) };
     let Some(node) = view.node(home) else { return Ok(Look::Quiet) };
     let distance = need(view.node_number(&WATERMARK_DISTANCE_PCT, node))?;

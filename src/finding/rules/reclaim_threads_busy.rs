@@ -32,12 +32,8 @@ pub(super) static RULE: Rule = Rule {
 
 /// The busiest of the node's two threads in the last interval, with its CPU time in percent.
 fn busiest<'a>(view: &View<'a>, node: NodeId) -> Option<(f64, &'a Task)> {
-    let names = ["kswapd", "kcompactd"].map(|name| format!("{name}{node}"));
-    let is_one =
-        |task: &&Task| task.raw.kthread && names.iter().any(|name| task.raw.comm.bytes() == name.as_bytes());
     let now = waiting::now(view);
-    let threads = view.snapshot.tasks.iter().filter(is_one);
-    let busy = threads.filter_map(|task| Some((now.number(&CPU_PCT, &Of::Process(task)).ok()?, task)));
+    let busy = view.reclaimers(node).filter_map(|task| Some((now.number(&CPU_PCT, &Of::Process(task)).ok()?, task)));
     busy.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.raw.pid.cmp(&a.1.raw.pid)))
 }
 
@@ -46,7 +42,7 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     if row.raw.mem_total_bytes == 0 {
         return Ok(Look::Quiet);
     }
-    if !view.snapshot.tasks.iter().any(|task| task.raw.kthread) {
+    if !view.rows.kernel_threads(view.snapshot).in_scope {
         return Err(waiting::unknown("kernel threads are not in scope"));
     }
     let node = NodeId(row.raw.id);

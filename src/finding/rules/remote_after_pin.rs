@@ -1,6 +1,6 @@
 //! A process was pinned to nodes, and its memory stayed on others.
 
-use super::super::fit::memory_room;
+use super::super::fit::{mean_cost, memory_room};
 use super::super::gain;
 use super::super::guards::{self, Placed};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
@@ -155,9 +155,9 @@ pub(super) fn stayed_behind(
 
 /// The gain of moving all memory of a placement to these nodes.
 pub(super) fn gain_of_memory(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
-    let now = gain::mean_cost(view.topology(), &placed.run, &placed.bytes).unwrap_or(1.0);
+    let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
     let then =
-        gain::mean_cost(view.topology(), &placed.run, &gain::evenly(to, placed.memory())).unwrap_or(1.0);
+        mean_cost(view, &placed.run, &gain::evenly(to, placed.memory())).unwrap_or(1.0);
     let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
     gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology()))
 }

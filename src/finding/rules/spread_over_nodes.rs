@@ -1,6 +1,6 @@
 //! A process runs all over the machine although fewer nodes would do.
 
-use super::super::fit::{best_set, cost_on, memory_room};
+use super::super::fit::{best_set, cost_on, mean_cost, memory_room};
 use super::super::guards::{self, Placed};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
 use super::super::text::{bytes, nodes, number, sentence};
@@ -166,7 +166,7 @@ pub(super) fn told(
     undo: Vec<Command>,
 ) -> Told {
     let (to, placed, remote) = (&seen.plan.to, subject.placed, seen.evidence[0].value);
-    let now = gain::mean_cost(view.topology(), &placed.run, &placed.bytes).unwrap_or(1.0);
+    let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
     let then = cost_on(view, placed, to).unwrap_or(now);
     let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
     let rest = 100.0 * (1.0 - 1.0 / to.len().max(1) as f64);

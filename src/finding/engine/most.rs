@@ -1,0 +1,89 @@
+//! The processes that use most, found in one pass over all of them.
+
+use std::cmp::Reverse;
+
+use crate::model::process::ProcessId;
+
+/// CPU time in ns, memory in bytes, the process, and its place among the rows: more goes first, and of equal ones the lower id, so
+/// that the order of rows does not matter.
+type Use = (Reverse<u64>, Reverse<u64>, ProcessId, usize);
+
+/// No more than so many of those that were offered.
+pub(super) struct Most {
+    room: usize,
+    /// Up to twice as many as there is room for: then half of them go.
+    found: Vec<Use>,
+    /// The last of those that there was room for, once there were as many: one after it cannot be among them.
+    last: Option<Use>,
+}
+
+impl Most {
+    /// With room for so many.
+    pub(super) fn of(room: usize) -> Most {
+        Most { room, found: Vec::with_capacity(2 * room), last: None }
+    }
+
+    /// Offers the process at this place, which ran so long and has so much memory. Its id is asked for only where it can matter.
+    pub(super) fn offer(&mut self, ran_ns: u64, bytes: u64, at: usize, process: impl FnOnce() -> ProcessId) {
+        let amounts = (Reverse(ran_ns), Reverse(bytes));
+        if self.last.is_some_and(|last| amounts > (last.0, last.1)) {
+            return;
+        }
+        let new = (amounts.0, amounts.1, process(), at);
+        if self.last.is_some_and(|last| new > last) {
+            return;
+        }
+        self.found.push(new);
+        if self.found.len() >= 2 * self.room.max(1) {
+            self.cut(self.room);
+        }
+    }
+
+    /// Places of the first so many, in any order.
+    pub(super) fn places(mut self, count: usize) -> impl Iterator<Item = usize> {
+        self.cut(count.min(self.room));
+        self.found.into_iter().map(|(.., at)| at)
+    }
+
+    fn cut(&mut self, count: usize) {
+        if self.found.len() <= count {
+            return;
+        }
+        match count.checked_sub(1) {
+            Some(last) => self.last = Some(*self.found.select_nth_unstable(last).1),
+            None => self.last = None,
+        }
+        self.found.truncate(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Amounts with many that are equal, in an order that repeats only after all of them.
+    fn offered(count: usize) -> Vec<(u64, u64, ProcessId)> {
+        let mixed = |at: usize, factor: u64, range: u64| (at as u64 + 1).wrapping_mul(factor) % 1_000_003 % range;
+        (0..count).map(|at| (mixed(at, 7919, 40), mixed(at, 104_729, 3), (at as u32 * 31 % 977, at as u64))).collect()
+    }
+
+    #[test]
+    fn they_are_the_first_of_all_in_order_whatever_the_order_of_rows_is() {
+        for (count, room, wanted) in [(0, 4, 4), (3, 4, 4), (8, 4, 4), (5000, 256, 256), (5000, 256, 100), (40, 4, 0), (9, 0, 0)] {
+            let all = offered(count);
+            let mut sorted: Vec<_> = all.iter().map(|(ran, bytes, id)| (Reverse(*ran), Reverse(*bytes), *id)).collect();
+            sorted.sort();
+            let first: Vec<ProcessId> = sorted.iter().take(wanted.min(room)).map(|(.., id)| *id).collect();
+            for order in [(0..count).collect::<Vec<_>>(), (0..count).rev().collect()] {
+                let mut most = Most::of(room);
+                for at in order {
+                    let (ran, bytes, id) = all[at];
+                    most.offer(ran, bytes, at, || id);
+                }
+                let mut found: Vec<_> = most.places(wanted).map(|at| all[at]).collect();
+                found.sort_by_key(|(ran, bytes, id)| (Reverse(*ran), Reverse(*bytes), *id));
+                assert_eq!(found.iter().map(|(.., id)| *id).collect::<Vec<_>>(), first, "{count} {room} {wanted}");
+            }
+        }
+    }
+}
