@@ -114,8 +114,12 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
         return Ok(Look::Quiet);
     }
     let busy = need(view.node_number(&CPU_PCT, row))?;
+    // Cheap first: the idlest node is found from all CPUs.
+    if busy < view.limit("busy") {
+        return Ok(Look::Quiet);
+    }
     let Some((other, load, idle)) = waiting::idlest_node(view, node) else { return Ok(Look::Quiet) };
-    if busy < view.limit("busy") || load > view.limit("idle") {
+    if load > view.limit("idle") {
         return Ok(Look::Quiet);
     }
     let (wait, bound) = waits(view, node);
