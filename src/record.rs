@@ -16,6 +16,7 @@ pub mod format;
 pub mod frame;
 mod frames;
 mod groups;
+mod huge_pages;
 mod limits;
 mod lines;
 mod machine;

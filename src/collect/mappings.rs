@@ -145,7 +145,7 @@ pub fn exact(root: &Path, process: ProcessId) -> Result<Mappings, Missing> {
     let at: HashMap<u64, usize> = rows.iter().enumerate().map(|(at, row)| (row.start, at)).collect();
     let mut lines = Lines::new(target.file(c"numa_maps").map_err(failed)?);
     while let Some(line) = lines.next_line().map_err(failed)? {
-        if let Some(NumaLine { start, policy, by_node }) = parse_numa_line(line)
+        if let Some(NumaLine { start, policy, by_node, .. }) = parse_numa_line(line)
             && let Some(at) = at.get(&start)
         {
             rows[*at].policy = Some(policy);
@@ -162,6 +162,8 @@ pub(super) struct NumaLine {
     pub(super) policy: String,
     /// Node and bytes.
     pub(super) by_node: Vec<(usize, f64)>,
+    /// Of a mapping of hugetlbfs: the size of its pages, bytes.
+    pub(super) huge_page_bytes: Option<u64>,
 }
 
 pub(super) fn parse_numa_line(line: &[u8]) -> Option<NumaLine> {
@@ -170,18 +172,20 @@ pub(super) fn parse_numa_line(line: &[u8]) -> Option<NumaLine> {
     let start = u64::from_str_radix(words.next()?, 16).ok()?;
     let policy = text::clean_str(words.next()?);
     let mut pages: Vec<(usize, u64)> = Vec::new();
-    let mut page_bytes = 4096.0;
+    let (mut page_bytes, mut is_huge) = (4096, false);
     // A path may look like anything, but has no unescaped blank and begins with file=.
     for word in words.filter(|word| !word.starts_with("file=")) {
         if let Some(kib) = word.strip_prefix("kernelpagesize_kB=").and_then(|kib| kib.parse::<u64>().ok()) {
-            page_bytes = kib as f64 * 1024.0;
+            page_bytes = kib.saturating_mul(1024);
+        } else if word == "huge" {
+            is_huge = true;
         } else if let Some((node, count)) = word.strip_prefix('N').and_then(|word| word.split_once('=')) {
             let node = node.parse().ok().filter(|node| *node < draw::NODES_MAX as usize);
             pages.extend(node.zip(count.parse::<u64>().ok()));
         }
     }
-    let by_node = pages.into_iter().map(|(node, count)| (node, count as f64 * page_bytes)).collect();
-    Some(NumaLine { start, policy, by_node })
+    let by_node = pages.into_iter().map(|(node, count)| (node, count as f64 * page_bytes as f64)).collect();
+    Some(NumaLine { start, policy, by_node, huge_page_bytes: is_huge.then_some(page_bytes) })
 }
 
 #[cfg(test)]
@@ -191,9 +195,18 @@ mod tests {
     #[test]
     fn pages_of_a_mapping_count_with_their_size() {
         let line = b"7f00 bind:0-1 file=/dev/N0=9 anon=3 dirty=3 N0=1 N3=2 kernelpagesize_kB=2048";
-        let NumaLine { start, policy, by_node } = parse_numa_line(line).unwrap();
-        assert_eq!((start, policy.as_str()), (0x7f00, "bind:0-1"));
+        let NumaLine { start, policy, by_node, huge_page_bytes } = parse_numa_line(line).unwrap();
+        assert_eq!((start, policy.as_str(), huge_page_bytes), (0x7f00, "bind:0-1", None));
         assert_eq!(by_node, [(0, 2097152.0), (3, 4194304.0)]);
+    }
+
+    #[test]
+    fn mappings_of_hugetlbfs_are_told_from_transparent_huge_pages() {
+        let of = |line: &str| parse_numa_line(line.as_bytes()).unwrap().huge_page_bytes;
+        assert_eq!(of("7f00 default file=/dev/hugepages/pool huge dirty=3 N1=3 kernelpagesize_kB=2048"), Some(2 << 20));
+        assert_eq!(of("7f00 default file=/SYSV00000000\\040(deleted) huge N0=1 kernelpagesize_kB=1048576"), Some(1 << 30));
+        assert_eq!(of("7f00 default anon=512 dirty=512 N1=512 kernelpagesize_kB=4"), None);
+        assert_eq!(of("7f00 default file=/huge N1=512 kernelpagesize_kB=4"), None);
     }
 
     #[test]

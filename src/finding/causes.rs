@@ -17,6 +17,7 @@ pub static CAUSES: &[(&str, &[&str])] = &[
     ("page-cache-fills-node", &["remote-after-pin", "memory-on-other-node", "reclaim-threads-busy"]),
     ("node-short-of-memory", &["reclaim-threads-busy", "swap-while-memory-free"]),
     ("cpus-and-memory-apart", &["remote-after-pin", "memory-on-other-node", "slow-tier-memory"]),
+    ("hugetlb-on-other-node", &["remote-after-pin", "memory-on-other-node"]),
     (
         "spread-over-nodes",
         &["moves-between-nodes", "balancing-cost", "balancing-ping-pong", "memory-on-other-node"],

@@ -103,6 +103,12 @@ impl Words {
         self.push(&format!("> /sys/devices/system/node/node{node}/{file}"))
     }
 
+    /// Adds `> ` and the size of a node's pool of huge pages of so many KiB.
+    #[must_use]
+    pub fn into_pool(self, node: NodeId, kib: u64) -> Words {
+        self.push(&format!("> /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"))
+    }
+
     /// Adds a loop that writes a list of CPUs into the affinity of each message-signalled interrupt of a PCI function, whose
     /// address is digits, colons and a dot.
     #[must_use]

@@ -9,6 +9,7 @@ mod counters_taken_turns;
 mod cpus_and_memory_apart;
 mod cpus_too_few;
 mod distances_wrong;
+mod hugetlb_on_other_node;
 mod idle_elsewhere;
 mod interleaved_on_one_node;
 mod interrupts_off_node;
@@ -55,6 +56,7 @@ pub static RULES: &[&Rule] = &[
     &interleaved_on_one_node::RULE,
     &bound_to_full_node::RULE,
     &slow_tier_memory::RULE,
+    &hugetlb_on_other_node::RULE,
     &page_cache_fills_node::RULE,
     &node_short_of_memory::RULE,
     &swap_while_memory_free::RULE,

@@ -132,6 +132,26 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
 )
 .over(Over::Level).with(Traits::NONE.needs(&[Facility::MappingPolicies]));
 
+pub const HUGETLB_BYTES: Metric<Task> = metric::<Task>(
+    "hugetlb_bytes",
+    ("HUGETLB", 8),
+    Group::Memory,
+    (Unit::Bytes, Order::Descending),
+    "Memory in pages of hugetlbfs, which is not in RSS, as /proc/PID/numa_maps has it. Read together with own_policy_pct, and for the \
+     same processes.",
+    |task, snapshot| match (task.policies.as_deref(), only_node(snapshot)) {
+        (_, Some(_)) => Err(no("the machine has one node: the pools of others are no question")),
+        (Some((_, Ok(bytes))), _) => {
+            let sum = bytes.huge.iter().fold(0u64, |sum, pages| sum.saturating_add(pages.bytes()));
+            Ok(Value::U64(sum))
+        }
+        (Some((_, Err(missing))), _) => Err(missing.clone()),
+        (None, _) => memory(task).and_then(|_| Err(no("its mappings were not read: see own_policy_pct"))),
+    },
+)
+.over(Over::Level)
+.with(Traits::NONE.needs(&[Facility::MappingPolicies, Facility::HugePools]));
+
 /// The source of a share of remote accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {

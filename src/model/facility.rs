@@ -46,6 +46,8 @@ pub enum Facility {
     PlacementError,
     /// Memory policies of mappings of processes.
     MappingPolicies,
+    /// Pages of hugetlbfs of processes, and the pools of nodes that they come from.
+    HugePools,
     /// Samples of the memory that processes use, from a clock.
     MemoryUse,
     /// Samples of accesses, from an event of a PMU.

@@ -1,5 +1,7 @@
 //! Memory by kind: of a process, and of a node.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Resident memory of a process by kind, and its memory in swap. All of its threads share it.
@@ -26,4 +28,32 @@ pub struct FilePages {
     pub shmem_bytes: u64,
     /// `Dirty`: to be written before it can be dropped.
     pub dirty_bytes: u64,
+}
+
+/// Pages of hugetlbfs of one size that a process has, and the pools that they come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugePages {
+    /// Size of a page, bytes.
+    pub page_bytes: u64,
+    /// By node id; nodes without any, and with an empty pool, are left out.
+    pub by_node: BTreeMap<u32, HugeNode>,
+}
+
+/// Pages of one size on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugeNode {
+    /// Pages of the process.
+    pub used: u64,
+    /// Pages of the node's pool: `nr_hugepages`.
+    pub total: u64,
+    /// Of these, pages that no mapping has: `free_hugepages`.
+    pub free: u64,
+}
+
+impl HugePages {
+    /// Pages of the process, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let pages = self.by_node.values().fold(0u64, |sum, node| sum.saturating_add(node.used));
+        pages.saturating_mul(self.page_bytes)
+    }
 }

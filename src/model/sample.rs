@@ -13,7 +13,7 @@ use crate::model::event::TableInUse;
 use crate::model::event::{Event, Role};
 use crate::model::group::Group;
 pub use crate::model::machine::{CgroupFacts, CgroupMode, MachineRaw, Managers, Pressure};
-pub use crate::model::memory::{FilePages, Resident};
+pub use crate::model::memory::{FilePages, HugeNode, HugePages, Resident};
 use crate::model::process::ProcFieldsOf;
 use crate::model::stacks::StackBatch;
 use crate::model::topology::Topology;
@@ -553,12 +553,14 @@ pub struct PagesFound {
 }
 
 /// Resident memory of a process, by what says where its pages come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyBytes {
     /// All of it, in bytes.
     pub all_bytes: u64,
     /// Of that, in mappings that have a memory policy of their own, in bytes.
     pub own_bytes: u64,
+    /// Of that, pages of hugetlbfs by size, the smallest first. Empty in recordings from before it was kept.
+    pub huge: Vec<HugePages>,
 }
 
 /// Where the memory of a process was when it was looked at last.

@@ -14,7 +14,7 @@ pub use super::rows::Base;
 pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
-use super::{columns, groups, limits, machine, memory_use, names, placement, policies, room, rows, stacks};
+use super::{columns, groups, huge_pages, limits, machine, memory_use, names, placement, policies, room, rows, stacks};
 use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, VmStat};
 use crate::model::units::NodeId;
 
@@ -136,6 +136,7 @@ fn encode_section(out: &mut Vec<u8>, section: Section, delta: Option<Delta<'_>>,
         Section::PageFlows => encode_flows(out, &sample.page_flows),
         Section::Placement => placement::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Policies => policies::encode(out, base.map(|base| &base.placement), &sample.placement),
+        Section::HugePages => huge_pages::encode(out, base.map(|base| &base.placement), &sample.placement),
         Section::Stacks => stacks::encode(out, sample.hot.as_deref()),
         Section::MemoryUse => memory_use::encode(out, sample.memory_use.as_deref()),
         Section::KeyId => {
@@ -228,6 +229,7 @@ pub fn decode(
     let page_flows = get(Section::PageFlows).unwrap_or(Bytes(&[0]));
     let places = get(Section::Placement).unwrap_or(placement::NOTHING);
     let owned = get(Section::Policies).unwrap_or(policies::NOTHING);
+    let huge = get(Section::HugePages).unwrap_or(huge_pages::NOTHING);
     let sampled = get(Section::Stacks).unwrap_or(Bytes(&[]));
     let used = get(Section::MemoryUse).unwrap_or(Bytes(&[]));
     let key_id = get(Section::KeyId).unwrap_or(Bytes(&[])).0;
@@ -263,6 +265,7 @@ pub fn decode(
 
     let mut placement = placement::decode(places, base.map(|base| &base.placement), &mut room)?;
     policies::decode(owned, &mut placement)?;
+    huge_pages::decode(huge, &mut placement)?;
 
     let sample = Sample {
         wall_ns,

@@ -46,7 +46,11 @@ pub(super) fn decode(mut input: Bytes<'_>, entries: &mut Entries) -> Result<(), 
         last = undo_difference(input.number()?, last);
         let read_ns = input.number()?;
         let found = match input.number()? {
-            FOUND => Ok(PolicyBytes { all_bytes: input.number()?, own_bytes: input.number()? }),
+            FOUND => {
+                let (all_bytes, own_bytes) = (input.number()?, input.number()?);
+                // They have a section of their own.
+                Ok(PolicyBytes { all_bytes, own_bytes, huge: Vec::new() })
+            }
             MISSING => Err(missing(input.text(MAX_TEXT)?)?),
             _ => return Err(Malformed("policies are neither found nor missing")),
         };

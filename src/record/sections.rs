@@ -41,9 +41,11 @@ pub(super) enum Section {
     MemoryUse = 21,
     /// Memory policies of mappings.
     Policies = 22,
+    /// Pages of hugetlbfs, and their pools.
+    HugePages = 23,
 }
 
-pub(super) const SECTIONS: [Section; 22] = [
+pub(super) const SECTIONS: [Section; 23] = [
     Section::Times,
     Section::Tasks,
     Section::Exited,
@@ -66,6 +68,7 @@ pub(super) const SECTIONS: [Section; 22] = [
     Section::Machine,
     Section::MemoryUse,
     Section::Policies,
+    Section::HugePages,
 ];
 
 impl Section {
@@ -82,6 +85,7 @@ impl Section {
             Section::Flows => Some(("flows", Some(Facility::TaskFlows))),
             Section::MemoryUse => Some(("memory_use", Some(Facility::MemoryUse))),
             Section::Policies => Some(("policies", Some(Facility::MappingPolicies))),
+            Section::HugePages => Some(("huge_pages", Some(Facility::HugePools))),
             Section::PageFlows => Some(("page_flows", Some(Facility::PageFlows))),
             _ => None,
         }

@@ -264,7 +264,11 @@ impl Machine {
                 error_hundredths: ERROR_HUNDREDTHS,
             };
             let (start_ns, read_ns) = (actor.leader_start_ns(), BOOT_NS + self.elapsed_ns);
-            let own = |pct: u64| PolicyBytes { all_bytes: actor.rss, own_bytes: actor.rss * pct / 100 };
+            let own = |pct: u64| PolicyBytes {
+                all_bytes: actor.rss,
+                own_bytes: actor.rss * pct / 100,
+                huge: actor.huge.clone(),
+            };
             let policies = actor.own_policy_pct.map(|pct| (read_ns, Ok(own(pct.into()))));
             let raw = PlacementRaw { start_ns, read_ns, found: Ok(found), policies };
             (u64::from(actor.pid), Arc::new(raw))

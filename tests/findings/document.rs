@@ -47,6 +47,8 @@ fn every_guard_has_a_test_with_its_name() {
         "balancing.rs",
         "cores.rs",
         "devices.rs",
+        "disks.rs",
+        "huge_pages.rs",
         "infos.rs",
         "large.rs",
         "machine_rules.rs",

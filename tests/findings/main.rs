@@ -8,6 +8,7 @@ mod field_cases;
 mod healthy;
 mod healthy_long;
 mod hostile;
+mod huge_pages;
 mod infos;
 mod large;
 mod loops;

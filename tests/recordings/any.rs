@@ -15,7 +15,7 @@ use numatop_ng::model::access::{
 };
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
 use numatop_ng::model::sample::{
-    Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, MachineRaw, MemPolicy, Missing,
+    Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, HugeNode, HugePages, MachineRaw, MemPolicy, Missing,
     Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure, Resident, Sample, SelfUsage,
     Slot, TaskRaw, VmStat,
 };
@@ -247,15 +247,21 @@ fn limits() -> impl Strategy<Value = Arc<GroupRaw>> {
     )
 }
 
+fn huge_pages() -> impl Strategy<Value = HugePages> {
+    let node = any::<[u64; 3]>().prop_map(|[used, total, free]| HugeNode { used, total, free });
+    (any::<u64>(), proptest::collection::btree_map(any::<u32>(), node, 0..3))
+        .prop_map(|(page_bytes, by_node)| HugePages { page_bytes, by_node })
+}
+
 fn placement() -> impl Strategy<Value = Arc<PlacementRaw>> {
-    let policies = proptest::option::of((any::<[u64; 3]>(), any::<bool>()));
+    let policies = proptest::option::of((any::<[u64; 3]>(), any::<bool>(), vec(huge_pages(), 0..3)));
     (any::<[u64; 3]>(), any::<[u32; 2]>(), vec(any::<u32>(), 0..4), any::<bool>(), policies).prop_map(
         |([start_ns, read_ns, space_bytes], [asked, error_hundredths], by_node, known, policies)| {
             let found = PagesFound { space_bytes, asked, by_node, error_hundredths };
             let missing = Missing::NotPermitted("reading its maps: Permission denied".into());
-            let policies = policies.map(|([read_ns, all_bytes, own_bytes], known)| {
+            let policies = policies.map(|([read_ns, all_bytes, own_bytes], known, huge)| {
                 let why = || Missing::NotCollected("too large".into());
-                (read_ns, if known { Ok(PolicyBytes { all_bytes, own_bytes }) } else { Err(why()) })
+                (read_ns, if known { Ok(PolicyBytes { all_bytes, own_bytes, huge }) } else { Err(why()) })
             });
             let found = if known { Ok(found) } else { Err(missing) };
             Arc::new(PlacementRaw { start_ns, read_ns, found, policies })

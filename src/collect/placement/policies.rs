@@ -5,8 +5,11 @@
 //! structure more. The price is a walk over all pages: 3.9 to 34 ms for a GiB (docs/performance.md), during which the process
 //! can use its memory but map none. So only processes are looked at whose placement rules may call wrong, one at a time, each
 //! once in five minutes, none that is too large, and all looks together for a hundredth of the time.
+//!
+//! The same file has the pages of hugetlbfs of each mapping. Of a process that has some, the pools of their sizes are read with it.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +19,7 @@ use super::target::{Target, reason};
 use crate::collect::mappings::{NumaLine, parse_numa_line, walk_ns};
 use crate::collect::mm_reader::wire::Job;
 use crate::model::process::ProcessId;
-use crate::model::sample::{Missing, PlacementRaw, PolicyBytes, Reading, TaskRaw};
+use crate::model::sample::{HugePages, Missing, PlacementRaw, PolicyBytes, Reading, TaskRaw};
 
 /// An answer is good for so long, ns.
 const OLD_NS: u64 = 300_000_000_000;
@@ -82,9 +85,13 @@ pub fn next(
     now_ns: u64,
 ) -> Option<Job> {
     let mut seen: BTreeMap<ProcessId, Seen<'_>> = BTreeMap::new();
-    for task in tasks.iter().filter(|task| task.tid != 0 && task.rss_bytes >= LEAST_BYTES) {
+    for task in tasks.iter().filter(|task| task.tid != 0) {
         let raw = known.get(&task.pid.into()).filter(|raw| raw.start_ns == task.leader_start_ns);
         let Some(raw) = raw else { continue };
+        // Resident memory has no pages of hugetlbfs.
+        if task.rss_bytes < LEAST_BYTES && found_bytes(raw) < LEAST_BYTES {
+            continue;
+        }
         let is_due =
             raw.policies.as_ref().is_none_or(|(read_ns, _)| now_ns.saturating_sub(*read_ns) >= OLD_NS);
         if !is_due || !matches!(task.mempolicy.mode, DEFAULT | LOCAL) {
@@ -107,6 +114,14 @@ pub fn next(
     });
     let (process, of) = first?;
     Some(Job { process, uid: of.uid, rss_bytes: of.rss_bytes, careful: false })
+}
+
+/// Memory that was found, bytes: estimated from the sample.
+fn found_bytes(raw: &PlacementRaw) -> u64 {
+    let Ok(found) = &raw.found else { return 0 };
+    let pages: u128 = found.by_node.iter().map(|pages| u128::from(*pages)).sum();
+    let bytes = u128::from(found.space_bytes) * pages / u128::from(found.asked.max(1));
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Whether a fifth of its memory or more is not on the node where it ran most.
@@ -152,7 +167,30 @@ pub fn read(root: &Path, process: ProcessId) -> Reading<PolicyBytes> {
         parse_numa_line(line).iter().for_each(|line| add(&mut sum, line));
     }
     target.check().map_err(failed)?;
+    for pages in &mut sum.huge {
+        add_pools(root, pages);
+    }
     Ok(sum)
+}
+
+/// Adds the pools of this size of all nodes: nodeN/hugepages/hugepages-2048kB below /sys/devices/system/node. A file that is not
+/// there is an empty pool.
+fn add_pools(root: &Path, pages: &mut HugePages) {
+    let folder = root.join("sys/devices/system/node");
+    let name = format!("hugepages/hugepages-{}kB", pages.page_bytes / 1024);
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let id = entry.file_name().to_str().and_then(|name| name.strip_prefix("node")?.parse::<u32>().ok());
+        let Some(id) = id else { continue };
+        let number = |file: &str| {
+            let text = fs::read_to_string(entry.path().join(&name).join(file));
+            text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+        };
+        let (total, free) = (number("nr_hugepages"), number("free_hugepages"));
+        if total > 0 {
+            let node = pages.by_node.entry(id).or_default();
+            (node.total, node.free) = (total, free);
+        }
+    }
 }
 
 /// A mapping without a policy of its own has that of the task, which is the kernel's own for those that are looked at.
@@ -163,12 +201,22 @@ fn add(sum: &mut PolicyBytes, line: &NumaLine) {
     if !matches!(name, "default" | "local") {
         sum.own_bytes = sum.own_bytes.saturating_add(bytes);
     }
+    if let Some(page_bytes) = line.huge_page_bytes.filter(|bytes| *bytes > 0) {
+        let at = sum.huge.binary_search_by_key(&page_bytes, |pages| pages.page_bytes).unwrap_or_else(|at| {
+            sum.huge.insert(at, HugePages { page_bytes, ..HugePages::default() });
+            at
+        });
+        for (node, bytes) in &line.by_node {
+            let node = sum.huge[at].by_node.entry(*node as u32).or_default();
+            node.used = node.used.saturating_add(*bytes as u64 / page_bytes);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::sample::{Counts, MemPolicy, PagesFound};
+    use crate::model::sample::{Counts, HugeNode, MemPolicy, PagesFound};
 
     const S: u64 = 1_000_000_000;
 
@@ -253,7 +301,55 @@ mod tests {
         ] {
             add(&mut sum, &parse_numa_line(line.as_bytes()).unwrap());
         }
-        assert_eq!(sum, PolicyBytes { all_bytes: 5 * 4096 + (8 << 20), own_bytes: 4096 + (8 << 20) });
+        let known = PolicyBytes { all_bytes: 5 * 4096 + (8 << 20), own_bytes: 4096 + (8 << 20), huge: vec![] };
+        assert_eq!(sum, known);
+    }
+
+    #[test]
+    fn pages_of_hugetlbfs_are_beside_the_pools_of_their_size() {
+        let mut sum = PolicyBytes::default();
+        for line in [
+            "7f00 default file=/dev/hugepages/a huge N0=2 N1=3 kernelpagesize_kB=2048",
+            "7f10 default file=/dev/hugepages/b huge N1=1 kernelpagesize_kB=1048576",
+            "7f20 default file=/dev/hugepages/a huge N1=4 kernelpagesize_kB=2048",
+            "7f30 default anon=512 N0=512 kernelpagesize_kB=4",
+        ] {
+            add(&mut sum, &parse_numa_line(line.as_bytes()).unwrap());
+        }
+        let root = std::env::temp_dir().join(format!("numatop-pools-{}", std::process::id()));
+        for (node, size, file, pages) in [
+            (0, 2048, "nr_hugepages", "2"),
+            (0, 2048, "free_hugepages", "0"),
+            (1, 2048, "nr_hugepages", "512"),
+            (1, 2048, "free_hugepages", "505"),
+            (2, 2048, "nr_hugepages", "0"),
+            (3, 2048, "nr_hugepages", "9"),
+        ] {
+            let folder = root.join(format!("sys/devices/system/node/node{node}/hugepages/hugepages-{size}kB"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(file), format!("{pages}\n")).unwrap();
+        }
+        fs::create_dir_all(root.join("sys/devices/system/node/power")).unwrap();
+        sum.huge.iter_mut().for_each(|pages| add_pools(&root, pages));
+        fs::remove_dir_all(&root).unwrap();
+        let node = |used, total, free| HugeNode { used, total, free };
+        let small = [(0, node(2, 2, 0)), (1, node(7, 512, 505)), (3, node(0, 9, 0))];
+        let large = [(1, node(1, 0, 0))];
+        let expected = [(2 << 20, BTreeMap::from(small)), (1 << 30, BTreeMap::from(large))];
+        assert_eq!(sum.huge, expected.map(|(page_bytes, by_node)| HugePages { page_bytes, by_node }));
+    }
+
+    #[test]
+    fn one_whose_memory_is_all_of_hugetlbfs_is_asked_about() {
+        let mut small = TaskRaw::clone(&task(2, &[S, 0]));
+        small.rss_bytes = 4 << 20;
+        let (_, raw) = placed(2, &[0, 1000], None);
+        let mut raw = PlacementRaw::clone(&raw);
+        let at = |raw: &PlacementRaw| chosen(&[Arc::new(small.clone())], &[(2, Arc::new(raw.clone()))], S);
+        assert_eq!(at(&raw), None);
+        raw.found.as_mut().unwrap().space_bytes = 1 << 30;
+        raw.found.as_mut().unwrap().asked = 1000;
+        assert_eq!(at(&raw), Some(2));
     }
 
     #[test]
@@ -264,7 +360,7 @@ mod tests {
         let found = read(Path::new("/"), (pid, ticks * 10_000_000));
         // A kernel without CONFIG_NUMA has no such file.
         assert_eq!(found.is_ok(), Path::new("/proc/self/numa_maps").exists(), "{found:?}");
-        let found = found.unwrap_or(PolicyBytes { all_bytes: u64::MAX, own_bytes: 0 });
+        let found = found.unwrap_or(PolicyBytes { all_bytes: u64::MAX, ..PolicyBytes::default() });
         assert!(found.all_bytes > 1 << 20 && found.own_bytes == 0, "{found:?}");
     }
 }

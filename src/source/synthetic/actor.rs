@@ -2,7 +2,7 @@
 
 use crate::model::counters::Counter;
 use crate::model::event::Role;
-use crate::model::sample::{Comm, Counts, HostFacts, MemPolicy, Resident, Slot, TaskRaw};
+use crate::model::sample::{Comm, Counts, HostFacts, HugePages, MemPolicy, Resident, Slot, TaskRaw};
 use crate::model::topology::Cpu;
 use crate::model::units::NodeId;
 use crate::model::wire::NodeCounts;
@@ -52,6 +52,8 @@ pub struct Actor {
     pub memory: Vec<u32>,
     /// Share of `rss` in mappings with a policy of their own, in percent; `None`: not known.
     pub own_policy_pct: Option<u8>,
+    /// Pages of hugetlbfs, known where `own_policy_pct` is.
+    pub huge: Vec<HugePages>,
     /// The part of `rss` that is shared memory.
     pub shmem: u64,
     /// Share of the rest of `rss` that is of files, in percent.
@@ -113,6 +115,7 @@ impl Actor {
             rss: 8 << 20,
             memory: vec![],
             own_policy_pct: None,
+            huge: vec![],
             shmem: 0,
             file_pct: 10,
             cpu_nodes: None,

@@ -1,0 +1,221 @@
+//! Pages of hugetlbfs of a process are on another node, because the pool of the node where it runs is too small.
+
+use super::super::command::{Command, Scope, When, line};
+use super::super::fit::memory_room;
+use super::super::guards::{self, OWN_POLICY_MAX};
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, comm, nodes, pct_with_error, sentence};
+use super::super::view::{Of, View, input, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Subject, Told};
+use super::remote_after_pin::gain_of_memory;
+use super::waiting;
+use crate::metric::placement::{HUGETLB_BYTES, MEM_PCT_BY_NODE};
+use crate::model::sample::{HugeNode, HugePages};
+use crate::model::units::NodeId;
+use crate::snapshot::Task;
+
+pub(super) static RULE: Rule = Rule {
+    id: "hugetlb-on-other-node",
+    title: "Huge pages of another node's pool",
+    about: "A process runs on one node mostly, the pool of huge pages there (hugetlbfs) is used up and smaller than what it has, and a \
+            fifth of its memory or more is in pages of other nodes' pools. A warning where the gain is worth it, else an info.",
+    not_when: &[
+        ("thp", "its huge pages are transparent, or it has none"),
+        ("policy", "its policy, or that of a fifth of its memory, interleaves memory or names nodes"),
+        ("pool-even", "the pools are even over the nodes, and it runs on all of them"),
+        ("pool-has-room", "the pool of its node has free pages, or has as many as it uses"),
+        ("mems-elsewhere", "it may not take memory from the node where it runs"),
+        ("small-pages", "the memory on other nodes is in small pages"),
+    ],
+    of: &[Kind::Process],
+    group: Group::Placement,
+    gravest: Severity::Warning,
+    needs: &[MEM_PCT_BY_NODE.id],
+    hold: Hold::s(30.0),
+    limits: &[
+        Limit::least("outside", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
+        Limit::sharp("home", 50.0, "by definition of mostly: half of its time"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// Points around an even share within which pools count as even on purpose.
+const EVEN_POINTS: f64 = 10.0;
+
+/// The least share of its time on a node that counts as running there, in percent.
+const RUNS_PCT: f64 = 5.0;
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Process(task) = of else { return Ok(Look::Quiet) };
+    let placed = guards::placed(view, of)?;
+    let whole = view.whole_nodes();
+    let Some(home) = placed.home().filter(|home| whole.contains(home)) else { return Ok(Look::Quiet) };
+    let outside = 100.0 - placed.memory_pct(&[home]);
+    if outside < view.limit("outside")
+        || placed.run_pct(&[home]) < view.limit("home")
+        || !guards::is_large(view, &placed)
+        || !guards::is_default(task.raw.mempolicy)
+    {
+        return Ok(Look::Quiet);
+    }
+    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    if home.0 >= 64 || mems >> home.0 & 1 == 0 {
+        return Ok(Look::Quiet);
+    }
+    let known = match task.policies.as_deref() {
+        Some((_, Ok(known))) => known,
+        Some((_, Err(missing))) => return Err(Look::Blind(missing.clone().into())),
+        None => return Err(waiting::unknown("the huge pages of its mappings have not been read yet")),
+    };
+    let own = known.own_bytes as f64 * 100.0 / known.all_bytes.max(1) as f64;
+    let short = known.huge.iter().filter(|pages| is_short(pages, home)).max_by_key(|pages| away(pages, home));
+    let Some(pages) = short.filter(|_| own < OWN_POLICY_MAX) else { return Ok(Look::Quiet) };
+    let runs_on = |node: &NodeId| placed.run_pct(&[*node]) >= RUNS_PCT;
+    if is_even(pages, &whole) && whole.iter().all(runs_on) {
+        return Ok(Look::Quiet);
+    }
+    let moves = away(pages, home) as f64;
+    if moves * 100.0 < placed.memory() * view.limit("outside") {
+        return Ok(Look::Quiet);
+    }
+    let witness = guards::witness(view, of, &placed);
+    let sure = outside - placed.error >= view.limit("outside") && witness.is_some();
+    let from: Vec<NodeId> =
+        pages.by_node.iter().filter(|(id, node)| **id != home.0 && node.used > 0).map(|(id, _)| NodeId(*id)).collect();
+    let pool = pool_of(pages, home);
+    let is_worth = !gain_of_memory(view, of, &placed, &[home]).is_too_small(view.over);
+    let subject = of.subject();
+    Ok(Look::seen(Seen {
+        severity: if is_worth { Severity::Warning } else { Severity::Info },
+        confidence: if sure { Confidence::Estimated } else { Confidence::Suspected },
+        evidence: [
+            view.evidence(MEM_PCT_BY_NODE.id, subject.clone(), outside)
+                .error(placed.error)
+                .limit(view.limit("outside"))
+                .note(Note::Placement)
+                .on(from[0]),
+            view.evidence(HUGETLB_BYTES.id, subject, pages.bytes() as f64)
+                .limit(pool.total.saturating_mul(pages.page_bytes) as f64)
+                .on(home),
+        ]
+        .into_iter()
+        .chain(witness)
+        .collect(),
+        plan: Plan { to: vec![home], from, bytes: moves, number: pages.page_bytes as f64, ..Plan::default() },
+    }))
+}
+
+/// The pool of a node.
+fn pool_of(pages: &HugePages, node: NodeId) -> HugeNode {
+    pages.by_node.get(&node.0).copied().unwrap_or_default()
+}
+
+/// Pages of the process on other nodes than this one, bytes.
+fn away(pages: &HugePages, home: NodeId) -> u64 {
+    let used = pages.by_node.iter().filter(|(id, _)| **id != home.0).map(|(_, node)| node.used);
+    used.fold(0u64, u64::saturating_add).saturating_mul(pages.page_bytes)
+}
+
+/// Whether the pool of the node is used up, has fewer pages than the process, and others have had some for it.
+fn is_short(pages: &HugePages, home: NodeId) -> bool {
+    let pool = pool_of(pages, home);
+    let used = pages.by_node.values().fold(0u64, |sum, node| sum.saturating_add(node.used));
+    pool.free == 0 && pool.total < used && away(pages, home) > 0
+}
+
+/// Whether each of these nodes has about the same number of pages in its pool.
+fn is_even(pages: &HugePages, whole: &[NodeId]) -> bool {
+    let sizes: Vec<f64> = whole.iter().map(|node| pool_of(pages, *node).total as f64).collect();
+    let all: f64 = sizes.iter().sum();
+    let even = 100.0 / whole.len().max(1) as f64;
+    all > 0.0 && sizes.iter().all(|size| (size * 100.0 / all - even).abs() <= EVEN_POINTS)
+}
+
+/// The pages of this size.
+fn pages_of(task: &Task, page_bytes: u64) -> Option<&HugePages> {
+    let (_, known) = task.policies.as_deref()?;
+    known.as_ref().ok()?.huge.iter().find(|pages| pages.page_bytes == page_bytes)
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Told::default() };
+    let (home, from, outside) = (seen.plan.to[0], &seen.plan.from, &seen.evidence[0]);
+    let Some(pages) = pages_of(task, seen.plan.number as u64) else { return Told::default() };
+    let kib = pages.page_bytes / 1024;
+    let set = |node: NodeId, count: u64| line("echo").number(count).into_pool(node, kib);
+    let there = |node: &NodeId| pool_of(pages, *node);
+    let more = from.iter().fold(0u64, |sum, node| sum.saturating_add(there(node).used));
+    let wanted = there(&home).total.saturating_add(more);
+    let left = |node: &NodeId| there(node).total.saturating_sub(there(node).used);
+    let room = memory_room(view, &[home]);
+    let (mut commands, mut undo) = (Vec::new(), Vec::new());
+    if seen.plan.bytes <= room {
+        let words = format!(
+            "when it has ended, and before it starts again: {} more on node {home}, where {} are free",
+            bytes(seen.plan.bytes),
+            bytes(room)
+        );
+        commands.push(Command::new(When::NextStart, Scope::Host, set(home, wanted), words));
+        let back = |node: &NodeId| {
+            let words = format!("and gives those of node {node} back");
+            Command::new(When::NextStart, Scope::Host, set(*node, left(node)), words)
+        };
+        commands.extend(from.iter().map(back));
+        let again = |node: &NodeId| Command::new(When::Now, Scope::Host, set(*node, there(node).total), "the size that it has now");
+        undo.extend([home].iter().chain(from).map(again));
+    } else {
+        let words = format!(
+            "node {home} has {} free, and {} are needed there: stop something, or empty its page cache, first",
+            bytes(room),
+            bytes(seen.plan.bytes)
+        );
+        commands.push(Command::words(When::NextStart, Scope::Host, words));
+    }
+    let mut sizes = vec![format!("{home}:{wanted}")];
+    sizes.extend(from.iter().map(|node| format!("{node}:{}", left(node))));
+    let sizes = sizes.join(",");
+    commands.push(Command::words(
+        When::ForGood,
+        Scope::Host,
+        format!("hugepagesz={} hugepages={sizes} on the kernel's command line (Linux 5.16)", short_size(kib)),
+    ));
+    Told {
+        sentence: sentence(format!(
+            "{} runs on node {home}, whose pool of huge pages is used up: {} of its memory is in pages of {}.",
+            comm(task.raw.comm),
+            pct_with_error(outside.value, outside.error),
+            nodes(from)
+        )),
+        gain: gain_of_memory(view, of, &placed, &[home]),
+        commands,
+        undo,
+        check: vec![Check {
+            metric: MEM_PCT_BY_NODE.id,
+            of: of.subject(),
+            from: 100.0 - outside.value,
+            to: 100.0 - (2.0 * placed.error).max(5.0),
+            below: false,
+            within_s: 60.0,
+        }],
+        stop: super::watermark_stop(view, &Subject::Node(home)),
+        risk: format!(
+            "It changes the whole machine: node {home} moves other pages away to make huge ones, and may get fewer than were asked \
+             for: read the number again."
+        ),
+        or_else: vec![format!(
+            "It starts before the pools have their size: then free_hugepages of node {home} is above 0 soon after its start, and the \
+             order of starting is what to change. It is 0 now."
+        )],
+    }
+}
+
+/// A size as the kernel's command line has it: `2M`, `1G`.
+fn short_size(kib: u64) -> String {
+    match kib {
+        _ if kib >= 1 << 20 && kib % (1 << 20) == 0 => format!("{}G", kib >> 20),
+        _ if kib >= 1 << 10 && kib % (1 << 10) == 0 => format!("{}M", kib >> 10),
+        _ => format!("{kib}K"),
+    }
+}
