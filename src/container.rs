@@ -1,6 +1,7 @@
 //! Containers, pods, machines and services: what a cgroup is, and what people call it.
 
 mod component;
+mod disks;
 mod files;
 pub mod glob;
 pub mod group;

@@ -8,6 +8,7 @@ pub mod balancing;
 pub mod columns;
 pub mod container;
 pub mod counters;
+pub mod disks;
 pub mod efficiency;
 pub mod format;
 pub mod hardware;

@@ -5,6 +5,7 @@
 pub mod access;
 pub mod cgroup_path;
 pub mod counters;
+pub mod disks;
 pub mod event;
 pub mod facility;
 pub mod group;

@@ -203,8 +203,14 @@ mod tests {
     #[test]
     fn mappings_of_hugetlbfs_are_told_from_transparent_huge_pages() {
         let of = |line: &str| parse_numa_line(line.as_bytes()).unwrap().huge_page_bytes;
-        assert_eq!(of("7f00 default file=/dev/hugepages/pool huge dirty=3 N1=3 kernelpagesize_kB=2048"), Some(2 << 20));
-        assert_eq!(of("7f00 default file=/SYSV00000000\\040(deleted) huge N0=1 kernelpagesize_kB=1048576"), Some(1 << 30));
+        assert_eq!(
+            of("7f00 default file=/dev/hugepages/pool huge dirty=3 N1=3 kernelpagesize_kB=2048"),
+            Some(2 << 20)
+        );
+        assert_eq!(
+            of("7f00 default file=/SYSV00000000\\040(deleted) huge N0=1 kernelpagesize_kB=1048576"),
+            Some(1 << 30)
+        );
         assert_eq!(of("7f00 default anon=512 dirty=512 N1=512 kernelpagesize_kB=4"), None);
         assert_eq!(of("7f00 default file=/huge N1=512 kernelpagesize_kB=4"), None);
     }

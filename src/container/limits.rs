@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::disks::Disks;
 use crate::host::cgroups::{Hierarchy, mounts};
 use crate::host::pressure;
 use crate::model::cgroup_path;
@@ -24,6 +25,7 @@ pub struct LimitReader {
     /// v1 controller → where it is mounted.
     v1: BTreeMap<String, PathBuf>,
     page_size: u64,
+    disks: Disks,
 }
 
 impl LimitReader {
@@ -36,7 +38,7 @@ impl LimitReader {
                 v1.entry(controller).or_insert_with(|| mount.at.clone());
             }
         }
-        LimitReader { v2, v1, page_size }
+        LimitReader { v2, v1, page_size, disks: Disks::new(root) }
     }
 
     /// The readings of the cgroup at `path`. `before` is the reading before this one.
@@ -45,6 +47,7 @@ impl LimitReader {
         raw.read_ns = now_ns;
         raw.throttled_before = before.and_then(|raw| Some((raw.read_ns, raw.throttled_ns.clone().ok()?)));
         raw.counters_before = before.map(GroupRaw::counters);
+        raw.disks_before = before.and_then(|raw| raw.disks.clone().ok());
         raw
     }
 
@@ -68,6 +71,8 @@ impl LimitReader {
             memory_max_events: named(&events, "memory.events", "max"),
             oom_events: named(&events, "memory.events", "oom"),
             counters_before: None,
+            disks: text("io.stat").map(|text| self.disks.used(&text)),
+            disks_before: None,
         }
     }
 
@@ -111,6 +116,8 @@ impl LimitReader {
             memory_max_events: number("memory", "memory.failcnt").map(|count| count as u64),
             oom_events: Err(Missing::Unsupported("cgroup v1 does not count them by group".into())),
             counters_before: None,
+            disks: Err(Missing::Unsupported("cgroup v1 has no io.stat".into())),
+            disks_before: None,
         }
     }
 
@@ -266,7 +273,8 @@ mod tests {
             write(&format!("{group}memory.kmem.usage_in_bytes"), kernel);
         }
         let v1 = [("memory".to_string(), dir.clone())].into();
-        let reader = LimitReader { v2: None, v1, page_size: 4096 };
+        let reader =
+            LimitReader { v2: None, v1, page_size: 4096, disks: Disks::new(Path::new("/nonexistent")) };
         let bytes = |path: &str| reader.read(path, 0, None).mem_bytes;
         assert_eq!(
             (bytes("/"), bytes("/web")),
@@ -285,7 +293,12 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("numatop-group-counters-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("web")).unwrap();
         let write = |file: &str, text: &str| std::fs::write(dir.join("web").join(file), text).unwrap();
-        let reader = LimitReader { v2: Some(dir.clone()), v1: BTreeMap::new(), page_size: 4096 };
+        let reader = LimitReader {
+            v2: Some(dir.clone()),
+            v1: BTreeMap::new(),
+            page_size: 4096,
+            disks: Disks::new(Path::new("/nonexistent")),
+        };
         write("cpu.stat", "usage_usec 5\nnr_periods 40\nnr_throttled 10\nthrottled_usec 7\n");
         write("memory.events", "low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\n");
         let first = reader.read("/web", 1_000, None);
@@ -316,7 +329,8 @@ mod tests {
         write("cpu.stat", "nr_periods 40\nnr_throttled 10\nthrottled_time 7\n");
         write("memory.failcnt", "12\n");
         let v1 = ["cpu", "memory"].map(|controller| (controller.to_string(), dir.clone())).into();
-        let raw = LimitReader { v2: None, v1, page_size: 4096 }.read("/web", 1_000, None);
+        let raw = LimitReader { v2: None, v1, page_size: 4096, disks: Disks::new(Path::new("/nonexistent")) }
+            .read("/web", 1_000, None);
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!((raw.periods, raw.throttled_periods, raw.throttled_ns), (Ok(40), Ok(10), Ok(7)));
         assert_eq!(

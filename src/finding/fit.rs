@@ -62,7 +62,8 @@ impl Near {
             let cores = cores.len() as f64;
             cores + SECOND_THREAD * (threads - cores)
         };
-        let caches = topology.llcs.iter().filter_map(|llc| Some((llc.nodes(topology), llc.size_bytes? as f64)));
+        let caches =
+            topology.llcs.iter().filter_map(|llc| Some((llc.nodes(topology), llc.size_bytes? as f64)));
         Near {
             orders: orders.collect(),
             capacity: cpus.into_iter().map(|(node, cpus)| (node, worth(cpus))).collect(),

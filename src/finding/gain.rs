@@ -192,7 +192,8 @@ const SIDE_MAX: u32 = 256;
 impl Costs {
     /// Those of a topology.
     pub fn of(topology: &Topology) -> Costs {
-        let side = topology.nodes.iter().map(|node| node.id.0.saturating_add(1)).max().unwrap_or(0).min(SIDE_MAX);
+        let side =
+            topology.nodes.iter().map(|node| node.id.0.saturating_add(1)).max().unwrap_or(0).min(SIDE_MAX);
         let ids = || (0..side).map(NodeId);
         let costs = ids().flat_map(|from| ids().map(move |to| ratio(topology, from, to))).collect();
         Costs { side, costs }

@@ -100,7 +100,10 @@ impl Placed {
 /// The share of each node, ascending by node, in percent.
 fn shares(amounts: &[f64]) -> impl Iterator<Item = (NodeId, f64)> {
     let all: f64 = amounts.iter().sum();
-    (0..).map(NodeId).zip(amounts).map(move |(node, on)| (node, if all > 0.0 { on * 100.0 / all } else { 0.0 }))
+    (0..)
+        .map(NodeId)
+        .zip(amounts)
+        .map(move |(node, on)| (node, if all > 0.0 { on * 100.0 / all } else { 0.0 }))
 }
 
 fn share(amounts: &[f64], nodes: &[NodeId]) -> f64 {

@@ -9,6 +9,7 @@ mod counters_taken_turns;
 mod cpus_and_memory_apart;
 mod cpus_too_few;
 mod distances_wrong;
+mod far_device;
 mod hugetlb_on_other_node;
 mod idle_elsewhere;
 mod interleaved_on_one_node;
@@ -78,6 +79,7 @@ pub static RULES: &[&Rule] = &[
     &lopsided_nodes::RULE,
     &interrupts_on_busy_node::RULE,
     &interrupts_off_node::RULE,
+    &far_device::RULE,
     &tlb_misses::RULE,
     &nodes_hidden::RULE,
     &node_without_memory::RULE,

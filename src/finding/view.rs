@@ -286,11 +286,16 @@ impl<'a> View<'a> {
 
     /// The least of some quantities over all nodes in the window.
     pub fn levels(&self) -> Levels {
-        if self.is_interval() { *self.rows.levels.get_or_init(|| self.find_levels()) } else { self.find_levels() }
+        if self.is_interval() {
+            *self.rows.levels.get_or_init(|| self.find_levels())
+        } else {
+            self.find_levels()
+        }
     }
 
     fn find_levels(&self) -> Levels {
-        let mut levels = Levels { watermark_pct: f64::INFINITY, all_known: true, managed_bytes: f64::INFINITY };
+        let mut levels =
+            Levels { watermark_pct: f64::INFINITY, all_known: true, managed_bytes: f64::INFINITY };
         for row in &self.window.nodes {
             match self.node_number(&WATERMARK_DISTANCE_PCT, row) {
                 Ok(pct) => levels.watermark_pct = levels.watermark_pct.min(pct),

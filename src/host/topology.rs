@@ -14,6 +14,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub use self::devices::pci_address;
 use self::sysfs::Root;
 use crate::model::topology::{Device, Topology};
 use crate::model::units::NodeId;

@@ -2,7 +2,7 @@
 
 use super::over::{Better, Over};
 use super::{
-    Group, Metric, Order, Several, Traits, Unit, Value, balancing, identity, interference, no,
+    Group, Metric, Order, Several, Traits, Unit, Value, balancing, disks, identity, interference, no,
     page_migrations, pages, placement, pressure, smt, task,
 };
 use crate::model::cgroup_path;
@@ -106,6 +106,9 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     THROTTLED_PCT,
     THROTTLED_PERIODS_PCT,
     pressure::CPU_SOME,
+    disks::DISK_BYTES_PER_S,
+    disks::DISK_REQUESTS_PER_S,
+    disks::DISK_FAR_PCT,
     CPUS_ALLOWED,
     NODES_ALLOWED,
     SMT_SHARED_CPUS,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::access::MemoryUses;
 use crate::model::counters::{Counter, Scalars};
+use crate::model::disks::DisksUsed;
 use crate::model::event::TableInUse;
 use crate::model::event::{Event, Role};
 use crate::model::group::Group;
@@ -488,6 +489,12 @@ pub struct GroupRaw {
     /// The counters of the reading before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters_before: Option<GroupCounters>,
+    /// Its use of disks, it and all below (io.stat of cgroup v2).
+    #[serde(default = "not_kept", skip_serializing_if = "is_not_kept")]
+    pub disks: Reading<DisksUsed>,
+    /// The same at the reading before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disks_before: Option<DisksUsed>,
 }
 
 /// Counters of a cgroup at one reading; see [`GroupRaw`].

@@ -33,7 +33,9 @@ impl Entry for Group {
 
 impl Entry for GroupRaw {
     fn texts(&self) -> Vec<&String> {
-        [&self.cpus, &self.mems].into_iter().flatten().collect()
+        let lists = [&self.cpus, &self.mems].into_iter().flatten();
+        let disks = self.disks.iter().chain(&self.disks_before).flat_map(|used| used.keys());
+        lists.chain(disks).collect()
     }
 }
 

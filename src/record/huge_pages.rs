@@ -33,7 +33,9 @@ pub(super) fn encode(out: &mut Vec<u8>, base: Option<&Entries>, entries: &Entrie
             put(out, size.page_bytes);
             put(out, size.by_node.len() as u64);
             for (id, node) in &size.by_node {
-                [u64::from(*id), node.used, node.total, node.free].into_iter().for_each(|number| put(out, number));
+                [u64::from(*id), node.used, node.total, node.free]
+                    .into_iter()
+                    .for_each(|number| put(out, number));
             }
         }
     }
@@ -88,9 +90,16 @@ mod tests {
         let node = |used| HugeNode { used, total: 512, free: u64::MAX };
         let small = HugePages { page_bytes: 2 << 20, by_node: [(0, node(0)), (7, node(9))].into() };
         let large = HugePages { page_bytes: 1 << 30, by_node: BTreeMap::new() };
-        let unread = PlacementRaw { policies: Some((1, Err(Missing::FirstInterval))), ..(*entry(vec![])).clone() };
+        let unread =
+            PlacementRaw { policies: Some((1, Err(Missing::FirstInterval))), ..(*entry(vec![])).clone() };
         let entries: Entries = Arc::new(
-            [(3, entry(vec![small.clone(), large])), (9, entry(vec![])), (11, Arc::new(unread)), (12, entry(vec![small]))].into(),
+            [
+                (3, entry(vec![small.clone(), large])),
+                (9, entry(vec![])),
+                (11, Arc::new(unread)),
+                (12, entry(vec![small])),
+            ]
+            .into(),
         );
         let (mut owned, mut huge) = (Vec::new(), Vec::new());
         policies::encode(&mut owned, None, &entries);

@@ -14,7 +14,9 @@ pub use super::rows::Base;
 pub use super::sections::Layouts;
 use super::sections::{SECTIONS, Section};
 use super::varint::{Bytes, Malformed, put, put_text};
-use super::{columns, groups, huge_pages, limits, machine, memory_use, names, placement, policies, room, rows, stacks};
+use super::{
+    columns, groups, huge_pages, limits, machine, memory_use, names, placement, policies, room, rows, stacks,
+};
 use crate::model::sample::{CpuRaw, Flow, Hints, NodeRaw, Sample, SelfUsage, VmStat};
 use crate::model::units::NodeId;
 

@@ -8,6 +8,7 @@ use super::changes::Changes;
 use super::ids::IdMap;
 use super::rows::{Gathered, newcomer};
 use super::{Remote, Room, Tally, Task};
+use crate::model::disks::{DiskUse, DisksUsed};
 use crate::model::group::{DEPTH_MAX, Group, Kind};
 use crate::model::sample::{
     Comm, Counts, GroupRaw, MemPolicy, Missing, Names, Pressure, Reading, Sample, TaskRaw,
@@ -52,6 +53,7 @@ pub struct GroupDelta {
     pub pressure: Reading<Pressure>,
     pub memory_max_events: Reading<u64>,
     pub oom_events: Reading<u64>,
+    pub disks: Reading<DisksUsed>,
 }
 
 impl GroupDelta {
@@ -73,8 +75,20 @@ impl GroupDelta {
             pressure: pressure(&raw.pressure),
             memory_max_events: since(&raw.memory_max_events, before.memory_max_events),
             oom_events: since(&raw.oom_events, before.oom_events),
+            disks: disks(raw),
         })
     }
+}
+
+/// Use of disks between the last two readings. A disk that the group had not used before has no line there.
+fn disks(raw: &GroupRaw) -> Reading<DisksUsed> {
+    let now = raw.disks.clone()?;
+    let before = raw.disks_before.as_ref().ok_or(Missing::FirstInterval)?;
+    let since = |(address, used): (String, DiskUse)| {
+        let before = before.get(&address).copied().unwrap_or_default();
+        (address, used.since(before))
+    };
+    Ok(now.into_iter().map(since).collect())
 }
 
 impl Container {
@@ -384,6 +398,8 @@ pub(crate) mod tests {
             memory_max_events: not_kept(),
             oom_events: Ok(2),
             counters_before: None,
+            disks: not_kept(),
+            disks_before: None,
         }
     }
 
@@ -405,6 +421,17 @@ pub(crate) mod tests {
         let pressure = Pressure { cpu_some_us: 5, memory_some_us: 4, memory_full_us: 1 };
         assert_eq!(delta.pressure, Ok(pressure));
         assert_eq!((delta.memory_max_events, delta.oom_events), (not_kept(), Err(Missing::FirstInterval)));
+
+        let used = |bytes| DisksUsed::from([("0000:3b:00.0".into(), DiskUse { bytes, requests: 1 })]);
+        assert_eq!(delta.disks, not_kept());
+        let mut with_disks = GroupRaw { disks: Ok(used(9)), counters_before: Some(before), ..raw.clone() };
+        let of = |raw: &GroupRaw| GroupDelta::of(raw).unwrap().disks;
+        assert_eq!(of(&with_disks), Err(Missing::FirstInterval));
+        with_disks.disks_before = Some(DisksUsed::new());
+        assert_eq!(of(&with_disks), Ok(used(9)), "the first request of the group to it");
+        with_disks.disks_before = Some(used(5));
+        let newer = DiskUse { bytes: 4, requests: 0 };
+        assert_eq!(of(&with_disks), Ok(DisksUsed::from([("0000:3b:00.0".into(), newer)])));
 
         let same_time = GroupCounters { read_ns: 5_000, ..before };
         assert_eq!(GroupDelta::of(&GroupRaw { counters_before: Some(same_time), ..raw }), None);

@@ -129,8 +129,14 @@ mod tests {
     use crate::model::stacks::StackBatch;
     use crate::tui::mail::tests::host;
 
-    const WANT: Want =
-        Want { number: None, threads: false, containers: false, process: None, summary: false, without_findings: false };
+    const WANT: Want = Want {
+        number: None,
+        threads: false,
+        containers: false,
+        process: None,
+        summary: false,
+        without_findings: false,
+    };
 
     fn sample(at: u64) -> Box<Sample> {
         Box::new(Sample { mono_ns: at, ..crate::source::merge::tests::sample(&[1], &[], &[]) })

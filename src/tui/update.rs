@@ -165,11 +165,8 @@ impl App {
 
     /// The interval to derive.
     pub fn want(&self) -> Want {
-        let mut want = Want {
-            number: self.state.paused_at,
-            without_findings: !self.state.findings,
-            ..Want::default()
-        };
+        let mut want =
+            Want { number: self.state.paused_at, without_findings: !self.state.findings, ..Want::default() };
         // Rows of the table of tasks are what the header counts.
         self.screens.tasks.want(&mut want);
         self.stack().for_each(|id| self.screens.get(id).want(&mut want));

@@ -17,6 +17,7 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::event::{Event, Role};
 use numatop_ng::model::sample::{
     Comm, GroupCounters, GroupRaw, HostFacts, Missing, Names, PagesFound, PlacementRaw, Pressure, Sample,
+    not_kept,
 };
 use numatop_ng::model::stacks::StackBatch;
 use numatop_ng::model::topology::Topology;
@@ -164,6 +165,8 @@ impl World {
                 memory_max_events: Some(3),
                 oom_events: Some(0),
             }),
+            disks: not_kept(),
+            disks_before: None,
         };
         world.groups = [
             (2, raw("0-63", "0-1", None, [12 << 30, 4 << 30])),

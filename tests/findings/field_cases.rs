@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use numatop_ng::finding::rules::by_id;
 use numatop_ng::finding::{Engine, Finding, Options, Severity};
-use numatop_ng::model::sample::{HostFacts, Sample};
+use numatop_ng::model::sample::{HostFacts, Missing, Sample};
 use numatop_ng::snapshot::{RowKind, derive};
 
 use crate::properties::{check_less, each_task, keys};
@@ -99,10 +99,7 @@ const CASES: &[Case] = &[
         number: "8",
         story: "A database whose disk is on the other socket waits for its log",
         world: worlds::far_disk,
-        says: Untold(
-            "the bytes that a process reads and writes by device are not measured; the nodes view shows the devices of each node \
-             beside the node where a task runs",
-        ),
+        says: Found("far-device"),
         also: &[],
     },
     Case {
@@ -300,7 +297,12 @@ fn case_13_is_over_with_huge_pages() {
 }
 
 #[test]
-fn a_case_that_is_not_told_has_no_rule_that_could() {
-    // Were the rule of case 8 built, its row would have to say so.
-    assert!(by_id("far-device").is_none());
+fn case_8_is_not_told_where_the_use_of_disks_is_not_known() {
+    let case = CASES.iter().find(|case| case.number == "8").unwrap();
+    let (host, mut samples) = watched(case, 70);
+    assert_eq!(crate::world::found_in(&host, &samples, "far-device").len(), 1);
+    for raw in samples.iter_mut().flat_map(|sample| sample.groups.values_mut()) {
+        Arc::make_mut(raw).disks = Err(Missing::NotCollected("taken away".into()));
+    }
+    assert!(crate::world::found_in(&host, &samples, "far-device").is_empty());
 }

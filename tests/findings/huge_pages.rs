@@ -52,15 +52,27 @@ pub mod hugetlb_on_other_node {
         let found = it(world());
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert!(
-            found[0].told.sentence.starts_with("mysqld runs on node 0, whose pool of huge pages is used up: 80.0 +-")
+            found[0]
+                .told
+                .sentence
+                .starts_with("mysqld runs on node 0, whose pool of huge pages is used up: 80.0 +-")
                 && found[0].told.sentence.ends_with(" % of its memory is in pages of node 1."),
             "{}",
             found[0].told.sentence
         );
-        let pool = |node: u32| format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
-        assert_eq!(commands(&found[0]), [format!("echo 10240 > {}", pool(0)), format!("echo 0 > {}", pool(1))]);
-        let undo: Vec<String> =
-            found[0].told.undo.iter().filter_map(|command| Some(command.line.as_ref()?.to_string())).collect();
+        let pool = |node: u32| {
+            format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages")
+        };
+        assert_eq!(
+            commands(&found[0]),
+            [format!("echo 10240 > {}", pool(0)), format!("echo 0 > {}", pool(1))]
+        );
+        let undo: Vec<String> = found[0]
+            .told
+            .undo
+            .iter()
+            .filter_map(|command| Some(command.line.as_ref()?.to_string()))
+            .collect();
         assert_eq!(undo, [format!("echo 2048 > {}", pool(0)), format!("echo 8192 > {}", pool(1))]);
         let words = &found[0].told.commands[2].words;
         assert!(words.contains("hugepagesz=2M hugepages=0:10240,1:0"), "{words}");
@@ -83,7 +95,8 @@ pub mod hugetlb_on_other_node {
         each_second(&mut world, |machine, second| {
             if second == 60 {
                 let new = Actor { pid: 4300, tid: 4300, start_ns: Some(BOOT_NS + 60 * S), ..database() };
-                machine.actors = vec![Actor { memory: pages(0), huge: pools([[10240, 10240, 0], [0, 0, 0]]), ..new }];
+                machine.actors =
+                    vec![Actor { memory: pages(0), huge: pools([[10240, 10240, 0], [0, 0, 0]]), ..new }];
             }
         });
         let engine = watch(world, 220);
@@ -98,7 +111,8 @@ pub mod hugetlb_on_other_node {
         let mut world = world();
         each_second(&mut world, |machine, second| {
             if second == 60 {
-                machine.actors = vec![Actor { pid: 4300, tid: 4300, start_ns: Some(BOOT_NS + 60 * S), ..database() }];
+                machine.actors =
+                    vec![Actor { pid: 4300, tid: 4300, start_ns: Some(BOOT_NS + 60 * S), ..database() }];
             }
         });
         assert_eq!(found(world, 220, ID).len(), 1);
@@ -111,7 +125,11 @@ pub mod hugetlb_on_other_node {
         world.nodes[0].file_pages = Some(Default::default());
         let found = it(world);
         assert!(commands(&found[0]).is_empty() && found[0].told.undo.is_empty());
-        assert!(found[0].told.commands[0].words.contains("16.0 GiB are needed"), "{:?}", found[0].told.commands);
+        assert!(
+            found[0].told.commands[0].words.contains("16.0 GiB are needed"),
+            "{:?}",
+            found[0].told.commands
+        );
     }
 
     #[test]

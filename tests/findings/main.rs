@@ -3,6 +3,7 @@
 mod balancing;
 mod cores;
 mod devices;
+mod disks;
 mod document;
 mod field_cases;
 mod healthy;

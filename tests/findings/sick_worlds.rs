@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use numatop_ng::model::counters::Counter;
+use numatop_ng::model::disks::{DiskUse, DisksUsed};
 use numatop_ng::model::event::Role;
-use numatop_ng::model::sample::{CgroupFacts, CgroupMode, Counts, FilePages, MemPolicy};
+use numatop_ng::model::sample::{
+    CgroupFacts, CgroupMode, Counts, FilePages, GroupCounters, GroupRaw, MemPolicy,
+};
 use numatop_ng::model::topology::{Device, DeviceClass};
 use numatop_ng::model::units::NodeId;
 
 use crate::world::{
-    Actor, DOCKER, GIB, Machine, OTHER_DOCKER, SERVICE, Shape, TWO, bound_threads, count_also, each_second,
-    files, machine, more_containers, pages,
+    Actor, DOCKER, GIB, Machine, OTHER_DOCKER, S, SERVICE, Shape, TWO, bound_threads, count_also,
+    each_second, files, machine, more_containers, pages,
 };
 
 /// 32 cores with two threads each.
@@ -153,14 +156,19 @@ pub fn interrupts() -> Machine {
 
 /// Case 8: a database on node 0, and its disk on node 1.
 pub fn far_disk() -> Machine {
-    let actor = Actor { rss: 8 * GIB, memory: pages(0), ..Actor::new(4242, "mysqld") };
+    let actor = Actor { rss: 8 * GIB, memory: pages(0), cgroup: SERVICE, ..Actor::new(4242, "mysqld") };
     let mut world = machine(TWO, vec![actor.runs(&[(0, 200.0)])]);
-    Arc::make_mut(&mut world.host).topology.nodes[1].devices.push(device(
-        "nvme0",
-        DeviceClass::Nvme,
-        1,
-        &[1],
-    ));
+    let nvme = device("nvme0", DeviceClass::Nvme, 1, &[1]);
+    let log = DiskUse { bytes: 90_000_000, requests: 11_000 };
+    let raw = GroupRaw {
+        read_ns: 2 * S,
+        counters_before: Some(GroupCounters { read_ns: S, ..GroupCounters::default() }),
+        disks: Ok([(nvme.pci.clone().unwrap_or_default(), log)].into()),
+        disks_before: Some(DisksUsed::new()),
+        ..files("0-31", "0-1")
+    };
+    world.groups = [(SERVICE, Arc::new(raw))].into();
+    Arc::make_mut(&mut world.host).topology.nodes[1].devices.push(nvme);
     world
 }
 

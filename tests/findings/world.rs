@@ -142,6 +142,8 @@ pub fn files(cpus: &str, mems: &str) -> GroupRaw {
         memory_max_events: not_kept(),
         oom_events: not_kept(),
         counters_before: None,
+        disks: not_kept(),
+        disks_before: None,
     }
 }
 

@@ -14,10 +14,11 @@ use numatop_ng::model::access::{
     AccessSource, ByNodes, MappingUse, MemoryUse, MemoryUses, RestUse, SampledEvent,
 };
 use numatop_ng::model::counters::{NR_COUNTERS, Scalars};
+use numatop_ng::model::disks::{DiskUse, DisksUsed};
 use numatop_ng::model::sample::{
-    Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, HugeNode, HugePages, MachineRaw, MemPolicy, Missing,
-    Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure, Resident, Sample, SelfUsage,
-    Slot, TaskRaw, VmStat,
+    Comm, Counts, CpuRaw, FilePages, Flow, GroupCounters, GroupRaw, Hints, HugeNode, HugePages, MachineRaw,
+    MemPolicy, Missing, Names, NodeCounts, NodeRaw, PagesFound, PlacementRaw, PolicyBytes, Pressure,
+    Resident, Sample, SelfUsage, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::model::stacks::{BuildId, Frame, Function, Place, Stack, StackBatch};
 use numatop_ng::model::units::NodeId;
@@ -92,6 +93,11 @@ fn machine() -> impl Strategy<Value = MachineRaw> {
             pressure,
         },
     )
+}
+
+/// Use of one disk.
+fn used(bytes: u64, requests: u64) -> DisksUsed {
+    [("0000:3b:00.0".to_owned(), DiskUse { bytes, requests })].into()
 }
 
 fn counters_before() -> impl Strategy<Value = GroupCounters> {
@@ -240,8 +246,10 @@ fn limits() -> impl Strategy<Value = Arc<GroupRaw>> {
                 throttled_periods: Ok(n[2]),
                 pressure: reading.clone().map(|_| pressure),
                 memory_max_events: reading.clone(),
-                oom_events: reading,
+                oom_events: reading.clone(),
                 counters_before,
+                disks: reading.map(|bytes| used(bytes, n[0])),
+                disks_before: limit.map(|bytes| used(bytes, n[1])),
             })
         },
     )

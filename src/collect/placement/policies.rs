@@ -301,7 +301,8 @@ mod tests {
         ] {
             add(&mut sum, &parse_numa_line(line.as_bytes()).unwrap());
         }
-        let known = PolicyBytes { all_bytes: 5 * 4096 + (8 << 20), own_bytes: 4096 + (8 << 20), huge: vec![] };
+        let known =
+            PolicyBytes { all_bytes: 5 * 4096 + (8 << 20), own_bytes: 4096 + (8 << 20), huge: vec![] };
         assert_eq!(sum, known);
     }
 
@@ -325,7 +326,8 @@ mod tests {
             (2, 2048, "nr_hugepages", "0"),
             (3, 2048, "nr_hugepages", "9"),
         ] {
-            let folder = root.join(format!("sys/devices/system/node/node{node}/hugepages/hugepages-{size}kB"));
+            let folder =
+                root.join(format!("sys/devices/system/node/node{node}/hugepages/hugepages-{size}kB"));
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join(file), format!("{pages}\n")).unwrap();
         }

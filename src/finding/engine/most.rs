@@ -63,15 +63,21 @@ mod tests {
 
     /// Amounts with many that are equal, in an order that repeats only after all of them.
     fn offered(count: usize) -> Vec<(u64, u64, ProcessId)> {
-        let mixed = |at: usize, factor: u64, range: u64| (at as u64 + 1).wrapping_mul(factor) % 1_000_003 % range;
-        (0..count).map(|at| (mixed(at, 7919, 40), mixed(at, 104_729, 3), (at as u32 * 31 % 977, at as u64))).collect()
+        let mixed =
+            |at: usize, factor: u64, range: u64| (at as u64 + 1).wrapping_mul(factor) % 1_000_003 % range;
+        (0..count)
+            .map(|at| (mixed(at, 7919, 40), mixed(at, 104_729, 3), (at as u32 * 31 % 977, at as u64)))
+            .collect()
     }
 
     #[test]
     fn they_are_the_first_of_all_in_order_whatever_the_order_of_rows_is() {
-        for (count, room, wanted) in [(0, 4, 4), (3, 4, 4), (8, 4, 4), (5000, 256, 256), (5000, 256, 100), (40, 4, 0), (9, 0, 0)] {
+        for (count, room, wanted) in
+            [(0, 4, 4), (3, 4, 4), (8, 4, 4), (5000, 256, 256), (5000, 256, 100), (40, 4, 0), (9, 0, 0)]
+        {
             let all = offered(count);
-            let mut sorted: Vec<_> = all.iter().map(|(ran, bytes, id)| (Reverse(*ran), Reverse(*bytes), *id)).collect();
+            let mut sorted: Vec<_> =
+                all.iter().map(|(ran, bytes, id)| (Reverse(*ran), Reverse(*bytes), *id)).collect();
             sorted.sort();
             let first: Vec<ProcessId> = sorted.iter().take(wanted.min(room)).map(|(.., id)| *id).collect();
             for order in [(0..count).collect::<Vec<_>>(), (0..count).rev().collect()] {
@@ -82,7 +88,11 @@ mod tests {
                 }
                 let mut found: Vec<_> = most.places(wanted).map(|at| all[at]).collect();
                 found.sort_by_key(|(ran, bytes, id)| (Reverse(*ran), Reverse(*bytes), *id));
-                assert_eq!(found.iter().map(|(.., id)| *id).collect::<Vec<_>>(), first, "{count} {room} {wanted}");
+                assert_eq!(
+                    found.iter().map(|(.., id)| *id).collect::<Vec<_>>(),
+                    first,
+                    "{count} {room} {wanted}"
+                );
             }
         }
     }

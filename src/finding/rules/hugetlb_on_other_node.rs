@@ -82,8 +82,12 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }
     let witness = guards::witness(view, of, &placed);
     let sure = outside - placed.error >= view.limit("outside") && witness.is_some();
-    let from: Vec<NodeId> =
-        pages.by_node.iter().filter(|(id, node)| **id != home.0 && node.used > 0).map(|(id, _)| NodeId(*id)).collect();
+    let from: Vec<NodeId> = pages
+        .by_node
+        .iter()
+        .filter(|(id, node)| **id != home.0 && node.used > 0)
+        .map(|(id, _)| NodeId(*id))
+        .collect();
     let pool = pool_of(pages, home);
     let is_worth = !gain_of_memory(view, of, &placed, &[home]).is_too_small(view.over);
     let subject = of.subject();
@@ -163,7 +167,9 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             Command::new(When::NextStart, Scope::Host, set(*node, left(node)), words)
         };
         commands.extend(from.iter().map(back));
-        let again = |node: &NodeId| Command::new(When::Now, Scope::Host, set(*node, there(node).total), "the size that it has now");
+        let again = |node: &NodeId| {
+            Command::new(When::Now, Scope::Host, set(*node, there(node).total), "the size that it has now")
+        };
         undo.extend([home].iter().chain(from).map(again));
     } else {
         let words = format!(

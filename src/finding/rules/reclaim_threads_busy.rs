@@ -33,7 +33,8 @@ pub(super) static RULE: Rule = Rule {
 /// The busiest of the node's two threads in the last interval, with its CPU time in percent.
 fn busiest<'a>(view: &View<'a>, node: NodeId) -> Option<(f64, &'a Task)> {
     let now = waiting::now(view);
-    let busy = view.reclaimers(node).filter_map(|task| Some((now.number(&CPU_PCT, &Of::Process(task)).ok()?, task)));
+    let busy =
+        view.reclaimers(node).filter_map(|task| Some((now.number(&CPU_PCT, &Of::Process(task)).ok()?, task)));
     busy.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.raw.pid.cmp(&a.1.raw.pid)))
 }
 

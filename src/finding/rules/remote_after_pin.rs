@@ -156,8 +156,7 @@ pub(super) fn stayed_behind(
 /// The gain of moving all memory of a placement to these nodes.
 pub(super) fn gain_of_memory(view: &View<'_>, of: &Of<'_>, placed: &Placed, to: &[NodeId]) -> gain::Gain {
     let now = mean_cost(view, &placed.run, &placed.bytes).unwrap_or(1.0);
-    let then =
-        mean_cost(view, &placed.run, &gain::evenly(to, placed.memory())).unwrap_or(1.0);
+    let then = mean_cost(view, &placed.run, &gain::evenly(to, placed.memory())).unwrap_or(1.0);
     let phi = view.number(&STALL_BACKEND_PCT, of).ok().map(|pct| pct / 100.0);
     gain::placement(view.cpus(of), now, then, phi, gain::distances(view.topology()))
 }

@@ -18,7 +18,7 @@ use crate::model::units::NodeId;
 use crate::snapshot::{Container, Task};
 
 /// Lines for processes, each of which moves its own part.
-const LINES: usize = 8;
+pub(super) const LINES: usize = 8;
 
 /// Share of its memory that a process must share so that its container is the subject, in percent.
 const SHARED_PCT: f64 = 20.0;

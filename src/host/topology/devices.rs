@@ -118,7 +118,7 @@ fn numa_node(root: &Root, path: &str) -> Result<Option<Option<NodeId>>> {
 }
 
 /// The last part of the path that is a PCI address, such as `0000:3b:00.0`.
-fn pci_address(hardware: &Path) -> Option<String> {
+pub fn pci_address(hardware: &Path) -> Option<String> {
     hardware.components().rev().find_map(|part| {
         let part = part.as_os_str().to_str()?;
         is_pci_address(part).then(|| part.to_owned())

@@ -9,7 +9,7 @@ use super::{Actor, BOOT_NS, SECOND};
 use crate::container::group::describe;
 use crate::container::names::ContainerNames;
 use crate::model::group::Group;
-use crate::model::sample::{GroupRaw, Names, Pressure};
+use crate::model::sample::{GroupRaw, Missing, Names, Pressure};
 
 pub(super) const INIT: u64 = 10;
 pub(super) const POSTGRES: u64 = 11;
@@ -134,6 +134,8 @@ pub(super) fn groups(
             memory_max_events: Ok(0),
             oom_events: Ok(0),
             counters_before: before.get(&id).map(|raw| raw.counters()),
+            disks: Err(Missing::Unsupported("the cgroup has no io.stat".into())),
+            disks_before: None,
         };
         (id, Arc::new(raw))
     };

@@ -1,0 +1,203 @@
+//! The disks that a container uses are on another node than the one where it runs.
+
+use super::super::command::{Command, Scope, When};
+use super::super::fit::fits;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{bytes, name, nodes, pct, sentence};
+use super::super::view::{Of, View, need, settle};
+use super::super::{Check, Confidence, Kind, Note, Severity, Told, cores, env, guards};
+use super::remote_after_pin::RISK_OF_MOVE;
+use super::spread_containers::LINES;
+use crate::metric::Metric;
+use crate::metric::disks::{DISK_BYTES_PER_S, DISK_FAR_PCT, DISK_REQUESTS_PER_S, by_node};
+use crate::metric::task::RUNQ_WAIT_PCT;
+use crate::model::sample::CgroupMode;
+use crate::model::topology::DeviceClass;
+use crate::model::units::NodeId;
+use crate::snapshot::Container;
+
+pub(super) static RULE: Rule = Rule {
+    id: "far-device",
+    title: "Its disks are on another node",
+    about: "A container or a unit runs on one node and uses disks of another one: four fifths of what it reads and writes there. An info, \
+            because it is not measured what that costs.",
+    not_when: &[
+        (
+            "nodeless",
+            "the firmware does not say where its disks are, or they have no hardware here, as those of the network",
+        ),
+        (
+            "cached",
+            "fewer than 50 MB and fewer than 5,000 requests a second reach disks: the page cache has the rest",
+        ),
+        ("several-nodes", "a fifth of its time or more is on other nodes"),
+        ("near", "a fifth of its bytes or more are of disks of its own node, or of a third one"),
+        ("group", "it is no container, unit or machine, or only holds others, whose finding it is"),
+    ],
+    of: &[Kind::Container],
+    group: Group::Devices,
+    gravest: Severity::Info,
+    needs: &[DISK_BYTES_PER_S.id],
+    hold: Hold::s(60.0),
+    limits: &[
+        Limit::least("share", 80.0, "reasoned: the rest is no reason to run elsewhere"),
+        Limit::least("bytes", 50e6, "reasoned: a hundredth of what one disk of today does"),
+        Limit::least(
+            "requests",
+            5000.0,
+            "reasoned: at 10 us more for each, a twentieth of a second waits in a second",
+        ),
+        Limit::sharp("home", 80.0, "[S3]: as for memory, most of it on one node"),
+    ],
+    idle_too: false,
+    look: |view, of| settle(look(view, of)),
+    tell,
+};
+
+/// The value of a metric of its files.
+fn number(view: &View<'_>, metric: &Metric<Container>, row: &Container) -> Result<f64, Look> {
+    need((metric.value)(row, view.window))?.number().ok_or(Look::Quiet)
+}
+
+fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
+    let Of::Container(row) = of else { return Ok(Look::Quiet) };
+    if !cores::is_container(of) || view.whole_nodes().len() < 2 {
+        return Ok(Look::Quiet);
+    }
+    let moved = number(view, &DISK_BYTES_PER_S, row)?;
+    let requests = number(view, &DISK_REQUESTS_PER_S, row)?;
+    if moved < view.limit("bytes") && requests < view.limit("requests") {
+        return Ok(Look::Quiet);
+    }
+    let ran = row.sum.run_ns();
+    let on = |node: &NodeId| row.sum.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64;
+    let Some(home) = row.sum.home_node().filter(|home| on(home) * 100.0 >= ran as f64 * view.limit("home"))
+    else {
+        return Ok(Look::Quiet);
+    };
+    let far = number(view, &DISK_FAR_PCT, row)?;
+    let Some((node, share)) = farthest(view, row, home).filter(|(_, share)| *share >= view.limit("share"))
+    else {
+        return Ok(Look::Quiet);
+    };
+    let subject = of.subject();
+    let by_bytes = moved >= view.limit("bytes");
+    let (metric, value, limit) = match by_bytes {
+        true => (DISK_BYTES_PER_S.id, moved, view.limit("bytes")),
+        false => (DISK_REQUESTS_PER_S.id, requests, view.limit("requests")),
+    };
+    Ok(Look::seen(Seen {
+        severity: Severity::Info,
+        confidence: Confidence::Measured,
+        evidence: vec![
+            view.evidence(DISK_FAR_PCT.id, subject.clone(), far)
+                .limit(view.limit("share"))
+                .note(Note::Measured),
+            view.evidence(metric, subject.clone(), value).limit(limit).note(Note::Measured),
+            view.evidence("run_pct_by_node", subject, on(&home) * 100.0 / ran.max(1) as f64)
+                .on(home)
+                .limit(view.limit("home")),
+        ],
+        plan: Plan { to: vec![node], from: vec![home], number: share, bytes: moved, ..Plan::default() },
+    }))
+}
+
+/// The other node whose disks have most of its bytes, with their share in percent.
+fn farthest(view: &View<'_>, row: &Container, home: NodeId) -> Option<(NodeId, f64)> {
+    let sums = by_node(row.raw_delta.as_ref()?, view.topology()).ok()?;
+    let all = sums.values().fold(0u64, |sum, used| sum.saturating_add(used.bytes));
+    let others =
+        sums.iter().filter_map(|(node, used)| Some(((*node)?, used.bytes))).filter(|(node, _)| *node != home);
+    let (node, most) = others.max_by_key(|(node, bytes)| (*bytes, std::cmp::Reverse(*node)))?;
+    (all > 0).then(|| (node, most as f64 * 100.0 / all as f64))
+}
+
+/// Disks of a node by name.
+fn disks(view: &View<'_>, node: NodeId) -> Vec<String> {
+    let devices = view.topology().node(node).map_or(&[][..], |node| &node.devices);
+    let is_disk = |class| matches!(class, DeviceClass::Nvme | DeviceClass::Storage);
+    devices
+        .iter()
+        .filter(|device| is_disk(device.class))
+        .map(|device| name(&crate::text::clean_str(&device.name)))
+        .collect()
+}
+
+fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
+    let Of::Container(row) = of else { return Told::default() };
+    let (node, home) = (seen.plan.to[0], seen.plan.from[0]);
+    let unified = view.snapshot.host.cgroups.map(|cgroups| cgroups.mode == CgroupMode::V2);
+    let (environment, pid) = (view.env(of), cores::pid(view, of));
+    let (mut commands, mut undo) = (Vec::new(), Vec::new());
+    let mut risk = String::new();
+    match guards::placed(view, of) {
+        Ok(placed) if fits(view, of, &placed, &[node]) => {
+            commands.extend(env::bind(&environment, &view.cpus_of_nodes(&[node]), &[node], pid, unified));
+            let before = cores::own_cpus(view, of).unwrap_or_else(|| view.cpus_of_nodes(&view.whole_nodes()));
+            undo.extend(env::at_once(env::bind(
+                &environment,
+                &before,
+                &cores::own_mems(view, of),
+                pid,
+                unified,
+            )));
+            if !env::memory_follows(&environment, unified) {
+                let from = placed.holders(&[node], 0.5);
+                let words =
+                    format!("{} move to {} for all of them", bytes(placed.outside(&[node])), nodes(&[node]));
+                let each = view.members(row.id).into_iter().take(LINES);
+                commands.extend(
+                    each.filter_map(|task| env::move_memory(task.raw.pid, &from, &[node], words.clone())),
+                );
+            }
+            risk = format!(
+                "Its threads leave the caches of node {home}, and memory that stays there is remote then. {RISK_OF_MOVE}"
+            );
+        }
+        Ok(_) => commands.push(Command::words(
+            When::NextStart,
+            Scope::Container,
+            format!("it does not fit on node {node}"),
+        )),
+        Err(_) => {
+            let words =
+                format!("whether it fits on node {node} is not known: its memory has not been looked at");
+            commands.push(Command::words(When::NextStart, Scope::Container, words));
+        }
+    }
+    let own = disks(view, home);
+    if !own.is_empty() {
+        let words = format!("or put its files on a disk of node {home}: {}", own.join(", "));
+        commands.push(Command::words(When::ForGood, Scope::Container, words));
+    }
+    let wait = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(0.0);
+    let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 60.0 };
+    let used = disks(view, node).join(", ");
+    let used = if used.is_empty() { String::new() } else { format!(" ({used})") };
+    Told {
+        sentence: sentence(format!(
+            "{} runs on node {home}, and {} of the {}/s that it reads and writes are of disks of node {node}{used}.",
+            view.identity(of).label,
+            pct(seen.plan.number),
+            bytes(seen.plan.bytes)
+        )),
+        check: vec![check(
+            DISK_FAR_PCT.id,
+            seen.evidence[0].value,
+            100.0 - view.rule.limit("share", false),
+            true,
+        )],
+        stop: if undo.is_empty() {
+            Vec::new()
+        } else {
+            vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(of) * 10.0, false)]
+        },
+        commands,
+        undo,
+        risk,
+        or_else: vec![format!(
+            "The disk is slow from everywhere: then a program on node {node} waits as long for it. It is not measured what the way costs."
+        )],
+        ..Told::default()
+    }
+}
