@@ -68,26 +68,29 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }))
 }
 
+/// Commands that move all message-signalled interrupts of a PCI function to these CPUs, and those that undo it.
+pub(super) fn move_interrupts(address: &str, cpus: &[u32], before: &[u32]) -> (Vec<Command>, Vec<Command>) {
+    let keep = line("grep . /proc/irq/*/smp_affinity_list > /root/irq-before.txt");
+    let to = |cpus: &[u32]| line("for i in").interrupts_of(address, cpus);
+    let words = "irqbalance writes its own lists again: stop it first, where it runs";
+    let commands = vec![
+        Command::new(When::Now, Scope::Host, keep, "keeps what is there"),
+        Command::new(When::Now, Scope::Host, to(cpus), words),
+    ];
+    let back = "or write the lists of /root/irq-before.txt back";
+    (commands, vec![Command::new(When::Now, Scope::Host, to(before), back)])
+}
+
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (Of::Device(device, Some(home)), Some(share)) = (of, seen.evidence.first()) else {
         return Told::default();
     };
     let label = text::name(&crate::text::clean_str(&device.name));
-    let (mut commands, mut undo) = (Vec::new(), Vec::new());
-    if let Some(address) = &device.pci {
-        let keep = line("grep . /proc/irq/*/smp_affinity_list > /root/irq-before.txt");
-        commands.push(Command::new(When::Now, Scope::Host, keep, "keeps what is there"));
-        let to = |cpus: &[u32]| line("for i in").interrupts_of(address, cpus);
-        let words = "irqbalance writes its own lists again: stop it first, where it runs";
-        commands.push(Command::new(When::Now, Scope::Host, to(&seen.plan.cpus), words));
-        let back = to(&view.cpus_of_nodes(&seen.plan.from));
-        undo.push(Command::new(
-            When::Now,
-            Scope::Host,
-            back,
-            "or write the lists of /root/irq-before.txt back",
-        ));
-    }
+    let before = view.cpus_of_nodes(&seen.plan.from);
+    let (commands, undo) = match &device.pci {
+        Some(address) => move_interrupts(address, &seen.plan.cpus, &before),
+        None => Default::default(),
+    };
     Told {
         sentence: sentence(format!(
             "{label} is on node {home}, and all of its interrupts go to CPUs of {}.",

@@ -3,18 +3,24 @@
 use super::super::command::{Command, Scope, When};
 use super::super::gain::{Arithmetic, Gain};
 use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
-use super::super::text::{comm, pct, sentence};
+use super::super::text::{self, comm, pct, sentence};
 use super::super::view::{Of, View, need, process, settle};
 use super::super::{Check, Confidence, Evidence, Kind, Note, Severity, Subject, Told};
+use super::interrupts_off_node::move_interrupts;
 use super::waiting;
 use crate::metric::interference;
 use crate::metric::node::{CPU_PCT, IRQ_PCT};
 use crate::metric::task;
+use crate::model::topology::Device;
 use crate::model::units::NodeId;
 use crate::snapshot::Task;
+use crate::text::clean_str;
 
 /// The least share of a process's time that interrupts take of it to be its matter, in percent (S5).
 const SHARE_PCT: f64 = 5.0;
+
+/// Devices that are named at most.
+const NAMED: usize = 4;
 
 /// The age in seconds from which on a process matters to rules: as for all of them.
 const LIVES_S: f64 = 60.0;
@@ -114,15 +120,41 @@ fn look(view: &View<'_>, of: &Of<'_>) -> Result<Look, Look> {
     }))
 }
 
+/// Devices that have interrupts handled by CPUs of this node.
+fn devices<'a>(view: &View<'a>, node: NodeId) -> Vec<&'a Device> {
+    let all = view.topology().nodes.iter().flat_map(|node| &node.devices);
+    all.filter(|device| device.irq_nodes.contains(&node)).collect()
+}
+
 fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
     let (node, other) = (seen.plan.from[0], seen.plan.to[0]);
     let at = seen.plan.other.as_ref().and_then(|subject| view.rows.processes.get(subject));
     let Some(task) = at.map(|at| &view.snapshot.tasks[*at]) else { return Told::default() };
     let (irq, few) = (seen.evidence[0].value, seen.evidence[1].value);
-    let words = format!(
-        "keep what /proc/irq/*/smp_affinity_list says, stop irqbalance or ban the CPUs of node {node} in it, and write CPUs of \
-         node {other} into smp_affinity_list of the device's interrupts"
-    );
+    let devices = devices(view, node);
+    let (commands, undo) = match &devices[..] {
+        // No interrupt is counted by itself: only where one device has any there it is the one.
+        [device] if device.pci.is_some() => {
+            let address = device.pci.as_deref().unwrap_or_default();
+            let cpus = [node, other].map(|node| view.cpus_of_nodes(&[node]));
+            move_interrupts(address, &cpus[1], &cpus[0])
+        }
+        _ => {
+            let names: Vec<String> =
+                devices.iter().take(NAMED).map(|device| text::name(&clean_str(&device.name))).collect();
+            let which = match names.is_empty() {
+                true => "the device's interrupts".to_owned(),
+                false => {
+                    format!("interrupts of the one that has them (here go those of {})", names.join(", "))
+                }
+            };
+            let words = format!(
+                "keep what /proc/irq/*/smp_affinity_list says, stop irqbalance or ban the CPUs of node {node} in it, and write \
+                 CPUs of node {other} into smp_affinity_list of {which}"
+            );
+            (vec![Command::words(When::Now, Scope::Host, words)], Vec::new())
+        }
+    };
     let used = waiting::now(view).cpus(&Of::Process(task));
     Told {
         sentence: sentence(format!(
@@ -137,7 +169,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
             how: Some(Arithmetic::Interrupts),
             ..Gain::default()
         },
-        commands: vec![Command::words(When::Now, Scope::Host, words)],
+        commands,
+        undo,
         check: vec![Check {
             metric: IRQ_PCT.id,
             of: of.subject(),
