@@ -140,6 +140,13 @@ pub fn cost_on(view: &View<'_>, placed: &Placed, nodes: &[NodeId]) -> Option<f64
     mean_cost(view, &gain::evenly(nodes, ran), &gain::evenly(nodes, placed.memory()))
 }
 
+/// As [`Placed::outside`], with all of its memory as it is known: there are as many sets as the square of the nodes.
+fn outside(placed: &Placed, all: f64, nodes: &[NodeId]) -> f64 {
+    let on: f64 = nodes.iter().filter_map(|node| placed.bytes.get(node.index())).sum();
+    let pct = if all > 0.0 { on * 100.0 / all } else { 0.0 };
+    all * (100.0 - pct) / 100.0
+}
+
 /// The smallest set of nodes that it fits on, fewer than it uses, of those that it may use; the one with the least mean cost.
 pub fn best_set(
     view: &View<'_>,
@@ -178,6 +185,7 @@ pub fn best_set(
         room += **cpus;
         !works(room * ROUNDING)
     });
+    let all = placed.memory();
     for size in too_small.count() + 1..used.min(orders.len() + 1) {
         let mut best: Option<(f64, Vec<NodeId>)> = None;
         for order in orders {
@@ -187,12 +195,16 @@ pub fn best_set(
                 .iter()
                 .filter_map(|node| rooms.get(node))
                 .fold((0.0, 0.0), |(cpus, memory), (more_cpus, more)| (cpus + more_cpus, memory + more));
-            if !works(cpus) || placed.outside(&near) > memory {
+            if !works(cpus) {
+                continue;
+            }
+            let outside = outside(placed, all, &near);
+            if outside > memory {
                 continue;
             }
             // Of equal ones the one that leaves more of its memory where it is.
             let cost = order.costs[size - 1] / (size * size) as f64;
-            let cost = cost + placed.outside(&near) / placed.memory().max(1.0) * 1e-3;
+            let cost = cost + outside / all.max(1.0) * 1e-3;
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, near));
             }

@@ -1,7 +1,5 @@
 //! Guards that rules about placement share: whether it is known, used, settled, large, and meant so.
 
-use std::collections::BTreeSet;
-
 use super::rule::{Blindness, Look, Reason};
 use super::view::{Of, View};
 use super::{Evidence, Note};
@@ -84,10 +82,13 @@ impl Placed {
 
     /// Nodes with at least `share` percent of its time, or of its memory beyond the error, ascending.
     pub fn used(&self, share: f64) -> Vec<NodeId> {
-        let ran = shares(&self.run).filter(|(_, its)| *its >= share);
-        let has = shares(&self.bytes).filter(|(_, its)| *its >= share + self.error);
-        let used: BTreeSet<NodeId> = ran.chain(has).map(|(node, _)| node).collect();
-        used.into_iter().collect()
+        let ran: Vec<f64> = shares(&self.run).map(|(_, share)| share).collect();
+        let has: Vec<f64> = shares(&self.bytes).map(|(_, share)| share).collect();
+        let is_used = |at: &usize| {
+            ran.get(*at).is_some_and(|its| *its >= share)
+                || has.get(*at).is_some_and(|its| *its >= share + self.error)
+        };
+        (0..ran.len().max(has.len())).filter(is_used).map(|at| NodeId(at as u32)).collect()
     }
 
     /// The node with most of its time.
