@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use numatop_ng::finding::{Confidence, Severity};
 use numatop_ng::model::sample::{Counts, FilePages, MemPolicy};
-use numatop_ng::model::topology::Topology;
+use numatop_ng::model::topology::{Cost, Device, DeviceClass, Topology};
+use numatop_ng::model::units::NodeId;
 
 use crate::world::{
     Actor, DOCKER, GIB, Machine, OTHER_DOCKER, S, Shape, TWO, blind, commands, each_second, files, found,
@@ -314,6 +315,41 @@ mod distances_wrong {
         );
     }
 
+    /// The same with latencies that `calibrate` measured, in parts of that of the own memory.
+    fn calibrated(distance: impl Fn(u32, u32) -> u32, times: impl Fn(u32, u32) -> f64) -> Machine {
+        let mut world = world(distance);
+        for node in &mut Arc::make_mut(&mut world.host).topology.nodes {
+            let cost = |to: u32| {
+                let latency_ps = Some((times(node.id.0, to) * 100_000.0) as u64);
+                Cost { node: NodeId(to), latency_ps, read_bytes_per_s: None }
+            };
+            node.measured = (0..4).map(cost).collect();
+        }
+        world
+    }
+
+    #[test]
+    fn latencies_that_were_measured_contradict_it() {
+        // A socket of an FT-2500: it says 10 times, and 3.3 times are measured.
+        let far = |a, b| if right(a, b) == 20 { 100 } else { right(a, b) };
+        let truth = |a: u32, b: u32| match right(a, b) {
+            10 => 1.0,
+            12 => 1.25,
+            _ => 3.3,
+        };
+        let wrong = found(calibrated(far, truth), 3, ID);
+        assert_eq!(
+            wrong[0].told.sentence,
+            "The firmware says 100 for the distance from node 0 to node 2, but calibrate measured 3.3 times the latency of its own \
+             memory, not 10.0."
+        );
+        assert!(wrong[0].told.or_else[0].contains("calibrate --show"));
+        // Too small a number is as wrong, and one of half the pairs is enough.
+        let near = |a: u32, b: u32| if (a, b) == (3, 0) { 4.0 } else { f64::from(right(a, b)) / 10.0 };
+        let wrong = found(calibrated(right, near), 3, ID);
+        assert!(wrong[0].told.sentence.contains("from node 3 to node 0"), "{}", wrong[0].told.sentence);
+    }
+
     #[test]
     fn other_contradictions_are_seen() {
         let far = |a, b| if (a, b) == (2, 2) { 11 } else { right(a, b) };
@@ -340,6 +376,9 @@ mod distances_wrong {
         assert!(found(world(right), 3, ID).is_empty());
         // Large numbers in the right order are no contradiction: an FT-2500 says up to 100.
         assert!(found(world(|a, b| right(a, b) * if a == b { 1 } else { 5 }), 3, ID).is_empty());
+        // What was measured is near enough to it.
+        let near = |a, b| f64::from(right(a, b)) / 10.0 * if right(a, b) == 20 { 1.49 } else { 1.0 };
+        assert!(found(calibrated(right, near), 3, ID).is_empty());
         // Four sockets of one node each, all linked to each other.
         let shape = Shape { nodes: 4, cores: 4, sockets: 4, ..TWO };
         let full = machine(shape, vec![Actor::new(600, "work").runs(&[(0, 100.0)])]);
@@ -394,6 +433,46 @@ mod interrupts_on_busy_node {
             "Interrupts take 14.2 % of node 0, where mysqld runs. Node 1 has 1.1 %."
         );
         assert!((found[0].told.gain.at_most.unwrap() - 1.136).abs() < 0.01, "{:?}", found[0].told.gain);
+        assert!(commands(&found[0]).is_empty(), "it is not known which device has them");
+    }
+
+    /// A device of node 1 whose interrupts go to these nodes.
+    fn device(name: &str, irq_nodes: &[u32]) -> Device {
+        Device {
+            name: name.into(),
+            class: DeviceClass::Net,
+            pci: Some(format!("0000:3b:00.{}", name.len() % 8)),
+            node: Some(NodeId(1)),
+            irq_nodes: irq_nodes.iter().copied().map(NodeId).collect(),
+        }
+    }
+
+    fn with(devices: Vec<Device>) -> Machine {
+        let mut world = world(142, 11);
+        Arc::make_mut(&mut world.host).topology.nodes[1].devices = devices;
+        world
+    }
+
+    #[test]
+    fn the_only_device_with_interrupts_there_is_in_the_command() {
+        let one = found(with(vec![device("eth0", &[0, 1]), device("nvme0", &[1])]), 70, ID);
+        let lists = |cpus: &str| {
+            format!(
+                "for i in /sys/bus/pci/devices/0000:3b:00.4/msi_irqs/*; do echo {cpus} > /proc/irq/${{i##*/}}/smp_affinity_list; done"
+            )
+        };
+        let keep = "grep . /proc/irq/*/smp_affinity_list > /root/irq-before.txt";
+        assert_eq!(commands(&one[0]), [keep.to_owned(), lists("8-15,24-31")]);
+        let undo: Vec<_> =
+            one[0].told.undo.iter().filter_map(|undo| Some(undo.line.as_ref()?.to_string())).collect();
+        assert_eq!(undo, [lists("0-7,16-23")]);
+    }
+
+    #[test]
+    fn of_several_devices_none_is_in_a_command() {
+        let two = found(with(vec![device("eth0", &[0]), device("nvme0", &[0])]), 70, ID);
+        assert!(commands(&two[0]).is_empty());
+        assert!(two[0].told.commands[0].words.contains("those of eth0, nvme0"), "{:?}", two[0].told.commands);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use numatop_ng::model::event::Role;
 use numatop_ng::model::sample::{
     CgroupFacts, CgroupMode, Counts, FilePages, GroupCounters, GroupRaw, MemPolicy,
 };
-use numatop_ng::model::topology::{Device, DeviceClass};
+use numatop_ng::model::topology::{Cost, Device, DeviceClass};
 use numatop_ng::model::units::NodeId;
 
 use crate::world::{
@@ -172,11 +172,26 @@ pub fn far_disk() -> Machine {
     world
 }
 
-/// Case 9: distances in order that are wrong in size.
+/// Case 9: distances in order that are wrong in size, on a machine that was calibrated.
 pub fn distances() -> Machine {
     let actor = Actor { rss: 4 * GIB, memory: vec![1024], ..Actor::new(700, "lat_mem_rd") };
     let mut world = machine(FT_2500, vec![actor.runs(&[(0, 100.0)])]);
     set_distances(&mut world, 30, 100);
+    let topology = &mut Arc::make_mut(&mut world.host).topology;
+    let of_socket = topology.nodes.len() as u32 / topology.sockets;
+    let all: Vec<NodeId> = topology.nodes.iter().map(|node| node.id).collect();
+    for node in &mut topology.nodes {
+        // 80 % and 30 % of the speed of local memory.
+        let cost = |to: &NodeId| {
+            let latency_ps = match (node.id == *to, node.id.0 / of_socket == to.0 / of_socket) {
+                (true, _) => 100_000,
+                (_, true) => 125_000,
+                _ => 333_000,
+            };
+            Cost { node: *to, latency_ps: Some(latency_ps), read_bytes_per_s: None }
+        };
+        node.measured = all.iter().map(cost).collect();
+    }
     world
 }
 

@@ -1,7 +1,7 @@
-//! The firmware's distances between nodes contradict themselves.
+//! The firmware's distances between nodes contradict themselves, or what was measured.
 
-use super::super::rule::{Group, Hold, Look, Plan, Rule, Seen};
-use super::super::text::sentence;
+use super::super::rule::{Group, Hold, Limit, Look, Plan, Rule, Seen};
+use super::super::text::{number, sentence};
 use super::super::view::{Of, View};
 use super::super::{Confidence, Kind, Note, Severity, Subject, Told};
 use crate::model::sample::HostFacts;
@@ -15,10 +15,14 @@ pub(super) static RULE: Rule = Rule {
     id: "distances-wrong",
     title: "The firmware's distances are wrong",
     about: "Distances between nodes contradict themselves: to a node it is farther than back, a node is not 10 from itself, \
-            another one is as near as that, or nodes of one socket are as far apart as sockets.",
+            another one is as near as that, or nodes of one socket are as far apart as sockets. Or the latencies that calibrate \
+            measured are 1.5 times what the firmware says or more, or less by as much.",
     not_when: &[
         ("vm", "it is a virtual machine: hypervisors make distances up"),
-        ("same-order", "they are symmetric, and nodes of a socket are the nearer ones"),
+        (
+            "same-order",
+            "they are symmetric, nodes of a socket are the nearer ones, and what was measured is within 1.5 times of them",
+        ),
         ("one-socket", "it has one socket: its nodes may well be equally far"),
     ],
     of: &[Kind::Host],
@@ -26,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
     gravest: Severity::Info,
     needs: &[],
     hold: Hold { on_s: 0.0, off_s: 0.0 },
-    limits: &[],
+    limits: &[Limit::sharp("times", 1.5, "reasoned: two sockets of one kind of machine differ by less")],
     idle_too: true,
     look,
     tell,
@@ -37,11 +41,20 @@ struct Wrong {
     from: NodeId,
     to: NodeId,
     distance: u32,
-    why: &'static str,
+    why: Why,
 }
 
-/// The first contradiction of the distances of nodes with CPUs.
-fn wrong(host: &HostFacts) -> Option<Wrong> {
+/// The truth that a distance contradicts.
+enum Why {
+    /// Other distances.
+    Words(&'static str),
+    /// The latency that was measured, in parts of that of the node's own memory.
+    Measured(f64),
+}
+
+/// The first contradiction of the distances of nodes with CPUs; else the largest one of latencies that were measured, by so many
+/// times or more.
+fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
     let topology = &host.topology;
     // A hypervisor that is told nothing makes each CPU a socket.
     if super::is_virtual(host) || (topology.cores as usize) < 2 * topology.sockets as usize {
@@ -59,10 +72,26 @@ fn wrong(host: &HostFacts) -> Option<Wrong> {
                 false if distance != back => "the way back is another",
                 _ => continue,
             };
-            return Some(Wrong { from: *from, to: *to, distance, why });
+            return Some(Wrong { from: *from, to: *to, distance, why: Why::Words(why) });
         }
     }
-    equal(topology, &nodes)
+    equal(topology, &nodes).or_else(|| measured(topology, &nodes, times))
+}
+
+/// The pair whose distance is farthest from what was measured, by so many times or more. An order that was measured to be the
+/// other way round is as far from it for one of the two pairs, unless both are nearly right.
+fn measured(topology: &Topology, nodes: &[NodeId], times: f64) -> Option<Wrong> {
+    let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to)));
+    let apart = pairs.filter(|(from, to)| from != to).filter_map(|(from, to)| {
+        let distance = topology.distance(from, to)?;
+        let ratio = topology.measured_ratio(from, to).filter(|ratio| *ratio > 0.0)?;
+        let says = f64::from(distance) / f64::from(LOCAL);
+        let factor = (says / ratio).max(ratio / says);
+        (factor >= times).then_some((factor, Wrong { from, to, distance, why: Why::Measured(ratio) }))
+    });
+    // Of equal ones the first.
+    let farthest = apart.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    farthest.map(|(_, wrong)| wrong)
 }
 
 /// Two nodes of one socket that are as far apart as all sockets are. Sockets of one node each may well be equally far.
@@ -83,12 +112,12 @@ fn equal(topology: &Topology, nodes: &[NodeId]) -> Option<Wrong> {
         from: *from,
         to: *to,
         distance: first,
-        why: "they are in one socket, and other sockets are as far",
+        why: Why::Words("they are in one socket, and other sockets are as far"),
     })
 }
 
 fn look(view: &View<'_>, _: &Of<'_>) -> Look {
-    let Some(wrong) = wrong(&view.snapshot.host) else { return Look::Quiet };
+    let Some(wrong) = wrong(&view.snapshot.host, view.limit("times")) else { return Look::Quiet };
     let value = f64::from(wrong.distance);
     let distance = view.evidence("distance", Subject::Node(wrong.from), value).on(wrong.to);
     Look::seen(Seen {
@@ -101,17 +130,29 @@ fn look(view: &View<'_>, _: &Of<'_>) -> Look {
 
 fn tell(view: &View<'_>, _: &Of<'_>, seen: &Seen) -> Told {
     let (from, to) = (seen.plan.from[0], seen.plan.to[0]);
-    let why = wrong(&view.snapshot.host).map_or("", |wrong| wrong.why);
+    let says = seen.plan.number;
+    let (why, or_else) = match wrong(&view.snapshot.host, view.limit("times")).map(|wrong| wrong.why) {
+        Some(Why::Measured(ratio)) => (
+            format!(
+                "calibrate measured {} times the latency of its own memory, not {}",
+                number(ratio),
+                number(says / 10.0)
+            ),
+            "The machine was busy when it was calibrated: numatop-ng calibrate --show has the spread of each latency. Gains of \
+             placement are computed from what was measured.",
+        ),
+        Some(Why::Words(why)) => (
+            why.to_owned(),
+            "The distances are the machine's, and unusual: an update of the firmware keeps them. Gains of placement are \
+             computed from them: numatop-ng calibrate measures what is true.",
+        ),
+        None => return Told::default(),
+    };
     Told {
         sentence: sentence(format!(
-            "The firmware says {:.0} for the distance from node {from} to node {to}, but {why}.",
-            seen.plan.number
+            "The firmware says {says:.0} for the distance from node {from} to node {to}, but {why}."
         )),
-        or_else: vec![
-            "The distances are the machine's, and unusual: an update of the firmware keeps them. Gains of placement are \
-             computed from them."
-                .to_owned(),
-        ],
+        or_else: vec![or_else.to_owned()],
         ..Told::default()
     }
 }
