@@ -71,7 +71,7 @@ impl Pairs {
 /// The results of both, which are measured in an order that changes from round to round.
 ///
 /// # Errors
-/// Those of `measure`, which is told whether findings are wanted.
+/// The errors of `measure`, which is told whether findings are wanted.
 fn both<T>(round: usize, mut measure: impl FnMut(bool) -> Result<T>) -> Result<(T, T)> {
     let first = round.is_multiple_of(2);
     let one = measure(first)?;

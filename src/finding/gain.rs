@@ -190,7 +190,7 @@ pub struct Costs {
 const SIDE_MAX: u32 = 256;
 
 impl Costs {
-    /// Those of a topology.
+    /// The costs of a topology.
     pub fn of(topology: &Topology) -> Costs {
         let side =
             topology.nodes.iter().map(|node| node.id.0.saturating_add(1)).max().unwrap_or(0).min(SIDE_MAX);

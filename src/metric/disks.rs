@@ -16,7 +16,7 @@ pub const DISK_BYTES_PER_S: Metric<Container> = per_second(
     "disk_bytes_per_s",
     "DISKB/s",
     "Bytes per second that it, and all below it, read from and wrote to disks between the last two readings of io.stat (cgroup v2). \
-     What comes from the page cache is not among them.",
+     Reads from the page cache are not among them.",
     |row, _| rate(row, |used| used.bytes),
 );
 

@@ -376,7 +376,7 @@ mod distances_wrong {
         assert!(found(world(right), 3, ID).is_empty());
         // Large numbers in the right order are no contradiction: an FT-2500 says up to 100.
         assert!(found(world(|a, b| right(a, b) * if a == b { 1 } else { 5 }), 3, ID).is_empty());
-        // What was measured is near enough to it.
+        // Latencies that are near enough to it.
         let near = |a, b| f64::from(right(a, b)) / 10.0 * if right(a, b) == 20 { 1.49 } else { 1.0 };
         assert!(found(calibrated(right, near), 3, ID).is_empty());
         // Four sockets of one node each, all linked to each other.

@@ -9,6 +9,8 @@ use numatop_ng::model::counters::Counter;
 use numatop_ng::model::sample::{Counts, FilePages, MemPolicy};
 use numatop_ng::snapshot::{RowKind, derive};
 
+use crate::disks::far_device;
+use crate::huge_pages::hugetlb_on_other_node;
 use crate::large::larger_than_node;
 use crate::sick_worlds as worlds;
 use crate::world::{
@@ -40,6 +42,7 @@ fn work(pid: u32, comm: &str) -> Actor {
 #[test]
 fn memory_rules() {
     exactly("larger-than-node", Severity::Info, larger_than_node::world(), &[]);
+    exactly("hugetlb-on-other-node", Severity::Warning, hugetlb_on_other_node::world(), &[]);
     let redis = Actor {
         rss: 8 * GIB,
         memory: pages(50),
@@ -117,6 +120,7 @@ fn machine_rules() {
     gone.nodes[1].mem_total_bytes = 0;
     gone.nodes[1].managed_bytes = 0;
     exactly("node-without-memory", Severity::Info, gone, &[]);
+    exactly("far-device", Severity::Info, far_device::world(), &[]);
     let off = |pid| Actor { memory: pages(88), ..work(pid, "postgres") };
     let mut off = machine(TWO, (800..803).map(off).collect());
     off.state.numa_balancing = Some(0);

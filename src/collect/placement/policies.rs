@@ -167,9 +167,8 @@ pub fn read(root: &Path, process: ProcessId) -> Reading<PolicyBytes> {
         parse_numa_line(line).iter().for_each(|line| add(&mut sum, line));
     }
     target.check().map_err(failed)?;
-    for pages in &mut sum.huge {
-        add_pools(root, pages);
-    }
+    sum.huge.retain(|pages| pages.bytes() > 0);
+    sum.huge.iter_mut().for_each(|pages| add_pools(root, pages));
     Ok(sum)
 }
 

@@ -30,7 +30,7 @@ pub(super) static RULE: Rule = Rule {
     of: &[Kind::Process],
     group: Group::Placement,
     gravest: Severity::Warning,
-    needs: &[MEM_PCT_BY_NODE.id],
+    needs: &[MEM_PCT_BY_NODE.id, HUGETLB_BYTES.id],
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("outside", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
