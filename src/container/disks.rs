@@ -1,6 +1,7 @@
 //! Use of disks by a cgroup, and the PCI function that each disk hangs on.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,7 +53,12 @@ impl Disks {
         if let Some(address) = pci_address(&link) {
             return Some(address);
         }
-        let subsystem = link.iter().find(|part| part.to_string_lossy().starts_with("nvme-subsys"))?;
+        // `nvme-subsys1` below `nvme-subsystem`.
+        let is_one = |part: &&OsStr| {
+            let number = part.to_str().and_then(|name| name.strip_prefix("nvme-subsys"));
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let subsystem = link.iter().find(is_one)?;
         let folder = self.root.join("sys/devices/virtual/nvme-subsystem").join(subsystem);
         let paths = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
         let addresses: BTreeSet<String> = paths.filter_map(|path| pci_address(&path)).collect();
