@@ -220,8 +220,8 @@ fn tell(view: &View<'_>, of: &Of<'_>, seen: &Seen) -> Told {
 /// A size as the kernel's command line has it: `2M`, `1G`.
 fn short_size(kib: u64) -> String {
     match kib {
-        _ if kib >= 1 << 20 && kib % (1 << 20) == 0 => format!("{}G", kib >> 20),
-        _ if kib >= 1 << 10 && kib % (1 << 10) == 0 => format!("{}M", kib >> 10),
+        _ if kib >= 1 << 20 && kib.is_multiple_of(1 << 20) => format!("{}G", kib >> 20),
+        _ if kib >= 1 << 10 && kib.is_multiple_of(1 << 10) => format!("{}M", kib >> 10),
         _ => format!("{kib}K"),
     }
 }
