@@ -1,29 +1,34 @@
 //! Dependent loads that no compiler and no processor can shorten.
 
 /// Places each of which names the one that comes after it.
-pub struct Chain(Vec<u64>);
+pub struct Chain {
+    next: Vec<u64>,
+    /// The place that comes next.
+    at: u64,
+}
 
 impl Chain {
     /// `None` where a place names one that is not there.
     pub fn new(next: Vec<u64>) -> Option<Chain> {
         let length = next.len() as u64;
-        (length > 0 && next.iter().all(|place| *place < length)).then_some(Chain(next))
+        (length > 0 && next.iter().all(|place| *place < length)).then_some(Chain { next, at: 0 })
     }
 
-    /// The loop of the self-check of clock samples: takes `steps` steps along the chain, at least one. Each is a load that
+    /// The loop of the self-check of clock samples: takes `steps` steps along the chain, at least one, from where the call
+    /// before ended: the same ones again would be in the nearest cache. Each is a load that
     /// depends on the one before it, and additions that do not depend on it. The first of them stands before the load:
     /// emulators interrupt at targets of jumps, and the load must be none. Returns the addresses of the load and of
     /// the instruction behind it; `None` on other CPUs than x86-64 and arm64.
-    pub fn run(&self, steps: u64) -> Option<(u64, u64)> {
-        chase(&self.0, steps.max(1))
+    pub fn run(&mut self, steps: u64) -> Option<(u64, u64)> {
+        chase(&self.next, &mut self.at, steps.max(1))
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
+fn chase(next: &[u64], at: &mut u64, steps: u64) -> Option<(u64, u64)> {
     let (load, behind): (u64, u64);
-    // SAFETY: every place that is loaded is below the length of the slice, as [`Chain::new`] has checked, so that each
-    // load is inside of it. Registers that change are named; the stack is not touched.
+    // SAFETY: the first place and every one that is loaded are below the length of the slice, as [`Chain::new`] has checked,
+    // so that each load is inside of it. Registers that change are named; the stack is not touched.
     unsafe {
         std::arch::asm!(
             "lea {load}, [rip + 4f]",
@@ -39,7 +44,7 @@ fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
             "jnz 2b",
             load = out(reg) load,
             behind = out(reg) behind,
-            at = inout(reg) 0u64 => _,
+            at = inout(reg) *at,
             base = in(reg) next.as_ptr(),
             sum = inout(reg) 0u64 => _,
             steps = inout(reg) steps => _,
@@ -50,7 +55,7 @@ fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
+fn chase(next: &[u64], at: &mut u64, steps: u64) -> Option<(u64, u64)> {
     let (load, behind): (u64, u64);
     // SAFETY: as on x86.
     unsafe {
@@ -67,7 +72,7 @@ fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
             "b.ne 2b",
             load = out(reg) load,
             behind = out(reg) behind,
-            at = inout(reg) 0u64 => _,
+            at = inout(reg) *at,
             base = in(reg) next.as_ptr(),
             sum = inout(reg) 0u64 => _,
             steps = inout(reg) steps => _,
@@ -78,6 +83,19 @@ fn chase(next: &[u64], steps: u64) -> Option<(u64, u64)> {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn chase(_: &[u64], _: u64) -> Option<(u64, u64)> {
+fn chase(_: &[u64], _: &mut u64, _: u64) -> Option<(u64, u64)> {
     None
+}
+
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_goes_on_where_it_ended() {
+        let mut chain = Chain::new(vec![2, 0, 3, 1]).unwrap();
+        let places = [1, 1, 3, 1].map(|steps| chain.run(steps).map(|_| chain.at));
+        assert_eq!(places, [Some(2), Some(3), Some(2), Some(3)]);
+        assert!(Chain::new(vec![1, 2]).is_none());
+    }
 }

@@ -30,7 +30,8 @@ const STEPS: u64 = 2000;
 /// Why samples cannot be taken, or say nothing on this CPU.
 pub fn run(probe: &AccessProbe) -> Result<Verdict, Missing> {
     let lost = |error: anyhow::Error| Missing::Lost(format!("the self-check of the sampler: {error:#}"));
-    let chain = sys::Chain::new(chain()).ok_or_else(|| Missing::Lost("the self-check has no loop".into()))?;
+    let mut chain =
+        sys::Chain::new(chain()).ok_or_else(|| Missing::Lost("the self-check has no loop".into()))?;
     let fd = open_sampling_self(&clock(), HZ)?;
     let link = probe.attach(fd).map_err(lost)?;
     let (began, ran) = (Instant::now(), thread_time());
