@@ -3,7 +3,7 @@
  * Samples of memory use: at each tick of a clock the registers of the thread that runs, and the
  * code around its instruction, go into a ring. User space computes the address that the thread was
  * held up by. Code comes along, because programs that make their own code, or have ended, have it
- * nowhere else.
+ * nowhere else; and the top of the stack, because it changes with the next call.
  */
 #include "sampler.bpf.h"
 
@@ -30,12 +30,16 @@ struct {
 #define CONTEXT_WORDS 21
 #define WORDS NT_ACCESS_WORDS_X86
 #define IP 16
+#define SP 19
 #endif
 
 struct sample {
 	struct nt_access head;
 	__u8 code[NT_ACCESS_CODE];
 	__u64 words[WORDS];
+#if !defined(__TARGET_ARCH_arm64)
+	__u8 stack[NT_ACCESS_RED_ZONE + NT_ACCESS_ABOVE];
+#endif
 };
 
 /* Too large for the stack. No second sample can come in between: perf does not nest its programs. */
@@ -68,6 +72,19 @@ static inline void read_code(struct sample *sample, __u64 ip)
 	/* The page in front is not there. */
 	if (!bpf_probe_read_user(sample->code + NT_ACCESS_BEFORE, NT_ACCESS_FROM, (void *)ip))
 		sample->head.flags |= NT_ACCESS_AHEAD;
+}
+
+/* Sent only where it could be read; no program is followed on arm64. */
+static inline __u64 read_stack(struct sample *sample)
+{
+#if !defined(__TARGET_ARCH_arm64)
+	void *from = (void *)(sample->words[SP] - NT_ACCESS_RED_ZONE);
+
+	if (bpf_probe_read_user(sample->stack, sizeof(sample->stack), from))
+		return sizeof(*sample) - sizeof(sample->stack);
+	sample->head.flags |= NT_ACCESS_STACK;
+#endif
+	return sizeof(*sample);
 }
 
 static inline void send(void *sample, __u64 bytes)
@@ -127,7 +144,7 @@ static __always_inline void sample_tick(void *ctx)
 	sample->words[CONTEXT_WORDS] = task->thread.fsbase;
 #endif
 	read_code(sample, sample->words[IP]);
-	send(sample, sizeof(*sample));
+	send(sample, read_stack(sample));
 }
 
 SEC("perf_event")

@@ -291,6 +291,10 @@ struct nt_hot {
 #define NT_ACCESS_WORDS_ARM64 34
 #define NT_ACCESS_WORDS_X86 22
 
+/* Bytes of the stack in it, on x86: below its pointer, for functions that call no others, and above. */
+#define NT_ACCESS_RED_ZONE 128
+#define NT_ACCESS_ABOVE 896
+
 /* Says of a sample of memory use. */
 enum nt_access_flags {
 	NT_ACCESS_KERNEL = 1, /* it was in the kernel: nothing follows */
@@ -301,6 +305,7 @@ enum nt_access_flags {
 	NT_ACCESS_PHYSICAL = 32,
 	NT_ACCESS_SOURCE = 64,
 	NT_ACCESS_WEIGHT = 128,
+	NT_ACCESS_STACK = 256, /* the top of the stack follows */
 };
 
 /* Causes of a missing sample of memory use. Indexes access_lost; names are in wire.rs. */
@@ -310,7 +315,7 @@ enum nt_access_loss {
 	NT_ACCESS_LOSSES,
 };
 
-/* A sample of memory use: followed by NT_ACCESS_CODE bytes of code and by registers. */
+/* A sample of memory use: followed by NT_ACCESS_CODE bytes of code, by registers, and on x86 by a part of the stack. */
 struct nt_access {
 	__u32 pid; /* thread group */
 	__u32 tid;

@@ -10,8 +10,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use numatop_ng::access::decode_x86::Registers;
+use numatop_ng::access::decode_x86::{RSP, Registers};
 use numatop_ng::access::follow::{Follower, GaveUp};
+use numatop_ng::access::sample::Stack;
+use numatop_ng::model::wire::{ACCESS_RED_ZONE, ACCESS_STACK};
 
 /// Addresses that are compared, of all programs together.
 const ENOUGH: usize = 126_000;
@@ -19,7 +21,7 @@ const ENOUGH: usize = 126_000;
 const STEPS: usize = 300;
 
 /// Stops of one program at most.
-const STOPS_MAX: usize = 2000;
+const STOPS_MAX: usize = 6000;
 
 /// A child that is traced. Killed when dropped.
 struct Traced {
@@ -101,6 +103,17 @@ impl Traced {
         })
     }
 
+    /// The part of the stack that samples have.
+    fn stack(&self, registers: &Registers) -> Stack {
+        let start = registers.general[RSP].wrapping_sub(ACCESS_RED_ZONE as u64);
+        let mut bytes = vec![0u8; ACCESS_STACK];
+        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let remote = libc::iovec { iov_base: start as *mut c_void, iov_len: bytes.len() };
+        // SAFETY: both vectors are locals, and the local one names a buffer of that length.
+        let got = unsafe { libc::process_vm_readv(self.pid(), &local, 1, &remote, 1, 0) };
+        if got == ACCESS_STACK as isize { Stack { start, bytes: bytes.into() } } else { Stack::default() }
+    }
+
     fn read_page(&self, page: u64) -> Option<Box<[u8; 4096]>> {
         let mut bytes = Box::new([0u8; 4096]);
         let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: 4096 };
@@ -130,7 +143,7 @@ struct Tally {
 }
 
 fn follow(traced: &Traced, registers: &Registers, tally: &mut Tally) -> Vec<Said> {
-    let Some(mut follower) = Follower::new(registers) else { return Vec::new() };
+    let Some(mut follower) = Follower::new(registers, traced.stack(registers)) else { return Vec::new() };
     let mut pages: HashMap<u64, Option<Box<[u8; 4096]>>> = HashMap::new();
     let mut read = |address: u64, bytes: &mut [u8]| {
         let (mut at, mut address) = (0, address);
@@ -312,12 +325,12 @@ fn the_next_run_of_an_instruction_is_predicted() {
     let mut registers = Registers { ip: 0x1004, ..Registers::default() };
     registers.general[3] = 0x7000_0000;
     registers.general[1] = 3;
-    let mut follower = Follower::new(&registers).unwrap();
+    let mut follower = Follower::new(&registers, Stack::default()).unwrap();
     assert_eq!(follower.next_address(0x1000, &mut read), Ok(0x7000_0000 + 4 * 8));
     assert_eq!(follower.next_address(0x1000, &mut read), Ok(0x7000_0000 + 5 * 8));
     registers.general[1] = 15;
-    let mut follower = Follower::new(&registers).unwrap();
-    assert_eq!(follower.next_address(0x1000, &mut read), Err(GaveUp::Branch), "its stack cannot be read");
+    let mut follower = Follower::new(&registers, Stack::default()).unwrap();
+    assert_eq!(follower.next_address(0x1000, &mut read), Err(GaveUp::Return), "its stack was not taken");
     registers.compat = true;
-    assert!(Follower::new(&registers).is_none());
+    assert!(Follower::new(&registers, Stack::default()).is_none());
 }

@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod by_count;
+mod bytes;
 mod flags;
 mod integer;
 mod values;
@@ -16,6 +17,7 @@ use self::flags::Flags;
 use self::values::Values;
 use super::code_x86::decode;
 use super::decode_x86::Registers;
+use super::sample::Stack;
 
 /// Steps after which a program is followed no further.
 pub const STEPS_MAX: usize = 1000;
@@ -33,6 +35,9 @@ pub enum GaveUp {
     Branch,
     /// An instruction that repeats itself, or enters the kernel.
     Instruction,
+    /// A return to an address that neither the sample nor a call on the way has: the stack of now may be that of another
+    /// call.
+    Return,
     /// Code that cannot be read or decoded.
     Code,
     /// Too many steps.
@@ -50,10 +55,10 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// From these registers on; `None` for programs of 32 bits.
-    pub fn new(registers: &Registers) -> Option<Follower> {
+    /// From these registers on, with the top of the stack as it was then; `None` for programs of 32 bits.
+    pub fn new(registers: &Registers, stack: Stack) -> Option<Follower> {
         (!registers.compat).then(|| Follower {
-            values: Values::new(registers),
+            values: Values::new(registers, stack),
             flags: Flags::from_bits(registers.flags),
             ip: registers.ip,
             info: InstructionInfoFactory::new(),
@@ -124,7 +129,7 @@ impl Follower {
             FlowControl::ConditionalBranch => self.conditional(&instruction),
             FlowControl::IndirectBranch => self.values.read(&instruction, 0, read),
             FlowControl::Call | FlowControl::IndirectCall => self.call(&instruction, read)?,
-            FlowControl::Return => self.return_from(&instruction, read)?,
+            FlowControl::Return => Some(self.return_from(&instruction)?),
             _ => return Err(GaveUp::Instruction),
         };
         self.ip = next.ok_or(GaveUp::Branch)?;
@@ -160,16 +165,16 @@ impl Follower {
         Ok(target)
     }
 
-    fn return_from(&mut self, instruction: &Instruction, read: &mut Read<'_>) -> Result<Option<u64>, GaveUp> {
+    fn return_from(&mut self, instruction: &Instruction) -> Result<u64, GaveUp> {
         if !matches!(instruction.code(), Code::Retnq | Code::Retnq_imm16) {
             return Err(GaveUp::Instruction);
         }
-        let target = self.values.pop(8, read);
+        let target = self.values.pop_return();
         if instruction.code() == Code::Retnq_imm16 {
             let more = instruction.immediate(0);
             self.values.move_stack(more);
         }
-        Ok(target)
+        target.ok_or(GaveUp::Return)
     }
 
     fn execute(&mut self, instruction: &Instruction, read: &mut Read<'_>) -> Result<(), GaveUp> {

@@ -1,5 +1,5 @@
-//! A raw sample: registers and code around the interrupted instruction. It never leaves the process, and has no text
-//! form (no `Debug`), so that no log or error can show it.
+//! A raw sample: registers, code around the interrupted instruction, and the top of the stack. It never leaves the
+//! process, and has no text form (no `Debug`), so that no log or error can show it.
 
 #![warn(missing_docs)]
 
@@ -15,6 +15,23 @@ pub struct Code<'a> {
     pub before: &'a [u8],
     /// Bytes from the instruction on.
     pub from: &'a [u8],
+}
+
+/// The top of the stack at the moment of the sample: read later it would be that of another call.
+#[derive(Clone, Default)]
+pub struct Stack {
+    /// Address of its first byte.
+    pub start: u64,
+    /// Its bytes; empty where they could not be read.
+    pub bytes: Box<[u8]>,
+}
+
+impl Stack {
+    /// The byte at an address, where the sample has it.
+    pub fn get(&self, address: u64) -> Option<u8> {
+        let place = usize::try_from(address.wrapping_sub(self.start)).ok()?;
+        self.bytes.get(place).copied()
+    }
 }
 
 /// Registers of an interrupted thread.
@@ -62,6 +79,8 @@ pub struct UserState {
     pub code: Box<[u8]>,
     /// Bytes of `code` in front of the instruction.
     pub before: usize,
+    /// The top of its stack; empty on arm64, where no program is followed.
+    pub stack: Stack,
 }
 
 impl UserState {

@@ -17,7 +17,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, Program};
 use super::object;
 use super::sampler::{self, CpuLinks, SampleRing, ring_bytes};
 use super::skel::access::{AccessSkel, AccessSkelBuilder};
-use crate::access::sample::{EventAccess, RawSample, Registers, UserState};
+use crate::access::decode_x86::RSP;
+use crate::access::sample::{EventAccess, RawSample, Registers, Stack, UserState};
 use crate::access::{decode_a64, decode_x86};
 use crate::model::event::Event;
 use crate::model::process::ProcessId;
@@ -25,7 +26,8 @@ use crate::model::sample::Missing;
 use crate::model::units::CpuId;
 use crate::model::wire::{
     ACCESS_AHEAD, ACCESS_BEFORE, ACCESS_BEHIND, ACCESS_CHOSEN, ACCESS_CODE, ACCESS_EVENT, ACCESS_FROM,
-    ACCESS_KERNEL, ACCESS_KNOWN, ACCESS_LOSSES, ACCESS_WORDS, AccessHead, AccessProcess, Wire,
+    ACCESS_HAS_STACK, ACCESS_KERNEL, ACCESS_KNOWN, ACCESS_LOSSES, ACCESS_RED_ZONE, ACCESS_STACK,
+    ACCESS_WORDS, AccessHead, AccessProcess, Wire,
 };
 use crate::pmu::memory_event::MemoryEvent;
 use crate::sys;
@@ -37,8 +39,8 @@ const SAMPLES_PER_S: u32 = 2000;
 const HZ_MAX: u32 = 97;
 const HZ_MIN: u32 = 7;
 
-/// Room for two seconds of samples until the ring is half full.
-const RING_PER_CPU: u32 = 128 * 1024;
+/// Room for two seconds of samples until the ring is half full: with the top of the stack one takes 1360 bytes.
+const RING_PER_CPU: u32 = 512 * 1024;
 const RING_MAX: u32 = 8 * 1024 * 1024;
 
 /// Times a second that each of so many CPUs is sampled.
@@ -215,14 +217,22 @@ fn parse(bytes: &[u8]) -> Option<RawSample> {
         let rest = bytes.get(size_of::<AccessHead>()..)?;
         let (code, words) = rest.split_at_checked(ACCESS_CODE)?;
         let mut registers = [0; ACCESS_WORDS];
-        let words = words.get(..ACCESS_WORDS * size_of::<u64>())?.chunks_exact(size_of::<u64>());
-        for (register, word) in registers.iter_mut().zip(words) {
+        let (words, stack) = words.split_at_checked(ACCESS_WORDS * size_of::<u64>())?;
+        for (register, word) in registers.iter_mut().zip(words.chunks_exact(size_of::<u64>())) {
             *register = u64::from_ne_bytes(word.try_into().ok()?);
         }
         let from = if head.flags & ACCESS_BEHIND != 0 { 0 } else { ACCESS_BEFORE };
         let to = if head.flags & ACCESS_AHEAD != 0 { ACCESS_BEFORE + ACCESS_FROM } else { from };
         let code = code.get(from..to)?.into();
-        Some(UserState { registers: named(&registers), code, before: ACCESS_BEFORE - from })
+        let registers = named(&registers);
+        let stack = match &registers {
+            Registers::X86(registers) if head.flags & ACCESS_HAS_STACK != 0 => Stack {
+                start: registers.general[RSP].wrapping_sub(ACCESS_RED_ZONE as u64),
+                bytes: stack.get(..ACCESS_STACK)?.into(),
+            },
+            _ => Stack::default(),
+        };
+        Some(UserState { registers, code, before: ACCESS_BEFORE - from, stack })
     };
     Some(RawSample { process, tid: head.tid, cpu, user, event: None })
 }
@@ -290,6 +300,19 @@ mod tests {
         assert_eq!(code(ACCESS_AHEAD | ACCESS_BEHIND), (ACCESS_BEFORE, ACCESS_FROM));
         assert_eq!(code(ACCESS_AHEAD), (0, ACCESS_FROM));
         assert_eq!(code(0), (0, 0));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_stack_begins_below_its_pointer_and_is_there_where_it_was_read() {
+        let both = ACCESS_AHEAD | ACCESS_BEHIND;
+        let whole = [bytes(both | ACCESS_HAS_STACK), (0..ACCESS_STACK).map(|at| at as u8).collect()].concat();
+        let stack = parse(&whole).unwrap().user.unwrap().stack;
+        // rsp is the word 19 of pt_regs.
+        assert_eq!((stack.start, stack.bytes.len()), (1019 - ACCESS_RED_ZONE as u64, ACCESS_STACK));
+        assert_eq!([stack.get(1019), stack.get(1020), stack.get(1019 + 896)], [Some(128), Some(129), None]);
+        assert!(parse(&bytes(both)).unwrap().user.unwrap().stack.bytes.is_empty());
+        assert!(parse(&whole[..whole.len() - 1]).is_none(), "it is cut off");
     }
 
     #[test]

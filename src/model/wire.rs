@@ -422,6 +422,12 @@ pub const ACCESS_BEFORE: usize = if cfg!(target_arch = "aarch64") { 32 } else { 
 pub const ACCESS_FROM: usize = if cfg!(target_arch = "aarch64") { 64 } else { 80 };
 /// Registers in it (`NT_ACCESS_WORDS_ARM64`, `NT_ACCESS_WORDS_X86`).
 pub const ACCESS_WORDS: usize = if cfg!(target_arch = "aarch64") { 34 } else { 22 };
+/// Bytes of the stack in it, from so many below the stack pointer on (`NT_ACCESS_RED_ZONE`, `NT_ACCESS_ABOVE`).
+pub const ACCESS_STACK: usize = ACCESS_RED_ZONE + 896;
+/// See [`ACCESS_STACK`].
+pub const ACCESS_RED_ZONE: usize = 128;
+/// `NT_ACCESS_STACK`: the top of the stack could be read.
+pub const ACCESS_HAS_STACK: u32 = 256;
 /// `NT_ACCESS_KERNEL`: the thread was in the kernel, nothing follows.
 pub const ACCESS_KERNEL: u32 = 1;
 /// `NT_ACCESS_AHEAD`: code from the instruction on could be read.
@@ -436,7 +442,7 @@ pub const ACCESS_KNOWN: [u32; 4] = [16, 32, 64, 128];
 /// Causes for which a sample of memory use is missing (`enum nt_access_loss`), as they are called in JSON.
 pub const ACCESS_LOSSES: [&str; 2] = ["ring_full", "ring_busy"];
 
-/// `struct nt_access`: followed by code and by registers.
+/// `struct nt_access`: followed by code, by registers, and by the top of the stack.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct AccessHead {

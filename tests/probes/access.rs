@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use numatop_ng::access::follow::by_count::{ByTime, Evidence, by_count};
+use numatop_ng::access::outcome::Attribution;
 use numatop_ng::access::sample::Decoders;
 use numatop_ng::access::self_check::Verdict;
 use numatop_ng::access::window::{Place, Places, Tally};
@@ -146,20 +147,31 @@ struct Followed {
 
 /// Follows samples of a workload with two regions, of which the first gets so many tenths of the accesses.
 fn followed(kind: &str, tenths: u32) -> Result<Option<Followed>> {
-    let (mut probe, verdict) = sampler()?;
-    let verdict = match verdict {
-        Ok(verdict) => verdict,
+    let (probe, verdict) = sampler()?;
+    match verdict {
+        Ok(verdict) => each_followed(probe, verdict.attribution, (kind, tenths), |_, _| {}).map(Some),
         Err(why) if is_emulated() => {
             println!("not compared: {why}");
-            return Ok(None);
+            Ok(None)
         }
         Err(why) => bail!("{why}"),
-    };
+    }
+}
+
+/// The same, with a look at each sample that was followed: its region, and those of the next two runs.
+fn each_followed(
+    mut probe: AccessProbe,
+    attribution: Attribution,
+    (kind, tenths): (&str, u32),
+    mut look: impl FnMut(Option<usize>, [Option<usize>; 2]),
+) -> Result<Followed> {
     let mut workload = Workload::start_with(kind, |command| {
         command.env("NUMATOP_NG_TEST_TENTHS", tenths.to_string());
     })?;
     let words = workload.line()?;
     let starts: Vec<u64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
+    let region_of =
+        |address: u64| starts.iter().position(|start| (*start..start + REGION as u64).contains(&address));
     let online: Vec<CpuId> = Topology::read("/".as_ref())?.online_cpus().map(|cpu| cpu.id).collect();
     probe.follow(&online)?;
     let (mut decoders, mut random, mut tally) = (Decoders::default(), Random(1), Tally::default());
@@ -168,7 +180,7 @@ fn followed(kind: &str, tenths: u32) -> Result<Option<Followed>> {
         let mut jobs = Vec::new();
         for sample in probe.take()?.into_iter().filter(|sample| sample.process.0 == workload.pid()) {
             let Some(state) = sample.user else { continue };
-            let outcome = decoders.outcome(&state, verdict.attribution);
+            let outcome = decoders.outcome(&state, attribution);
             if outcome.is_memory() {
                 jobs.push(Job { process: sample.process, state, outcome, cpu_node: None });
             }
@@ -176,9 +188,11 @@ fn followed(kind: &str, tenths: u32) -> Result<Option<Followed>> {
         let began = std::time::Instant::now();
         // The budget of the product is for release builds.
         let budget = Duration::from_secs(1);
-        for (_, next) in follow("/".as_ref(), jobs, verdict.attribution, PAGE, budget, &mut random) {
+        for (_, next) in follow("/".as_ref(), jobs, attribution, PAGE, budget, &mut random) {
             if let Some(next) = next {
                 resolved += u64::from(next.runs[0].is_some());
+                let own = next.outcome.addresses().find_map(|(address, _)| region_of(address));
+                look(own, next.runs.map(|run| run.and_then(region_of)));
                 tally.add_next(&next, PAGE.trailing_zeros());
             }
         }
@@ -188,11 +202,7 @@ fn followed(kind: &str, tenths: u32) -> Result<Option<Followed>> {
     workload.go()?;
     let words = workload.line()?;
     let counts: Vec<f64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
-    let of_page = |page: u64| {
-        let region =
-            starts.iter().position(|start| (*start..start + REGION as u64).contains(&(page * PAGE)))?;
-        Some((page, Place { mapping: region, node: None }))
-    };
+    let of_page = |page: u64| Some((page, Place { mapping: region_of(page * PAGE)?, node: None }));
     let places = Places {
         mappings: starts.iter().map(|start| (*start, REGION as u64, String::new())).collect(),
         pages: tally.pages().into_iter().filter_map(of_page).collect(),
@@ -205,7 +215,7 @@ fn followed(kind: &str, tenths: u32) -> Result<Option<Followed>> {
         runs.followed, runs.resolved, runs.gone_resolved
     );
     let counted = 100.0 * counts[0] / (counts[0] + counts[1]);
-    Ok(Some(Followed { found, first: starts[0], counted }))
+    Ok(Followed { found, first: starts[0], counted })
 }
 
 fn shares_by_count_are_right(kind: &str, tenths: u32) -> Result<Option<MemoryUse>> {
@@ -239,6 +249,30 @@ pub fn a_pointer_chase_has_the_share_of_its_count() -> Result<()> {
 
 pub fn stores_have_the_share_of_their_count() -> Result<()> {
     shares_by_count_are_right("memory-mixed-stores", 3).map(drop)
+}
+
+/// A function is called with the first region and with the second one by turns, from two places: the address to return to
+/// is on the stack, and another one soon. Where it is read later than the sample was taken, half of the ways go wrong. The
+/// self-check does not matter: a way is right wherever it begins.
+pub fn returns_go_where_they_went_at_the_sample() -> Result<()> {
+    if is_emulated() {
+        println!(
+            "not compared: samples of an emulator fall on the heads of its blocks, and none behind the load"
+        );
+        return Ok(());
+    }
+    let (probe, _) = sampler()?;
+    let (mut right, mut wrong) = (0, Vec::new());
+    let followed = each_followed(probe, Attribution::Behind, ("memory-turns", 5), |own, [next, then]| {
+        let (Some(own), Some(next)) = (own, next) else { return };
+        let is_right = next != own && then.is_none_or(|then| then == own);
+        if is_right { right += 1 } else { wrong.push((own, next, then)) }
+    })?;
+    let runs = followed.found.next_runs;
+    println!("{right} by turns, {} not; {} of {} resolved", wrong.len(), runs.resolved, runs.followed);
+    ensure!(wrong.is_empty(), "{} of {}: {:?}", wrong.len(), right + wrong.len(), wrong.first());
+    ensure!(right >= 1000, "{right}");
+    Ok(())
 }
 
 pub fn phases_are_said_to_be_by_time() -> Result<()> {
@@ -471,6 +505,51 @@ macro_rules! mixed_loop {
     }};
 }
 
+/// Random loads of both regions by turns, in a function that is called from two places.
+#[cfg(target_arch = "x86_64")]
+fn turns(regions: [*mut u64; 2], seed: u64) -> (u64, u64) {
+    let mut state = seed;
+    // SAFETY: the index is below the words of a region, both regions are as long, and the stack may be used.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "mov {at}, {state}",
+            "shl {at}, 13",
+            "xor {state}, {at}",
+            "mov {at}, {state}",
+            "shr {at}, 7",
+            "xor {state}, {at}",
+            "mov {at}, {state}",
+            "shl {at}, 17",
+            "xor {state}, {at}",
+            "mov {at}, {state}",
+            "and {at}, {mask}",
+            "mov {base}, {first}",
+            "call 5f",
+            "mov {base}, {second}",
+            "call 5f",
+            "dec {steps}",
+            "jnz 2b",
+            "jmp 6f",
+            "5:",
+            "mov {other}, [{base} + {at} * 8]",
+            "add {state}, {other}",
+            "nop",
+            "ret",
+            "6:",
+            at = out(reg) _,
+            base = out(reg) _,
+            state = inout(reg) state,
+            mask = in(reg) (REGION / 8 - 1) as u64,
+            first = in(reg) regions[0],
+            second = in(reg) regions[1],
+            steps = inout(reg) PHASE / 2 => _,
+            other = out(reg) _,
+        );
+    }
+    (state, PHASE / 2)
+}
+
 /// Runs as the workload of this kind; false where it is none of these.
 #[cfg(target_arch = "x86_64")]
 pub fn run(kind: &str) -> bool {
@@ -499,6 +578,7 @@ pub fn run(kind: &str) -> bool {
         "memory-mixed-stores" => mixed(|regions, tenths, seed| {
             mixed_loop!(regions, tenths, seed, "mov [{base} + {at} * 8], {at} // {other}", "")
         }),
+        "memory-turns" => mixed(|regions, _, seed| turns(regions, seed)),
         "memory-secret" => secret(),
         _ => return false,
     }

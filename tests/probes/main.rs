@@ -320,6 +320,7 @@ fn main() {
         access::stores_have_the_share_of_their_time,
         access::random_loads_have_the_share_of_their_count,
         access::a_pointer_chase_has_the_share_of_its_count,
+        access::returns_go_where_they_went_at_the_sample,
         access::stores_have_the_share_of_their_count,
         access::phases_are_said_to_be_by_time,
         access::a_number_in_registers_and_on_the_stack_is_in_no_output,

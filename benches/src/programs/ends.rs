@@ -54,7 +54,7 @@ fn end_of(
 ) -> String {
     let Registers::X86(registers) = &state.registers else { return "arm64".into() };
     let Some(target) = decoders.target(state, attribution) else { return "no target".into() };
-    let Some(mut follower) = Follower::new(registers) else { return "32 bits".into() };
+    let Some(mut follower) = Follower::new(registers, state.stack.clone()) else { return "32 bits".into() };
     // Calls that were entered and not left again.
     let mut depth = 0_u32;
     let mut read =
@@ -74,6 +74,7 @@ fn end_of(
                 return format!("branch on {flags_from}{unknown_from}");
             }
             Err(GaveUp::Branch) => return format!("target of {mnemonic}"),
+            Err(GaveUp::Return) => return "a return further up the stack than the sample".into(),
             Err(_) => return mnemonic,
         }
         match mnemonic.as_str() {

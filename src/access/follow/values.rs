@@ -5,7 +5,16 @@ use std::collections::HashMap;
 use iced_x86::{Instruction, OpKind, Register};
 
 use super::Read;
+use super::bytes::{Bytes, ones};
 use crate::access::decode_x86::{RSP, Registers};
+use crate::access::sample::Stack;
+
+/// Bytes on both sides of the stack pointer that change with each call: the value of a later moment says nothing of that of
+/// the sample.
+const STACK_NEAR: u64 = 64 * 1024;
+
+/// Bytes of the smallest page: a read that fails may succeed in part up to its end.
+const PAGE: u64 = 4096;
 
 pub(super) struct Values {
     pub(super) general: [Option<u64>; 16],
@@ -14,6 +23,21 @@ pub(super) struct Values {
     stored: HashMap<u64, Option<u8>>,
     /// A store went to an unknown address: no byte of memory is known any more, unless it was stored since.
     lost: bool,
+    /// The top of the stack at the sample, and the stack pointer then.
+    stack: Stack,
+    stack_pointer: u64,
+}
+
+/// A byte of memory.
+enum Own {
+    /// Stored on the way, or on the stack of the sample.
+    Known(u8),
+    /// Stored on the way, or somewhere: its value is not known.
+    Unknown,
+    /// On the stack, where the sample does not have it: reading it now would say nothing.
+    OfLater,
+    /// To be read.
+    Elsewhere,
 }
 
 /// The lowest bits of a value of so many bytes.
@@ -22,12 +46,14 @@ pub(super) fn clipped(value: u64, bytes: usize) -> u64 {
 }
 
 impl Values {
-    pub(super) fn new(registers: &Registers) -> Values {
+    pub(super) fn new(registers: &Registers, stack: Stack) -> Values {
         Values {
             general: registers.general.map(Some),
             fs_base: Some(registers.fs_base),
             stored: HashMap::new(),
             lost: false,
+            stack,
+            stack_pointer: registers.general[RSP],
         }
     }
 
@@ -85,8 +111,12 @@ impl Values {
         match instruction.op_kind(at) {
             OpKind::Register => self.register(instruction.op_register(at)),
             OpKind::Memory => {
-                let size = instruction.memory_size().size();
-                self.load(self.operand_address(instruction), size, read)
+                let (address, size) = (self.operand_address(instruction), instruction.memory_size().size());
+                if size == 0 || size > 8 {
+                    return None;
+                }
+                let is_of_thread = instruction.memory_segment() == Register::FS;
+                self.bytes_at(address, ones(size), is_of_thread, read).word(0, size)
             }
             _ => instruction.try_immediate(at).ok(),
         }
@@ -131,32 +161,85 @@ impl Values {
         if size == 0 || size > 8 {
             return None;
         }
-        let address = address?;
+        self.bytes_at(address, ones(size), false, read).word(0, size)
+    }
+
+    /// The bytes at an address of which `wanted` has a bit, as far as they are known; all others are unknown. Variables of a thread stand behind its stack, and are none of it.
+    fn bytes_at(&self, address: Option<u64>, wanted: u64, is_of_thread: bool, read: &mut Read<'_>) -> Bytes {
+        let mut found = Bytes::UNKNOWN;
+        let Some(address) = address.filter(|_| wanted != 0) else { return found };
         let at = |byte: usize| address.wrapping_add(byte as u64);
-        let mut bytes = [0; 8];
-        if (0..size).any(|byte| !self.stored.contains_key(&at(byte)))
-            && (self.lost || !read(address, &mut bytes[..size]))
-        {
-            return None;
-        }
-        for (place, byte) in bytes.iter_mut().enumerate().take(size) {
-            if let Some(stored) = self.stored.get(&at(place)) {
-                *byte = (*stored)?;
+        let mut missing = 0_u64;
+        for byte in (0..64).filter(|byte| wanted >> byte & 1 == 1) {
+            match self.own(at(byte)) {
+                Own::Known(value) => found.set(byte, Some(value)),
+                Own::Elsewhere => missing |= 1 << byte,
+                Own::OfLater if is_of_thread => missing |= 1 << byte,
+                Own::OfLater | Own::Unknown => {}
             }
+        }
+        if missing == 0 {
+            return found;
+        }
+        let (first, end) = (missing.trailing_zeros() as usize, 64 - missing.leading_zeros() as usize);
+        let mut bytes = [0; 64];
+        let mut readable = [false; 64];
+        if read(at(first), &mut bytes[first..end]) {
+            readable[first..end].fill(true);
+        } else {
+            // One of two pages may be there.
+            let border = first + (PAGE - at(first) % PAGE) as usize;
+            if border < end {
+                for part in [first..border, border..end] {
+                    let is_there = read(at(part.start), &mut bytes[part.clone()]);
+                    readable[part].fill(is_there);
+                }
+            }
+        }
+        for byte in (first..end).filter(|byte| missing >> byte & 1 == 1 && readable[*byte]) {
+            found.set(byte, Some(bytes[byte]));
+        }
+        found
+    }
+
+    /// A byte as far as it is known without reading.
+    fn own(&self, address: u64) -> Own {
+        match self.stored.get(&address) {
+            Some(Some(stored)) => return Own::Known(*stored),
+            Some(None) => return Own::Unknown,
+            None if self.lost => return Own::Unknown,
+            None => {}
+        }
+        if let Some(value) = self.stack.get(address) {
+            return Own::Known(value);
+        }
+        let is_near = address.wrapping_sub(self.stack_pointer.wrapping_sub(STACK_NEAR)) < 2 * STACK_NEAR;
+        // The descriptor of a thread, which ends its stack.
+        let is_behind = self.fs_base.is_some_and(|base| base > self.stack_pointer && address >= base);
+        if is_near && !is_behind { Own::OfLater } else { Own::Elsewhere }
+    }
+
+    /// The word at an address, where the sample or a store on the way has all of it.
+    fn own_word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        for (byte, place) in bytes.iter_mut().zip(0..) {
+            let Own::Known(value) = self.own(address.wrapping_add(place)) else { return None };
+            *byte = value;
         }
         Some(u64::from_le_bytes(bytes))
     }
 
     pub(super) fn store(&mut self, address: Option<u64>, size: usize, value: Option<u64>) {
-        let Some(address) = address else {
-            self.lost = true;
-            self.stored.clear();
-            return;
-        };
+        let Some(address) = address else { return self.lose() };
         for byte in 0..size {
             let value = value.filter(|_| byte < 8).map(|value| (value >> (byte * 8)) as u8);
             self.stored.insert(address.wrapping_add(byte as u64), value);
         }
+    }
+
+    fn lose(&mut self) {
+        self.lost = true;
+        self.stored.clear();
     }
 
     pub(super) fn push(&mut self, value: Option<u64>, size: usize) {
@@ -168,6 +251,14 @@ impl Values {
         let value = self.load(self.general[RSP], size, read);
         self.move_stack(size as u64);
         value
+    }
+
+    /// The address that a return goes to: from the sample, or from a call on the way. Read late, it may be that of another
+    /// call.
+    pub(super) fn pop_return(&mut self) -> Option<u64> {
+        let target = self.general[RSP].and_then(|rsp| self.own_word(rsp));
+        self.move_stack(8);
+        target
     }
 
     pub(super) fn move_stack(&mut self, by: u64) {

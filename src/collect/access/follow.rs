@@ -1,5 +1,5 @@
-//! The thread that follows sampled programs to the next runs of their instructions. Registers, code and memory stay in
-//! it and are dropped with the batch: addresses come out.
+//! The thread that follows sampled programs to the next runs of their instructions. Registers, code, stacks and memory
+//! stay in it and are dropped with the batch: addresses come out.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -153,14 +153,19 @@ mod tests {
     #[test]
     fn samples_beyond_the_budget_are_left_out() {
         use crate::access::decode_x86;
-        use crate::access::sample::Registers;
+        use crate::access::sample::{Registers, Stack};
         // inc rax; mov rcx,[rbx]; jmp back to the first one
         let mut code = [0x90; 40];
         code[..8].copy_from_slice(&[0x48, 0xff, 0xc0, 0x48, 0x8b, 0x0b, 0xeb, 0xf8]);
         let job = || {
             let mut registers = decode_x86::Registers { ip: 0x1006, ..Default::default() };
             registers.general[3] = 0x7000;
-            let state = UserState { registers: Registers::X86(registers), code: code.into(), before: 6 };
+            let state = UserState {
+                registers: Registers::X86(registers),
+                code: code.into(),
+                before: 6,
+                stack: Stack::default(),
+            };
             Job { process: own(), state, outcome: Outcome::Address(0x7000), cpu_node: None }
         };
         let jobs = || vec![job(), job(), job()];
