@@ -3,11 +3,15 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #![expect(unsafe_code, reason = "calls ptrace(2)")]
 
+#[path = "follower/vectors.rs"]
+mod vectors;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use numatop_ng::access::decode_x86::{RSP, Registers};
@@ -22,6 +26,11 @@ const STEPS: usize = 300;
 
 /// Stops of one program at most.
 const STOPS_MAX: usize = 6000;
+
+/// Type of the note with all registers (include/uapi/linux/elf.h).
+const NT_X86_XSTATE: usize = 0x202;
+/// Room for it.
+const XSTATE_BYTES: usize = 16 * 1024;
 
 /// A child that is traced. Killed when dropped.
 struct Traced {
@@ -103,6 +112,17 @@ impl Traced {
         })
     }
 
+    /// Vector and mask registers as the kernel has them in memory: the layout of XSAVE.
+    fn vectors(&self) -> Option<Vectors> {
+        let mut bytes = vec![0u8; XSTATE_BYTES];
+        let mut all = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // SAFETY: the vector names a buffer of that length, and both outlive the call.
+        let got = unsafe {
+            libc::ptrace(libc::PTRACE_GETREGSET, self.pid(), NT_X86_XSTATE as *mut c_void, &raw mut all)
+        };
+        (got != -1).then_some(Vectors { bytes })
+    }
+
     /// The part of the stack that samples have.
     fn stack(&self, registers: &Registers) -> Stack {
         let start = registers.general[RSP].wrapping_sub(ACCESS_RED_ZONE as u64);
@@ -124,12 +144,54 @@ impl Traced {
     }
 }
 
+/// Registers in the layout of XSAVE (Intel SDM, volume 1, 13.4).
+struct Vectors {
+    bytes: Vec<u8>,
+}
+
+impl Vectors {
+    /// Offset of a component, which processors choose. Each question is an exit from a virtual machine.
+    fn offset(component: usize) -> usize {
+        static OFFSETS: OnceLock<[usize; 8]> = OnceLock::new();
+        let all = OFFSETS.get_or_init(|| {
+            std::array::from_fn(|at| std::arch::x86_64::__cpuid_count(0xd, at as u32).ebx as usize)
+        });
+        all[component]
+    }
+
+    /// The byte of a vector register: 16 are in the old part, then come components 2, 6, and 7 for the upper registers.
+    fn byte(&self, number: usize, byte: usize) -> Option<u8> {
+        let at = match (number, byte) {
+            (0..16, 0..16) => 160 + number * 16 + byte,
+            (0..16, 16..32) => Vectors::offset(2) + number * 16 + byte - 16,
+            (0..16, _) => Vectors::offset(6) + number * 32 + byte - 32,
+            _ => Vectors::offset(7) + (number - 16) * 64 + byte,
+        };
+        self.bytes.get(at).copied()
+    }
+
+    /// A mask register: component 5.
+    fn mask(&self, number: usize) -> Option<u64> {
+        let at = Vectors::offset(5) + number * 8;
+        Some(u64::from_ne_bytes(self.bytes.get(at..at + 8)?.try_into().ok()?))
+    }
+
+    fn has_avx512() -> bool {
+        std::arch::is_x86_feature_detected!("avx512bw")
+    }
+}
+
 /// The prediction for one instruction.
 struct Said {
     ip: u64,
     general: [Option<u64>; 16],
+    /// Numbers of vector registers of which bytes are known.
+    vectors: Vec<(usize, [Option<u8>; 64])>,
+    masks: Vec<(usize, u64)>,
     address: Option<u64>,
     text: String,
+    /// A string instruction that the processor repeats step by step.
+    repeats: bool,
 }
 
 #[derive(Default)]
@@ -137,6 +199,9 @@ struct Tally {
     stops: usize,
     steps: usize,
     values: usize,
+    /// Bytes of vector registers, and mask registers.
+    vector_bytes: usize,
+    masks: usize,
     addresses: usize,
     wrong: Vec<String>,
     gave_up: HashMap<String, usize>,
@@ -162,8 +227,11 @@ fn follow(traced: &Traced, registers: &Registers, tally: &mut Tally) -> Vec<Said
         said.push(Said {
             ip: follower.ip(),
             general: std::array::from_fn(|number| follower.register(number)),
+            vectors: (0..32).filter_map(|number| Some((number, follower.vector(number)?))).collect(),
+            masks: (0..8).filter_map(|number| Some((number, follower.mask(number)?))).collect(),
             address: follower.address(&instruction),
             text: format!("{:?}", instruction.code()),
+            repeats: instruction.has_rep_prefix() && instruction.is_string_instruction(),
         });
         if let Err(why) = follower.step(&mut read) {
             *tally.gave_up.entry(format!("{why:?}")).or_default() += 1;
@@ -176,14 +244,14 @@ fn follow(traced: &Traced, registers: &Registers, tally: &mut Tally) -> Vec<Said
 /// Lets the processor do what was said, and compares. False when the program has ended.
 fn compare(traced: &Traced, said: &[Said], tally: &mut Tally) -> bool {
     let mut before = String::new();
-    for said in said {
+    for (at, one) in said.iter().enumerate() {
         let Some(now) = traced.registers() else { return false };
-        if now.ip != said.ip {
-            tally.wrong.push(format!("after {before}: at {:x}, not {:x}", now.ip, said.ip));
+        if now.ip != one.ip {
+            tally.wrong.push(format!("after {before}: at {:x}, not {:x}", now.ip, one.ip));
             return true;
         }
         tally.steps += 1;
-        for (number, (value, truth)) in said.general.iter().zip(now.general).enumerate() {
+        for (number, (value, truth)) in one.general.iter().zip(now.general).enumerate() {
             let Some(value) = value else { continue };
             tally.values += 1;
             if *value != truth {
@@ -191,13 +259,53 @@ fn compare(traced: &Traced, said: &[Said], tally: &mut Tally) -> bool {
                 return true;
             }
         }
-        tally.addresses += usize::from(said.address.is_some());
-        before.clone_from(&said.text);
-        if !traced.step() {
-            return false;
+        if !one.vectors.is_empty() || !one.masks.is_empty() {
+            let Some(now) = traced.vectors() else { return false };
+            if let Some(wrong) = wrong_vector(one, &now, tally) {
+                tally.wrong.push(format!("after {before}: {wrong}"));
+                return true;
+            }
+        }
+        tally.addresses += usize::from(one.address.is_some());
+        before.clone_from(&one.text);
+        // Beyond the last one is nothing to compare: it may be a long string instruction.
+        if at + 1 == said.len() {
+            break;
+        }
+        // A step is one repetition.
+        let mut again = true;
+        while again {
+            if !traced.step() {
+                return false;
+            }
+            again = one.repeats && traced.registers().is_some_and(|now| now.ip == one.ip);
         }
     }
     true
+}
+
+/// The first byte or mask that was said to be known and is not right.
+fn wrong_vector(said: &Said, now: &Vectors, tally: &mut Tally) -> Option<String> {
+    let all = Vectors::has_avx512();
+    for (number, bytes) in &said.vectors {
+        // Without AVX-512 what is behind 32 bytes is nowhere.
+        for (at, byte) in bytes.iter().enumerate().take(if all { 64 } else { 32 }) {
+            let Some(byte) = byte else { continue };
+            tally.vector_bytes += 1;
+            let truth = now.byte(*number, at);
+            if truth != Some(*byte) {
+                return Some(format!("byte {at} of vector {number} is {truth:x?}, not {byte:x}"));
+            }
+        }
+    }
+    for (number, mask) in &said.masks {
+        tally.masks += 1;
+        let truth = now.mask(*number);
+        if truth != Some(*mask) {
+            return Some(format!("mask {number} is {truth:x?}, not {mask:x}"));
+        }
+    }
+    None
 }
 
 /// Programs that are run where they are installed: each goes on for longer than it is looked at.
@@ -230,12 +338,17 @@ fn every_value_that_is_known_is_right() {
     // Loops of this very program, built without optimisation.
     let own = std::env::current_exe().unwrap();
     let own = own.to_str().unwrap();
-    let mut programs: Vec<(&str, &[&str])> = vec![(own, &["--ignored", "--exact", "loops"])];
+    let mut programs: Vec<(&str, &[&str])> = vec![
+        (own, &["--ignored", "--exact", "loops"]),
+        (own, &["--ignored", "--exact", "strings"]),
+        (own, &["--ignored", "--exact", "vector_instructions"]),
+    ];
     programs.extend(PROGRAMS);
     let mut followed = 0;
     let mut random: u64 = 88_172_645_463_325_252;
     for (at, (program, words)) in programs.iter().enumerate() {
         let Some(traced) = Traced::start(program, words) else {
+            assert!(followed == 0 || at > 2, "{} does not run", words[2]);
             eprintln!("SKIPPED: {program} is not installed, or may not be traced");
             continue;
         };
@@ -264,18 +377,22 @@ fn every_value_that_is_known_is_right() {
                 break;
             }
         }
-        let name = if at == 0 { "own loops" } else { program };
+        let name = if at < 3 { words[2] } else { program };
         println!(
-            "{name}: {} stops, {} steps, {} addresses, {} values of registers, {} wrong; gave up: {:?}",
+            "{name}: {} stops, {} steps, {} addresses, {} values of registers, {} bytes of vectors, {} masks, {} wrong; \
+             gave up: {:?}",
             tally.stops,
             tally.steps,
             tally.addresses,
             tally.values,
+            tally.vector_bytes,
+            tally.masks,
             tally.wrong.len(),
             tally.gave_up
         );
         followed += 1;
         all.addresses += tally.addresses;
+        all.vector_bytes += tally.vector_bytes;
         all.wrong.extend(tally.wrong.into_iter().map(|wrong| format!("{program}: {wrong}")));
     }
     println!("{} addresses, {} wrong", all.addresses, all.wrong.len());
@@ -285,6 +402,7 @@ fn every_value_that_is_known_is_right() {
         return;
     }
     assert!(all.addresses >= 100_000, "{} addresses", all.addresses);
+    assert!(all.vector_bytes >= 10_000, "{} bytes of vectors", all.vector_bytes);
 }
 
 /// Not a test: what the test above traces.
@@ -306,6 +424,60 @@ fn loops() {
         let mut words: Vec<u16> = table[..200].iter().map(|word| *word as u16).collect();
         words.sort_unstable();
         std::hint::black_box((&table, &words, &map));
+    }
+}
+
+/// Not a test: the functions of libc that compare, search and copy, at all lengths and places, known and not at the stop.
+#[test]
+#[ignore = "runs for ever: another test traces it"]
+fn strings() {
+    let mut one = vec![b'a'; 4096 + 512];
+    let mut other = one.clone();
+    let mut state: u64 = 1;
+    let mut sum = 0_u64;
+    loop {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let length = (state >> 40) as usize % if state >> 63 == 0 { 48 } else { 300 };
+        let (from, to) = ((state >> 20) as usize % 4096, (state >> 30) as usize % 4096);
+        let end = from + length;
+        let kept = (one[end], other[to + length / 2]);
+        one[end] = 0;
+        other[to + length / 2] = b'a' + (state >> 60) as u8 % 3;
+        let (first, second) = (one[from..].as_ptr().cast::<c_void>(), other[to..].as_ptr().cast::<c_void>());
+        // SAFETY: both have room for the length behind their place, and the first has a zero there.
+        unsafe {
+            sum = sum.wrapping_add(libc::strlen(first.cast()) as u64);
+            sum = sum.wrapping_add(libc::memcmp(first, second, length) as u64);
+            sum = sum.wrapping_add(libc::strnlen(second.cast(), length) as u64);
+            sum = sum.wrapping_add(libc::memchr(second, i32::from(b'c'), length) as u64);
+            sum = sum.wrapping_add(libc::strchr(first.cast(), i32::from(b'b')) as u64);
+            sum = sum.wrapping_add(libc::strcmp(first.cast(), first.cast()) as u64);
+            sum = sum.wrapping_add(libc::memrchr(second, i32::from(b'b'), length) as u64);
+        }
+        (one[end], other[to + length / 2]) = kept;
+        other.copy_within(to..to + length, 4096 - from % 4096);
+        other[from..from + length / 3].fill(b'a');
+        let at = sum as usize % 256;
+        std::hint::black_box((&one, &other, at));
+    }
+}
+
+/// Not a test: every vector instruction that is followed.
+#[test]
+#[ignore = "runs for ever: another test traces it"]
+fn vector_instructions() {
+    const VALUES: [u8; 8] = [0, 0, 1, 0x61, 0x7f, 0x80, 0xff, 0xff];
+    let (mut one, mut other, mut out) = ([0; 256], [0; 256], vectors::Out([0; 256]));
+    let mut state: u64 = 88_172_645_463_325_252;
+    loop {
+        for _ in 0..8 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            one[(state >> 8) as usize % 256] = VALUES[(state >> 40) as usize % 8];
+            other[(state >> 16) as usize % 256] = VALUES[(state >> 48) as usize % 8];
+        }
+        vectors::run(&one, &other, &mut out, state);
     }
 }
 

@@ -54,7 +54,7 @@ fn follow(registers: &Registers, stack: Stack, code: &[u8]) -> usize {
     let mut reads = 0usize;
     let mut memory = |address: u64, bytes: &mut [u8]| {
         reads += 1;
-        assert!(bytes.len() <= 15, "{} bytes at once", bytes.len());
+        assert!(bytes.len() <= 64, "{} bytes at once", bytes.len());
         for (at, byte) in bytes.iter_mut().enumerate() {
             let from = address.wrapping_sub(registers.ip).wrapping_add(at as u64);
             let Some(place) = from.checked_rem(code.len() as u64) else { return false };

@@ -7,12 +7,15 @@ pub mod by_count;
 mod bytes;
 mod flags;
 mod integer;
+mod strings;
 mod values;
+mod vector;
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
 };
 
+use self::bytes::Bytes;
 use self::flags::Flags;
 use self::values::Values;
 use super::code_x86::decode;
@@ -73,6 +76,16 @@ impl Follower {
     /// The value of a general register, where it is known.
     pub fn register(&self, number: usize) -> Option<u64> {
         self.values.general.get(number).copied().flatten()
+    }
+
+    /// The bytes of a vector register, zmm0 to zmm31, each where it is known; `None` where none is.
+    pub fn vector(&self, number: usize) -> Option<[Option<u8>; 64]> {
+        self.values.vectors.get(number)?.known()
+    }
+
+    /// The value of a mask register, k0 to k7, where it is known.
+    pub fn mask(&self, number: usize) -> Option<u64> {
+        self.values.masks.get(number).copied().flatten()
     }
 
     /// The address that the instruction at `target` accesses when it runs next: at least one step from here.
@@ -179,12 +192,19 @@ impl Follower {
 
     fn execute(&mut self, instruction: &Instruction, read: &mut Read<'_>) -> Result<(), GaveUp> {
         if instruction.is_string_instruction() {
-            return Err(GaveUp::Instruction);
+            let is_done = strings::execute(instruction, &mut self.values, &self.flags, read);
+            return is_done.then_some(()).ok_or(GaveUp::Instruction);
         }
-        if integer::execute(instruction, &mut self.values, &mut self.flags, read) {
+        if integer::execute(instruction, &mut self.values, &mut self.flags, read)
+            || vector::execute(instruction, &mut self.values, &mut self.flags, read)
+        {
             return Ok(());
         }
-        if instruction.is_stack_instruction() || instruction.is_privileged() {
+        // The last ones touch more than they name (xrstor).
+        if instruction.is_stack_instruction()
+            || instruction.is_privileged()
+            || instruction.is_save_restore_instruction()
+        {
             return Err(GaveUp::Instruction);
         }
         self.forget_results(instruction);
@@ -201,6 +221,10 @@ impl Follower {
             let full = used.register().full_register();
             if full.is_gpr64() {
                 self.values.general[full.number()] = None;
+            } else if full.is_vector_register() {
+                self.values.vectors[full.number()] = Bytes::UNKNOWN;
+            } else if full.is_k() {
+                self.values.masks[full.number()] = None;
             }
             // The base moves on a system call only.
             if full == Register::FS {
@@ -215,6 +239,10 @@ impl Follower {
                 Some(address) => self.values.store(Some(address), size, None),
                 None => self.values.store(None, 0, None),
             }
+        }
+        // A gather clears the bits of its mask.
+        if instruction.is_vsib() && instruction.op_mask() != Register::None {
+            self.values.masks[instruction.op_mask().number()] = None;
         }
         let modified = instruction.rflags_modified();
         if modified != RflagsBits::NONE {

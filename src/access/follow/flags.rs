@@ -2,7 +2,8 @@
 
 use iced_x86::{ConditionCode, RflagsBits};
 
-/// Carry, parity, zero, sign and overflow. The auxiliary carry decides no branch.
+/// Carry, parity, zero, sign and overflow, and the direction of string instructions. The auxiliary carry decides no
+/// branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags {
     pub(super) cf: Option<bool>,
@@ -10,13 +11,20 @@ pub(super) struct Flags {
     pub(super) zf: Option<bool>,
     pub(super) sf: Option<bool>,
     pub(super) of: Option<bool>,
+    /// String instructions go down.
+    pub(super) df: Option<bool>,
 }
 
 impl Flags {
     /// From rflags.
     pub(super) fn from_bits(bits: u64) -> Flags {
         let bit = |at: u32| Some(bits >> at & 1 == 1);
-        Flags { cf: bit(0), pf: bit(2), zf: bit(6), sf: bit(7), of: bit(11) }
+        Flags { cf: bit(0), pf: bit(2), zf: bit(6), sf: bit(7), of: bit(11), df: bit(10) }
+    }
+
+    /// Makes all but the direction unknown.
+    pub(super) fn clear(&mut self) {
+        *self = Flags { df: self.df, ..Flags::default() };
     }
 
     /// Zero, sign and parity of a result of so many bits.
@@ -34,6 +42,7 @@ impl Flags {
             (&mut self.zf, RflagsBits::ZF),
             (&mut self.sf, RflagsBits::SF),
             (&mut self.of, RflagsBits::OF),
+            (&mut self.df, RflagsBits::DF),
         ] {
             if modified & bit != 0 {
                 *flag = None;

@@ -92,6 +92,17 @@ pub(super) fn execute(
             run.values.general[4] = run.values.general[5];
             run.values.general[5] = run.values.pop(8, run.read);
         }
+        Mnemonic::Movbe => {
+            let size = run.size(0);
+            let value = run.get(1).filter(|_| size >= 2).map(|value| value.swap_bytes() >> (64 - 8 * size));
+            run.put(value);
+        }
+        Mnemonic::Andn | Mnemonic::Bzhi => run.mask(),
+        Mnemonic::Blsr | Mnemonic::Blsi | Mnemonic::Blsmsk => run.lowest_bit(),
+        Mnemonic::Clc => run.flags.cf = Some(false),
+        Mnemonic::Stc => run.flags.cf = Some(true),
+        Mnemonic::Cld => run.flags.df = Some(false),
+        Mnemonic::Std => run.flags.df = Some(true),
         Mnemonic::Nop | Mnemonic::Endbr64 | Mnemonic::Pause => {}
         // set…, with one operand; a conditional move has two.
         _ if has_condition(instruction) && instruction.op_count() == 1 => {
@@ -109,7 +120,7 @@ fn has_condition(instruction: &Instruction) -> bool {
 }
 
 /// A value of so many bytes with its sign in all upper bits.
-fn extended(value: u64, bytes: usize) -> u64 {
+pub(super) fn extended(value: u64, bytes: usize) -> u64 {
     match bytes {
         1 => value as i8 as u64,
         2 => value as i16 as u64,
@@ -143,7 +154,7 @@ impl Run<'_, '_> {
     }
 
     fn no_flags(&mut self) {
-        *self.flags = Flags::default();
+        self.flags.clear();
     }
 
     fn sum(&mut self) {
@@ -330,6 +341,53 @@ impl Run<'_, '_> {
         let operands = self.get(1).zip(self.get(2));
         let result =
             operands.map(|(value, count)| shifted(mnemonic, clipped(value, size), count & most, size).0);
+        self.put(result);
+    }
+
+    /// The second source without the bits of the first one, or the first one below a bit number.
+    fn mask(&mut self) {
+        let (size, bits) = (self.size(0), self.bits(0));
+        let takes_number = self.instruction.mnemonic() == Mnemonic::Bzhi;
+        let operands = self.get(1).zip(self.get(2));
+        self.no_flags();
+        let result = operands.map(|(one, other)| {
+            let (one, number) = (clipped(one, size), other & 0xff);
+            match takes_number {
+                true if number >= bits => one,
+                true => one & ((1 << number) - 1),
+                false => !one & clipped(other, size),
+            }
+        });
+        if let Some(result) = result {
+            self.flags.set_result(result, bits as u32);
+            self.flags.cf = operands.map(|(_, other)| takes_number && other & 0xff >= bits);
+            // Parity is undefined.
+            (self.flags.of, self.flags.pf) = (Some(false), None);
+        }
+        self.put(result);
+    }
+
+    /// The lowest bit that is set: cleared (blsr), alone (blsi), or with all below it (blsmsk).
+    fn lowest_bit(&mut self) {
+        let (size, bits) = (self.size(0), self.bits(0) as u32);
+        let mnemonic = self.instruction.mnemonic();
+        let value = self.get(1).map(|value| clipped(value, size));
+        self.no_flags();
+        let result = value.map(|value| {
+            let below = value.wrapping_sub(1);
+            let result = match mnemonic {
+                Mnemonic::Blsr => value & below,
+                Mnemonic::Blsi => value & value.wrapping_neg(),
+                _ => value ^ below,
+            };
+            clipped(result, size)
+        });
+        if let Some(result) = result {
+            self.flags.set_result(result, bits);
+            let is_zero = value == Some(0);
+            self.flags.cf = Some(is_zero == (mnemonic != Mnemonic::Blsi));
+            (self.flags.of, self.flags.pf) = (Some(false), None);
+        }
         self.put(result);
     }
 

@@ -6,6 +6,7 @@ use iced_x86::{Instruction, OpKind, Register};
 
 use super::Read;
 use super::bytes::{Bytes, ones};
+use super::strings::BYTES_MAX;
 use crate::access::decode_x86::{RSP, Registers};
 use crate::access::sample::Stack;
 
@@ -18,11 +19,17 @@ const PAGE: u64 = 4096;
 
 pub(super) struct Values {
     pub(super) general: [Option<u64>; 16],
+    /// zmm0 to zmm31, of which xmm and ymm are the first bytes. Samples do not have them.
+    pub(super) vectors: [Bytes; 32],
+    /// k0 to k7. Samples do not have them either.
+    pub(super) masks: [Option<u64>; 8],
     fs_base: Option<u64>,
     /// Bytes that were stored on the way; `None`: an unknown value. Sizes overlap, so each byte is kept.
     stored: HashMap<u64, Option<u8>>,
     /// A store went to an unknown address: no byte of memory is known any more, unless it was stored since.
     lost: bool,
+    /// Bytes that string instructions may still copy.
+    copies_left: u64,
     /// The top of the stack at the sample, and the stack pointer then.
     stack: Stack,
     stack_pointer: u64,
@@ -49,9 +56,12 @@ impl Values {
     pub(super) fn new(registers: &Registers, stack: Stack) -> Values {
         Values {
             general: registers.general.map(Some),
+            vectors: [Bytes::UNKNOWN; 32],
+            masks: [None; 8],
             fs_base: Some(registers.fs_base),
             stored: HashMap::new(),
             lost: false,
+            copies_left: BYTES_MAX,
             stack,
             stack_pointer: registers.general[RSP],
         }
@@ -161,10 +171,15 @@ impl Values {
         if size == 0 || size > 8 {
             return None;
         }
-        self.bytes_at(address, ones(size), false, read).word(0, size)
+        self.load_bytes(address, ones(size), read).word(0, size)
     }
 
-    /// The bytes at an address of which `wanted` has a bit, as far as they are known; all others are unknown. Variables of a thread stand behind its stack, and are none of it.
+    /// The bytes at an address of which `wanted` has a bit, as far as they are known; all others are unknown.
+    pub(super) fn load_bytes(&self, address: Option<u64>, wanted: u64, read: &mut Read<'_>) -> Bytes {
+        self.bytes_at(address, wanted, false, read)
+    }
+
+    /// The same. Variables of a thread stand behind its stack, and are none of it.
     fn bytes_at(&self, address: Option<u64>, wanted: u64, is_of_thread: bool, read: &mut Read<'_>) -> Bytes {
         let mut found = Bytes::UNKNOWN;
         let Some(address) = address.filter(|_| wanted != 0) else { return found };
@@ -235,6 +250,21 @@ impl Values {
             let value = value.filter(|_| byte < 8).map(|value| (value >> (byte * 8)) as u8);
             self.stored.insert(address.wrapping_add(byte as u64), value);
         }
+    }
+
+    /// Stores the bytes of which `wanted` has a bit.
+    pub(super) fn store_bytes(&mut self, address: Option<u64>, bytes: &Bytes, wanted: u64) {
+        let Some(address) = address else { return self.lose() };
+        for byte in (0..64).filter(|byte| wanted >> byte & 1 == 1) {
+            self.stored.insert(address.wrapping_add(byte as u64), bytes.get(byte));
+        }
+    }
+
+    /// Whether a string instruction may copy so many bytes; they count from now on.
+    pub(super) fn may_copy(&mut self, bytes: u64) -> bool {
+        let left = self.copies_left.checked_sub(bytes);
+        self.copies_left = left.unwrap_or(self.copies_left);
+        left.is_some()
     }
 
     fn lose(&mut self) {
