@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use numatop_ng::model::topology::Topology;
 
@@ -75,6 +76,51 @@ fn made_up_memory_samples_do_no_harm() {
         })
         .sum();
     assert!(found > 1000, "{found} addresses");
+}
+
+/// Gives inputs of a corpus, with a few bytes changed, taken out or doubled, to a target for two seconds, or for as many as
+/// the environment says. Returns how many there were.
+fn mutated(name: &str, read: fn(&[u8]) -> usize) -> usize {
+    let seconds = std::env::var("NUMATOP_NG_TEST_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(2));
+    let inputs = fs::read_dir(below("fuzz/corpus").join(name)).unwrap();
+    let inputs: Vec<Vec<u8>> = inputs.map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect();
+    let mut state: u64 = 88_172_645_463_325_252;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 20) as usize % below.max(1)
+    };
+    let mut count = 0;
+    while Instant::now() < until {
+        let mut input = inputs[random(inputs.len())].clone();
+        for _ in 0..=random(6) {
+            let at = random(input.len());
+            match random(4) {
+                0 => input.truncate(at.max(1)),
+                1 => input.extend_from_within(at.min(input.len())..),
+                2 => input.iter_mut().skip(at).take(1).for_each(|byte| *byte = random(256) as u8),
+                _ => input.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random(8)),
+            }
+            input.truncate(8000);
+        }
+        // A failure has its input in front of it.
+        let name = std::env::temp_dir().join(format!("numatop-fuzzed-{name}"));
+        if std::env::var_os("NUMATOP_NG_TEST_FUZZ_SECONDS").is_some() {
+            fs::write(name, &input).unwrap();
+        }
+        read(&input);
+        count += 1;
+    }
+    println!("{name}: {count} inputs");
+    count
+}
+
+#[test]
+fn changed_memory_samples_and_records_do_no_harm() {
+    assert!(mutated("access", target::access::read) > 100);
+    assert!(mutated("spe", target::spe::read) > 100);
 }
 
 #[test]
