@@ -408,6 +408,55 @@ fn mappings_have_the_latencies_of_sampled_loads() {
     }
 }
 
+/// Where the clock says nothing, a PMU and followed samples do: the mappings are in the order of their accesses.
+#[test]
+fn mappings_have_their_accesses_without_the_clock() {
+    let shown = |width, change: fn(&mut MemoryUse)| {
+        let mut world = World::intel();
+        let mut app = app(&mut world, 3, (width, 40), Theme::new(false, false));
+        for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "m"] {
+            press(&mut app, key);
+        }
+        app.mapped((4242, 4242 * 1_000_000), Ok(mappings()));
+        let mut uses = accesses();
+        uses.processes.values_mut().for_each(|found| change(Arc::make_mut(found)));
+        let sample = Sample { memory_use: Some(Arc::new(uses)), ..world.tick() };
+        app.sample(Arc::clone(&world.host), sample);
+        text(&draw(&app, width, 40))
+    };
+    let without = |width| {
+        shown(width, |found| {
+            // The clock was refused, and the third mapping has most loads.
+            (found.samples, found.with_address, found.next_runs) = (0, 0, NextRuns::default());
+            let last = &mut found.mappings[2].answers;
+            (0..300).for_each(|_| last.add(AccessClass::Dram { remote: false }, None, Some(300)));
+            found.answers = Answers::default();
+            found.mappings.iter().for_each(|mapping| found.answers.add_all(&mapping.answers));
+        })
+    };
+    for width in [80, 140] {
+        let text = without(width);
+        assert!(!text.contains("USE%") && text.contains("accesses of ibs"), "{text}");
+        let title = text.lines().position(|line| line.contains("PMU% ") && line.contains("LOCAL NS"));
+        let first = text.lines().nth(title.expect(&text) + 1).unwrap();
+        assert!(first.contains("7fff00000000") && first.contains("148/152"), "{text}");
+    }
+    // A list that is walked by pointer: its addresses are overwritten, and the next runs give them back.
+    let chase = shown(110, |found| {
+        (found.gone, found.with_address) = (900, 50);
+        found.next_runs.by_mapping =
+            [(0x7fa0_0000_0000, 0x7f10_0000_0000), (0x7f10_0000_0000, 0x7fa0_0000_0000)]
+                .into_iter()
+                .flat_map(|(one, other)| [((one, other), 60), ((one, one), 60)])
+                .collect();
+    });
+    assert!(!chase.contains("USE%") && chase.contains("ACC% by count"), "{chase}");
+    let first = chase.lines().find(|line| line.contains("/var/lib/mysql/ibdata1")).unwrap();
+    assert!(first.contains(" 79.5 "), "{chase}");
+    // Beside shares of time there is room on a wide screen only.
+    assert!(shown(140, |_| {}).contains("PMU%") && !shown(130, |_| {}).contains("PMU%"));
+}
+
 /// A line that is stored to on node 1 and loaded on node 0, and one of which only loads were sampled.
 fn contended() -> ContendedLines {
     let function = |name: &str| {

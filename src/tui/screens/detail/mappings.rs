@@ -5,8 +5,9 @@ use ratatui::layout::Rect;
 
 use super::latencies::{self, LatencyColumns};
 use super::maps::Maps;
+use crate::access::follow::by_count::{Evidence, by_count};
 use crate::collect::mappings::{Mapping, Mappings, walk_ns};
-use crate::model::access::{MappingUse, MemoryUse};
+use crate::model::access::{ENOUGH, MappingUse, MemoryUse};
 use crate::model::share::{wilson, wilson_farther};
 use crate::snapshot::{SampledUse, Task};
 use crate::text::plural;
@@ -22,8 +23,9 @@ const SHARE: u16 = 5;
 const ERROR: u16 = 4;
 /// Share of remote samples of a mapping from which on it stands out, percent: as that of a process.
 const REMOTE_MIN: f64 = 20.0;
-/// Cells from which on size and policy stand beside the use.
+/// Cells from which on size and policy stand beside the use, and from which on shares of accesses do, too.
 const WIDE: u16 = 120;
+const WIDER: u16 = 136;
 /// Lines above the mappings: the source of the list, and titles.
 pub(super) const HEAD: u16 = 2;
 
@@ -32,25 +34,65 @@ struct List<'a> {
     rows: Vec<(Option<&'a Mapping>, Option<&'a MappingUse>)>,
     /// Samples in all mappings; `None` where use is not sampled, or says nothing.
     placed: Option<f64>,
+    /// Followed samples in all mappings, where their shares are by count, and there is room.
+    counted: Option<f64>,
+    /// Accesses that a PMU sampled, where there is room.
+    answered: Option<f64>,
     /// Latencies beside it, where a PMU sampled loads and there is room.
     latencies: Option<LatencyColumns>,
     /// Size and policy are shown.
     whole: bool,
 }
 
+/// Samples of a process in its mappings, where their shares say something: of the clock by time, followed by count, and of
+/// a PMU. One may say something where the others do not.
+struct Wholes {
+    placed: Option<f64>,
+    counted: Option<f64>,
+    answered: Option<f64>,
+}
+
+impl Wholes {
+    fn of(used: Option<&MemoryUse>) -> Wholes {
+        let is_counted =
+            |used: &&MemoryUse| used.complete().is_ok() && by_count(&Evidence::of_mappings(used)).is_ok();
+        Wholes {
+            placed: used.filter(|used| used.sound().is_ok()).map(MemoryUse::placed),
+            counted: used.filter(is_counted).map(MemoryUse::placed_by_count),
+            answered: used.map(|used| used.answers.accesses() as f64).filter(|all| *all >= ENOUGH),
+        }
+    }
+
+    /// The part of a mapping in the first of these that says something.
+    fn part(&self, used: Option<&MappingUse>) -> f64 {
+        let Some(used) = used else { return 0.0 };
+        match (self.placed, self.counted) {
+            (Some(_), _) => used.samples(),
+            (None, Some(_)) => used.followed(),
+            (None, None) => used.answers.accesses() as f64,
+        }
+    }
+}
+
 impl<'a> List<'a> {
     /// The mappings that were found, in their order; those in use first where it is sampled.
     fn of(found: &'a Mappings, used: Option<&'a MemoryUse>, (width, ghz): (u16, Option<f64>)) -> List<'a> {
-        let used = used.filter(|used| used.sound().is_ok());
-        let uses = used.map_or(&[][..], |used| &used.mappings);
+        let wholes = Wholes::of(used);
+        let Wholes { placed, counted, answered } = wholes;
+        let says_something = placed.or(counted).or(answered).is_some();
+        let uses = used.filter(|_| says_something).map_or(&[][..], |used| &used.mappings);
         let use_of = |mapping: &Mapping| uses.iter().find(|one| one.start == mapping.start);
         let mut rows: Vec<_> = found.rows.iter().map(|mapping| (Some(mapping), use_of(mapping))).collect();
         // Mappings that are newer than the list, or too small for it.
         let listed = |one: &MappingUse| found.rows.iter().any(|mapping| mapping.start == one.start);
         rows.extend(uses.iter().filter(|one| !listed(one)).map(|one| (None, Some(one))));
-        rows.sort_by(|a, b| samples(b.1).total_cmp(&samples(a.1)));
-        let latencies = LatencyColumns::of(uses, ghz).filter(|_| width >= WIDE);
-        List { rows, placed: used.map(MemoryUse::placed), latencies, whole: used.is_none() || width >= WIDE }
+        rows.sort_by(|a, b| wholes.part(b.1).total_cmp(&wholes.part(a.1)));
+        // Beside shares of time other columns have little room; in their place they have all of it.
+        let has_room = |from: u16| width >= from || placed.is_none();
+        let latencies = LatencyColumns::of(uses, ghz).filter(|_| has_room(WIDE));
+        let [counted, answered] = [counted, answered].map(|all| all.filter(|_| has_room(WIDER)));
+        let whole = !says_something || width >= WIDE;
+        List { rows, placed, counted, answered, latencies, whole }
     }
 
     /// Titles, with the cells that each takes; a title at the right of its column is that of a number.
@@ -60,6 +102,8 @@ impl<'a> List<'a> {
             titles.extend([("USE%", SHARE, true), ("ERR", ERROR, true)]);
             titles.extend([("REM%", ERROR, true), ("USED ON", NODES, false)]);
         }
+        titles.extend(self.counted.map(|_| ("ACC%", SHARE, true)));
+        titles.extend(self.answered.map(|_| ("PMU%", SHARE, true)));
         for title in self.latencies.into_iter().flat_map(LatencyColumns::titles) {
             titles.push((title, latencies::WIDTH, true));
         }
@@ -67,10 +111,6 @@ impl<'a> List<'a> {
         titles.retain(|(title, ..)| self.whole || !matches!(*title, "SIZE" | "POLICY"));
         titles
     }
-}
-
-fn samples(used: Option<&MappingUse>) -> f64 {
-    used.map_or(0.0, MappingUse::samples)
 }
 
 /// Mappings in the list.
@@ -130,11 +170,20 @@ pub(super) fn render(maps: &Maps, task: &Task, about: About, theme: &Theme, area
     }
 }
 
-/// The samples of its use, or why they say nothing.
+/// The samples of its use, or why they say nothing. In place of their shares those of accesses may be known.
 fn use_words(used: &SampledUse) -> String {
     let found = &used.found;
     match found.sound() {
-        Err(why) => format!("use: {why}"),
+        Err(why) => {
+            let wholes = Wholes::of(Some(found.as_ref()));
+            let counted = wholes.counted.map(|all| format!("{} samples followed, ACC% by count", count(all)));
+            let source = used.event.map_or("a PMU", |event| event.source.id());
+            let answered = wholes.answered.map(|all| format!("{} accesses of {source}", count(all)));
+            match [counted, answered].into_iter().flatten().collect::<Vec<_>>() {
+                none if none.is_empty() => format!("use: {why}"),
+                some => format!("{}; time: {why}", some.join(", ")),
+            }
+        }
         Ok(()) => {
             let memory = (found.at_memory() + found.nowhere + found.unknown) as f64;
             let known = wilson(found.with_address as f64, memory).map_or(0.0, |(pct, _)| pct);
@@ -191,6 +240,13 @@ fn line(
         };
         pen.write_right(&text, ERROR, theme.style(role)).gap(1);
         by_node(used.map(on_nodes).unwrap_or_default(), NODES, theme, pen);
+    }
+    let parts = used.map(|used| (used.followed(), used.answers.accesses() as f64)).unwrap_or_default();
+    for (part, whole) in [(parts.0, list.counted), (parts.1, list.answered)] {
+        let Some(whole) = whole else { continue };
+        let share = (part > 0.0 && whole > 0.0).then(|| percent(100.0 * part / whole));
+        let role = if share.is_some() { Role::Plain } else { Role::Dim };
+        pen.write_right(share.as_deref().unwrap_or("-"), SHARE, theme.style(role)).gap(1);
     }
     if let Some(columns) = list.latencies {
         let answers = used.map(|used| [&used.answers.local, &used.answers.remote]);
