@@ -118,6 +118,7 @@ fn a_slow_reader_delays_no_sample_and_loses_nothing() {
     let mut out = Slow { taken: &taken, until: None, lines: Vec::new() };
     let selection = all_rows();
     let pace = Pace {
+        findings: true,
         interval: Duration::from_millis(1),
         iterations: Some(8),
         counted: Counted::Written,
@@ -182,6 +183,7 @@ fn as_many_samples_as_were_asked_for_are_recorded_also_while_notes_have_no_reade
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut out = Stuck { taken: &taken, until: ASKED + 1, deadline };
     let pace = Pace {
+        findings: true,
         interval: Duration::from_millis(1),
         iterations: Some(ASKED.into()),
         counted: Counted::Taken,
@@ -208,6 +210,7 @@ fn asked(filter: RowFilter) -> Option<Vec<u32>> {
         asked: Default::default(),
     });
     let pace = Pace {
+        findings: true,
         interval: Duration::from_millis(1),
         iterations: Some(2),
         counted: Counted::Written,

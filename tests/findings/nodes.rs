@@ -321,7 +321,13 @@ mod distances_wrong {
         for node in &mut Arc::make_mut(&mut world.host).topology.nodes {
             let cost = |to: u32| {
                 let latency_ps = Some((times(node.id.0, to) * 100_000.0) as u64);
-                Cost { node: NodeId(to), latency_ps, read_bytes_per_s: None }
+                Cost {
+                    node: NodeId(to),
+                    latency_ps,
+                    latency_error_ps: None,
+                    read_bytes_per_s: None,
+                    read_error_bytes_per_s: None,
+                }
             };
             node.measured = (0..4).map(cost).collect();
         }

@@ -188,7 +188,13 @@ pub fn distances() -> Machine {
                 (_, true) => 125_000,
                 _ => 333_000,
             };
-            Cost { node: *to, latency_ps: Some(latency_ps), read_bytes_per_s: None }
+            Cost {
+                node: *to,
+                latency_ps: Some(latency_ps),
+                latency_error_ps: None,
+                read_bytes_per_s: None,
+                read_error_bytes_per_s: None,
+            }
         };
         node.measured = all.iter().map(cost).collect();
     }

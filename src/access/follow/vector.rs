@@ -461,7 +461,7 @@ impl Run<'_, '_> {
         self.arrange(length, element, |lane, at| {
             let word = at / element;
             let from = lane + start + word / 2 * element + at % element;
-            if word % 2 == 0 { one.get(from) } else { other.get(from) }
+            if word.is_multiple_of(2) { one.get(from) } else { other.get(from) }
         });
     }
 

@@ -127,8 +127,11 @@ pub(super) fn mask_comparison(mnemonic: M, predicate: u8) -> Option<(usize, Rela
     Some((size, relation))
 }
 
+/// A function of two bytes at the same place.
+pub(super) type ByteByByte = fn(u8, u8) -> u8;
+
 /// Bytes of an element for masks, and what becomes of two bytes bit by bit.
-pub(super) fn logic(mnemonic: M) -> Option<(usize, fn(u8, u8) -> u8)> {
+pub(super) fn logic(mnemonic: M) -> Option<(usize, ByteByByte)> {
     let and: fn(u8, u8) -> u8 = |one, other| one & other;
     let or: fn(u8, u8) -> u8 = |one, other| one | other;
     let xor: fn(u8, u8) -> u8 = |one, other| one ^ other;
