@@ -166,10 +166,13 @@ fn expected_x86(line: &Line, registers: &decode_x86::Registers) -> Expected {
     let open = operands.find('(');
     let absolute = segment.is_some() && open.is_none();
     let Some(at) = open.or(segment.map(|(_, at)| at + 4)) else {
-        return if on_stack || name.starts_with("movabs") || name.starts_with("xlat") {
-            Expected::Skip
-        } else {
-            Expected::Plain
+        // An address without a register, as data that is taken for code has it: `cmpb $0x1d,0x10`.
+        let bare = operands.split(',').find(|operand| operand.starts_with("0x"));
+        let goes = ["j", "call", "loop", "xbegin"].iter().any(|jump| name.starts_with(jump));
+        return match bare.and_then(number).filter(|_| !goes) {
+            _ if on_stack || name.starts_with("movabs") || name.starts_with("xlat") => Expected::Skip,
+            Some(address) => Expected::Address(address),
+            None => Expected::Plain,
         };
     };
     if ["lea", "nop", "prefetch"].iter().any(|plain| name.starts_with(plain)) && name != "leave" {

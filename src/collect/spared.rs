@@ -64,7 +64,7 @@ impl Spared {
     /// Charges tasks of the walk, and their CPUs, with the time on spared CPUs that no switch has charged until `mono_ns`.
     ///
     /// Counters of a task that stood still meanwhile were not read: that time is one in which they were wanted and not on the
-    /// PMU. Those of the CPU stay where they were when it was first seen: at a switch a node would get the counts of hours in
+    /// PMU. Counters of the CPU stay where they were when it was first seen: at a switch a node would get the counts of hours in
     /// one interval. The kernel charges a task out of scope at its switch, and no walk has it: of that time no more than
     /// the interval is told.
     pub fn charge(
