@@ -199,9 +199,15 @@ pub fn a_recording_belongs_to_who_called_sudo() -> Result<()> {
 
 /// The unit of docs/recordings.md, with its folder somewhere else and a short interval.
 pub fn the_documented_service_records_until_it_is_stopped() -> Result<()> {
-    const FOLDER: &str = "/var/log/numa/";
-    let docs = include_str!("../../docs/recordings.md");
-    let line = docs.lines().find_map(|line| line.strip_prefix("ExecStart=")).context("no ExecStart")?;
+    const FOLDER: &str = "/var/log/numatop-ng/";
+    const EVERY: &str = "-d 5 ";
+    let unit = include_str!("../../pkg/systemd/numatop-ng-record.service");
+    let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key));
+    let flags = value("Environment=\"RECORD_FLAGS=").context("no RECORD_FLAGS")?.trim_end_matches('"');
+    ensure!(flags.starts_with(EVERY), "{flags} does not begin with {EVERY}");
+    // A tenth of a second in place of five: the rest as it is installed.
+    let flags = flags.replacen(EVERY, "-d 0.1 ", 1);
+    let line = value("ExecStart=").context("no ExecStart")?.replace("$RECORD_FLAGS", &flags);
     let mut words = line.split(' ');
     let program = words.next().context("an empty ExecStart")?;
     ensure!(program.ends_with("/numatop-ng"), "{program} is started");
@@ -210,7 +216,7 @@ pub fn the_documented_service_records_until_it_is_stopped() -> Result<()> {
     let words: Vec<&str> =
         words.map(|word| if word == FOLDER { text(&ring) } else { Ok(word) }).collect::<Result<_>>()?;
     ensure!(words.contains(&text(&ring)?), "{line} does not record into {FOLDER}");
-    let child = Command::new(BINARY).args(words).args(["-d", "0.1"]).stdin(Stdio::null()).spawn()?;
+    let child = Command::new(BINARY).args(words).stdin(Stdio::null()).spawn()?;
     let mut child = Ours(child);
     let mut recorded = None;
     until("the service has recorded samples", || {
