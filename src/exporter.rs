@@ -26,7 +26,7 @@ use crate::snapshot::Snapshot;
 use crate::text::clean_str;
 
 use self::ledger::Ledger;
-use self::page::Form;
+use self::page::{Family, Form};
 
 /// Bounds of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +90,12 @@ impl Exporter {
         }
     }
 
-    fn keep(&mut self, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the file, if one is wanted, without families that its reader, node_exporter, has about itself.
+    fn keep(&mut self, mut families: Vec<Family>, dropped: usize, out: &mut dyn Write) -> io::Result<()> {
         let Some(path) = &self.textfile else { return Ok(()) };
-        let failed = whole_file::replace(path, text).err().map(|error| error.to_string());
+        families.retain(|family| !family.name.starts_with("process_"));
+        let text = page::render(&families, dropped, Form::Text);
+        let failed = whole_file::replace(path, &text).err().map(|error| error.to_string());
         if let Some(why) = failed.as_ref().filter(|why| self.failed.as_ref() != Some(why)) {
             let path = clean_str(&path.to_string_lossy());
             writeln!(out, "numatop-ng: writing {path}: {why}; it is tried again at each interval")?;
@@ -114,15 +117,13 @@ impl Export for Exporter {
     fn write(&mut self, out: &mut dyn Write, snapshot: &Snapshot) -> io::Result<()> {
         self.ledger.take(snapshot);
         let most = self.limits.series;
-        let (mut families, dropped) =
+        let (families, dropped) =
             families::bounded(&self.ledger, &self.engine, snapshot, most, &mut self.left_out);
         let (text, open) = (
             page::render(&families, dropped, Form::Text),
             page::render(&families, dropped, Form::OpenMetrics),
         );
-        // The reader of the file, node_exporter, has families of these names about itself.
-        families.retain(|family| !family.name.starts_with("process_"));
-        self.keep(&page::render(&families, dropped, Form::Text), out)?;
+        self.keep(families, dropped, out)?;
         self.notes.write(out, snapshot)?;
         let page = Page {
             text: text.into(),
